@@ -1,0 +1,1 @@
+//! Figures: make bench.

@@ -1,0 +1,1 @@
+//! The kernel's view mirrored by netlink, and the claims that follow it.

@@ -1,0 +1,1 @@
+//! UDP services on kernel sockets: SO_REUSEPORT, recvmmsg and sendmmsg as a Device.

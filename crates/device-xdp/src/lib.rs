@@ -1,0 +1,1 @@
+//! AF_XDP: umem, rings, the steering program and its loading.

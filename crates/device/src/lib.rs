@@ -1,0 +1,1 @@
+//! The Device trait; memory pair, pcap replay and record, fault injector.

@@ -1,0 +1,1 @@
+//! From query to response: semantics on the tree, speed from precompiled answers.

@@ -1,0 +1,1 @@
+//! Zone files, the zone tree, immutable versions.

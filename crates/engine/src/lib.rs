@@ -1,0 +1,1 @@
+//! One loop per core: devices, responders, timers. Reads the clock.

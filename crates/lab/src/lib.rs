@@ -1,0 +1,1 @@
+//! The laboratory: network namespaces, a veth pair, real peers.

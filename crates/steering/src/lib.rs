@@ -1,0 +1,1 @@
+//! Claims: which flows Sidestep takes from the kernel; Toeplitz receive-side scaling.

@@ -1,0 +1,1 @@
+//! Tests that cross rooms: the laboratory, the command.
