@@ -1,1 +1,100 @@
-//! The Device trait; memory pair, pcap replay and record, fault injector.
+//! The [`Device`] trait: where frames come from and go to.
+//!
+//! A device owns the pool its frames come from. The engine takes received frames in bursts, writes replies into the
+//! same frames, and gives every frame back, either to [`Device::tx_burst`] or to [`Device::release`]. The trait is
+//! chosen at start and called once per burst, so a virtual call costs nothing that can be measured.
+#![forbid(unsafe_code)]
+
+use std::os::fd::BorrowedFd;
+
+use arrayvec::ArrayVec;
+use clock::Instant;
+use frame::Frame;
+
+/// Most frames that one call moves.
+pub const BURST: usize = 64;
+
+/// Frames on their way through one turn of the engine.
+pub type Burst = ArrayVec<Frame, BURST>;
+
+/// A source and sink of Ethernet frames. See the crate's page for who owns a frame when.
+pub trait Device: Send {
+    /// What the device can do; fixed for its life.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Appends received frames to `burst` until it is full or none are waiting; returns how many came.
+    fn rx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize;
+
+    /// Takes frames from the front of `burst` for transmission, in order, until it is empty or there is no room; returns
+    /// how many were taken. What stays in `burst` is still the caller's: to be tried again, or released and counted.
+    ///
+    /// A frame of another device's pool is sent as well; it finds its way home, or is copied.
+    fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize;
+
+    /// Takes an empty frame for a packet that answers none; `None` when all are in use.
+    fn alloc(&mut self) -> Option<Frame>;
+
+    /// Takes back a frame that is not to be sent.
+    fn release(&mut self, frame: Frame);
+
+    /// Adds the descriptors that become readable when frames arrive. None: the device must be polled.
+    fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
+
+    /// Called before the engine sleeps on [`Device::wait_fds`]: makes sure that the next frame wakes it.
+    ///
+    /// Returns false if frames are waiting already, so that sleeping would be wrong.
+    fn prepare_wait(&mut self) -> bool;
+
+    /// When the device wants to be polled although no descriptor is readable, such as for a frame held back on purpose.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What the device itself counted since it was opened.
+    fn counters(&self) -> DeviceCounters;
+}
+
+/// What a device can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// A name for people: `veth0 queues 0-1, AF_XDP copy mode, native`, `kernel sockets`.
+    pub description: String,
+    /// Received transport checksums were verified below; they are not looked at again.
+    pub rx_checksum_verified: bool,
+    /// Transmitted checksums are filled in below; what the fields hold does not matter.
+    pub tx_checksum_offload: bool,
+    /// Peers may leave a transport checksum unfinished, holding the pseudo-header sum (veth, virtio): accepted as valid.
+    pub partial_checksums: bool,
+    /// Largest IP packet that may be sent, in octets. For kernel sockets, which fragment: 65535.
+    pub mtu: u16,
+    /// Number of receive queues behind this device.
+    pub queues: u16,
+}
+
+/// What a device counted. All counts start at zero when the device is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Frames delivered by `rx_burst`.
+    pub rx_frames: u64,
+    /// Frames accepted by `tx_burst`.
+    pub tx_frames: u64,
+    /// Frames lost below because no free frame or no ring entry was there for them.
+    pub rx_dropped_full: u64,
+    /// Frames refused as malformed by the device itself (an invalid descriptor, a datagram larger than a frame).
+    pub rx_dropped_invalid: u64,
+    /// Frames accepted for transmission that the system then refused, such as no route or no buffer space.
+    pub tx_dropped: u64,
+}
+
+impl DeviceCounters {
+    /// Name and value of each count, in a stable order.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("rx_frames", self.rx_frames),
+            ("tx_frames", self.tx_frames),
+            ("rx_dropped_full", self.rx_dropped_full),
+            ("rx_dropped_invalid", self.rx_dropped_invalid),
+            ("tx_dropped", self.tx_dropped),
+        ]
+    }
+}

@@ -1,1 +1,8 @@
-//! Claims: which flows Sidestep takes from the kernel; Toeplitz receive-side scaling.
+//! Which flows Sidestep takes from the kernel, and which queue a flow arrives on.
+//!
+//! Pure: claims are values here; `device-xdp` writes them into the steering program's map, `control` decides them.
+#![forbid(unsafe_code)]
+
+pub mod claim;
+
+pub use claim::{Claim, ListenAddress, LocalAddress, Transport, VlanTags};
