@@ -6,5 +6,5 @@
 pub mod name;
 pub mod rtype;
 
-pub use name::{Name, NameError};
+pub use name::{Name, NameBuf, NameError};
 pub use rtype::{Class, Rtype};
