@@ -3,8 +3,13 @@
 //! Pure: bytes in, values out. Nothing here allocates; nothing panics on any input.
 #![forbid(unsafe_code)]
 
+pub mod fold;
+pub mod header;
 pub mod name;
+pub mod query;
 pub mod rtype;
 
+pub use header::Rcode;
 pub use name::{Name, NameBuf, NameError};
+pub use query::{Edns, Query, QueryError};
 pub use rtype::{Class, Rtype};

@@ -1,0 +1,124 @@
+//! Case folding, hashing and comparing of wire-format names, eight octets at a time.
+//!
+//! A length octet is at most 63, below `A` (65), so a whole wire-format name can be folded without looking at where
+//! its labels begin (RFC 1035, 3.1; RFC 4343, 3).
+
+const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// Turns the ASCII upper-case letters among eight octets into lower case and leaves all else alone.
+#[inline(always)]
+pub const fn lowercase8(octets: u64) -> u64 {
+    let low = octets & LOW_BITS;
+    let at_least_a = low.wrapping_add(ONES * (0x80 - b'A' as u64));
+    let beyond_z = low.wrapping_add(ONES * (0x7f - b'Z' as u64));
+    let upper = (at_least_a ^ beyond_z) & !octets & HIGH_BITS;
+    octets | (upper >> 2)
+}
+
+/// Hashes a name without regard to ASCII case. `seed` makes the outcome unpredictable from outside.
+#[inline(always)]
+pub fn hash_name(name: &[u8], seed: u64) -> u64 {
+    let mut hash = seed ^ name.len() as u64;
+    let mut rest = name;
+    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+        hash = mix(hash ^ lowercase8(u64::from_le_bytes(*chunk)), MULTIPLIER);
+        rest = tail;
+    }
+    if rest.is_empty() {
+        return hash;
+    }
+    // The last octets once more, together with some that were hashed before: cheaper than a loop over the remainder.
+    let last = match name.last_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => short(name),
+    };
+    mix(hash ^ lowercase8(last), MULTIPLIER)
+}
+
+/// Mixes a record type into the hash of a name.
+#[inline(always)]
+pub fn hash_with_type(name_hash: u64, rtype: u16) -> u64 {
+    mix(name_hash ^ u64::from(rtype), MULTIPLIER)
+}
+
+/// Whether two names are equal without regard to ASCII case.
+#[inline(always)]
+pub fn equal(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let (mut left_rest, mut right_rest) = (left, right);
+    let mut difference = 0;
+    while let (Some((l, l_tail)), Some((r, r_tail))) =
+        (left_rest.split_first_chunk::<8>(), right_rest.split_first_chunk::<8>())
+    {
+        difference |= lowercase8(u64::from_le_bytes(*l)) ^ lowercase8(u64::from_le_bytes(*r));
+        (left_rest, right_rest) = (l_tail, r_tail);
+    }
+    let (l, r) = match (left.last_chunk::<8>(), right.last_chunk::<8>()) {
+        (Some(l), Some(r)) => (u64::from_le_bytes(*l), u64::from_le_bytes(*r)),
+        _ => (short(left), short(right)),
+    };
+    difference | (lowercase8(l) ^ lowercase8(r)) == 0
+}
+
+/// An odd constant without pattern: the fractional part of the golden ratio.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Multiplies to 128 bits and folds the halves together, so that every input bit reaches every output bit.
+#[inline(always)]
+const fn mix(value: u64, multiplier: u64) -> u64 {
+    let product = (value as u128).wrapping_mul(multiplier as u128);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// Fewer than eight octets as a number.
+#[inline(always)]
+fn short(octets: &[u8]) -> u64 {
+    octets.iter().rev().fold(0, |number, &octet| number << 8 | u64::from(octet))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folding_changes_upper_case_letters_only() {
+        for octet in 0..=255u8 {
+            let folded = lowercase8(u64::from_le_bytes([octet; 8])).to_le_bytes();
+            assert_eq!(folded, [octet.to_ascii_lowercase(); 8], "octet {octet}");
+        }
+    }
+
+    #[test]
+    fn neighbouring_octets_do_not_disturb_each_other() {
+        let mixed = *b"aZ\xc1[@A\x00z";
+        let folded = lowercase8(u64::from_le_bytes(mixed)).to_le_bytes();
+        assert_eq!(folded.to_vec(), mixed.to_ascii_lowercase());
+    }
+
+    #[test]
+    fn names_of_every_length_hash_and_compare_without_case() {
+        for len in 0..40u8 {
+            let lower: Vec<u8> = (0..len).map(|i| b'a' + i % 26).collect();
+            let upper = lower.to_ascii_uppercase();
+            assert_eq!(hash_name(&lower, 7), hash_name(&upper, 7), "length {len}");
+            assert!(equal(&lower, &upper), "length {len}");
+        }
+    }
+
+    #[test]
+    fn one_changed_octet_anywhere_is_noticed() {
+        for len in 1..40usize {
+            let name: Vec<u8> = (0..len).map(|i| b'a' + (i % 26) as u8).collect();
+            for at in 0..len {
+                let mut other = name.clone();
+                other[at] = b'-';
+                assert!(!equal(&name, &other), "length {len}, octet {at}");
+                assert_ne!(hash_name(&name, 7), hash_name(&other, 7), "length {len}, octet {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! From the octets of a message to a question that can be answered.
+
+use crate::header::{Counts, HEADER_LEN, flag};
+use crate::{Class, Rtype};
+
+/// A well-formed query of opcode QUERY with one question. It holds lengths, not the name: that stays in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Octets of the question's name, with the root label.
+    pub qname_len: u8,
+    /// Labels of the question's name, without the root label.
+    pub label_count: u8,
+    /// QTYPE.
+    pub qtype: Rtype,
+    /// QCLASS.
+    pub qclass: Class,
+    /// The header's flags as they came.
+    pub flags: u16,
+    /// What the OPT record said, if there was one.
+    pub edns: Option<Edns>,
+}
+
+/// The parts of an OPT record that change an answer (RFC 6891).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edns {
+    /// Largest UDP payload that the requester takes, in octets, as written.
+    pub payload_size: u16,
+    /// EDNS version; only 0 is defined.
+    pub version: u8,
+    /// The DO bit (RFC 3225).
+    pub dnssec_ok: bool,
+    /// The requester asks for a name server identifier (RFC 5001).
+    pub nsid: bool,
+}
+
+/// Why a message gets no ordinary answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryError {
+    /// Shorter than a header: no answer can be addressed to it. Dropped.
+    Short,
+    /// QR is set. Dropped: answering responses lets two servers be played off against each other.
+    Response,
+    /// An opcode other than QUERY. Answered with NOTIMP.
+    Opcode,
+    /// Anything else that is against RFC 1035, 4.1, RFC 6891 or RFC 9619. Answered with FORMERR.
+    Format,
+}
+
+impl Query {
+    /// Reads a whole message.
+    #[inline(always)]
+    pub fn parse(message: &[u8]) -> Result<Query, QueryError> {
+        let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(QueryError::Short)?;
+        let flags = be16(header, 2);
+        if flags & flag::QR != 0 {
+            return Err(QueryError::Response);
+        }
+        if flags & flag::OPCODE != 0 {
+            return Err(QueryError::Opcode);
+        }
+        let counts = read_counts(header);
+        if counts.question != 1 {
+            return Err(QueryError::Format); // RFC 9619: at most one; none asks nothing.
+        }
+        let (qname_len, label_count) = scan_name(&message[HEADER_LEN..]).ok_or(QueryError::Format)?;
+        let fixed = message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>().ok_or(QueryError::Format)?;
+        let mut query = Query {
+            qname_len,
+            label_count,
+            qtype: Rtype(be16(fixed, 0)),
+            qclass: Class(be16(fixed, 2)),
+            flags,
+            edns: None,
+        };
+        let rest = &message[query.question_end()..];
+        if !(rest.is_empty() && counts == (Counts { question: 1, ..Counts::default() })) {
+            query.edns = read_records(rest, counts)?;
+        }
+        Ok(query)
+    }
+
+    /// Offset of the first octet behind the question.
+    #[inline(always)]
+    pub fn question_end(&self) -> usize {
+        HEADER_LEN + usize::from(self.qname_len) + 4
+    }
+
+    /// The question's name within `message`, the one that was parsed.
+    #[inline(always)]
+    pub fn qname<'a>(&self, message: &'a [u8]) -> &'a [u8] {
+        &message[HEADER_LEN..HEADER_LEN + usize::from(self.qname_len)]
+    }
+}
+
+/// Length in octets and number of labels of the uncompressed name that `octets` start with.
+///
+/// In a question a compression pointer could only point to the header or to itself: refused like any bad label.
+#[inline(always)]
+fn scan_name(octets: &[u8]) -> Option<(u8, u8)> {
+    let (mut at, mut labels) = (0usize, 0u8);
+    loop {
+        let len = usize::from(*octets.get(at)?);
+        if len == 0 {
+            return Some((at as u8 + 1, labels)); // `at` < 255, checked below.
+        }
+        at += 1 + len;
+        if len > 63 || at > 254 {
+            return None;
+        }
+        labels += 1;
+    }
+}
+
+/// Walks the records behind the question; all must be whole, and nothing may follow them.
+fn read_records(mut rest: &[u8], counts: Counts) -> Result<Option<Edns>, QueryError> {
+    let mut edns = None;
+    for _ in 0..u32::from(counts.answer) + u32::from(counts.authority) {
+        rest = Record::split(rest).ok_or(QueryError::Format)?.1;
+    }
+    for _ in 0..counts.additional {
+        let (record, tail) = Record::split(rest).ok_or(QueryError::Format)?;
+        rest = tail;
+        if record.rtype != Rtype::OPT {
+            continue;
+        }
+        // RFC 6891, 6.1.1: a second OPT is a format error; 6.1.2: the owner is the root.
+        if edns.is_some() || !record.owner_is_root {
+            return Err(QueryError::Format);
+        }
+        edns = Some(Edns::from_record(&record).ok_or(QueryError::Format)?);
+    }
+    if rest.is_empty() { Ok(edns) } else { Err(QueryError::Format) }
+}
+
+/// One record behind the question, as far as a server of queries cares.
+struct Record<'a> {
+    owner_is_root: bool,
+    rtype: Rtype,
+    class: u16,
+    ttl: u32,
+    rdata: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Takes a whole record off the front of `octets`.
+    fn split(octets: &'a [u8]) -> Option<(Record<'a>, &'a [u8])> {
+        let owner_len = skip_name(octets)?;
+        let fixed = octets[owner_len..].first_chunk::<10>()?;
+        let (rdata, tail) = octets[owner_len + 10..].split_at_checked(usize::from(be16(fixed, 8)))?;
+        let record = Record {
+            owner_is_root: octets[0] == 0,
+            rtype: Rtype(be16(fixed, 0)),
+            class: be16(fixed, 2),
+            ttl: u32::from(be16(fixed, 4)) << 16 | u32::from(be16(fixed, 6)),
+            rdata,
+        };
+        Some((record, tail))
+    }
+}
+
+/// Octets that a name takes where it stands. A pointer ends it and is not followed: only its place matters here.
+fn skip_name(octets: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match *octets.get(at)? {
+            0 => return Some(at + 1),
+            len @ 1..=63 => at += 1 + usize::from(len),
+            0xc0..=0xff => return (at + 2 <= octets.len()).then_some(at + 2),
+            _ => return None,
+        }
+        if at > 254 {
+            return None;
+        }
+    }
+}
+
+impl Edns {
+    /// The option code of the name server identifier (RFC 5001, 2.3).
+    pub const NSID: u16 = 3;
+
+    /// Reads an OPT record; `None` if its options do not fill its data exactly.
+    #[inline(always)]
+    fn from_record(record: &Record<'_>) -> Option<Edns> {
+        let mut edns = Edns {
+            payload_size: record.class,
+            version: (record.ttl >> 16) as u8,
+            dnssec_ok: record.ttl & 0x8000 != 0,
+            nsid: false,
+        };
+        let mut options = record.rdata;
+        while !options.is_empty() {
+            let (fixed, tail) = options.split_first_chunk::<4>()?;
+            options = tail.split_at_checked(usize::from(be16(fixed, 2)))?.1;
+            edns.nsid |= be16(fixed, 0) == Edns::NSID;
+        }
+        Some(edns)
+    }
+}
+
+fn read_counts(header: &[u8; HEADER_LEN]) -> Counts {
+    Counts {
+        question: be16(header, 4),
+        answer: be16(header, 6),
+        authority: be16(header, 8),
+        additional: be16(header, 10),
+    }
+}
+
+#[inline(always)]
+fn be16(octets: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([octets[at], octets[at + 1]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A query for `www.example.` A IN with RD, and `tail` behind the question.
+    fn message(counts: [u16; 4], tail: &[u8]) -> Vec<u8> {
+        let mut message = vec![0x12, 0x34, 0x01, 0x00];
+        message.extend(counts.iter().flat_map(|count| count.to_be_bytes()));
+        message.extend_from_slice(b"\x03www\x07example\x00\x00\x01\x00\x01");
+        message.extend_from_slice(tail);
+        message
+    }
+
+    const OPT: &[u8] = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
+
+    #[test]
+    fn a_plain_query_is_read() {
+        let query = Query::parse(&message([1, 0, 0, 0], b"")).unwrap();
+        assert_eq!((query.qname_len, query.label_count), (13, 2));
+        assert_eq!((query.qtype, query.qclass), (Rtype::A, Class::IN));
+        assert_eq!((query.flags, query.edns), (flag::RD, None));
+    }
+
+    #[test]
+    fn an_opt_record_is_read() {
+        let edns = Query::parse(&message([1, 0, 0, 1], OPT)).unwrap().edns.unwrap();
+        assert_eq!(edns, Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false });
+    }
+
+    #[test]
+    fn an_nsid_request_is_seen_among_other_options() {
+        let opt = b"\x00\x00\x29\x10\x00\x00\x00\x00\x00\x00\x0c\x00\x0a\x00\x04abcd\x00\x03\x00\x00";
+        assert!(Query::parse(&message([1, 0, 0, 1], opt)).unwrap().edns.unwrap().nsid);
+    }
+
+    #[test]
+    fn two_opt_records_are_a_format_error() {
+        let twice = [OPT, OPT].concat();
+        assert_eq!(Query::parse(&message([1, 0, 0, 2], &twice)), Err(QueryError::Format));
+    }
+
+    #[test]
+    fn an_opt_record_below_the_root_is_a_format_error() {
+        let opt = b"\x01a\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
+        assert_eq!(Query::parse(&message([1, 0, 0, 1], opt)), Err(QueryError::Format));
+    }
+
+    #[test]
+    fn no_question_and_two_questions_are_format_errors() {
+        for count in [0, 2] {
+            assert_eq!(Query::parse(&message([count, 0, 0, 0], b"")), Err(QueryError::Format));
+        }
+    }
+
+    #[test]
+    fn octets_behind_the_last_record_are_a_format_error() {
+        assert_eq!(Query::parse(&message([1, 0, 0, 0], b"x")), Err(QueryError::Format));
+    }
+
+    #[test]
+    fn responses_and_fragments_of_headers_get_no_answer() {
+        let mut response = message([1, 0, 0, 0], b"");
+        response[2] |= 0x80;
+        assert_eq!(Query::parse(&response), Err(QueryError::Response));
+        assert_eq!(Query::parse(&response[..11]), Err(QueryError::Short));
+    }
+
+    #[test]
+    fn other_opcodes_are_told_apart_whatever_follows() {
+        let mut notify = message([9, 9, 9, 9], b"");
+        notify[2] |= 4 << 3;
+        assert_eq!(Query::parse(&notify), Err(QueryError::Opcode));
+    }
+
+    #[test]
+    fn a_message_cut_anywhere_is_a_format_error() {
+        let whole = message([1, 0, 0, 1], OPT);
+        for len in HEADER_LEN..whole.len() {
+            assert_eq!(Query::parse(&whole[..len]), Err(QueryError::Format), "{len} octets");
+        }
+    }
+
+    #[test]
+    fn a_compression_pointer_in_the_question_is_a_format_error() {
+        let mut looped = message([1, 0, 0, 0], b"");
+        looped[12] = 0xc0;
+        looped[13] = 0x0c;
+        assert_eq!(Query::parse(&looped), Err(QueryError::Format));
+    }
+
+    #[test]
+    fn names_of_255_octets_are_taken_and_longer_ones_refused() {
+        let query = |labels: &[usize]| {
+            let mut message = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            for &len in labels {
+                message.push(len as u8);
+                message.extend(std::iter::repeat_n(b'x', len));
+            }
+            message.extend_from_slice(&[0, 0, 1, 0, 1]);
+            Query::parse(&message)
+        };
+        assert_eq!(query(&[63, 63, 63, 61]).unwrap().qname_len, 255);
+        assert_eq!(query(&[63, 63, 63, 62]), Err(QueryError::Format));
+        assert_eq!(query(&[64]), Err(QueryError::Format));
+    }
+}
