@@ -1,1 +1,35 @@
 //! Ethernet, VLAN, IPv4, IPv6, ICMP, UDP and checksums, parsed and written in place.
+//!
+//! Pure: views borrow the frame, builders write into it, and nothing allocates, reads a clock or panics, whatever the
+//! octets are. A packet that is not accepted has a [`DropReason`].
+//!
+//! Start with [`responder`]: the two functions that a UDP service needs for each packet. The protocol modules hold the
+//! views that everything else uses.
+#![forbid(unsafe_code)]
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod checksum;
+mod drop_reason;
+pub mod ethernet;
+pub mod responder;
+mod write_udp;
+
+pub use drop_reason::DropReason;
+pub use ethernet::{MacAddress, VlanTag};
+pub use responder::{ChecksumPolicy, IpVersion, UdpHeaders, parse_udp, turn_around};
+pub use write_udp::{Endpoints, Envelope, write_udp, write_udp_headers};
+
+/// Numbers of transport protocols, as in IPv4's protocol field and IPv6's next-header field.
+pub mod protocol {
+    /// ICMP for IPv4.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+}
