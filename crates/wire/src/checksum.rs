@@ -38,6 +38,12 @@ impl Sum {
         Sum(u64::from(number.to_be()))
     }
 
+    /// The sum of four octets, such as the ports of a UDP header.
+    #[inline]
+    pub fn of_four(octets: [u8; 4]) -> Sum {
+        Sum(u64::from(u32::from_ne_bytes(octets)))
+    }
+
     /// The sum of eight octets, such as the two addresses of an IPv4 header.
     #[inline]
     pub fn of_eight(octets: [u8; 8]) -> Sum {

@@ -194,8 +194,8 @@ fn parse_v4(packet: &[u8], l3: u16, policy: ChecksumPolicy) -> Result<UdpHeaders
             return Err(DropReason::Ipv4Checksum);
         }
         if u16_at(udp, 6) != 0 {
-            let pseudo = pseudo_v4(header, udp.len());
-            check_sum(pseudo, udp, policy)?;
+            let addresses = Sum::of_eight(*header[12..].first_chunk().expect("a longer array"));
+            check_sum(addresses, udp, policy)?;
         }
     }
     Ok(UdpHeaders {
@@ -230,7 +230,7 @@ fn parse_v6(packet: &[u8], l3: u16, policy: ChecksumPolicy) -> Result<UdpHeaders
         if u16_at(udp, 6) == 0 {
             return Err(DropReason::UdpChecksumMissing);
         }
-        check_sum(pseudo_v6(header, udp.len()), udp, policy)?;
+        check_sum(Sum::of(&header[8..]), udp, policy)?;
     }
     Ok(UdpHeaders {
         version: IpVersion::V6,
@@ -304,7 +304,8 @@ fn udp_part(packet: &[u8], ip_len: usize) -> Result<&[u8], DropReason> {
 }
 
 #[inline]
-fn check_sum(pseudo: Sum, udp: &[u8], policy: ChecksumPolicy) -> Result<(), DropReason> {
+fn check_sum(addresses: Sum, udp: &[u8], policy: ChecksumPolicy) -> Result<(), DropReason> {
+    let pseudo = addresses + pseudo_tail(udp.len() as u16);
     let valid =
         (pseudo + Sum::of(udp)).is_valid() || policy.accept_partial && u16_at(udp, 6) == pseudo.fold();
     valid.then_some(()).ok_or(DropReason::UdpChecksum)
@@ -324,30 +325,23 @@ fn why_v4_is_short(packet: &[u8]) -> DropReason {
 #[inline]
 fn turn_around_v4(packet: &mut [u8], tx_checksum_offload: bool) {
     let total_len = packet.len();
-    let header: &mut [u8; 28] = packet.first_chunk_mut().expect("parsed from this frame");
+    let (header, payload) = packet.split_first_chunk_mut::<28>().expect("parsed from this frame");
     let addresses = u64_at(header, 12).rotate_left(32);
     let ports = u32_at(header, 20).rotate_left(16);
     write_v4_header(header.first_chunk_mut().expect("a longer array"), addresses, total_len as u16);
-    write_udp_header(&mut header[IPV4_LEN..], ports, total_len - IPV4_LEN);
-    if !tx_checksum_offload {
-        let pseudo = pseudo_v4(header, total_len - IPV4_LEN);
-        fill_udp_checksum(&mut packet[IPV4_LEN..], pseudo);
-    }
+    let addresses = Sum::of_eight(addresses.to_be_bytes());
+    write_udp(&mut header[IPV4_LEN..], payload, ports, addresses, tx_checksum_offload);
 }
 
 #[inline]
 fn turn_around_v6(packet: &mut [u8], tx_checksum_offload: bool) {
-    let udp_len = packet.len() - IPV6_LEN;
-    let header: &mut [u8; 48] = packet.first_chunk_mut().expect("parsed from this frame");
+    let (header, payload) = packet.split_first_chunk_mut::<48>().expect("parsed from this frame");
     let ports = u32_at(header, 40).rotate_left(16);
+    let addresses = Sum::of(&header[8..IPV6_LEN]); // Before the swap: what was just stored is slow to load.
     let (source, destination) = header[8..IPV6_LEN].split_at_mut(16);
     source.swap_with_slice(destination);
-    write_v6_fixed(header.first_chunk_mut().expect("a longer array"), udp_len as u16);
-    write_udp_header(&mut header[IPV6_LEN..], ports, udp_len);
-    if !tx_checksum_offload {
-        let pseudo = pseudo_v6(header.first_chunk().expect("a longer array"), udp_len);
-        fill_udp_checksum(&mut packet[IPV6_LEN..], pseudo);
-    }
+    write_v6_fixed(header.first_chunk_mut().expect("a longer array"), (UDP_LEN + payload.len()) as u16);
+    write_udp(&mut header[IPV6_LEN..], payload, ports, addresses, tx_checksum_offload);
 }
 
 /// Writes an IPv4 header without options for UDP; `addresses` holds source and destination, in that order.
@@ -356,12 +350,14 @@ pub(crate) fn write_v4_header(header: &mut [u8; IPV4_LEN], addresses: u64, total
     const DO_NOT_FRAGMENT: u32 = 0x4000;
     let first = 0x4500_0000 | u32::from(total_len);
     let third = u32::from(HOP_LIMIT) << 24 | u32::from(protocol::UDP) << 16;
+    let sum = Sum::of_eight(addresses.to_be_bytes())
+        + Sum::of_four(first.to_be_bytes())
+        + Sum::of_four(DO_NOT_FRAGMENT.to_be_bytes())
+        + Sum::of_four(third.to_be_bytes());
     header[0..4].copy_from_slice(&first.to_be_bytes());
     header[4..8].copy_from_slice(&DO_NOT_FRAGMENT.to_be_bytes());
-    header[8..12].copy_from_slice(&third.to_be_bytes());
+    header[8..12].copy_from_slice(&(third | u32::from(sum.complement())).to_be_bytes());
     header[12..20].copy_from_slice(&addresses.to_be_bytes());
-    let checksum = Sum::of(header).complement();
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Writes what comes before the addresses in an IPv6 header for UDP.
@@ -373,35 +369,26 @@ pub(crate) fn write_v6_fixed(header: &mut [u8; IPV6_LEN], payload_len: u16) {
     header[7] = HOP_LIMIT;
 }
 
-/// Writes ports and length, and leaves the checksum.
+/// Writes the UDP header in front of `payload`. The sum is taken from the numbers rather than from the octets: loading
+/// wide what was stored narrow just before would wait for the stores.
+///
+/// With `leave_checksum` the checksum field keeps what it holds.
 #[inline]
-pub(crate) fn write_udp_header(udp: &mut [u8], ports: u32, len: usize) {
+pub(crate) fn write_udp(udp: &mut [u8], payload: &[u8], ports: u32, addresses: Sum, leave_checksum: bool) {
+    let len = (UDP_LEN + payload.len()) as u16;
     udp[0..4].copy_from_slice(&ports.to_be_bytes());
-    udp[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    udp[4..6].copy_from_slice(&len.to_be_bytes());
+    if !leave_checksum {
+        let header = Sum::of_four(ports.to_be_bytes()) + Sum::of_u16(len);
+        let sum = addresses + pseudo_tail(len) + header + Sum::of(payload);
+        udp[6..8].copy_from_slice(&udp_field(sum).to_be_bytes());
+    }
 }
 
-/// Computes the checksum of header and payload in `udp`.
+/// Protocol and length: what follows the addresses in a pseudo-header.
 #[inline]
-pub(crate) fn fill_udp_checksum(udp: &mut [u8], pseudo: Sum) {
-    udp[6..8].fill(0);
-    let field = udp_field(pseudo + Sum::of(udp));
-    udp[6..8].copy_from_slice(&field.to_be_bytes());
-}
-
-#[inline]
-pub(crate) fn pseudo_v4(header: &[u8], udp_len: usize) -> Sum {
-    let addresses: [u8; 8] = *header[12..].first_chunk().expect("a whole IPv4 header");
-    Sum::of_eight(addresses) + pseudo_tail(udp_len)
-}
-
-#[inline]
-pub(crate) fn pseudo_v6(header: &[u8; IPV6_LEN], udp_len: usize) -> Sum {
-    Sum::of(&header[8..IPV6_LEN]) + pseudo_tail(udp_len)
-}
-
-#[inline]
-fn pseudo_tail(udp_len: usize) -> Sum {
-    Sum::of_u16(u16::from(protocol::UDP)) + Sum::of_u16(udp_len as u16)
+fn pseudo_tail(udp_len: u16) -> Sum {
+    Sum::of_u16(u16::from(protocol::UDP)) + Sum::of_u16(udp_len)
 }
 
 fn socket_addr(address: IpAddr, port: u16) -> SocketAddr {

@@ -2,10 +2,10 @@
 
 use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use crate::checksum::Sum;
 use crate::ethernet::{self, MacAddress, VlanTag, ethertype};
 use crate::responder::{
-    IPV4_LEN, IPV6_LEN, IpVersion, UDP_LEN, UdpHeaders, fill_udp_checksum, pseudo_v4, pseudo_v6,
-    write_udp_header, write_v4_header, write_v6_fixed,
+    self, IPV4_LEN, IPV6_LEN, IpVersion, UDP_LEN, UdpHeaders, write_v4_header, write_v6_fixed,
 };
 
 /// From where to where a datagram goes; both ends are of one IP version.
@@ -129,26 +129,24 @@ pub fn write_udp_headers(
 
 fn write_v4(packet: &mut [u8], source: SocketAddrV4, destination: SocketAddrV4, checksum_offload: bool) {
     let addresses = u64::from(source.ip().to_bits()) << 32 | u64::from(destination.ip().to_bits());
-    let total_len = packet.len();
-    let (header, udp) = packet.split_first_chunk_mut::<IPV4_LEN>().expect("sized by the caller");
-    write_v4_header(header, addresses, total_len as u16);
-    write_udp_header(udp, ports(source.port(), destination.port()), udp.len());
-    udp[6..8].fill(0);
-    if !checksum_offload {
-        fill_udp_checksum(udp, pseudo_v4(header, total_len - IPV4_LEN));
-    }
+    let total_len = packet.len() as u16;
+    let (header, payload) = packet.split_first_chunk_mut::<28>().expect("sized by the caller");
+    write_v4_header(header.first_chunk_mut().expect("a longer array"), addresses, total_len);
+    header[26..28].fill(0);
+    let addresses = Sum::of_eight(addresses.to_be_bytes());
+    let ports = ports(source.port(), destination.port());
+    responder::write_udp(&mut header[IPV4_LEN..], payload, ports, addresses, checksum_offload);
 }
 
 fn write_v6(packet: &mut [u8], source: SocketAddrV6, destination: SocketAddrV6, checksum_offload: bool) {
-    let (header, udp) = packet.split_first_chunk_mut::<IPV6_LEN>().expect("sized by the caller");
-    write_v6_fixed(header, udp.len() as u16);
+    let (header, payload) = packet.split_first_chunk_mut::<48>().expect("sized by the caller");
+    write_v6_fixed(header.first_chunk_mut().expect("a longer array"), (UDP_LEN + payload.len()) as u16);
     header[8..24].copy_from_slice(&source.ip().octets());
     header[24..40].copy_from_slice(&destination.ip().octets());
-    write_udp_header(udp, ports(source.port(), destination.port()), udp.len());
-    udp[6..8].fill(0);
-    if !checksum_offload {
-        fill_udp_checksum(udp, pseudo_v6(header, udp.len()));
-    }
+    header[46..48].fill(0);
+    let addresses = Sum::of(&header[8..IPV6_LEN]);
+    let ports = ports(source.port(), destination.port());
+    responder::write_udp(&mut header[IPV6_LEN..], payload, ports, addresses, checksum_offload);
 }
 
 fn ports(source: u16, destination: u16) -> u32 {

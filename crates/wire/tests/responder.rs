@@ -117,7 +117,8 @@ fn no_udp_checksum_is_allowed_on_ipv4_and_refused_on_ipv6() {
 #[test]
 fn what_is_not_a_unicast_datagram_to_a_service_is_refused_for_its_reason() {
     use DropReason::*;
-    let cases: [(Envelope, fn(&mut [u8]), DropReason); 20] = [
+    type Case = (Envelope, fn(&mut [u8]), DropReason);
+    let cases: [Case; 20] = [
         (v4(), |frame| frame[14] = 0x65, IpVersion),
         (v4(), |frame| frame[14] = 0x44, Ipv4HeaderLength),
         (v4(), |frame| frame[14] = 0x46, Ipv4Options),
