@@ -1,1 +1,12 @@
 //! Zone files, the zone tree, immutable versions.
+//!
+//! Start reading at [`tree::Zone`], what a zone is once loaded; [`builder`] makes one from records, [`text`] makes
+//! records from a zone file. Pure: no files are opened and no clock is read here.
+#![forbid(unsafe_code)]
+
+pub mod builder;
+pub mod index;
+pub mod tree;
+
+pub use builder::{RecordError, ZoneBuilder, ZoneError};
+pub use tree::{Node, NodeId, Rrset, Zone};

@@ -1,0 +1,397 @@
+//! From records to a zone tree.
+
+use dns_wire::{Name, NameBuf, Rtype, fold};
+use thiserror::Error;
+
+use crate::index::Index;
+use crate::tree::{NONE, NodeEntry, NodeId, RECORD_HEAD, RrsetEntry, Zone, node_flag, parent};
+
+/// Why a record cannot be part of the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// The owner is not at or below the origin.
+    #[error("the owner is outside of the zone")]
+    OutOfZone,
+    /// A CNAME beside other data (RFC 2181, 10.1).
+    #[error("a CNAME and other data at the same name")]
+    CnameAndOtherData,
+    /// A second, different CNAME, DNAME or SOA at one name.
+    #[error("a second {0} record at the same name")]
+    Second(Rtype),
+    /// A SOA below the origin.
+    #[error("a SOA record below the origin of the zone")]
+    SoaBelowOrigin,
+    /// RDATA that its type does not allow.
+    #[error("the data of the {0} record has a wrong length")]
+    Malformed(Rtype),
+    /// More records of one name and type than one message can carry.
+    #[error("the records of one name and type exceed the 65535 octets of a message")]
+    RrsetTooLarge,
+    /// More than 4 GiB of names or data.
+    #[error("the zone exceeds 4 GiB of names or of data")]
+    ZoneTooLarge,
+}
+
+/// Why there is no zone in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ZoneError {
+    /// No SOA at the origin.
+    #[error("the zone has no SOA record")]
+    NoSoa,
+}
+
+/// Collects records in any order and makes a [`Zone`] of them.
+pub struct ZoneBuilder {
+    zone: Zone,
+    /// The node of the record before: mostly the next one has the same owner, or the same parent.
+    last: NodeId,
+}
+
+impl ZoneBuilder {
+    /// Starts a zone at `origin`. `seed` keys the hashes; take it from a source that the outside cannot guess.
+    pub fn new(origin: Name<'_>, seed: u64) -> ZoneBuilder {
+        let mut name = NameBuf::root();
+        name.set(origin);
+        let zone = Zone {
+            origin: name,
+            nodes: Vec::new(),
+            names: Vec::new(),
+            rrsets: Vec::new(),
+            records: Vec::new(),
+            index: Index::default(),
+            seed,
+            record_count: 0,
+        };
+        let mut builder = ZoneBuilder { zone, last: NodeId(0) };
+        let hash = fold::hash_name(origin.as_bytes(), seed);
+        builder.push_node(origin.as_bytes(), NodeId(0), hash).expect("one name fits");
+        builder
+    }
+
+    /// Adds a record with uncompressed `rdata`. A duplicate is dropped (RFC 2181, 5); of different TTLs in one set the
+    /// lowest counts for all (RFC 2181, 5.2).
+    pub fn add(&mut self, owner: Name<'_>, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
+        let node = self.ensure_node(owner.as_bytes())?;
+        self.last = node;
+        self.check(node, rtype, rdata)?;
+        match self.find_rrset(node, rtype) {
+            Some(rrset) => self.extend_rrset(rrset, ttl, rdata),
+            None => self.push_rrset(node, ttl, rtype, rdata),
+        }
+    }
+
+    /// Ends the zone: no more records.
+    pub fn finish(mut self) -> Result<Zone, ZoneError> {
+        if self.find_rrset(NodeId(0), Rtype::SOA).is_none() {
+            return Err(ZoneError::NoSoa);
+        }
+        let zone = &mut self.zone;
+        for id in 1..zone.nodes.len() {
+            let above = zone.nodes[zone.nodes[id].parent as usize].flags; // Parents precede children.
+            if above & (node_flag::OCCLUDED | node_flag::CUT | node_flag::DNAME) != 0 {
+                zone.nodes[id].flags |= node_flag::OCCLUDED;
+            }
+        }
+        zone.nodes.shrink_to_fit();
+        zone.names.shrink_to_fit();
+        zone.rrsets.shrink_to_fit();
+        zone.records.shrink_to_fit();
+        Ok(self.zone)
+    }
+
+    fn check(&self, node: NodeId, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
+        if rtype == Rtype::SOA && node.0 != 0 {
+            return Err(RecordError::SoaBelowOrigin);
+        }
+        let target = target_offset(rtype);
+        if target.is_some_and(|at| rdata.get(at..).is_none_or(|name| !starts_with_name(name, rtype))) {
+            return Err(RecordError::Malformed(rtype));
+        }
+        let entry = &self.zone.nodes[node.0 as usize];
+        let beside_cname = |other: Rtype| matches!(other, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
+        if rtype == Rtype::CNAME {
+            let others = self.zone.node(node).rrsets();
+            if others.map(|rrset| rrset.rtype()).any(|other| other != Rtype::CNAME && !beside_cname(other)) {
+                return Err(RecordError::CnameAndOtherData);
+            }
+        } else if entry.flags & node_flag::CNAME != 0 && !beside_cname(rtype) {
+            return Err(RecordError::CnameAndOtherData);
+        }
+        Ok(())
+    }
+
+    /// The node of `name`, made together with its missing ancestors.
+    fn ensure_node(&mut self, name: &[u8]) -> Result<NodeId, RecordError> {
+        let last = self.zone.node(self.last);
+        if last.name() == name {
+            return Ok(self.last);
+        }
+        let hash = fold::hash_name(name, self.zone.seed);
+        if let Some(id) = self.find_node(name, hash) {
+            return Ok(id);
+        }
+        let above = parent(name).filter(|above| above.len() >= self.zone.origin.as_name().len());
+        let above = above.ok_or(RecordError::OutOfZone)?;
+        let parent_id = match last.parent() {
+            Some(sibling_parent) if sibling_parent.name() == above => sibling_parent.id(),
+            _ => self.ensure_node(above)?,
+        };
+        if name.starts_with(b"\x01*") {
+            self.zone.nodes[parent_id.0 as usize].flags |= node_flag::WILDCARD_CHILD;
+        }
+        self.push_node(name, parent_id, hash)
+    }
+
+    fn find_node(&self, name: &[u8], hash: u64) -> Option<NodeId> {
+        let matches = |id| fold::equal(self.zone.node(NodeId(id)).name(), name);
+        self.zone.index.find(hash, matches).map(NodeId)
+    }
+
+    fn push_node(&mut self, name: &[u8], parent: NodeId, hash: u64) -> Result<NodeId, RecordError> {
+        let zone = &mut self.zone;
+        let id = u32::try_from(zone.nodes.len()).map_err(|_| RecordError::ZoneTooLarge)?;
+        let entry = NodeEntry {
+            name: offset(zone.names.len())?,
+            first_rrset: NONE,
+            parent: parent.0,
+            name_len: u8::try_from(name.len()).expect("a name has at most 255 octets"),
+            flags: 0,
+        };
+        zone.names.extend_from_slice(name);
+        zone.nodes.push(entry);
+        zone.index.insert(hash, id);
+        Ok(NodeId(id))
+    }
+
+    fn find_rrset(&self, node: NodeId, rtype: Rtype) -> Option<usize> {
+        let rrsets = &self.zone.rrsets;
+        let mut at = self.zone.nodes[node.0 as usize].first_rrset;
+        while let Some(entry) = rrsets.get(at as usize) {
+            if entry.rtype == rtype {
+                return Some(at as usize);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    fn push_rrset(&mut self, node: NodeId, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
+        let record = self.push_record(rdata)?;
+        let zone = &mut self.zone;
+        let number = offset(zone.rrsets.len())?;
+        let entry =
+            RrsetEntry { next: NONE, first_record: record, last_record: record, ttl, rtype, count: 1 };
+        zone.rrsets.push(entry);
+        let node_entry = &mut zone.nodes[node.0 as usize];
+        node_entry.flags |= flags_for(rtype, node);
+        let mut at = node_entry.first_rrset;
+        if at == NONE {
+            node_entry.first_rrset = number;
+            return Ok(());
+        }
+        while zone.rrsets[at as usize].next != NONE {
+            at = zone.rrsets[at as usize].next;
+        }
+        zone.rrsets[at as usize].next = number;
+        Ok(())
+    }
+
+    fn extend_rrset(&mut self, number: usize, ttl: u32, rdata: &[u8]) -> Result<(), RecordError> {
+        let rtype = self.zone.rrsets[number].rtype;
+        let mut wire_len = 0;
+        let mut at = self.zone.rrsets[number].first_record;
+        while at != NONE {
+            let (next, data) = record(&self.zone.records, at);
+            if data == rdata {
+                self.zone.rrsets[number].ttl = self.zone.rrsets[number].ttl.min(ttl);
+                return Ok(());
+            }
+            wire_len += data.len() + 12;
+            at = next;
+        }
+        if matches!(rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA) {
+            return Err(RecordError::Second(rtype));
+        }
+        // Header, longest question, OPT with an identifier: what a message must carry besides.
+        if wire_len + rdata.len() + 12 > 65_535 - 700 {
+            return Err(RecordError::RrsetTooLarge);
+        }
+        let new = self.push_record(rdata)?;
+        let last = self.zone.rrsets[number].last_record as usize;
+        self.zone.records[last..last + 4].copy_from_slice(&new.to_le_bytes());
+        let entry = &mut self.zone.rrsets[number];
+        entry.last_record = new;
+        entry.count += 1;
+        entry.ttl = entry.ttl.min(ttl);
+        Ok(())
+    }
+
+    fn push_record(&mut self, rdata: &[u8]) -> Result<u32, RecordError> {
+        let zone = &mut self.zone;
+        let at = offset(zone.records.len())?;
+        let len = u16::try_from(rdata.len()).map_err(|_| RecordError::RrsetTooLarge)?;
+        zone.records.extend_from_slice(&NONE.to_le_bytes());
+        zone.records.extend_from_slice(&len.to_le_bytes());
+        zone.records.extend_from_slice(rdata);
+        zone.record_count += 1;
+        Ok(at)
+    }
+}
+
+/// Where in its data a record of this type names the host or name that an answer goes on with.
+pub fn target_offset(rtype: Rtype) -> Option<usize> {
+    match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::DNAME | Rtype::PTR | Rtype::SOA => Some(0),
+        Rtype::MX => Some(2),
+        Rtype::SRV => Some(6),
+        _ => None,
+    }
+}
+
+/// Whether `octets` are a name, and for types that end with it nothing else; a SOA has another name and 20 octets.
+fn starts_with_name(octets: &[u8], rtype: Rtype) -> bool {
+    let Ok((_, rest)) = Name::split_from(octets) else { return false };
+    match rtype {
+        Rtype::SOA => Name::split_from(rest).is_ok_and(|(_, numbers)| numbers.len() == 20),
+        _ => rest.is_empty(),
+    }
+}
+
+fn flags_for(rtype: Rtype, node: NodeId) -> u8 {
+    match rtype {
+        Rtype::NS if node.0 != 0 => node_flag::CUT,
+        Rtype::DNAME => node_flag::DNAME,
+        Rtype::CNAME => node_flag::CNAME,
+        _ => 0,
+    }
+}
+
+fn record(records: &[u8], at: u32) -> (u32, &[u8]) {
+    let head = &records[at as usize..at as usize + RECORD_HEAD];
+    let next = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let len = usize::from(u16::from_le_bytes([head[4], head[5]]));
+    let start = at as usize + RECORD_HEAD;
+    (next, &records[start..start + len])
+}
+
+fn offset(len: usize) -> Result<u32, RecordError> {
+    u32::try_from(len).ok().filter(|&at| at != NONE).ok_or(RecordError::ZoneTooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOA: &[u8] = b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
+    fn builder() -> ZoneBuilder {
+        let mut builder = ZoneBuilder::new(name("example.").as_name(), 1);
+        builder.add(name("example.").as_name(), 60, Rtype::SOA, SOA).unwrap();
+        builder
+    }
+
+    fn add(builder: &mut ZoneBuilder, owner: &str, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
+        builder.add(name(owner).as_name(), 300, rtype, rdata)
+    }
+
+    #[test]
+    fn names_between_a_record_and_the_origin_exist_without_data() {
+        let mut builder = builder();
+        add(&mut builder, "a.b.c.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let zone = builder.finish().unwrap();
+        assert_eq!(zone.node_count(), 4);
+        let between = zone.find(name("B.c.example.").as_name().as_bytes()).unwrap();
+        assert_eq!(between.rrsets().count(), 0);
+    }
+
+    #[test]
+    fn the_closest_encloser_is_the_longest_existing_ancestor() {
+        let mut builder = builder();
+        add(&mut builder, "a.b.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let zone = builder.finish().unwrap();
+        let encloser = zone.closest_encloser(name("x.y.b.example.").as_name().as_bytes());
+        assert_eq!(encloser.name(), name("b.example.").as_name().as_bytes());
+    }
+
+    #[test]
+    fn everything_below_a_cut_is_occluded_and_the_cut_is_not() {
+        let mut builder = builder();
+        add(&mut builder, "ns.sub.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
+        add(&mut builder, "sub.example.", Rtype::NS, name("ns.sub.example.").as_name().as_bytes()).unwrap();
+        let zone = builder.finish().unwrap();
+        let node = |text| zone.find(name(text).as_name().as_bytes()).unwrap();
+        assert!(node("sub.example.").is_cut() && !node("sub.example.").is_occluded());
+        assert!(node("ns.sub.example.").is_occluded());
+        assert_eq!(node("ns.sub.example.").topmost_boundary().unwrap().id(), node("sub.example.").id());
+    }
+
+    #[test]
+    fn ns_records_at_the_apex_are_no_cut() {
+        let mut builder = builder();
+        add(&mut builder, "example.", Rtype::NS, name("ns.example.").as_name().as_bytes()).unwrap();
+        assert!(!builder.finish().unwrap().apex().is_cut());
+    }
+
+    #[test]
+    fn a_wildcard_is_found_from_its_parent() {
+        let mut builder = builder();
+        add(&mut builder, "*.w.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let zone = builder.finish().unwrap();
+        let parent = zone.find(name("w.example.").as_name().as_bytes()).unwrap();
+        assert!(parent.wildcard().is_some() && zone.apex().wildcard().is_none());
+    }
+
+    #[test]
+    fn cname_and_other_data_exclude_each_other_in_either_order() {
+        let target = name("t.example.");
+        let mut builder = builder();
+        add(&mut builder, "a.example.", Rtype::CNAME, target.as_name().as_bytes()).unwrap();
+        let after = add(&mut builder, "a.example.", Rtype::A, &[192, 0, 2, 1]);
+        add(&mut builder, "b.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let before = add(&mut builder, "b.example.", Rtype::CNAME, target.as_name().as_bytes());
+        assert_eq!((after, before), (Err(RecordError::CnameAndOtherData), Err(RecordError::CnameAndOtherData)));
+    }
+
+    #[test]
+    fn duplicates_vanish_and_the_lowest_ttl_counts() {
+        let mut builder = builder();
+        let owner = name("a.example.");
+        for (ttl, last) in [(300, 1), (200, 2), (100, 1)] {
+            builder.add(owner.as_name(), ttl, Rtype::A, &[192, 0, 2, last]).unwrap();
+        }
+        let zone = builder.finish().unwrap();
+        let rrset = zone.find(owner.as_name().as_bytes()).unwrap().rrset(Rtype::A).unwrap();
+        assert_eq!((rrset.count(), rrset.ttl(), zone.record_count()), (2, 100, 3));
+        assert_eq!(rrset.records().collect::<Vec<_>>(), [[192, 0, 2, 1], [192, 0, 2, 2]]);
+    }
+
+    #[test]
+    fn a_record_set_that_no_message_can_carry_is_refused() {
+        let mut builder = builder();
+        let text: Vec<u8> = std::iter::once(255).chain(std::iter::repeat_n(b'x', 255)).collect();
+        let outcome = (0..300u16).try_for_each(|number| {
+            let mut rdata = text.repeat(2);
+            rdata[1..3].copy_from_slice(&number.to_be_bytes());
+            add(&mut builder, "t.example.", Rtype::TXT, &rdata)
+        });
+        assert_eq!(outcome, Err(RecordError::RrsetTooLarge));
+    }
+
+    #[test]
+    fn names_outside_and_soa_records_below_the_origin_are_refused() {
+        let mut builder = builder();
+        assert_eq!(add(&mut builder, "other.", Rtype::A, &[192, 0, 2, 1]), Err(RecordError::OutOfZone));
+        assert_eq!(add(&mut builder, "badexample.", Rtype::A, &[192, 0, 2, 1]), Err(RecordError::OutOfZone));
+        assert_eq!(add(&mut builder, "a.example.", Rtype::SOA, SOA), Err(RecordError::SoaBelowOrigin));
+    }
+
+    #[test]
+    fn negative_answers_live_for_the_lesser_of_soa_ttl_and_minimum() {
+        let zone = builder().finish().unwrap();
+        assert_eq!((zone.serial(), zone.negative_ttl()), (7, 5));
+    }
+}

@@ -1,0 +1,281 @@
+//! The zone tree: names, their record sets, and what RFC 1034, 4.3.2 needs to know about each.
+//!
+//! Built once, then never changed: a new version of a zone is a new tree. Nodes are numbers into one array, found by an
+//! index over whole names; a name's ancestors up to the origin always exist as nodes too, so an empty non-terminal
+//! (RFC 4592, 2.2.2) is a node without record sets. Parents precede their children.
+
+use dns_wire::{Name, NameBuf, Rtype, fold};
+
+use crate::index::Index;
+
+/// One version of a zone.
+#[derive(Debug)]
+pub struct Zone {
+    pub(crate) origin: NameBuf,
+    pub(crate) nodes: Vec<NodeEntry>,
+    /// Owner names as written in the zone, wire format, one after the other.
+    pub(crate) names: Vec<u8>,
+    pub(crate) rrsets: Vec<RrsetEntry>,
+    /// Records: the offset of the next one of the RRset, the length of the data, the data.
+    pub(crate) records: Vec<u8>,
+    pub(crate) index: Index,
+    pub(crate) seed: u64,
+    pub(crate) record_count: usize,
+}
+
+/// Numbers a node within its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeId(pub(crate) u32);
+
+#[derive(Debug)]
+pub(crate) struct NodeEntry {
+    pub(crate) name: u32,
+    pub(crate) first_rrset: u32,
+    pub(crate) parent: u32,
+    pub(crate) name_len: u8,
+    pub(crate) flags: u8,
+}
+
+#[derive(Debug)]
+pub(crate) struct RrsetEntry {
+    pub(crate) next: u32,
+    pub(crate) first_record: u32,
+    pub(crate) last_record: u32,
+    pub(crate) ttl: u32,
+    pub(crate) rtype: Rtype,
+    pub(crate) count: u16,
+}
+
+/// Ends a list of RRsets or records.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Octets in front of a record's data.
+pub(crate) const RECORD_HEAD: usize = 6;
+
+pub(crate) mod node_flag {
+    /// NS records below the apex: a zone cut.
+    pub(crate) const CUT: u8 = 1;
+    /// A DNAME: names below are redirected.
+    pub(crate) const DNAME: u8 = 2;
+    /// Below a cut or a DNAME: glue, or data that no query reaches.
+    pub(crate) const OCCLUDED: u8 = 4;
+    /// Has a child `*`.
+    pub(crate) const WILDCARD_CHILD: u8 = 8;
+    /// A CNAME.
+    pub(crate) const CNAME: u8 = 16;
+}
+
+impl Zone {
+    /// The name of the apex.
+    pub fn origin(&self) -> Name<'_> {
+        self.origin.as_name()
+    }
+
+    /// The node at the origin.
+    pub fn apex(&self) -> Node<'_> {
+        self.node(NodeId(0))
+    }
+
+    /// The SOA record set.
+    pub fn soa(&self) -> Rrset<'_> {
+        self.apex().rrset(Rtype::SOA).expect("no zone is built without a SOA")
+    }
+
+    /// SERIAL of the SOA.
+    pub fn serial(&self) -> u32 {
+        soa_field(self.soa(), 0)
+    }
+
+    /// TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308, 5).
+    pub fn negative_ttl(&self) -> u32 {
+        self.soa().ttl().min(soa_field(self.soa(), 4))
+    }
+
+    /// Number of records.
+    pub fn record_count(&self) -> usize {
+        self.record_count
+    }
+
+    /// Number of names, empty non-terminals included.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Octets of memory that the tree holds.
+    pub fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<NodeEntry>()
+            + self.names.capacity()
+            + self.rrsets.capacity() * size_of::<RrsetEntry>()
+            + self.records.capacity()
+            + self.index.memory()
+    }
+
+    /// All nodes, parents before children.
+    pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        (0..self.nodes.len() as u32).map(|id| self.node(NodeId(id)))
+    }
+
+    /// The node with this number.
+    #[inline(always)]
+    pub fn node(&self, id: NodeId) -> Node<'_> {
+        Node { zone: self, id, entry: &self.nodes[id.0 as usize] }
+    }
+
+    /// The node of `name`, an uncompressed wire-format name; case does not matter.
+    #[inline(always)]
+    pub fn find(&self, name: &[u8]) -> Option<Node<'_>> {
+        let hash = fold::hash_name(name, self.seed);
+        let matches = |id| fold::equal(self.node(NodeId(id)).name(), name);
+        self.index.find(hash, matches).map(|id| self.node(NodeId(id)))
+    }
+
+    /// The longest existing ancestor of `name`, or `name`'s own node: the closest encloser (RFC 4592, 3.3.1).
+    ///
+    /// # Panics
+    /// If `name` is not at or below the origin, or not a valid uncompressed name.
+    pub fn closest_encloser(&self, name: &[u8]) -> Node<'_> {
+        let mut suffix = name;
+        loop {
+            if let Some(node) = self.find(suffix) {
+                return node;
+            }
+            suffix = parent(suffix).expect("the origin is a node, and above every name that is asked for");
+        }
+    }
+}
+
+/// A name of the zone, with what lies there.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    zone: &'a Zone,
+    id: NodeId,
+    entry: &'a NodeEntry,
+}
+
+impl<'a> Node<'a> {
+    /// The node's number.
+    pub fn id(self) -> NodeId {
+        self.id
+    }
+
+    /// The owner name in wire format, as written in the zone.
+    #[inline(always)]
+    pub fn name(self) -> &'a [u8] {
+        let start = self.entry.name as usize;
+        &self.zone.names[start..start + usize::from(self.entry.name_len)]
+    }
+
+    /// The node one label up; `None` at the apex.
+    pub fn parent(self) -> Option<Node<'a>> {
+        (self.id.0 != 0).then(|| self.zone.node(NodeId(self.entry.parent)))
+    }
+
+    /// Whether authority ends here: NS records below the apex.
+    pub fn is_cut(self) -> bool {
+        self.entry.flags & node_flag::CUT != 0
+    }
+
+    /// Whether a DNAME redirects all names below.
+    pub fn has_dname(self) -> bool {
+        self.entry.flags & node_flag::DNAME != 0
+    }
+
+    /// Whether a cut or a DNAME above hides this name.
+    pub fn is_occluded(self) -> bool {
+        self.entry.flags & node_flag::OCCLUDED != 0
+    }
+
+    /// Whether there is a CNAME.
+    pub fn has_cname(self) -> bool {
+        self.entry.flags & node_flag::CNAME != 0
+    }
+
+    /// The child `*`, the source of synthesis for names below that do not exist (RFC 4592, 3.3.1).
+    pub fn wildcard(self) -> Option<Node<'a>> {
+        if self.entry.flags & node_flag::WILDCARD_CHILD == 0 {
+            return None;
+        }
+        let mut name = NameBuf::root();
+        name.set(Name::from_wire(self.name()).ok()?);
+        name.prepend(b"*").ok()?;
+        self.zone.find(name.as_name().as_bytes())
+    }
+
+    /// The topmost cut or DNAME at or above this node: where the search of RFC 1034, 4.3.2 leaves the zone's own data.
+    pub fn topmost_boundary(self) -> Option<Node<'a>> {
+        let ancestors = std::iter::successors(Some(self), |node| node.parent());
+        ancestors.filter(|node| node.is_cut() || node.has_dname()).last()
+    }
+
+    /// The record set of this type.
+    #[inline(always)]
+    pub fn rrset(self, rtype: Rtype) -> Option<Rrset<'a>> {
+        self.rrsets().find(|rrset| rrset.rtype() == rtype)
+    }
+
+    /// All record sets, in the order in which the zone brought them.
+    #[inline(always)]
+    pub fn rrsets(self) -> impl Iterator<Item = Rrset<'a>> {
+        let zone = self.zone;
+        let mut next = self.entry.first_rrset;
+        std::iter::from_fn(move || {
+            let entry = zone.rrsets.get(next as usize)?;
+            next = entry.next;
+            Some(Rrset { zone, entry })
+        })
+    }
+}
+
+/// The records of one name and type.
+#[derive(Clone, Copy, Debug)]
+pub struct Rrset<'a> {
+    zone: &'a Zone,
+    entry: &'a RrsetEntry,
+}
+
+impl<'a> Rrset<'a> {
+    /// Their type.
+    #[inline(always)]
+    pub fn rtype(self) -> Rtype {
+        self.entry.rtype
+    }
+
+    /// Their TTL in seconds, one for all (RFC 2181, 5.2).
+    #[inline(always)]
+    pub fn ttl(self) -> u32 {
+        self.entry.ttl
+    }
+
+    /// Number of records, at least one.
+    #[inline(always)]
+    pub fn count(self) -> u16 {
+        self.entry.count
+    }
+
+    /// The data of each record: wire format, names not compressed.
+    #[inline(always)]
+    pub fn records(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let zone = self.zone;
+        let mut next = self.entry.first_record;
+        std::iter::from_fn(move || {
+            let head = zone.records.get(next as usize..)?.first_chunk::<RECORD_HEAD>()?;
+            let start = next as usize + RECORD_HEAD;
+            next = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+            Some(&zone.records[start..start + usize::from(u16::from_le_bytes([head[4], head[5]]))])
+        })
+    }
+}
+
+/// Drops the first label of an uncompressed name; `None` for the root.
+pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
+    match name.first() {
+        None | Some(0) => None,
+        Some(&len) => name.get(1 + usize::from(len)..),
+    }
+}
+
+/// The `index`-th of the five numbers behind the two names of a SOA: SERIAL, REFRESH, RETRY, EXPIRE, MINIMUM.
+fn soa_field(soa: Rrset<'_>, index: usize) -> u32 {
+    let rdata = soa.records().next().expect("a record set has a record");
+    let numbers = rdata.last_chunk::<20>().expect("the builder checked the length of the SOA");
+    u32::from_be_bytes(numbers[4 * index..4 * index + 4].try_into().expect("four octets of twenty"))
+}
