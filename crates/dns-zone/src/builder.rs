@@ -18,6 +18,9 @@ pub enum RecordError {
     /// A second, different CNAME, DNAME or SOA at one name.
     #[error("a second {0} record at the same name")]
     Second(Rtype),
+    /// A type that only questions and messages have, such as ANY or OPT.
+    #[error("{0} is no type of zone data")]
+    NotData(Rtype),
     /// A SOA below the origin.
     #[error("a SOA record below the origin of the zone")]
     SoaBelowOrigin,
@@ -102,6 +105,9 @@ impl ZoneBuilder {
     fn check(&self, node: NodeId, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
         if rtype == Rtype::SOA && node.0 != 0 {
             return Err(RecordError::SoaBelowOrigin);
+        }
+        if rtype.is_meta() {
+            return Err(RecordError::NotData(rtype));
         }
         let target = target_offset(rtype);
         if target.is_some_and(|at| rdata.get(at..).is_none_or(|name| !starts_with_name(name, rtype))) {

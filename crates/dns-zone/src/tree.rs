@@ -90,6 +90,11 @@ impl Zone {
         self.soa().ttl().min(soa_field(self.soa(), 4))
     }
 
+    /// What keys the hashes of this version's names.
+    pub fn hash_seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Number of records.
     pub fn record_count(&self) -> usize {
         self.record_count

@@ -1,0 +1,160 @@
+//! The zones served: longest match from a question's name to a zone.
+
+use std::sync::Arc;
+
+use dns_wire::fold;
+use dns_zone::Zone;
+use dns_zone::index::Index;
+
+use crate::table::AnswerTable;
+
+/// A zone with its precompiled answers.
+#[derive(Debug)]
+pub struct ServedZone {
+    /// The tree.
+    pub zone: Zone,
+    /// Answers that depend on nothing but this zone.
+    pub table: AnswerTable,
+}
+
+/// An immutable set of zones. A reload makes a new catalog that shares the zones which did not change.
+#[derive(Debug)]
+pub struct Catalog {
+    zones: Vec<Arc<ServedZone>>,
+    /// For each zone, whether another one lies below it.
+    zones_below: Vec<bool>,
+    origins: Index,
+    /// Bit n: some origin has n labels. Most questions then need one look-up.
+    depths: u128,
+    seed: u64,
+}
+
+impl Catalog {
+    /// A catalog of `zones`. Of two zones with one origin the later counts.
+    pub fn new(zones: impl IntoIterator<Item = Arc<ServedZone>>, seed: u64) -> Catalog {
+        let mut catalog = Catalog {
+            zones: Vec::new(),
+            zones_below: Vec::new(),
+            origins: Index::default(),
+            depths: 0,
+            seed,
+        };
+        for zone in zones {
+            catalog.insert(zone);
+        }
+        catalog.mark_zones_below();
+        catalog
+    }
+
+    /// Marks every zone above each zone.
+    fn mark_zones_below(&mut self) {
+        self.zones_below = vec![false; self.zones.len()];
+        for served in &self.zones {
+            let mut above = served.zone.origin().parent();
+            while let Some(name) = above {
+                if let Some(number) = self.find_number(name.as_bytes(), name.label_count() as u8) {
+                    self.zones_below[number as usize] = true;
+                    above = self.zones[number as usize].zone.origin().parent();
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether another zone lies below the one at this place in [`Catalog::zones`].
+    pub fn has_zone_below(&self, number: u32) -> bool {
+        self.zones_below[number as usize]
+    }
+
+    fn insert(&mut self, served: Arc<ServedZone>) {
+        let origin = served.zone.origin();
+        let (hash, depth) = (fold::hash_name(origin.as_bytes(), self.seed), origin.label_count());
+        if let Some(number) = self.lookup(origin.as_bytes(), hash) {
+            self.zones[number as usize] = served;
+            return;
+        }
+        self.depths |= 1 << depth;
+        self.origins.insert(hash, self.zones.len() as u32);
+        self.zones.push(served);
+    }
+
+    /// All zones, in the order in which they were given.
+    pub fn zones(&self) -> &[Arc<ServedZone>] {
+        &self.zones
+    }
+
+    /// The zone with the longest origin at or above `name`, which has `label_count` labels besides the root.
+    #[inline(always)]
+    pub fn find(&self, name: &[u8], label_count: u8) -> Option<&ServedZone> {
+        self.find_number(name, label_count).map(|number| &*self.zones[number as usize])
+    }
+
+    /// As [`Catalog::find`], but the zone's place in [`Catalog::zones`].
+    #[inline(always)]
+    pub fn find_number(&self, name: &[u8], label_count: u8) -> Option<u32> {
+        let mut suffix = name;
+        let mut depth = u32::from(label_count);
+        loop {
+            if self.depths >> depth & 1 != 0 {
+                let found = self.lookup(suffix, fold::hash_name(suffix, self.seed));
+                if found.is_some() {
+                    return found;
+                }
+            }
+            if depth == 0 || self.depths & ((1 << depth) - 1) == 0 {
+                return None; // No origin is shorter.
+            }
+            suffix = &suffix[1 + usize::from(suffix[0])..];
+            depth -= 1;
+        }
+    }
+
+    #[inline(always)]
+    fn lookup(&self, origin: &[u8], hash: u64) -> Option<u32> {
+        let matches = |number: u32| fold::equal(self.zones[number as usize].zone.origin().as_bytes(), origin);
+        self.origins.find(hash, matches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::compile;
+    use crate::compile::tests::zone;
+    use dns_wire::NameBuf;
+
+    fn catalog(origins: &[&str]) -> Catalog {
+        Catalog::new(origins.iter().map(|origin| Arc::new(compile(zone(origin, "")))), 3)
+    }
+
+    fn found(catalog: &Catalog, name: &str) -> Option<String> {
+        let name = NameBuf::from_text(name.as_bytes(), None).unwrap();
+        let served = catalog.find(name.as_name().as_bytes(), name.as_name().label_count() as u8)?;
+        Some(served.zone.origin().to_string())
+    }
+
+    #[test]
+    fn the_longest_origin_wins() {
+        let catalog = catalog(&["example.", "sub.example.", "com."]);
+        assert_eq!(found(&catalog, "a.SUB.example.").as_deref(), Some("sub.example."));
+        assert_eq!(found(&catalog, "a.other.example.").as_deref(), Some("example."));
+        assert_eq!(found(&catalog, "example.").as_deref(), Some("example."));
+    }
+
+    #[test]
+    fn names_outside_of_all_zones_find_none() {
+        let catalog = catalog(&["example.", "a.b.c."]);
+        assert_eq!(found(&catalog, "b.c."), None);
+        assert_eq!(found(&catalog, "."), None);
+        assert_eq!(found(&catalog, "xexample."), None);
+    }
+
+    #[test]
+    fn a_root_zone_takes_whatever_no_other_takes() {
+        let catalog = catalog(&[".", "example."]);
+        assert_eq!(found(&catalog, "x.y.z.").as_deref(), Some("."));
+        assert_eq!(found(&catalog, ".").as_deref(), Some("."));
+        assert_eq!(found(&catalog, "x.example.").as_deref(), Some("example."));
+    }
+}

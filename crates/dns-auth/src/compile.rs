@@ -1,0 +1,181 @@
+//! From a zone tree to its answer table.
+
+use dns_wire::{Name, Rcode, Rtype};
+use dns_zone::{Node, Rrset, Zone};
+
+use crate::catalog::ServedZone;
+use crate::resolve::{Resolution, Scratch, Zones, resolve};
+use crate::table::{AnswerTable, Entry, flag};
+use crate::writer::TO_QNAME;
+
+/// Compiles the answers of `zone` that depend on no other zone: for each name with authoritative data each of its types,
+/// and for a CNAME that leads to addresses in the zone, those addresses.
+///
+/// Everything else is left to the tree: delegations, wildcards, denials, chains that leave the zone.
+pub fn compile(zone: Zone) -> ServedZone {
+    let mut compiler = Compiler::new(&zone);
+    for node in zone.nodes().filter(|node| is_plain(*node)) {
+        compiler.node(node);
+    }
+    let mut table = compiler.table;
+    table.shrink();
+    ServedZone { zone, table }
+}
+
+/// Whether the data at this name is authoritative and reached without a boundary in between.
+fn is_plain(node: Node<'_>) -> bool {
+    !node.is_occluded() && !node.is_cut()
+}
+
+struct Compiler<'z> {
+    zone: &'z Zone,
+    table: AnswerTable,
+    scratch: Scratch,
+    message: Box<[u8; 65_535]>,
+}
+
+impl<'z> Compiler<'z> {
+    fn new(zone: &'z Zone) -> Compiler<'z> {
+        let rrsets = zone.nodes().map(|node| node.rrsets().count()).sum();
+        // A head, a name of average length, an address record: right for the zones whose size matters.
+        let octets = zone.record_count() * 48;
+        let table = AnswerTable::with_capacity(rrsets, octets, zone.hash_seed());
+        Compiler { zone, table, scratch: Scratch::default(), message: Box::new([0; 65_535]) }
+    }
+
+    fn node(&mut self, node: Node<'z>) {
+        let mut octets = [0; 255];
+        let name = lowercase(node.name(), &mut octets);
+        for rrset in node.rrsets() {
+            match rrset.rtype() {
+                Rtype::DS => {} // Asked of the parent, if the parent is served too.
+                rtype if has_names(rtype) => self.composed(name, rtype),
+                rtype => self.copied(name, rtype, rrset),
+            }
+        }
+        if node.has_cname() {
+            self.composed(name, Rtype::A);
+            self.composed(name, Rtype::AAAA);
+        }
+    }
+
+    /// The common case, without a search: records that hold no names and lead nowhere.
+    fn copied(&mut self, name: &[u8], rtype: Rtype, rrset: Rrset<'_>) {
+        let mut end = 0;
+        for rdata in rrset.records() {
+            let record = &mut self.message[end..end + 12 + rdata.len()];
+            record[..2].copy_from_slice(&TO_QNAME);
+            record[2..4].copy_from_slice(&rtype.0.to_be_bytes());
+            record[4..6].copy_from_slice(&[0, 1]);
+            record[6..10].copy_from_slice(&rrset.ttl().to_be_bytes());
+            record[10..12].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
+            record[12..].copy_from_slice(rdata);
+            end += record.len();
+        }
+        let entry = Entry {
+            counts: [rrset.count(), 0, 0],
+            flags: if rrset.count() > 1 { flag::ROTATABLE } else { 0 },
+            name,
+            body: &self.message[..end],
+        };
+        self.table.insert(rtype.0, entry);
+    }
+
+    /// All else: the tree's own answer, if it is whole and from this zone alone.
+    fn composed(&mut self, name: &[u8], rtype: Rtype) {
+        let start = 12 + name.len() + 4;
+        self.scratch.begin(Name::from_wire(name).expect("the tree holds valid names"));
+        let bounds = (start, self.message.len());
+        let found = resolve(Zones::Only(self.zone), &self.scratch, rtype, &mut self.message[..], bounds, 0);
+        if !is_self_contained(&found) {
+            return;
+        }
+        let chained = if found.hops > 1 { flag::CHAINED } else { 0 };
+        let counts = [found.counts.answer, found.counts.authority, found.counts.additional];
+        let body = &self.message[start..found.end];
+        self.table.insert(rtype.0, Entry { counts, flags: flag::SPELLED | chained, name, body });
+    }
+}
+
+fn is_self_contained(found: &Resolution) -> bool {
+    found.rcode == Rcode::NoError
+        && found.authoritative
+        && !found.truncated
+        && !found.left_zones
+        && found.counts.answer > 0
+        && found.counts.authority == 0 // A chain that ends in a denial or a referral.
+}
+
+/// Whether records of this type hold names that are compressed, or lead to additional records.
+fn has_names(rtype: Rtype) -> bool {
+    matches!(
+        rtype,
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MX | Rtype::SOA | Rtype::SRV | Rtype::DNAME
+    )
+}
+
+fn lowercase<'o>(name: &[u8], octets: &'o mut [u8; 255]) -> &'o [u8] {
+    let lower = &mut octets[..name.len()];
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    lower
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use dns_wire::NameBuf;
+    use dns_zone::ZoneBuilder;
+
+    const SOA: &[u8] =
+        b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
+
+    pub(crate) fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
+    /// A zone with a SOA and the lines `owner type data`, where data is an address or a name.
+    pub(crate) fn zone(origin: &str, lines: &str) -> Zone {
+        let mut builder = ZoneBuilder::new(name(origin).as_name(), 11);
+        builder.add(name(origin).as_name(), 300, Rtype::SOA, SOA).unwrap();
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let mut words = line.split_whitespace();
+            let (owner, rtype, data) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+            let rtype = Rtype::from_text(rtype.as_bytes()).unwrap();
+            let rdata = match data.parse::<std::net::IpAddr>() {
+                Ok(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
+                Ok(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
+                Err(_) if rtype == Rtype::MX => [&[0, 10], name(data).as_name().as_bytes()].concat(),
+                Err(_) => name(data).as_name().as_bytes().to_vec(),
+            };
+            builder.add(name(owner).as_name(), 300, rtype, &rdata).unwrap();
+        }
+        builder.finish().unwrap()
+    }
+
+    fn has(served: &ServedZone, owner: &str, rtype: Rtype) -> bool {
+        let owner = name(owner);
+        let octets = owner.as_name().as_bytes();
+        served.table.find(served.table.hash(octets, rtype.0), octets, rtype.0).is_some()
+    }
+
+    #[test]
+    fn authoritative_data_is_compiled_and_glue_and_delegations_are_not() {
+        let served = compile(zone(
+            "example.",
+            "a.example. A 192.0.2.1\nsub.example. NS ns.sub.example.\nns.sub.example. A 192.0.2.2",
+        ));
+        assert!(has(&served, "A.example.", Rtype::A) && has(&served, "example.", Rtype::SOA));
+        assert!(!has(&served, "sub.example.", Rtype::NS) && !has(&served, "ns.sub.example.", Rtype::A));
+    }
+
+    #[test]
+    fn chains_are_compiled_as_long_as_they_stay_in_the_zone() {
+        let served = compile(zone(
+            "example.",
+            "a.example. A 192.0.2.1\nin.example. CNAME a.example.\nout.example. CNAME a.other.\nloop.example. CNAME loop.example.",
+        ));
+        assert!(has(&served, "in.example.", Rtype::A) && !has(&served, "in.example.", Rtype::AAAA));
+        assert!(!has(&served, "out.example.", Rtype::A) && has(&served, "out.example.", Rtype::CNAME));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a responder counts. Written by one core, read by anybody at any time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dns_wire::{Rcode, Rtype};
+
+/// How a query came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By UDP; answers may be truncated.
+    Udp,
+    /// By TCP; answers may have 65535 octets.
+    Tcp,
+}
+
+/// Why a message got no answer at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Shorter than a header.
+    Short,
+    /// A response, not a query.
+    Response,
+    /// No room for even the shortest answer; never on a transport of ours.
+    NoRoom,
+}
+
+impl Dropped {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Dropped; 3] = [Dropped::Short, Dropped::Response, Dropped::NoRoom];
+
+    /// The name by which `sidestep dns stats` shows the reason.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dropped::Short => "short_message",
+            Dropped::Response => "not_a_query",
+            Dropped::NoRoom => "no_room",
+        }
+    }
+}
+
+/// Types with a counter of their own: all those below this number. Others share one.
+const TYPES: usize = 258;
+
+/// Counts of one responder.
+#[derive(Debug)]
+pub struct Counters {
+    by_transport: [AtomicU64; 2],
+    by_type: [AtomicU64; TYPES],
+    by_rcode: [AtomicU64; 17],
+    dropped: [AtomicU64; Dropped::ALL.len()],
+    truncated: AtomicU64,
+    from_table: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        let zero = || AtomicU64::new(0);
+        Counters {
+            by_transport: std::array::from_fn(|_| zero()),
+            by_type: std::array::from_fn(|_| zero()),
+            by_rcode: std::array::from_fn(|_| zero()),
+            dropped: std::array::from_fn(|_| zero()),
+            truncated: zero(),
+            from_table: zero(),
+        }
+    }
+}
+
+impl Counters {
+    /// A query came by `transport`.
+    #[inline(always)]
+    pub(crate) fn on_query(&self, transport: Transport) {
+        bump(&self.by_transport[transport as usize]);
+    }
+
+    /// It asked for `qtype`.
+    #[inline(always)]
+    pub(crate) fn on_type(&self, qtype: Rtype) {
+        bump(&self.by_type[usize::from(qtype.0).min(TYPES - 1)]);
+    }
+
+    /// It was answered.
+    #[inline(always)]
+    pub(crate) fn on_response(&self, rcode: Rcode) {
+        bump(&self.by_rcode[rcode as usize]);
+    }
+
+    pub(crate) fn on_truncated(&self) {
+        bump(&self.truncated);
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_table_hit(&self) {
+        bump(&self.from_table);
+    }
+
+    pub(crate) fn on_dropped(&self, reason: Dropped) {
+        bump(&self.dropped[reason as usize]);
+    }
+
+    /// Name and value of every count that is not zero, and of the transports in any case, in a stable order.
+    pub fn named(&self) -> Vec<(String, u64)> {
+        let mut named = vec![
+            ("queries_udp".to_owned(), read(&self.by_transport[Transport::Udp as usize])),
+            ("queries_tcp".to_owned(), read(&self.by_transport[Transport::Tcp as usize])),
+        ];
+        let types = (0..TYPES).map(|number| (type_name(number), read(&self.by_type[number])));
+        let rcodes = Rcode::ALL
+            .map(|rcode| (format!("responses_{}", rcode.name()), read(&self.by_rcode[rcode as usize])));
+        let dropped = Dropped::ALL
+            .map(|reason| (format!("dropped_{}", reason.name()), read(&self.dropped[reason as usize])));
+        let rest = [
+            ("responses_truncated".to_owned(), read(&self.truncated)),
+            ("responses_precompiled".to_owned(), read(&self.from_table)),
+        ];
+        named.extend(types.chain(rcodes).chain(dropped).chain(rest).filter(|(_, value)| *value != 0));
+        named
+    }
+}
+
+fn type_name(number: usize) -> String {
+    if number == TYPES - 1 {
+        return "queries_type_other".to_owned();
+    }
+    format!("queries_type_{}", Rtype(number as u16))
+}
+
+/// One writer, so no read-modify-write instruction is needed: a plain load and store, never torn.
+#[inline(always)]
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

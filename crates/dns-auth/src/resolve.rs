@@ -1,0 +1,327 @@
+//! The search of RFC 1034, 4.3.2, as clarified since: from a question to the records of an answer.
+//!
+//! | rule | source |
+//! | --- | --- |
+//! | wildcards, empty non-terminals, the closest encloser | RFC 4592, 3.3 |
+//! | CNAME chains, also from zone to zone; the code is that of the last name | RFC 1034, 3.6.2; RFC 6604, 2 and 3 |
+//! | DNAME, with a synthesised CNAME of the same TTL | RFC 6672, 3.1 |
+//! | delegations; glue is complete, or TC says that it is not | RFC 1034, 4.3.2 (3b); RFC 9471, 3 |
+//! | a name with names below it exists | RFC 8020, 2 |
+//! | negative answers carry the SOA with the negative TTL | RFC 2308, 3 and 5 |
+//! | ANY is answered with one of the record sets | RFC 8482, 4.1 |
+//! | DS belongs to the parent's side of a cut | RFC 4035, 3.1.4.1 |
+
+use std::cell::OnceCell;
+
+use dns_wire::header::Counts;
+use dns_wire::{Name, NameBuf, Rcode, Rtype, fold};
+use dns_zone::builder::target_offset;
+use dns_zone::{Node, Rrset, Zone};
+
+use crate::catalog::Catalog;
+use crate::writer::{Full, Mark, Owner, Writer, label_count};
+
+/// Names that one answer follows at most, the question's included.
+pub const HOPS_MAX: usize = 16;
+/// Records of an answer whose targets are looked up for the additional section, at most.
+const TARGETS_MAX: usize = 64;
+
+/// Where zones are looked up.
+#[derive(Clone, Copy)]
+pub enum Zones<'a> {
+    /// Among all that are served.
+    Catalog(&'a Catalog),
+    /// In this one alone: when its answers are compiled.
+    Only(&'a Zone),
+}
+
+/// Names that an answer needs and no zone holds: the question's, and those that DNAMEs make.
+#[derive(Default)]
+pub struct Scratch {
+    qname: NameBuf,
+    synthesised: [OnceCell<NameBuf>; HOPS_MAX],
+}
+
+impl Scratch {
+    /// Forgets the last answer and takes a copy of the next question's name.
+    pub fn begin(&mut self, qname: Name<'_>) {
+        self.qname.set(qname);
+        let used = self.synthesised.iter_mut().map(OnceCell::take);
+        used.take_while(Option::is_some).for_each(drop);
+    }
+}
+
+/// What was found, besides the records that were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// The response code.
+    pub rcode: Rcode,
+    /// The AA bit: authority for the first owner in the answer (RFC 1035, 4.1.1).
+    pub authoritative: bool,
+    /// The TC bit: something that belongs to the answer had no room.
+    pub truncated: bool,
+    /// Records per section; one question.
+    pub counts: Counts,
+    /// Offset behind the last record.
+    pub end: usize,
+    /// Names that were followed.
+    pub hops: usize,
+    /// The answer ends with a name of no zone in sight.
+    pub left_zones: bool,
+}
+
+/// Answers the question `scratch` was begun with, of type `qtype` and class IN, behind `start` in `message`, within
+/// `limit` octets. The answer's RRsets begin with record number `rotation` modulo their count.
+pub fn resolve<'a>(
+    zones: Zones<'a>,
+    scratch: &'a Scratch,
+    qtype: Rtype,
+    message: &mut [u8],
+    (start, limit): (usize, usize),
+    rotation: u16,
+) -> Resolution {
+    let qname = scratch.qname.as_name().as_bytes();
+    let writer = Writer::new(message, start, limit, qname);
+    let resolution = Resolution {
+        rcode: Rcode::NoError,
+        authoritative: false,
+        truncated: false,
+        counts: Counts { question: 1, ..Counts::default() },
+        end: start,
+        hops: 0,
+        left_zones: false,
+    };
+    let mut walk = Walk { zones, scratch, writer, qtype, rotation, resolution, visited: [&[]; HOPS_MAX] };
+    let empty = walk.writer.mark();
+    if walk.run(qname).is_err() {
+        walk.truncate(empty);
+    }
+    Resolution { end: walk.writer.position(), ..walk.resolution }
+}
+
+struct Walk<'m, 'a> {
+    zones: Zones<'a>,
+    scratch: &'a Scratch,
+    writer: Writer<'m, 'a>,
+    qtype: Rtype,
+    rotation: u16,
+    resolution: Resolution,
+    /// Names followed so far, to end loops.
+    visited: [&'a [u8]; HOPS_MAX],
+}
+
+/// What a zone has to say about one name.
+enum Step<'a> {
+    /// The answer is complete.
+    Done(Rcode),
+    /// The answer goes on with this name.
+    Follow(&'a [u8]),
+}
+
+impl<'a> Walk<'_, 'a> {
+    fn run(&mut self, qname: &'a [u8]) -> Result<(), Full> {
+        let mut name = qname;
+        for hop in 0..HOPS_MAX {
+            self.visited[hop] = name;
+            let Some(zone) = self.find_zone(name) else {
+                self.resolution.left_zones = true;
+                self.resolution.rcode = if hop == 0 { Rcode::Refused } else { Rcode::NoError };
+                return Ok(());
+            };
+            self.resolution.hops = hop + 1;
+            match self.step(zone, name)? {
+                Step::Done(rcode) => {
+                    self.resolution.rcode = rcode;
+                    return Ok(());
+                }
+                // A loop ends where it closes: all its records are in the answer already.
+                Step::Follow(next) if self.visited[..=hop].iter().any(|seen| fold::equal(seen, next)) => {
+                    return Ok(());
+                }
+                Step::Follow(next) => name = next,
+            }
+        }
+        Ok(())
+    }
+
+    /// The zone to ask about `name`: longest match, but the parent's for DS at a cut.
+    fn find_zone(&self, name: &'a [u8]) -> Option<&'a Zone> {
+        let catalog = match self.zones {
+            Zones::Catalog(catalog) => catalog,
+            Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(zone),
+        };
+        let labels = label_count(name);
+        let zone = &catalog.find(name, labels)?.zone;
+        if self.qtype != Rtype::DS || labels == 0 || usize::from(labels) != zone.origin().label_count() {
+            return Some(zone);
+        }
+        let above = &name[1 + usize::from(name[0])..];
+        let parent = catalog.find(above, labels - 1).map(|served| &served.zone);
+        parent.filter(|parent| parent.find(name).is_some_and(|node| node.is_cut())).or(Some(zone))
+    }
+
+    fn step(&mut self, zone: &'a Zone, name: &'a [u8]) -> Result<Step<'a>, Full> {
+        let encloser = zone.closest_encloser(name);
+        let exact = encloser.name().len() == name.len();
+        if let Some(boundary) = boundary_at(encloser) {
+            let at_boundary = exact && boundary.id() == encloser.id();
+            if boundary.is_cut() && !(at_boundary && self.qtype == Rtype::DS) {
+                return self.referral(zone, boundary);
+            }
+            if !boundary.is_cut() && !at_boundary {
+                return self.redirect(boundary, name);
+            }
+        }
+        self.resolution.authoritative |= self.resolution.counts.answer == 0;
+        if exact {
+            return self.answer_from(zone, encloser, name);
+        }
+        match encloser.wildcard() {
+            Some(wildcard) => self.answer_from(zone, wildcard, name),
+            None => self.negative(zone, Rcode::NxDomain),
+        }
+    }
+
+    /// The data of `node`, which is that of `name` or the wildcard above it.
+    fn answer_from(&mut self, zone: &'a Zone, node: Node<'a>, name: &'a [u8]) -> Result<Step<'a>, Full> {
+        let rrset = match self.qtype {
+            Rtype::ANY => node.rrsets().next(),
+            qtype => node.rrset(qtype),
+        };
+        if let Some(rrset) = rrset {
+            self.answer(name, rrset)?;
+            self.add_targets(zone, rrset);
+            return Ok(Step::Done(Rcode::NoError));
+        }
+        let Some(cname) = node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten() else {
+            return self.negative(zone, Rcode::NoError);
+        };
+        self.answer(name, cname)?;
+        Ok(Step::Follow(first_record(cname)))
+    }
+
+    /// RFC 6672, 3.2: the DNAME, a CNAME made from it, and on with the new name.
+    fn redirect(&mut self, boundary: Node<'a>, name: &'a [u8]) -> Result<Step<'a>, Full> {
+        let dname = boundary.rrset(Rtype::DNAME).expect("the node's flag says so");
+        self.resolution.authoritative |= self.resolution.counts.answer == 0;
+        self.answer(boundary.name(), dname)?;
+        let Some(target) = substitute(name, boundary.name(), first_record(dname)) else {
+            return Ok(Step::Done(Rcode::YxDomain));
+        };
+        let cell = &self.scratch.synthesised[self.resolution.hops - 1];
+        let target = cell.get_or_init(|| target).as_name().as_bytes();
+        let mark = self.writer.mark();
+        let owner = self.owner(name);
+        self.writer
+            .record(owner, Rtype::CNAME, dname.ttl(), target)
+            .inspect_err(|_| self.writer.rewind(mark))?;
+        self.resolution.counts.answer += 1;
+        if self.qtype == Rtype::CNAME {
+            return Ok(Step::Done(Rcode::NoError)); // The question was for the CNAME itself.
+        }
+        Ok(Step::Follow(target))
+    }
+
+    fn referral(&mut self, zone: &'a Zone, cut: Node<'a>) -> Result<Step<'a>, Full> {
+        let servers = cut.rrset(Rtype::NS).expect("the node's flag says so");
+        let owner = Owner::Name(cut.name());
+        self.resolution.counts.authority += self.writer.rrset(owner, servers, servers.ttl(), 0)?;
+        let targets = || servers.records().filter_map(|name| Some((name, zone_node(zone, name)?)));
+        for (name, node) in targets().filter(|(name, _)| is_below(name, cut.name())) {
+            if self.add_addresses(name, node).is_err() {
+                self.resolution.truncated = true; // RFC 9471, 3.1.
+                return Ok(Step::Done(Rcode::NoError));
+            }
+        }
+        for (name, node) in targets().filter(|(name, _)| !is_below(name, cut.name())) {
+            if self.add_addresses(name, node).is_err() {
+                break; // RFC 9471, 3.2: sibling glue may be left out.
+            }
+        }
+        Ok(Step::Done(Rcode::NoError))
+    }
+
+    fn negative(&mut self, zone: &'a Zone, rcode: Rcode) -> Result<Step<'a>, Full> {
+        let owner = Owner::Name(zone.origin().as_bytes());
+        self.resolution.counts.authority += self.writer.rrset(owner, zone.soa(), zone.negative_ttl(), 0)?;
+        Ok(Step::Done(rcode))
+    }
+
+    fn answer(&mut self, name: &'a [u8], rrset: Rrset<'a>) -> Result<(), Full> {
+        let owner = self.owner(name);
+        self.resolution.counts.answer += self.writer.rrset(owner, rrset, rrset.ttl(), self.rotation)?;
+        Ok(())
+    }
+
+    fn owner(&self, name: &'a [u8]) -> Owner<'a> {
+        let qname = self.scratch.qname.as_name().as_bytes();
+        if std::ptr::eq(name, qname) { Owner::Question } else { Owner::Name(name) }
+    }
+
+    /// RFC 1034, 4.3.2, step 6: the addresses of the hosts that the answer names, as far as they fit.
+    fn add_targets(&mut self, zone: &'a Zone, rrset: Rrset<'a>) {
+        if !matches!(rrset.rtype(), Rtype::NS | Rtype::MX | Rtype::SRV) {
+            return;
+        }
+        let at = target_offset(rrset.rtype()).expect("the three types name a host");
+        let targets = || rrset.records().take(TARGETS_MAX).map(|rdata| &rdata[at..]);
+        for (number, name) in targets().enumerate() {
+            let again = targets().take(number).any(|earlier| fold::equal(earlier, name));
+            let Some(node) = zone_node(zone, name).filter(|_| !again) else { continue };
+            if self.add_addresses(name, node).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn add_addresses(&mut self, name: &'a [u8], node: Node<'a>) -> Result<(), Full> {
+        for rrset in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
+            let added = self.writer.rrset(Owner::Name(name), rrset, rrset.ttl(), 0)?;
+            self.resolution.counts.additional += added;
+        }
+        Ok(())
+    }
+
+    /// RFC 2181, 9: what did not fit makes the whole answer worthless; an empty one sends the client to TCP soonest.
+    fn truncate(&mut self, empty: Mark) {
+        self.writer.rewind(empty);
+        self.resolution.truncated = true;
+        self.resolution.counts = Counts { question: 1, ..Counts::default() };
+    }
+}
+
+/// The cut or DNAME that the search of `encloser` or below runs into first, coming from the apex.
+fn boundary_at(encloser: Node<'_>) -> Option<Node<'_>> {
+    let concerned = encloser.is_occluded() || encloser.is_cut() || encloser.has_dname();
+    concerned.then(|| encloser.topmost_boundary()).flatten()
+}
+
+/// The node of a host that may lie in this zone.
+fn zone_node<'a>(zone: &'a Zone, name: &[u8]) -> Option<Node<'a>> {
+    if is_below(name, zone.origin().as_bytes()) { zone.find(name) } else { None }
+}
+
+/// Whether `name` is `ancestor` or below it. Both are valid names.
+fn is_below(name: &[u8], ancestor: &[u8]) -> bool {
+    let mut suffix = name;
+    while suffix.len() > ancestor.len() {
+        suffix = &suffix[1 + usize::from(suffix[0])..];
+    }
+    fold::equal(suffix, ancestor)
+}
+
+/// `name` with its ending `owner` replaced by `target`; `None` if that is too long for a name (RFC 6672, 2.2).
+fn substitute(name: &[u8], owner: &[u8], target: &[u8]) -> Option<NameBuf> {
+    let kept = &name[..name.len() - owner.len()];
+    let mut octets = [0; 255];
+    let len = kept.len() + target.len();
+    octets.get_mut(..kept.len())?.copy_from_slice(kept);
+    octets.get_mut(kept.len()..len)?.copy_from_slice(target);
+    let mut made = NameBuf::root();
+    made.set(Name::from_wire(&octets[..len]).ok()?);
+    Some(made)
+}
+
+fn first_record(rrset: Rrset<'_>) -> &[u8] {
+    rrset.records().next().expect("a record set has a record")
+}

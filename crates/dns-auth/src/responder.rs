@@ -1,0 +1,376 @@
+//! The responder: one message in, at most one message out, in place.
+
+use std::sync::Arc;
+
+use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
+use dns_wire::{Class, Edns, Name, Query, QueryError, Rcode, Rtype};
+
+use crate::catalog::Catalog;
+use crate::counters::{Counters, Dropped, Transport};
+use crate::resolve::{Resolution, Scratch, Zones, resolve};
+use crate::settings::Settings;
+use crate::table::{Entry, flag};
+
+/// Answers queries. One per core; the same for every transport.
+///
+/// A batch goes through four steps, each for the whole batch before the next, so that what a large zone leaves outside
+/// of the cache is fetched for all queries side by side: [`Responder::prepare`], [`Responder::fetch_slot`],
+/// [`Responder::fetch_entry`], [`Responder::complete`]. A single query may go from the first to the last.
+pub struct Responder {
+    settings: Arc<Settings>,
+    counters: Arc<Counters>,
+    scratch: Scratch,
+    /// Counts answers when they rotate.
+    turn: u16,
+}
+
+/// A query that was read and located, before it is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared {
+    query: Result<Query, QueryError>,
+    /// Place of the zone in the catalog.
+    zone: Option<u32>,
+    hash: u64,
+    slot: u64,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The buffer holds an answer of this many octets.
+    Reply(usize),
+    /// There is no answer.
+    Drop(Dropped),
+}
+
+/// Octets of an OPT record without options.
+const OPT_LEN: usize = 11;
+/// Largest UDP message for a client without EDNS (RFC 1035, 2.3.4).
+const PLAIN_UDP_MAX: usize = 512;
+
+impl Responder {
+    /// A responder that answers by `settings` and counts in `counters`, which no other responder may share.
+    pub fn new(settings: Arc<Settings>, counters: Arc<Counters>) -> Responder {
+        Responder { settings, counters, scratch: Scratch::default(), turn: 0 }
+    }
+
+    /// Replaces the settings, between batches.
+    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
+    /// Step 1: reads `message` and finds its zone.
+    #[inline(always)]
+    pub fn prepare(&self, catalog: &Catalog, message: &[u8]) -> Prepared {
+        let mut prepared = Prepared { query: Query::parse(message), zone: None, hash: 0, slot: 0 };
+        if let Ok(query) = &prepared.query {
+            let qname = query.qname(message);
+            prepared.zone = catalog.find_number(qname, query.label_count);
+            if let Some(number) = prepared.zone {
+                prepared.hash = catalog.zones()[number as usize].table.hash(qname, query.qtype.0);
+            }
+        }
+        prepared
+    }
+
+    /// Step 2: fetches the index's slot.
+    #[inline(always)]
+    pub fn fetch_slot(&self, catalog: &Catalog, prepared: &mut Prepared) {
+        if let Some(number) = prepared.zone {
+            prepared.slot = catalog.zones()[number as usize].table.fetch_slot(prepared.hash);
+        }
+    }
+
+    /// Step 3: fetches the precompiled answer. Returns an octet of it, which the caller need not look at.
+    #[inline(always)]
+    pub fn fetch_entry(&self, catalog: &Catalog, prepared: &Prepared) -> u8 {
+        let Some(number) = prepared.zone else { return 0 };
+        catalog.zones()[number as usize].table.fetch_entry(prepared.slot)
+    }
+
+    /// Step 4: writes the answer over the query in `buffer`, which may be longer than the query's `len` octets and bounds
+    /// the answer.
+    #[inline(always)]
+    pub fn complete(
+        &mut self,
+        catalog: &Catalog,
+        prepared: &Prepared,
+        buffer: &mut [u8],
+        transport: Transport,
+    ) -> Outcome {
+        self.counters.on_query(transport);
+        let query = match &prepared.query {
+            Ok(query) => query,
+            Err(error) => return self.refuse_message(*error, buffer),
+        };
+        self.counters.on_type(query.qtype);
+        let limit = self.limit(query, transport).min(buffer.len());
+        if query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0) {
+            if let Some(served) = prepared.zone.map(|number| &*catalog.zones()[number as usize]) {
+                let found = served.table.find(prepared.hash, query.qname(buffer), query.qtype.0);
+                if let Some(entry) = found
+                    && self.is_usable(&entry, catalog, prepared, query, buffer)
+                    && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
+                {
+                    return Outcome::Reply(len);
+                }
+            }
+        }
+        self.complete_slowly(catalog, query, buffer, limit)
+    }
+
+    /// All four steps for one query of `len` octets.
+    pub fn respond(
+        &mut self,
+        catalog: &Catalog,
+        buffer: &mut [u8],
+        len: usize,
+        transport: Transport,
+    ) -> Outcome {
+        let prepared = self.prepare(catalog, &buffer[..len]);
+        self.complete(catalog, &prepared, buffer, transport)
+    }
+
+    /// Whether an entry answers this very question under these settings.
+    #[inline(always)]
+    fn is_usable(
+        &self,
+        entry: &Entry<'_>,
+        catalog: &Catalog,
+        prepared: &Prepared,
+        query: &Query,
+        buffer: &[u8],
+    ) -> bool {
+        if entry.flags == 0 {
+            return true;
+        }
+        let spelled = entry.flags & flag::SPELLED == 0 || query.qname(buffer) == entry.name;
+        let alone = entry.flags & flag::CHAINED == 0
+            || !prepared.zone.is_some_and(|number| catalog.has_zone_below(number));
+        let rotation = !self.settings.rotate || entry.counts[0] < 2 || entry.flags & flag::ROTATABLE != 0;
+        spelled && alone && rotation
+    }
+
+    /// Copies a precompiled answer behind the question; `None`, and nothing changed that matters, if it does not fit.
+    #[inline(always)]
+    fn copy_answer(
+        &mut self,
+        query: &Query,
+        entry: &Entry<'_>,
+        buffer: &mut [u8],
+        limit: usize,
+    ) -> Option<usize> {
+        let start = query.question_end();
+        let end = start + entry.body.len();
+        let opt_len = self.opt_len(query.edns.as_ref());
+        if end + opt_len > limit {
+            return None;
+        }
+        buffer[start..end].copy_from_slice(entry.body);
+        if self.settings.rotate && entry.flags & flag::ROTATABLE != 0 {
+            self.rotate(&mut buffer[start..end], entry.counts[0]);
+        }
+        let [answer, authority, additional] = entry.counts;
+        let additional = additional + u16::from(opt_len != 0);
+        let flags = response_flags(query.flags, Rcode::NoError) | header_flag::AA;
+        write_header(buffer, flags, Counts { question: 1, answer, authority, additional });
+        if opt_len != 0 {
+            self.write_opt(&query.edns, Rcode::NoError, &mut buffer[end..end + opt_len]);
+        }
+        self.counters.on_table_hit();
+        self.counters.on_response(Rcode::NoError);
+        Some(end + opt_len)
+    }
+
+    /// Everything that no precompiled answer covers.
+    #[inline(never)]
+    fn complete_slowly(
+        &mut self,
+        catalog: &Catalog,
+        query: &Query,
+        buffer: &mut [u8],
+        limit: usize,
+    ) -> Outcome {
+        if query.edns.is_some_and(|edns| edns.version != 0) {
+            return self.finish_empty(query, Rcode::BadVers, buffer, limit);
+        }
+        match (query.qclass, query.qtype) {
+            (Class::CH, _) => return self.chaos(query, buffer, limit),
+            (Class::IN, Rtype::MAILA | Rtype::MAILB) => {
+                return self.finish_empty(query, Rcode::NotImp, buffer, limit);
+            }
+            // Zone transfers are not served; neither is a record type that only ever stands in the additional section.
+            (Class::IN, Rtype::AXFR | Rtype::IXFR) => {
+                return self.finish_empty(query, Rcode::Refused, buffer, limit);
+            }
+            (Class::IN, Rtype::OPT | Rtype::TSIG | Rtype::TKEY) => {
+                return self.finish_empty(query, Rcode::FormErr, buffer, limit);
+            }
+            (Class::IN, _) => {}
+            _ => return self.finish_empty(query, Rcode::Refused, buffer, limit),
+        }
+        self.scratch.begin(Name::from_wire(query.qname(buffer)).expect("the query was parsed"));
+        let rotation = self.next_rotation();
+        let start = query.question_end();
+        let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
+        let found = resolve(Zones::Catalog(catalog), &self.scratch, query.qtype, buffer, bounds, rotation);
+        self.finish(query, &found, buffer, limit)
+    }
+
+    /// RFC 4892 and common practice: who answers here, in class CHAOS.
+    fn chaos(&mut self, query: &Query, buffer: &mut [u8], limit: usize) -> Outcome {
+        let text = chaos_text(&self.settings, query.qname(buffer))
+            .filter(|_| matches!(query.qtype, Rtype::TXT | Rtype::ANY));
+        let start = query.question_end();
+        let Some(text) = text else { return self.finish_empty(query, Rcode::Refused, buffer, limit) };
+        let end = start + 12 + 1 + text.len();
+        if end + self.opt_len(query.edns.as_ref()) > limit {
+            let found = Resolution { truncated: true, ..empty_resolution(Rcode::NoError, start) };
+            return self.finish(query, &found, buffer, limit);
+        }
+        let rdlen = 1 + text.len() as u16;
+        buffer[start..start + 10].copy_from_slice(&[0xc0, 0x0c, 0, 16, 0, 3, 0, 0, 0, 0]);
+        buffer[start + 10..start + 12].copy_from_slice(&rdlen.to_be_bytes());
+        buffer[start + 12] = text.len() as u8;
+        buffer[start + 13..end].copy_from_slice(text.as_bytes());
+        let counts = Counts { question: 1, answer: 1, ..Counts::default() };
+        let found =
+            Resolution { authoritative: true, counts, end, ..empty_resolution(Rcode::NoError, start) };
+        self.finish(query, &found, buffer, limit)
+    }
+
+    fn finish_empty(&mut self, query: &Query, rcode: Rcode, buffer: &mut [u8], limit: usize) -> Outcome {
+        self.finish(query, &empty_resolution(rcode, query.question_end()), buffer, limit)
+    }
+
+    /// Writes the header and the OPT record around what was found.
+    fn finish(&mut self, query: &Query, found: &Resolution, buffer: &mut [u8], limit: usize) -> Outcome {
+        let opt_len = self.opt_len(query.edns.as_ref());
+        let end = found.end + opt_len;
+        if end > limit {
+            return self.drop_message(Dropped::NoRoom);
+        }
+        let mut flags = response_flags(query.flags, found.rcode);
+        flags |= if found.authoritative { header_flag::AA } else { 0 };
+        flags |= if found.truncated { header_flag::TC } else { 0 };
+        let mut counts = found.counts;
+        if opt_len != 0 {
+            counts.additional += 1;
+            self.write_opt(&query.edns, found.rcode, &mut buffer[found.end..end]);
+        }
+        write_header(buffer, flags, counts);
+        self.counters.on_response(found.rcode);
+        if found.truncated {
+            self.counters.on_truncated();
+        }
+        Outcome::Reply(end)
+    }
+
+    /// A message that holds no query: an error that repeats nothing but its header, or silence.
+    #[inline(never)]
+    fn refuse_message(&mut self, error: QueryError, buffer: &mut [u8]) -> Outcome {
+        let rcode = match error {
+            QueryError::Short => return self.drop_message(Dropped::Short),
+            QueryError::Response => return self.drop_message(Dropped::Response),
+            QueryError::Opcode => Rcode::NotImp,
+            QueryError::Format => Rcode::FormErr,
+        };
+        let flags = u16::from_be_bytes([buffer[2], buffer[3]]);
+        write_header(buffer, response_flags(flags, rcode), Counts::default());
+        self.counters.on_response(rcode);
+        Outcome::Reply(HEADER_LEN)
+    }
+
+    fn drop_message(&mut self, reason: Dropped) -> Outcome {
+        self.counters.on_dropped(reason);
+        Outcome::Drop(reason)
+    }
+
+    /// Octets that the answer may have (RFC 6891, 6.2.3 to 6.2.5).
+    #[inline(always)]
+    fn limit(&self, query: &Query, transport: Transport) -> usize {
+        match (transport, &query.edns) {
+            (Transport::Tcp, _) => 65_535,
+            (Transport::Udp, None) => PLAIN_UDP_MAX,
+            (Transport::Udp, Some(edns)) => {
+                let most = usize::from(self.settings.udp_payload_max);
+                usize::from(edns.payload_size).clamp(PLAIN_UDP_MAX, most.max(PLAIN_UDP_MAX))
+            }
+        }
+    }
+
+    /// Octets of the OPT record that the answer carries.
+    #[inline(always)]
+    fn opt_len(&self, edns: Option<&Edns>) -> usize {
+        match edns {
+            None => 0,
+            Some(edns) => OPT_LEN + self.nsid(edns).map_or(0, |nsid| 4 + nsid.len()),
+        }
+    }
+
+    #[inline(always)]
+    fn nsid(&self, edns: &Edns) -> Option<&[u8]> {
+        if edns.nsid { self.settings.nsid.as_deref() } else { None }
+    }
+
+    /// Fills `opt`, which has the length that `opt_len` said, with an OPT record (RFC 6891, 6.1.2).
+    #[inline(always)]
+    fn write_opt(&self, edns: &Option<Edns>, rcode: Rcode, opt: &mut [u8]) {
+        let Some(edns) = edns else { return };
+        let [size_high, size_low] = self.settings.udp_payload_max.to_be_bytes();
+        let dnssec_ok = if edns.dnssec_ok { 0x80 } else { 0 };
+        let (fixed, options) = opt.split_first_chunk_mut::<OPT_LEN>().expect("`opt_len` is at least that");
+        let rdlen = (options.len() as u16).to_be_bytes();
+        *fixed = [0, 0, 41, size_high, size_low, rcode.high(), 0, dnssec_ok, 0, rdlen[0], rdlen[1]];
+        if let Some(nsid) = self.nsid(edns) {
+            options[..2].copy_from_slice(&Edns::NSID.to_be_bytes());
+            options[2..4].copy_from_slice(&(nsid.len() as u16).to_be_bytes());
+            options[4..].copy_from_slice(nsid);
+        }
+    }
+
+    fn next_rotation(&mut self) -> u16 {
+        if self.settings.rotate {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        self.turn
+    }
+
+    /// Moves the first few of the `count` records of `body` to its end. Their owners are all pointers of two octets.
+    fn rotate(&mut self, body: &mut [u8], count: u16) {
+        let mut at = 0;
+        for _ in 0..self.next_rotation() % count {
+            at += 12 + usize::from(u16::from_be_bytes([body[at + 10], body[at + 11]]));
+        }
+        body.rotate_left(at);
+    }
+}
+
+/// The flags of a response to a query with `flags`: QR, the query's opcode, RD and CD, and the code.
+#[inline(always)]
+fn response_flags(flags: u16, rcode: Rcode) -> u16 {
+    header_flag::QR | flags & (header_flag::OPCODE | header_flag::RD | header_flag::CD) | rcode.low()
+}
+
+fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
+    Resolution {
+        rcode,
+        authoritative: false,
+        truncated: false,
+        counts: Counts { question: 1, ..Counts::default() },
+        end,
+        hops: 0,
+        left_zones: false,
+    }
+}
+
+fn chaos_text<'s>(settings: &'s Settings, qname: &[u8]) -> Option<&'s str> {
+    let is = |names: [&[u8]; 2]| names.iter().any(|name| qname.eq_ignore_ascii_case(name));
+    if is([b"\x07version\x04bind\x00", b"\x07version\x06server\x00"]) {
+        settings.version.as_deref()
+    } else if is([b"\x08hostname\x04bind\x00", b"\x02id\x06server\x00"]) {
+        settings.hostname.as_deref()
+    } else {
+        None
+    }
+}

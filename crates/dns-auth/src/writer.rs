@@ -1,0 +1,200 @@
+//! Composes the part of a message behind its question: records with compressed names, within a limit.
+
+use dns_wire::Rtype;
+use dns_zone::Rrset;
+
+/// The message has no room for what was to be written; nothing of it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Names that later ones can point to, at most. More would cost more to search than they save.
+const POINTS_MAX: usize = 48;
+
+/// A name that stands in the message.
+#[derive(Clone, Copy)]
+struct Point<'a> {
+    name: &'a [u8],
+    offset: u16,
+}
+
+/// Where a message stood, to return to when something does not fit.
+#[derive(Clone, Copy)]
+pub struct Mark {
+    position: usize,
+    points: usize,
+}
+
+/// The owner of records that are written.
+#[derive(Clone, Copy)]
+pub enum Owner<'a> {
+    /// The question's name, in the question's spelling.
+    Question,
+    /// Any name, in wire format.
+    Name(&'a [u8]),
+}
+
+/// Writes records into a message behind its question.
+///
+/// A name is compressed to an earlier one only if the octets are the same, case included (RFC 4343, 4.1: what is output
+/// keeps its case); only an owner that is the question's name takes the question's spelling.
+pub struct Writer<'m, 'a> {
+    message: &'m mut [u8],
+    position: usize,
+    limit: usize,
+    points: [Point<'a>; POINTS_MAX],
+    point_count: usize,
+}
+
+/// The pointer to the question's name, at offset 12 of every message (RFC 1035, 4.1.4).
+pub const TO_QNAME: [u8; 2] = [0xc0, 0x0c];
+const QNAME_OFFSET: usize = 12;
+
+impl<'m, 'a> Writer<'m, 'a> {
+    /// Starts behind the question, at `position`, and never writes at or beyond `limit`. `qname` is a copy of the
+    /// question's name.
+    pub fn new(message: &'m mut [u8], position: usize, limit: usize, qname: &'a [u8]) -> Writer<'m, 'a> {
+        let limit = limit.min(message.len());
+        let points = [Point { name: &[], offset: 0 }; POINTS_MAX];
+        let mut writer = Writer { message, position, limit, points, point_count: 0 };
+        writer.remember(qname, QNAME_OFFSET);
+        writer
+    }
+
+    /// Offset behind the last octet written.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The place that [`Writer::rewind`] returns to.
+    pub fn mark(&self) -> Mark {
+        Mark { position: self.position, points: self.point_count }
+    }
+
+    /// Takes back all that was written since `mark`.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.position = mark.position;
+        self.point_count = mark.points;
+    }
+
+    /// Writes a whole RRset, its records in order beginning with number `first` modulo their count, with `ttl`. Returns
+    /// how many records that are; on `Full`, nothing was written.
+    pub fn rrset(&mut self, owner: Owner<'a>, rrset: Rrset<'a>, ttl: u32, first: u16) -> Result<u16, Full> {
+        let mark = self.mark();
+        let skip = usize::from(first % rrset.count());
+        let rotated = rrset.records().skip(skip).chain(rrset.records().take(skip));
+        for rdata in rotated {
+            if let Err(full) = self.record(owner, rrset.rtype(), ttl, rdata) {
+                self.rewind(mark);
+                return Err(full);
+            }
+        }
+        Ok(rrset.count())
+    }
+
+    /// Writes one record; on `Full`, what was written must be taken back by the caller.
+    pub fn record(&mut self, owner: Owner<'a>, rtype: Rtype, ttl: u32, rdata: &'a [u8]) -> Result<(), Full> {
+        match owner {
+            Owner::Question => self.octets(&TO_QNAME)?,
+            Owner::Name(name) => self.name(name)?,
+        }
+        let mut fixed = [0; 10];
+        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        fixed[3] = 1; // Class IN.
+        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
+        self.octets(&fixed)?;
+        let start = self.position;
+        self.rdata(rtype, rdata)?;
+        let len = (self.position - start) as u16; // Not longer than `rdata`, whose length is a u16.
+        self.message[start - 2..start].copy_from_slice(&len.to_be_bytes());
+        Ok(())
+    }
+
+    /// RFC 3597, 4: only names in the data of the types of RFC 1035 are compressed.
+    fn rdata(&mut self, rtype: Rtype, rdata: &'a [u8]) -> Result<(), Full> {
+        match rtype {
+            Rtype::NS | Rtype::CNAME | Rtype::PTR => self.name(rdata),
+            Rtype::MX => {
+                self.octets(&rdata[..2])?;
+                self.name(&rdata[2..])
+            }
+            Rtype::SOA => {
+                let (names, numbers) = rdata.split_at(rdata.len() - 20);
+                let (mname, rname) = names.split_at(name_len(names));
+                self.name(mname)?;
+                self.name(rname)?;
+                self.octets(numbers)
+            }
+            _ => self.octets(rdata),
+        }
+    }
+
+    fn name(&mut self, name: &'a [u8]) -> Result<(), Full> {
+        let mut suffix = name;
+        let mut pointer = None;
+        while suffix[0] != 0 {
+            pointer = self.find(suffix);
+            if pointer.is_some() {
+                break;
+            }
+            suffix = &suffix[1 + usize::from(suffix[0])..];
+        }
+        let spelled = name.len() - suffix.len();
+        let start = self.position;
+        match pointer {
+            Some(offset) => {
+                self.octets(&name[..spelled])?;
+                self.octets(&(0xc000 | offset).to_be_bytes())?;
+            }
+            None => self.octets(name)?,
+        }
+        self.remember(&name[..], start);
+        Ok(())
+    }
+
+    fn find(&self, name: &[u8]) -> Option<u16> {
+        let points = &self.points[..self.point_count];
+        points.iter().find(|point| point.name == name).map(|point| point.offset)
+    }
+
+    /// Notes `name`, standing at `offset`, and those of its ancestors that are not noted yet.
+    fn remember(&mut self, name: &'a [u8], offset: usize) {
+        let (mut suffix, mut at) = (name, offset);
+        // RFC 1035, 4.1.4: a pointer has 14 bits.
+        while suffix[0] != 0 && self.point_count < POINTS_MAX && at < 0x4000 && self.find(suffix).is_none() {
+            self.points[self.point_count] = Point { name: suffix, offset: at as u16 };
+            self.point_count += 1;
+            let label = 1 + usize::from(suffix[0]);
+            (suffix, at) = (&suffix[label..], at + label);
+        }
+    }
+
+    #[inline(always)]
+    fn octets(&mut self, octets: &[u8]) -> Result<(), Full> {
+        let end = self.position + octets.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        self.message[self.position..end].copy_from_slice(octets);
+        self.position = end;
+        Ok(())
+    }
+}
+
+/// Length of the valid name that `octets` start with.
+pub(crate) fn name_len(octets: &[u8]) -> usize {
+    let mut at = 0;
+    while octets[at] != 0 {
+        at += 1 + usize::from(octets[at]);
+    }
+    at + 1
+}
+
+/// Number of labels of a valid name, without the root.
+pub(crate) fn label_count(name: &[u8]) -> u8 {
+    let (mut at, mut labels) = (0, 0);
+    while name[at] != 0 {
+        at += 1 + usize::from(name[at]);
+        labels += 1;
+    }
+    labels
+}
