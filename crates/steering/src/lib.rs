@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod claim;
+pub mod rss;
 
 pub use claim::{Claim, ListenAddress, LocalAddress, Transport, VlanTags};
