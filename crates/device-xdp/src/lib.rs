@@ -1,1 +1,77 @@
-//! AF_XDP: umem, rings, the steering program and its loading.
+//! AF_XDP: packets of claimed flows, straight from the driver.
+//!
+//! ```text
+//!   interface --> steering program --claimed--> socket of the receive queue --> XdpDevice
+//!                        |
+//!                        +--everything else--> kernel
+//! ```
+//!
+//! [`SteeringProgram`] decides which packets leave the kernel; [`XdpDevice`] opens one AF_XDP socket per queue, all on
+//! one umem, and is a [`device::Device`]. Both belong to the network namespace that the thread was in when it made them.
+//! Nothing is pinned: when the process ends, the kernel detaches the program and serves the flows itself.
+//!
+//! # Where the unsafe is
+//!
+//! `syscalls` (system calls, one function each), `ring` (entries of memory shared with the kernel), `umem` (slots coming
+//! back from the kernel). The rules that the unsafe rests on are stated there; the rest of the crate is safe code.
+
+mod claim_key;
+mod device;
+mod error;
+mod netdev;
+mod options;
+mod queue;
+mod ring;
+mod steering_program;
+mod syscalls;
+mod umem;
+mod xsk;
+
+use std::fmt;
+
+pub use crate::device::XdpDevice;
+pub use crate::error::XdpError;
+pub use crate::netdev::receive_queues;
+pub use crate::options::{BusyPoll, XdpOptions};
+pub use crate::steering_program::{SteeringCounters, SteeringOptions, SteeringProgram};
+
+/// How packets come out of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpMode {
+    /// Where the steering program runs.
+    pub attach: AttachMode,
+    /// How packets get into the umem.
+    pub copy: CopyMode,
+}
+
+/// Where the steering program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes a packet buffer of its own.
+    Native,
+    /// In the network stack, after that: works with every driver, and costs more.
+    Generic,
+}
+
+/// How packets get into the umem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyMode {
+    /// The NIC writes there.
+    ZeroCopy,
+    /// The kernel copies.
+    Copy,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let copy = match self.copy {
+            CopyMode::ZeroCopy => "zero-copy",
+            CopyMode::Copy => "copy",
+        };
+        let attach = match self.attach {
+            AttachMode::Native => "native",
+            AttachMode::Generic => "generic",
+        };
+        write!(f, "AF_XDP {copy} mode, {attach}")
+    }
+}

@@ -1,0 +1,36 @@
+//! Compiles the steering program with clang, into an object that the crate embeds.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+const SOURCE: &str = "bpf/steer.bpf.c";
+
+fn main() {
+    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let object = Path::new(&env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("steer.bpf.o");
+    let target = match env::var("CARGO_CFG_TARGET_ENDIAN").as_deref() {
+        Ok("big") => "bpfeb",
+        _ => "bpfel",
+    };
+    // Debian keeps <asm/types.h>, which the kernel's headers include, in a folder per architecture.
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
+    let status = Command::new(&clang)
+        .args(["-O2", "-g", "-Wall", "-Werror", "-target", target, "-mcpu=v3", "-c", SOURCE, "-o"])
+        .arg(&object)
+        .arg(format!("-I/usr/include/{arch}-linux-gnu"))
+        .status();
+    match status {
+        Ok(status) if status.success() => (),
+        Ok(status) => panic!(
+            "{clang} could not compile {SOURCE} ({status}); it needs the kernel's and libbpf's headers: on Debian, \
+             `apt-get install clang libbpf-dev linux-libc-dev`"
+        ),
+        Err(error) => panic!(
+            "the steering program is compiled by clang, which did not start ({clang}: {error}): on Debian, \
+             `apt-get install clang libbpf-dev`, or name another clang in the environment variable CLANG"
+        ),
+    }
+}

@@ -1,0 +1,169 @@
+//! Facts about an interface that no packet tells.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::XdpError;
+use crate::syscalls;
+
+/// An interface of the calling thread's network namespace.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    query: OwnedFd,
+}
+
+impl Interface {
+    pub(crate) fn open(name: &str) -> Result<Interface, XdpError> {
+        let absent = || XdpError::NoSuchInterface { interface: name.to_owned() };
+        let c_name = CString::new(name).map_err(|_| absent())?;
+        let index = syscalls::interface_index(&c_name).map_err(|_| absent())?;
+        let query = syscalls::query_socket().map_err(XdpError::system("socket"))?;
+        Ok(Interface { name: name.to_owned(), index, query })
+    }
+
+    /// Largest IP packet in octets.
+    pub(crate) fn mtu(&self) -> Result<u32, XdpError> {
+        syscalls::interface_mtu(self.query.as_fd(), &self.name).map_err(XdpError::system("SIOCGIFMTU"))
+    }
+
+    /// No wire is behind the interface, so that its peers may leave transport checksums unfinished: it sits on no bus, as
+    /// veth, tun, bridges and their like, or its driver talks to a hypervisor.
+    pub(crate) fn is_virtual(&self) -> bool {
+        match self.driver() {
+            Ok(driver) => driver.bus.is_empty() || ["virtio_net", "vif"].contains(&driver.name.as_str()),
+            Err(_) => false,
+        }
+    }
+
+    /// Receive queues in use now; at least one.
+    fn queues(&self) -> u16 {
+        let queues = self.channels().or_else(|_| self.queue_folders()).unwrap_or(1);
+        u16::try_from(queues.max(1)).unwrap_or(u16::MAX)
+    }
+
+    /// The XDP program on the interface, if there is one.
+    pub(crate) fn xdp_program(&self) -> io::Result<Option<u32>> {
+        let attributes = self.link_attributes()?;
+        let xdp = attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::Xdp(xdp) => Some(xdp),
+            _ => None,
+        });
+        Ok(xdp.unwrap_or_default().into_iter().find_map(|xdp| match xdp {
+            LinkXdp::ProgId(id) | LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) if id != 0 => Some(id),
+            _ => None,
+        }))
+    }
+
+    fn driver(&self) -> io::Result<Driver> {
+        let mut info = DriverInfo { command: 3, ..DriverInfo::default() };
+        // SAFETY: `DriverInfo` is what ETHTOOL_GDRVINFO (3) fills in; octets and integers only.
+        unsafe { syscalls::ethtool(self.query.as_fd(), &self.name, &mut info)? };
+        Ok(Driver { name: text(&info.driver), bus: text(&info.bus) })
+    }
+
+    fn channels(&self) -> io::Result<u32> {
+        let mut channels = Channels { command: 0x3c, ..Channels::default() };
+        // SAFETY: `Channels` is what ETHTOOL_GCHANNELS (0x3c) fills in; integers only.
+        unsafe { syscalls::ethtool(self.query.as_fd(), &self.name, &mut channels)? };
+        Ok(channels.rx + channels.combined)
+    }
+
+    /// For drivers that know no channels. Sees the namespace that /sys was mounted in.
+    fn queue_folders(&self) -> io::Result<u32> {
+        let entries = fs::read_dir(format!("/sys/class/net/{}/queues", self.name))?;
+        let is_rx = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("rx-");
+        Ok(entries.flatten().filter(is_rx).count() as u32)
+    }
+
+    /// RTM_GETLINK, see rtnetlink(7).
+    fn link_attributes(&self) -> io::Result<Vec<LinkAttribute>> {
+        let socket = Socket::new(NETLINK_ROUTE)?;
+        let mut link = LinkMessage::default();
+        link.header.index = self.index;
+        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetLink(link));
+        request.header.flags = NLM_F_REQUEST;
+        request.finalize();
+        let mut octets = vec![0; request.buffer_len()];
+        request.serialize(&mut octets);
+        socket.send_to(&octets, &SocketAddr::new(0, 0), 0)?;
+        let (answer, _) = socket.recv_from_full()?;
+        let answer =
+            NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+        match answer.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Ok(link.attributes),
+            NetlinkPayload::Error(error) => Err(error.to_io()),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Receive queues that an interface of this network namespace has now; at least one.
+///
+/// # Errors
+/// `NoSuchInterface`.
+pub fn receive_queues(interface: &str) -> Result<u16, XdpError> {
+    Ok(Interface::open(interface)?.queues())
+}
+
+struct Driver {
+    name: String,
+    bus: String,
+}
+
+/// `struct ethtool_drvinfo` (linux/ethtool.h).
+#[derive(Default)]
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    _version: [u8; 32],
+    _firmware: [u8; 32],
+    bus: [u8; 32],
+    _expansion_rom: [u8; 32],
+    _reserved: [u8; 12],
+    _sizes: [u32; 5],
+}
+
+/// `struct ethtool_channels` (linux/ethtool.h).
+#[derive(Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    _max: [u32; 4],
+    rx: u32,
+    _tx: u32,
+    _other: u32,
+    combined: u32,
+}
+
+fn text(octets: &[u8]) -> String {
+    let len = octets.iter().position(|&octet| octet == 0).unwrap_or(octets.len());
+    String::from_utf8_lossy(&octets[..len]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_does_not_exist_is_named() {
+        let error = Interface::open("no-such-if").unwrap_err();
+        assert_eq!(error.to_string(), "there is no interface no-such-if");
+    }
+
+    #[test]
+    fn loopback_has_a_queue_and_no_program() {
+        let loopback = Interface::open("lo").unwrap();
+        assert_eq!(loopback.queues(), 1);
+        assert_eq!(loopback.xdp_program().unwrap(), None);
+    }
+}

@@ -1,0 +1,298 @@
+//! One small safe function per system call. See xsk's kernel page, Documentation/networking/af_xdp.rst, and the manual
+//! page that each function names.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use frame::Region;
+
+/// `SOL_XDP` option of Linux 6.17: most frames that one sendto moves in copy mode, 32 before.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
+/// A fresh AF_XDP socket, see socket(2).
+pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    owned(fd)
+}
+
+/// Registers `region` as the socket's umem (af_xdp.rst, "XDP_UMEM_REG setsockopt").
+///
+/// # Safety
+/// The kernel writes into slots whose numbers it is given through the fill ring: nobody else may hold those. The
+/// region must stay mapped until the call returns; after that the kernel keeps the pages itself.
+pub(crate) unsafe fn register_umem(fd: BorrowedFd<'_>, region: &Region, slot_size: u32) -> io::Result<()> {
+    let umem = libc::xdp_umem_reg {
+        addr: region.start().as_ptr() as u64,
+        len: region.len() as u64,
+        chunk_size: slot_size,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem)
+}
+
+/// A ring of an AF_XDP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingKind {
+    Fill,
+    Completion,
+    Rx,
+    Tx,
+}
+
+impl RingKind {
+    fn option(self) -> libc::c_int {
+        match self {
+            RingKind::Fill => libc::XDP_UMEM_FILL_RING,
+            RingKind::Completion => libc::XDP_UMEM_COMPLETION_RING,
+            RingKind::Rx => libc::XDP_RX_RING,
+            RingKind::Tx => libc::XDP_TX_RING,
+        }
+    }
+
+    fn page_offset(self) -> libc::off_t {
+        match self {
+            RingKind::Fill => libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t,
+            RingKind::Completion => libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
+            RingKind::Rx => libc::XDP_PGOFF_RX_RING,
+            RingKind::Tx => libc::XDP_PGOFF_TX_RING,
+        }
+    }
+}
+
+/// Gives a ring of the socket `entries` entries, a power of two.
+pub(crate) fn set_ring_size(fd: BorrowedFd<'_>, ring: RingKind, entries: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_XDP, ring.option(), &entries)
+}
+
+/// Where the fields of each ring lie in its mapping (af_xdp.rst, "XDP_MMAP_OFFSETS getsockopt").
+pub(crate) fn ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+    get_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+}
+
+/// The kernel's own counts for one socket (af_xdp.rst, "XDP_STATISTICS getsockopt").
+pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_statistics> {
+    get_option(fd, libc::SOL_XDP, libc::XDP_STATISTICS)
+}
+
+/// Whether the socket was bound in zero-copy mode (af_xdp.rst, "XDP_OPTIONS getsockopt").
+pub(crate) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let options: libc::xdp_options = get_option(fd, libc::SOL_XDP, libc::XDP_OPTIONS)?;
+    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+}
+
+/// Lets one sendto move `frames` frames in copy mode. Kernels before 6.17 refuse, and move 32.
+pub(crate) fn set_tx_budget(fd: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &frames)
+}
+
+/// Has the queue's NAPI driven from our system calls instead of interrupts (socket(7), SO_BUSY_POLL; napi.rst).
+pub(crate) fn set_busy_poll(fd: BorrowedFd<'_>, micros: u32, budget: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1u32)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
+    set_option(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
+}
+
+/// How a socket is bound to its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BindMode<'a> {
+    /// The kernel falls back to copy mode where the driver has no zero-copy mode: see `is_zero_copy`.
+    ZeroCopyIfPossible,
+    Copy,
+    /// Like the socket that has the umem, whose mode is taken over.
+    Shared(BorrowedFd<'a>),
+}
+
+/// Binds the socket to one queue of one interface (af_xdp.rst, "XDP_SHARED_UMEM", "XDP_COPY and XDP_ZEROCOPY").
+pub(crate) fn bind(fd: BorrowedFd<'_>, interface: u32, queue: u32, mode: BindMode<'_>) -> io::Result<()> {
+    let (flags, shared) = match mode {
+        BindMode::ZeroCopyIfPossible => (libc::XDP_USE_NEED_WAKEUP, 0),
+        BindMode::Copy => (libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP, 0),
+        BindMode::Shared(first) => (libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32),
+    };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: interface,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: shared,
+    };
+    let size = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: `address` is a whole sockaddr_xdp of `size` octets and outlives the call.
+    checked(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size) }).map(drop)
+}
+
+/// Tells the kernel to look at the transmit ring, see sendto(2) and af_xdp.rst, "XDP_USE_NEED_WAKEUP bind flag".
+pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no buffer and no address.
+    let sent = unsafe { libc::sendto(fd.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+    checked(sent as libc::c_int).map(drop)
+}
+
+/// Tells the kernel to look at the fill ring, and to poll the queue where busy polling is set, see recvfrom(2).
+pub(crate) fn wake_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no buffer and no address.
+    let received = unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+    checked(received as libc::c_int).map(drop)
+}
+
+/// Memory shared with the kernel; unmapped on drop.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is an address range; it offers no access to the memory by itself.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map_ring`, is unmapped once, and rings hold the mapping while they use it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Maps the first `len` octets of a ring, see mmap(2).
+pub(crate) fn map_ring(fd: BorrowedFd<'_>, ring: RingKind, len: usize) -> io::Result<Mapping> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+    let start =
+        unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), ring.page_offset()) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let start = NonNull::new(start.cast()).expect("mmap without MAP_FIXED never maps page zero");
+    Ok(Mapping { start, len })
+}
+
+/// What BPF_LINK_CREATE reads of `union bpf_attr` (linux/bpf.h).
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// Attaches an XDP program to an interface for as long as the returned link is open, see bpf(2), BPF_LINK_CREATE.
+///
+/// Never replaces a program: EBUSY or EEXIST if there is one. `flags` are XDP_FLAGS_DRV_MODE or XDP_FLAGS_SKB_MODE.
+pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    const BPF_LINK_CREATE: libc::c_int = 28;
+    const BPF_XDP: u32 = 37;
+    let attr = LinkCreate { program: program.as_raw_fd() as u32, interface, attach_type: BPF_XDP, flags };
+    let size = mem::size_of_val(&attr) as libc::c_uint;
+    // SAFETY: `attr` has the layout that the command reads, is `size` octets long and outlives the call.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const attr, size) };
+    owned(fd as libc::c_int)
+}
+
+/// Lifts the limit on locked memory as far as allowed, see setrlimit(2). Kernels before 5.11 count BPF maps against it.
+pub(crate) fn raise_memlock_limit() {
+    let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `unlimited` outlives the call. A refusal leaves the limit as it was, which may well be enough.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &unlimited) };
+}
+
+/// The index of an interface, see if_nametoindex(3).
+pub(crate) fn interface_index(name: &std::ffi::CStr) -> io::Result<u32> {
+    // SAFETY: `name` is a terminated string.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// The MTU of an interface, see netdevice(7), SIOCGIFMTU.
+pub(crate) fn interface_mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    let mut request = interface_request(name)?;
+    // SAFETY: `request` is an ifreq with a terminated name; the kernel writes within it.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut request) })?;
+    // SAFETY: SIOCGIFMTU filled this member; every bit pattern is a valid integer anyway.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+}
+
+/// Asks an interface's driver by way of SIOCETHTOOL (linux/ethtool.h); `command` starts with its ETHTOOL_ number.
+///
+/// # Safety
+/// `T` is the `repr(C)` structure that the command named in it reads and writes, valid for every bit pattern.
+pub(crate) unsafe fn ethtool<T>(socket: BorrowedFd<'_>, name: &str, command: &mut T) -> io::Result<()> {
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
+    // SAFETY: `request` names the interface and points to the command's structure, which the caller vouches for.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) }).map(drop)
+}
+
+fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all zeroes is a valid ifreq: integers, octets and a null pointer.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (slot, octet) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = octet as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// A socket to ask about interfaces with, see netdevice(7).
+pub(crate) fn query_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked.
+    owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+}
+
+fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let size = mem::size_of::<T>() as libc::socklen_t;
+    let value: *const c_void = ptr::from_ref(value).cast();
+    // SAFETY: `value` points to `size` octets that outlive the call; the kernel only reads them (setsockopt(2)).
+    checked(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, size) }).map(drop)
+}
+
+/// `T` is a structure of integers.
+fn get_option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut size = mem::size_of::<T>() as libc::socklen_t;
+    let mut value = mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: the kernel writes at most `size` octets into `value` (getsockopt(2)).
+    checked(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut size) })?;
+    // SAFETY: zeroed, then partly or wholly overwritten; any octets make a valid `T`, a structure of integers.
+    Ok(unsafe { value.assume_init() })
+}
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    checked(fd)?;
+    // SAFETY: the callers pass what a system call that creates a descriptor returned: it is fresh and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
