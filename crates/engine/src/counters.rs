@@ -1,0 +1,81 @@
+//! What an engine counts. Written by its own thread, read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::DeviceCounters;
+use wire::DropReason;
+
+use crate::handle::DeviceId;
+
+/// Counts of one engine.
+#[derive(Debug)]
+pub struct EngineCounters {
+    requests: AtomicU64,
+    replies: AtomicU64,
+    unsent: AtomicU64,
+    sleeps: AtomicU64,
+    dropped: [AtomicU64; DropReason::ALL.len()],
+}
+
+impl Default for EngineCounters {
+    fn default() -> EngineCounters {
+        let zero = || AtomicU64::new(0);
+        EngineCounters {
+            requests: zero(),
+            replies: zero(),
+            unsent: zero(),
+            sleeps: zero(),
+            dropped: std::array::from_fn(|_| zero()),
+        }
+    }
+}
+
+impl EngineCounters {
+    pub(crate) fn on_burst(&self, requests: usize, replies: usize) {
+        add(&self.requests, requests as u64);
+        add(&self.replies, replies as u64);
+    }
+
+    pub(crate) fn on_drop(&self, reason: DropReason) {
+        add(&self.dropped[reason.index()], 1);
+    }
+
+    pub(crate) fn on_unsent(&self) {
+        add(&self.unsent, 1);
+    }
+
+    pub(crate) fn on_sleep(&self) {
+        add(&self.sleeps, 1);
+    }
+
+    /// Name and value of each count; of the reasons for drops, those that occurred.
+    pub fn named(&self) -> Vec<(String, u64)> {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut named = vec![
+            ("requests".to_owned(), read(&self.requests)),
+            ("replies".to_owned(), read(&self.replies)),
+            ("replies_unsent".to_owned(), read(&self.unsent)),
+            ("sleeps".to_owned(), read(&self.sleeps)),
+        ];
+        let drops =
+            DropReason::ALL.map(|reason| (format!("dropped_{}", reason.name()), read(&self.dropped[reason.index()])));
+        named.extend(drops.into_iter().filter(|(_, value)| *value != 0));
+        named
+    }
+}
+
+/// One writer, so a plain load and store do; they are never torn.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// What one device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// Which one.
+    pub id: DeviceId,
+    /// Its own words, see [`device::Capabilities::description`].
+    pub description: String,
+    /// Its counts.
+    pub counters: DeviceCounters,
+}

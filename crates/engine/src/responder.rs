@@ -1,0 +1,30 @@
+//! What answers datagrams.
+
+/// A request, and room for its answer in the same place.
+#[derive(Debug)]
+pub struct Datagram<'f> {
+    /// Starts with the request; its end is the longest answer that the path takes.
+    pub buffer: &'f mut [u8],
+    /// Octets of the request; at most the length of `buffer`.
+    pub len: usize,
+    /// Octets of the answer, which the responder left in `buffer`; `None` sends nothing.
+    pub reply: Option<usize>,
+}
+
+/// A service that answers each datagram with at most one, in place. Never blocks.
+pub trait UdpResponder: Send {
+    /// Answers a batch of 1 to [`device::BURST`] datagrams by setting their `reply`.
+    fn respond(&mut self, batch: &mut [Datagram<'_>]);
+}
+
+/// Sends every request back as it came: what the engine and the device can do without a service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Echo;
+
+impl UdpResponder for Echo {
+    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+        for datagram in batch {
+            datagram.reply = Some(datagram.len);
+        }
+    }
+}
