@@ -6,6 +6,7 @@
 
 pub mod builder;
 pub mod index;
+pub mod text;
 pub mod tree;
 
 pub use builder::{RecordError, ZoneBuilder, ZoneError};

@@ -1,0 +1,139 @@
+//! The reader of zone files: master files of RFC 1035, section 5, with what practice added to them.
+//!
+//! [`read_zone`] takes the text of one zone, from one file and those that it includes, and hands each record on as
+//! wire format. It looks at one record at a time: whether the records make a good zone (a CNAME beside other data,
+//! a delegation without glue) is for the tree to say.
+//!
+//! - `$TTL` (RFC 2308), `$ORIGIN`, `$INCLUDE` and `$GENERATE`; parentheses, quotes, comments, escapes; class and TTL in
+//!   either order; TTLs with units (`1h30m`).
+//! - Every type with a text format (`schema.rs` is the table of them), and every type as `\# LENGTH HEX` (RFC 3597).
+//! - A record without TTL takes that of `$TTL`, else that of the record before it, else the minimum of the SOA.
+//! - The SOA is the first record and its owner is the origin of the zone; all records are at or below it, in class IN.
+//! - Reading goes on after an error, with the next entry, so that one run reports many errors.
+//!
+//! All work is bounded by [`Limits`] and by the size of the files. The reader opens no file: [`Files`] does.
+
+mod address;
+mod bitmap;
+mod check;
+mod encoding;
+mod error;
+mod field;
+mod fuzz;
+mod gateway;
+mod generate;
+mod lexer;
+mod loc;
+mod mnemonic;
+mod number;
+mod reader;
+mod schema;
+mod svcb;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dns_wire::{Class, Name, NameBuf, Rtype};
+
+pub use error::{FileId, Position, Problem, ZoneTextError, ZoneTextErrors};
+#[doc(hidden)]
+pub use fuzz::fuzz_zone_text;
+
+/// Where the text comes from: a directory, or in tests a map.
+pub trait Files {
+    /// The whole of the file. Included files are asked for relative to the directory of the file that includes them.
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
+}
+
+/// What one zone may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Errors after which reading stops; at least 1. Default: 20.
+    pub errors_max: usize,
+    /// Files within files. Default: 16.
+    pub include_depth_max: usize,
+    /// Included files in all, a file included twice counted twice. Default: 10 000.
+    pub includes_max: usize,
+    /// Records made by all `$GENERATE` directives of the zone together. Default: 1 000 000, some 50 MB of zone; a
+    /// directive that would go beyond makes none at all.
+    pub generated_records_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            errors_max: 20,
+            include_depth_max: 16,
+            includes_max: 10_000,
+            generated_records_max: 1_000_000,
+        }
+    }
+}
+
+/// A record of the zone, as long as its receiver looks at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// At or below the origin of the zone, in the case it was written in.
+    pub owner: Name<'a>,
+    /// Seconds, at most 2147483647.
+    pub ttl: u32,
+    /// Always IN.
+    pub class: Class,
+    /// Never a type that only messages use.
+    pub rtype: Rtype,
+    /// Wire format, names not compressed, at most 65535 octets.
+    pub rdata: &'a [u8],
+    /// Where the record begins.
+    pub position: Position,
+}
+
+/// What was read, once all of it was right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The origin of the zone: the owner of its SOA.
+    pub origin: NameBuf,
+    /// How many records were handed on.
+    pub record_count: u64,
+    /// The files that were read, by [`FileId`].
+    pub files: Vec<PathBuf>,
+}
+
+impl Summary {
+    /// `position` for a message: `example.com.zone:12:17`.
+    #[must_use]
+    pub fn location(&self, position: Position) -> String {
+        let path = self.files.get(position.file.0 as usize).map_or(Path::new("?"), PathBuf::as_path);
+        format!("{}:{}:{}", path.display(), position.line, position.column)
+    }
+}
+
+/// Reads the zone in the file at `path` and hands its records to `receive`, in the order of the text.
+///
+/// `origin` is the name of the zone and what names are relative to at first. Without one, names are relative to the
+/// name of the file without `.zone` (`example.com.zone`), and the zone is that of the SOA.
+///
+/// What `receive` refuses becomes an error at the place of the record, and reading goes on.
+///
+/// # Errors
+///
+/// All that was found wrong. The records handed on are then not the whole zone and must not be used.
+pub fn read_zone<F, R, E>(
+    files: &mut F,
+    path: &Path,
+    origin: Option<Name<'_>>,
+    limits: &Limits,
+    receive: R,
+) -> Result<Summary, ZoneTextErrors>
+where
+    F: Files + ?Sized,
+    R: FnMut(Record<'_>) -> Result<(), E>,
+    E: fmt::Display,
+{
+    reader::Reader::new(files, limits, receive).read_zone(path, origin)
+}
+
+#[cfg(test)]
+mod reader_tests;
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,403 @@
+//! From entries to records: owners, TTLs, classes, types, directives.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dns_wire::{Class, Name, NameBuf, Rtype};
+
+use super::error::{Fault, FileId, Parsed, Position, Problem, ZoneTextError, ZoneTextErrors};
+use super::field::RdataReader;
+use super::lexer::{EntryStart, Lexer, Token};
+use super::number::{TTL_MAX, duration_s};
+use super::{Files, Limits, Record, Summary};
+
+/// What the reader knows between two entries.
+pub(super) struct Reader<'l, F: ?Sized, R> {
+    files: &'l mut F,
+    pub(super) limits: &'l Limits,
+    receive: R,
+    /// By file id.
+    paths: Vec<PathBuf>,
+    /// The file being read, behind those that include it.
+    open: Vec<FileId>,
+    errors: Vec<ZoneTextError>,
+    /// The origin of the zone: given by the caller, or that of the SOA.
+    zone: Option<NameBuf>,
+    has_soa: bool,
+    /// What names are relative to.
+    origin: NameBuf,
+    pub(super) owner: NameBuf,
+    has_owner: bool,
+    /// True once `owner` has been found to be in the zone.
+    owner_is_in_zone: bool,
+    /// From `$TTL`.
+    default_ttl: Option<u32>,
+    /// From the last record that had one.
+    explicit_ttl: Option<u32>,
+    /// The minimum of the SOA.
+    soa_minimum: Option<u32>,
+    record_count: u64,
+    pub(super) generated_count: u64,
+    rdata: Vec<u8>,
+    rdata_name: NameBuf,
+}
+
+/// One file on its way through the reader.
+struct Source<'t> {
+    lexer: Lexer<'t>,
+    /// The text of the owner that the reader holds, as long as it would be read the same way.
+    owner_text: &'t [u8],
+}
+
+/// What stands before the data of a record.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    ttl: Option<u32>,
+    rtype: Rtype,
+    rtype_position: Position,
+}
+
+impl<'l, F: Files + ?Sized, R, E> Reader<'l, F, R>
+where
+    R: FnMut(Record<'_>) -> Result<(), E>,
+    E: fmt::Display,
+{
+    pub(super) fn new(files: &'l mut F, limits: &'l Limits, receive: R) -> Self {
+        Reader {
+            files,
+            limits,
+            receive,
+            paths: Vec::new(),
+            open: Vec::new(),
+            errors: Vec::new(),
+            zone: None,
+            has_soa: false,
+            origin: NameBuf::root(),
+            owner: NameBuf::root(),
+            has_owner: false,
+            owner_is_in_zone: false,
+            default_ttl: None,
+            explicit_ttl: None,
+            soa_minimum: None,
+            record_count: 0,
+            generated_count: 0,
+            rdata: Vec::new(),
+            rdata_name: NameBuf::root(),
+        }
+    }
+
+    pub(super) fn read_zone(
+        mut self,
+        path: &Path,
+        origin: Option<Name<'_>>,
+    ) -> Result<Summary, ZoneTextErrors> {
+        self.paths.push(path.to_path_buf());
+        let start = Position { file: FileId(0), line: 1, column: 1 };
+        if let Err(fault) = self.read_first_file(path, origin, start) {
+            self.report(*fault);
+        }
+        if !self.has_soa && self.errors.is_empty() {
+            self.report(Fault { position: start, problem: Problem::NoSoa });
+        }
+        match self.zone {
+            Some(origin) if self.errors.is_empty() => {
+                Ok(Summary { origin, record_count: self.record_count, files: self.paths })
+            }
+            _ => {
+                let stopped_early = self.errors.len() >= self.limits.errors_max;
+                Err(ZoneTextErrors { errors: self.errors, stopped_early })
+            }
+        }
+    }
+
+    fn read_first_file(&mut self, path: &Path, origin: Option<Name<'_>>, start: Position) -> Parsed<()> {
+        match origin {
+            Some(origin) => {
+                self.origin.set(origin);
+                self.zone = Some(NameBuf::from(origin));
+            }
+            None => match origin_from_path(path) {
+                Some(origin) => self.origin = origin,
+                None => return start.fault(Problem::NoOrigin),
+            },
+        }
+        match self.files.read(path) {
+            Ok(text) => self.read_text(&text, FileId(0)),
+            Err(error) => {
+                let (path, reason) = (path.to_path_buf(), error.to_string());
+                start.fault(Problem::CannotRead { path, reason })
+            }
+        }
+    }
+
+    /// Reads the entries of one file; what is wrong with one of them is noted and the next is read.
+    fn read_text(&mut self, text: &[u8], file: FileId) -> Parsed<()> {
+        if text.contains(&0) {
+            return position_of_nul(text, file).fault(Problem::Nul);
+        }
+        self.open.push(file);
+        let mut source = Source { lexer: Lexer::new(text, file), owner_text: b"" };
+        while let Some(start) = source.lexer.start_entry() {
+            if let Err(fault) = self.entry(&mut source, start) {
+                self.report(*fault);
+                source.lexer.skip_entry();
+            }
+            if self.has_enough_errors() {
+                break;
+            }
+        }
+        self.open.pop();
+        Ok(())
+    }
+
+    fn has_enough_errors(&self) -> bool {
+        self.errors.len() >= self.limits.errors_max.max(1)
+    }
+
+    fn report(&mut self, fault: Fault) {
+        if self.has_enough_errors() {
+            return;
+        }
+        let path = self.paths[fault.position.file.0 as usize].clone();
+        self.errors.push(ZoneTextError { path, position: fault.position, problem: fault.problem });
+    }
+
+    fn entry<'t>(&mut self, source: &mut Source<'t>, start: EntryStart) -> Parsed<()> {
+        let Some(token) = source.lexer.token()? else { return Ok(()) }; // parentheses around nothing
+        let position = token.position;
+        match start {
+            EntryStart::Blank if !self.has_owner => return position.fault(Problem::NoPreviousOwner),
+            EntryStart::Blank => {
+                let head = self.head(&mut source.lexer, Some(token))?;
+                return self.record(&mut source.lexer, head, position);
+            }
+            EntryStart::Token => {}
+        }
+        if token.text.first() == Some(&b'$') && !token.quoted {
+            source.owner_text = b""; // it would mean something else under another origin
+            return self.directive(&mut source.lexer, &token);
+        }
+        if token.text != source.owner_text || token.quoted {
+            source.owner_text = b"";
+            self.set_owner(&token)?;
+            source.owner_text = token.text;
+        }
+        let head = self.head(&mut source.lexer, None)?;
+        self.record(&mut source.lexer, head, position)
+    }
+
+    pub(super) fn set_owner(&mut self, token: &Token<'_>) -> Parsed<()> {
+        if token.quoted {
+            return token.unexpected("a domain name");
+        }
+        self.owner_is_in_zone = false;
+        if let Err(error) = self.owner.set_from_text(token.text, Some(self.origin.as_name())) {
+            return token.fault(Problem::Name { text: token.shown(), error });
+        }
+        self.has_owner = true;
+        Ok(())
+    }
+
+    /// TTL and class in either order, each at most once, then the type (RFC 1035, 5.1).
+    pub(super) fn head<'t>(&mut self, lexer: &mut Lexer<'t>, first: Option<Token<'t>>) -> Parsed<Head> {
+        const EXPECTED: &str = "a TTL, a class or a type";
+        let mut ttl = None;
+        let mut has_class = false;
+        let mut first = first;
+        loop {
+            let token = match first.take() {
+                Some(token) => token,
+                None => lexer.require(EXPECTED)?,
+            };
+            let text = token.text;
+            if token.quoted {
+                return token.unexpected(EXPECTED);
+            } else if text.first().is_some_and(u8::is_ascii_digit) && ttl.is_none() {
+                ttl = Some(parse_ttl(&token)?);
+            } else if text.eq_ignore_ascii_case(b"IN") && !has_class {
+                has_class = true;
+            } else if let Some(rtype) = Rtype::from_text(text) {
+                if rtype.is_meta() {
+                    return token.fault(Problem::MetaType(rtype));
+                }
+                return Ok(Head { ttl, rtype, rtype_position: token.position });
+            } else {
+                match Class::from_text(text) {
+                    Some(Class::IN) if !has_class => has_class = true,
+                    Some(class) if class != Class::IN => {
+                        return token.fault(Problem::ClassNotIn(class.to_string()));
+                    }
+                    _ => return token.unexpected(EXPECTED),
+                }
+            }
+        }
+    }
+
+    /// The data behind `head`; then the record is complete and goes to the receiver.
+    pub(super) fn record(&mut self, lexer: &mut Lexer<'_>, head: Head, position: Position) -> Parsed<()> {
+        self.rdata.clear();
+        let origin = self.origin.as_name();
+        let (out, name) = (&mut self.rdata, &mut self.rdata_name);
+        RdataReader { lexer, origin, out, name }.read(head.rtype)?;
+
+        let Head { ttl, rtype, rtype_position } = head;
+        if rtype == Rtype::SOA || !self.has_soa {
+            self.start_of_authority(rtype, position, rtype_position)?;
+        }
+        self.require_owner_in_zone(position)?;
+        let ttl = self.ttl(ttl, rtype_position)?;
+        let owner = self.owner.as_name();
+        let record = Record { owner, ttl, class: Class::IN, rtype, rdata: &self.rdata, position };
+        self.record_count += 1;
+        (self.receive)(record).or_else(|refusal| position.fault(Problem::Refused(refusal.to_string())))
+    }
+
+    /// The SOA is the first record, there is one, and it is at the origin of the zone (RFC 1035, 5.2).
+    fn start_of_authority(
+        &mut self,
+        rtype: Rtype,
+        position: Position,
+        rtype_position: Position,
+    ) -> Parsed<()> {
+        if rtype != Rtype::SOA {
+            // After an error the SOA may be what could not be read.
+            let is_only_error = self.errors.is_empty();
+            return if is_only_error {
+                rtype_position.fault(Problem::FirstRecordNotSoa(rtype))
+            } else {
+                Ok(())
+            };
+        }
+        if self.has_soa {
+            return rtype_position.fault(Problem::SecondSoa);
+        }
+        self.has_soa = true;
+        if let Some(minimum) = self.rdata.last_chunk() {
+            self.soa_minimum = Some(u32::from_be_bytes(*minimum)).filter(|ttl| u64::from(*ttl) <= TTL_MAX);
+        }
+        match &self.zone {
+            Some(origin) if *origin != self.owner => {
+                let (owner, origin) = (self.owner.clone(), origin.clone());
+                position.fault(Problem::SoaNotAtOrigin { owner, origin })
+            }
+            _ => {
+                self.zone = Some(self.owner.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// To be called when `owner` was changed without [`Reader::set_owner`].
+    pub(super) fn forget_owner_check(&mut self) {
+        self.owner_is_in_zone = false;
+    }
+
+    fn require_owner_in_zone(&mut self, position: Position) -> Parsed<()> {
+        if self.owner_is_in_zone {
+            return Ok(());
+        }
+        let Some(zone) = &self.zone else { return Ok(()) }; // an error says why there is none
+        if !self.owner.as_name().ends_with(zone.as_name()) {
+            let (owner, origin) = (self.owner.clone(), zone.clone());
+            return position.fault(Problem::OutOfZone { owner, origin });
+        }
+        self.owner_is_in_zone = true;
+        Ok(())
+    }
+
+    /// Its own TTL, else that of `$TTL` (RFC 2308, 4), else the last one given (RFC 1035, 5.1), else the minimum of the
+    /// SOA, as zones of the time before `$TTL` expect.
+    fn ttl(&mut self, own: Option<u32>, position: Position) -> Parsed<u32> {
+        if let Some(ttl) = own {
+            self.explicit_ttl = Some(ttl);
+            return Ok(ttl);
+        }
+        match self.default_ttl.or(self.explicit_ttl).or(self.soa_minimum) {
+            Some(ttl) => Ok(ttl),
+            None => position.fault(Problem::NoTtl),
+        }
+    }
+
+    fn directive<'t>(&mut self, lexer: &mut Lexer<'t>, token: &Token<'t>) -> Parsed<()> {
+        match token.text.to_ascii_uppercase().as_slice() {
+            b"$ORIGIN" => {
+                let origin = self.name(lexer)?;
+                lexer.finish_entry()?;
+                self.origin = origin;
+                Ok(())
+            }
+            b"$TTL" => {
+                let ttl = parse_ttl(&lexer.require_word("a TTL")?)?;
+                lexer.finish_entry()?;
+                self.default_ttl = Some(ttl);
+                Ok(())
+            }
+            b"$INCLUDE" => self.include(lexer),
+            b"$GENERATE" => self.generate(lexer, token.position),
+            _ => token.fault(Problem::UnknownDirective(token.shown())),
+        }
+    }
+
+    fn name(&self, lexer: &mut Lexer<'_>) -> Parsed<NameBuf> {
+        let token = lexer.require_word("a domain name")?;
+        NameBuf::from_text(token.text, Some(self.origin.as_name()))
+            .or_else(|error| token.fault(Problem::Name { text: token.shown(), error }))
+    }
+
+    /// `$INCLUDE file [origin]`: origin and owner are afterwards what they were before (RFC 1035, 5.1).
+    fn include(&mut self, lexer: &mut Lexer<'_>) -> Parsed<()> {
+        let token = lexer.require("a file name")?;
+        let mut file_name = Vec::new();
+        let unescaped = super::encoding::push_unescaped(token.text, &mut file_name);
+        let file_name =
+            unescaped.and_then(|()| String::from_utf8(file_name).ok()).filter(|name| !name.is_empty());
+        let file_name = token.expect(file_name, "a file name")?;
+        let included_origin = if lexer.next_is_end()? { self.origin.clone() } else { self.name(lexer)? };
+        lexer.finish_entry()?;
+
+        let directory = self.paths[token.position.file.0 as usize].parent().unwrap_or(Path::new(""));
+        let path = directory.join(file_name);
+        if self.open.iter().any(|file| self.paths[file.0 as usize] == path) {
+            return token.fault(Problem::IncludeLoop(path));
+        }
+        if self.open.len() > self.limits.include_depth_max {
+            return token.fault(Problem::IncludeTooDeep(self.limits.include_depth_max));
+        }
+        if self.paths.len() > self.limits.includes_max {
+            return token.fault(Problem::TooManyIncludes(self.limits.includes_max));
+        }
+        let text = match self.files.read(&path) {
+            Ok(text) => text,
+            Err(error) => return token.fault(Problem::CannotRead { path, reason: error.to_string() }),
+        };
+        let file = FileId(self.paths.len() as u32);
+        self.paths.push(path);
+
+        let (origin, owner) = (std::mem::replace(&mut self.origin, included_origin), self.owner.clone());
+        let read = self.read_text(&text, file);
+        (self.origin, self.owner, self.owner_is_in_zone) = (origin, owner, false);
+        read
+    }
+}
+
+/// The name of the file without `.zone`, as an absolute name.
+fn origin_from_path(path: &Path) -> Option<NameBuf> {
+    let file_name = path.file_name()?.to_str()?;
+    let zone_name = file_name.strip_suffix(".zone").unwrap_or(file_name);
+    NameBuf::from_text(zone_name.as_bytes(), Some(Name::ROOT)).ok()
+}
+
+fn parse_ttl(token: &Token<'_>) -> Parsed<u32> {
+    let ttl = token.expect(duration_s(token.text), "a TTL such as 3600 or 1h30m")?;
+    if ttl > TTL_MAX {
+        return token.fault(Problem::TtlTooLarge(token.shown()));
+    }
+    Ok(ttl as u32)
+}
+
+fn position_of_nul(text: &[u8], file: FileId) -> Position {
+    let before = text.split(|&octet| octet == 0).next().unwrap_or_default();
+    let lines = before.split(|&octet| octet == b'\n');
+    let last_line_len = lines.clone().next_back().map_or(0, <[u8]>::len);
+    Position { file, line: lines.count() as u32, column: last_line_len as u32 + 1 }
+}
