@@ -108,13 +108,6 @@ impl KernelSockets {
         self.sockets.iter().flatten().map(UdpSocket::local)
     }
 
-    /// Takes back a frame of another device's pool that was handed to [`Device::tx_burst`] and has been sent.
-    ///
-    /// While 64 of them wait to be taken, no more are accepted.
-    pub fn take_foreign(&mut self) -> Option<Frame> {
-        self.foreign.pop()
-    }
-
     fn find_socket(&self, address: SocketAddr) -> Option<usize> {
         self.sockets.iter().position(|socket| socket.as_ref().is_some_and(|open| open.local() == address))
     }
@@ -330,6 +323,10 @@ impl Device for KernelSockets {
 
     fn release(&mut self, frame: Frame) {
         self.pool.release(frame);
+    }
+
+    fn take_foreign(&mut self) -> Option<Frame> {
+        self.foreign.pop()
     }
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {

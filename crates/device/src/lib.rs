@@ -7,6 +7,8 @@
 
 use std::os::fd::BorrowedFd;
 
+pub mod memory;
+
 use arrayvec::ArrayVec;
 use clock::Instant;
 use frame::Frame;
@@ -28,7 +30,7 @@ pub trait Device: Send {
     /// Takes frames from the front of `burst` for transmission, in order, until it is empty or there is no room; returns
     /// how many were taken. What stays in `burst` is still the caller's: to be tried again, or released and counted.
     ///
-    /// A frame of another device's pool is sent as well; it finds its way home, or is copied.
+    /// A frame of another device's pool is sent as well, itself or as a copy: see [`Device::take_foreign`].
     fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize;
 
     /// Takes an empty frame for a packet that answers none; `None` when all are in use.
@@ -36,6 +38,12 @@ pub trait Device: Send {
 
     /// Takes back a frame that is not to be sent.
     fn release(&mut self, frame: Frame);
+
+    /// Takes back a frame of another device's pool that was given to [`Device::tx_burst`] and is free again, for its owner
+    /// to release. A device that is given such frames accepts no more of them while [`BURST`] wait here.
+    fn take_foreign(&mut self) -> Option<Frame> {
+        None
+    }
 
     /// Adds the descriptors that become readable when frames arrive. None: the device must be polled.
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
@@ -52,6 +60,48 @@ pub trait Device: Send {
 
     /// What the device itself counted since it was opened.
     fn counters(&self) -> DeviceCounters;
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn rx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize {
+        (**self).rx_burst(burst, now)
+    }
+
+    fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize {
+        (**self).tx_burst(burst, now)
+    }
+
+    fn alloc(&mut self) -> Option<Frame> {
+        (**self).alloc()
+    }
+
+    fn release(&mut self, frame: Frame) {
+        (**self).release(frame);
+    }
+
+    fn take_foreign(&mut self) -> Option<Frame> {
+        (**self).take_foreign()
+    }
+
+    fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
+        (**self).wait_fds(fds);
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        (**self).prepare_wait()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (**self).poll_timeout()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        (**self).counters()
+    }
 }
 
 /// What a device can do.
