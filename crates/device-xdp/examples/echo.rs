@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use device::{Burst, Device};
 use device_xdp::{BusyPoll, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
 use steering::{Claim, LocalAddress, Transport, VlanTags};
+use wire::ChecksumPolicy;
 
 type Error = Box<dyn std::error::Error>;
 
@@ -36,13 +37,20 @@ fn serve(device: &mut XdpDevice, program: &SteeringProgram, spin: Duration) -> R
     let mut burst = Burst::new();
     let mut report = Report::default();
     let mut last_frame = Instant::now();
+    let checksums =
+        ChecksumPolicy { verified: false, accept_partial: device.capabilities().partial_checksums };
     loop {
         if device.rx_burst(&mut burst, clock::Instant::ZERO) == 0 {
             if last_frame.elapsed() >= spin && device.prepare_wait() {
                 sleep(device)?;
             }
         } else {
-            burst.iter_mut().for_each(|frame| turn_around(frame.bytes_mut()));
+            for frame in &mut burst {
+                let packet = frame.bytes_mut();
+                if let Ok(headers) = wire::parse_udp(packet, checksums) {
+                    wire::turn_around(packet, &headers, headers.payload_range().len(), false);
+                }
+            }
             device.tx_burst(&mut burst, clock::Instant::ZERO);
             burst.drain(..).for_each(|frame| device.release(frame));
             if !spin.is_zero() {
@@ -51,21 +59,6 @@ fn serve(device: &mut XdpDevice, program: &SteeringProgram, spin: Duration) -> R
         }
         report.tick(device, program)?;
     }
-}
-
-/// Swaps source and destination on every layer; no checksum changes.
-fn turn_around(packet: &mut [u8]) {
-    let (addresses, len) = if packet[12..14] == [0x08, 0x00] { (14 + 12, 4) } else { (14 + 8, 16) };
-    let ports = addresses + 2 * len;
-    swap(packet, 0, 6);
-    swap(packet, addresses, len);
-    swap(packet, ports, 2);
-}
-
-/// Swaps the `len` octets at `at` with those behind them.
-fn swap(packet: &mut [u8], at: usize, len: usize) {
-    let (first, second) = packet[at..at + 2 * len].split_at_mut(len);
-    first.swap_with_slice(second);
 }
 
 fn sleep(device: &XdpDevice) -> io::Result<()> {

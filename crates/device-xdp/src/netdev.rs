@@ -96,8 +96,7 @@ impl Interface {
         request.serialize(&mut octets);
         socket.send_to(&octets, &SocketAddr::new(0, 0), 0)?;
         let (answer, _) = socket.recv_from_full()?;
-        let answer =
-            NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
         match answer.payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Ok(link.attributes),
             NetlinkPayload::Error(error) => Err(error.to_io()),

@@ -58,7 +58,8 @@ impl<T: Entry> Ring<T> {
         let len = mapping.len() as u64;
         let entries_end = offsets.desc.checked_add(u64::from(size) * size_of::<T>() as u64)?;
         let counters = [offsets.producer, offsets.consumer, offsets.flags];
-        let aligned = counters.iter().all(|at| at % 4 == 0) && offsets.desc.is_multiple_of(align_of::<T>() as u64);
+        let aligned =
+            counters.iter().all(|at| at % 4 == 0) && offsets.desc.is_multiple_of(align_of::<T>() as u64);
         let within = counters.iter().all(|&at| at < len && len - at >= 4) && entries_end <= len;
         if !(size.is_power_of_two() && aligned && within) {
             return None;
@@ -235,7 +236,8 @@ pub(crate) mod memory {
             producer: NonNull::from(&memory.producer),
             consumer: NonNull::from(&memory.consumer),
             flags: NonNull::from(&memory.flags),
-            entries: NonNull::new(memory.entries.as_ptr().cast_mut().cast::<T>()).expect("a box is never null"),
+            entries: NonNull::new(memory.entries.as_ptr().cast_mut().cast::<T>())
+                .expect("a box is never null"),
             size,
             _memory: memory.clone(),
         };
@@ -307,7 +309,11 @@ mod tests {
         consumer.set_other_side(1 << 31);
         assert_eq!(consumer.waiting(), 4);
         producer.set_other_side(7);
-        assert_eq!(producer.room(u32::MAX), 0, "more consumed than written: nothing can be trusted to be free");
+        assert_eq!(
+            producer.room(u32::MAX),
+            0,
+            "more consumed than written: nothing can be trusted to be free"
+        );
     }
 
     #[test]

@@ -237,7 +237,8 @@ fn is_taken(error: &io::Error) -> bool {
 fn program_present(interface: &Interface) -> XdpError {
     let id = interface.xdp_program().ok().flatten().unwrap_or(0);
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
-    let program = programs.filter(|info| info.id() == id).find_map(|info| info.name_as_str().map(str::to_owned));
+    let program =
+        programs.filter(|info| info.id() == id).find_map(|info| info.name_as_str().map(str::to_owned));
     XdpError::ProgramPresent { interface: interface.name.clone(), program: program.unwrap_or_default(), id }
 }
 
@@ -265,7 +266,9 @@ fn load_error(error: &(dyn Error + 'static)) -> XdpError {
 /// The verifier refuses a program with EACCES too, but says why.
 fn is_verifier(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| match cause.downcast_ref::<aya::programs::ProgramError>() {
-        Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => !verifier_log.to_string().is_empty(),
+        Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => {
+            !verifier_log.to_string().is_empty()
+        }
         _ => false,
     })
 }

@@ -270,7 +270,12 @@ pub(crate) fn query_socket() -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
 }
 
-fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let size = mem::size_of::<T>() as libc::socklen_t;
     let value: *const c_void = ptr::from_ref(value).cast();
     // SAFETY: `value` points to `size` octets that outlive the call; the kernel only reads them (setsockopt(2)).

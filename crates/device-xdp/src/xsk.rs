@@ -82,12 +82,12 @@ impl Xsk {
             None => BindMode::ZeroCopyIfPossible,
         };
         let name = || interface.name.clone();
-        syscalls::bind(self.fd(), interface.index, u32::from(queue), mode).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::EBUSY) => XdpError::QueueBusy { interface: name(), queue },
-                Some(libc::EPERM) => XdpError::NotPermitted { operation: "binding an AF_XDP socket", source },
-                _ => XdpError::Bind { interface: name(), queue, source },
-            }
+        syscalls::bind(self.fd(), interface.index, u32::from(queue), mode).map_err(|source| match source
+            .raw_os_error()
+        {
+            Some(libc::EBUSY) => XdpError::QueueBusy { interface: name(), queue },
+            Some(libc::EPERM) => XdpError::NotPermitted { operation: "binding an AF_XDP socket", source },
+            _ => XdpError::Bind { interface: name(), queue, source },
         })?;
         let zero_copy = syscalls::is_zero_copy(self.fd()).map_err(XdpError::system("XDP_OPTIONS"))?;
         self.copy = if zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy };
