@@ -142,17 +142,17 @@ pub enum Problem {
     #[error("the SOA is that of {owner}, and the zone is {origin}")]
     SoaNotAtOrigin {
         /// The owner of the SOA.
-        owner: NameBuf,
+        owner: Box<NameBuf>,
         /// The origin that was asked for.
-        origin: NameBuf,
+        origin: Box<NameBuf>,
     },
     /// A record that is not at or below the origin of the zone.
     #[error("{owner} is outside of the zone {origin}")]
     OutOfZone {
         /// The owner of the record.
-        owner: NameBuf,
+        owner: Box<NameBuf>,
         /// The origin of the zone.
-        origin: NameBuf,
+        origin: Box<NameBuf>,
     },
     /// No SOA record up to the end of the text.
     #[error("there is no SOA record")]

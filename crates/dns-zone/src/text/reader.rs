@@ -277,7 +277,7 @@ where
         }
         match &self.zone {
             Some(origin) if *origin != self.owner => {
-                let (owner, origin) = (self.owner.clone(), origin.clone());
+                let (owner, origin) = (Box::new(self.owner.clone()), Box::new(origin.clone()));
                 position.fault(Problem::SoaNotAtOrigin { owner, origin })
             }
             _ => {
@@ -298,7 +298,7 @@ where
         }
         let Some(zone) = &self.zone else { return Ok(()) }; // an error says why there is none
         if !self.owner.as_name().ends_with(zone.as_name()) {
-            let (owner, origin) = (self.owner.clone(), zone.clone());
+            let (owner, origin) = (Box::new(self.owner.clone()), Box::new(zone.clone()));
             return position.fault(Problem::OutOfZone { owner, origin });
         }
         self.owner_is_in_zone = true;
