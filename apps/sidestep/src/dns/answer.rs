@@ -1,0 +1,94 @@
+//! The responder of `dns-auth` as the engine calls it: for batches of datagrams, with the catalog of the moment.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Cache};
+use device::BURST;
+use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+use engine::{Datagram, Echo, UdpResponder};
+
+/// What all responders answer from. Replaced as a whole; each responder picks it up before its next batch.
+pub(crate) struct Published {
+    /// The zones.
+    pub(crate) catalog: Arc<Catalog>,
+    /// The choices about answers.
+    pub(crate) settings: Arc<Settings>,
+}
+
+/// Answers DNS queries that came by UDP.
+pub(crate) struct DnsResponder {
+    responder: Responder,
+    published: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
+    settings: Arc<Settings>,
+    prepared: Vec<Prepared>,
+}
+
+impl DnsResponder {
+    /// A responder of its own core, counting in `counters`.
+    pub(crate) fn new(published: &Arc<ArcSwap<Published>>, counters: Arc<Counters>) -> DnsResponder {
+        let settings = Arc::clone(&published.load().settings);
+        DnsResponder {
+            responder: Responder::new(Arc::clone(&settings), counters),
+            published: Cache::new(Arc::clone(published)),
+            settings,
+            prepared: Vec::with_capacity(BURST),
+        }
+    }
+
+    /// Answers one query of `len` octets in `buffer`, which came by `transport`.
+    pub(crate) fn respond_one(&mut self, buffer: &mut [u8], len: usize, transport: Transport) -> Outcome {
+        let published = Arc::clone(self.published.load());
+        self.pick_up(&published);
+        self.responder.respond(&published.catalog, buffer, len, transport)
+    }
+
+    fn pick_up(&mut self, published: &Published) {
+        if !Arc::ptr_eq(&self.settings, &published.settings) {
+            self.settings = Arc::clone(&published.settings);
+            self.responder.set_settings(Arc::clone(&published.settings));
+        }
+    }
+}
+
+impl UdpResponder for DnsResponder {
+    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+        let published = Arc::clone(self.published.load());
+        self.pick_up(&published);
+        let catalog = &*published.catalog;
+        self.prepared.clear();
+        let prepare = |datagram: &Datagram<'_>| {
+            self.responder.prepare(catalog, &datagram.buffer[..datagram.len])
+        };
+        self.prepared.extend(batch.iter().map(prepare));
+        for prepared in &mut self.prepared {
+            self.responder.fetch_slot(catalog, prepared);
+        }
+        // Read for what it brings into the cache; the optimiser must not see that the values are not used.
+        let fetched = self.prepared.iter().map(|prepared| self.responder.fetch_entry(catalog, prepared));
+        std::hint::black_box(fetched.fold(0, |all, octet| all ^ octet));
+        for (datagram, prepared) in batch.iter_mut().zip(&self.prepared) {
+            let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp);
+            datagram.reply = match outcome {
+                Outcome::Reply(len) => Some(len),
+                Outcome::Drop(_) => None,
+            };
+        }
+    }
+}
+
+/// What an engine may be asked to run.
+pub(crate) enum AnyResponder {
+    /// The zones.
+    Dns(DnsResponder),
+    /// A bare echo.
+    Echo(Echo),
+}
+
+impl UdpResponder for AnyResponder {
+    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+        match self {
+            AnyResponder::Dns(responder) => responder.respond(batch),
+            AnyResponder::Echo(echo) => echo.respond(batch),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What the program runs on: checked, resolved, nothing left to decide.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use dns_auth::Settings;
+use dns_wire::NameBuf;
+use steering::ListenAddress;
+use thiserror::Error;
+
+use super::config_file::{AnswersTable, ConfigFile, TcpTable};
+use super::options::{BusyPoll, ResponderKind, Serve};
+
+/// A wrong value; the message names the option, the value, and what it may be.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigError {
+    /// A number out of its range.
+    #[error("{option}: {value} is out of range, expected {min} to {max}")]
+    Range { option: &'static str, value: u64, min: u64, max: u64 },
+    /// A text longer than its place in a message.
+    #[error("{option}: {len} octets are too many, expected at most {max}")]
+    TooLong { option: &'static str, len: usize, max: usize },
+    /// A text that is not of the form.
+    #[error("{option}: {value:?} is not {expected}")]
+    Form { option: &'static str, value: String, expected: &'static str },
+    /// A core that the machine has not, or that we may not use.
+    #[error("cores: core {core} is not available, expected some of {available}")]
+    NoCore { core: usize, available: String },
+    /// Nothing to serve.
+    #[error("no zone to serve: name one with --zone FILE, or in a configuration file with [[zone]]")]
+    NoZone,
+}
+
+/// Where packets come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceChoice {
+    /// Kernel sockets on these addresses.
+    Kernel(Vec<SocketAddr>),
+    /// An interface over AF_XDP, and what to claim there.
+    Interface(String, Vec<ListenAddress>),
+}
+
+/// One zone to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneSpec {
+    /// Its file.
+    pub(crate) file: PathBuf,
+    /// Its origin, if the user named it.
+    pub(crate) origin: Option<NameBuf>,
+}
+
+/// Limits of DNS over TCP (RFC 7766, 6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TcpLimits {
+    /// A connection without a whole query for this long is closed. Longer suits clients that come back; shorter bounds
+    /// what a slow one can hold.
+    pub(crate) idle_timeout: Duration,
+    /// Connections at a time; beyond it the newest is closed at once. Each may hold 192 KiB at worst.
+    pub(crate) connections_max: usize,
+}
+
+/// Everything, resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) zones: Vec<ZoneSpec>,
+    pub(crate) device: DeviceChoice,
+    /// `None`: as many engines as the device has queues.
+    pub(crate) cores: Option<Vec<usize>>,
+    pub(crate) spin: Duration,
+    pub(crate) busy_poll: BusyPoll,
+    pub(crate) responder: ResponderKind,
+    pub(crate) control: PathBuf,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) tcp: TcpLimits,
+}
+
+/// Without a port: 53 as the standard says, and without privilege one that anybody may bind.
+const DEVICE_PORT: u16 = 53;
+const KERNEL_PORT: u16 = 5300;
+
+impl Config {
+    /// Reads the configuration file, if there is one, lets the command line override it, and checks everything.
+    pub(crate) fn resolve(options: &Serve) -> anyhow::Result<Config> {
+        let (file, directory) = read_file(options.sources.config.as_deref())?;
+        let device = options.device.clone().or(file.device).unwrap_or_else(|| "kernel".to_owned());
+        let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
+        let responder = options.responder.unwrap_or_default();
+        let mut zones = Vec::new();
+        for table in &file.zones {
+            let origin = table.origin.as_deref().map(parse_origin).transpose()?;
+            zones.push(ZoneSpec { file: directory.join(&table.file), origin });
+        }
+        for text in &options.sources.zones {
+            zones.push(parse_zone(text)?);
+        }
+        if zones.is_empty() && responder == ResponderKind::Dns {
+            return Err(ConfigError::NoZone.into());
+        }
+        let spin_us = options.spin_us.or(file.spin_us).unwrap_or(20);
+        let cores = options.cores.as_ref().or(file.cores.as_ref());
+        Ok(Config {
+            zones,
+            device: parse_device(&device, listen)?,
+            cores: cores.map(|text| parse_cores(text)).transpose()?,
+            spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
+            busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),
+            responder,
+            control: options.control.clone().or(file.control).unwrap_or_else(default_control),
+            settings: Arc::new(settings(file.answers)?),
+            tcp: tcp_limits(&file.tcp)?,
+        })
+    }
+}
+
+fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
+    let Some(path) = path else { return Ok((ConfigFile::default(), PathBuf::new())) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let file = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+    Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
+}
+
+fn parse_device(device: &str, listen: &[String]) -> Result<DeviceChoice, ConfigError> {
+    if device != "kernel" {
+        let any = [ListenAddress { address: None, port: DEVICE_PORT }];
+        let named = listen.iter().map(|text| {
+            let address = parse_listen(text, DEVICE_PORT)?;
+            let bound = (!address.ip().is_unspecified()).then_some(address.ip());
+            Ok(ListenAddress { address: bound, port: address.port() })
+        });
+        let listens: Vec<_> = named.collect::<Result<_, _>>()?;
+        let listens = if listens.is_empty() { any.to_vec() } else { listens };
+        return Ok(DeviceChoice::Interface(device.to_owned(), listens));
+    }
+    let addresses: Vec<_> =
+        listen.iter().map(|text| parse_listen(text, KERNEL_PORT)).collect::<Result<_, _>>()?;
+    if !addresses.is_empty() {
+        return Ok(DeviceChoice::Kernel(addresses));
+    }
+    let loopback = |address: IpAddr| SocketAddr::new(address, KERNEL_PORT);
+    Ok(DeviceChoice::Kernel(vec![loopback([127, 0, 0, 1].into()), loopback([0, 0, 0, 0, 0, 0, 0, 1].into())]))
+}
+
+/// `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:53`.
+fn parse_listen(text: &str, port: u16) -> Result<SocketAddr, ConfigError> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().map(|address: IpAddr| SocketAddr::new(address, port));
+    address.or_else(|_| text.parse()).map_err(|_| ConfigError::Form {
+        option: "listen",
+        value: text.to_owned(),
+        expected: "an address with or without a port, such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53",
+    })
+}
+
+/// `[ORIGIN=]FILE`. A file whose name has a `=` needs its origin, or `./` in front.
+fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
+    match text.split_once('=') {
+        Some((origin, file)) if !origin.contains('/') => {
+            Ok(ZoneSpec { file: file.into(), origin: Some(parse_origin(origin)?) })
+        }
+        _ => Ok(ZoneSpec { file: text.into(), origin: None }),
+    }
+}
+
+fn parse_origin(text: &str) -> Result<NameBuf, ConfigError> {
+    let root = NameBuf::root();
+    NameBuf::from_text(text.as_bytes(), Some(root.as_name())).map_err(|_| ConfigError::Form {
+        option: "zone",
+        value: text.to_owned(),
+        expected: "a domain name",
+    })
+}
+
+/// `0-3,6` as numbers, each once, in the order written.
+fn parse_cores(text: &str) -> Result<Vec<usize>, ConfigError> {
+    let form = || ConfigError::Form {
+        option: "cores",
+        value: text.to_owned(),
+        expected: "a list of cores such as 0-3,6",
+    };
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| form())?;
+        let last: usize = last.trim().parse().map_err(|_| form())?;
+        if first > last || last >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(form());
+        }
+        cores.extend(first..=last);
+    }
+    let available = available_cores();
+    if let Some(&core) = cores.iter().find(|core| !available.contains(core)) {
+        let available = available.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        return Err(ConfigError::NoCore { core, available });
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    cores.retain(|core| seen.insert(*core));
+    Ok(cores)
+}
+
+/// The cores that this process may use.
+pub(crate) fn available_cores() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+}
+
+fn settings(answers: AnswersTable) -> Result<Settings, ConfigError> {
+    let payload = answers.udp_payload_max.unwrap_or(1232);
+    in_range("answers.udp-payload-max", payload.into(), 512, 4096)?;
+    let text = |option, text: Option<String>, otherwise: Option<String>| match text.or(otherwise) {
+        Some(text) if text.len() > 255 => Err(ConfigError::TooLong { option, len: text.len(), max: 255 }),
+        text => Ok(text.filter(|text| !text.is_empty())),
+    };
+    let version = concat!("sidestep ", env!("CARGO_PKG_VERSION")).to_owned();
+    Ok(Settings {
+        udp_payload_max: payload,
+        rotate: answers.rotate.unwrap_or(false),
+        version: text("answers.version", answers.version, Some(version))?,
+        // Naming the host tells strangers about the inside; so it takes a decision.
+        hostname: text("answers.hostname", answers.hostname, None)?,
+        nsid: text("answers.nsid", answers.nsid, None)?.map(String::into_bytes),
+    })
+}
+
+fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
+    let idle = in_range("tcp.idle-timeout-s", tcp.idle_timeout_s.unwrap_or(10), 1, 3600)?;
+    let connections = tcp.connections_max.unwrap_or(1024);
+    in_range("tcp.connections-max", connections as u64, 1, 1_000_000)?;
+    Ok(TcpLimits { idle_timeout: Duration::from_secs(idle), connections_max: connections })
+}
+
+fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
+    if (min..=max).contains(&value) {
+        Ok(value)
+    } else {
+        Err(ConfigError::Range { option, value, min, max })
+    }
+}
+
+/// `/run/sidestep/dns.sock` for root, else a place that belongs to the user.
+pub(crate) fn default_control() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/run/sidestep/dns.sock".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(directory) => Path::new(&directory).join("sidestep-dns.sock"),
+        None => {
+            let user = rustix::process::geteuid().as_raw();
+            std::env::temp_dir().join(format!("sidestep-{user}")).join("dns.sock")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Serve {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            serve: Serve,
+        }
+        Only::parse_from(std::iter::once("serve").chain(words.iter().copied())).serve
+    }
+
+    fn error(words: &[&str]) -> String {
+        Config::resolve(&options(words)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn without_a_device_loopback_is_served_on_port_5300() {
+        let config = Config::resolve(&options(&["--zone", "a.zone"])).unwrap();
+        let addresses = ["127.0.0.1:5300".parse().unwrap(), "[::1]:5300".parse().unwrap()];
+        assert_eq!(config.device, DeviceChoice::Kernel(addresses.to_vec()));
+    }
+
+    #[test]
+    fn with_a_device_port_53_of_every_address_is_served() {
+        let config = Config::resolve(&options(&["--zone", "a.zone", "--device", "eth0"])).unwrap();
+        let any = ListenAddress { address: None, port: 53 };
+        assert_eq!(config.device, DeviceChoice::Interface("eth0".into(), vec![any]));
+    }
+
+    #[test]
+    fn addresses_are_taken_with_and_without_brackets_and_ports() {
+        let spelled = [
+            ("192.0.2.1", "192.0.2.1:53"),
+            ("192.0.2.1:54", "192.0.2.1:54"),
+            ("2001:db8::1", "[2001:db8::1]:53"),
+            ("[2001:db8::1]", "[2001:db8::1]:53"),
+            ("[2001:db8::1]:54", "[2001:db8::1]:54"),
+        ];
+        for (text, meant) in spelled {
+            assert_eq!(parse_listen(text, 53).unwrap(), meant.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn errors_name_the_option_the_value_and_what_was_expected() {
+        assert_eq!(
+            error(&["--zone", "a", "--spin-us", "2000000"]),
+            "spin-us: 2000000 is out of range, expected 0 to 1000000"
+        );
+        assert!(error(&["--zone", "a", "--listen", "x"]).starts_with("listen: \"x\" is not an address"));
+        assert!(error(&["--zone", "a", "--cores", "1-"]).starts_with("cores: \"1-\" is not a list"));
+        assert!(error(&["--zone", "a", "--cores", "1000"]).starts_with("cores: core 1000 is not available"));
+        assert!(error(&["--zone", "a..b=f"]).starts_with("zone: \"a..b\" is not a domain name"));
+        assert!(error(&[]).starts_with("no zone to serve"));
+    }
+
+    #[test]
+    fn a_zone_may_name_its_origin() {
+        let spec = parse_zone("example.com=db/ex=1.zone").unwrap();
+        assert_eq!(spec.origin.unwrap().to_string(), "example.com.");
+        assert_eq!(parse_zone("./a=b.zone").unwrap().file, PathBuf::from("./a=b.zone"));
+    }
+
+    #[test]
+    fn unknown_options_in_the_file_are_errors_with_their_place() {
+        let error = toml::from_str::<ConfigFile>("liste = [\"192.0.2.1\"]\n").unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("liste"), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! What a user writes into the configuration file. Nothing is checked here beyond its shape; `config.rs` does that.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::options::BusyPoll;
+
+/// The whole file. Every option may be left out; the command line means the same by the same names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ConfigFile {
+    /// Addresses to serve, `ADDR` or `ADDR:PORT`.
+    #[serde(default)]
+    pub(crate) listen: Vec<String>,
+    /// Interface name, or `kernel`.
+    pub(crate) device: Option<String>,
+    /// List of cores, `0-3,6`.
+    pub(crate) cores: Option<String>,
+    /// Microseconds.
+    pub(crate) spin_us: Option<u64>,
+    /// `off`, `on` or `always`.
+    pub(crate) busy_poll: Option<BusyPoll>,
+    /// Unix socket for statistics.
+    pub(crate) control: Option<PathBuf>,
+    /// `[[zone]]` tables.
+    #[serde(default, rename = "zone")]
+    pub(crate) zones: Vec<ZoneTable>,
+    /// `[answers]`.
+    #[serde(default)]
+    pub(crate) answers: AnswersTable,
+    /// `[tcp]`.
+    #[serde(default)]
+    pub(crate) tcp: TcpTable,
+}
+
+/// One zone.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ZoneTable {
+    /// Its file; a relative path starts at the configuration file's directory.
+    pub(crate) file: PathBuf,
+    /// Its origin, if that is not the owner of the SOA.
+    pub(crate) origin: Option<String>,
+}
+
+/// What answers look like.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct AnswersTable {
+    /// Octets, 512 to 4096.
+    pub(crate) udp_payload_max: Option<u16>,
+    /// Whether the records of an answer change places.
+    pub(crate) rotate: Option<bool>,
+    /// Text for `version.bind`; empty refuses.
+    pub(crate) version: Option<String>,
+    /// Text for `hostname.bind`; empty refuses.
+    pub(crate) hostname: Option<String>,
+    /// Name server identifier; empty sends none.
+    pub(crate) nsid: Option<String>,
+}
+
+/// DNS over TCP.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TcpTable {
+    /// Seconds, 1 to 3600.
+    pub(crate) idle_timeout_s: Option<u64>,
+    /// Connections at a time, 1 to 1000000.
+    pub(crate) connections_max: Option<usize>,
+}

@@ -1,0 +1,64 @@
+//! `sidestep dns`: the authoritative server.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `options.rs` | the command line |
+//! | `config.rs`, `config_file.rs` | what the user wrote, and what the program runs on |
+//! | `load.rs` | zone files to catalogs, with errors for people |
+//! | `service.rs` | the parts put together: start, ready line, signals, drain |
+//! | `answer.rs` | the responder as the engine calls it |
+//! | `ports.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
+//! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
+//! | `stats.rs` | counters, over a Unix socket |
+
+mod answer;
+mod config;
+mod config_file;
+mod load;
+mod options;
+mod ports;
+mod service;
+mod stats;
+mod tcp;
+mod tcp_connection;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use config::Config;
+
+/// What `sidestep dns` can do.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Serve zones.
+    Serve(options::Serve),
+    /// Check zones and configuration as `serve` would read them, and serve nothing.
+    Check(options::Check),
+    /// Print the counters of a running server.
+    Stats(options::Stats),
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(options) => service::serve(&options),
+        Command::Check(options) => check(&options),
+        Command::Stats(options) => stats::print(&options),
+    }
+}
+
+fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
+    let config = Config::resolve(&options.sources.to_serve())?;
+    let mut good = true;
+    for spec in &config.zones {
+        match load::load(spec) {
+            Ok(served) => println!("{}", load::describe(spec, &served)),
+            Err(error) => {
+                eprintln!("{error}");
+                good = false;
+            }
+        }
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

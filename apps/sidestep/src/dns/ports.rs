@@ -1,0 +1,71 @@
+//! Which devices the engines serve.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use device_kernel::KernelSockets;
+use engine::{DeviceId, EngineHandle, Role};
+
+use super::config::{Config, DeviceChoice};
+use super::tcp::{self, TcpHandle};
+
+/// The open ports of a server.
+pub(crate) enum Ports {
+    /// Kernel sockets on these addresses.
+    Kernel(Vec<SocketAddr>),
+}
+
+impl Ports {
+    /// Opens what `config` names and hands it to the engines and to DNS over TCP.
+    pub(crate) fn open(
+        config: &Config,
+        engines: &[EngineHandle],
+        tcp: Option<&TcpHandle>,
+    ) -> anyhow::Result<Ports> {
+        match &config.device {
+            DeviceChoice::Kernel(addresses) => open_kernel(addresses, engines, tcp),
+            DeviceChoice::Interface(_name, _listens) => anyhow::bail!("not yet"),
+        }
+    }
+
+    /// Where, for the ready line.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Ports::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
+        }
+    }
+
+    /// Takes no more packets from anywhere but what has come already.
+    pub(crate) fn stop(self) {
+        match self {
+            Ports::Kernel(_) => {}
+        }
+    }
+}
+
+/// Every engine opens every address; the kernel spreads the clients over them (SO_REUSEPORT in socket(7)).
+fn open_kernel(
+    wanted: &[SocketAddr],
+    engines: &[EngineHandle],
+    tcp: Option<&TcpHandle>,
+) -> anyhow::Result<Ports> {
+    const KERNEL: DeviceId = DeviceId(0);
+    let mut addresses = wanted.to_vec();
+    for engine in engines {
+        let config = device_kernel::Config { listen: addresses.clone(), ..device_kernel::Config::default() };
+        let sockets = KernelSockets::open(config)?;
+        addresses = sockets.local_addrs().collect(); // Port 0 has become a number, for the other engines too.
+        engine.add_device(KERNEL, Role::Primary, Box::new(sockets));
+    }
+    if let Some(tcp) = tcp {
+        for &address in &addresses {
+            let listener = tcp::listen(address, false).with_context(|| format!("TCP at {address}"))?;
+            tcp.add(address, listener);
+        }
+    }
+    Ok(Ports::Kernel(addresses))
+}
+
+fn join(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")
+}

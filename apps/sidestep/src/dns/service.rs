@@ -1,0 +1,166 @@
+//! `sidestep dns serve`: the parts put together.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use dns_auth::Counters;
+use engine::{Echo, Engine, EngineHandle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::answer::{AnyResponder, DnsResponder, Published};
+use super::config::{Config, DeviceChoice, available_cores};
+use super::load::{Loaded, load_catalog};
+use super::options::{BusyPoll, ResponderKind, Serve};
+use super::ports::Ports;
+use super::stats;
+use super::tcp::{self, TcpHandle};
+
+/// One engine on its thread.
+struct EngineThread {
+    handle: EngineHandle,
+    counters: Arc<Counters>,
+    thread: JoinHandle<()>,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
+    // From here on signals wait for us, so that none is missed while zones load.
+    let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("handling signals")?;
+    let config = Config::resolve(options)?;
+    let mut loaded = load_catalog(&config.zones, None);
+    if loaded.zone_count() == 0 && config.responder == ResponderKind::Dns {
+        bail!("none of the zones could be loaded");
+    }
+    let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded)));
+
+    let engines = start_engines(&config, &published)?;
+    let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
+    let tcp = start_tcp(&config, &published)?;
+    let ports = Ports::open(&config, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
+    let sources = stats::Sources {
+        engines: engines.iter().map(|engine| (engine.handle.clone(), Arc::clone(&engine.counters))).collect(),
+        tcp: tcp.as_ref().map(|tcp| (tcp.handle.clone(), Arc::clone(&tcp.counters))),
+    };
+    // A server without statistics serves all the same.
+    let stats_socket = stats::serve(&config.control, sources)
+        .inspect_err(|error| eprintln!("sidestep dns: no statistics: {error:#}"))
+        .ok();
+
+    println!("{}", ready_line(&config, &loaded, &ports, engines.len()));
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        if let Err(error) = reload(options, &config, &mut loaded, &published) {
+            eprintln!("sidestep dns: nothing was reloaded: {error:#}");
+        }
+    }
+    drop(stats_socket);
+    drain(ports, engines, tcp);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn publication(config: &Config, loaded: &Loaded) -> Published {
+    Published { catalog: Arc::clone(&loaded.catalog), settings: Arc::clone(&config.settings) }
+}
+
+fn start_engines(config: &Config, published: &Arc<ArcSwap<Published>>) -> anyhow::Result<Vec<EngineThread>> {
+    let start = |(number, core): (usize, usize)| -> anyhow::Result<EngineThread> {
+        let counters = Arc::new(Counters::default());
+        let responder = match config.responder {
+            ResponderKind::Dns => AnyResponder::Dns(DnsResponder::new(published, Arc::clone(&counters))),
+            ResponderKind::Echo => AnyResponder::Echo(Echo),
+        };
+        let never_sleep = config.busy_poll == BusyPoll::Always;
+        let engine_config = engine::Config { spin: config.spin, never_sleep, core: Some(core) };
+        let (engine, handle) = Engine::new(engine_config, responder).context("making an engine")?;
+        let thread = std::thread::Builder::new()
+            .name(format!("engine-{number}"))
+            .spawn(move || drop(engine.run()))
+            .context("starting an engine")?;
+        Ok(EngineThread { handle, counters, thread })
+    };
+    engine_cores(config)?.into_iter().enumerate().map(start).collect()
+}
+
+/// The cores named, else one for each queue of the interface as far as there are cores, else all.
+fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
+    if let Some(cores) = &config.cores {
+        return Ok(cores.clone());
+    }
+    let mut cores = available_cores();
+    if let DeviceChoice::Interface(name, _) = &config.device {
+        cores.truncate(usize::from(device_xdp::receive_queues(name)?).max(1));
+    }
+    Ok(cores)
+}
+
+struct Tcp {
+    handle: TcpHandle,
+    counters: Arc<Counters>,
+    thread: JoinHandle<()>,
+}
+
+fn start_tcp(config: &Config, published: &Arc<ArcSwap<Published>>) -> anyhow::Result<Option<Tcp>> {
+    if config.responder == ResponderKind::Echo {
+        return Ok(None);
+    }
+    let counters = Arc::new(Counters::default());
+    let responder = DnsResponder::new(published, Arc::clone(&counters));
+    let (handle, thread) = tcp::start(responder, config.tcp).context("starting DNS over TCP")?;
+    Ok(Some(Tcp { handle, counters, thread }))
+}
+
+fn ready_line(config: &Config, loaded: &Loaded, ports: &Ports, engines: usize) -> String {
+    let what = match config.responder {
+        ResponderKind::Dns => format!("{} zones, {} records", loaded.zone_count(), loaded.record_count()),
+        ResponderKind::Echo => "an echo responder".to_owned(),
+    };
+    let engines = if engines == 1 { "1 engine".to_owned() } else { format!("{engines} engines") };
+    format!("sidestep dns: ready: {what}, {}, {engines}", ports.describe())
+}
+
+/// SIGHUP: zones and the choices about answers anew; what cannot change while running is named and kept.
+fn reload(
+    options: &Serve,
+    running: &Config,
+    loaded: &mut Loaded,
+    published: &ArcSwap<Published>,
+) -> anyhow::Result<()> {
+    let config = Config::resolve(options)?;
+    let fixed = [
+        ("device or listen", config.device != running.device),
+        ("cores", config.cores != running.cores),
+        ("spin-us", config.spin != running.spin),
+        ("busy-poll", config.busy_poll != running.busy_poll),
+        ("control", config.control != running.control),
+        ("tcp", config.tcp != running.tcp),
+    ];
+    for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
+        eprintln!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
+    }
+    *loaded = load_catalog(&config.zones, Some(loaded));
+    published.store(Arc::new(publication(&config, loaded)));
+    let failed = loaded.failed;
+    let (zones, records) = (loaded.zone_count(), loaded.record_count());
+    println!("sidestep dns: reloaded: {zones} zones, {records} records, {failed} zone files with errors");
+    Ok(())
+}
+
+/// Answers what has come, then ends every thread.
+fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
+    if let Some(tcp) = &tcp {
+        tcp.handle.stop();
+    }
+    ports.stop();
+    engines.iter().for_each(|engine| engine.handle.stop());
+    let threads = engines.into_iter().map(|engine| engine.thread).chain(tcp.map(|tcp| tcp.thread));
+    for thread in threads {
+        // A thread that panicked has said so on stderr; the others are to end all the same.
+        let _ = thread.join();
+    }
+}

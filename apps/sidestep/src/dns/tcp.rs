@@ -1,0 +1,306 @@
+//! DNS over TCP on kernel sockets, one thread for all connections.
+//!
+//! Connections beyond the limit are closed at once, newest first; a connection without a whole query for the idle time
+//! is closed; a client that does not read its answers is not read from (RFC 7766, 6.2 and 10).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::answer::DnsResponder;
+use super::config::TcpLimits;
+use super::tcp_connection::{Connection, Next};
+
+/// Counts of the service. Written by its thread alone.
+#[derive(Debug, Default)]
+pub(crate) struct TcpCounters {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    idle_closed: AtomicU64,
+    open: AtomicU64,
+}
+
+impl TcpCounters {
+    /// Name and value of each count.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("connections_accepted", read(&self.accepted)),
+            ("connections_refused", read(&self.refused)),
+            ("connections_closed_idle", read(&self.idle_closed)),
+            ("connections_open", read(&self.open)),
+        ]
+    }
+}
+
+enum Command {
+    Add(SocketAddr, std::net::TcpListener),
+    Remove(SocketAddr),
+    Stop,
+}
+
+/// Reaches the service from other threads.
+#[derive(Clone)]
+pub(crate) struct TcpHandle {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    /// What the service counts.
+    pub(crate) counters: Arc<TcpCounters>,
+}
+
+impl TcpHandle {
+    /// Serves `listener` too. `address` names it for [`TcpHandle::remove`].
+    pub(crate) fn add(&self, address: SocketAddr, listener: std::net::TcpListener) {
+        self.send(Command::Add(address, listener));
+    }
+
+    /// Accepts no more connections at `address`; those there are go on.
+    pub(crate) fn remove(&self, address: SocketAddr) {
+        self.send(Command::Remove(address));
+    }
+
+    /// Answers what has come, closes everything, ends.
+    pub(crate) fn stop(&self) {
+        self.send(Command::Stop);
+    }
+
+    fn send(&self, command: Command) {
+        // A service that ended has nothing left to be told; a failing wake-up means the same.
+        if self.commands.send(command).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// Opens a listener. With `free_bind`, also at an address that no interface has yet (IP_FREEBIND in ip(7)).
+pub(crate) fn listen(address: SocketAddr, free_bind: bool) -> io::Result<std::net::TcpListener> {
+    const BACKLOG: i32 = 1024;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?; // A restart must not wait for TIME_WAIT.
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if free_bind {
+        match address {
+            SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+            SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+        }
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Starts the service on a thread of its own.
+pub(crate) fn start(
+    responder: DnsResponder,
+    limits: TcpLimits,
+) -> io::Result<(TcpHandle, JoinHandle<()>)> {
+    let poll = Poll::new()?;
+    let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+    let (commands, receiver) = channel();
+    let counters = Arc::new(TcpCounters::default());
+    let handle = TcpHandle { commands, waker, counters: Arc::clone(&counters) };
+    let service = Service {
+        poll,
+        commands: receiver,
+        responder,
+        limits,
+        counters,
+        listeners: BTreeMap::new(),
+        connections: BTreeMap::new(),
+        next_token: WAKE.0 + 1,
+        again: Vec::new(),
+        accept_again: false,
+        scratch: vec![0; 65_535],
+    };
+    let thread = std::thread::Builder::new().name("dns-tcp".to_owned()).spawn(move || service.run())?;
+    Ok((handle, thread))
+}
+
+const WAKE: Token = Token(0);
+/// How often idle connections are looked for, and listeners that ran out of descriptors tried again.
+const SWEEP: Duration = Duration::from_millis(250);
+/// How long a stopping service waits for clients to take their answers.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+struct Service {
+    poll: Poll,
+    commands: Receiver<Command>,
+    responder: DnsResponder,
+    limits: TcpLimits,
+    counters: Arc<TcpCounters>,
+    listeners: BTreeMap<Token, (SocketAddr, TcpListener)>,
+    connections: BTreeMap<Token, Connection<TcpStream>>,
+    /// Tokens are never used twice, so that an event for a closed connection finds nobody.
+    next_token: usize,
+    again: Vec<Token>,
+    accept_again: bool,
+    scratch: Vec<u8>,
+}
+
+impl Service {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        let mut next_sweep = Instant::now() + SWEEP;
+        let mut stop_at: Option<Instant> = None;
+        loop {
+            let timeout = self.timeout(stop_at);
+            if self.poll.poll(&mut events, timeout).is_err() {
+                events.clear(); // A signal; anything else would come again, and the sweep goes on meanwhile.
+            }
+            let now = Instant::now();
+            for event in &events {
+                self.on_event(event.token(), now);
+            }
+            for token in std::mem::take(&mut self.again) {
+                self.drive(token, now);
+            }
+            if now >= next_sweep {
+                self.sweep(now);
+                next_sweep = now + SWEEP;
+            }
+            if self.obey_commands() {
+                stop_at.get_or_insert(now + DRAIN_MAX);
+                self.listeners.clear();
+            }
+            if let Some(stop_at) = stop_at {
+                self.close_finished(now);
+                if self.connections.is_empty() || now >= stop_at {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn timeout(&self, stop_at: Option<Instant>) -> Option<Duration> {
+        if !self.again.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        if stop_at.is_some() {
+            return Some(Duration::from_millis(10));
+        }
+        (self.accept_again || !self.connections.is_empty()).then_some(SWEEP)
+    }
+
+    fn obey_commands(&mut self) -> bool {
+        let mut stop = false;
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Add(address, listener) => self.add_listener(address, listener),
+                Command::Remove(address) => self.listeners.retain(|_, (own, _)| *own != address),
+                Command::Stop => stop = true,
+            }
+        }
+        stop
+    }
+
+    fn add_listener(&mut self, address: SocketAddr, listener: std::net::TcpListener) {
+        let token = self.new_token();
+        let mut listener = TcpListener::from_std(listener);
+        if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
+            eprintln!("sidestep dns: TCP at {address} is not served: {error}");
+            return;
+        }
+        self.listeners.insert(token, (address, listener));
+        self.accept(token, Instant::now());
+    }
+
+    fn new_token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    fn on_event(&mut self, token: Token, now: Instant) {
+        if self.listeners.contains_key(&token) {
+            self.accept(token, now);
+        } else {
+            self.drive(token, now);
+        }
+    }
+
+    fn accept(&mut self, token: Token, now: Instant) {
+        while let Some((_, listener)) = self.listeners.get(&token) {
+            match listener.accept() {
+                Ok((stream, _)) => self.admit(stream, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.accept_again = true; // Out of descriptors or memory: there is no event for their return.
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut stream: TcpStream, now: Instant) {
+        count(&self.counters.accepted);
+        let token = self.new_token();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.connections.len() >= self.limits.connections_max
+            || self.poll.registry().register(&mut stream, token, interest).is_err()
+        {
+            count(&self.counters.refused);
+            return;
+        }
+        let _ = stream.set_nodelay(true); // Answers are whole; without it they come later, but they come.
+        self.connections.insert(token, Connection::new(stream, now));
+        self.counters.open.store(self.connections.len() as u64, Ordering::Relaxed);
+        self.drive(token, now);
+    }
+
+    fn drive(&mut self, token: Token, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        match connection.drive(&mut self.responder, &mut self.scratch, now) {
+            Next::Wait => {}
+            Next::Again => self.again.push(token),
+            Next::Close => self.close(token),
+        }
+    }
+
+    fn close(&mut self, token: Token) {
+        self.connections.remove(&token);
+        self.counters.open.store(self.connections.len() as u64, Ordering::Relaxed);
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        let limit = self.limits.idle_timeout;
+        let idle = |connection: &Connection<TcpStream>| now.duration_since(connection.last_query) >= limit;
+        let tokens: Vec<Token> =
+            self.connections.iter().filter(|(_, own)| idle(own)).map(|(token, _)| *token).collect();
+        for token in tokens {
+            count(&self.counters.idle_closed);
+            self.close(token);
+        }
+        if std::mem::take(&mut self.accept_again) {
+            let listeners: Vec<Token> = self.listeners.keys().copied().collect();
+            listeners.into_iter().for_each(|token| self.accept(token, now));
+        }
+    }
+
+    /// While stopping: what has come is answered; a connection without a waiting answer has got all that it asked for.
+    fn close_finished(&mut self, now: Instant) {
+        let tokens: Vec<Token> = self.connections.keys().copied().collect();
+        for token in tokens {
+            self.drive(token, now);
+            let busy = self.connections.get(&token).is_some_and(Connection::has_output);
+            if !busy && !self.again.contains(&token) {
+                self.close(token);
+            }
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
