@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use clock::Instant;
-use device::{BURST, Burst, Capabilities, Device, DeviceCounters};
+use device::{BURST, Burst, Capabilities, Device, DeviceCounters, ForeignFrames};
 use frame::{Frame, Pool, Region};
 use rustix::event::{Timespec, epoll};
 use wire::{ChecksumPolicy, Endpoints, Envelope, UdpHeaders, parse_udp, write_udp_headers};
@@ -35,7 +35,7 @@ pub struct KernelSockets {
     /// Frames ready to be received into.
     empty: Burst,
     /// Sent frames of other pools, until their owner takes them.
-    foreign: Burst,
+    foreign: ForeignFrames,
     /// For each of the pool's frames the interface by which a link-local address in it was reached, else 0.
     interfaces: Box<[u32]>,
     batch: Box<Batch>,
@@ -61,7 +61,7 @@ impl KernelSockets {
             served_last: 0,
             pool,
             empty: Burst::new(),
-            foreign: Burst::new(),
+            foreign: ForeignFrames::default(),
             batch: Batch::new(),
             counters: DeviceCounters::default(),
             config,
@@ -242,28 +242,10 @@ impl KernelSockets {
         self.batch.stage(index, headers.payload_range(), destination, source);
     }
 
-    /// Number of frames at the front of `burst` that there is room for once they are sent: ours go to the pool, others to
-    /// `foreign`.
-    fn takeable(&self, burst: &Burst) -> usize {
-        let mut room = self.foreign.remaining_capacity();
-        let fits = move |frame: &&Frame| {
-            let ours = frame.pool() == self.pool.id();
-            let fits = ours || room > 0;
-            room -= usize::from(fits && !ours);
-            fits
-        };
-        burst.iter().take_while(fits).count()
-    }
-
     /// Takes the first `count` frames, which need no more be sent, out of `burst`.
     fn retire(&mut self, burst: &mut Burst, count: usize) {
         self.counters.tx_frames += count as u64;
-        for frame in burst.drain(..count) {
-            match frame.pool() == self.pool.id() {
-                true => self.pool.release(frame),
-                false => self.foreign.push(frame),
-            }
-        }
+        burst.drain(..count).for_each(|frame| self.foreign.retire(&mut self.pool, frame));
     }
 }
 
@@ -294,7 +276,7 @@ impl Device for KernelSockets {
     fn tx_burst(&mut self, burst: &mut Burst, _now: Instant) -> usize {
         let before = burst.len();
         loop {
-            let takeable = self.takeable(burst);
+            let takeable = self.foreign.room_for(&self.pool, burst);
             if takeable == 0 {
                 break;
             }
@@ -326,7 +308,7 @@ impl Device for KernelSockets {
     }
 
     fn take_foreign(&mut self) -> Option<Frame> {
-        self.foreign.pop()
+        self.foreign.take()
     }
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {

@@ -5,13 +5,18 @@
 //! chosen at start and called once per burst, so a virtual call costs nothing that can be measured.
 #![forbid(unsafe_code)]
 
-use std::os::fd::BorrowedFd;
-
+pub mod fault;
+mod foreign;
 pub mod memory;
+pub mod pcap;
+
+use std::os::fd::BorrowedFd;
 
 use arrayvec::ArrayVec;
 use clock::Instant;
 use frame::Frame;
+
+pub use foreign::ForeignFrames;
 
 /// Most frames that one call moves.
 pub const BURST: usize = 64;
