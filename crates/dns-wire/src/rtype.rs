@@ -133,7 +133,7 @@ impl Rtype {
     /// The type that `text` names, in any case: a mnemonic or `TYPE` and a number (RFC 3597, 5).
     #[must_use]
     pub fn from_text(text: &[u8]) -> Option<Rtype> {
-        if let Some(key) = short_key(text)
+        if let Some(key) = short_key(text).filter(|&key| key != 0)
             && let Some(index) = SHORT_KEYS.iter().position(|&known| known == key)
         {
             return Some(Rtype(RTYPES[index].0));
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_no_type_is_refused() {
-        for text in ["", "AA", "TYPE", "TYPE65536", "TYPE-1", "TYPE1x", "NSEC3PARAMS", "\u{e9}"] {
+        for text in ["", "\0", "AA", "TYPE", "TYPE65536", "TYPE-1", "TYPE1x", "NSEC3PARAMS", "\u{e9}"] {
             assert_eq!(Rtype::from_text(text.as_bytes()), None, "{text}");
         }
         assert_eq!(Class::from_text(b"INN"), None);

@@ -185,6 +185,9 @@ pub enum Problem {
         /// The limit.
         max: u64,
     },
+    /// `$GENERATE` made more data than allowed.
+    #[error("generated records have more than {0} octets of data")]
+    TooMuchGenerated(u64),
     /// A template of `$GENERATE` that cannot be followed.
     #[error("{0}")]
     Template(&'static str),

@@ -45,7 +45,12 @@ where
                 .and_then(|()| expand(&data, number, &mut data_text))
                 .or_else(|reason| position.fault(Problem::Template(reason)))?;
             self.set_owner(&Token { text: &owner_text, quoted: false, escaped: true, position })?;
-            self.record(&mut Lexer::generated(&data_text, position), head, position)
+            self.record(&mut Lexer::generated(&data_text, position), head, position)?;
+            self.generated_octets += self.rdata.len() as u64;
+            match self.limits.generated_octets_max {
+                max if self.generated_octets > max => position.fault(Problem::TooMuchGenerated(max)),
+                _ => Ok(()),
+            }
         });
         self.owner = owner_before;
         self.forget_owner_check();
@@ -286,6 +291,13 @@ mod tests {
         let errors = read(&[("example.zone", &text)], &limits, |_| count += 1).unwrap_err();
         assert_eq!(errors.errors[0].problem, Problem::TooManyGenerated { asked: 2_147_483_653, max: 10 });
         assert_eq!(count, 6);
+        let limits = Limits { generated_octets_max: 3999, ..Limits::default() };
+        let text = format!("{SOA}$GENERATE 1-1000 a$ A 10.0.0.1");
+        let errors = read(&[("example.zone", &text)], &limits, |_| ()).unwrap_err();
+        assert_eq!(
+            errors.to_string(),
+            "example.zone:2:1: generated records have more than 3999 octets of data"
+        );
         let long = format!("$GENERATE 1-2 a TXT \"{}\"", "${0,255}".repeat(2000));
         assert!(super::super::testing::errors(&long)[0].contains("too long"));
     }

@@ -101,6 +101,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token of the entry, or `None` at its end.
+    #[inline]
     pub(super) fn token(&mut self) -> Parsed<Option<Token<'t>>> {
         self.skip_gap()?;
         match self.peek() {
@@ -111,6 +112,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token, which has to be there.
+    #[inline]
     pub(super) fn require(&mut self, expected: &'static str) -> Parsed<Token<'t>> {
         match self.token()? {
             Some(token) => Ok(token),
@@ -121,6 +123,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token, which has to be there and not be in quotes.
+    #[inline]
     pub(super) fn require_word(&mut self, expected: &'static str) -> Parsed<Token<'t>> {
         let token = self.require(expected)?;
         if token.quoted { token.unexpected(expected) } else { Ok(token) }
@@ -193,7 +196,19 @@ impl<'t> Lexer<'t> {
     }
 
     /// Moves to the next token of the entry or to its end.
+    #[inline]
     fn skip_gap(&mut self) -> Parsed<()> {
+        // Nearly always a token follows one blank.
+        if let [b' ' | b'\t', next, ..] = self.text[self.at..]
+            && KINDS[usize::from(next)] == Kind::Plain
+        {
+            self.at += 1;
+            return Ok(());
+        }
+        self.skip_any_gap()
+    }
+
+    fn skip_any_gap(&mut self) -> Parsed<()> {
         loop {
             match self.peek() {
                 Some(Kind::Blank) => self.at += 1,
@@ -228,20 +243,28 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
+    #[inline]
     fn word(&mut self) -> Token<'t> {
         let start = self.at;
-        let mut escaped = false;
+        let rest = &self.text[start..];
+        let is_plain = |octet: &u8| KINDS[usize::from(*octet)] == Kind::Plain;
+        self.at += rest.iter().position(|octet| !is_plain(octet)).unwrap_or(rest.len());
+        let escaped = self.peek() == Some(Kind::Backslash);
+        if escaped {
+            self.skip_escaped_word();
+        }
+        Token { text: &self.text[start..self.at], quoted: false, escaped, position: self.position_of(start) }
+    }
+
+    #[cold]
+    fn skip_escaped_word(&mut self) {
         loop {
             match self.peek() {
                 Some(Kind::Plain) => self.at += 1,
-                Some(Kind::Backslash) => {
-                    escaped = true;
-                    self.at = self.behind_escape(self.at);
-                }
-                _ => break,
+                Some(Kind::Backslash) => self.at = self.behind_escape(self.at),
+                _ => return,
             }
         }
-        Token { text: &self.text[start..self.at], quoted: false, escaped, position: self.position_of(start) }
     }
 
     fn quoted(&mut self) -> Parsed<Token<'t>> {

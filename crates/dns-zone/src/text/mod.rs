@@ -16,6 +16,7 @@
 mod address;
 mod bitmap;
 mod check;
+mod directive;
 mod encoding;
 mod error;
 mod field;
@@ -58,6 +59,8 @@ pub struct Limits {
     /// Records made by all `$GENERATE` directives of the zone together. Default: 1 000 000, some 50 MB of zone; a
     /// directive that would go beyond makes none at all.
     pub generated_records_max: u64,
+    /// Octets of RDATA in those records together. Default: 256 MiB, reached only by directives with long data.
+    pub generated_octets_max: u64,
 }
 
 impl Default for Limits {
@@ -67,6 +70,7 @@ impl Default for Limits {
             include_depth_max: 16,
             includes_max: 10_000,
             generated_records_max: 1_000_000,
+            generated_octets_max: 256 << 20,
         }
     }
 }
@@ -113,7 +117,7 @@ impl Summary {
 /// `origin` is the name of the zone and what names are relative to at first. Without one, names are relative to the
 /// name of the file without `.zone` (`example.com.zone`), and the zone is that of the SOA.
 ///
-/// What `receive` refuses becomes an error at the place of the record, and reading goes on.
+/// The first record that `receive` sees is the SOA. What it refuses becomes an error at the place of the record, and reading goes on.
 ///
 /// # Errors
 ///

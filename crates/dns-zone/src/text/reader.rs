@@ -13,32 +13,35 @@ use super::{Files, Limits, Record, Summary};
 
 /// What the reader knows between two entries.
 pub(super) struct Reader<'l, F: ?Sized, R> {
-    files: &'l mut F,
+    pub(super) files: &'l mut F,
     pub(super) limits: &'l Limits,
     receive: R,
     /// By file id.
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// The file being read, behind those that include it.
-    open: Vec<FileId>,
+    pub(super) open: Vec<FileId>,
     errors: Vec<ZoneTextError>,
+    stopped_early: bool,
     /// The origin of the zone: given by the caller, or that of the SOA.
     zone: Option<NameBuf>,
     has_soa: bool,
     /// What names are relative to.
-    origin: NameBuf,
+    pub(super) origin: NameBuf,
     pub(super) owner: NameBuf,
     has_owner: bool,
     /// True once `owner` has been found to be in the zone.
     owner_is_in_zone: bool,
     /// From `$TTL`.
-    default_ttl: Option<u32>,
+    pub(super) default_ttl: Option<u32>,
     /// From the last record that had one.
     explicit_ttl: Option<u32>,
     /// The minimum of the SOA.
     soa_minimum: Option<u32>,
     record_count: u64,
+    /// Records that `$GENERATE` made so far, and the octets of their RDATA.
     pub(super) generated_count: u64,
-    rdata: Vec<u8>,
+    pub(super) generated_octets: u64,
+    pub(super) rdata: Vec<u8>,
     rdata_name: NameBuf,
 }
 
@@ -70,6 +73,7 @@ where
             paths: Vec::new(),
             open: Vec::new(),
             errors: Vec::new(),
+            stopped_early: false,
             zone: None,
             has_soa: false,
             origin: NameBuf::root(),
@@ -81,6 +85,7 @@ where
             soa_minimum: None,
             record_count: 0,
             generated_count: 0,
+            generated_octets: 0,
             rdata: Vec::new(),
             rdata_name: NameBuf::root(),
         }
@@ -103,10 +108,7 @@ where
             Some(origin) if self.errors.is_empty() => {
                 Ok(Summary { origin, record_count: self.record_count, files: self.paths })
             }
-            _ => {
-                let stopped_early = self.errors.len() >= self.limits.errors_max;
-                Err(ZoneTextErrors { errors: self.errors, stopped_early })
-            }
+            _ => Err(ZoneTextErrors { errors: self.errors, stopped_early: self.stopped_early }),
         }
     }
 
@@ -131,19 +133,20 @@ where
     }
 
     /// Reads the entries of one file; what is wrong with one of them is noted and the next is read.
-    fn read_text(&mut self, text: &[u8], file: FileId) -> Parsed<()> {
+    pub(super) fn read_text(&mut self, text: &[u8], file: FileId) -> Parsed<()> {
         if text.contains(&0) {
             return position_of_nul(text, file).fault(Problem::Nul);
         }
         self.open.push(file);
         let mut source = Source { lexer: Lexer::new(text, file), owner_text: b"" };
         while let Some(start) = source.lexer.start_entry() {
+            if self.has_enough_errors() {
+                self.stopped_early = true;
+                break;
+            }
             if let Err(fault) = self.entry(&mut source, start) {
                 self.report(*fault);
                 source.lexer.skip_entry();
-            }
-            if self.has_enough_errors() {
-                break;
             }
         }
         self.open.pop();
@@ -192,6 +195,7 @@ where
         }
         self.owner_is_in_zone = false;
         if let Err(error) = self.owner.set_from_text(token.text, Some(self.origin.as_name())) {
+            self.owner.set(self.origin.as_name()); // so that records that follow without owner are no errors
             return token.fault(Problem::Name { text: token.shown(), error });
         }
         self.has_owner = true;
@@ -246,6 +250,9 @@ where
         }
         self.require_owner_in_zone(position)?;
         let ttl = self.ttl(ttl, rtype_position)?;
+        if !self.has_soa {
+            return Ok(()); // an error was reported: records are checked, but they do not start a zone
+        }
         let owner = self.owner.as_name();
         let record = Record { owner, ttl, class: Class::IN, rtype, rdata: &self.rdata, position };
         self.record_count += 1;
@@ -271,7 +278,6 @@ where
         if self.has_soa {
             return rtype_position.fault(Problem::SecondSoa);
         }
-        self.has_soa = true;
         if let Some(minimum) = self.rdata.last_chunk() {
             self.soa_minimum = Some(u32::from_be_bytes(*minimum)).filter(|ttl| u64::from(*ttl) <= TTL_MAX);
         }
@@ -282,6 +288,7 @@ where
             }
             _ => {
                 self.zone = Some(self.owner.clone());
+                self.has_soa = true;
                 Ok(())
             }
         }
@@ -317,67 +324,6 @@ where
             None => position.fault(Problem::NoTtl),
         }
     }
-
-    fn directive<'t>(&mut self, lexer: &mut Lexer<'t>, token: &Token<'t>) -> Parsed<()> {
-        match token.text.to_ascii_uppercase().as_slice() {
-            b"$ORIGIN" => {
-                let origin = self.name(lexer)?;
-                lexer.finish_entry()?;
-                self.origin = origin;
-                Ok(())
-            }
-            b"$TTL" => {
-                let ttl = parse_ttl(&lexer.require_word("a TTL")?)?;
-                lexer.finish_entry()?;
-                self.default_ttl = Some(ttl);
-                Ok(())
-            }
-            b"$INCLUDE" => self.include(lexer),
-            b"$GENERATE" => self.generate(lexer, token.position),
-            _ => token.fault(Problem::UnknownDirective(token.shown())),
-        }
-    }
-
-    fn name(&self, lexer: &mut Lexer<'_>) -> Parsed<NameBuf> {
-        let token = lexer.require_word("a domain name")?;
-        NameBuf::from_text(token.text, Some(self.origin.as_name()))
-            .or_else(|error| token.fault(Problem::Name { text: token.shown(), error }))
-    }
-
-    /// `$INCLUDE file [origin]`: origin and owner are afterwards what they were before (RFC 1035, 5.1).
-    fn include(&mut self, lexer: &mut Lexer<'_>) -> Parsed<()> {
-        let token = lexer.require("a file name")?;
-        let mut file_name = Vec::new();
-        let unescaped = super::encoding::push_unescaped(token.text, &mut file_name);
-        let file_name =
-            unescaped.and_then(|()| String::from_utf8(file_name).ok()).filter(|name| !name.is_empty());
-        let file_name = token.expect(file_name, "a file name")?;
-        let included_origin = if lexer.next_is_end()? { self.origin.clone() } else { self.name(lexer)? };
-        lexer.finish_entry()?;
-
-        let directory = self.paths[token.position.file.0 as usize].parent().unwrap_or(Path::new(""));
-        let path = directory.join(file_name);
-        if self.open.iter().any(|file| self.paths[file.0 as usize] == path) {
-            return token.fault(Problem::IncludeLoop(path));
-        }
-        if self.open.len() > self.limits.include_depth_max {
-            return token.fault(Problem::IncludeTooDeep(self.limits.include_depth_max));
-        }
-        if self.paths.len() > self.limits.includes_max {
-            return token.fault(Problem::TooManyIncludes(self.limits.includes_max));
-        }
-        let text = match self.files.read(&path) {
-            Ok(text) => text,
-            Err(error) => return token.fault(Problem::CannotRead { path, reason: error.to_string() }),
-        };
-        let file = FileId(self.paths.len() as u32);
-        self.paths.push(path);
-
-        let (origin, owner) = (std::mem::replace(&mut self.origin, included_origin), self.owner.clone());
-        let read = self.read_text(&text, file);
-        (self.origin, self.owner, self.owner_is_in_zone) = (origin, owner, false);
-        read
-    }
 }
 
 /// The name of the file without `.zone`, as an absolute name.
@@ -387,7 +333,7 @@ fn origin_from_path(path: &Path) -> Option<NameBuf> {
     NameBuf::from_text(zone_name.as_bytes(), Some(Name::ROOT)).ok()
 }
 
-fn parse_ttl(token: &Token<'_>) -> Parsed<u32> {
+pub(super) fn parse_ttl(token: &Token<'_>) -> Parsed<u32> {
     let ttl = token.expect(duration_s(token.text), "a TTL such as 3600 or 1h30m")?;
     if ttl > TTL_MAX {
         return token.fault(Problem::TtlTooLarge(token.shown()));

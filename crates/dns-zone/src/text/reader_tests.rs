@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use dns_wire::NameBuf;
+use dns_wire::{NameBuf, Rtype};
 
 use super::testing::{SOA, Texts, errors, read, records, records_of};
 use super::{Limits, Problem, Record, read_zone};
@@ -107,6 +107,11 @@ fn reading_goes_on_with_the_next_entry() {
 }
 
 #[test]
+fn an_owner_that_is_no_name_is_one_error() {
+    assert_eq!(errors("a..b A 1.2.3.4\n A 1.2.3.5\n A 1.2.3.6").len(), 1);
+}
+
+#[test]
 fn reading_stops_after_enough_errors() {
     let text = format!("{SOA}{}", "a A x\n".repeat(50));
     let errors = records_of(&[("example.zone", &text)]).unwrap_err();
@@ -122,6 +127,14 @@ fn the_soa_comes_first_and_once() {
     assert_eq!(errors(SOA), ["example.zone:2:11: a second SOA record"]);
     // A SOA that cannot be read is one error, not two.
     assert_eq!(error_of("@ 1 SOA . x\na 1 A 1.2.3.4").lines().count(), 1);
+}
+
+#[test]
+fn the_receiver_sees_the_soa_first_even_after_errors() {
+    let mut rtypes = Vec::new();
+    let text = format!("a 1 A 1.2.3.4\nb 1 A 1.2.3.4\n{SOA}c A 1.2.3.4\n");
+    read(&[("example.zone", &text)], &Limits::default(), |record| rtypes.push(record.rtype)).unwrap_err();
+    assert_eq!(rtypes, [Rtype::SOA, Rtype::A]);
 }
 
 #[test]
