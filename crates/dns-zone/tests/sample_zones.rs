@@ -4,6 +4,7 @@ mod common;
 
 use common::{OwnedRecord, Workspace, records, workspace};
 use dns_wire::Rtype;
+use dns_zone::text::Position;
 
 fn zone(name: &str) -> Vec<OwnedRecord> {
     let path = format!("specs/zones/{name}.zone");
@@ -61,6 +62,18 @@ fn the_zone_in_parts_keeps_origin_and_owner() {
             "last.included.example. 600 TXT",
         ]
     );
+}
+
+#[test]
+fn the_text_of_exotic_types_becomes_its_generic_form() {
+    let (_, generic) = records(&mut Workspace, "specs/zones/exotic.example.generic.zone").unwrap();
+    let records = zone("exotic.example");
+    assert_eq!(records.len(), generic.len());
+    for (record, expected) in records.iter().zip(&generic) {
+        let without_place =
+            |record: &OwnedRecord| OwnedRecord { position: Position::default(), ..record.clone() };
+        assert_eq!(without_place(record), without_place(expected), "{} {}", record.owner, record.rtype);
+    }
 }
 
 #[test]

@@ -48,16 +48,13 @@ pub(super) fn duration_s(text: &[u8]) -> Option<u64> {
 /// A number with up to `places` decimals, as an integer of that many decimals more: `1.5` at 2 places is 150.
 pub(super) fn fixed_point(text: &[u8], places: usize) -> Option<u64> {
     let (whole, fraction) = match text.iter().position(|&octet| octet == b'.') {
-        Some(dot) => (&text[..dot], &text[dot + 1..]),
-        None => (text, &b"0"[..]),
+        Some(dot) => (&text[..dot], decimal(&text[dot + 1..], u64::MAX)?),
+        None => (text, 0),
     };
-    if fraction.len() > places && fraction.len() > 1 {
-        return None;
-    }
+    let fraction_places = text.len() - whole.len() - usize::from(whole.len() < text.len());
+    let missing_places = places.checked_sub(fraction_places)?;
     let scale = |digits: usize| 10u64.pow(digits as u32);
-    let whole = decimal(whole, u64::from(u32::MAX))?;
-    let fraction_value = decimal(fraction, u64::MAX)?;
-    Some(whole * scale(places) + fraction_value * scale(places.saturating_sub(fraction.len())))
+    Some(decimal(whole, u64::from(u32::MAX))? * scale(places) + fraction * scale(missing_places))
 }
 
 /// The time of a signature in seconds since 1970: `YYYYMMDDHHmmSS` in UTC, or that number itself (RFC 4034, 3.2).
