@@ -1,1 +1,17 @@
-//! The kernel's view mirrored by netlink, and the claims that follow it.
+//! The kernel is the control plane; this is how the data plane follows it.
+//!
+//! - [`Mirror`]: links, addresses, neighbours and routes as the kernel last told them; pure.
+//! - [`NetlinkMonitor`]: the socket that tells the mirror.
+//! - [`PortSupervisor`]: keeps one interface attached and its claims right, whatever happens to the interface; what to do
+//!   when is decided by the pure [`PortPlan`].
+#![forbid(unsafe_code)]
+
+pub mod mirror;
+mod monitor;
+mod plan;
+mod supervisor;
+
+pub use mirror::{Change, Link, Mirror};
+pub use monitor::{MonitorError, NetlinkMonitor};
+pub use plan::{Action, PortPlan, PortView};
+pub use supervisor::{PortConfig, PortError, PortEvent, PortSupervisor};

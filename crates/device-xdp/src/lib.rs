@@ -31,7 +31,7 @@ use std::fmt;
 
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
-pub use crate::netdev::receive_queues;
+pub use crate::netdev::queue_pairs;
 pub use crate::options::{BusyPoll, XdpOptions};
 pub use crate::steering_program::{SteeringCounters, SteeringOptions, SteeringProgram};
 

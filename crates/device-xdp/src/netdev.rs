@@ -44,8 +44,8 @@ impl Interface {
         }
     }
 
-    /// Receive queues in use now; at least one.
-    fn queues(&self) -> u16 {
+    /// Queues in use now that both receive and transmit; at least one.
+    fn queue_pairs(&self) -> u16 {
         let queues = self.channels().or_else(|_| self.queue_folders()).unwrap_or(1);
         u16::try_from(queues.max(1)).unwrap_or(u16::MAX)
     }
@@ -74,7 +74,7 @@ impl Interface {
         let mut channels = Channels { command: 0x3c, ..Channels::default() };
         // SAFETY: `Channels` is what ETHTOOL_GCHANNELS (0x3c) fills in; integers only.
         unsafe { syscalls::ethtool(self.query.as_fd(), &self.name, &mut channels)? };
-        Ok(channels.rx + channels.combined)
+        Ok(channels.rx.min(channels.tx) + channels.combined)
     }
 
     /// For drivers that know no channels. Sees the namespace that /sys was mounted in.
@@ -105,12 +105,15 @@ impl Interface {
     }
 }
 
-/// Receive queues that an interface of this network namespace has now; at least one.
+/// Queues, counted from zero, that an interface of this network namespace has now for both directions; at least one.
+///
+/// A receive queue without a transmit queue of the same number is not counted: the kernel would send nothing from it.
+/// What arrives there stays with the kernel.
 ///
 /// # Errors
 /// `NoSuchInterface`.
-pub fn receive_queues(interface: &str) -> Result<u16, XdpError> {
-    Ok(Interface::open(interface)?.queues())
+pub fn queue_pairs(interface: &str) -> Result<u16, XdpError> {
+    Ok(Interface::open(interface)?.queue_pairs())
 }
 
 struct Driver {
@@ -139,7 +142,7 @@ struct Channels {
     command: u32,
     _max: [u32; 4],
     rx: u32,
-    _tx: u32,
+    tx: u32,
     _other: u32,
     combined: u32,
 }
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn loopback_has_a_queue_and_no_program() {
         let loopback = Interface::open("lo").unwrap();
-        assert_eq!(loopback.queues(), 1);
+        assert_eq!(loopback.queue_pairs(), 1);
         assert_eq!(loopback.xdp_program().unwrap(), None);
     }
 }

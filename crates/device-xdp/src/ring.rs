@@ -317,6 +317,16 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_asks_to_be_woken_by_a_flag() {
+        let Pair { producer, consumer } = pair::<u64>(4);
+        assert!(!producer.needs_wakeup());
+        consumer.ask_for_wakeup(true);
+        assert!(producer.needs_wakeup());
+        consumer.ask_for_wakeup(false);
+        assert!(!producer.needs_wakeup());
+    }
+
+    #[test]
     fn two_threads_see_every_entry_whole() {
         let Pair { mut producer, mut consumer } = pair::<u64>(64);
         const COUNT: u64 = 100_000;

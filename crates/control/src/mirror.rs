@@ -1,0 +1,232 @@
+//! The kernel's links, addresses, neighbours and routes.
+//!
+//! Pure: messages come in, from a dump or as they happen, and changes come out. Applying a message twice changes nothing.
+
+mod parse;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::RouteMessage;
+use steering::{LocalAddress, VlanTags};
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Never used twice, unlike the name.
+    pub index: u32,
+    /// Such as `eth0`.
+    pub name: String,
+    /// Largest IP packet in octets.
+    pub mtu: u32,
+    /// Administratively up: IFF_UP.
+    pub up: bool,
+    /// A carrier is there: IFF_LOWER_UP.
+    pub carrier: bool,
+    /// Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// Receive queues that the device was made with; those in use now may be fewer.
+    pub rx_queues_max: u32,
+    /// Of which interface this one is a VLAN, in the same network namespace.
+    pub vlan: Option<Vlan>,
+}
+
+/// What makes a link a VLAN interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// Index of the interface below.
+    pub parent: u32,
+    /// VLAN identifier.
+    pub id: u16,
+}
+
+/// The link-layer address of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// `None` while it is being looked for, or not found.
+    pub mac: Option<[u8; 6]>,
+    /// May be sent to: found, or known without looking.
+    pub usable: bool,
+}
+
+/// A route's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteKey {
+    /// Routing table.
+    pub table: u32,
+    /// Destination prefix.
+    pub destination: IpAddr,
+    /// Octets of the prefix, in bits.
+    pub prefix_len: u8,
+    /// Metric: lower is preferred.
+    pub priority: u32,
+    /// Type of service.
+    pub tos: u8,
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Unicast: to next hops. Otherwise local, broadcast, unreachable and so on.
+    pub unicast: bool,
+    /// Source address that the kernel would choose.
+    pub preferred_source: Option<IpAddr>,
+    /// More than one: multipath.
+    pub next_hops: Vec<NextHop>,
+}
+
+/// One way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// `None`: the destination itself is the neighbour.
+    pub gateway: Option<IpAddr>,
+    /// Index of the interface to leave by.
+    pub interface: Option<u32>,
+}
+
+/// What a message changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A link is new, or differs.
+    Link(u32),
+    /// A link is gone, and all that belonged to it.
+    LinkGone(u32),
+    /// Addresses of this link.
+    Addresses(u32),
+    /// Neighbours on this link.
+    Neighbours(u32),
+    /// Routes.
+    Routes,
+    /// Messages were lost and everything was read again.
+    Resynchronised,
+}
+
+/// See the module's page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    links: BTreeMap<u32, Link>,
+    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
+    neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    routes: BTreeMap<RouteKey, Route>,
+}
+
+impl Mirror {
+    /// Applies one message; `None` if it changed nothing here.
+    pub fn on_message(&mut self, message: &RouteNetlinkMessage) -> Option<Change> {
+        match message {
+            RouteNetlinkMessage::NewLink(link) => self.on_new_link(link),
+            RouteNetlinkMessage::DelLink(link) => self.on_deleted_link(link),
+            RouteNetlinkMessage::NewAddress(address) => self.on_address(address, true),
+            RouteNetlinkMessage::DelAddress(address) => self.on_address(address, false),
+            RouteNetlinkMessage::NewNeighbour(neighbour) => self.on_neighbour(neighbour, true),
+            RouteNetlinkMessage::DelNeighbour(neighbour) => self.on_neighbour(neighbour, false),
+            RouteNetlinkMessage::NewRoute(route) => self.on_route(route, true),
+            RouteNetlinkMessage::DelRoute(route) => self.on_route(route, false),
+            _ => None,
+        }
+    }
+
+    /// The interface of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.values().find(|link| link.name == name)
+    }
+
+    /// All interfaces, by index.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.values()
+    }
+
+    /// Addresses of one interface, tentative and deprecated ones too.
+    pub fn addresses(&self, index: u32) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.get(&index).into_iter().flatten().copied()
+    }
+
+    /// The neighbour `address` on one interface.
+    pub fn neighbour(&self, index: u32, address: IpAddr) -> Option<Neighbour> {
+        self.neighbours.get(&(index, address)).copied()
+    }
+
+    /// All routes, by table and destination.
+    pub fn routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
+        self.routes.iter()
+    }
+
+    /// Addresses that packets on interface `name` may be meant for: its own, and behind their tags those of VLAN
+    /// interfaces on it, up to two levels, that are up.
+    pub fn local_addresses(&self, name: &str) -> BTreeSet<LocalAddress> {
+        let Some(device) = self.link(name) else { return BTreeSet::new() };
+        let located = self.links.values().filter_map(|link| Some((link, self.tags_on(link, device.index)?)));
+        located
+            .flat_map(|(link, vlan)| {
+                self.addresses(link.index).map(move |address| LocalAddress { address, vlan })
+            })
+            .collect()
+    }
+
+    /// The tags in front of packets for `link` on the interface `device`; `None` if they do not come that way.
+    fn tags_on(&self, link: &Link, device: u32) -> Option<VlanTags> {
+        if link.index == device {
+            return Some(VlanTags::default());
+        }
+        let inner = link.vlan.filter(|_| link.up)?;
+        if inner.parent == device {
+            return Some(VlanTags { outer: inner.id, inner: 0 });
+        }
+        let between = self.links.get(&inner.parent)?;
+        let outer = between.vlan.filter(|_| between.up)?;
+        (outer.parent == device).then_some(VlanTags { outer: outer.id, inner: inner.id })
+    }
+
+    fn on_new_link(&mut self, message: &LinkMessage) -> Option<Change> {
+        let link = parse::link(message)?;
+        let index = link.index;
+        let differs = self.links.get(&index) != Some(&link);
+        self.links.insert(index, link);
+        differs.then_some(Change::Link(index))
+    }
+
+    fn on_deleted_link(&mut self, message: &LinkMessage) -> Option<Change> {
+        let index = parse::link(message)?.index;
+        self.addresses.remove(&index);
+        self.neighbours.retain(|&(interface, _), _| interface != index);
+        self.links.remove(&index).map(|_| Change::LinkGone(index))
+    }
+
+    fn on_address(&mut self, message: &AddressMessage, present: bool) -> Option<Change> {
+        let index = message.header.index;
+        let address = parse::address(message)?;
+        let addresses = self.addresses.entry(index).or_default();
+        let changed = if present { addresses.insert(address) } else { addresses.remove(&address) };
+        changed.then_some(Change::Addresses(index))
+    }
+
+    fn on_neighbour(&mut self, message: &NeighbourMessage, present: bool) -> Option<Change> {
+        let (key, neighbour) = parse::neighbour(message)?;
+        let changed = if present {
+            self.neighbours.insert(key, neighbour) != Some(neighbour)
+        } else {
+            self.neighbours.remove(&key).is_some()
+        };
+        changed.then_some(Change::Neighbours(key.0))
+    }
+
+    fn on_route(&mut self, message: &RouteMessage, present: bool) -> Option<Change> {
+        let (key, route) = parse::route(message)?;
+        let changed = if present {
+            self.routes.get(&key) != Some(&route) && {
+                self.routes.insert(key, route);
+                true
+            }
+        } else {
+            self.routes.remove(&key).is_some()
+        };
+        changed.then_some(Change::Routes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Carries out a [`PortPlan`]: the steering program, the sockets, the mirror.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+
+use clock::Instant;
+use device_xdp::{SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions, queue_pairs};
+use steering::{ListenAddress, LocalAddress, Transport};
+
+use crate::mirror::Mirror;
+use crate::monitor::{MonitorError, NetlinkMonitor};
+use crate::plan::{Action, PortPlan, PortView};
+
+/// What a port is and who serves it.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// Name of the interface. It need not exist yet.
+    pub interface: String,
+    /// What is claimed on it.
+    pub listens: Vec<(Transport, ListenAddress)>,
+    /// Number of engines, at least one. Queue `q` is engine `q % engines`'s.
+    pub engines: usize,
+    /// How the program is attached.
+    pub steering: SteeringOptions,
+    /// How devices are opened.
+    pub device: XdpOptions,
+}
+
+/// What the engines and the log must know.
+pub enum PortEvent {
+    /// A device for one engine, in addition to those that it has. Claimed packets arrive on it from now on.
+    QueuesOpened {
+        /// The device.
+        device: Box<XdpDevice>,
+        /// Whose it is.
+        engine: usize,
+        /// Queues of the interface that it serves.
+        queues: Vec<u16>,
+        /// How packets come in.
+        mode: XdpMode,
+    },
+    /// The interface is gone, or must be opened anew: every engine drops all devices of this port. Until it is back, the
+    /// kernel serves what arrives.
+    DeviceGone,
+    /// The interface has these addresses now, and claims were changed accordingly.
+    AddressesChanged(BTreeSet<LocalAddress>),
+    /// Something did not work, and will be tried again in a second. Told once, until something else happens.
+    Failed(PortError),
+}
+
+/// Why a port is not, or not wholly, served.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The kernel refused, see there.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// Changes cannot be followed, see there.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+}
+
+/// Keeps one interface attached, and hands out devices for it.
+///
+/// Poll [`PortSupervisor::fd`] until [`PortSupervisor::poll_timeout`], then call [`PortSupervisor::poll`]; also once at
+/// the start. All calls belong on one thread, in the network namespace of the interface. Dropping it detaches the program.
+pub struct PortSupervisor {
+    config: PortConfig,
+    monitor: NetlinkMonitor,
+    plan: PortPlan,
+    program: Option<SteeringProgram>,
+    addresses: BTreeSet<LocalAddress>,
+    last_failure: Option<String>,
+}
+
+impl PortSupervisor {
+    /// Starts to follow the kernel; touches nothing yet.
+    ///
+    /// # Panics
+    /// If `config.engines` is zero.
+    pub fn new(config: PortConfig) -> Result<PortSupervisor, MonitorError> {
+        Ok(PortSupervisor {
+            monitor: NetlinkMonitor::new()?,
+            plan: PortPlan::new(config.engines, config.listens.clone()),
+            config,
+            program: None,
+            addresses: BTreeSet::new(),
+            last_failure: None,
+        })
+    }
+
+    /// Readable when the kernel has news.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.monitor.fd()
+    }
+
+    /// When to call [`PortSupervisor::poll`] at the latest.
+    pub fn poll_timeout(&self) -> Instant {
+        self.plan.poll_timeout()
+    }
+
+    /// Reads the kernel's news and does what they ask for.
+    pub fn poll(&mut self, now: Instant) -> Vec<PortEvent> {
+        let mut events = Vec::new();
+        if let Err(error) = self.read_news() {
+            self.fail(error.into(), &mut events);
+        }
+        let view = self.view();
+        self.note_addresses(view.as_ref(), &mut events);
+        while let Some(action) = self.plan.next(view.as_ref(), now) {
+            match self.carry_out(action, view.as_ref(), &mut events) {
+                Ok(()) => self.last_failure = None,
+                Err(error) => {
+                    self.plan.on_failure(now);
+                    self.fail(error.into(), &mut events);
+                }
+            }
+        }
+        events
+    }
+
+    /// Replaces what is claimed, from the next [`PortSupervisor::poll`] on.
+    pub fn set_listens(&mut self, listens: Vec<(Transport, ListenAddress)>) {
+        self.plan.set_listens(listens);
+    }
+
+    /// The kernel's state as last read.
+    pub fn mirror(&self) -> &Mirror {
+        self.monitor.mirror()
+    }
+
+    /// The program, while it is attached.
+    pub fn program(&self) -> Option<&SteeringProgram> {
+        self.program.as_ref()
+    }
+
+    /// After an error of the socket itself a new one is opened, which reads everything again.
+    fn read_news(&mut self) -> Result<(), MonitorError> {
+        if let Err(error) = self.monitor.on_readable() {
+            self.monitor = NetlinkMonitor::new()?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> Option<PortView> {
+        let name = &self.config.interface;
+        let link = self.mirror().link(name)?;
+        let addresses = self.mirror().local_addresses(name);
+        Some(PortView {
+            index: link.index,
+            mtu: link.mtu,
+            queues: queue_pairs(name).ok()?, // It may be gone already; the news are on their way.
+            addresses,
+        })
+    }
+
+    fn note_addresses(&mut self, view: Option<&PortView>, events: &mut Vec<PortEvent>) {
+        let addresses = view.map(|view| &view.addresses).cloned().unwrap_or_default();
+        if addresses != self.addresses {
+            self.addresses.clone_from(&addresses);
+            events.push(PortEvent::AddressesChanged(addresses));
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        action: Action,
+        view: Option<&PortView>,
+        events: &mut Vec<PortEvent>,
+    ) -> Result<(), XdpError> {
+        match action {
+            Action::Detach => {
+                self.program = None;
+                events.push(PortEvent::DeviceGone);
+            }
+            Action::Attach => {
+                let program = SteeringProgram::attach(&self.config.interface, self.config.steering)?;
+                self.program = Some(program);
+                self.plan.on_attached(view.expect("only what is there is attached"));
+            }
+            Action::Open { engine, queues } => {
+                let device = XdpDevice::open(attached(&mut self.program), &queues, &self.config.device)?;
+                self.plan.on_opened(&queues);
+                let mode = device.mode();
+                events.push(PortEvent::QueuesOpened { device: Box::new(device), engine, queues, mode });
+            }
+            Action::SetClaims(claims) => {
+                attached(&mut self.program).set_claims(&claims)?;
+                self.plan.on_claimed(claims);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same failure every second is told once.
+    fn fail(&mut self, error: PortError, events: &mut Vec<PortEvent>) {
+        let text = error.to_string();
+        if self.last_failure.as_ref() != Some(&text) {
+            self.last_failure = Some(text);
+            events.push(PortEvent::Failed(error));
+        }
+    }
+}
+
+fn attached(program: &mut Option<SteeringProgram>) -> &mut SteeringProgram {
+    program.as_mut().expect("the plan attaches first")
+}
