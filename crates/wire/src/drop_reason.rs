@@ -31,6 +31,8 @@ drop_reasons! {
     EthernetTruncated => "ethernet_truncated",
     /// Sent to a multicast or broadcast MAC address, where a unicast service must not answer (RFC 1122, 3.2.1.3).
     EthernetGroupDestination => "ethernet_group_destination",
+    /// Sent from a multicast or broadcast MAC address, which no station has: an answer would reach everybody.
+    EthernetGroupSource => "ethernet_group_source",
     /// More than two VLAN tags.
     VlanTooManyTags => "vlan_too_many_tags",
     /// Neither IPv4 nor IPv6.

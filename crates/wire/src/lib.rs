@@ -1,4 +1,4 @@
-//! Ethernet, VLAN, IPv4, IPv6, ICMP, UDP and checksums, parsed and written in place.
+//! Ethernet, VLAN, IPv4, IPv6, ICMP, UDP, TCP headers and checksums, parsed and written in place.
 //!
 //! Pure: views borrow the frame, builders write into it, and nothing allocates, reads a clock or panics, whatever the
 //! octets are. A packet that is not accepted has a [`DropReason`].
@@ -14,11 +14,20 @@ extern crate std;
 pub mod checksum;
 mod drop_reason;
 pub mod ethernet;
+mod fuzz;
+pub mod icmp;
+pub mod ip;
+pub mod ipv4;
+pub mod ipv6;
 pub mod responder;
+pub mod tcp;
+pub mod udp;
 mod write_udp;
 
 pub use drop_reason::DropReason;
 pub use ethernet::{MacAddress, VlanTag};
+#[doc(hidden)]
+pub use fuzz::fuzz_wire;
 pub use responder::{ChecksumPolicy, IpVersion, UdpHeaders, parse_udp, turn_around};
 pub use write_udp::{Endpoints, Envelope, write_udp, write_udp_headers};
 

@@ -52,8 +52,8 @@ pub struct ChecksumPolicy {
 #[inline]
 pub fn parse_udp(frame: &[u8], policy: ChecksumPolicy) -> Result<UdpHeaders, DropReason> {
     let (ethertype, l3) = find_payload(frame)?;
-    if frame[0] & 1 != 0 {
-        return Err(DropReason::EthernetGroupDestination);
+    if (frame[0] | frame[6]) & 1 != 0 {
+        return Err(which_mac_is_group(frame[0]));
     }
     let packet = &frame[l3..];
     match ethertype {
@@ -309,6 +309,14 @@ fn check_sum(addresses: Sum, udp: &[u8], policy: ChecksumPolicy) -> Result<(), D
     let valid =
         (pseudo + Sum::of(udp)).is_valid() || policy.accept_partial && u16_at(udp, 6) == pseudo.fold();
     valid.then_some(()).ok_or(DropReason::UdpChecksum)
+}
+
+#[cold]
+fn which_mac_is_group(first_of_destination: u8) -> DropReason {
+    match first_of_destination & 1 {
+        0 => DropReason::EthernetGroupSource,
+        _ => DropReason::EthernetGroupDestination,
+    }
 }
 
 /// Tells apart what is wrong with an IPv4 packet shorter than IP and UDP headers.

@@ -152,6 +152,12 @@ fn a_frame_to_a_group_is_refused() {
 }
 
 #[test]
+fn a_frame_from_a_group_is_refused_lest_everybody_gets_the_answer() {
+    let group = Envelope { source_mac: MacAddress::BROADCAST, ..v4() };
+    assert_eq!(refused(group, |_| ()), DropReason::EthernetGroupSource);
+}
+
+#[test]
 fn every_truncation_is_refused() {
     for envelope in [v4(), v6()] {
         let frame = frame(&envelope, b"question");
