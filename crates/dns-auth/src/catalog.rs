@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dns_wire::fold;
+use dns_wire::fold::{self, Folded};
 use dns_zone::Zone;
 use dns_zone::index::Index;
 
@@ -52,12 +52,11 @@ impl Catalog {
         for served in &self.zones {
             let mut above = served.zone.origin().parent();
             while let Some(name) = above {
-                if let Some(number) = self.find_number(name.as_bytes(), name.label_count() as u8) {
-                    self.zones_below[number as usize] = true;
-                    above = self.zones[number as usize].zone.origin().parent();
-                } else {
-                    break;
-                }
+                let mut folded = Folded::default();
+                folded.set(name.as_bytes(), name.len() as u8);
+                let Some(number) = self.find_number(&folded, name.label_count() as u8) else { break };
+                self.zones_below[number as usize] = true;
+                above = self.zones[number as usize].zone.origin().parent();
             }
         }
     }
@@ -85,27 +84,29 @@ impl Catalog {
     }
 
     /// The zone with the longest origin at or above `name`, which has `label_count` labels besides the root.
-    #[inline(always)]
     pub fn find(&self, name: &[u8], label_count: u8) -> Option<&ServedZone> {
-        self.find_number(name, label_count).map(|number| &*self.zones[number as usize])
+        let mut folded = Folded::default();
+        folded.set(name, name.len() as u8); // A name has at most 255 octets.
+        self.find_number(&folded, label_count).map(|number| &*self.zones[number as usize])
     }
 
     /// As [`Catalog::find`], but the zone's place in [`Catalog::zones`].
     #[inline(always)]
-    pub fn find_number(&self, name: &[u8], label_count: u8) -> Option<u32> {
-        let mut suffix = name;
+    pub fn find_number(&self, name: &Folded, label_count: u8) -> Option<u32> {
+        let octets = name.name();
+        let mut from = 0;
         let mut depth = u32::from(label_count);
         loop {
             if self.depths >> depth & 1 != 0 {
-                let found = self.lookup(suffix, fold::hash_name(suffix, self.seed));
+                let found = self.lookup(&octets[from..], name.hash_suffix(from, self.seed));
                 if found.is_some() {
                     return found;
                 }
             }
-            if depth == 0 || self.depths & ((1 << depth) - 1) == 0 {
+            if self.depths & ((1 << depth) - 1) == 0 {
                 return None; // No origin is shorter.
             }
-            suffix = &suffix[1 + usize::from(suffix[0])..];
+            from += 1 + usize::from(octets[from]);
             depth -= 1;
         }
     }

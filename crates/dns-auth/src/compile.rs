@@ -125,6 +125,7 @@ fn lowercase<'o>(name: &[u8], octets: &'o mut [u8; 255]) -> &'o [u8] {
 pub(crate) mod tests {
     use super::*;
     use dns_wire::NameBuf;
+    use dns_wire::fold::Folded;
     use dns_zone::ZoneBuilder;
 
     const SOA: &[u8] =
@@ -155,8 +156,10 @@ pub(crate) mod tests {
 
     fn has(served: &ServedZone, owner: &str, rtype: Rtype) -> bool {
         let owner = name(owner);
-        let octets = owner.as_name().as_bytes();
-        served.table.find(served.table.hash(octets, rtype.0), octets, rtype.0).is_some()
+        let mut folded = Folded::default();
+        folded.set(owner.as_name().as_bytes(), owner.as_name().len() as u8);
+        let search = served.table.search(&folded, rtype.0);
+        served.table.find(&search, folded.name(), rtype.0).is_some()
     }
 
     #[test]

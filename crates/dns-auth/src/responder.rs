@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
 use dns_wire::{Class, Edns, Name, Query, QueryError, Rcode, Rtype};
 
@@ -9,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::counters::{Counters, Dropped, Transport};
 use crate::resolve::{Resolution, Scratch, Zones, resolve};
 use crate::settings::Settings;
-use crate::table::{Entry, flag};
+use crate::table::{Entry, Search, flag};
 
 /// Answers queries. One per core; the same for every transport.
 ///
@@ -24,14 +25,26 @@ pub struct Responder {
     turn: u16,
 }
 
-/// A query that was read and located, before it is answered.
-#[derive(Clone, Copy, Debug)]
+/// A query that was read and located, before it is answered. Meant to be used again for the next one.
+#[derive(Clone, Copy)]
 pub struct Prepared {
     query: Result<Query, QueryError>,
     /// Place of the zone in the catalog.
     zone: Option<u32>,
-    hash: u64,
-    slot: u64,
+    search: Search,
+    /// The question's name.
+    name: Folded,
+}
+
+impl Default for Prepared {
+    fn default() -> Prepared {
+        Prepared {
+            query: Err(QueryError::Short),
+            zone: None,
+            search: Search::default(),
+            name: Folded::default(),
+        }
+    }
 }
 
 /// What became of a message.
@@ -61,23 +74,23 @@ impl Responder {
 
     /// Step 1: reads `message` and finds its zone.
     #[inline(always)]
-    pub fn prepare(&self, catalog: &Catalog, message: &[u8]) -> Prepared {
-        let mut prepared = Prepared { query: Query::parse(message), zone: None, hash: 0, slot: 0 };
-        if let Ok(query) = &prepared.query {
-            let qname = query.qname(message);
-            prepared.zone = catalog.find_number(qname, query.label_count);
-            if let Some(number) = prepared.zone {
-                prepared.hash = catalog.zones()[number as usize].table.hash(qname, query.qtype.0);
-            }
+    pub fn prepare(&self, catalog: &Catalog, message: &[u8], prepared: &mut Prepared) {
+        prepared.query = Query::parse(message);
+        prepared.zone = None;
+        let Ok(query) = &prepared.query else { return };
+        prepared.name.set(&message[HEADER_LEN..], query.qname_len);
+        prepared.zone = catalog.find_number(&prepared.name, query.label_count);
+        if let Some(number) = prepared.zone {
+            let table = &catalog.zones()[number as usize].table;
+            prepared.search = table.search(&prepared.name, query.qtype.0);
         }
-        prepared
     }
 
     /// Step 2: fetches the index's slot.
     #[inline(always)]
     pub fn fetch_slot(&self, catalog: &Catalog, prepared: &mut Prepared) {
         if let Some(number) = prepared.zone {
-            prepared.slot = catalog.zones()[number as usize].table.fetch_slot(prepared.hash);
+            catalog.zones()[number as usize].table.fetch_slot(&mut prepared.search);
         }
     }
 
@@ -85,11 +98,10 @@ impl Responder {
     #[inline(always)]
     pub fn fetch_entry(&self, catalog: &Catalog, prepared: &Prepared) -> u8 {
         let Some(number) = prepared.zone else { return 0 };
-        catalog.zones()[number as usize].table.fetch_entry(prepared.slot)
+        catalog.zones()[number as usize].table.fetch_entry(&prepared.search)
     }
 
-    /// Step 4: writes the answer over the query in `buffer`, which may be longer than the query's `len` octets and bounds
-    /// the answer.
+    /// Step 4: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer.
     #[inline(always)]
     pub fn complete(
         &mut self,
@@ -105,15 +117,14 @@ impl Responder {
         };
         self.counters.on_type(query.qtype);
         let limit = self.limit(query, transport).min(buffer.len());
-        if query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0) {
-            if let Some(served) = prepared.zone.map(|number| &*catalog.zones()[number as usize]) {
-                let found = served.table.find(prepared.hash, query.qname(buffer), query.qtype.0);
-                if let Some(entry) = found
-                    && self.is_usable(&entry, catalog, prepared, query, buffer)
-                    && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
-                {
-                    return Outcome::Reply(len);
-                }
+        let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
+        if plain && let Some(number) = prepared.zone {
+            let table = &catalog.zones()[number as usize].table;
+            if let Some(entry) = table.find(&prepared.search, prepared.name.name(), query.qtype.0)
+                && (entry.flags == 0 || self.is_usable(&entry, catalog.has_zone_below(number), query, buffer))
+                && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
+            {
+                return Outcome::Reply(len);
             }
         }
         self.complete_slowly(catalog, query, buffer, limit)
@@ -127,26 +138,15 @@ impl Responder {
         len: usize,
         transport: Transport,
     ) -> Outcome {
-        let prepared = self.prepare(catalog, &buffer[..len]);
+        let mut prepared = Prepared::default();
+        self.prepare(catalog, &buffer[..len], &mut prepared);
         self.complete(catalog, &prepared, buffer, transport)
     }
 
-    /// Whether an entry answers this very question under these settings.
-    #[inline(always)]
-    fn is_usable(
-        &self,
-        entry: &Entry<'_>,
-        catalog: &Catalog,
-        prepared: &Prepared,
-        query: &Query,
-        buffer: &[u8],
-    ) -> bool {
-        if entry.flags == 0 {
-            return true;
-        }
+    /// Whether an entry with flags answers this very question under these settings.
+    fn is_usable(&self, entry: &Entry<'_>, zone_below: bool, query: &Query, buffer: &[u8]) -> bool {
         let spelled = entry.flags & flag::SPELLED == 0 || query.qname(buffer) == entry.name;
-        let alone = entry.flags & flag::CHAINED == 0
-            || !prepared.zone.is_some_and(|number| catalog.has_zone_below(number));
+        let alone = entry.flags & flag::CHAINED == 0 || !zone_below;
         let rotation = !self.settings.rotate || entry.counts[0] < 2 || entry.flags & flag::ROTATABLE != 0;
         spelled && alone && rotation
     }

@@ -1,6 +1,6 @@
 //! Precompiled answers: from (name, type) to the octets that follow the question.
 
-use dns_wire::fold;
+use dns_wire::fold::{self, Folded};
 use dns_zone::index::{Index, Probe};
 
 /// Answers of one zone version that depend on nothing else.
@@ -98,32 +98,51 @@ impl AnswerTable {
         self.entries.shrink_to_fit();
     }
 
-    /// The hash that the other functions want.
-    #[inline(always)]
-    pub fn hash(&self, name: &[u8], rtype: u16) -> u64 {
+    /// The hash of an entry: `name` is in lower case.
+    fn hash(&self, name: &[u8], rtype: u16) -> u64 {
         fold::hash_with_type(fold::hash_name(name, self.seed), rtype)
     }
 
-    /// Loads the index's slot for `hash`: the first of two loads that miss the cache when a zone is large. The loads of a
-    /// batch run side by side when they are done for all of it first.
+    /// Starts a search for the answer to `name` and `rtype`. The two steps that follow each touch memory that is cold
+    /// when the zone is large; done for a whole batch one after the other, the misses of a step overlap.
     #[inline(always)]
-    pub fn fetch_slot(&self, hash: u64) -> u64 {
-        self.index.touch(self.index.home(hash))
+    pub fn search(&self, name: &Folded, rtype: u16) -> Search {
+        let hash = fold::hash_with_type(name.hash_suffix(0, self.seed), rtype);
+        Search { hash, probe: self.index.home(hash), slot: 0 }
     }
 
-    /// Loads the entry that [`AnswerTable::fetch_slot`] led to: the second.
+    /// First step: loads the index's slot.
     #[inline(always)]
-    pub fn fetch_entry(&self, slot: u64) -> u8 {
-        let at = (slot as u32).wrapping_sub(1) as usize * UNIT;
-        self.entries.get(at).copied().unwrap_or(0)
+    pub fn fetch_slot(&self, search: &mut Search) {
+        search.slot = self.index.slot(search.probe);
     }
 
-    /// The answer for `name`, in any case, and `rtype`.
+    /// Second step: loads the ends of the entry which that slot names. What is returned only keeps the loads alive.
     #[inline(always)]
-    pub fn find(&self, hash: u64, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
-        let mut probe: Probe = self.index.home(hash);
+    pub fn fetch_entry(&self, search: &Search) -> u8 {
+        const USUAL_LEN: usize = 48;
+        let at = (search.slot as u32).wrapping_sub(1) as usize * UNIT;
+        let octet = |at: usize| self.entries.get(at).copied().unwrap_or(0);
+        octet(at) ^ octet(at + USUAL_LEN)
+    }
+
+    /// The answer that the search is for, with `name` in lower case.
+    #[inline(always)]
+    pub fn find(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
+        if let Some(number) = Index::number_in(search.slot, search.hash)
+            && let Some(entry) = self.entry_if(number, name, rtype)
+        {
+            return Some(entry);
+        }
+        self.find_further(search, name, rtype)
+    }
+
+    /// The search from its start: the first slot was another key's, or was never fetched.
+    #[inline(never)]
+    fn find_further(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
+        let mut probe = search.probe;
         loop {
-            let number = self.index.next(&mut probe, hash)?;
+            let number = self.index.next(&mut probe, search.hash)?;
             if let Some(entry) = self.entry_if(number, name, rtype) {
                 return Some(entry);
             }
@@ -132,18 +151,22 @@ impl AnswerTable {
 
     #[inline(always)]
     fn entry_if(&self, number: u32, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
-        let entry = &self.entries[number as usize * UNIT..];
+        let entry = self.entries.get(number as usize * UNIT..)?;
         let (head, rest) = entry.split_first_chunk::<HEAD>()?;
         let field = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-        let name_len = usize::from(head[10]);
-        if field(2) != rtype || !fold::equal(&rest[..name_len], name) {
+        let (own_name, rest) = rest.split_at_checked(usize::from(head[10]))?;
+        if field(2) != rtype || own_name != name {
             return None;
         }
-        Some(Entry {
-            counts: [field(4), field(6), field(8)],
-            flags: head[11],
-            name: &rest[..name_len],
-            body: &rest[name_len..name_len + usize::from(field(0))],
-        })
+        let body = rest.get(..usize::from(field(0)))?;
+        Some(Entry { counts: [field(4), field(6), field(8)], flags: head[11], name: own_name, body })
     }
+}
+
+/// A search under way, see [`AnswerTable::search`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Search {
+    hash: u64,
+    probe: Probe,
+    slot: u64,
 }

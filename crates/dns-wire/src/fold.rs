@@ -18,23 +18,100 @@ pub const fn lowercase8(octets: u64) -> u64 {
 }
 
 /// Hashes a name without regard to ASCII case. `seed` makes the outcome unpredictable from outside.
+///
+/// The octets are taken eight at a time, the last ones filled up with zeros, so that [`Folded`] hashes the same.
 #[inline(always)]
 pub fn hash_name(name: &[u8], seed: u64) -> u64 {
+    let (chunks, rest) = name.as_chunks::<8>();
     let mut hash = seed ^ name.len() as u64;
-    let mut rest = name;
-    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+    for chunk in chunks {
         hash = mix(hash ^ lowercase8(u64::from_le_bytes(*chunk)), MULTIPLIER);
-        rest = tail;
     }
-    if rest.is_empty() {
-        return hash;
+    if rest.is_empty() { hash } else { mix(hash ^ lowercase8(last_octets(name, rest)), MULTIPLIER) }
+}
+
+/// The octets of `rest`, the last fewer than eight of `name`, as a number.
+#[inline(always)]
+fn last_octets(name: &[u8], rest: &[u8]) -> u64 {
+    match name.last_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk) >> (64 - 8 * rest.len()),
+        None => short(rest),
     }
-    // The last octets once more, together with some that were hashed before: cheaper than a loop over the remainder.
-    let last = match name.last_chunk::<8>() {
-        Some(chunk) => u64::from_le_bytes(*chunk),
-        None => short(name),
-    };
-    mix(hash ^ lowercase8(last), MULTIPLIER)
+}
+
+/// A name in lower case, followed by zeros: made once per query, then hashed and compared without folding.
+///
+/// It is meant to be used again and again, so that nothing is cleared that is not needed.
+#[derive(Clone, Copy)]
+pub struct Folded {
+    /// Zeros follow the name up to the next multiple of eight, and eight more: any suffix can be read in whole chunks.
+    octets: [u8; FOLDED_LEN],
+    len: u8,
+}
+
+/// 255 octets, rounded up, and one more chunk.
+const FOLDED_LEN: usize = 264;
+
+impl Default for Folded {
+    fn default() -> Folded {
+        Folded { octets: [0; FOLDED_LEN], len: 0 }
+    }
+}
+
+impl Folded {
+    /// Takes the name that is the first `len` octets of `octets`. What follows them there does not matter, but lets the
+    /// last chunk be read whole.
+    ///
+    /// # Panics
+    /// If `octets` is shorter than `len`.
+    #[inline(always)]
+    pub fn set(&mut self, octets: &[u8], len: u8) {
+        self.len = len;
+        let len = usize::from(len);
+        let mut at = 0;
+        while at + 8 <= len {
+            self.put(at, lowercase8(chunk(octets, at)));
+            at += 8;
+        }
+        if at < len {
+            let rest = match octets.get(at..at + 8) {
+                Some(_) => chunk(octets, at) & !(u64::MAX << (8 * (len - at))),
+                None => short(&octets[at..len]),
+            };
+            self.put(at, lowercase8(rest));
+            at += 8;
+        }
+        self.put(at, 0);
+    }
+
+    #[inline(always)]
+    fn put(&mut self, at: usize, value: u64) {
+        self.octets[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// The name.
+    #[inline(always)]
+    pub fn name(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+
+    /// As [`hash_name`] of the suffix that starts at octet `from`.
+    #[inline(always)]
+    pub fn hash_suffix(&self, from: usize, seed: u64) -> u64 {
+        let len = usize::from(self.len) - from;
+        let mut hash = seed ^ len as u64;
+        let mut at = from;
+        while at < from + len {
+            hash = mix(hash ^ chunk(&self.octets, at), MULTIPLIER);
+            at += 8;
+        }
+        hash
+    }
+}
+
+#[inline(always)]
+fn chunk(octets: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(octets[at..at + 8].try_into().expect("eight octets"))
 }
 
 /// Mixes a record type into the hash of a name.
@@ -106,6 +183,22 @@ mod tests {
             let upper = lower.to_ascii_uppercase();
             assert_eq!(hash_name(&lower, 7), hash_name(&upper, 7), "length {len}");
             assert!(equal(&lower, &upper), "length {len}");
+        }
+    }
+
+    #[test]
+    fn a_folded_name_hashes_like_the_name_and_each_of_its_suffixes() {
+        let mut folded = Folded::default();
+        for len in (0..=255u8).rev() {
+            let name: Vec<u8> = (0..len).map(|i| b'A' + i % 60).collect();
+            for beyond in [0, 4, 30] {
+                let octets = [&name[..], &vec![b'Z'; beyond]].concat();
+                folded.set(&octets, len);
+                assert_eq!(folded.name(), name.to_ascii_lowercase());
+                for from in 0..=usize::from(len) {
+                    assert_eq!(folded.hash_suffix(from, 5), hash_name(&name[from..], 5), "{len}, {from}");
+                }
+            }
         }
     }
 

@@ -63,7 +63,8 @@ impl Query {
             return Err(QueryError::Format); // RFC 9619: at most one; none asks nothing.
         }
         let (qname_len, label_count) = scan_name(&message[HEADER_LEN..]).ok_or(QueryError::Format)?;
-        let fixed = message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>().ok_or(QueryError::Format)?;
+        let fixed =
+            message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>().ok_or(QueryError::Format)?;
         let mut query = Query {
             qname_len,
             label_count,

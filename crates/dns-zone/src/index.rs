@@ -57,10 +57,16 @@ impl Index {
         Probe(home(hash, self.slots.len()))
     }
 
-    /// Loads the probe's slot and returns it, for its effect on the cache alone.
+    /// The content of the probe's slot, for [`Index::number_in`]; 0 if there is none.
     #[inline(always)]
-    pub fn touch(&self, probe: Probe) -> u64 {
+    pub fn slot(&self, probe: Probe) -> u64 {
         self.slots.get(probe.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// The number in a slot, if its key may have `hash`.
+    #[inline(always)]
+    pub fn number_in(slot: u64, hash: u64) -> Option<u32> {
+        ((slot ^ hash) >> 32 == 0).then(|| (slot as u32).checked_sub(1)).flatten()
     }
 
     /// The next number whose key may have `hash`, or `None` when there is no other.
@@ -72,8 +78,9 @@ impl Index {
                 return None; // A quarter of the slots is empty, so every search ends.
             }
             probe.0 = if probe.0 as usize + 1 == self.slots.len() { 0 } else { probe.0 + 1 };
-            if (slot ^ hash) >> 32 == 0 {
-                return Some(slot as u32 - 1);
+            let number = Index::number_in(slot, hash);
+            if number.is_some() {
+                return number;
             }
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct DnsResponder {
     responder: Responder,
     published: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
     settings: Arc<Settings>,
-    prepared: Vec<Prepared>,
+    prepared: Box<[Prepared; BURST]>,
 }
 
 impl DnsResponder {
@@ -31,7 +31,7 @@ impl DnsResponder {
             responder: Responder::new(Arc::clone(&settings), counters),
             published: Cache::new(Arc::clone(published)),
             settings,
-            prepared: Vec::with_capacity(BURST),
+            prepared: Box::new([Prepared::default(); BURST]),
         }
     }
 
@@ -55,18 +55,17 @@ impl UdpResponder for DnsResponder {
         let published = Arc::clone(self.published.load());
         self.pick_up(&published);
         let catalog = &*published.catalog;
-        self.prepared.clear();
-        let prepare = |datagram: &Datagram<'_>| {
-            self.responder.prepare(catalog, &datagram.buffer[..datagram.len])
-        };
-        self.prepared.extend(batch.iter().map(prepare));
-        for prepared in &mut self.prepared {
+        let prepared = &mut self.prepared[..batch.len()];
+        for (datagram, prepared) in batch.iter().zip(&mut *prepared) {
+            self.responder.prepare(catalog, &datagram.buffer[..datagram.len], prepared);
+        }
+        for prepared in &mut *prepared {
             self.responder.fetch_slot(catalog, prepared);
         }
         // Read for what it brings into the cache; the optimiser must not see that the values are not used.
-        let fetched = self.prepared.iter().map(|prepared| self.responder.fetch_entry(catalog, prepared));
+        let fetched = prepared.iter().map(|prepared| self.responder.fetch_entry(catalog, prepared));
         std::hint::black_box(fetched.fold(0, |all, octet| all ^ octet));
-        for (datagram, prepared) in batch.iter_mut().zip(&self.prepared) {
+        for (datagram, prepared) in batch.iter_mut().zip(prepared) {
             let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp);
             datagram.reply = match outcome {
                 Outcome::Reply(len) => Some(len),

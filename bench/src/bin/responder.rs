@@ -1,0 +1,87 @@
+//! The responder alone, on one core: answers a second, and instructions an answer under callgrind.
+//!
+//! usage: responder [NAMES [ANSWERS]]   (without arguments: 10 000 and 1 000 000 names, medians of five)
+//!
+//! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bench::load::{queries, zone};
+use bench::report::{median, print_conditions};
+use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+
+const BATCH: usize = 64;
+
+fn main() {
+    let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    match arguments[..] {
+        [names, answers] => {
+            let rate = Bench::new(names, false).run(answers);
+            println!("{names} names, {answers} answers: {:.1} million a second", rate / 1e6);
+        }
+        [names] => table(&[names]),
+        _ => table(&[10_000, 1_000_000]),
+    }
+}
+
+fn table(sizes: &[usize]) {
+    print_conditions("responder alone, one core, random names, type A");
+    println!("| names | query | answers a second, millions (median of 5) |");
+    println!("| ---: | --- | ---: |");
+    for &names in sizes {
+        for edns in [false, true] {
+            let mut bench = Bench::new(names, edns);
+            bench.run(1 << 20);
+            let mut rates: Vec<f64> = (0..5).map(|_| bench.run(1 << 23)).collect();
+            let with = if edns { "with EDNS" } else { "without EDNS" };
+            println!("| {names} | {with} | {:.1} |", median(&mut rates) / 1e6);
+        }
+    }
+}
+
+struct Bench {
+    catalog: Catalog,
+    responder: Responder,
+    queries: Vec<Vec<u8>>,
+    buffers: Vec<[u8; 512]>,
+    prepared: Vec<Prepared>,
+}
+
+impl Bench {
+    fn new(names: usize, edns: bool) -> Bench {
+        Bench {
+            catalog: Catalog::new([Arc::new(zone(names))], 7),
+            responder: Responder::new(Arc::new(Settings::default()), Arc::new(Counters::default())),
+            queries: queries((1 << 20).min(names * 16), names, edns, 42),
+            buffers: vec![[0; 512]; BATCH],
+            prepared: vec![Prepared::default(); BATCH],
+        }
+    }
+
+    /// Answers `count` queries, rounded down to batches; returns answers a second.
+    fn run(&mut self, count: usize) -> f64 {
+        let start = Instant::now();
+        let mut next = 0;
+        let mut answered = 0;
+        for _ in 0..count / BATCH {
+            for (buffer, prepared) in self.buffers.iter_mut().zip(&mut self.prepared) {
+                let query = &self.queries[next];
+                next = if next + 1 == self.queries.len() { 0 } else { next + 1 };
+                buffer[..query.len()].copy_from_slice(query);
+                self.responder.prepare(&self.catalog, &buffer[..query.len()], prepared);
+            }
+            for prepared in &mut self.prepared {
+                self.responder.fetch_slot(&self.catalog, prepared);
+            }
+            let fetched = self.prepared.iter().map(|prepared| self.responder.fetch_entry(&self.catalog, prepared));
+            std::hint::black_box(fetched.fold(0, |all, octet| all ^ octet));
+            for (buffer, prepared) in self.buffers.iter_mut().zip(&self.prepared) {
+                let outcome = self.responder.complete(&self.catalog, prepared, buffer, Transport::Udp);
+                answered += usize::from(matches!(outcome, Outcome::Reply(len) if len > 40));
+            }
+        }
+        assert_eq!(answered, count / BATCH * BATCH, "every query is answered with a record");
+        count as f64 / start.elapsed().as_secs_f64()
+    }
+}

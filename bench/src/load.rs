@@ -1,0 +1,68 @@
+//! Zones and queries of any size, the same for the same seed.
+
+use dns_auth::ServedZone;
+use dns_auth::compile::compile;
+use dns_wire::{NameBuf, Rtype};
+use dns_zone::ZoneBuilder;
+
+const SOA: &[u8] = b"\x00\x00\x00\x00\x00\x01\x00\x00\x0e\x10\x00\x00\x02\x58\x00\x01\x51\x80\x00\x00\x00\x3c";
+
+/// A splitmix64 generator: enough for choosing names.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// The first label of name number `number`: 8 to 14 characters without pattern.
+pub fn label(number: usize) -> String {
+    let mixed = Random(number as u64).next();
+    format!("{:x}{number}", mixed & 0xffff_ffff)
+}
+
+/// A zone `example.com` with `count` names, one A record each.
+pub fn zone(count: usize) -> ServedZone {
+    let origin = NameBuf::from_text(b"example.com.", None).expect("a valid name");
+    let mut builder = ZoneBuilder::new(origin.as_name(), 1);
+    builder.add(origin.as_name(), 3600, Rtype::SOA, SOA).expect("a good SOA");
+    for number in 0..count {
+        let owner = name(number, &origin);
+        let address = (0x0a00_0000 + number as u32).to_be_bytes();
+        builder.add(owner.as_name(), 300, Rtype::A, &address).expect("a good record");
+    }
+    compile(builder.finish().expect("a zone with a SOA"))
+}
+
+fn name(number: usize, origin: &NameBuf) -> NameBuf {
+    NameBuf::from_text(label(number).as_bytes(), Some(origin.as_name())).expect("a valid name")
+}
+
+/// `count` queries of type A for names of [`zone`] chosen at random among `names`, with an OPT record if `edns`.
+pub fn queries(count: usize, names: usize, edns: bool, seed: u64) -> Vec<Vec<u8>> {
+    let origin = NameBuf::from_text(b"example.com.", None).expect("a valid name");
+    let mut random = Random(seed);
+    (0..count).map(|_| query(name(random.below(names), &origin).as_name().as_bytes(), edns)).collect()
+}
+
+/// A query of type A for `qname`.
+pub fn query(qname: &[u8], edns: bool) -> Vec<u8> {
+    let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)];
+    message.extend_from_slice(qname);
+    message.extend_from_slice(&[0, 1, 0, 1]);
+    if edns {
+        message.extend_from_slice(&[0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
+    }
+    message
+}
