@@ -45,7 +45,7 @@ impl Interface {
     }
 
     /// Queues in use now that both receive and transmit; at least one.
-    fn queue_pairs(&self) -> u16 {
+    pub(crate) fn queue_pairs(&self) -> u16 {
         let queues = self.channels().or_else(|_| self.queue_folders()).unwrap_or(1);
         u16::try_from(queues.max(1)).unwrap_or(u16::MAX)
     }

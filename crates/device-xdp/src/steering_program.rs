@@ -35,8 +35,11 @@ pub struct SteeringProgram {
     claims: Claims,
     xsks: XskMap<MapData>,
     outcomes: PerCpuArray<MapData, [u64; OUTCOMES]>,
+    /// Queues that the interface had when the program was last given to the driver.
+    covered_queues: u16,
+    object: Ebpf,
     /// Detaches on drop.
-    _link: OwnedFd,
+    link: OwnedFd,
 }
 
 impl SteeringProgram {
@@ -46,17 +49,17 @@ impl SteeringProgram {
         let interface = Interface::open(interface)?;
         syscalls::raise_memlock_limit();
         let mut object = Ebpf::load(OBJECT).map_err(|error| load_error(&error))?;
-        let (link, mode) = {
-            let program = load_program(&mut object)?;
-            attach_program(program, &interface, options)?
-        };
+        let covered_queues = interface.queue_pairs();
+        let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
         Ok(SteeringProgram {
             claims: Claims::new(typed(&mut object, "claims")?, typed(&mut object, "ports")?),
             xsks: typed(&mut object, "xsks")?,
             outcomes: typed(&mut object, "outcomes")?,
             interface,
             mode,
-            _link: link,
+            covered_queues,
+            object,
+            link,
         })
     }
 
@@ -76,7 +79,24 @@ impl SteeringProgram {
     /// Has claimed packets of receive queue `queue` delivered to the AF_XDP socket `xsk`, bound to that queue, until the
     /// socket is closed.
     pub fn register_queue(&mut self, queue: u16, xsk: BorrowedFd<'_>) -> Result<(), XdpError> {
+        if queue >= self.covered_queues {
+            self.cover_new_queues()?;
+        }
         self.xsks.set(u32::from(queue), xsk.as_raw_fd(), 0).map_err(map_error("xsks"))
+    }
+
+    /// veth runs a program on the queues only that it had when the program was attached (seen with Linux 6.18). A fresh
+    /// copy, on the same maps, makes it look again.
+    fn cover_new_queues(&mut self) -> Result<(), XdpError> {
+        let covered_queues = self.interface.queue_pairs();
+        let program = program(&mut self.object)?;
+        program.unload().map_err(|error| load_error(&error))?; // The link still holds the old copy.
+        program.load().map_err(|error| load_error(&error))?;
+        let program = program.fd().map_err(|error| load_error(&error))?;
+        syscalls::update_link(self.link.as_fd(), program.as_fd())
+            .map_err(XdpError::system("BPF_LINK_UPDATE"))?;
+        self.covered_queues = covered_queues;
+        Ok(())
     }
 
     /// Where in the kernel the program runs.
@@ -193,9 +213,13 @@ impl Claims {
     }
 }
 
-fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
+fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
     let program = object.program_mut("sidestep_steer").expect("the object holds the program");
-    let program: &mut Xdp = program.try_into().map_err(|error| load_error(&error))?;
+    program.try_into().map_err(|error: aya::programs::ProgramError| load_error(&error))
+}
+
+fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
+    let program = program(object)?;
     program.load().map_err(|error| load_error(&error))?;
     Ok(program)
 }

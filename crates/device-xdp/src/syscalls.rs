@@ -216,6 +216,26 @@ pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32, flags: u32) ->
     owned(fd as libc::c_int)
 }
 
+/// What BPF_LINK_UPDATE reads of `union bpf_attr` (linux/bpf.h).
+#[repr(C)]
+struct LinkUpdate {
+    link: u32,
+    new_program: u32,
+    flags: u32,
+    old_program: u32,
+}
+
+/// Has a link run `program` instead of the program that it ran, without a gap, see bpf(2), BPF_LINK_UPDATE.
+pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    const BPF_LINK_UPDATE: libc::c_int = 29;
+    let (link, new_program) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
+    let attr = LinkUpdate { link, new_program, flags: 0, old_program: 0 };
+    let size = mem::size_of_val(&attr) as libc::c_uint;
+    // SAFETY: as for `attach_xdp`.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_UPDATE, &raw const attr, size) };
+    checked(result as libc::c_int).map(drop)
+}
+
 /// Lifts the limit on locked memory as far as allowed, see setrlimit(2). Kernels before 5.11 count BPF maps against it.
 pub(crate) fn raise_memlock_limit() {
     let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
