@@ -5,7 +5,7 @@ use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use crate::checksum::Sum;
 use crate::ethernet::{self, MacAddress, VlanTag, ethertype};
 use crate::responder::{
-    self, IPV4_LEN, IPV6_LEN, IpVersion, UDP_LEN, UdpHeaders, write_v4_header, write_v6_fixed,
+    IPV4_LEN, IPV6_LEN, IpVersion, UDP_LEN, UdpHeaders, write_udp_fields, write_v4_header, write_v6_fixed,
 };
 
 /// From where to where a datagram goes; both ends are of one IP version.
@@ -135,7 +135,7 @@ fn write_v4(packet: &mut [u8], source: SocketAddrV4, destination: SocketAddrV4, 
     header[26..28].fill(0);
     let addresses = Sum::of_eight(addresses.to_be_bytes());
     let ports = ports(source.port(), destination.port());
-    responder::write_udp(&mut header[IPV4_LEN..], payload, ports, addresses, checksum_offload);
+    write_udp_fields(&mut header[IPV4_LEN..], payload, ports, addresses, checksum_offload);
 }
 
 fn write_v6(packet: &mut [u8], source: SocketAddrV6, destination: SocketAddrV6, checksum_offload: bool) {
@@ -146,7 +146,7 @@ fn write_v6(packet: &mut [u8], source: SocketAddrV6, destination: SocketAddrV6, 
     header[46..48].fill(0);
     let addresses = Sum::of(&header[8..IPV6_LEN]);
     let ports = ports(source.port(), destination.port());
-    responder::write_udp(&mut header[IPV6_LEN..], payload, ports, addresses, checksum_offload);
+    write_udp_fields(&mut header[IPV6_LEN..], payload, ports, addresses, checksum_offload);
 }
 
 fn ports(source: u16, destination: u16) -> u32 {
