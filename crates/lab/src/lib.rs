@@ -1,1 +1,48 @@
-//! The laboratory: network namespaces, a veth pair, real peers.
+//! The laboratory: two network namespaces, a veth pair between them, and real peers in them.
+//!
+//! A [`Lab`] is a wire of its own: what runs in it meets nothing else on the machine, and everything that belongs to it,
+//! processes included, goes when it is dropped, when the program gets SIGINT or SIGTERM, and at the latest when the next
+//! laboratory is made. Servers run on core 1, generators on core 0.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `namespaces.rs` | [`Lab`]: the namespaces, the veth pair, addresses |
+//! | `child.rs` | [`Child`]: a process with its output, ended with its owner |
+//! | `registry.rs` | what must be removed, also on a signal and after a crash |
+//! | `directory.rs` | [`Directory`]: a temporary directory |
+//! | `zone.rs`, `message.rs` | zones and queries, written by hand: an oracle must not share code with what it judges |
+//! | `peers/` | [`Peer`]: NSD, Knot, Sidestep, started and ready |
+//! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
+//! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
+//! | `conditions.rs` | what a figure was measured on |
+//! | `binary.rs` | where the `sidestep` binary is |
+//! | `skip.rs` | [`require_root_and_xdp`]: tests that cannot run say so |
+#![forbid(unsafe_code)]
+
+mod binary;
+mod child;
+mod conditions;
+mod directory;
+mod error;
+mod kxdpgun;
+mod measure;
+pub mod message;
+mod namespaces;
+mod peers;
+mod registry;
+mod skip;
+mod zone;
+
+pub use binary::{sidestep_binary, workspace_root};
+pub use child::Child;
+pub use conditions::{Conditions, generator_core, markdown_table, server_core};
+pub use directory::Directory;
+pub use error::LabError;
+pub use kxdpgun::{Kxdpgun, Report};
+pub use measure::{Outcome, Procedure, median};
+pub use namespaces::{
+    CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
+};
+pub use peers::{Device, Peer, Server, Sidestep};
+pub use skip::require_root_and_xdp;
+pub use zone::Zone;

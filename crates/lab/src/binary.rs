@@ -1,0 +1,52 @@
+//! Where the `sidestep` binary is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Names a binary to use instead of building one.
+const BINARY: &str = "SIDESTEP_BIN";
+
+/// The directory of the workspace.
+pub fn workspace_root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_owned()
+}
+
+/// The `sidestep` of the same build as the calling program, brought up to date once per process; or the one that
+/// `SIDESTEP_BIN` names.
+///
+/// # Panics
+///
+/// If it cannot be built: nothing of the laboratory makes sense without it.
+pub fn sidestep_binary() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| std::env::var_os(BINARY).map_or_else(build, PathBuf::from))
+}
+
+fn build() -> PathBuf {
+    let directory = build_directory();
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let target = directory.parent().unwrap_or(&directory);
+    let status = Command::new(cargo)
+        .current_dir(workspace_root())
+        .args(["build", "--quiet", "--package", "sidestep", "--profile", profile, "--target-dir"])
+        .arg(target)
+        .status();
+    assert!(status.as_ref().is_ok_and(|status| status.success()), "cargo build -p sidestep: {status:?}");
+    directory.join("sidestep")
+}
+
+/// `target/debug` or the like: where this program itself was built.
+fn build_directory() -> PathBuf {
+    let own = std::env::current_exe().expect("the system knows what it runs");
+    let directory = own.parent().expect("a program is in a directory");
+    match directory.file_name().and_then(|name| name.to_str()) {
+        Some("deps" | "examples") => directory.parent().expect("deps is in a profile's directory").to_owned(),
+        _ => directory.to_owned(),
+    }
+}

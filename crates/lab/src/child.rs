@@ -1,0 +1,204 @@
+//! A process with its output, ended with its owner.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{LabError, registry};
+
+/// Time for a process to end after SIGTERM, before SIGKILL.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often an ending process is looked at.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A running process. Dropped, it gets SIGTERM, and SIGKILL if it does not end.
+pub struct Child {
+    name: String,
+    process: std::process::Child,
+    pid: Pid,
+    status: Option<ExitStatus>,
+    captured: Arc<Captured>,
+    /// Lines before this one have been found by [`Child::wait_for_line`].
+    seen: usize,
+}
+
+/// Lines that the process wrote, stdout and stderr in the order in which they came.
+#[derive(Default)]
+struct Captured {
+    lines: Mutex<Vec<String>>,
+    grown: Condvar,
+}
+
+impl Captured {
+    fn lines(&self) -> MutexGuard<'_, Vec<String>> {
+        self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Child {
+    /// Starts `command` and reads what it writes. `name` is for messages.
+    pub fn spawn(name: &str, command: &mut Command) -> Result<Child, LabError> {
+        registry::prepare();
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| LabError::Start { program: name.to_owned(), source })?;
+        let pid = Pid::from_child(&process);
+        registry::add_process(pid);
+        let captured = Arc::new(Captured::default());
+        read_lines(process.stdout.take(), &captured);
+        read_lines(process.stderr.take(), &captured);
+        Ok(Child { name: name.to_owned(), process, pid, status: None, captured, seen: 0 })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Everything it wrote so far.
+    pub fn output(&self) -> String {
+        self.captured.lines().join("\n")
+    }
+
+    /// Waits for a line that contains `wanted`, after the last one that was found.
+    pub fn wait_for_line(&mut self, wanted: &str, timeout: Duration) -> Result<String, LabError> {
+        let deadline = Instant::now() + timeout;
+        let mut lines = self.captured.lines();
+        loop {
+            if let Some(index) = lines.iter().skip(self.seen).position(|line| line.contains(wanted)) {
+                self.seen += index + 1;
+                return Ok(lines[self.seen - 1].clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(lines);
+                return Err(self.not_seen(format!("line with {wanted:?}"), timeout));
+            }
+            let waited = self.captured.grown.wait_timeout(lines, left);
+            lines = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+    }
+
+    /// Sends it a signal; one that has ended gets none.
+    pub fn signal(&self, signal: Signal) {
+        if self.status.is_none() {
+            let _ = kill_process(self.pid, signal); // Ended this moment: nobody to tell.
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus, LabError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.try_wait() {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                return Err(self.not_seen("end".to_owned(), timeout));
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.process.try_wait().ok().flatten();
+            if self.status.is_some() {
+                registry::remove_process(self.pid);
+            }
+        }
+        self.status
+    }
+
+    /// Ends it, gently at first.
+    pub fn end(&mut self) {
+        self.signal(Signal::TERM);
+        if self.wait(GRACE).is_err() {
+            self.kill();
+        }
+    }
+
+    /// Ends it at once: SIGKILL.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.wait(GRACE); // A process that SIGKILL does not end waits for the kernel; so do its remains.
+    }
+
+    /// Processor time it has used, in user mode and in the kernel: all its threads.
+    pub fn cpu_time(&self) -> Result<Duration, LabError> {
+        const TICKS_PER_SECOND: f64 = 100.0; // USER_HZ, the same on every architecture that we run on.
+        let path = format!("/proc/{}/stat", self.pid());
+        let text = std::fs::read_to_string(&path).map_err(LabError::system(&path))?;
+        // The name, in parentheses, may hold anything; utime and stime are fields 14 and 15, proc_pid_stat(5).
+        let fields: Vec<&str> =
+            text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+        let sum = ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0);
+        Ok(Duration::from_secs_f64(sum / TICKS_PER_SECOND))
+    }
+
+    pub(crate) fn not_seen(&self, wanted: String, timeout: Duration) -> LabError {
+        LabError::NotSeen { name: self.name.clone(), wanted, timeout, output: self.output() }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.try_wait().is_none() {
+            self.end();
+        }
+    }
+}
+
+fn read_lines(stream: Option<impl Read + Send + 'static>, captured: &Arc<Captured>) {
+    let Some(stream) = stream else { return };
+    let captured = Arc::clone(captured);
+    thread::spawn(move || {
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+            captured.lines().push(String::from_utf8_lossy(&line).into_owned());
+            captured.grown.notify_all();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Child::spawn("sh", Command::new("sh").args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn each_line_is_found_once() {
+        let mut child = shell("echo one; echo two >&2; echo one; sleep 10");
+        let timeout = Duration::from_secs(5);
+        assert_eq!(child.wait_for_line("one", timeout).unwrap(), "one");
+        assert_eq!(child.wait_for_line("one", timeout).unwrap(), "one");
+        assert!(child.wait_for_line("one", Duration::from_millis(50)).is_err());
+    }
+
+    #[test]
+    fn a_child_ends_with_its_owner_even_if_it_does_not_want_to() {
+        let mut child = shell("trap '' TERM; echo ready; while :; do sleep 0.1; done");
+        child.wait_for_line("ready", Duration::from_secs(5)).unwrap();
+        let process = format!("/proc/{}", child.pid());
+        drop(child);
+        assert!(!std::path::Path::new(&process).exists());
+    }
+
+    #[test]
+    fn processor_time_is_counted() {
+        let child = shell("while :; do :; done");
+        thread::sleep(Duration::from_millis(500));
+        assert!(child.cpu_time().unwrap() > Duration::from_millis(20));
+    }
+}

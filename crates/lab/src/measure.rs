@@ -1,0 +1,162 @@
+//! Reply rates, measured in the same way for every server.
+//!
+//! A server is offered rising loads until its replies fall: replies peak where the load is a little above what the
+//! server can take, and fall beyond it, because the machine then works on queries that nobody answers. The peak counts.
+//! Servers take turns, round after round, so that a slow moment of the machine hits all of them; the median of the
+//! rounds is the figure.
+
+use std::path::Path;
+
+use crate::{Kxdpgun, Lab, LabError, Peer, Report, Zone};
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Procedure {
+    /// Offered loads, rising, in queries a second.
+    pub rates: Vec<u32>,
+    /// Length of one run of the generator.
+    pub seconds: u32,
+    /// How often each server is measured.
+    pub rounds: u32,
+}
+
+/// What was measured of one server.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The server's name.
+    pub name: String,
+    /// The best run of each round.
+    pub peaks: Vec<Report>,
+}
+
+impl Outcome {
+    /// Replies a second: the median over the rounds.
+    pub fn reply_rate(&self) -> u64 {
+        median(&self.reply_rates())
+    }
+
+    /// The lowest and the highest round.
+    pub fn spread(&self) -> (u64, u64) {
+        let rates = self.reply_rates();
+        (rates.iter().copied().min().unwrap_or(0), rates.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Octets of an average answer, for comparison: servers that send less have less to do.
+    pub fn reply_size(&self) -> u64 {
+        self.peaks.first().map_or(0, |report| report.reply_size)
+    }
+
+    fn reply_rates(&self) -> Vec<u64> {
+        self.peaks.iter().map(|report| report.reply_rate).collect()
+    }
+}
+
+impl Procedure {
+    /// The ladder of rates that suits one core and this wire.
+    pub fn new(seconds: u32, rounds: u32) -> Procedure {
+        let rates = vec![
+            75_000, 100_000, 150_000, 200_000, 250_000, 325_000, 400_000, 500_000, 650_000, 800_000,
+            1_000_000,
+        ];
+        Procedure { rates, seconds, rounds }
+    }
+
+    /// Measures every server in every round. `progress` hears of each peak.
+    pub fn run(
+        &self,
+        lab: &Lab,
+        zone: &Zone,
+        queries: &Path,
+        peers: &[Peer],
+        mut progress: impl FnMut(u32, &Peer, &Report),
+    ) -> Result<Vec<Outcome>, LabError> {
+        let mut outcomes: Vec<Outcome> =
+            peers.iter().map(|peer| Outcome { name: peer.name(), peaks: Vec::new() }).collect();
+        // The first round finds where each server's peak is; the others start one step below it.
+        let mut starts = vec![0; peers.len()];
+        for round in 1..=self.rounds {
+            for (index, peer) in peers.iter().enumerate() {
+                let server = peer.start(lab, zone)?;
+                let (step, peak) = self.climb(starts[index], |rate| {
+                    Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(lab)
+                })?;
+                drop(server);
+                starts[index] = step.saturating_sub(1);
+                progress(round, peer, &peak);
+                outcomes[index].peaks.push(peak);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// The step of the ladder with the most replies, and its report. Climbs from `start` until replies have clearly
+    /// fallen, or the generator cannot offer more.
+    fn climb(
+        &self,
+        start: usize,
+        mut measure: impl FnMut(u32) -> Result<Report, LabError>,
+    ) -> Result<(usize, Report), LabError> {
+        let mut best: Option<(usize, Report)> = None;
+        for (step, &rate) in self.rates.iter().enumerate().skip(start) {
+            let report = measure(rate)?;
+            let best_rate = best.as_ref().map_or(0, |(_, report)| report.reply_rate);
+            let fallen = report.reply_rate < best_rate * 85 / 100;
+            let exhausted = report.query_rate < u64::from(rate) * 60 / 100;
+            if report.reply_rate > best_rate || best.is_none() {
+                best = Some((step, report));
+            }
+            if fallen || exhausted {
+                break;
+            }
+        }
+        Ok(best.unwrap_or_default())
+    }
+}
+
+/// The middle value; of an even number, the lower of the two in the middle; of none, zero.
+pub fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that answers `capacity` a second, and less the more it is offered beyond.
+    fn server(capacity: u64) -> impl FnMut(u32) -> Result<Report, LabError> {
+        move |rate| {
+            let rate = u64::from(rate);
+            let excess = rate.saturating_sub(capacity);
+            let reply_rate = rate.min(capacity).saturating_sub(excess / 3);
+            Ok(Report { query_rate: rate, reply_rate, ..Report::default() })
+        }
+    }
+
+    #[test]
+    fn the_peak_is_where_the_load_is_a_little_above_the_capacity() {
+        let procedure = Procedure::new(1, 1);
+        let (step, peak) = procedure.climb(0, server(210_000)).unwrap();
+        assert_eq!((procedure.rates[step], peak.reply_rate), (200_000, 200_000));
+    }
+
+    #[test]
+    fn the_climb_ends_when_replies_fall() {
+        let mut offered = Vec::new();
+        let mut server = server(150_000);
+        let measure = |rate| {
+            offered.push(rate);
+            server(rate)
+        };
+        Procedure::new(1, 1).climb(1, measure).unwrap();
+        assert_eq!(offered, [100_000, 150_000, 200_000, 250_000]);
+    }
+
+    #[test]
+    fn the_median_is_a_value_that_was_measured() {
+        assert_eq!(median(&[3, 1, 2]), 2);
+        assert_eq!(median(&[4, 1, 2, 3]), 2);
+        assert_eq!(median(&[]), 0);
+    }
+}

@@ -1,0 +1,197 @@
+//! [`Lab`]: two namespaces and the wire between them.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::{Child, LabError, generator_core, registry, server_core};
+
+/// The veth pair's end in the server's namespace.
+pub const SERVER_INTERFACE: &str = "veth-s";
+/// The veth pair's end in the client's namespace.
+pub const CLIENT_INTERFACE: &str = "veth-c";
+/// The server's address, /24.
+pub const SERVER_V4: &str = "10.53.0.1";
+/// The server's address, /64.
+pub const SERVER_V6: &str = "fd53::1";
+/// The client's address, /24.
+pub const CLIENT_V4: &str = "10.53.0.2";
+/// The client's address, /64.
+pub const CLIENT_V6: &str = "fd53::2";
+
+/// One of the two namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Where servers run: [`SERVER_INTERFACE`], core 1.
+    Server,
+    /// Where clients and generators run: [`CLIENT_INTERFACE`], core 0.
+    Client,
+}
+
+/// Two network namespaces with a veth pair between them. All of it goes on drop, processes included.
+#[derive(Debug)]
+pub struct Lab {
+    server: String,
+    client: String,
+    queues: u32,
+}
+
+impl Lab {
+    /// A laboratory whose interfaces have one queue.
+    pub fn new() -> Result<Lab, LabError> {
+        Lab::with_queues(1)
+    }
+
+    /// A laboratory whose interfaces have `queues` queues at both ends; veth takes no XDP program if the ends differ.
+    pub fn with_queues(queues: u32) -> Result<Lab, LabError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        registry::prepare();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = |side| registry::namespace_name(number, side);
+        let lab = Lab { server: name("srv"), client: name("cli"), queues };
+        for name in [&lab.server, &lab.client] {
+            registry::add_namespace(name);
+            run(Command::new("ip").args(["netns", "add", name]))?;
+        }
+        lab.connect()?;
+        Ok(lab)
+    }
+
+    /// Lays the wire: both interfaces with their addresses, up. Also for a second time, after [`Lab::disconnect`].
+    pub fn connect(&self) -> Result<(), LabError> {
+        let Lab { client, queues, .. } = self;
+        let numbers = format!("numtxqueues {queues} numrxqueues {queues}");
+        let peer = format!("peer name {CLIENT_INTERFACE} netns {client} {numbers}");
+        self.ip(Side::Server, &format!("link add {SERVER_INTERFACE} {numbers} type veth {peer}"))?;
+        let ends = [
+            (Side::Server, SERVER_INTERFACE, SERVER_V4, SERVER_V6),
+            (Side::Client, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6),
+        ];
+        for (side, interface, v4, v6) in ends {
+            self.ip(side, "link set lo up")?;
+            self.ip(side, &format!("address add {v4}/24 dev {interface}"))?;
+            // No duplicate address detection: the address serves at once.
+            self.ip(side, &format!("address add {v6}/64 dev {interface} nodad"))?;
+            self.ip(side, &format!("link set {interface} up"))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes both interfaces.
+    pub fn disconnect(&self) -> Result<(), LabError> {
+        self.ip(Side::Server, &format!("link delete {SERVER_INTERFACE}")).map(drop)
+    }
+
+    /// `ip` with the words of `arguments` in a namespace; returns what it prints.
+    pub fn ip(&self, side: Side, arguments: &str) -> Result<String, LabError> {
+        let words = ["-n", self.namespace(side)].into_iter().chain(arguments.split_whitespace());
+        run(Command::new("ip").args(words))
+    }
+
+    /// Runs a command to its end, on its side's core; returns what it prints.
+    pub fn run_in(&self, side: Side, program: &str, arguments: &[&str]) -> Result<String, LabError> {
+        run(self.command(side, program).args(arguments))
+    }
+
+    /// Starts a command on its side's core.
+    pub fn spawn_in(&self, side: Side, program: &str, arguments: &[&str]) -> Result<Child, LabError> {
+        Child::spawn(program, self.command(side, program).args(arguments))
+    }
+
+    /// A command that will run in a namespace, on its side's core. The process is the program's own: `ip` and `taskset`
+    /// replace themselves.
+    pub fn command(&self, side: Side, program: &str) -> Command {
+        let core = match side {
+            Side::Server => server_core(),
+            Side::Client => generator_core(),
+        };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.namespace(side), "taskset", "-c", &core.to_string(), program]);
+        command
+    }
+
+    /// Runs `action` on a thread in a namespace; sockets that it opens stay there.
+    ///
+    /// # Panics
+    ///
+    /// If `action` does, or if the namespace is gone.
+    pub fn inside<T: Send>(&self, side: Side, action: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}", self.namespace(side));
+        let task = || {
+            let namespace = File::open(path).expect("the namespace lives as long as its laboratory");
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("root may enter its own namespaces");
+            action()
+        };
+        let outcome = thread::scope(|scope| scope.spawn(task).join());
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// The name of a namespace, for `ip -n`.
+    pub fn namespace(&self, side: Side) -> &str {
+        match side {
+            Side::Server => &self.server,
+            Side::Client => &self.client,
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        registry::remove_namespace(&self.server);
+        registry::remove_namespace(&self.client);
+    }
+}
+
+/// Runs a command to its end and returns its stdout; what it said is the error if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|source| LabError::Start { program, source })?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(stdout);
+    }
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let command = format!("{} {}", command.get_program().to_string_lossy(), words.join(" "));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(LabError::Command { command, output: format!("{stdout}{stderr}").trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::require_root_and_xdp;
+
+    #[test]
+    fn the_ends_reach_each_other_and_all_goes_on_drop() {
+        if !require_root_and_xdp() {
+            return;
+        }
+        let lab = Lab::with_queues(2).unwrap();
+        for address in [SERVER_V4, SERVER_V6] {
+            lab.run_in(Side::Client, "ping", &["-c1", "-W2", address]).unwrap();
+        }
+        let mut sleeper = lab.spawn_in(Side::Server, "sleep", &["60"]).unwrap();
+        let namespaces = [Side::Server, Side::Client].map(|side| lab.namespace(side).to_owned());
+        drop(lab);
+        sleeper.wait(std::time::Duration::from_secs(2)).unwrap();
+        let left = run(Command::new("ip").args(["netns", "list"])).unwrap();
+        assert!(namespaces.iter().all(|name| !left.contains(name)), "{left}");
+    }
+
+    #[test]
+    fn the_wire_can_be_cut_and_laid_again() {
+        if !require_root_and_xdp() {
+            return;
+        }
+        let lab = Lab::new().unwrap();
+        lab.disconnect().unwrap();
+        assert!(lab.ip(Side::Client, "link show veth-c").is_err());
+        lab.connect().unwrap();
+        lab.run_in(Side::Client, "ping", &["-c1", "-W2", SERVER_V4]).unwrap();
+    }
+}

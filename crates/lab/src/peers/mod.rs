@@ -1,0 +1,81 @@
+//! Servers: NSD, Knot and Sidestep, each with one worker on the server's core, without rate limits, logs and extras.
+
+mod knot;
+mod nsd;
+mod sidestep;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Child, Directory, Lab, LabError, SERVER_V4, Side, Zone, message};
+
+pub use sidestep::{Device, Sidestep};
+
+/// A server that can be started in a laboratory, on port 53 of its addresses.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// NSD on kernel sockets.
+    Nsd,
+    /// Knot DNS on kernel sockets.
+    Knot,
+    /// Knot DNS with UDP over AF_XDP.
+    KnotXdp,
+    /// Sidestep.
+    Sidestep(Sidestep),
+}
+
+/// A server that answers. Ends with its owner.
+pub struct Server {
+    /// The process.
+    pub process: Child,
+    /// Its configuration and whatever it writes; goes after the process.
+    pub directory: Directory,
+}
+
+/// Time from start to first answer.
+const START_MAX: Duration = Duration::from_secs(20);
+
+impl Peer {
+    /// Its name in tables.
+    pub fn name(&self) -> String {
+        match self {
+            Peer::Nsd => "NSD, kernel sockets".to_owned(),
+            Peer::Knot => "Knot, kernel sockets".to_owned(),
+            Peer::KnotXdp => "Knot, AF_XDP".to_owned(),
+            Peer::Sidestep(sidestep) => sidestep.name(),
+        }
+    }
+
+    /// Starts it in the server's namespace; returns when it answers a query from the client's.
+    pub fn start(&self, lab: &Lab, zone: &Zone) -> Result<Server, LabError> {
+        let directory = Directory::new()?;
+        let process = match self {
+            Peer::Nsd => nsd::start(lab, zone, &directory)?,
+            Peer::Knot => knot::start(lab, zone, &directory, false)?,
+            Peer::KnotXdp => knot::start(lab, zone, &directory, true)?,
+            Peer::Sidestep(sidestep) => sidestep.start(lab, zone, &directory)?,
+        };
+        let mut server = Server { process, directory };
+        server.wait_until_it_answers(lab, zone)?;
+        Ok(server)
+    }
+}
+
+impl Server {
+    fn wait_until_it_answers(&mut self, lab: &Lab, zone: &Zone) -> Result<(), LabError> {
+        const PAUSE: Duration = Duration::from_millis(50);
+        let server = SocketAddr::new(SERVER_V4.parse().expect("an address"), 53);
+        let query = message::query(0x5353, &zone.origin, message::SOA);
+        let deadline = Instant::now() + START_MAX;
+        while Instant::now() < deadline && self.process.try_wait().is_none() {
+            let asked = Instant::now();
+            if lab.inside(Side::Client, || message::ask(server, &query, Duration::from_millis(200))).is_ok() {
+                return Ok(());
+            }
+            // Without a listener the answer is an ICMP error, at once.
+            thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
+        }
+        Err(self.process.not_seen("answer to a query".to_owned(), START_MAX))
+    }
+}

@@ -1,0 +1,39 @@
+//! NSD.
+
+use crate::{Child, Directory, Lab, LabError, SERVER_V4, SERVER_V6, Side, Zone};
+
+/// Starts NSD with one server process.
+pub(super) fn start(lab: &Lab, zone: &Zone, directory: &Directory) -> Result<Child, LabError> {
+    let config = directory.write("nsd.conf", &config(zone, directory))?;
+    lab.spawn_in(Side::Server, "nsd", &["-d", "-c", &config.display().to_string()])
+}
+
+fn config(zone: &Zone, directory: &Directory) -> String {
+    let own = directory.path().display();
+    let zones = zone.directory().display();
+    let (origin, file) = (&zone.origin, zone.file.display());
+    format!(
+        r#"server:
+  server-count: 1
+  ip-address: {SERVER_V4}@53
+  ip-address: {SERVER_V6}@53
+  username: ""
+  chroot: ""
+  database: ""
+  zonesdir: "{zones}"
+  pidfile: "{own}/nsd.pid"
+  xfrdfile: "{own}/xfrd.state"
+  xfrdir: "{own}"
+  zonelistfile: "{own}/zone.list"
+  logfile: "{own}/nsd.log"
+  verbosity: 0
+  rrl-ratelimit: 0
+  minimal-responses: yes
+remote-control:
+  control-enable: no
+zone:
+  name: "{origin}"
+  zonefile: "{file}"
+"#
+    )
+}

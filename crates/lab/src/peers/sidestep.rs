@@ -1,0 +1,86 @@
+//! Sidestep itself.
+
+use std::time::Duration;
+
+use crate::{
+    Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, server_core,
+    sidestep_binary,
+};
+
+/// Where Sidestep gets its packets from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Kernel sockets at the server's addresses.
+    Kernel,
+    /// The server's interface, over AF_XDP.
+    Xdp,
+}
+
+/// `sidestep dns serve` with one engine on the server's core.
+#[derive(Clone, Debug)]
+pub struct Sidestep {
+    /// Where it gets its packets from.
+    pub device: Device,
+    /// More options.
+    pub arguments: Vec<String>,
+    /// What distinguishes it in tables, if anything does.
+    pub remark: Option<&'static str>,
+}
+
+impl Sidestep {
+    /// With no more options.
+    pub fn on(device: Device) -> Sidestep {
+        Sidestep { device, arguments: Vec::new(), remark: None }
+    }
+
+    /// With more options.
+    pub fn with(mut self, arguments: &[&str]) -> Sidestep {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
+    /// With a remark for tables.
+    pub fn named(mut self, remark: &'static str) -> Sidestep {
+        self.remark = Some(remark);
+        self
+    }
+
+    /// The name in tables.
+    pub fn name(&self) -> String {
+        let device = match self.device {
+            Device::Kernel => "kernel sockets",
+            Device::Xdp => "AF_XDP",
+        };
+        let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
+        format!("Sidestep, {device}{remark}")
+    }
+
+    /// The command line after the program, statistics at `control` in `directory`.
+    pub(super) fn arguments(&self, zone: &Zone, directory: &Directory) -> Vec<String> {
+        let control = directory.path().join("control.sock").display().to_string();
+        let zone = format!("{}={}", zone.origin, zone.file.display());
+        let core = server_core().to_string();
+        let mut words: Vec<String> =
+            ["dns", "serve", "--zone", &zone, "--cores", &core, "--control", &control]
+                .map(str::to_owned)
+                .to_vec();
+        match self.device {
+            Device::Kernel => {
+                let addresses = [format!("{SERVER_V4}:53"), format!("[{SERVER_V6}]:53")];
+                words.extend(addresses.into_iter().flat_map(|address| ["--listen".to_owned(), address]));
+            }
+            Device::Xdp => words.extend(["--device", SERVER_INTERFACE].map(str::to_owned)),
+        }
+        words.extend(self.arguments.iter().cloned());
+        words
+    }
+
+    pub(super) fn start(&self, lab: &Lab, zone: &Zone, directory: &Directory) -> Result<Child, LabError> {
+        let program = sidestep_binary().display().to_string();
+        let arguments = self.arguments(zone, directory);
+        let mut command = lab.command(Side::Server, &program);
+        let mut child = Child::spawn("sidestep", command.args(arguments))?;
+        child.wait_for_line("ready", Duration::from_secs(20))?;
+        Ok(child)
+    }
+}
