@@ -37,9 +37,9 @@ pub enum IpVersion {
 /// Where the parts of a UDP datagram lie in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpHeaders {
-    version: IpVersion,
-    l3: u16,
-    l4: u16,
+    /// At most 22 and 62, so that octets do; the distance tells the IP version.
+    l3: u8,
+    l4: u8,
     payload_len: u16,
 }
 
@@ -62,8 +62,8 @@ pub fn parse_udp(frame: &[u8], policy: ChecksumPolicy) -> Result<UdpHeaders, Dro
     }
     let packet = &frame[l3..];
     match ethertype {
-        ethertype::IPV4 => parse::parse_v4(packet, l3 as u16, policy),
-        ethertype::IPV6 => parse::parse_v6(packet, l3 as u16, policy),
+        ethertype::IPV4 => parse::parse_v4(packet, l3, policy),
+        ethertype::IPV6 => parse::parse_v6(packet, l3, policy),
         _ => Err(DropReason::EthertypeUnknown),
     }
 }
@@ -91,7 +91,7 @@ pub fn turn_around(
     let macs: &mut [u8; 12] = ethernet.first_chunk_mut().expect("parsed from this frame");
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = *macs;
     *macs = [s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5];
-    match headers.version {
+    match headers.ip_version() {
         IpVersion::V4 => reply::turn_around_v4(packet, tx_checksum_offload),
         IpVersion::V6 => reply::turn_around_v6(packet, tx_checksum_offload),
     }
@@ -99,18 +99,21 @@ pub fn turn_around(
 }
 
 impl UdpHeaders {
-    pub(crate) fn new(version: IpVersion, l3: u16, payload_len: u16) -> UdpHeaders {
+    pub(crate) fn new(version: IpVersion, l3: usize, payload_len: u16) -> UdpHeaders {
         let ip_len = match version {
             IpVersion::V4 => IPV4_LEN,
             IpVersion::V6 => IPV6_LEN,
         };
-        UdpHeaders { version, l3, l4: l3 + ip_len as u16, payload_len }
+        UdpHeaders { l3: l3 as u8, l4: (l3 + ip_len) as u8, payload_len }
     }
 
     /// IPv4 or IPv6.
     #[inline]
     pub fn ip_version(&self) -> IpVersion {
-        self.version
+        match usize::from(self.l4 - self.l3) {
+            IPV4_LEN => IpVersion::V4,
+            _ => IpVersion::V6,
+        }
     }
 
     /// Octets from the start of the frame to the IP header.
@@ -150,7 +153,7 @@ impl UdpHeaders {
     /// If the headers were not parsed from `frame`; so does [`UdpHeaders::destination`].
     #[inline]
     pub fn source(&self, frame: &[u8]) -> SocketAddr {
-        let address = match self.version {
+        let address = match self.ip_version() {
             IpVersion::V4 => self.v4_at(frame, 12),
             IpVersion::V6 => self.v6_at(frame, 8),
         };
@@ -160,7 +163,7 @@ impl UdpHeaders {
     /// Which address and port were asked.
     #[inline]
     pub fn destination(&self, frame: &[u8]) -> SocketAddr {
-        let address = match self.version {
+        let address = match self.ip_version() {
             IpVersion::V4 => self.v4_at(frame, 16),
             IpVersion::V6 => self.v6_at(frame, 24),
         };

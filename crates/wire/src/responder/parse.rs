@@ -7,7 +7,7 @@ use crate::checksum::Sum;
 use crate::{DropReason, protocol};
 
 #[inline]
-pub(super) fn parse_v4(packet: &[u8], l3: u16, policy: ChecksumPolicy) -> Result<UdpHeaders, DropReason> {
+pub(super) fn parse_v4(packet: &[u8], l3: usize, policy: ChecksumPolicy) -> Result<UdpHeaders, DropReason> {
     let Some(header) = packet.first_chunk::<{ IPV4_LEN + UDP_LEN }>() else {
         return Err(why_v4_is_short(packet));
     };
@@ -28,16 +28,11 @@ pub(super) fn parse_v4(packet: &[u8], l3: u16, policy: ChecksumPolicy) -> Result
             check_sum(addresses, udp, policy)?;
         }
     }
-    Ok(UdpHeaders {
-        version: IpVersion::V4,
-        l3,
-        l4: l3 + IPV4_LEN as u16,
-        payload_len: (udp.len() - UDP_LEN) as u16,
-    })
+    Ok(UdpHeaders::new(IpVersion::V4, l3, (udp.len() - UDP_LEN) as u16))
 }
 
 #[inline]
-pub(super) fn parse_v6(packet: &[u8], l3: u16, policy: ChecksumPolicy) -> Result<UdpHeaders, DropReason> {
+pub(super) fn parse_v6(packet: &[u8], l3: usize, policy: ChecksumPolicy) -> Result<UdpHeaders, DropReason> {
     let Some(header) = packet.first_chunk::<IPV6_LEN>() else {
         return Err(DropReason::IpTruncated);
     };
@@ -62,12 +57,7 @@ pub(super) fn parse_v6(packet: &[u8], l3: u16, policy: ChecksumPolicy) -> Result
         }
         check_sum(Sum::of(&header[8..]), udp, policy)?;
     }
-    Ok(UdpHeaders {
-        version: IpVersion::V6,
-        l3,
-        l4: l3 + IPV6_LEN as u16,
-        payload_len: (udp.len() - UDP_LEN) as u16,
-    })
+    Ok(UdpHeaders::new(IpVersion::V6, l3, (udp.len() - UDP_LEN) as u16))
 }
 
 /// Version, header length, fragmentation and protocol (RFC 791, 3.1).
