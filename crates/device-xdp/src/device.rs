@@ -30,7 +30,7 @@ pub struct XdpDevice {
     tx_frames: u64,
     /// Frames that could not be sent: the link was down, or the frame empty, or too long.
     tx_dropped: u64,
-    /// Other pools' frames, sent as copies: see [`XdpDevice::take_foreign`].
+    /// Other pools' frames, sent as copies, to be fetched by their owners.
     foreign: Burst,
 }
 
@@ -58,12 +58,6 @@ impl XdpDevice {
             program.register_queue(queue, socket.fd())?;
         }
         Ok(device)
-    }
-
-    /// Takes back a frame of another device's pool that was handed to [`Device::tx_burst`] and has been sent. Once
-    /// [`BURST`] of them wait here, no more are sent.
-    pub fn take_foreign(&mut self) -> Option<Frame> {
-        self.foreign.pop()
     }
 
     /// How packets come in.
@@ -220,6 +214,10 @@ impl Device for XdpDevice {
             // With the list full the slot is lost to its pool: its owner had BURST frames to fetch here and did not.
             let _ = self.foreign.try_push(frame);
         }
+    }
+
+    fn take_foreign(&mut self) -> Option<Frame> {
+        self.foreign.pop()
     }
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
