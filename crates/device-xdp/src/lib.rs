@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`SteeringProgram`] decides which packets leave the kernel; [`XdpDevice`] opens one AF_XDP socket per queue, all on
-//! one umem, and is a [`device::Device`]. Both belong to the network namespace that the thread was in when it made them.
+//! one umem, and is a [`Device`](::device::Device). Both belong to the network namespace that the thread was in when it made them.
 //! Nothing is pinned: when the process ends, the kernel detaches the program and serves the flows itself.
 //!
 //! # Where the unsafe is
