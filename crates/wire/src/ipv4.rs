@@ -150,7 +150,7 @@ pub struct Fields {
 /// Writes a header without options, identification zero, not to be fragmented; returns its length, or `None` if `octets`
 /// is shorter or the packet would be longer than 65535 octets.
 pub fn write(octets: &mut [u8], fields: &Fields) -> Option<usize> {
-    let total_len = u16::try_from(HEADER_LEN + fields.payload_len).ok()?;
+    let total_len = u16::try_from(fields.payload_len.checked_add(HEADER_LEN)?).ok()?;
     let header = octets.first_chunk_mut::<HEADER_LEN>()?;
     *header = [0; HEADER_LEN];
     header[0] = 0x45;

@@ -104,7 +104,7 @@ pub fn write_udp_headers(
     checksum_offload: bool,
 ) -> Option<UdpHeaders> {
     let version = envelope.endpoints.ip_version();
-    let frame = frame.get_mut(..envelope.header_len() + payload_len)?;
+    let frame = frame.get_mut(..envelope.header_len().checked_add(payload_len)?)?;
     let l3 = ethernet::header_len(envelope.tags);
     let headers = UdpHeaders::new(version, l3, u16::try_from(payload_len).ok()?);
     if payload_len > headers.max_payload(u16::MAX) {
