@@ -69,12 +69,13 @@ impl Bench {
                 let query = &self.queries[next];
                 next = if next + 1 == self.queries.len() { 0 } else { next + 1 };
                 buffer[..query.len()].copy_from_slice(query);
-                self.responder.prepare(&self.catalog, &buffer[..query.len()], prepared);
+                self.responder.prepare(&self.catalog, buffer, query.len(), prepared);
             }
             for prepared in &mut self.prepared {
                 self.responder.fetch_slot(&self.catalog, prepared);
             }
-            let fetched = self.prepared.iter().map(|prepared| self.responder.fetch_entry(&self.catalog, prepared));
+            let fetched =
+                self.prepared.iter().map(|prepared| self.responder.fetch_entry(&self.catalog, prepared));
             std::hint::black_box(fetched.fold(0, |all, octet| all ^ octet));
             for (buffer, prepared) in self.buffers.iter_mut().zip(&self.prepared) {
                 let outcome = self.responder.complete(&self.catalog, prepared, buffer, Transport::Udp);

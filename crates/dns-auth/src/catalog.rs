@@ -24,8 +24,8 @@ pub struct Catalog {
     /// For each zone, whether another one lies below it.
     zones_below: Vec<bool>,
     origins: Index,
-    /// Bit n: some origin has n labels. Most questions then need one look-up.
-    depths: u128,
+    /// Labels of the shortest and of the longest origin: no other suffix of a name needs to be looked up.
+    depths: (u8, u8),
     seed: u64,
 }
 
@@ -36,7 +36,7 @@ impl Catalog {
             zones: Vec::new(),
             zones_below: Vec::new(),
             origins: Index::default(),
-            depths: 0,
+            depths: (u8::MAX, 0),
             seed,
         };
         for zone in zones {
@@ -73,7 +73,8 @@ impl Catalog {
             self.zones[number as usize] = served;
             return;
         }
-        self.depths |= 1 << depth;
+        let depth = depth as u8; // A name has at most 127 labels.
+        self.depths = (self.depths.0.min(depth), self.depths.1.max(depth));
         self.origins.insert(hash, self.zones.len() as u32);
         self.zones.push(served);
     }
@@ -94,21 +95,20 @@ impl Catalog {
     #[inline(always)]
     pub fn find_number(&self, name: &Folded, label_count: u8) -> Option<u32> {
         let octets = name.name();
+        let (shortest, longest) = self.depths;
         let mut from = 0;
-        let mut depth = u32::from(label_count);
-        loop {
-            if self.depths >> depth & 1 != 0 {
+        let mut depth = label_count;
+        while depth >= shortest {
+            if depth <= longest {
                 let found = self.lookup(&octets[from..], name.hash_suffix(from, self.seed));
-                if found.is_some() {
+                if found.is_some() || depth == 0 {
                     return found;
                 }
-            }
-            if self.depths & ((1 << depth) - 1) == 0 {
-                return None; // No origin is shorter.
             }
             from += 1 + usize::from(octets[from]);
             depth -= 1;
         }
+        None
     }
 
     #[inline(always)]

@@ -57,7 +57,7 @@ impl UdpResponder for DnsResponder {
         let catalog = &*published.catalog;
         let prepared = &mut self.prepared[..batch.len()];
         for (datagram, prepared) in batch.iter().zip(&mut *prepared) {
-            self.responder.prepare(catalog, &datagram.buffer[..datagram.len], prepared);
+            self.responder.prepare(catalog, datagram.buffer, datagram.len, prepared);
         }
         for prepared in &mut *prepared {
             self.responder.fetch_slot(catalog, prepared);

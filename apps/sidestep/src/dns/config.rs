@@ -232,11 +232,7 @@ fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
 }
 
 fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
-    if (min..=max).contains(&value) {
-        Ok(value)
-    } else {
-        Err(ConfigError::Range { option, value, min, max })
-    }
+    if (min..=max).contains(&value) { Ok(value) } else { Err(ConfigError::Range { option, value, min, max }) }
 }
 
 /// `/run/sidestep/dns.sock` for root, else a place that belongs to the user.

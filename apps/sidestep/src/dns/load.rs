@@ -8,8 +8,8 @@ use std::sync::Arc;
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone};
 use dns_wire::Rtype;
-use dns_zone::text::{Files, Limits, read_zone};
 use dns_zone::ZoneBuilder;
+use dns_zone::text::{Files, Limits, read_zone};
 
 use super::config::ZoneSpec;
 
@@ -129,4 +129,3 @@ fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }
-

@@ -7,13 +7,14 @@
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `service.rs` | the parts put together: start, ready line, signals, drain |
 //! | `answer.rs` | the responder as the engine calls it |
-//! | `ports.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
+//! | `ports.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod answer;
 mod config;
 mod config_file;
+mod interface;
 mod load;
 mod options;
 mod ports;

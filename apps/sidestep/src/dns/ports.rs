@@ -1,4 +1,4 @@
-//! Which devices the engines serve.
+//! Which devices the engines serve: kernel sockets, or an interface with its shadows (`interface.rs`).
 
 use std::net::SocketAddr;
 
@@ -7,12 +7,15 @@ use device_kernel::KernelSockets;
 use engine::{DeviceId, EngineHandle, Role};
 
 use super::config::{Config, DeviceChoice};
+use super::interface::InterfacePort;
 use super::tcp::{self, TcpHandle};
 
 /// The open ports of a server.
 pub(crate) enum Ports {
     /// Kernel sockets on these addresses.
     Kernel(Vec<SocketAddr>),
+    /// An interface, followed by a thread of its own.
+    Interface(InterfacePort),
 }
 
 impl Ports {
@@ -24,7 +27,10 @@ impl Ports {
     ) -> anyhow::Result<Ports> {
         match &config.device {
             DeviceChoice::Kernel(addresses) => open_kernel(addresses, engines, tcp),
-            DeviceChoice::Interface(_name, _listens) => anyhow::bail!("not yet"),
+            DeviceChoice::Interface(name, listens) => {
+                let port = InterfacePort::open(name, listens, config, engines.to_vec(), tcp.cloned());
+                Ok(Ports::Interface(port.with_context(|| format!("device {name}"))?))
+            }
         }
     }
 
@@ -32,6 +38,7 @@ impl Ports {
     pub(crate) fn describe(&self) -> String {
         match self {
             Ports::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
+            Ports::Interface(port) => port.describe(),
         }
     }
 
@@ -39,6 +46,7 @@ impl Ports {
     pub(crate) fn stop(self) {
         match self {
             Ports::Kernel(_) => {}
+            Ports::Interface(port) => port.stop(),
         }
     }
 }
@@ -66,6 +74,8 @@ fn open_kernel(
     Ok(Ports::Kernel(addresses))
 }
 
-fn join(addresses: &[SocketAddr]) -> String {
-    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")
+/// Addresses for people, or what to say when there are none.
+pub(crate) fn join<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> String {
+    let texts: Vec<String> = addresses.into_iter().map(SocketAddr::to_string).collect();
+    if texts.is_empty() { "no address yet".to_owned() } else { texts.join(" ") }
 }

@@ -94,7 +94,7 @@ fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
     }
     let mut cores = available_cores();
     if let DeviceChoice::Interface(name, _) = &config.device {
-        cores.truncate(usize::from(device_xdp::receive_queues(name)?).max(1));
+        cores.truncate(usize::from(device_xdp::queue_pairs(name)?).max(1));
     }
     Ok(cores)
 }

@@ -106,8 +106,9 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 /// `sidestep dns stats`.
 pub(crate) fn print(options: &options::Stats) -> anyhow::Result<ExitCode> {
     let path = options.control.clone().unwrap_or_else(default_control);
-    let mut stream = UnixStream::connect(&path)
-        .with_context(|| format!("no server answers at {} (is one running? see --control)", path.display()))?;
+    let mut stream = UnixStream::connect(&path).with_context(|| {
+        format!("no server answers at {} (is one running? see --control)", path.display())
+    })?;
     let mut text = String::new();
     stream.read_to_string(&mut text).context("reading the counters")?;
     io::stdout().write_all(text.as_bytes())?;

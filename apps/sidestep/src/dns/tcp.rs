@@ -102,10 +102,7 @@ pub(crate) fn listen(address: SocketAddr, free_bind: bool) -> io::Result<std::ne
 }
 
 /// Starts the service on a thread of its own.
-pub(crate) fn start(
-    responder: DnsResponder,
-    limits: TcpLimits,
-) -> io::Result<(TcpHandle, JoinHandle<()>)> {
+pub(crate) fn start(responder: DnsResponder, limits: TcpLimits) -> io::Result<(TcpHandle, JoinHandle<()>)> {
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
     let (commands, receiver) = channel();

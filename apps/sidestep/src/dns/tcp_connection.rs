@@ -50,7 +50,12 @@ impl<S: Read + Write> Connection<S> {
     }
 
     /// An error of the stream means that the client is gone.
-    fn try_drive(&mut self, responder: &mut DnsResponder, scratch: &mut [u8], now: Instant) -> io::Result<Next> {
+    fn try_drive(
+        &mut self,
+        responder: &mut DnsResponder,
+        scratch: &mut [u8],
+        now: Instant,
+    ) -> io::Result<Next> {
         for _ in 0..READS_MAX {
             if !self.answer_input(responder, scratch, now) {
                 return Ok(Next::Close);
