@@ -1,0 +1,86 @@
+//! Loading a large zone: records a second on one core, octets of memory a record.
+//!
+//! usage: zone [RECORDS [FILE]]   (default: 10 000 000 A records, each of its own name, in a file that is made and removed)
+//!
+//! Loading is what the server does: the file is read, parsed, built into a tree, and compiled into an answer table.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bench::load::label;
+use bench::report::print_conditions;
+use dns_auth::ServedZone;
+use dns_auth::compile::compile;
+use dns_zone::ZoneBuilder;
+use dns_zone::text::{Files, Limits, read_zone};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let records = arguments.next().and_then(|word| word.parse().ok()).unwrap_or(10_000_000);
+    let given = arguments.next().map(PathBuf::from);
+    let path = given.clone().unwrap_or_else(|| std::env::temp_dir().join("sidestep-bench.zone"));
+    if given.is_none() {
+        std::fs::write(&path, text(records)).expect("room for the zone file");
+    }
+    print_conditions("loading a zone, one core");
+    measure(&path);
+    if given.is_none() {
+        std::fs::remove_file(&path).expect("the file that was just read");
+    }
+}
+
+fn measure(path: &Path) {
+    let before = memory("VmRSS");
+    let start = Instant::now();
+    let served = load(path);
+    let seconds = start.elapsed().as_secs_f64();
+    let count = served.zone.record_count() as f64;
+    let after = memory("VmRSS");
+    let peak = memory("VmHWM");
+    println!("records: {count}, {seconds:.2} s, {:.2} million a second", count / seconds / 1e6);
+    println!(
+        "octets a record: tree {:.0}, answer table {:.0}; resident {:.0}, at the peak of loading {:.0}",
+        served.zone.memory() as f64 / count,
+        served.table.memory() as f64 / count,
+        (after - before) / count,
+        (peak - before) / count,
+    );
+}
+
+struct Disk;
+
+impl Files for Disk {
+    fn read(&mut self, path: &Path) -> std::io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+}
+
+fn load(path: &Path) -> ServedZone {
+    let mut builder = None;
+    read_zone(&mut Disk, path, None, &Limits::default(), |record| {
+        let builder = builder.get_or_insert_with(|| ZoneBuilder::new(record.owner, 1));
+        builder.add(record.owner, record.ttl, record.rtype, record.rdata)
+    })
+    .expect("a good zone");
+    compile(builder.expect("a zone with records").finish().expect("a zone with a SOA"))
+}
+
+/// A zone file of `count` A records.
+fn text(count: usize) -> String {
+    let mut text = String::with_capacity(count * 48);
+    text.push_str("$ORIGIN example.com.\n$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n");
+    for number in 0..count {
+        let [a, b, c, d] = (number as u32).to_be_bytes();
+        let _ = writeln!(text, "{} 300 IN A {}.{b}.{c}.{d}", label(number), a | 10);
+    }
+    text
+}
+
+/// A line of /proc/self/status in octets.
+fn memory(field: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with(field)).expect("a field of every Linux");
+    let kib = line.split_whitespace().nth(1).and_then(|word| word.parse::<f64>().ok());
+    kib.expect("a number of KiB") * 1024.0
+}
