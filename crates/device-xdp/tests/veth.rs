@@ -50,7 +50,7 @@ fn client_socket(server: &str) -> UdpSocket {
     let server: IpAddr = server.parse().unwrap();
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     socket
 }
 

@@ -49,6 +49,18 @@ impl Lab {
         self.ip_client("address add 10.77.0.2/24 dev vc");
         self.ip_client("address add fd77::2/64 dev vc nodad");
         self.ip_client("link set vc up");
+        self.wait_for_neighbours();
+    }
+
+    /// A link takes a moment to come up, and the first ARP and NDP requests may be lost in it.
+    fn wait_for_neighbours(&self) {
+        for server in ["10.77.0.1", "fd77::1"] {
+            let reached = (0..10).any(|_| {
+                let arguments = ["netns", "exec", &self.client, "ping", "-q", "-c", "1", "-W", "1", server];
+                Command::new("ip").args(arguments).output().is_ok_and(|output| output.status.success())
+            });
+            assert!(reached, "the laboratory's link comes up");
+        }
     }
 
     /// `ip` in the server's namespace; panics if it fails.
