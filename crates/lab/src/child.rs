@@ -77,11 +77,12 @@ impl Child {
                 return Ok(lines[self.seen - 1].clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            // Whoever has ended and closed its output says nothing more.
+            if left.is_zero() || Arc::strong_count(&self.captured) == 1 {
                 drop(lines);
                 return Err(self.not_seen(format!("line with {wanted:?}"), timeout));
             }
-            let waited = self.captured.grown.wait_timeout(lines, left);
+            let waited = self.captured.grown.wait_timeout(lines, left.min(GLANCE * 10));
             lines = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }

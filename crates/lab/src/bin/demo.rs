@@ -1,1 +1,2 @@
+//! The demonstration.
 fn main() {}

@@ -1,0 +1,9 @@
+//! `sidestep dns` on kernel sockets: no privilege, nothing but the loopback interface.
+
+mod errors;
+mod idle;
+mod lifecycle;
+mod malformed;
+mod reload;
+mod serving;
+mod tcp;

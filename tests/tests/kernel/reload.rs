@@ -1,0 +1,72 @@
+//! SIGHUP: the next version, or the last good one.
+
+use std::time::Duration;
+
+use lab::message;
+use rustix::process::Signal;
+use tests::{Dig, Load, Serving, Transport, VERSION_NAME, VersionedZone, reload_under_load};
+
+const TURN_MAX: Duration = Duration::from_secs(5);
+
+fn served_version(server: &Serving) -> Vec<String> {
+    Dig::ask(server.v4, Transport::Udp, &[VERSION_NAME, "A"]).section("ANSWER")
+}
+
+#[test]
+fn sighup_picks_up_a_changed_zone() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
+    zone.set(2, 0);
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("reloaded: 1 zones", TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.2"]);
+    let by_tcp = Dig::ask(server.v4, Transport::Tcp, &[VERSION_NAME, "A"]);
+    assert_eq!(by_tcp.section("ANSWER"), ["version.example.com. 60 IN A 192.0.2.2"]);
+}
+
+#[test]
+fn a_bad_zone_at_a_reload_is_reported_and_the_last_good_version_served() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    for bad in ["$ORIGIN example.com.\n@ 60 SOA ns host 2 1 1 1 1\nversion 60 A nonsense\n", "", "\0\u{1}("] {
+        zone.set_text(bad);
+        server.process.signal(Signal::HUP);
+        server.process.wait_for_line("1 zone files with errors", TURN_MAX).unwrap();
+        assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"], "{bad:?}");
+    }
+    assert!(server.process.output().contains("keeps its last good version"), "{}", server.process.output());
+    zone.set(3, 0);
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("0 zone files with errors", TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.3"]);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_at_a_reload_changes_nothing() {
+    let directory = lab::Directory::new().unwrap();
+    let zone = VersionedZone::new(1, 0);
+    let good = format!("[[zone]]\nfile = {:?}\n", zone.file());
+    let config = directory.write("dns.toml", &good).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    std::fs::write(&config, "[[zone]\n").unwrap();
+    zone.set(2, 0);
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("nothing was reloaded", TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
+}
+
+#[test]
+fn over_a_hundred_reloads_every_query_is_answered_from_one_version() {
+    let zone = VersionedZone::new(1, 100);
+    let mut server = Serving::start(&zone.file(), &[]);
+    let load = Load::new(server.v4, VERSION_NAME);
+    let tally = reload_under_load(&mut server.process, &zone, &load, |run| run());
+    assert!(tally.sent > 1000, "{tally:?}");
+    assert_eq!((tally.answered, tally.lost, tally.wrong), (tally.sent, 0, 0), "{tally:?}");
+    assert_eq!(tally.stepped_back, 0, "{tally:?}");
+    let versions: Vec<u8> = tally.versions.keys().copied().collect();
+    assert!(versions.iter().all(|version| (1..=100).contains(version)), "{tally:?}");
+    assert!(versions.len() > 20 && versions.contains(&100), "{tally:?}");
+    assert!(message::ask(server.v4, &message::query(1, VERSION_NAME, message::A), TURN_MAX).is_ok());
+}

@@ -1,0 +1,85 @@
+//! Answers, as dig sees them.
+
+use lab::Zone;
+use tests::{Dig, Serving, Transport};
+
+#[test]
+fn dig_gets_answers_by_udp_and_tcp_over_ipv4_and_ipv6() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    for address in [server.v4, server.v6] {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let answer = Dig::ask(address, transport, &["mail.example.com", "A"]);
+            assert_eq!(answer.status(), "NOERROR", "{address} {transport:?}: {}", answer.text);
+            assert!(answer.has_flag("aa") && !answer.has_flag("tc"));
+            assert_eq!(answer.section("ANSWER"), ["mail.example.com. 3600 IN A 192.0.2.3"]);
+        }
+    }
+}
+
+#[test]
+fn the_ready_line_says_what_is_served_and_where() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    for part in ["1 zones", "by kernel sockets", "1 engine", &server.v4.to_string()] {
+        assert!(server.ready.contains(part), "{part:?} in {:?}", server.ready);
+    }
+}
+
+#[test]
+fn every_kind_of_answer_comes_as_the_zone_says() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let ask = |question: &[&str]| Dig::ask(server.v4, Transport::Udp, question);
+
+    let chain = ask(&["ftp.example.com", "A"]);
+    let wanted = [
+        "ftp.example.com. 3600 IN CNAME www.example.com.",
+        "www.example.com. 3600 IN CNAME example.com.",
+        "example.com. 3600 IN A 192.0.2.1",
+    ];
+    assert_eq!(chain.section("ANSWER"), wanted);
+
+    let wildcard = ask(&["any.thing.wild.example.com", "TXT"]);
+    assert_eq!(wildcard.section("ANSWER"), ["any.thing.wild.example.com. 3600 IN TXT \"from the wildcard\""]);
+
+    let no_name = ask(&["missing.example.com", "A"]);
+    assert_eq!((no_name.status(), no_name.section("AUTHORITY").len()), ("NXDOMAIN", 1));
+    // Nothing is at deep.example.com, but something is below it: RFC 8020.
+    let no_data = ask(&["deep.example.com", "A"]);
+    assert_eq!((no_data.status(), no_data.section("ANSWER").len()), ("NOERROR", 0));
+    // The negative TTL is the SOA's minimum: RFC 2308, 5.
+    assert!(no_data.section("AUTHORITY")[0].starts_with("example.com. 300 IN SOA "), "{}", no_data.text);
+
+    let referral = ask(&["x.sub.example.com", "A"]);
+    assert!(!referral.has_flag("aa"));
+    assert_eq!(referral.section("AUTHORITY"), ["sub.example.com. 3600 IN NS ns.sub.example.com."]);
+    assert_eq!(referral.section("ADDITIONAL"), ["ns.sub.example.com. 3600 IN A 192.0.2.5"]);
+
+    assert_eq!(ask(&["example.net", "A"]).status(), "REFUSED");
+}
+
+#[test]
+fn an_answer_too_large_for_udp_is_truncated_and_whole_by_tcp() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let question = ["big.example.com", "TXT"];
+    let short = Dig::ask(server.v4, Transport::Udp, &question);
+    assert!(short.has_flag("tc"), "{}", short.text);
+    let whole = Dig::ask(server.v4, Transport::Tcp, &question);
+    assert_eq!((whole.has_flag("tc"), whole.section("ANSWER").len()), (false, 8));
+}
+
+#[test]
+fn statistics_count_what_was_asked() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let before = tests::stats(server.directory.path());
+    for _ in 0..5 {
+        Dig::ask(server.v4, Transport::Udp, &["mail.example.com", "A"]);
+    }
+    Dig::ask(server.v4, Transport::Tcp, &["mail.example.com", "A"]);
+    let after = tests::stats(server.directory.path());
+    let grown = |name: &str| {
+        let value =
+            |list: &[(String, u64)]| list.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
+        value(&after).unwrap_or_else(|| panic!("{name} in {after:?}")) - value(&before).unwrap_or(0)
+    };
+    assert_eq!(grown("dns_queries_udp") + grown("dns_queries_tcp"), 6, "{after:?}");
+    assert_eq!(grown("tcp_connections_accepted"), 1);
+}

@@ -1,0 +1,146 @@
+//! DNS over TCP: RFC 7766.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::message::{self, Answer};
+use lab::{Directory, Zone};
+use tests::Serving;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A query with its length in front.
+fn framed(id: u16) -> Vec<u8> {
+    let query = message::query(id, "mail.example.com", message::A);
+    [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+}
+
+fn read_answer(stream: &mut TcpStream) -> io::Result<Answer> {
+    let mut prefix = [0; 2];
+    stream.read_exact(&mut prefix)?;
+    let mut octets = vec![0; usize::from(u16::from_be_bytes(prefix))];
+    stream.read_exact(&mut octets)?;
+    Ok(Answer::new(&octets).unwrap())
+}
+
+/// Serves the sample zone with a `[tcp]` table in the configuration.
+fn serving_with(tcp: &str) -> Serving {
+    let directory = Directory::new().unwrap();
+    let text = format!("[tcp]\n{tcp}\n[[zone]]\nfile = {:?}\n", Zone::sample().file);
+    let config = directory.write("dns.toml", &text).unwrap().display().to_string();
+    Serving::start_in(directory, &["--config", &config], &[])
+}
+
+/// Whether the server has closed the connection: the end of the stream, or a reset.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn twenty_queries_in_one_segment_get_twenty_answers() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let mut client = connect(server.v4);
+    let octets: Vec<u8> = (0..20).flat_map(framed).collect();
+    client.write_all(&octets).unwrap();
+    let mut ids: Vec<u16> = (0..20).map(|_| read_answer(&mut client).unwrap().id()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_query_that_comes_octet_by_octet_is_answered() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let mut client = connect(server.v6);
+    client.set_nodelay(true).unwrap();
+    for octet in framed(7) {
+        client.write_all(&[octet]).unwrap();
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(read_answer(&mut client).unwrap().id(), 7);
+}
+
+#[test]
+fn a_connection_serves_many_queries_one_after_the_other() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let mut client = connect(server.v4);
+    for id in 0..500 {
+        client.write_all(&framed(id)).unwrap();
+        assert_eq!(read_answer(&mut client).unwrap().id(), id);
+    }
+    assert_eq!(server.counter("tcp_connections_accepted"), 1);
+}
+
+#[test]
+fn an_idle_connection_is_closed_and_one_that_asks_is_not() {
+    let server = serving_with("idle-timeout-s = 1");
+    let (mut idle, mut busy, mut slow) = (connect(server.v4), connect(server.v4), connect(server.v4));
+    slow.write_all(&framed(1)[..5]).unwrap(); // Half a query is no query.
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(2500) {
+        busy.write_all(&framed(2)).unwrap();
+        read_answer(&mut busy).unwrap();
+        thread::sleep(Duration::from_millis(250));
+    }
+    assert!(is_closed(&mut idle) && is_closed(&mut slow));
+    assert_eq!(server.counter("tcp_connections_closed_idle"), 2);
+}
+
+#[test]
+fn beyond_the_limit_the_newest_connection_is_refused() {
+    let server = serving_with("connections-max = 3");
+    let mut first: Vec<TcpStream> = (0..3).map(|_| connect(server.v4)).collect();
+    for (id, client) in (0..).zip(&mut first) {
+        client.write_all(&framed(id)).unwrap();
+        assert_eq!(read_answer(client).unwrap().id(), id);
+    }
+    assert!(is_closed(&mut connect(server.v4)));
+    first.pop();
+    thread::sleep(Duration::from_millis(300));
+    let mut next = connect(server.v4);
+    next.write_all(&framed(9)).unwrap();
+    assert_eq!(read_answer(&mut next).unwrap().id(), 9);
+    assert_eq!(server.counter("tcp_connections_refused"), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_disturb_the_others() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let mut greedy = connect(server.v4);
+    greedy.set_nonblocking(true).unwrap();
+    let query = message::query(1, "big.example.com", message::TXT);
+    let framed_query = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+    let flood: Vec<u8> = framed_query.repeat(1000);
+    // Until neither its buffers nor the server's take more.
+    let (mut at, mut full) = (0, 0);
+    while full < 20 {
+        match greedy.write(&flood[at..]) {
+            Ok(count) => (at, full) = ((at + count) % flood.len(), 0),
+            Err(_) => {
+                full += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    let mut other = connect(server.v4);
+    other.write_all(&framed(3)).unwrap();
+    assert_eq!(read_answer(&mut other).unwrap().id(), 3);
+}
+
+#[test]
+fn a_length_of_zero_closes_the_connection() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let mut client = connect(server.v4);
+    client.write_all(&[0, 0]).unwrap();
+    assert!(is_closed(&mut client));
+}

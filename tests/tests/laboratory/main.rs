@@ -1,0 +1,95 @@
+//! `sidestep dns` over AF_XDP, between two namespaces. Needs root and AF_XDP; skipped otherwise, and says so.
+
+mod coexistence;
+mod idle;
+mod interface;
+mod lifecycle;
+mod reload;
+mod serving;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::message::{self, Answer};
+use lab::{Device, Lab, Peer, SERVER_INTERFACE, SERVER_V4, Server, Side, Sidestep, Zone};
+
+/// A laboratory in which Sidestep serves over AF_XDP. One at a time: all use the same two cores.
+struct Setting {
+    // Dropped in this order.
+    server: Server,
+    lab: Lab,
+    _turn: MutexGuard<'static, ()>,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Time for the server to follow a change of the interface.
+const FOLLOW_MAX: Duration = Duration::from_secs(10);
+
+/// A laboratory without a server, with the turn to use it; `None` if there can be none.
+fn empty_lab() -> Option<(Lab, MutexGuard<'static, ()>)> {
+    if !lab::require_root_and_xdp() {
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Some((Lab::new().unwrap(), turn))
+}
+
+impl Setting {
+    fn new(zone: &Zone) -> Option<Setting> {
+        let (lab, turn) = empty_lab()?;
+        let server = Peer::Sidestep(Sidestep::on(Device::Xdp)).start(&lab, zone).unwrap();
+        Some(Setting { server, lab, _turn: turn })
+    }
+
+    /// Asks for the address of mail.example.com, once.
+    fn ask(&self, server: &str) -> Option<Answer> {
+        self.ask_with(server, &message::query(1, "mail.example.com", message::A))
+    }
+
+    fn ask_with(&self, server: &str, query: &[u8]) -> Option<Answer> {
+        let server = SocketAddr::new(server.parse::<IpAddr>().unwrap(), 53);
+        let ask = || message::ask(server, query, Duration::from_millis(500));
+        self.lab.inside(Side::Client, ask).ok()
+    }
+
+    /// Asks until there is an answer, for as long as following a change may take.
+    fn ask_patiently(&self, server: &str) -> Option<Answer> {
+        let deadline = Instant::now() + FOLLOW_MAX;
+        loop {
+            let answer = self.ask(server);
+            if answer.is_some() || Instant::now() > deadline {
+                return answer;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Sum of the counters of the server whose name ends so.
+    fn count(&self, ending: &str) -> u64 {
+        let counters = tests::stats(self.server.directory.path());
+        counters.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, value)| value).sum()
+    }
+
+    fn has_xdp_program(&self) -> bool {
+        has_xdp_program(&self.lab)
+    }
+}
+
+fn has_xdp_program(lab: &Lab) -> bool {
+    lab.ip(Side::Server, &format!("link show {SERVER_INTERFACE}")).unwrap().contains("prog/xdp")
+}
+
+/// Checks an answer for mail.example.com.
+fn assert_is_mail(answer: Option<Answer>) {
+    let answer = answer.expect("an answer");
+    assert_eq!((answer.id(), answer.rcode(), answer.answer_count()), (1, 0, 1));
+    assert!(answer.contains(&[192, 0, 2, 3]));
+}
+
+/// The server's first address on port 53.
+fn server_v4() -> SocketAddr {
+    SocketAddr::new(SERVER_V4.parse().unwrap(), 53)
+}

@@ -1,0 +1,59 @@
+//! The same answers over AF_XDP as everywhere.
+
+use std::net::SocketAddr;
+
+use lab::{Kxdpgun, SERVER_V4, SERVER_V6, Side, Zone, message};
+use tests::{Dig, Transport};
+
+use crate::{Setting, assert_is_mail};
+
+fn dig(setting: &Setting, server: &str, transport: Transport, question: &[&str]) -> Dig {
+    let command = setting.lab.command(Side::Client, "dig");
+    Dig::ask_by(command, SocketAddr::new(server.parse().unwrap(), 53), transport, question)
+}
+
+#[test]
+fn dig_gets_answers_by_udp_and_tcp_over_ipv4_and_ipv6() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    for server in [SERVER_V4, SERVER_V6] {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let answer = dig(&setting, server, transport, &["ftp.example.com", "A"]);
+            assert_eq!(answer.status(), "NOERROR", "{server} {transport:?}: {}", answer.text);
+            assert_eq!(answer.section("ANSWER").len(), 3, "{}", answer.text);
+        }
+    }
+    let truncated = dig(&setting, SERVER_V4, Transport::Udp, &["big.example.com", "TXT"]);
+    assert!(truncated.has_flag("tc"), "{}", truncated.text);
+    let whole = dig(&setting, SERVER_V4, Transport::Tcp, &["big.example.com", "TXT"]);
+    assert_eq!(whole.section("ANSWER").len(), 8);
+}
+
+#[test]
+fn every_query_of_a_modest_load_is_answered() {
+    let directory = lab::Directory::new().unwrap();
+    let zone = Zone::with_hosts(&directory, 1000).unwrap();
+    let Some(setting) = Setting::new(&zone) else { return };
+    let queries = zone.host_queries(&directory, 1000).unwrap();
+    for target in [SERVER_V4, SERVER_V6] {
+        let report = Kxdpgun { target: target.to_owned(), ..Kxdpgun::new(queries.clone(), 5_000) }
+            .run(&setting.lab)
+            .unwrap();
+        assert!(report.queries > 5_000, "{}", report.text);
+        assert_eq!(
+            (report.replies, report.rcode("NOERROR")),
+            (report.queries, report.queries),
+            "{}",
+            report.text
+        );
+    }
+}
+
+#[test]
+fn a_query_in_fragments_is_answered_from_the_shadow() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    for server in [SERVER_V4, SERVER_V6] {
+        // Beyond the wire's MTU of 1500, so that the client's kernel sends two fragments.
+        let query = message::with_edns(message::query(1, "mail.example.com", message::A), 1232, 1700);
+        assert_is_mail(setting.ask_with(server, &query));
+    }
+}
