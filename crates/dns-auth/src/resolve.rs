@@ -49,6 +49,12 @@ impl Scratch {
         let used = self.synthesised.iter_mut().map(OnceCell::take);
         used.take_while(Option::is_some).for_each(drop);
     }
+
+    /// Holds `name` until the next question. Cells are taken in order, so that [`Scratch::begin`] finds all of them.
+    fn keep(&self, name: NameBuf) -> &[u8] {
+        let cell = self.synthesised.iter().find(|cell| cell.get().is_none());
+        cell.expect("each hop makes one name at most").get_or_init(|| name).as_name().as_bytes()
+    }
 }
 
 /// What was found, besides the records that were written.
@@ -208,8 +214,7 @@ impl<'a> Walk<'_, 'a> {
         let Some(target) = substitute(name, boundary.name(), first_record(dname)) else {
             return Ok(Step::Done(Rcode::YxDomain));
         };
-        let cell = &self.scratch.synthesised[self.resolution.hops - 1];
-        let target = cell.get_or_init(|| target).as_name().as_bytes();
+        let target = self.scratch.keep(target);
         let mark = self.writer.mark();
         let owner = self.owner(name);
         self.writer
