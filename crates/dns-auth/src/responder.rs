@@ -191,6 +191,7 @@ impl Responder {
         buffer: &mut [u8],
         limit: usize,
     ) -> Outcome {
+        let query = &self.without_nsid_if_too_long(query, limit);
         if query.edns.is_some_and(|edns| edns.version != 0) {
             return self.finish_empty(query, Rcode::BadVers, buffer, limit);
         }
@@ -215,6 +216,13 @@ impl Responder {
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
         let found = resolve(Zones::Catalog(catalog), &self.scratch, query.qtype, buffer, bounds, rotation);
         self.finish(query, &found, buffer, limit)
+    }
+
+    /// The identifier must not keep out the answer: behind the longest names there is no room for both in 512 octets.
+    fn without_nsid_if_too_long(&self, query: &Query, limit: usize) -> Query {
+        let fits = query.question_end() + self.opt_len(query.edns.as_ref()) <= limit;
+        let edns = query.edns.map(|edns| Edns { nsid: edns.nsid && fits, ..edns });
+        Query { edns, ..*query }
     }
 
     /// RFC 4892 and common practice: who answers here, in class CHAOS.
