@@ -63,6 +63,9 @@ impl<'z> Compiler<'z> {
     fn copied(&mut self, name: &[u8], rtype: Rtype, rrset: Rrset<'_>) {
         let mut end = 0;
         for rdata in rrset.records() {
+            if end + 12 + rdata.len() > self.message.len() {
+                return; // A single record may be longer than any message: the tree says so.
+            }
             let record = &mut self.message[end..end + 12 + rdata.len()];
             record[..2].copy_from_slice(&TO_QNAME);
             record[2..4].copy_from_slice(&rtype.0.to_be_bytes());
