@@ -97,7 +97,8 @@ pub fn resolve<'a>(
         hops: 0,
         left_zones: false,
     };
-    let mut walk = Walk { zones, scratch, writer, qtype, rotation, resolution, visited: [&[]; HOPS_MAX] };
+    let (visited, dnames) = ([&[][..]; HOPS_MAX], [&[][..]; HOPS_MAX]);
+    let mut walk = Walk { zones, scratch, writer, qtype, rotation, resolution, visited, dnames };
     let empty = walk.writer.mark();
     if walk.run(qname).is_err() {
         walk.truncate(empty);
@@ -114,6 +115,8 @@ struct Walk<'m, 'a> {
     resolution: Resolution,
     /// Names followed so far, to end loops.
     visited: [&'a [u8]; HOPS_MAX],
+    /// By hop, the owner of the DNAME that redirected it, or nothing. A chain may come by the same one again.
+    dnames: [&'a [u8]; HOPS_MAX],
 }
 
 /// What a zone has to say about one name.
@@ -163,7 +166,9 @@ impl<'a> Walk<'_, 'a> {
         }
         let above = &name[1 + usize::from(name[0])..];
         let parent = catalog.find(above, labels - 1).map(|served| &served.zone);
-        parent.filter(|parent| parent.find(name).is_some_and(|node| node.is_cut())).or(Some(zone))
+        // Below another boundary the cut is not the parent's to speak of, and the child is all that there is.
+        let delegates = |node: Node<'_>| node.is_cut() && !node.is_occluded();
+        parent.filter(|parent| parent.find(name).is_some_and(delegates)).or(Some(zone))
     }
 
     fn step(&mut self, zone: &'a Zone, name: &'a [u8]) -> Result<Step<'a>, Full> {
@@ -210,7 +215,10 @@ impl<'a> Walk<'_, 'a> {
     fn redirect(&mut self, boundary: Node<'a>, name: &'a [u8]) -> Result<Step<'a>, Full> {
         let dname = boundary.rrset(Rtype::DNAME).expect("the node's flag says so");
         self.resolution.authoritative |= self.resolution.counts.answer == 0;
-        self.answer(boundary.name(), dname)?;
+        if !self.dnames.iter().any(|owner| *owner == boundary.name()) {
+            self.answer(boundary.name(), dname)?;
+        }
+        self.dnames[self.resolution.hops - 1] = boundary.name();
         let Some(target) = substitute(name, boundary.name(), first_record(dname)) else {
             return Ok(Step::Done(Rcode::YxDomain));
         };
@@ -221,8 +229,8 @@ impl<'a> Walk<'_, 'a> {
             .record(owner, Rtype::CNAME, dname.ttl(), target)
             .inspect_err(|_| self.writer.rewind(mark))?;
         self.resolution.counts.answer += 1;
-        if self.qtype == Rtype::CNAME {
-            return Ok(Step::Done(Rcode::NoError)); // The question was for the CNAME itself.
+        if matches!(self.qtype, Rtype::CNAME | Rtype::ANY) {
+            return Ok(Step::Done(Rcode::NoError)); // The question was for the CNAME itself, or for anything.
         }
         Ok(Step::Follow(target))
     }
@@ -248,6 +256,7 @@ impl<'a> Walk<'_, 'a> {
 
     fn negative(&mut self, zone: &'a Zone, rcode: Rcode) -> Result<Step<'a>, Full> {
         let owner = Owner::Name(zone.origin().as_bytes());
+        self.resolution.rcode = rcode; // Even if the SOA has no room.
         self.resolution.counts.authority += self.writer.rrset(owner, zone.soa(), zone.negative_ttl(), 0)?;
         Ok(Step::Done(rcode))
     }
@@ -301,9 +310,11 @@ fn boundary_at(encloser: Node<'_>) -> Option<Node<'_>> {
     concerned.then(|| encloser.topmost_boundary()).flatten()
 }
 
-/// The node of a host that may lie in this zone.
+/// The node of a host that may lie in this zone, its own or below a cut. What a DNAME hides does not exist.
 fn zone_node<'a>(zone: &'a Zone, name: &[u8]) -> Option<Node<'a>> {
-    if is_below(name, zone.origin().as_bytes()) { zone.find(name) } else { None }
+    let node = if is_below(name, zone.origin().as_bytes()) { zone.find(name)? } else { return None };
+    let hidden = node.is_occluded() && node.topmost_boundary().is_some_and(|boundary| !boundary.is_cut());
+    (!hidden).then_some(node)
 }
 
 /// Whether `name` is `ancestor` or below it. Both are valid names.
