@@ -38,7 +38,6 @@ pub struct SteeringProgram {
     /// Queues that the interface had when the program was last given to the driver.
     covered_queues: u16,
     object: Ebpf,
-    /// Detaches on drop.
     link: OwnedFd,
 }
 
@@ -132,6 +131,14 @@ impl SteeringProgram {
             passed_no_socket: sum(6),
             passed_truncated: sum(7),
         })
+    }
+}
+
+impl Drop for SteeringProgram {
+    /// Closing the link would do, if it were the only descriptor of it: a child between fork and exec has another.
+    fn drop(&mut self) {
+        // Fails only if the interface is gone, and the program with it.
+        let _ = syscalls::detach_link(self.link.as_fd());
     }
 }
 

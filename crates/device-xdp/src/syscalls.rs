@@ -236,6 +236,16 @@ pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
     checked(result as libc::c_int).map(drop)
 }
 
+/// Detaches a link's program now, whoever else has the link open, see bpf(2), BPF_LINK_DETACH.
+pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
+    const BPF_LINK_DETACH: libc::c_int = 34;
+    let link_fd = link.as_raw_fd() as u32;
+    let size = mem::size_of_val(&link_fd) as libc::c_uint;
+    // SAFETY: the command reads one u32, the link's descriptor; `link_fd` outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_DETACH, &raw const link_fd, size) };
+    checked(result as libc::c_int).map(drop)
+}
+
 /// Lifts the limit on locked memory as far as allowed, see setrlimit(2). Kernels before 5.11 count BPF maps against it.
 pub(crate) fn raise_memlock_limit() {
     let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

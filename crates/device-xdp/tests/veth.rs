@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use device::{Burst, Device};
-use device_xdp::{AttachMode, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions};
+use device_xdp::{AttachMode, BusyPoll, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions};
+use frame::{Pool, Region};
 use steering::{Claim, LocalAddress, Transport, VlanTags};
 
 use echo::Echo;
@@ -226,6 +227,33 @@ fn generic_mode_works_where_it_is_asked_for() {
     let echo = Echo::start(device);
     lab.in_client(|| assert_eq!(ask(SERVER_V4, 53, b"generic").unwrap(), b"generic"));
     echo.stop();
+}
+
+#[test]
+fn busy_polling_serves_as_well() {
+    let Some(lab) = lab(1) else { return };
+    lab.enter_server();
+    let mut program = SteeringProgram::attach("vs", SteeringOptions::default()).unwrap();
+    let options = XdpOptions { busy_poll: Some(BusyPoll::default()), ..XdpOptions::default() };
+    let device = XdpDevice::open(&mut program, &[0], &options).unwrap();
+    program.set_claims(&untagged(&[SERVER_V4])).unwrap();
+    let echo = Echo::start(device);
+    lab.in_client(|| assert_eq!(ask(SERVER_V4, 53, b"polled").unwrap(), b"polled"));
+    echo.stop();
+}
+
+#[test]
+fn another_pools_frame_is_sent_as_a_copy_and_handed_back() {
+    let Some(lab) = lab(1) else { return };
+    let (_program, mut device) = open(&lab, 1, &BTreeSet::new());
+    let mut pool = Pool::new(Region::anonymous(4096).unwrap(), 2048, 0);
+    let mut frame = pool.alloc().unwrap();
+    frame.copy_from(&datagram(SERVER_V4, [None, None]));
+    let mut burst = Burst::from_iter([frame]);
+    assert_eq!(device.tx_burst(&mut burst, clock::Instant::ZERO), 1);
+    pool.release(device.take_foreign().unwrap());
+    let counters = device.counters();
+    assert_eq!((counters.tx_frames, counters.tx_dropped, pool.available()), (1, 0, 2));
 }
 
 /// Not a test by itself: the process that `a_killed_process_leaves_no_program_behind` kills.
