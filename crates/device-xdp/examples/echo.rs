@@ -1,6 +1,7 @@
 //! Echoes UDP packets to port 53 of an interface, in place: the fastest that anything over this device can be.
 //!
-//! `echo IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N]`; prints packet rates once a second.
+//! `echo IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N] [--rings N] [--frames N] [--frame-size N]`;
+//! prints rates and counts once a second, while packets come.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -101,7 +102,8 @@ impl Report {
 
 fn arguments() -> Result<Arguments, Error> {
     let mut words = std::env::args().skip(1);
-    let usage = "usage: echo IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N]";
+    let usage = "usage: echo IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N] [--rings N] [--frames N] \
+                 [--frame-size N]";
     let mut arguments = Arguments {
         interface: words.next().ok_or(usage)?,
         queues: 1,
