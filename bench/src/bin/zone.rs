@@ -12,8 +12,8 @@ use bench::load::label;
 use bench::report::print_conditions;
 use dns_auth::ServedZone;
 use dns_auth::compile::compile;
-use dns_zone::ZoneBuilder;
-use dns_zone::text::{Files, Limits, read_zone};
+use dns_zone::load_zone;
+use dns_zone::text::{Files, Limits};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -57,13 +57,7 @@ impl Files for Disk {
 }
 
 fn load(path: &Path) -> ServedZone {
-    let mut builder = None;
-    read_zone(&mut Disk, path, None, &Limits::default(), |record| {
-        let builder = builder.get_or_insert_with(|| ZoneBuilder::new(record.owner, 1));
-        builder.add(record.owner, record.ttl, record.rtype, record.rdata)
-    })
-    .expect("a good zone");
-    compile(builder.expect("a zone with records").finish().expect("a zone with a SOA"))
+    compile(load_zone(&mut Disk, path, None, &Limits::default(), 1).expect("a good zone"))
 }
 
 /// A zone file of `count` A records.

@@ -5,7 +5,7 @@ use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::ServedZone;
 use crate::resolve::{Resolution, Scratch, Zones, resolve};
-use crate::table::{AnswerTable, Entry, flag};
+use crate::table::{Entry, TableBuilder, flag};
 use crate::writer::TO_QNAME;
 
 /// Compiles the answers of `zone` that depend on no other zone: for each name with authoritative data each of its types,
@@ -17,8 +17,7 @@ pub fn compile(zone: Zone) -> ServedZone {
     for node in zone.nodes().filter(|node| is_plain(*node)) {
         compiler.node(node);
     }
-    let mut table = compiler.table;
-    table.shrink();
+    let table = compiler.table.finish();
     ServedZone { zone, table }
 }
 
@@ -29,7 +28,7 @@ fn is_plain(node: Node<'_>) -> bool {
 
 struct Compiler<'z> {
     zone: &'z Zone,
-    table: AnswerTable,
+    table: TableBuilder,
     scratch: Scratch,
     message: Box<[u8; 65_535]>,
 }
@@ -39,7 +38,7 @@ impl<'z> Compiler<'z> {
         let rrsets = zone.nodes().map(|node| node.rrsets().count()).sum();
         // A head, a name of average length, an address record: right for the zones whose size matters.
         let octets = zone.record_count() * 48;
-        let table = AnswerTable::with_capacity(rrsets, octets, zone.hash_seed());
+        let table = TableBuilder::with_capacity(rrsets, octets, zone.hash_seed());
         Compiler { zone, table, scratch: Scratch::default(), message: Box::new([0; 65_535]) }
     }
 

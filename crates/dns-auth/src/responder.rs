@@ -14,9 +14,9 @@ use crate::table::{Entry, Search, flag};
 
 /// Answers queries. One per core; the same for every transport.
 ///
-/// A batch goes through four steps, each for the whole batch before the next, so that what a large zone leaves outside
-/// of the cache is fetched for all queries side by side: [`Responder::prepare`], [`Responder::fetch_slot`],
-/// [`Responder::fetch_entry`], [`Responder::complete`]. A single query may go from the first to the last.
+/// A batch goes through three steps, each for the whole batch before the next, so that what a large zone leaves outside
+/// of the cache is fetched for all queries side by side: [`Responder::prepare`], [`Responder::fetch`],
+/// [`Responder::complete`]. A single query may go from the first to the last at once.
 pub struct Responder {
     settings: Arc<Settings>,
     counters: Arc<Counters>,
@@ -86,22 +86,15 @@ impl Responder {
         }
     }
 
-    /// Step 2: fetches the index's slot.
+    /// Step 2: has the precompiled answer fetched.
     #[inline(always)]
-    pub fn fetch_slot(&self, catalog: &Catalog, prepared: &mut Prepared) {
+    pub fn fetch(&self, catalog: &Catalog, prepared: &mut Prepared) {
         if let Some(number) = prepared.zone {
-            catalog.zones()[number as usize].table.fetch_slot(&mut prepared.search);
+            catalog.zones()[number as usize].table.fetch(&mut prepared.search);
         }
     }
 
-    /// Step 3: fetches the precompiled answer. Returns an octet of it, which the caller need not look at.
-    #[inline(always)]
-    pub fn fetch_entry(&self, catalog: &Catalog, prepared: &Prepared) -> u8 {
-        let Some(number) = prepared.zone else { return 0 };
-        catalog.zones()[number as usize].table.fetch_entry(&prepared.search)
-    }
-
-    /// Step 4: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer.
+    /// Step 3: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer.
     #[inline(always)]
     pub fn complete(
         &mut self,
@@ -130,7 +123,7 @@ impl Responder {
         self.complete_slowly(catalog, query, buffer, limit)
     }
 
-    /// All four steps for one query of `len` octets.
+    /// All steps for one query of `len` octets.
     pub fn respond(
         &mut self,
         catalog: &Catalog,

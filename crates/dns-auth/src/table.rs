@@ -24,6 +24,14 @@ pub struct AnswerTable {
     seed: u64,
 }
 
+/// An [`AnswerTable`] in the making.
+#[derive(Debug)]
+pub struct TableBuilder {
+    keys: Vec<(u64, u32)>,
+    entries: Vec<u8>,
+    seed: u64,
+}
+
 const HEAD: usize = 12;
 const UNIT: usize = 8;
 
@@ -50,29 +58,14 @@ pub struct Entry<'a> {
     pub body: &'a [u8],
 }
 
-impl AnswerTable {
+impl TableBuilder {
     /// A table for `count` entries of `octets` altogether, about.
-    pub fn with_capacity(count: usize, octets: usize, seed: u64) -> AnswerTable {
-        AnswerTable { index: Index::with_capacity(count), entries: Vec::with_capacity(octets), seed }
+    pub fn with_capacity(count: usize, octets: usize, seed: u64) -> TableBuilder {
+        TableBuilder { keys: Vec::with_capacity(count), entries: Vec::with_capacity(octets), seed }
     }
 
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.index.len()
-    }
-
-    /// Whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
-    }
-
-    /// Octets of memory.
-    pub fn memory(&self) -> usize {
-        self.index.memory() + self.entries.capacity()
-    }
-
-    /// Adds an entry that is not there yet; `entry.name` is in lower case. Does nothing when the table is full, at 32 GiB, or
-    /// the body longer than a message: such answers are made from the tree.
+    /// Adds an entry; there is one for each name and type. `entry.name` is in lower case. Does nothing when the table is
+    /// full, at 32 GiB, or the body longer than a message: such answers are made from the tree.
     pub fn insert(&mut self, rtype: u16, entry: Entry<'_>) {
         let (Ok(number), Ok(body_len)) =
             (u32::try_from(self.entries.len() / UNIT), u16::try_from(entry.body.len()))
@@ -90,40 +83,55 @@ impl AnswerTable {
         self.entries.extend_from_slice(entry.name);
         self.entries.extend_from_slice(entry.body);
         self.entries.resize(self.entries.len().next_multiple_of(UNIT), 0);
-        self.index.insert(self.hash(entry.name, rtype), number);
+        let hash = fold::hash_with_type(fold::hash_name(entry.name, self.seed), rtype);
+        self.keys.push((hash, number));
     }
 
-    /// Gives unused memory back.
-    pub fn shrink(&mut self) {
+    /// Ends the table.
+    pub fn finish(mut self) -> AnswerTable {
         self.entries.shrink_to_fit();
+        AnswerTable {
+            index: Index::from_keys(self.keys.into_iter()),
+            entries: self.entries,
+            seed: self.seed,
+        }
+    }
+}
+
+impl AnswerTable {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.index.len()
     }
 
-    /// The hash of an entry: `name` is in lower case.
-    fn hash(&self, name: &[u8], rtype: u16) -> u64 {
-        fold::hash_with_type(fold::hash_name(name, self.seed), rtype)
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
     }
 
-    /// Starts a search for the answer to `name` and `rtype`. The two steps that follow each touch memory that is cold
-    /// when the zone is large; done for a whole batch one after the other, the misses of a step overlap.
+    /// Octets of memory.
+    pub fn memory(&self) -> usize {
+        self.index.memory() + self.entries.capacity()
+    }
+
+    /// Starts a search for the answer to `name` and `rtype`, and has the index's slot fetched. In a large zone that slot is
+    /// cold, and so is the entry: done for a whole batch, a step at a time, their fetches overlap.
     #[inline(always)]
     pub fn search(&self, name: &Folded, rtype: u16) -> Search {
         let hash = fold::hash_with_type(name.hash_suffix(0, self.seed), rtype);
-        Search { hash, probe: self.index.home(hash), slot: 0 }
+        let probe = self.index.home(hash);
+        self.index.prefetch(probe);
+        Search { hash, probe, slot: 0 }
     }
 
-    /// First step: loads the index's slot.
+    /// The next step: reads the slot, and has the entry that it names fetched.
     #[inline(always)]
-    pub fn fetch_slot(&self, search: &mut Search) {
+    pub fn fetch(&self, search: &mut Search) {
+        const CACHE_LINE: usize = 64;
         search.slot = self.index.slot(search.probe);
-    }
-
-    /// Second step: loads the ends of the entry which that slot names. What is returned only keeps the loads alive.
-    #[inline(always)]
-    pub fn fetch_entry(&self, search: &Search) -> u8 {
-        const USUAL_LEN: usize = 48;
         let at = (search.slot as u32).wrapping_sub(1) as usize * UNIT;
-        let octet = |at: usize| self.entries.get(at).copied().unwrap_or(0);
-        octet(at) ^ octet(at + USUAL_LEN)
+        prefetch::read(&self.entries, at);
+        prefetch::read(&self.entries, at + CACHE_LINE - UNIT);
     }
 
     /// The answer that the search is for, with `name` in lower case.

@@ -71,6 +71,13 @@ impl ZoneBuilder {
         builder
     }
 
+    /// Hints that records of this owner come soon: what finding it takes is fetched meanwhile.
+    #[inline]
+    pub fn expect_owner(&self, owner: Name<'_>) {
+        let index = &self.zone.index;
+        index.prefetch(index.home(fold::hash_name(owner.as_bytes(), self.zone.seed)));
+    }
+
     /// Adds a record with uncompressed `rdata`. A duplicate is dropped (RFC 2181, 5); of different TTLs in one set the
     /// lowest counts for all (RFC 2181, 5.2).
     pub fn add(&mut self, owner: Name<'_>, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {

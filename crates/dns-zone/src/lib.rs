@@ -6,8 +6,10 @@
 
 pub mod builder;
 pub mod index;
+mod load;
 pub mod text;
 pub mod tree;
 
 pub use builder::{RecordError, ZoneBuilder, ZoneError};
+pub use load::load_zone;
 pub use tree::{Node, NodeId, Rrset, Zone};

@@ -1,6 +1,5 @@
 //! Zone files to served zones.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,20 +7,10 @@ use std::sync::Arc;
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone};
 use dns_wire::Rtype;
-use dns_zone::ZoneBuilder;
-use dns_zone::text::{Files, Limits, read_zone};
+use dns_zone::load_zone;
+use dns_zone::text::{Files, Limits, ZoneTextErrors};
 
 use super::config::ZoneSpec;
-
-/// A zone that cannot be served: every problem on a line of its own, with its place.
-#[derive(Debug)]
-pub(crate) struct LoadError(String);
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Reads files where they lie.
 struct Disk;
@@ -33,28 +22,10 @@ impl Files for Disk {
 }
 
 /// Reads, checks and compiles one zone.
-pub(crate) fn load(spec: &ZoneSpec) -> Result<ServedZone, LoadError> {
-    let mut builder: Option<ZoneBuilder> = None;
-    let seed = random_seed();
+pub(crate) fn load(spec: &ZoneSpec) -> Result<ServedZone, ZoneTextErrors> {
     let origin = spec.origin.as_ref().map(|origin| origin.as_name());
-    let read = read_zone(&mut Disk, &spec.file, origin, &Limits::default(), |record| {
-        // The reader hands the SOA on first: its owner is the origin.
-        let builder = builder.get_or_insert_with(|| ZoneBuilder::new(record.owner, seed));
-        builder.add(record.owner, record.ttl, record.rtype, record.rdata)
-    });
-    read.map_err(|errors| LoadError(errors.to_string()))?;
-    let in_file = |problem: &dyn fmt::Display| LoadError(format!("{}: {problem}", spec.file.display()));
-    let builder = builder.ok_or_else(|| in_file(&Empty))?;
-    Ok(compile(builder.finish().map_err(|error| in_file(&error))?))
-}
-
-/// A file without a single record.
-struct Empty;
-
-impl fmt::Display for Empty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the zone is empty, expected a SOA record")
-    }
+    let zone = load_zone(&mut Disk, &spec.file, origin, &Limits::default(), random_seed())?;
+    Ok(compile(zone))
 }
 
 /// One line about a zone that was loaded, and one for each thing that looks wrong but does no harm here.

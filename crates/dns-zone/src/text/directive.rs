@@ -1,6 +1,5 @@
 //! Lines that are no records: `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` has a file of its own.
 
-use std::fmt;
 use std::path::Path;
 
 use dns_wire::NameBuf;
@@ -8,13 +7,9 @@ use dns_wire::NameBuf;
 use super::error::{FileId, Parsed, Problem};
 use super::lexer::{Lexer, Token};
 use super::reader::{Reader, parse_ttl};
-use super::{Files, Record};
+use super::{Files, Receiver};
 
-impl<F: Files + ?Sized, R, E> Reader<'_, F, R>
-where
-    R: FnMut(Record<'_>) -> Result<(), E>,
-    E: fmt::Display,
-{
+impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
     pub(super) fn directive<'t>(&mut self, lexer: &mut Lexer<'t>, token: &Token<'t>) -> Parsed<()> {
         match token.text.to_ascii_uppercase().as_slice() {
             b"$ORIGIN" => {

@@ -1,23 +1,19 @@
 //! `$GENERATE`: many records from one line, as BIND defined it.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use super::error::{Parsed, Position, Problem};
 use super::lexer::{Lexer, Token};
 use super::number::decimal;
 use super::reader::Reader;
-use super::{Files, Record};
+use super::{Files, Receiver};
 
 /// The longest text that one template may become: more than any record needs.
 const EXPANDED_LEN_MAX: usize = 4 * 65535;
 /// The widest number.
 const WIDTH_MAX: u64 = 255;
 
-impl<F: Files + ?Sized, R, E> Reader<'_, F, R>
-where
-    R: FnMut(Record<'_>) -> Result<(), E>,
-    E: fmt::Display,
-{
+impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
     /// `$GENERATE start-stop[/step] owner [ttl] [class] type data`.
     ///
     /// In owner and data `$` is the number, `${offset,width,base}` the number in another form, `\$` a dollar sign.

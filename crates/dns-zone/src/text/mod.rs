@@ -112,6 +112,35 @@ impl Summary {
     }
 }
 
+/// What records are handed to.
+pub trait Receiver {
+    /// Says why a record is not taken; becomes an error at the place of the record.
+    type Refusal: fmt::Display;
+
+    /// The owner of records to come is known, their data is not yet: time to fetch what they will need.
+    fn on_owner(&mut self, owner: Name<'_>);
+
+    /// Takes a record. The first one is the SOA. After an error, records go on coming, for the errors in them.
+    fn on_record(&mut self, record: Record<'_>) -> Result<(), Self::Refusal>;
+}
+
+/// A closure as a [`Receiver`].
+struct Call<R>(R);
+
+impl<R, E> Receiver for Call<R>
+where
+    R: FnMut(Record<'_>) -> Result<(), E>,
+    E: fmt::Display,
+{
+    type Refusal = E;
+
+    fn on_owner(&mut self, _owner: Name<'_>) {}
+
+    fn on_record(&mut self, record: Record<'_>) -> Result<(), E> {
+        (self.0)(record)
+    }
+}
+
 /// Reads the zone in the file at `path` and hands its records to `receive`, in the order of the text.
 ///
 /// `origin` is the name of the zone and what names are relative to at first. Without one, names are relative to the
@@ -134,7 +163,26 @@ where
     R: FnMut(Record<'_>) -> Result<(), E>,
     E: fmt::Display,
 {
-    reader::Reader::new(files, limits, receive).read_zone(path, origin)
+    read_zone_into(files, path, origin, limits, Call(receive))
+}
+
+/// As [`read_zone`], for a receiver that wants to know of owners early.
+///
+/// # Errors
+///
+/// As [`read_zone`].
+pub fn read_zone_into<F, R>(
+    files: &mut F,
+    path: &Path,
+    origin: Option<Name<'_>>,
+    limits: &Limits,
+    receiver: R,
+) -> Result<Summary, ZoneTextErrors>
+where
+    F: Files + ?Sized,
+    R: Receiver,
+{
+    reader::Reader::new(files, limits, receiver).read_zone(path, origin)
 }
 
 #[cfg(test)]

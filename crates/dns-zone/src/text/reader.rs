@@ -1,6 +1,5 @@
 //! From entries to records: owners, TTLs, classes, types, directives.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dns_wire::{Class, Name, NameBuf, Rtype};
@@ -9,7 +8,7 @@ use super::error::{Fault, FileId, Parsed, Position, Problem, ZoneTextError, Zone
 use super::field::RdataReader;
 use super::lexer::{EntryStart, Lexer, Token};
 use super::number::{TTL_MAX, duration_s};
-use super::{Files, Limits, Record, Summary};
+use super::{Files, Limits, Receiver, Record, Summary};
 
 /// What the reader knows between two entries.
 pub(super) struct Reader<'l, F: ?Sized, R> {
@@ -60,11 +59,7 @@ pub(super) struct Head {
     rtype_position: Position,
 }
 
-impl<'l, F: Files + ?Sized, R, E> Reader<'l, F, R>
-where
-    R: FnMut(Record<'_>) -> Result<(), E>,
-    E: fmt::Display,
-{
+impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
     pub(super) fn new(files: &'l mut F, limits: &'l Limits, receive: R) -> Self {
         Reader {
             files,
@@ -199,6 +194,7 @@ where
             return token.fault(Problem::Name { text: token.shown(), error });
         }
         self.has_owner = true;
+        self.receive.on_owner(self.owner.as_name());
         Ok(())
     }
 
@@ -256,7 +252,7 @@ where
         let owner = self.owner.as_name();
         let record = Record { owner, ttl, class: Class::IN, rtype, rdata: &self.rdata, position };
         self.record_count += 1;
-        (self.receive)(record).or_else(|refusal| position.fault(Problem::Refused(refusal.to_string())))
+        self.receive.on_record(record).or_else(|refusal| position.fault(Problem::Refused(refusal.to_string())))
     }
 
     /// The SOA is the first record, there is one, and it is at the origin of the zone (RFC 1035, 5.2).
