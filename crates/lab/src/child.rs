@@ -18,6 +18,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 /// A running process. Dropped, it gets SIGTERM, and SIGKILL if it does not end.
 pub struct Child {
     name: String,
+    command_line: String,
     process: std::process::Child,
     pid: Pid,
     status: Option<ExitStatus>,
@@ -43,6 +44,8 @@ impl Child {
     /// Starts `command` and reads what it writes. `name` is for messages.
     pub fn spawn(name: &str, command: &mut Command) -> Result<Child, LabError> {
         registry::prepare();
+        let words = [command.get_program()].into_iter().chain(command.get_args());
+        let command_line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -54,12 +57,17 @@ impl Child {
         let captured = Arc::new(Captured::default());
         read_lines(process.stdout.take(), &captured);
         read_lines(process.stderr.take(), &captured);
-        Ok(Child { name: name.to_owned(), process, pid, status: None, captured, seen: 0 })
+        Ok(Child { name: name.to_owned(), command_line, process, pid, status: None, captured, seen: 0 })
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// What started it, for people.
+    pub fn command_line(&self) -> &str {
+        &self.command_line
     }
 
     /// Everything it wrote so far.

@@ -39,7 +39,7 @@ pub use conditions::{Conditions, generator_core, markdown_table, server_core};
 pub use directory::Directory;
 pub use error::LabError;
 pub use kxdpgun::{Kxdpgun, Report};
-pub use measure::{Outcome, Procedure, median};
+pub use measure::{Outcome, Procedure, median, ratio_table};
 pub use namespaces::{
     CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };

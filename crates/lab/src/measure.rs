@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::{Kxdpgun, Lab, LabError, Peer, Report, Zone};
+use crate::{Kxdpgun, Lab, LabError, Peer, Report, Zone, markdown_table};
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -64,7 +64,6 @@ impl Procedure {
     /// Measures every server in every round. `progress` hears of each peak.
     pub fn run(
         &self,
-        lab: &Lab,
         zone: &Zone,
         queries: &Path,
         peers: &[Peer],
@@ -76,9 +75,11 @@ impl Procedure {
         let mut starts = vec![0; peers.len()];
         for round in 1..=self.rounds {
             for (index, peer) in peers.iter().enumerate() {
-                let server = peer.start(lab, zone)?;
+                // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
+                let lab = Lab::new()?;
+                let server = peer.start(&lab, zone)?;
                 let (step, peak) = self.climb(starts[index], |rate| {
-                    Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(lab)
+                    Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(&lab)
                 })?;
                 drop(server);
                 starts[index] = step.saturating_sub(1);
@@ -111,6 +112,24 @@ impl Procedure {
         }
         Ok(best.unwrap_or_default())
     }
+}
+
+/// A table of `outcomes` with the ratio of each to every one of `against`, which are names among them.
+pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
+    let bases: Vec<&Outcome> =
+        against.iter().filter_map(|name| outcomes.iter().find(|outcome| outcome.name == *name)).collect();
+    let ratio_heads: Vec<String> = bases.iter().map(|base| format!("x {}", base.name)).collect();
+    let mut head = vec!["server", "median replies/s", "lowest and highest round", "octets/reply"];
+    head.extend(ratio_heads.iter().map(String::as_str));
+    let row = |outcome: &Outcome| {
+        let (lowest, highest) = outcome.spread();
+        let rate = outcome.reply_rate();
+        let mut cells = vec![outcome.name.clone(), rate.to_string(), format!("{lowest} - {highest}")];
+        cells.push(outcome.reply_size().to_string());
+        cells.extend(bases.iter().map(|base| format!("{:.2}", rate as f64 / base.reply_rate() as f64)));
+        cells
+    };
+    markdown_table(&head, &outcomes.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The middle value; of an even number, the lower of the two in the middle; of none, zero.

@@ -68,18 +68,7 @@ fn the_interface_of_another_xdp_program_is_left_alone() {
     let zone = Zone::sample().file.display().to_string();
     let mut command = lab.command(Side::Server, &lab::sidestep_binary().display().to_string());
     let control = directory.path().join("control.sock").display().to_string();
-    command.args([
-        "dns",
-        "serve",
-        "--device",
-        "veth-s",
-        "--zone",
-        &zone,
-        "--cores",
-        "0",
-        "--control",
-        &control,
-    ]);
+    command.args(["dns", "serve", "--device", "veth-s", "--zone", &zone, "--control", &control]);
     let mut server = lab::Child::spawn("sidestep", &mut command).unwrap();
     let complaint = server.wait_for_line("others", Duration::from_secs(10)).unwrap();
     assert!(complaint.contains("veth-s") && complaint.contains("XDP program"), "{complaint}");

@@ -1,2 +1,96 @@
-//! The demonstration.
-fn main() {}
+//! `make demo`: Sidestep answers over AF_XDP in a laboratory of its own, then competes with others for the same load.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use lab::{
+    CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Kxdpgun, Lab, LabError, Peer, Procedure,
+    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Zone, ratio_table,
+};
+
+/// Names in the zone beside those of the sample, each asked for in turn.
+const HOSTS: u32 = 10_000;
+/// Offered in the run that is shown, in queries a second.
+const SHOWN_RATE: u32 = 400_000;
+
+fn main() -> ExitCode {
+    if !lab::require_root_and_xdp() {
+        eprintln!("make demo needs root, for namespaces and AF_XDP.");
+        return ExitCode::FAILURE;
+    }
+    match demonstrate() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demonstrate() -> Result<(), LabError> {
+    step("1. A laboratory: two network namespaces and a veth pair");
+    let lab = Lab::new()?;
+    let directory = Directory::new()?;
+    println!(
+        "server side  {}: {SERVER_INTERFACE} {SERVER_V4} {SERVER_V6}, core {}",
+        lab.namespace(Side::Server),
+        lab::server_core()
+    );
+    println!(
+        "client side  {}: {CLIENT_INTERFACE} {CLIENT_V4}, core {}",
+        lab.namespace(Side::Client),
+        lab::generator_core()
+    );
+
+    step(&format!("2. Sidestep serves example.com over AF_XDP, with {HOSTS} hosts"));
+    let zone = Zone::with_hosts(&directory, HOSTS)?;
+    let queries = zone.host_queries(&directory, HOSTS)?;
+    let sidestep = Peer::Sidestep(Sidestep::on(Device::Xdp));
+    let server = sidestep.start(&lab, &zone)?;
+    show_server(&lab, &server)?;
+
+    step("3. dig asks it, from the client side; the kernel answers ping on the same interface");
+    show(&lab, "dig", &[&format!("@{SERVER_V4}"), "www.example.com", "AAAA", "+nocmd", "+noquestion"])?;
+    show(&lab, "dig", &[&format!("@{SERVER_V6}"), "+short", "+tcp", "example.com", "MX"])?;
+    show(&lab, "ping", &["-c", "2", "-i", "0.2", SERVER_V4])?;
+
+    step("4. kxdpgun, Knot DNS's load generator, asks faster");
+    let generator = Kxdpgun::new(queries.clone(), SHOWN_RATE);
+    println!("$ {}", generator.command_line());
+    println!("{}", generator.run(&lab)?.text);
+    drop(server);
+
+    step(
+        "5. The same load for Sidestep on kernel sockets, NSD and Knot: in turn, three rounds, the peak of each",
+    );
+    let peers =
+        [Peer::Nsd, Peer::Knot, Peer::KnotXdp, Peer::Sidestep(Sidestep::on(Device::Kernel)), sidestep];
+    let conditions = Conditions::here("make demo");
+    let outcomes = Procedure::new(1, 3).run(&zone, &queries, &peers, |round, peer, peak| {
+        println!("round {round}  {:<28} {:>8} replies/s", peer.name(), peak.reply_rate);
+    })?;
+
+    step("6. Result: one core serves, one core asks");
+    println!("{}", ratio_table(&outcomes, &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
+    println!("{conditions}");
+    println!("\nThe laboratory is removed.");
+    Ok(())
+}
+
+fn step(title: &str) {
+    println!("\n== {title}\n");
+}
+
+fn show_server(lab: &Lab, server: &Server) -> Result<(), LabError> {
+    println!("$ {}", server.process.command_line());
+    println!("{}", server.process.output());
+    println!("$ ip link show {SERVER_INTERFACE}");
+    print!("{}", lab.ip(Side::Server, &format!("link show {SERVER_INTERFACE}"))?);
+    Ok(())
+}
+
+fn show(lab: &Lab, program: &str, arguments: &[&str]) -> Result<(), LabError> {
+    println!("$ {program} {}", arguments.join(" "));
+    println!("{}\n", lab.run_in(Side::Client, program, arguments)?.trim());
+    Ok(())
+}

@@ -1,0 +1,38 @@
+# What people type. The work is done by cargo and by the scripts, which can be called by themselves.
+
+CARGO ?= cargo
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test demo bench fmt clean
+
+help:
+	@echo "make demo    build, serve a zone over AF_XDP in a laboratory, compare with NSD and Knot (root)"
+	@echo "make test    format, lints, all tests, documentation; what CI runs (root, or some are skipped)"
+	@echo "make bench   every figure with its conditions (root); make bench FIGURES=veth for one"
+	@echo "make setup   install the Debian packages that are missing; demo, test and bench do it too"
+	@echo "make build   target/release/sidestep"
+	@echo "make fmt     format the code"
+	@echo "make clean   remove what was built"
+
+setup:
+	@scripts/setup.sh
+
+build:
+	$(CARGO) build --release --package sidestep
+
+test: setup
+	@scripts/test.sh
+
+demo: setup
+	$(CARGO) build --quiet --release --package sidestep --package lab --bins
+	@SIDESTEP_BIN=$(TARGET)/release/sidestep $(TARGET)/release/demo
+
+bench: setup
+	@scripts/bench.sh $(FIGURES)
+
+fmt:
+	$(CARGO) fmt --all
+
+clean:
+	$(CARGO) clean

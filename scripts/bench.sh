@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Every figure, one after the other, each with its conditions. Arguments: the figures wanted, otherwise all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Those that compare servers first: a machine that has worked for long is a slower one.
+all=(veth latency)
+for file in bench/src/bin/*.rs; do
+    name=$(basename "$file" .rs)
+    [[ " ${all[*]} " == *" $name "* ]] || all+=("$name")
+done
+
+cargo build --quiet --release --package sidestep --package bench --bins
+binaries="${CARGO_TARGET_DIR:-$PWD/target}/release"
+export SIDESTEP_BIN="$binaries/sidestep"
+for name in "${@:-${all[@]}}"; do
+    echo
+    "$binaries/$name"
+done
