@@ -43,13 +43,16 @@ unsafe impl GlobalAlloc for HugePages {
 }
 
 /// Asks for huge pages if `size` octets at `start` are many. Whether they come is the system's choice.
+///
+/// All pages that the octets lie on are named, so that a mapping stays one piece: the system's `realloc` moves a mapping of two
+/// pieces by copying.
 fn advise(start: *mut u8, size: usize) -> *mut u8 {
     if size >= LARGE && !start.is_null() {
-        let inner = start.map_addr(|address| address.next_multiple_of(PAGE));
-        let len = (size - (inner.addr() - start.addr())) & !(PAGE - 1);
-        // SAFETY: the whole pages within one allocation of at least `LARGE` octets, all mapped; MADV_HUGEPAGE changes how
-        // they are backed and nothing else.
-        unsafe { libc::madvise(inner.cast(), len, libc::MADV_HUGEPAGE) };
+        let first_page = start.map_addr(|address| address & !(PAGE - 1));
+        let len = start.addr() + size - first_page.addr();
+        // SAFETY: every page from the first to the last holds octets of a live allocation, so it is mapped; MADV_HUGEPAGE
+        // changes how pages are backed and nothing else, not even for a neighbour on the same page.
+        unsafe { libc::madvise(first_page.cast(), len, libc::MADV_HUGEPAGE) };
     }
     start
 }

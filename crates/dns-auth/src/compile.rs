@@ -35,9 +35,14 @@ struct Compiler<'z> {
 
 impl<'z> Compiler<'z> {
     fn new(zone: &'z Zone) -> Compiler<'z> {
-        let rrsets = zone.nodes().map(|node| node.rrsets().count()).sum();
-        // A head, a name of average length, an address record: right for the zones whose size matters.
-        let octets = zone.record_count() * 48;
+        let (mut rrsets, mut octets) = (0, 0);
+        for node in zone.nodes() {
+            for rrset in node.rrsets() {
+                rrsets += 1;
+                // Right for address records, of which the zones consist whose size matters.
+                octets += (12 + node.name().len() + 16 * usize::from(rrset.count())).next_multiple_of(8);
+            }
+        }
         let table = TableBuilder::with_capacity(rrsets, octets, zone.hash_seed());
         Compiler { zone, table, scratch: Scratch::default(), message: Box::new([0; 65_535]) }
     }
