@@ -63,7 +63,9 @@ fn load(path: &Path) -> ServedZone {
 /// A zone file of `count` A records.
 fn text(count: usize) -> String {
     let mut text = String::with_capacity(count * 48);
-    text.push_str("$ORIGIN example.com.\n$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n");
+    text.push_str(
+        "$ORIGIN example.com.\n$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n",
+    );
     for number in 0..count {
         let [a, b, c, d] = (number as u32).to_be_bytes();
         let _ = writeln!(text, "{} 300 IN A {}.{b}.{c}.{d}", label(number), a | 10);

@@ -90,11 +90,7 @@ impl TableBuilder {
     /// Ends the table.
     pub fn finish(mut self) -> AnswerTable {
         self.entries.shrink_to_fit();
-        AnswerTable {
-            index: Index::from_keys(self.keys.into_iter()),
-            entries: self.entries,
-            seed: self.seed,
-        }
+        AnswerTable { index: Index::from_keys(self.keys.into_iter()), entries: self.entries, seed: self.seed }
     }
 }
 

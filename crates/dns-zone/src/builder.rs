@@ -295,7 +295,8 @@ fn offset(len: usize) -> Result<u32, RecordError> {
 mod tests {
     use super::*;
 
-    const SOA: &[u8] = b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
+    const SOA: &[u8] =
+        b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
 
     fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), None).unwrap()
@@ -366,7 +367,10 @@ mod tests {
         let after = add(&mut builder, "a.example.", Rtype::A, &[192, 0, 2, 1]);
         add(&mut builder, "b.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
         let before = add(&mut builder, "b.example.", Rtype::CNAME, target.as_name().as_bytes());
-        assert_eq!((after, before), (Err(RecordError::CnameAndOtherData), Err(RecordError::CnameAndOtherData)));
+        assert_eq!(
+            (after, before),
+            (Err(RecordError::CnameAndOtherData), Err(RecordError::CnameAndOtherData))
+        );
     }
 
     #[test]

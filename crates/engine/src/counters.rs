@@ -57,8 +57,8 @@ impl EngineCounters {
             ("replies_unsent".to_owned(), read(&self.unsent)),
             ("sleeps".to_owned(), read(&self.sleeps)),
         ];
-        let drops =
-            DropReason::ALL.map(|reason| (format!("dropped_{}", reason.name()), read(&self.dropped[reason.index()])));
+        let drops = DropReason::ALL
+            .map(|reason| (format!("dropped_{}", reason.name()), read(&self.dropped[reason.index()])));
         named.extend(drops.into_iter().filter(|(_, value)| *value != 0));
         named
     }

@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::Counters;
-use engine::{Echo, Engine, EngineHandle};
+use dns_server::{DnsResponder, Published};
+use engine::{Datagram, Echo, Engine, EngineHandle, UdpResponder};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::answer::{AnyResponder, DnsResponder, Published};
 use super::config::{Config, DeviceChoice, available_cores};
 use super::load::{Loaded, load_catalog};
 use super::options::{BusyPoll, ResponderKind, Serve};
@@ -162,5 +162,22 @@ fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
     for thread in threads {
         // A thread that panicked has said so on stderr; the others are to end all the same.
         let _ = thread.join();
+    }
+}
+
+/// What an engine may be asked to run.
+enum AnyResponder {
+    /// The zones.
+    Dns(DnsResponder),
+    /// A bare echo.
+    Echo(Echo),
+}
+
+impl UdpResponder for AnyResponder {
+    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+        match self {
+            AnyResponder::Dns(responder) => responder.respond(batch),
+            AnyResponder::Echo(echo) => echo.respond(batch),
+        }
     }
 }

@@ -4,8 +4,7 @@ use std::io::{self, Read, Write};
 use std::time::Instant;
 
 use dns_auth::{Outcome, Transport};
-
-use super::answer::DnsResponder;
+use dns_server::DnsResponder;
 
 /// Answers that wait for a client to read them, in octets; beyond it nothing more is read from that client.
 const OUTPUT_MAX: usize = 64 << 10;

@@ -252,7 +252,9 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
         let owner = self.owner.as_name();
         let record = Record { owner, ttl, class: Class::IN, rtype, rdata: &self.rdata, position };
         self.record_count += 1;
-        self.receive.on_record(record).or_else(|refusal| position.fault(Problem::Refused(refusal.to_string())))
+        self.receive
+            .on_record(record)
+            .or_else(|refusal| position.fault(Problem::Refused(refusal.to_string())))
     }
 
     /// The SOA is the first record, there is one, and it is at the origin of the zone (RFC 1035, 5.2).

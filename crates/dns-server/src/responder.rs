@@ -1,22 +1,22 @@
-//! The responder of `dns-auth` as the engine calls it: for batches of datagrams, with the catalog of the moment.
+//! From the engine's batches to `dns-auth` and back.
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
-use engine::{Datagram, Echo, UdpResponder};
+use engine::{Datagram, UdpResponder};
 
 /// What all responders answer from. Replaced as a whole; each responder picks it up before its next batch.
-pub(crate) struct Published {
+pub struct Published {
     /// The zones.
-    pub(crate) catalog: Arc<Catalog>,
+    pub catalog: Arc<Catalog>,
     /// The choices about answers.
-    pub(crate) settings: Arc<Settings>,
+    pub settings: Arc<Settings>,
 }
 
 /// Answers DNS queries that came by UDP.
-pub(crate) struct DnsResponder {
+pub struct DnsResponder {
     responder: Responder,
     published: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
     settings: Arc<Settings>,
@@ -25,7 +25,7 @@ pub(crate) struct DnsResponder {
 
 impl DnsResponder {
     /// A responder of its own core, counting in `counters`.
-    pub(crate) fn new(published: &Arc<ArcSwap<Published>>, counters: Arc<Counters>) -> DnsResponder {
+    pub fn new(published: &Arc<ArcSwap<Published>>, counters: Arc<Counters>) -> DnsResponder {
         let settings = Arc::clone(&published.load().settings);
         DnsResponder {
             responder: Responder::new(Arc::clone(&settings), counters),
@@ -36,7 +36,7 @@ impl DnsResponder {
     }
 
     /// Answers one query of `len` octets in `buffer`, which came by `transport`.
-    pub(crate) fn respond_one(&mut self, buffer: &mut [u8], len: usize, transport: Transport) -> Outcome {
+    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, transport: Transport) -> Outcome {
         let published = Arc::clone(self.published.load());
         self.pick_up(&published);
         self.responder.respond(&published.catalog, buffer, len, transport)
@@ -68,23 +68,6 @@ impl UdpResponder for DnsResponder {
                 Outcome::Reply(len) => Some(len),
                 Outcome::Drop(_) => None,
             };
-        }
-    }
-}
-
-/// What an engine may be asked to run.
-pub(crate) enum AnyResponder {
-    /// The zones.
-    Dns(DnsResponder),
-    /// A bare echo.
-    Echo(Echo),
-}
-
-impl UdpResponder for AnyResponder {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
-        match self {
-            AnyResponder::Dns(responder) => responder.respond(batch),
-            AnyResponder::Echo(echo) => echo.respond(batch),
         }
     }
 }

@@ -1,0 +1,10 @@
+//! The DNS responder on an engine.
+//!
+//! [`DnsResponder`] answers batches of datagrams, and single messages for other transports, from what is [`Published`] at
+//! the moment. Publishing swaps one pointer, which every responder picks up before its next batch: no query is lost, none
+//! sees half of a change, and the old version goes when its last reader has.
+#![forbid(unsafe_code)]
+
+mod responder;
+
+pub use responder::{DnsResponder, Published};
