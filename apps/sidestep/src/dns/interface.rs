@@ -16,6 +16,8 @@ use device_kernel::KernelSockets;
 use device_xdp::{SteeringOptions, XdpOptions};
 use engine::{Clock, DeviceId, EngineHandle, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType};
 use steering::claim::resolve;
 use steering::{ListenAddress, LocalAddress, Transport, VlanTags};
 
@@ -226,8 +228,9 @@ fn socket_address(interface: &str, local: &LocalAddress, port: u16) -> Option<So
             if local.vlan != VlanTags::default() {
                 return None;
             }
-            let index = std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex")).ok()?;
-            Some(SocketAddrV6::new(address, port, 0, index.trim().parse().ok()?).into())
+            let any = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None).ok()?;
+            let index = name_to_index(any, interface).ok()?;
+            Some(SocketAddrV6::new(address, port, 0, index).into())
         }
         address => Some(SocketAddr::new(address, port)),
     }
