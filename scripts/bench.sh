@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 # Those that compare servers first: a machine that has worked for long is a slower one.
 all=(veth latency)
-for file in bench/src/bin/*.rs; do
+for file in bench/src/bin/*; do
     name=$(basename "$file" .rs)
     [[ " ${all[*]} " == *" $name "* ]] || all+=("$name")
 done

@@ -1,9 +1,14 @@
 //! kxdpgun: Knot DNS's load generator, and what it reports.
 
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use crate::{CLIENT_INTERFACE, Child, Lab, LabError, SERVER_V4, Side};
+
+/// The kernel gives a queue free some time after the last run's end.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// One run of the generator, from the client's namespace.
 #[derive(Clone, Debug)]
@@ -26,9 +31,17 @@ impl Kxdpgun {
 
     /// Runs it to its end.
     pub fn run(&self, lab: &Lab) -> Result<Report, LabError> {
-        let output = lab.command(Side::Client, "kxdpgun").args(self.arguments()).output();
-        let output = output.map_err(LabError::system("kxdpgun"))?;
-        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        let mut text = String::new();
+        for _ in 0..TRIES {
+            let output = lab.command(Side::Client, "kxdpgun").args(self.arguments()).output();
+            let output = output.map_err(LabError::system("kxdpgun"))?;
+            text = (String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr))
+                .into_owned();
+            if !text.contains("resource is busy") {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
         Report::parse(&text)
     }
 

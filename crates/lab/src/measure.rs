@@ -5,6 +5,7 @@
 //! Servers take turns, round after round, so that a slow moment of the machine hits all of them; the median of the
 //! rounds is the figure.
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::{Kxdpgun, Lab, LabError, Peer, Report, Zone, markdown_table};
@@ -18,6 +19,9 @@ pub struct Procedure {
     pub seconds: u32,
     /// How often each server is measured.
     pub rounds: u32,
+    /// Whether every round climbs, from a step below the first one's peak; otherwise later rounds offer what was best
+    /// then and the next step, which is quicker and less exact.
+    pub climbs_again: bool,
 }
 
 /// What was measured of one server.
@@ -52,13 +56,17 @@ impl Outcome {
 }
 
 impl Procedure {
-    /// The ladder of rates that suits one core and this wire.
-    pub fn new(seconds: u32, rounds: u32) -> Procedure {
-        let rates = vec![
-            75_000, 100_000, 150_000, 200_000, 250_000, 325_000, 400_000, 500_000, 650_000, 800_000,
-            1_000_000,
-        ];
-        Procedure { rates, seconds, rounds }
+    /// Two seconds at each load, `rounds` times, for figures.
+    pub fn thorough(rounds: u32) -> Procedure {
+        let rates =
+            vec![100_000, 150_000, 200_000, 250_000, 325_000, 400_000, 500_000, 650_000, 800_000, 1_000_000];
+        Procedure { rates, seconds: 2, rounds, climbs_again: true }
+    }
+
+    /// A second at each of a few loads, three times, for people who wait.
+    pub fn quick() -> Procedure {
+        let rates = vec![100_000, 170_000, 250_000, 350_000, 500_000, 750_000];
+        Procedure { rates, seconds: 1, rounds: 3, climbs_again: false }
     }
 
     /// Measures every server in every round. `progress` hears of each peak.
@@ -71,18 +79,20 @@ impl Procedure {
     ) -> Result<Vec<Outcome>, LabError> {
         let mut outcomes: Vec<Outcome> =
             peers.iter().map(|peer| Outcome { name: peer.name(), peaks: Vec::new() }).collect();
-        // The first round finds where each server's peak is; the others start one step below it.
-        let mut starts = vec![0; peers.len()];
+        let mut steps = vec![0..self.rates.len(); peers.len()];
         for round in 1..=self.rounds {
             for (index, peer) in peers.iter().enumerate() {
                 // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
                 let lab = Lab::new()?;
                 let server = peer.start(&lab, zone)?;
-                let (step, peak) = self.climb(starts[index], |rate| {
+                let (step, peak) = self.climb(steps[index].clone(), |rate| {
                     Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(&lab)
                 })?;
                 drop(server);
-                starts[index] = step.saturating_sub(1);
+                steps[index] = match self.climbs_again {
+                    true => step.saturating_sub(1)..self.rates.len(),
+                    false => step..self.rates.len().min(step + 2),
+                };
                 progress(round, peer, &peak);
                 outcomes[index].peaks.push(peak);
             }
@@ -90,27 +100,24 @@ impl Procedure {
         Ok(outcomes)
     }
 
-    /// The step of the ladder with the most replies, and its report. Climbs from `start` until replies have clearly
-    /// fallen, or the generator cannot offer more.
+    /// The step with the most replies, and its report. Climbs until replies have clearly fallen.
     fn climb(
         &self,
-        start: usize,
+        steps: Range<usize>,
         mut measure: impl FnMut(u32) -> Result<Report, LabError>,
     ) -> Result<(usize, Report), LabError> {
-        let mut best: Option<(usize, Report)> = None;
-        for (step, &rate) in self.rates.iter().enumerate().skip(start) {
-            let report = measure(rate)?;
-            let best_rate = best.as_ref().map_or(0, |(_, report)| report.reply_rate);
-            let fallen = report.reply_rate < best_rate * 85 / 100;
-            let exhausted = report.query_rate < u64::from(rate) * 60 / 100;
-            if report.reply_rate > best_rate || best.is_none() {
-                best = Some((step, report));
+        let mut best = (steps.start, Report::default());
+        for step in steps {
+            let report = measure(self.rates[step])?;
+            let fallen = report.reply_rate < best.1.reply_rate * 85 / 100;
+            if report.reply_rate > best.1.reply_rate {
+                best = (step, report);
             }
-            if fallen || exhausted {
+            if fallen {
                 break;
             }
         }
-        Ok(best.unwrap_or_default())
+        Ok(best)
     }
 }
 
@@ -155,8 +162,8 @@ mod tests {
 
     #[test]
     fn the_peak_is_where_the_load_is_a_little_above_the_capacity() {
-        let procedure = Procedure::new(1, 1);
-        let (step, peak) = procedure.climb(0, server(210_000)).unwrap();
+        let procedure = Procedure::thorough(1);
+        let (step, peak) = procedure.climb(0..10, server(210_000)).unwrap();
         assert_eq!((procedure.rates[step], peak.reply_rate), (200_000, 200_000));
     }
 
@@ -168,7 +175,7 @@ mod tests {
             offered.push(rate);
             server(rate)
         };
-        Procedure::new(1, 1).climb(1, measure).unwrap();
+        Procedure::thorough(1).climb(0..10, measure).unwrap();
         assert_eq!(offered, [100_000, 150_000, 200_000, 250_000]);
     }
 

@@ -66,7 +66,7 @@ fn demonstrate() -> Result<(), LabError> {
     let peers =
         [Peer::Nsd, Peer::Knot, Peer::KnotXdp, Peer::Sidestep(Sidestep::on(Device::Kernel)), sidestep];
     let conditions = Conditions::here("make demo");
-    let outcomes = Procedure::new(1, 3).run(&zone, &queries, &peers, |round, peer, peak| {
+    let outcomes = Procedure::quick().run(&zone, &queries, &peers, |round, peer, peak| {
         println!("round {round}  {:<28} {:>8} replies/s", peer.name(), peak.reply_rate);
     })?;
 

@@ -1,0 +1,84 @@
+//! Figure 6: round trips on veth at about one per cent of what a server can take.
+//!
+//! usage: latency [ROUNDS [RATE]]   (default: 3 rounds of 5000 queries a second)
+#![forbid(unsafe_code)]
+
+mod probe;
+
+use std::process::ExitCode;
+
+use lab::{Conditions, Device, Directory, Lab, LabError, Peer, Sidestep, Zone, markdown_table, median};
+
+use probe::{Probe, RoundTrips};
+
+/// Names asked for.
+const HOSTS: u32 = 10_000;
+
+fn main() -> ExitCode {
+    if !lab::require_root_and_xdp() {
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = std::env::args().skip(1).map(|word| word.parse().ok());
+    let rounds = arguments.next().flatten().unwrap_or(3);
+    let rate = arguments.next().flatten().unwrap_or(5000);
+    match measure(rounds, rate) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("latency: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn peers() -> Vec<Peer> {
+    let over_xdp = || Sidestep::on(Device::Xdp);
+    vec![
+        Peer::Nsd,
+        Peer::Sidestep(Sidestep::on(Device::Kernel)),
+        Peer::Sidestep(over_xdp().named("interrupts")),
+        Peer::Sidestep(over_xdp().with(&["--busy-poll", "on"]).named("busy-poll on")),
+        Peer::Sidestep(over_xdp().with(&["--busy-poll", "always"]).named("busy-poll always")),
+    ]
+}
+
+fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
+    println!("# Round trips on veth\n");
+    println!("{}", Conditions::here("make bench FIGURES=latency"));
+    println!("- load: {rate} queries a second from one UDP socket on core 0 that spins, {HOSTS} names");
+    println!(
+        "- servers: core 1, one worker; medians of {rounds} interleaved rounds of {} s\n",
+        probe::SECONDS
+    );
+    let directory = Directory::new()?;
+    let zone = Zone::with_hosts(&directory, HOSTS)?;
+    let peers = peers();
+    let mut measured: Vec<Vec<RoundTrips>> = vec![Vec::new(); peers.len()];
+    for round in 1..=rounds {
+        for (peer, measured) in peers.iter().zip(&mut measured) {
+            let lab = Lab::new()?;
+            let _server = peer.start(&lab, &zone)?;
+            let trips = Probe { rate, hosts: HOSTS, origin: zone.origin.clone() }.run(&lab)?;
+            eprintln!("round {round}: {}: {trips}", peer.name());
+            measured.push(trips);
+        }
+    }
+    print_table(&peers, &measured);
+    Ok(())
+}
+
+fn print_table(peers: &[Peer], measured: &[Vec<RoundTrips>]) {
+    let row = |(peer, rounds): (&Peer, &Vec<RoundTrips>)| {
+        let figure =
+            |per_mille| median(&rounds.iter().map(|trips| trips.quantile_ns(per_mille)).collect::<Vec<_>>());
+        let lost: u64 = rounds.iter().map(|trips| trips.lost).sum();
+        let mut cells = vec![peer.name()];
+        cells.extend(
+            [500, 900, 990, 999].map(|per_mille| format!("{:.1}", figure(per_mille) as f64 / 1000.0)),
+        );
+        cells.push(lost.to_string());
+        cells
+    };
+    let rows: Vec<Vec<String>> = peers.iter().zip(measured).map(row).collect();
+    println!("{}", markdown_table(&["server", "p50 us", "p90 us", "p99 us", "p99.9 us", "lost"], &rows));
+    println!("Target: p50 and p99 over AF_XDP, in either mode, not above those on kernel sockets.");
+}
