@@ -12,6 +12,8 @@
 pub mod catalog;
 pub mod compile;
 pub mod counters;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod resolve;
 pub mod responder;
 pub mod settings;
@@ -20,5 +22,7 @@ pub mod writer;
 
 pub use catalog::{Catalog, ServedZone};
 pub use counters::{Counters, Dropped, Transport};
+#[doc(hidden)]
+pub use fuzz::fuzz_message;
 pub use responder::{Outcome, Prepared, Responder};
 pub use settings::Settings;

@@ -147,7 +147,7 @@ impl<'m, 'a> Writer<'m, 'a> {
             }
             None => self.octets(name)?,
         }
-        self.remember(&name[..], start);
+        self.remember(name, start);
         Ok(())
     }
 

@@ -1,0 +1,239 @@
+//! Zones from text, queries, answers: what the tests of this crate share.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program has its own copy of this module and uses part of it"
+)]
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dns_auth::compile::compile;
+use dns_auth::fuzz::{Record, Reply};
+use dns_auth::table::AnswerTable;
+use dns_auth::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport};
+use dns_wire::{NameBuf, Rtype};
+use dns_zone::text::{Files, Limits, read_zone};
+use dns_zone::{Zone, ZoneBuilder};
+use domain::base::{Message, Name, ParsedName, ToName};
+use domain::rdata::AllRecordData;
+
+/// The directory that paths of sample zones and scenarios start from.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Zone files of `specs/zones` that make a zone.
+pub const SAMPLES: [&str; 6] = [
+    "2.0.192.in-addr.arpa.zone",
+    "example.com.zone",
+    "exotic.example.zone",
+    "exotic.example.generic.zone",
+    "included.example.zone",
+    "windows.example.zone",
+];
+
+/// A name from its text.
+pub fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), None).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// A record of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneRecord {
+    pub owner: NameBuf,
+    pub ttl: u32,
+    pub rtype: Rtype,
+    pub rdata: Vec<u8>,
+}
+
+/// A zone as a list.
+#[derive(Clone, Debug)]
+pub struct ZoneList {
+    pub origin: NameBuf,
+    pub records: Vec<ZoneRecord>,
+}
+
+/// A text that stands for a file, beside the real ones of the workspace.
+struct TextOrFile<'t>(Option<&'t str>);
+
+impl Files for TextOrFile<'_> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        match self.0.take() {
+            Some(text) => Ok(text.as_bytes().to_vec()),
+            None => std::fs::read(workspace().join(path)),
+        }
+    }
+}
+
+impl ZoneList {
+    /// The zone in the text of a zone file.
+    pub fn from_text(origin: &str, text: &str) -> Result<ZoneList, String> {
+        ZoneList::read(TextOrFile(Some(text)), Path::new("text"), Some(name(origin)))
+    }
+
+    /// The zone in a file, whose path starts at the workspace.
+    pub fn from_file(path: &str) -> Result<ZoneList, String> {
+        ZoneList::read(TextOrFile(None), Path::new(path), None)
+    }
+
+    fn read(mut files: TextOrFile<'_>, path: &Path, origin: Option<NameBuf>) -> Result<ZoneList, String> {
+        let mut records = Vec::new();
+        let origin = origin.as_ref().map(NameBuf::as_name);
+        let summary = read_zone(&mut files, path, origin, &Limits::default(), |record| {
+            records.push(ZoneRecord {
+                owner: NameBuf::from(record.owner),
+                ttl: record.ttl,
+                rtype: record.rtype,
+                rdata: record.rdata.to_vec(),
+            });
+            Ok::<(), String>(())
+        });
+        Ok(ZoneList { origin: summary.map_err(|errors| errors.to_string())?.origin, records })
+    }
+
+    /// The zone as a tree, and the records that are part of it: what the builder refuses is left out.
+    pub fn build(&self) -> (Zone, ZoneList) {
+        let mut builder = ZoneBuilder::new(self.origin.as_name(), 23);
+        let taken = self.records.iter().filter(|record| {
+            builder.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata).is_ok()
+        });
+        let taken = ZoneList { origin: self.origin.clone(), records: taken.cloned().collect() };
+        (builder.finish().expect("the zones of tests have a SOA"), taken)
+    }
+}
+
+/// All sample zones.
+pub fn samples() -> Vec<ZoneList> {
+    SAMPLES.map(|file| ZoneList::from_file(&format!("specs/zones/{file}")).unwrap()).to_vec()
+}
+
+/// The same zones twice: with compiled answers, and without any.
+pub fn catalogs(zones: &[ZoneList]) -> [Catalog; 2] {
+    let plain = |zone: Zone| ServedZone { zone, table: AnswerTable::default() };
+    let catalog = |serve: &dyn Fn(Zone) -> ServedZone| {
+        Catalog::new(zones.iter().map(|zone| Arc::new(serve(zone.build().0))), 3)
+    };
+    [catalog(&compile), catalog(&plain)]
+}
+
+/// A responder of its own.
+pub fn responder(settings: &Settings) -> Responder {
+    Responder::new(Arc::new(settings.clone()), Arc::new(Counters::default()))
+}
+
+/// A query, as far as tests care. Built without the code under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    pub id: u16,
+    pub flags: u16,
+    pub qname: Vec<u8>,
+    pub qtype: Rtype,
+    pub qclass: u16,
+    pub edns: Option<Edns>,
+}
+
+/// The OPT record of a query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edns {
+    pub payload_size: u16,
+    pub version: u8,
+    pub flags: u16,
+    /// The options in wire format.
+    pub options: Vec<u8>,
+}
+
+impl Query {
+    /// A query in class IN without EDNS.
+    pub fn new(qname: &[u8], qtype: Rtype) -> Query {
+        Query { id: 0x5aa5, flags: 0, qname: qname.to_vec(), qtype, qclass: 1, edns: None }
+    }
+
+    /// The same with an OPT record that allows `payload_size` octets.
+    pub fn with_edns(self, payload_size: u16) -> Query {
+        Query { edns: Some(Edns { payload_size, ..Edns::default() }), ..self }
+    }
+
+    /// The message.
+    pub fn to_wire(&self) -> Vec<u8> {
+        let additional = u16::from(self.edns.is_some());
+        let mut wire = Vec::new();
+        for word in [self.id, self.flags, 1, 0, 0, additional] {
+            wire.extend_from_slice(&word.to_be_bytes());
+        }
+        wire.extend_from_slice(&self.qname);
+        wire.extend_from_slice(&self.qtype.0.to_be_bytes());
+        wire.extend_from_slice(&self.qclass.to_be_bytes());
+        if let Some(edns) = &self.edns {
+            wire.extend_from_slice(&[0, 0, 41]);
+            wire.extend_from_slice(&edns.payload_size.to_be_bytes());
+            wire.extend_from_slice(&[0, edns.version]);
+            wire.extend_from_slice(&edns.flags.to_be_bytes());
+            wire.extend_from_slice(&(edns.options.len() as u16).to_be_bytes());
+            wire.extend_from_slice(&edns.options);
+        }
+        wire
+    }
+}
+
+/// What becomes of `message`.
+pub fn respond(
+    responder: &mut Responder,
+    catalog: &Catalog,
+    message: &[u8],
+    transport: Transport,
+) -> Result<Vec<u8>, dns_auth::Dropped> {
+    let mut buffer = vec![0; 65_535];
+    buffer[..message.len()].copy_from_slice(message);
+    match responder.respond(catalog, &mut buffer, message.len(), transport) {
+        Outcome::Reply(len) => {
+            buffer.truncate(len);
+            Ok(buffer)
+        }
+        Outcome::Drop(reason) => Err(reason),
+    }
+}
+
+/// A record as in a zone file.
+pub fn print(record: &Record) -> String {
+    let mut message = vec![0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+    message.extend_from_slice(&record.owner);
+    message.extend_from_slice(&record.rtype.0.to_be_bytes());
+    message.extend_from_slice(&record.class.to_be_bytes());
+    message.extend_from_slice(&record.ttl.to_be_bytes());
+    message.extend_from_slice(&(record.rdata.len() as u16).to_be_bytes());
+    message.extend_from_slice(&record.rdata);
+    let message = Message::from_octets(message.as_slice()).unwrap();
+    let parsed = message.answer().unwrap().next().unwrap().unwrap();
+    match parsed.to_record::<AllRecordData<_, ParsedName<_>>>() {
+        Ok(Some(parsed)) => {
+            let owner: Name<Vec<u8>> = parsed.owner().to_name();
+            format!("{} {} {} {}", owner.fmt_with_dot(), record.ttl, record.rtype, parsed.data())
+        }
+        _ => format!("{:?} {} {} {:02x?}", record.owner, record.ttl, record.rtype, record.rdata),
+    }
+}
+
+/// A whole answer for people.
+pub fn describe(reply: &Reply) -> String {
+    let mut text = format!("flags {:04x} code {}\n", reply.flags, reply.rcode());
+    for (title, section) in ["answer", "authority", "additional"].iter().zip(&reply.sections) {
+        section.iter().for_each(|record| text += &format!("  {title} {}\n", print(record)));
+    }
+    text
+}
+
+/// That the `domain` crate, which had no part in writing it, reads the whole of an answer.
+pub fn check_with_domain(answer: &[u8]) {
+    let message = Message::from_octets(answer).expect("a header");
+    for question in message.question() {
+        question.expect("a question");
+    }
+    for section in [message.answer(), message.authority(), message.additional()] {
+        for record in section.expect("a section") {
+            let record = record.expect("a record");
+            record.to_record::<AllRecordData<_, ParsedName<_>>>().expect("data of its type");
+        }
+    }
+}
