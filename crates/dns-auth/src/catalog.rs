@@ -21,6 +21,8 @@ pub struct ServedZone {
 #[derive(Debug)]
 pub struct Catalog {
     zones: Vec<Arc<ServedZone>>,
+    /// For each zone, its origin in lower case: compared without a look at the zone itself.
+    origin_names: Vec<Box<[u8]>>,
     /// For each zone, whether another one lies below it.
     zones_below: Vec<bool>,
     origins: Index,
@@ -34,6 +36,7 @@ impl Catalog {
     pub fn new(zones: impl IntoIterator<Item = Arc<ServedZone>>, seed: u64) -> Catalog {
         let mut catalog = Catalog {
             zones: Vec::new(),
+            origin_names: Vec::new(),
             zones_below: Vec::new(),
             origins: Index::default(),
             depths: (u8::MAX, 0),
@@ -68,14 +71,16 @@ impl Catalog {
 
     fn insert(&mut self, served: Arc<ServedZone>) {
         let origin = served.zone.origin();
-        let (hash, depth) = (fold::hash_name(origin.as_bytes(), self.seed), origin.label_count());
-        if let Some(number) = self.lookup(origin.as_bytes(), hash) {
+        let name: Box<[u8]> = origin.as_bytes().to_ascii_lowercase().into();
+        let (hash, depth) = (fold::hash_name(&name, self.seed), origin.label_count());
+        if let Some(number) = self.lookup(&name, hash) {
             self.zones[number as usize] = served;
             return;
         }
         let depth = depth as u8; // A name has at most 127 labels.
         self.depths = (self.depths.0.min(depth), self.depths.1.max(depth));
         self.origins.insert(hash, self.zones.len() as u32);
+        self.origin_names.push(name);
         self.zones.push(served);
     }
 
@@ -111,10 +116,10 @@ impl Catalog {
         None
     }
 
+    /// `origin` is in lower case.
     #[inline(always)]
     fn lookup(&self, origin: &[u8], hash: u64) -> Option<u32> {
-        let matches = |number: u32| fold::equal(self.zones[number as usize].zone.origin().as_bytes(), origin);
-        self.origins.find(hash, matches)
+        self.origins.find(hash, |number| *self.origin_names[number as usize] == *origin)
     }
 }
 

@@ -165,7 +165,8 @@ pub(crate) mod tests {
         let owner = name(owner);
         let mut folded = Folded::default();
         folded.set(owner.as_name().as_bytes(), owner.as_name().len() as u8);
-        let search = served.table.search(&folded, rtype.0);
+        let mut search = served.table.search(&folded, rtype.0);
+        served.table.fetch(&mut search);
         served.table.find(&search, folded.name(), rtype.0).is_some()
     }
 

@@ -133,6 +133,7 @@ impl Responder {
     ) -> Outcome {
         let mut prepared = Prepared::default();
         self.prepare(catalog, buffer, len, &mut prepared);
+        self.fetch(catalog, &mut prepared);
         self.complete(catalog, &prepared, buffer, transport)
     }
 

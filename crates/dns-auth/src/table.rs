@@ -120,7 +120,7 @@ impl AnswerTable {
         Search { hash, probe, slot: 0 }
     }
 
-    /// The next step: reads the slot, and has the entry that it names fetched.
+    /// The second step: reads the slot, and has the entry that it names fetched.
     #[inline(always)]
     pub fn fetch(&self, search: &mut Search) {
         const CACHE_LINE: usize = 64;
@@ -130,27 +130,20 @@ impl AnswerTable {
         prefetch::read(&self.entries, at + CACHE_LINE - UNIT);
     }
 
-    /// The answer that the search is for, with `name` in lower case.
+    /// The last step: the answer that the search is for, with `name` in lower case.
     #[inline(always)]
     pub fn find(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
-        if let Some(number) = Index::number_in(search.slot, search.hash)
-            && let Some(entry) = self.entry_if(number, name, rtype)
-        {
-            return Some(entry);
-        }
-        self.find_further(search, name, rtype)
-    }
-
-    /// The search from its start: the first slot was another key's, or was never fetched.
-    #[inline(never)]
-    fn find_further(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
-        let mut probe = search.probe;
-        loop {
-            let number = self.index.next(&mut probe, search.hash)?;
-            if let Some(entry) = self.entry_if(number, name, rtype) {
+        let (mut slot, mut probe) = (search.slot, search.probe);
+        while slot != 0 {
+            if let Some(number) = Index::number_in(slot, search.hash)
+                && let Some(entry) = self.entry_if(number, name, rtype)
+            {
                 return Some(entry);
             }
+            probe = self.index.following(probe);
+            slot = self.index.slot(probe);
         }
+        None
     }
 
     #[inline(always)]

@@ -25,12 +25,13 @@ impl Index {
     }
 
     /// An index of all `keys`, pairs of hash and number. Much faster than inserting them one by one, as the slots are
-    /// filled in the order in which they lie in memory.
+    /// filled in the order in which they lie in memory, and faster to search, as half of the slots stay empty.
     ///
     /// # Panics
     /// If a number is `u32::MAX`.
     pub fn from_keys(keys: impl ExactSizeIterator<Item = (u64, u32)>) -> Index {
-        let mut index = Index::with_capacity(keys.len());
+        // Half full: three of four keys are then found in the slot where their search begins.
+        let mut index = Index { slots: vec![0; (2 * keys.len()).max(1)], used: 0 };
         let mut in_order: Vec<u64> = keys.map(|(hash, number)| slot(hash, number)).collect();
         in_order.sort_unstable();
         index.used = in_order.len();
@@ -89,6 +90,12 @@ impl Index {
         ((slot ^ hash) >> 32 == 0).then(|| (slot as u32).checked_sub(1)).flatten()
     }
 
+    /// The slot to look at after this one.
+    #[inline(always)]
+    pub fn following(&self, probe: Probe) -> Probe {
+        Probe(if probe.0 as usize + 1 == self.slots.len() { 0 } else { probe.0 + 1 })
+    }
+
     /// The next number whose key may have `hash`, or `None` when there is no other.
     #[inline(always)]
     pub fn next(&self, probe: &mut Probe, hash: u64) -> Option<u32> {
@@ -97,7 +104,7 @@ impl Index {
             if slot == 0 {
                 return None; // A quarter of the slots is empty, so every search ends.
             }
-            probe.0 = if probe.0 as usize + 1 == self.slots.len() { 0 } else { probe.0 + 1 };
+            *probe = self.following(*probe);
             let number = Index::number_in(slot, hash);
             if number.is_some() {
                 return number;
