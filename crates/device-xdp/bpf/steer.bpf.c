@@ -6,7 +6,8 @@
 //   - is IPv4 without options and not a fragment, or IPv6 without extension headers,
 //   - behind at most two VLAN tags that are still in the packet (a tag that the NIC stripped is not seen: such packets
 //     look untagged, match no claim of the VLAN's addresses, and stay with the kernel),
-//   - is UDP or TCP to a claimed (address, tags, port).
+//   - is UDP or TCP to a claimed (address, tags, port),
+//   - fits a frame, whatever the MTU.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket.
 //
 // User space keeps the maps; see claim_key.rs for the layouts shared with it.
@@ -23,6 +24,9 @@
 #define QUEUES_MAX 1024
 #define CLAIMS_MAX 65536
 #define PORT_WORDS (65536 / 64)
+
+// Shared with user space (options.rs): octets of the longest packet that the largest frame holds behind its headroom.
+#define PACKET_MAX 3840
 
 #define VLAN_IDENTIFIER 0x0fff
 #define IPV4_NO_OPTIONS 0x45
@@ -52,6 +56,7 @@ enum outcome {
 	PASSED_UNCLAIMED_ADDRESS,
 	PASSED_NO_SOCKET,
 	PASSED_TRUNCATED,
+	PASSED_TOO_LONG,
 	OUTCOMES,
 };
 
@@ -213,6 +218,8 @@ static __always_inline enum outcome classify(struct xdp_md *ctx)
 
 	if (outcome != REDIRECTED)
 		return outcome;
+	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
+		return PASSED_TOO_LONG;
 	if (!is_port_claimed(&key))
 		return PASSED_UNCLAIMED_PORT;
 	if (!bpf_map_lookup_elem(&claims, &key))

@@ -82,7 +82,7 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// Packets of the interface's MTU do not fit into a frame. Lower the MTU, or use frames of 4096 octets.
+    /// Packets of the interface's MTU do not fit into a frame of the size asked for. Use frames of 4096 octets, or leave it open.
     #[error("{interface} has MTU {mtu}; frames here hold packets of up to {limit} octets")]
     MtuTooLarge {
         /// The interface.

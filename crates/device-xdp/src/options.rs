@@ -7,6 +7,9 @@ use crate::umem::PACKET_HEADROOM;
 /// Ethernet header and two VLAN tags.
 const LINK_HEADERS: u32 = 14 + 2 * 4;
 
+/// Largest frame: a page, as the kernel wants it.
+const FRAME_SIZE_MAX: u16 = 4096;
+
 /// Options of one [`crate::XdpDevice`]. The defaults suit a NIC as well as a veth.
 #[derive(Clone, Debug)]
 pub struct XdpOptions {
@@ -67,7 +70,8 @@ impl XdpOptions {
         self.check()?;
         let mtu = interface.mtu()?;
         let frame_size = self.frame_size.unwrap_or(if mtu <= mtu_max(2048) { 2048 } else { 4096 });
-        if mtu > mtu_max(frame_size) {
+        // Frames of the largest size hold all that the steering program lets through, however large the MTU.
+        if mtu > mtu_max(frame_size) && frame_size < FRAME_SIZE_MAX {
             let (interface, limit) = (interface.name.clone(), mtu_max(frame_size));
             return Err(XdpError::MtuTooLarge { interface, mtu, limit });
         }
@@ -75,7 +79,7 @@ impl XdpOptions {
             ring_entries: self.ring_entries,
             frames_per_queue: self.frames_per_queue,
             frame_size,
-            mtu: mtu as u16, // At most 4096.
+            mtu: mtu.min(mtu_max(frame_size)) as u16, // At most 4096.
             force_copy: !self.zero_copy,
             busy_poll: self.busy_poll,
         })
@@ -131,5 +135,11 @@ mod tests {
     #[test]
     fn an_ordinary_mtu_fits_the_small_frame() {
         assert!(mtu_max(2048) >= 1500 && mtu_max(4096) >= 3500);
+    }
+
+    #[test]
+    fn the_largest_frame_holds_what_the_steering_program_lets_through() {
+        const PACKET_MAX: u32 = 3840; // As in bpf/steer.bpf.c.
+        assert_eq!(mtu_max(FRAME_SIZE_MAX) + LINK_HEADERS, PACKET_MAX);
     }
 }

@@ -18,7 +18,7 @@ use crate::{AttachMode, XdpError, syscalls};
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
 /// Length of `enum outcome` in `bpf/steer.bpf.c`.
-const OUTCOMES: usize = 8;
+const OUTCOMES: usize = 9;
 
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +130,7 @@ impl SteeringProgram {
             passed_unclaimed_address: sum(5),
             passed_no_socket: sum(6),
             passed_truncated: sum(7),
+            passed_too_long: sum(8),
         })
     }
 }
@@ -161,6 +162,25 @@ pub struct SteeringCounters {
     pub passed_no_socket: u64,
     /// Shorter than its headers.
     pub passed_truncated: u64,
+    /// Longer than the largest frame holds.
+    pub passed_too_long: u64,
+}
+
+impl SteeringCounters {
+    /// Name and value of each count, in a stable order.
+    pub fn named(&self) -> [(&'static str, u64); OUTCOMES] {
+        [
+            ("redirected", self.redirected),
+            ("passed_not_ip", self.passed_not_ip),
+            ("passed_fragment_or_options", self.passed_fragment_or_options),
+            ("passed_other_protocol", self.passed_other_protocol),
+            ("passed_unclaimed_port", self.passed_unclaimed_port),
+            ("passed_unclaimed_address", self.passed_unclaimed_address),
+            ("passed_no_socket", self.passed_no_socket),
+            ("passed_truncated", self.passed_truncated),
+            ("passed_too_long", self.passed_too_long),
+        ]
+    }
 }
 
 /// The maps `claims` and `ports`, and what they hold.

@@ -134,6 +134,23 @@ fn what_is_not_claimed_stays_with_the_kernel() {
     echo.stop();
 }
 
+#[test]
+fn on_an_interface_of_large_mtu_only_what_fits_a_frame_is_taken() {
+    let Some(lab) = lab(1) else { return };
+    lab.ip_server("link set vs mtu 9000");
+    lab.run_in_client("ip link set vc mtu 9000");
+    let (program, device) = open(&lab, 1, &untagged(&[SERVER_V4]));
+    assert_eq!(device.capabilities().mtu, 3818);
+    kernel_answers(SERVER_V4, 53);
+    let echo = Echo::start(device);
+    lab.in_client(|| {
+        assert_eq!(ask(SERVER_V4, 53, &[7; 3700]).unwrap(), [7; 3700]);
+        assert_eq!(ask(SERVER_V4, 53, &[7; 8000]).unwrap(), b"kernel");
+    });
+    echo.stop();
+    assert_eq!(program.counters().unwrap().passed_too_long, 1);
+}
+
 /// No-operation octets and the end of the list, see ip(7), IP_OPTIONS.
 fn set_ip_options(socket: &UdpSocket, options: &[u8]) {
     // SAFETY: `options` is readable for its length, which is passed along; the kernel only reads it.

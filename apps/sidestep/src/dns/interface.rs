@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
 use control::{PortConfig, PortEvent, PortSupervisor};
 use device_kernel::KernelSockets;
-use device_xdp::{SteeringOptions, XdpOptions};
+use device_xdp::{SteeringCounters, SteeringOptions, XdpOptions};
 use engine::{Clock, DeviceId, EngineHandle, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::netdevice::name_to_index;
@@ -29,9 +29,13 @@ use super::tcp::{self, TcpHandle};
 /// Frames of a shadow's socket: what comes there is little.
 const SHADOW_FRAMES: usize = 192;
 
+/// What the steering program counted, a second ago at most; `None` while it is not attached.
+pub(crate) type SteeringCounts = Arc<Mutex<Option<SteeringCounters>>>;
+
 /// The interface as the main thread sees it.
 pub(crate) struct InterfacePort {
     description: String,
+    steering: SteeringCounts,
     stop: Arc<OwnedFd>,
     thread: JoinHandle<()>,
 }
@@ -76,6 +80,11 @@ impl InterfacePort {
         self.description.clone()
     }
 
+    /// The steering program's counts, for the statistics.
+    pub(crate) fn steering(&self) -> SteeringCounts {
+        Arc::clone(&self.steering)
+    }
+
     /// Detaches from the interface: what comes from now on is the kernel's.
     pub(crate) fn stop(self) {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes()); // Only fails if it is stopping already.
@@ -94,15 +103,19 @@ fn start(mut supervisor: PortSupervisor, mut follower: Follower) -> anyhow::Resu
     let description = follower.describe();
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).context("making an eventfd")?);
     let stopped = Arc::clone(&stop);
+    let steering = SteeringCounts::default();
+    let counted = Arc::clone(&steering);
     let follow = move || {
         while wait(&supervisor, &stopped, &clock) {
             for event in supervisor.poll(clock.now()) {
                 follower.on_event(event);
             }
+            let counts = supervisor.program().and_then(|program| program.counters().ok());
+            *counted.lock().unwrap_or_else(PoisonError::into_inner) = counts;
         }
     };
     let thread = std::thread::Builder::new().name("port".to_owned()).spawn(follow)?;
-    Ok(InterfacePort { description, stop, thread })
+    Ok(InterfacePort { description, steering, stop, thread })
 }
 
 /// Sleeps until there is news; false when it is time to end.

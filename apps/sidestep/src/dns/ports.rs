@@ -7,7 +7,7 @@ use device_kernel::KernelSockets;
 use engine::{DeviceId, EngineHandle, Role};
 
 use super::config::{Config, DeviceChoice};
-use super::interface::InterfacePort;
+use super::interface::{InterfacePort, SteeringCounts};
 use super::tcp::{self, TcpHandle};
 
 /// The open ports of a server.
@@ -39,6 +39,14 @@ impl Ports {
         match self {
             Ports::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
             Ports::Interface(port) => port.describe(),
+        }
+    }
+
+    /// Counts of the steering program, if there is one.
+    pub(crate) fn steering(&self) -> Option<SteeringCounts> {
+        match self {
+            Ports::Kernel(_) => None,
+            Ports::Interface(port) => Some(port.steering()),
         }
     }
 

@@ -44,6 +44,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let sources = stats::Sources {
         engines: engines.iter().map(|engine| (engine.handle.clone(), Arc::clone(&engine.counters))).collect(),
         tcp: tcp.as_ref().map(|tcp| (tcp.handle.clone(), Arc::clone(&tcp.counters))),
+        steering: ports.steering(),
     };
     // A server without statistics serves all the same.
     let stats_socket = stats::serve(&config.control, sources)

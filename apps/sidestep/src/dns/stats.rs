@@ -1,5 +1,6 @@
 //! Counters of a running server, over a Unix socket: who connects gets `name value` lines and the end of the stream.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,6 +14,7 @@ use dns_auth::Counters;
 use engine::EngineHandle;
 
 use super::config::default_control;
+use super::interface::SteeringCounts;
 use super::options;
 use super::tcp::TcpHandle;
 
@@ -22,6 +24,8 @@ pub(crate) struct Sources {
     pub(crate) engines: Vec<(EngineHandle, Arc<Counters>)>,
     /// DNS over TCP: the service and its responder's counters. None when the responder is an echo.
     pub(crate) tcp: Option<(TcpHandle, Arc<Counters>)>,
+    /// The steering program, if an interface is served.
+    pub(crate) steering: Option<SteeringCounts>,
 }
 
 impl Sources {
@@ -45,6 +49,10 @@ impl Sources {
                 }
             }
         }
+        let steering = self.steering.iter().filter_map(|counts| *counts.lock().ok()?);
+        for (name, value) in steering.flat_map(|counts| counts.named()) {
+            let _ = writeln!(text, "steering_{name} {value}");
+        }
         if let Some((handle, _)) = &self.tcp {
             for (name, value) in handle.counters.named() {
                 let _ = writeln!(text, "tcp_{name} {value}");
@@ -54,14 +62,11 @@ impl Sources {
     }
 }
 
-/// Adds up counts of the same name, in the order in which names first come.
-fn sum(lists: impl Iterator<Item = Vec<(String, u64)>>) -> Vec<(String, u64)> {
-    let mut sums: Vec<(String, u64)> = Vec::new();
+/// Adds up counts of the same name; in the order of names.
+fn sum(lists: impl Iterator<Item = Vec<(String, u64)>>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
     for (name, value) in lists.flatten() {
-        match sums.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += value,
-            None => sums.push((name, value)),
-        }
+        *sums.entry(name).or_default() += value;
     }
     sums
 }
