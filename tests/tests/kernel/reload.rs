@@ -19,7 +19,7 @@ fn sighup_picks_up_a_changed_zone() {
     assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
     zone.set(2, 0);
     server.process.signal(Signal::HUP);
-    server.process.wait_for_line("reloaded: 1 zones", TURN_MAX).unwrap();
+    server.process.wait_for_line("reloaded: 1 zone,", TURN_MAX).unwrap();
     assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.2"]);
     let by_tcp = Dig::ask(server.v4, Transport::Tcp, &[VERSION_NAME, "A"]);
     assert_eq!(by_tcp.section("ANSWER"), ["version.example.com. 60 IN A 192.0.2.2"]);
@@ -32,7 +32,7 @@ fn a_bad_zone_at_a_reload_is_reported_and_the_last_good_version_served() {
     for bad in ["$ORIGIN example.com.\n@ 60 SOA ns host 2 1 1 1 1\nversion 60 A nonsense\n", "", "\0\u{1}("] {
         zone.set_text(bad);
         server.process.signal(Signal::HUP);
-        server.process.wait_for_line("1 zone files with errors", TURN_MAX).unwrap();
+        server.process.wait_for_line("1 zone file with errors", TURN_MAX).unwrap();
         assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"], "{bad:?}");
     }
     assert!(server.process.output().contains("keeps its last good version"), "{}", server.process.output());

@@ -118,11 +118,19 @@ fn start_tcp(config: &Config, published: &Arc<ArcSwap<Published>>) -> anyhow::Re
 
 fn ready_line(config: &Config, loaded: &Loaded, ports: &Ports, engines: usize) -> String {
     let what = match config.responder {
-        ResponderKind::Dns => format!("{} zones, {} records", loaded.zone_count(), loaded.record_count()),
+        ResponderKind::Dns => what_is_served(loaded),
         ResponderKind::Echo => "an echo responder".to_owned(),
     };
-    let engines = if engines == 1 { "1 engine".to_owned() } else { format!("{engines} engines") };
-    format!("sidestep dns: ready: {what}, {}, {engines}", ports.describe())
+    format!("sidestep dns: ready: {what}, {}, {}", ports.describe(), counted(engines, "engine"))
+}
+
+fn what_is_served(loaded: &Loaded) -> String {
+    format!("{}, {}", counted(loaded.zone_count(), "zone"), counted(loaded.record_count(), "record"))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{ending}")
 }
 
 /// SIGHUP: zones and the choices about answers anew; what cannot change while running is named and kept.
@@ -146,9 +154,8 @@ fn reload(
     }
     *loaded = load_catalog(&config.zones, Some(loaded));
     published.store(Arc::new(publication(&config, loaded)));
-    let failed = loaded.failed;
-    let (zones, records) = (loaded.zone_count(), loaded.record_count());
-    println!("sidestep dns: reloaded: {zones} zones, {records} records, {failed} zone files with errors");
+    let failed = counted(loaded.failed, "zone file");
+    println!("sidestep dns: reloaded: {}, {failed} with errors", what_is_served(loaded));
     Ok(())
 }
 
