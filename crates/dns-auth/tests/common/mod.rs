@@ -5,9 +5,12 @@
     reason = "each test program has its own copy of this module and uses part of it"
 )]
 
-use std::io;
+pub mod model;
+pub mod random_zones;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use dns_auth::compile::compile;
 use dns_auth::fuzz::{Record, Reply};
@@ -93,14 +96,33 @@ impl ZoneList {
         Ok(ZoneList { origin: summary.map_err(|errors| errors.to_string())?.origin, records })
     }
 
-    /// The zone as a tree, and the records that are part of it: what the builder refuses is left out.
-    pub fn build(&self) -> (Zone, ZoneList) {
+    /// The zone as a tree.
+    pub fn build(&self) -> Zone {
         let mut builder = ZoneBuilder::new(self.origin.as_name(), 23);
-        let taken = self.records.iter().filter(|record| {
+        for record in &self.records {
+            let added = builder.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata);
+            added.unwrap_or_else(|error| panic!("{record:?}: {error}"));
+        }
+        builder.finish().expect("the zones of tests have a SOA")
+    }
+
+    /// The zone without the records that a builder refuses.
+    pub fn accepted(self) -> ZoneList {
+        let mut builder = ZoneBuilder::new(self.origin.as_name(), 23);
+        let is_taken = |record: &ZoneRecord| {
             builder.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata).is_ok()
-        });
-        let taken = ZoneList { origin: self.origin.clone(), records: taken.cloned().collect() };
-        (builder.finish().expect("the zones of tests have a SOA"), taken)
+        };
+        let records = self.records.into_iter().filter(is_taken).collect();
+        ZoneList { origin: self.origin, records }
+    }
+
+    /// The zone file.
+    pub fn to_text(&self) -> String {
+        let line = |record: &ZoneRecord| {
+            let (owner, rdata) = (record.owner.as_name().as_bytes().to_vec(), record.rdata.clone());
+            print(&Record { owner, rtype: record.rtype, class: 1, ttl: record.ttl, rdata, end: 0 })
+        };
+        self.records.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -113,7 +135,7 @@ pub fn samples() -> Vec<ZoneList> {
 pub fn catalogs(zones: &[ZoneList]) -> [Catalog; 2] {
     let plain = |zone: Zone| ServedZone { zone, table: AnswerTable::default() };
     let catalog = |serve: &dyn Fn(Zone) -> ServedZone| {
-        Catalog::new(zones.iter().map(|zone| Arc::new(serve(zone.build().0))), 3)
+        Catalog::new(zones.iter().map(|zone| Arc::new(serve(zone.build()))), 3)
     };
     [catalog(&compile), catalog(&plain)]
 }
@@ -177,6 +199,18 @@ impl Query {
     }
 }
 
+/// As a person would ask.
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let qname = dns_wire::Name::from_wire(&self.qname).expect("queries of tests have names");
+        write!(f, "{qname} {}", self.qtype)?;
+        match &self.edns {
+            Some(edns) => write!(f, " edns={}", edns.payload_size),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What becomes of `message`.
 pub fn respond(
     responder: &mut Responder,
@@ -184,7 +218,8 @@ pub fn respond(
     message: &[u8],
     transport: Transport,
 ) -> Result<Vec<u8>, dns_auth::Dropped> {
-    let mut buffer = vec![0; 65_535];
+    let room = if transport == Transport::Udp { 4096 } else { 65_535 };
+    let mut buffer = vec![0; room.max(message.len())];
     buffer[..message.len()].copy_from_slice(message);
     match responder.respond(catalog, &mut buffer, message.len(), transport) {
         Outcome::Reply(len) => {
