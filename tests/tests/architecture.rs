@@ -34,7 +34,8 @@ fn rooms_on_disk() -> BTreeSet<String> {
 /// Names of the rooms that `room` depends on, tests aside.
 fn dependencies(room: &str, rooms: &BTreeSet<String>) -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join("crates").join(room).join("Cargo.toml")).unwrap();
-    let section = manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap().to_owned();
+    let section =
+        manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap().to_owned();
     let names = section.lines().filter_map(|line| line.split(['.', ' ', '=']).next()).map(str::to_owned);
     names.filter(|name| rooms.contains(name)).collect()
 }
@@ -101,7 +102,14 @@ fn unsafe_code_is_forbidden_outside_of_the_fenced_rooms() {
 #[test]
 fn pure_rooms_read_no_clock_open_nothing_and_spawn_nothing() {
     const FOREIGN: [&str; 9] = [
-        "std::time::", "std::fs", "std::env::", "std::thread", "TcpStream", "UdpSocket", "std::process", "HashMap",
+        "std::time::",
+        "std::fs",
+        "std::env::",
+        "std::thread",
+        "TcpStream",
+        "UdpSocket",
+        "std::process",
+        "HashMap",
         "HashSet",
     ];
     for (name, _) in map().into_iter().filter(|(_, room)| room.kind == "pure") {

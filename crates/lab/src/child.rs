@@ -154,6 +154,18 @@ impl Child {
         Ok(Duration::from_secs_f64(sum / TICKS_PER_SECOND))
     }
 
+    /// Time that its threads were ready to run and had no core: others were at work there.
+    pub fn core_wait(&self) -> Result<Duration, LabError> {
+        let directory = format!("/proc/{}/task", self.pid());
+        let tasks = std::fs::read_dir(&directory).map_err(LabError::system(&directory))?;
+        let wait_ns = |task: std::fs::DirEntry| -> Option<u64> {
+            // Time on a core, time waiting for one, both in nanoseconds: Documentation/scheduler/sched-stats.rst.
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().nth(1)?.parse().ok()
+        };
+        Ok(Duration::from_nanos(tasks.flatten().filter_map(wait_ns).sum()))
+    }
+
     pub(crate) fn not_seen(&self, wanted: String, timeout: Duration) -> LabError {
         LabError::NotSeen { name: self.name.clone(), wanted, timeout, output: self.output() }
     }

@@ -2,11 +2,13 @@
 //!
 //! A server is offered rising loads until its replies fall: replies peak where the load is a little above what the
 //! server can take, and fall beyond it, because the machine then works on queries that nobody answers. The peak counts.
+//! A single low point does not end the climb: on a machine that does other work too there are such.
 //! Servers take turns, round after round, so that a slow moment of the machine hits all of them; the median of the
 //! rounds is the figure.
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use crate::{Kxdpgun, Lab, LabError, Peer, Report, Zone, markdown_table};
 
@@ -31,6 +33,8 @@ pub struct Outcome {
     pub name: String,
     /// The best run of each round.
     pub peaks: Vec<Report>,
+    /// The part of each round that the server was ready to run while somebody else had its core.
+    pub waits: Vec<f64>,
 }
 
 impl Outcome {
@@ -48,6 +52,12 @@ impl Outcome {
     /// Octets of an average answer, for comparison: servers that send less have less to do.
     pub fn reply_size(&self) -> u64 {
         self.peaks.first().map_or(0, |report| report.reply_size)
+    }
+
+    /// The part of the time, at its worst, that the server's core was somebody else's: above some per cent the figure
+    /// says as much about the others.
+    pub fn disturbance(&self) -> f64 {
+        self.waits.iter().copied().fold(0.0, f64::max)
     }
 
     fn reply_rates(&self) -> Vec<u64> {
@@ -77,17 +87,22 @@ impl Procedure {
         peers: &[Peer],
         mut progress: impl FnMut(u32, &Peer, &Report),
     ) -> Result<Vec<Outcome>, LabError> {
-        let mut outcomes: Vec<Outcome> =
-            peers.iter().map(|peer| Outcome { name: peer.name(), peaks: Vec::new() }).collect();
+        let mut outcomes: Vec<Outcome> = peers
+            .iter()
+            .map(|peer| Outcome { name: peer.name(), peaks: Vec::new(), waits: Vec::new() })
+            .collect();
         let mut steps = vec![0..self.rates.len(); peers.len()];
         for round in 1..=self.rounds {
             for (index, peer) in peers.iter().enumerate() {
                 // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
                 let lab = Lab::new()?;
                 let server = peer.start(&lab, zone)?;
+                let (started, wait_before) = (Instant::now(), server.process.core_wait()?);
                 let (step, peak) = self.climb(steps[index].clone(), |rate| {
                     Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(&lab)
                 })?;
+                let wait = server.process.core_wait()? - wait_before;
+                outcomes[index].waits.push(wait.as_secs_f64() / started.elapsed().as_secs_f64());
                 drop(server);
                 steps[index] = match self.climbs_again {
                     true => step.saturating_sub(1)..self.rates.len(),
@@ -100,20 +115,21 @@ impl Procedure {
         Ok(outcomes)
     }
 
-    /// The step with the most replies, and its report. Climbs until replies have clearly fallen.
+    /// The step with the most replies, and its report. Climbs until replies have clearly fallen, twice in a row.
     fn climb(
         &self,
         steps: Range<usize>,
         mut measure: impl FnMut(u32) -> Result<Report, LabError>,
     ) -> Result<(usize, Report), LabError> {
         let mut best = (steps.start, Report::default());
+        let mut fallen = 0;
         for step in steps {
             let report = measure(self.rates[step])?;
-            let fallen = report.reply_rate < best.1.reply_rate * 85 / 100;
+            fallen = if report.reply_rate < best.1.reply_rate * 85 / 100 { fallen + 1 } else { 0 };
             if report.reply_rate > best.1.reply_rate {
                 best = (step, report);
             }
-            if fallen {
+            if fallen == 2 {
                 break;
             }
         }
@@ -121,18 +137,21 @@ impl Procedure {
     }
 }
 
-/// A table of `outcomes` with the ratio of each to every one of `against`, which are names among them.
+/// A table of `outcomes`: how far others disturbed each, and the ratio of each to every one of `against`,
+/// which are names among them.
 pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
     let bases: Vec<&Outcome> =
         against.iter().filter_map(|name| outcomes.iter().find(|outcome| outcome.name == *name)).collect();
     let ratio_heads: Vec<String> = bases.iter().map(|base| format!("x {}", base.name)).collect();
-    let mut head = vec!["server", "median replies/s", "lowest and highest round", "octets/reply"];
+    let mut head =
+        vec!["server", "median replies/s", "lowest and highest round", "octets/reply", "disturbed"];
     head.extend(ratio_heads.iter().map(String::as_str));
     let row = |outcome: &Outcome| {
         let (lowest, highest) = outcome.spread();
         let rate = outcome.reply_rate();
         let mut cells = vec![outcome.name.clone(), rate.to_string(), format!("{lowest} - {highest}")];
         cells.push(outcome.reply_size().to_string());
+        cells.push(format!("{:.0} %", outcome.disturbance() * 100.0));
         cells.extend(bases.iter().map(|base| format!("{:.2}", rate as f64 / base.reply_rate() as f64)));
         cells
     };
@@ -176,7 +195,7 @@ mod tests {
             server(rate)
         };
         Procedure::thorough(1).climb(0..10, measure).unwrap();
-        assert_eq!(offered, [100_000, 150_000, 200_000, 250_000]);
+        assert_eq!(offered, [100_000, 150_000, 200_000, 250_000, 325_000]);
     }
 
     #[test]
