@@ -126,6 +126,25 @@ impl ZoneList {
     }
 }
 
+impl ZoneList {
+    /// The zone file in the form of RFC 3597, which every server reads, whatever types it knows. The SOA, which servers
+    /// look for by name, is spelled out.
+    pub fn to_generic_text(&self) -> String {
+        let mut text = String::new();
+        for record in &self.records {
+            if record.rtype == Rtype::SOA {
+                text += &ZoneList { origin: self.origin.clone(), records: vec![record.clone()] }.to_text();
+            } else {
+                let hex: String = record.rdata.iter().map(|octet| format!("{octet:02x}")).collect();
+                let len = record.rdata.len();
+                text += &format!("{} {} IN TYPE{} \\# {len} {hex}", record.owner, record.ttl, record.rtype.0);
+            }
+            text += "\n";
+        }
+        text
+    }
+}
+
 /// All sample zones.
 pub fn samples() -> Vec<ZoneList> {
     SAMPLES.map(|file| ZoneList::from_file(&format!("specs/zones/{file}")).unwrap()).to_vec()
