@@ -13,7 +13,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,13 +23,13 @@ impl Random {
 
     /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        (self.number() % bound as u64) as usize
     }
 }
 
 /// The first label of name number `number`: 8 to 14 characters without pattern.
 pub fn label(number: usize) -> String {
-    let mixed = Random(number as u64).next();
+    let mixed = Random(number as u64).number();
     format!("{:x}{number}", mixed & 0xffff_ffff)
 }
 

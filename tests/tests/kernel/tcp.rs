@@ -114,6 +114,16 @@ fn beyond_the_limit_the_newest_connection_is_refused() {
 }
 
 #[test]
+fn one_client_cannot_take_all_connections() {
+    let server = serving_with("connections-per-client-max = 2");
+    let _taken = [connect(server.v4), connect(server.v4)];
+    assert!(is_closed(&mut connect(server.v4)));
+    let mut other = connect(server.v6);
+    other.write_all(&framed(7)).unwrap();
+    assert_eq!(read_answer(&mut other).unwrap().id(), 7);
+}
+
+#[test]
 fn a_client_that_does_not_read_does_not_disturb_the_others() {
     let server = Serving::start(&Zone::sample().file, &[]);
     let mut greedy = connect(server.v4);

@@ -60,6 +60,8 @@ pub(crate) struct TcpLimits {
     pub(crate) idle_timeout: Duration,
     /// Connections at a time; beyond it the newest is closed at once. Each may hold 192 KiB at worst.
     pub(crate) connections_max: usize,
+    /// Connections at a time from one IPv4 address or one IPv6 network of 64 bits, so that one client cannot take them all.
+    pub(crate) connections_per_client_max: usize,
 }
 
 /// Everything, resolved.
@@ -228,7 +230,13 @@ fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
     let idle = in_range("tcp.idle-timeout-s", tcp.idle_timeout_s.unwrap_or(10), 1, 3600)?;
     let connections = tcp.connections_max.unwrap_or(1024);
     in_range("tcp.connections-max", connections as u64, 1, 1_000_000)?;
-    Ok(TcpLimits { idle_timeout: Duration::from_secs(idle), connections_max: connections })
+    let per_client = tcp.connections_per_client_max.unwrap_or(128);
+    in_range("tcp.connections-per-client-max", per_client as u64, 1, 1_000_000)?;
+    Ok(TcpLimits {
+        idle_timeout: Duration::from_secs(idle),
+        connections_max: connections,
+        connections_per_client_max: per_client,
+    })
 }
 
 fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {

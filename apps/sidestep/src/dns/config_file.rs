@@ -68,4 +68,6 @@ pub(crate) struct TcpTable {
     pub(crate) idle_timeout_s: Option<u64>,
     /// Connections at a time, 1 to 1000000.
     pub(crate) connections_max: Option<usize>,
+    /// Connections of one client at a time, 1 to 1000000.
+    pub(crate) connections_per_client_max: Option<usize>,
 }

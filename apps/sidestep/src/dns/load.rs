@@ -52,7 +52,10 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
     let mut failed = 0;
     for spec in specs {
         match load(spec) {
-            Ok(served) => zones.push((spec.clone(), Arc::new(served))),
+            Ok(served) => {
+                warn_of_second(&zones, spec, &served);
+                zones.push((spec.clone(), Arc::new(served)));
+            }
             Err(error) => {
                 failed += 1;
                 eprintln!("{error}");
@@ -68,6 +71,15 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
     }
     let catalog = Arc::new(Catalog::new(zones.iter().map(|(_, served)| Arc::clone(served)), random_seed()));
     Loaded { zones, catalog, failed }
+}
+
+/// Two files for one zone are a mistake that nothing else would show.
+fn warn_of_second(zones: &[(ZoneSpec, Arc<ServedZone>)], spec: &ZoneSpec, served: &ServedZone) {
+    let origin = served.zone.origin();
+    if let Some((first, _)) = zones.iter().find(|(_, other)| other.zone.origin() == origin) {
+        let (first, second) = (first.file.display(), spec.file.display());
+        eprintln!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
+    }
 }
 
 /// What is served, and from which files.

@@ -73,7 +73,9 @@ fn start_engines(config: &Config, published: &Arc<ArcSwap<Published>>) -> anyhow
     let start = |(number, core): (usize, usize)| -> anyhow::Result<EngineThread> {
         let counters = Arc::new(Counters::default());
         let responder = match config.responder {
-            ResponderKind::Dns => AnyResponder::Dns(DnsResponder::new(published, Arc::clone(&counters))),
+            ResponderKind::Dns => {
+                AnyResponder::Dns(Box::new(DnsResponder::new(published, Arc::clone(&counters))))
+            }
             ResponderKind::Echo => AnyResponder::Echo(Echo),
         };
         let never_sleep = config.busy_poll == BusyPoll::Always;
@@ -176,7 +178,7 @@ fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
 /// What an engine may be asked to run.
 enum AnyResponder {
     /// The zones.
-    Dns(DnsResponder),
+    Dns(Box<DnsResponder>),
     /// A bare echo.
     Echo(Echo),
 }

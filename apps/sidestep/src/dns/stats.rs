@@ -103,7 +103,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         return Err(io::Error::other("another server is using it; choose a path with --control"));
     }
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => UnixListener::bind(path),
     }
 }

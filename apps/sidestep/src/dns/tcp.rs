@@ -1,11 +1,12 @@
 //! DNS over TCP on kernel sockets, one thread for all connections.
 //!
-//! Connections beyond the limit are closed at once, newest first; a connection without a whole query for the idle time
+//! Connections beyond a limit, for all or for one client, are closed at once, newest first; a connection without a whole query for the idle time
 //! is closed; a client that does not read its answers is not read from (RFC 7766, 6.2 and 10).
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -116,6 +117,7 @@ pub(crate) fn start(responder: DnsResponder, limits: TcpLimits) -> io::Result<(T
         counters,
         listeners: BTreeMap::new(),
         connections: BTreeMap::new(),
+        clients: HashMap::new(),
         next_token: WAKE.0 + 1,
         again: Vec::new(),
         accept_again: false,
@@ -138,7 +140,9 @@ struct Service {
     limits: TcpLimits,
     counters: Arc<TcpCounters>,
     listeners: BTreeMap<Token, (SocketAddr, TcpListener)>,
-    connections: BTreeMap<Token, Connection<TcpStream>>,
+    connections: BTreeMap<Token, (IpAddr, Connection<TcpStream>)>,
+    /// Connections of each client that has any.
+    clients: HashMap<IpAddr, usize>,
     /// Tokens are never used twice, so that an event for a closed connection finds nobody.
     next_token: usize,
     again: Vec<Token>,
@@ -229,7 +233,7 @@ impl Service {
     fn accept(&mut self, token: Token, now: Instant) {
         while let Some((_, listener)) = self.listeners.get(&token) {
             match listener.accept() {
-                Ok((stream, _)) => self.admit(stream, now),
+                Ok((stream, peer)) => self.admit(stream, network_of(peer.ip()), now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
@@ -240,24 +244,27 @@ impl Service {
         }
     }
 
-    fn admit(&mut self, mut stream: TcpStream, now: Instant) {
+    fn admit(&mut self, mut stream: TcpStream, client: IpAddr, now: Instant) {
         count(&self.counters.accepted);
         let token = self.new_token();
         let interest = Interest::READABLE | Interest::WRITABLE;
+        let of_client = self.clients.get(&client).copied().unwrap_or(0);
         if self.connections.len() >= self.limits.connections_max
+            || of_client >= self.limits.connections_per_client_max
             || self.poll.registry().register(&mut stream, token, interest).is_err()
         {
             count(&self.counters.refused);
             return;
         }
         let _ = stream.set_nodelay(true); // Answers are whole; without it they come later, but they come.
-        self.connections.insert(token, Connection::new(stream, now));
+        self.connections.insert(token, (client, Connection::new(stream, now)));
+        self.clients.insert(client, of_client + 1);
         self.counters.open.store(self.connections.len() as u64, Ordering::Relaxed);
         self.drive(token, now);
     }
 
     fn drive(&mut self, token: Token, now: Instant) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some((_, connection)) = self.connections.get_mut(&token) else { return };
         match connection.drive(&mut self.responder, &mut self.scratch, now) {
             Next::Wait => {}
             Next::Again => self.again.push(token),
@@ -266,7 +273,13 @@ impl Service {
     }
 
     fn close(&mut self, token: Token) {
-        self.connections.remove(&token);
+        let Some((client, _)) = self.connections.remove(&token) else { return };
+        if let Entry::Occupied(mut of_client) = self.clients.entry(client) {
+            *of_client.get_mut() -= 1;
+            if *of_client.get() == 0 {
+                of_client.remove();
+            }
+        }
         self.counters.open.store(self.connections.len() as u64, Ordering::Relaxed);
     }
 
@@ -274,7 +287,7 @@ impl Service {
         let limit = self.limits.idle_timeout;
         let idle = |connection: &Connection<TcpStream>| now.duration_since(connection.last_query) >= limit;
         let tokens: Vec<Token> =
-            self.connections.iter().filter(|(_, own)| idle(own)).map(|(token, _)| *token).collect();
+            self.connections.iter().filter(|(_, (_, own))| idle(own)).map(|(token, _)| *token).collect();
         for token in tokens {
             count(&self.counters.idle_closed);
             self.close(token);
@@ -290,10 +303,21 @@ impl Service {
         let tokens: Vec<Token> = self.connections.keys().copied().collect();
         for token in tokens {
             self.drive(token, now);
-            let busy = self.connections.get(&token).is_some_and(Connection::has_output);
+            let busy = self.connections.get(&token).is_some_and(|(_, connection)| connection.has_output());
             if !busy && !self.again.contains(&token) {
                 self.close(token);
             }
+        }
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the 64 bits of an IPv6 address that name its network (RFC 4291, 2.5.4).
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
         }
     }
 }
