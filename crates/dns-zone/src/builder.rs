@@ -189,6 +189,9 @@ impl ZoneBuilder {
     }
 
     fn push_rrset(&mut self, node: NodeId, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
+        if rdata.len() + 12 > RRSET_LEN_MAX {
+            return Err(RecordError::RrsetTooLarge);
+        }
         let record = self.push_record(rdata)?;
         let zone = &mut self.zone;
         let number = offset(zone.rrsets.len())?;
@@ -215,7 +218,7 @@ impl ZoneBuilder {
         let mut at = self.zone.rrsets[number].first_record;
         while at != NONE {
             let (next, data) = record(&self.zone.records, at);
-            if data == rdata {
+            if is_same(rtype, data, rdata) {
                 self.zone.rrsets[number].ttl = self.zone.rrsets[number].ttl.min(ttl);
                 return Ok(());
             }
@@ -225,8 +228,7 @@ impl ZoneBuilder {
         if matches!(rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA) {
             return Err(RecordError::Second(rtype));
         }
-        // Header, longest question, OPT with an identifier: what a message must carry besides.
-        if wire_len + rdata.len() + 12 > 65_535 - 700 {
+        if wire_len + rdata.len() + 12 > RRSET_LEN_MAX {
             return Err(RecordError::RrsetTooLarge);
         }
         let new = self.push_record(rdata)?;
@@ -249,6 +251,19 @@ impl ZoneBuilder {
         zone.record_count += 1;
         Ok(at)
     }
+}
+
+/// Octets of the records of one set as they stand in a message, at most. What a message must carry besides: a header, the
+/// longest question, OPT with an identifier.
+const RRSET_LEN_MAX: usize = 65_535 - 700;
+
+/// Whether two records of one type are the same: names in their data are compared without case (RFC 2181, 5; RFC 4343, 3).
+fn is_same(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
+    // The numbers of a SOA are no name.
+    let names_from = target_offset(rtype).filter(|_| rtype != Rtype::SOA).unwrap_or(left.len());
+    left.len() == right.len()
+        && left[..names_from] == right[..names_from]
+        && fold::equal(&left[names_from..], &right[names_from..])
 }
 
 /// Where in its data a record of this type names the host or name that an answer goes on with.
@@ -395,6 +410,26 @@ mod tests {
             rdata[1..3].copy_from_slice(&number.to_be_bytes());
             add(&mut builder, "t.example.", Rtype::TXT, &rdata)
         });
+        assert_eq!(outcome, Err(RecordError::RrsetTooLarge));
+    }
+
+    #[test]
+    fn records_that_differ_in_the_case_of_a_name_are_one() {
+        let mut builder = builder();
+        for server in ["ns.example.", "NS.Example.", "ns2.example."] {
+            add(&mut builder, "example.", Rtype::NS, name(server).as_name().as_bytes()).unwrap();
+        }
+        for rdata in [b"\x00\x41\x01m\x00", b"\x00\x61\x01m\x00", b"\x00\x61\x01M\x00"] {
+            add(&mut builder, "example.", Rtype::MX, rdata).unwrap();
+        }
+        let zone = builder.finish().unwrap();
+        let count = |rtype| zone.apex().rrset(rtype).unwrap().count();
+        assert_eq!((count(Rtype::NS), count(Rtype::MX)), (2, 2));
+    }
+
+    #[test]
+    fn a_single_record_that_no_message_can_carry_is_refused() {
+        let outcome = add(&mut builder(), "n.example.", Rtype(65_280), &[0; 65_000]);
         assert_eq!(outcome, Err(RecordError::RrsetTooLarge));
     }
 
