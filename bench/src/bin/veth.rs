@@ -1,6 +1,6 @@
 //! Figures 1 and 2: replies a second between two namespaces, one core serves, kxdpgun asks for 10 000 names.
 //!
-//! usage: veth [ROUNDS]   (default: 3)
+//! Usage: `veth [ROUNDS]` (default: 3)
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

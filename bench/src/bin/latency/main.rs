@@ -1,6 +1,6 @@
 //! Figure 6: round trips on veth at about one per cent of what a server can take.
 //!
-//! usage: latency [ROUNDS [RATE]]   (default: 3 rounds of 5000 queries a second)
+//! Usage: `latency [ROUNDS [RATE]]` (default: 3 rounds of 5000 queries a second)
 #![forbid(unsafe_code)]
 
 mod probe;
