@@ -35,7 +35,7 @@ fn measure(rounds: u32) -> Result<(), LabError> {
     println!("# Replies a second on veth\n");
     println!("{}", Conditions::here("make bench FIGURES=veth"));
     println!(
-        "- load: kxdpgun over AF_XDP on core 0, {HOSTS} names, type A, two seconds at each of rising rates"
+        "- load: kxdpgun -b 32 over AF_XDP on core 0, {HOSTS} names, type A, two seconds at each of rising rates"
     );
     println!("- servers: core 1, one worker; medians of {rounds} interleaved rounds, the peak of each\n");
     let directory = Directory::new()?;
