@@ -1,5 +1,7 @@
 //! One burst through one device: from received frames to transmitted answers.
 
+use std::os::fd::BorrowedFd;
+
 use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
 use device::{BURST, Burst, Capabilities, Device};
@@ -15,14 +17,12 @@ pub(crate) struct Port {
     capabilities: Capabilities,
     /// Answers for which there was no room; nothing is received until they are gone, so none are lost.
     unsent: Burst,
-    /// Whether a descriptor tells when frames come. If not, the port must be polled.
-    watched: bool,
 }
 
 impl Port {
-    pub(crate) fn new(device: Box<dyn Device>, watched: bool) -> Port {
+    pub(crate) fn new(device: Box<dyn Device>) -> Port {
         let capabilities = device.capabilities();
-        Port { device, capabilities, unsent: Burst::new(), watched }
+        Port { device, capabilities, unsent: Burst::new() }
     }
 
     /// Moves at most one burst in and its answers out; returns the number of frames that moved.
@@ -114,7 +114,11 @@ impl Port {
     }
 
     pub(crate) fn prepare_wait(&mut self) -> bool {
-        self.device.prepare_wait() && self.watched
+        self.device.prepare_wait()
+    }
+
+    pub(crate) fn wait_fds<'p>(&'p self, fds: &mut Vec<BorrowedFd<'p>>) {
+        self.device.wait_fds(fds);
     }
 
     /// When to look at the device though no descriptor says so.

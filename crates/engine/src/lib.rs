@@ -141,8 +141,7 @@ impl<R: UdpResponder> Engine<R> {
     }
 
     fn add(&mut self, id: DeviceId, role: Role, device: Box<dyn Device>) {
-        let watched = self.sleeper.watch(&*device);
-        self.ports.push((id, role, Port::new(device, watched)));
+        self.ports.push((id, role, Port::new(device)));
     }
 
     fn remove(&mut self, id: DeviceId) {
@@ -160,8 +159,16 @@ impl<R: UdpResponder> Engine<R> {
         }
         let deadlines = self.ports.iter().filter_map(|(_, _, port)| port.poll_timeout(now, RETRY_AFTER));
         let timeout = deadlines.min().map(|deadline| deadline.since(now));
+        let mut fds = Vec::new();
+        for (_, _, port) in &self.ports {
+            let before = fds.len();
+            port.wait_fds(&mut fds);
+            if fds.len() == before {
+                return; // No descriptor tells of its frames: it must be polled.
+            }
+        }
         self.counters.on_sleep();
-        self.sleeper.sleep(timeout);
+        self.sleeper.sleep(&fds, timeout);
     }
 }
 

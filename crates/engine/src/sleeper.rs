@@ -1,19 +1,18 @@
 //! Sleeping until a frame comes, a command comes, or time is up.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use clock::Duration;
-use device::Device;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 
-/// An epoll(7) instance over the descriptors of an engine's devices and an eventfd(2) for its handle.
+/// poll(2) over the descriptors of an engine's devices and an eventfd(2) for its handle.
 ///
-/// A descriptor leaves by itself when its device is dropped, as nothing else holds it open.
+/// Not epoll(7): what watches a socket all the time is called for every burst that arrives there, also while the engine is
+/// busy and need not be told.
 pub(crate) struct Sleeper {
-    epoll: OwnedFd,
     wake: Arc<OwnedFd>,
 }
 
@@ -21,39 +20,25 @@ pub(crate) struct Sleeper {
 #[derive(Clone)]
 pub(crate) struct Waker(Arc<OwnedFd>);
 
-const WAKE: u64 = 1;
-const DEVICE: u64 = 0;
-
 impl Sleeper {
     pub(crate) fn new() -> io::Result<(Sleeper, Waker)> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let waker = Waker(Arc::clone(&wake));
-        Ok((Sleeper { epoll, wake }, waker))
+        Ok((Sleeper { wake }, waker))
     }
 
-    /// Wakes for this device from now on; false if it has no descriptor, or the system refuses to watch it: then it must be
-    /// polled.
-    pub(crate) fn watch(&self, device: &dyn Device) -> bool {
-        let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
-        device.wait_fds(&mut fds);
-        let add = |fd: &BorrowedFd<'_>| {
-            epoll::add(&self.epoll, fd, epoll::EventData::new_u64(DEVICE), epoll::EventFlags::IN).is_ok()
-        };
-        !fds.is_empty() && fds.iter().all(add)
-    }
-
-    /// Sleeps until something happens or `timeout` is over; a signal ends it too.
-    pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
+    /// Sleeps until one of `fds` is readable, somebody wakes, or `timeout` is over; a signal ends it too.
+    pub(crate) fn sleep(&self, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
         let timeout = timeout.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: span.subsec_nanos().into(),
         });
-        let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        let mut events = [nothing; 8];
-        let count = epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()).unwrap_or(0);
-        if events[..count].iter().any(|event| event.data.u64() == WAKE) {
+        let watched = std::iter::once(self.wake.as_fd()).chain(fds.iter().copied());
+        let mut watched: Vec<PollFd<'_>> =
+            watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // An error, such as for want of memory, ends the sleep like a signal: the engine looks around and comes back.
+        let _ = poll(&mut watched, timeout.as_ref());
+        if watched[0].revents().contains(PollFlags::IN) {
             // Never blocks; what it reads, a count of wake-ups, does not matter.
             let _ = read(&*self.wake, &mut [0; 8]);
         }
