@@ -1,6 +1,6 @@
 //! Figure 6: round trips on veth at about one per cent of what a server can take.
 //!
-//! Usage: `latency [ROUNDS [RATE]]` (default: 3 rounds of 5000 queries a second)
+//! Usage: `latency [ROUNDS [RATE]]` (default: 9 rounds of 5000 queries a second)
 #![forbid(unsafe_code)]
 
 mod probe;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut arguments = std::env::args().skip(1).map(|word| word.parse().ok());
-    let rounds = arguments.next().flatten().unwrap_or(3);
+    let rounds = arguments.next().flatten().unwrap_or(9);
     let rate = arguments.next().flatten().unwrap_or(5000);
     match measure(rounds, rate) {
         Ok(()) => ExitCode::SUCCESS,
