@@ -9,7 +9,7 @@ use lab::{Lab, LabError, SERVER_V4, Side, generator_core, message};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Length of a round.
-pub(crate) const SECONDS: u32 = 4;
+pub(crate) const SECONDS: u32 = 2;
 /// Queries at the start that do not count: caches fill, neighbours are found.
 const WARM_UP: u64 = 1000;
 /// How long the last answers are waited for.
