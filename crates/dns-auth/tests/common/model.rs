@@ -30,7 +30,6 @@ impl Answer {
             }
             section.sort();
         }
-        self.sections[2].dedup(); // Servers that differ by case only lead to the same addresses.
         self
     }
 
@@ -206,11 +205,22 @@ fn set<'z>(zone: &'z ZoneList, owner: &[u8], rtype: Rtype) -> Vec<&'z ZoneRecord
     let mut set: Vec<&ZoneRecord> = Vec::new();
     for record in &zone.records {
         let here = record.rtype == rtype && same(record.owner.as_name().as_bytes(), owner);
-        if here && !set.iter().any(|earlier| earlier.rdata == record.rdata) {
+        if here && !set.iter().any(|earlier| is_duplicate(rtype, &earlier.rdata, &record.rdata)) {
             set.push(record);
         }
     }
     set
+}
+
+/// RFC 4343, 3: names in the data are the same in any case; what stands before them is no name.
+fn is_duplicate(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
+    let before_name = match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::DNAME | Rtype::PTR => 0,
+        Rtype::MX => 2,
+        Rtype::SRV => 6,
+        _ => return left == right,
+    };
+    left[..before_name] == right[..before_name] && same(&left[before_name..], &right[before_name..])
 }
 
 /// RFC 2181, 5.2: one TTL for all, the lowest, also of the duplicates.
