@@ -27,7 +27,7 @@ pub struct AnswerTable {
 /// An [`AnswerTable`] in the making.
 #[derive(Debug)]
 pub struct TableBuilder {
-    keys: Vec<(u64, u32)>,
+    keys: Vec<u64>,
     entries: Vec<u8>,
     seed: u64,
 }
@@ -84,13 +84,13 @@ impl TableBuilder {
         self.entries.extend_from_slice(entry.body);
         self.entries.resize(self.entries.len().next_multiple_of(UNIT), 0);
         let hash = fold::hash_with_type(fold::hash_name(entry.name, self.seed), rtype);
-        self.keys.push((hash, number));
+        self.keys.push(Index::key(hash, number));
     }
 
     /// Ends the table.
     pub fn finish(mut self) -> AnswerTable {
         self.entries.shrink_to_fit();
-        AnswerTable { index: Index::from_keys(self.keys.into_iter()), entries: self.entries, seed: self.seed }
+        AnswerTable { index: Index::from_keys(self.keys), entries: self.entries, seed: self.seed }
     }
 }
 

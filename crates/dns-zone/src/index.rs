@@ -24,19 +24,23 @@ impl Index {
         Index { slots: vec![0; slots_for(count)], used: 0 }
     }
 
-    /// An index of all `keys`, pairs of hash and number. Much faster than inserting them one by one, as the slots are
-    /// filled in the order in which they lie in memory, and faster to search, as half of the slots stay empty.
+    /// An index of all `keys`, each made by [`Index::key`]. Much faster than inserting them one by one, as the slots are filled
+    /// in the order in which they lie in memory, and faster to search, as half of the slots stay empty.
+    pub fn from_keys(mut keys: Vec<u64>) -> Index {
+        // Half full: three of four keys are then found in the slot where their search begins.
+        let mut index = Index { slots: vec![0; (2 * keys.len()).max(1)], used: keys.len() };
+        keys.sort_unstable();
+        keys.into_iter().for_each(|key| place(&mut index.slots, key));
+        index
+    }
+
+    /// What [`Index::from_keys`] wants of a key: its hash and its number, in the form of a slot.
     ///
     /// # Panics
-    /// If a number is `u32::MAX`.
-    pub fn from_keys(keys: impl ExactSizeIterator<Item = (u64, u32)>) -> Index {
-        // Half full: three of four keys are then found in the slot where their search begins.
-        let mut index = Index { slots: vec![0; (2 * keys.len()).max(1)], used: 0 };
-        let mut in_order: Vec<u64> = keys.map(|(hash, number)| slot(hash, number)).collect();
-        in_order.sort_unstable();
-        index.used = in_order.len();
-        in_order.into_iter().for_each(|slot| place(&mut index.slots, slot));
-        index
+    /// If `number` is `u32::MAX`.
+    pub fn key(hash: u64, number: u32) -> u64 {
+        let number = number.checked_add(1).expect("the last number marks nothing");
+        hash & !0xffff_ffff | u64::from(number)
     }
 
     /// Hints that the search will go on soon.
@@ -120,7 +124,7 @@ impl Index {
         if slots_for(self.used + 1) > self.slots.len() {
             self.grow();
         }
-        place(&mut self.slots, slot(hash, number));
+        place(&mut self.slots, Index::key(hash, number));
         self.used += 1;
     }
 
@@ -139,11 +143,6 @@ fn slots_for(count: usize) -> usize {
 #[inline(always)]
 fn home(hash: u64, slots: usize) -> u32 {
     (((hash >> 32) * slots as u64) >> 32) as u32
-}
-
-fn slot(hash: u64, number: u32) -> u64 {
-    let number = number.checked_add(1).expect("the last number marks nothing");
-    hash & !0xffff_ffff | u64::from(number)
 }
 
 fn place(slots: &mut [u64], slot: u64) {
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_index_made_at_once_finds_the_same() {
-        let index = Index::from_keys((0..5_000).map(|key| (hash(key), key)));
+        let index = Index::from_keys((0..5_000).map(|key| Index::key(hash(key), key)).collect());
         for key in 0..5_000 {
             assert_eq!(index.find(hash(key), |number| number == key), Some(key));
         }
