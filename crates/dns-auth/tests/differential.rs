@@ -38,7 +38,7 @@ fn knot_answers_alike() {
 
 fn compare_all(server: Server) {
     let Some(program) = server.program() else {
-        println!("skipped: {server:?} is not installed");
+        lab::skip(&format!("{server:?} is not installed"));
         return;
     };
     let mut sets = vec![("specs/zones".to_owned(), distinct(samples()))];

@@ -44,5 +44,5 @@ pub use namespaces::{
     CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };
 pub use peers::{Device, Peer, Server, Sidestep};
-pub use skip::require_root_and_xdp;
+pub use skip::{require_root_and_xdp, skip};
 pub use zone::Zone;

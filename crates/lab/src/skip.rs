@@ -19,7 +19,7 @@ pub fn require_root_and_xdp() -> bool {
     match obstacle() {
         None => true,
         Some(obstacle) => {
-            report(obstacle);
+            skip(obstacle);
             false
         }
     }
@@ -33,7 +33,11 @@ fn obstacle() -> Option<&'static str> {
     xdp.is_err().then_some("needs AF_XDP, which this kernel does not offer")
 }
 
-fn report(obstacle: &str) {
+/// Says for the calling test, which is to return, why it cannot run, and has it counted.
+///
+/// # Panics
+/// If it cannot be counted.
+pub fn skip(obstacle: &str) {
     let current = thread::current();
     let line = format!("skipped: {obstacle}: {}\n", current.name().unwrap_or("a test"));
     // Not by a macro: the test harness would keep it to itself.

@@ -17,8 +17,7 @@ pub(crate) struct Lab {
 
 /// A fresh laboratory with `queues` queues at both ends; `None`, and a line saying so, without the privileges.
 pub(crate) fn lab(queues: u32) -> Option<Lab> {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root and AF_XDP");
+    if !::lab::require_root_and_xdp() {
         return None;
     }
     static NEXT: AtomicU32 = AtomicU32::new(0);
