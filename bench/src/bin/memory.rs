@@ -1,6 +1,6 @@
 //! The engine over the memory device, end to end: one core for the engine, one for the generator.
 //!
-//! usage: memory [NAMES]   (default 10 000)
+//! Usage: `memory [NAMES]`   (default 10 000)
 //!
 //! The generator writes whole Ethernet frames with IPv4 and UDP around random queries, keeps a window of them under way, and
 //! looks at every reply. Checksums are computed and checked on both sides, as on a wire.

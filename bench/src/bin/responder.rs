@@ -1,6 +1,6 @@
 //! The responder alone, on one core: answers a second, and instructions an answer under callgrind.
 //!
-//! usage: responder [NAMES [ANSWERS]]   (without arguments: 10 000 and 1 000 000 names, medians of five)
+//! Usage: `responder [NAMES [ANSWERS]]`   (without arguments: 10 000 and 1 000 000 names, medians of five)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
 

@@ -1,6 +1,6 @@
 //! Loading a large zone: records a second on one core, octets of memory a record.
 //!
-//! usage: zone [RECORDS [FILE]]   (default: 10 000 000 A records, each of its own name, in a file that is made and removed)
+//! Usage: `zone [RECORDS [FILE]]`   (default: 10 000 000 A records, each of its own name, in a file that is made and removed)
 //!
 //! Loading is what the server does: the file is read, parsed, built into a tree, and compiled into an answer table.
 
