@@ -15,5 +15,9 @@ binaries="${CARGO_TARGET_DIR:-$PWD/target}/release"
 export SIDESTEP_BIN="$binaries/sidestep"
 for name in "${@:-${all[@]}}"; do
     echo
-    "$binaries/$name"
+    case $name in
+        responder | zone) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$name" ;; # One core, always the same.
+        *) "$binaries/$name" ;;
+    esac
 done
+[ $# -gt 0 ] || scripts/instructions.sh

@@ -30,7 +30,13 @@ use config::Config;
 /// What `sidestep dns` can do.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Serve zones.
+    /// Serve zones by UDP and TCP.
+    ///
+    /// Without --device, on kernel sockets: 127.0.0.1 and ::1, port 5300; no privilege needed.
+    /// With --device IFNAME, over AF_XDP: port 53 on every address of that interface; the kernel keeps everything else.
+    ///
+    /// SIGHUP reads the zones and the configuration again; SIGTERM answers what has come and ends.
+    #[command(verbatim_doc_comment)]
     Serve(options::Serve),
     /// Check zones and configuration as `serve` would read them, and serve nothing.
     Check(options::Check),

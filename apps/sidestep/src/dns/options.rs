@@ -16,14 +16,8 @@ pub(crate) struct Sources {
     pub(crate) zones: Vec<String>,
 }
 
-/// Serve zones by UDP and TCP.
-///
-/// Without --device, on kernel sockets: 127.0.0.1 and ::1, port 5300; no privilege needed.
-/// With --device IFNAME, over AF_XDP: port 53 on every address of that interface; the kernel keeps everything else.
-///
-/// SIGHUP reads the zones and the configuration again; SIGTERM answers what has come and ends.
+/// The options of `serve`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug, Default)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) sources: Sources,
