@@ -1,0 +1,211 @@
+//! Values at stable places, with handles that tell when a place has been taken over by another value.
+
+use core::marker::PhantomData;
+
+/// Names a value of a [`Slab`]. A handle of a value that has gone finds nothing, also when its place is in use again.
+pub struct Handle<T> {
+    index: u32,
+    generation: u32,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Handle<T> {
+    /// Its place. Places are dense from zero.
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Handle and generation as one number, for those who keep handles in other people's data.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+impl<T> PartialEq for Handle<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_bits() == other.to_bits()
+    }
+}
+
+impl<T> Eq for Handle<T> {}
+
+impl<T> core::hash::Hash for Handle<T> {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.to_bits().hash(state);
+    }
+}
+
+impl<T> PartialOrd for Handle<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Handle<T> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.to_bits().cmp(&other.to_bits())
+    }
+}
+
+impl<T> core::fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
+    }
+}
+
+/// Places per block: growing adds a block and moves nothing.
+const BLOCK: usize = 256;
+
+/// Values at stable places. Grows block by block up to its limit and never shrinks.
+#[derive(Debug)]
+pub struct Slab<T> {
+    blocks: Vec<Box<[Place<T>]>>,
+    free: Vec<u32>,
+    used: u32,
+    limit: u32,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Slab<T> {
+    /// Room for up to `limit` values.
+    pub fn new(limit: u32) -> Slab<T> {
+        Slab { blocks: Vec::new(), free: Vec::new(), used: 0, limit }
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> u32 {
+        self.used
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Whether another value finds no place.
+    pub fn is_full(&self) -> bool {
+        self.used >= self.limit
+    }
+
+    /// Puts the value made by `make`, which is told its handle, into a free place; `None` when there is none.
+    pub fn insert_with(&mut self, make: impl FnOnce(Handle<T>) -> T) -> Option<Handle<T>> {
+        if self.is_full() {
+            return None;
+        }
+        if self.free.is_empty() {
+            self.grow();
+        }
+        let index = self.free.pop().expect("a block was just added");
+        let place = self.place_mut(index).expect("free places exist");
+        let handle = Handle { index, generation: place.generation, kind: PhantomData };
+        place.value = Some(make(handle));
+        self.used += 1;
+        Some(handle)
+    }
+
+    fn grow(&mut self) {
+        let start = (self.blocks.len() * BLOCK) as u32;
+        self.blocks.push((0..BLOCK).map(|_| Place { generation: 0, value: None }).collect());
+        self.free.extend((start..start + BLOCK as u32).rev());
+    }
+
+    /// Takes the value out.
+    pub fn remove(&mut self, handle: Handle<T>) -> Option<T> {
+        let place = self.place_mut(handle.index).filter(|place| place.generation == handle.generation)?;
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(handle.index);
+        self.used -= 1;
+        Some(value)
+    }
+
+    /// The value, if it is still there.
+    #[inline]
+    pub fn get(&self, handle: Handle<T>) -> Option<&T> {
+        let place = self.blocks.get(handle.index as usize / BLOCK)?.get(handle.index as usize % BLOCK)?;
+        place.value.as_ref().filter(|_| place.generation == handle.generation)
+    }
+
+    /// The value, if it is still there.
+    #[inline]
+    pub fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
+        let place = self.place_mut(handle.index)?;
+        let generation = place.generation;
+        place.value.as_mut().filter(|_| generation == handle.generation)
+    }
+
+    /// The value at a place, whichever it is now, and its handle.
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<(Handle<T>, &T)> {
+        let place = self.blocks.get(index as usize / BLOCK)?.get(index as usize % BLOCK)?;
+        let handle = Handle { index, generation: place.generation, kind: PhantomData };
+        Some((handle, place.value.as_ref()?))
+    }
+
+    /// The value at a place, whichever it is now, and its handle.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<(Handle<T>, &mut T)> {
+        let place = self.place_mut(index)?;
+        let handle = Handle { index, generation: place.generation, kind: PhantomData };
+        Some((handle, place.value.as_mut()?))
+    }
+
+    /// All values in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
+        let places = (0..(self.blocks.len() * BLOCK) as u32).filter_map(|index| self.at(index));
+        places.take(self.used as usize)
+    }
+
+    #[inline]
+    fn place_mut(&mut self, index: u32) -> Option<&mut Place<T>> {
+        self.blocks.get_mut(index as usize / BLOCK)?.get_mut(index as usize % BLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_handle_does_not_find_the_new_value_at_its_place() {
+        let mut slab = Slab::new(10);
+        let old = slab.insert_with(|_| 'a').unwrap();
+        assert_eq!(slab.remove(old), Some('a'));
+        let new = slab.insert_with(|_| 'b').unwrap();
+        assert_eq!(new.index(), old.index());
+        assert_eq!((slab.get(old), slab.get(new)), (None, Some(&'b')));
+        assert_eq!(slab.remove(old), None);
+    }
+
+    #[test]
+    fn the_limit_holds() {
+        let mut slab = Slab::new(2);
+        let first = slab.insert_with(|_| 1).unwrap();
+        slab.insert_with(|_| 2).unwrap();
+        assert!(slab.insert_with(|_| 3).is_none());
+        slab.remove(first);
+        assert!(slab.insert_with(|_| 3).is_some());
+    }
+
+    #[test]
+    fn values_are_listed_in_the_order_of_their_places() {
+        let mut slab = Slab::new(1000);
+        let handles: Vec<_> = (0..600).map(|n| slab.insert_with(|_| n).unwrap()).collect();
+        slab.remove(handles[5]);
+        assert_eq!(slab.iter().count(), 599);
+        assert!(slab.iter().map(|(_, n)| n).is_sorted());
+    }
+}

@@ -1,0 +1,1 @@
+//! SYN cookies (RFC 4987).
