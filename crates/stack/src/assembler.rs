@@ -1,0 +1,1 @@
+//! What arrived out of order.

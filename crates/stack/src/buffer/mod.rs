@@ -1,0 +1,1 @@
+//! Buffers of octets from a bounded pool.

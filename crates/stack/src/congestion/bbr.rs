@@ -1,0 +1,3 @@
+//! BBR.
+
+pub struct Bbr;

@@ -1,0 +1,3 @@
+//! CUBIC (RFC 9438).
+
+pub struct Cubic;

@@ -1,0 +1,1 @@
+//! TCP Fast Open cookies (RFC 7413).

@@ -1,0 +1,1 @@
+//! From a four-tuple to a connection.

@@ -1,0 +1,1 @@
+//! Initial sequence numbers (RFC 6528).
