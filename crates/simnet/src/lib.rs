@@ -1,0 +1,6 @@
+//! Networks that exist only in memory, around the TCP and UDP stack of the `stack` crate.
+//!
+//! [`pkt`] plays scripts in packetdrill's language against one stack under simulated time.
+#![forbid(unsafe_code)]
+
+pub mod pkt;
