@@ -7,13 +7,13 @@ use crate::pkt::ast::{Expression, ExpressionKind, Field};
 /// `primary | primary | ...`.
 pub(super) fn expression(cursor: &mut Cursor<'_>) -> Result<Expression> {
     cursor.deeper(|cursor| {
-        let mut left = primary(cursor)?;
-        while cursor.eat("|") {
-            let at = left.at;
-            let right = primary(cursor)?;
-            left = Expression { kind: ExpressionKind::Or(Box::new(left), Box::new(right)), at };
+        let left = primary(cursor)?;
+        if !cursor.eat("|") {
+            return Ok(left);
         }
-        Ok(left)
+        let at = left.at;
+        let right = expression(cursor)?;
+        Ok(Expression { kind: ExpressionKind::Or(Box::new(left), Box::new(right)), at })
     })
 }
 
