@@ -144,6 +144,13 @@ pub enum OptionSpec {
     },
     /// A signature of RFC 2385.
     Md5(Vec<u8>),
+    /// Any other option; no script can name one, but a packet may carry it.
+    Other {
+        /// Its kind.
+        kind: u8,
+        /// What follows kind and length.
+        data: Vec<u8>,
+    },
 }
 
 /// An ICMP message.

@@ -39,6 +39,11 @@ impl Interpreter {
         self.variables.insert(name.to_owned(), value);
     }
 
+    /// What a variable stands for.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.variables.get(name)
+    }
+
     /// Runs statements in order, up to the first that fails.
     pub fn run(&mut self, code: &str) -> Result<(), PythonError> {
         for statement in parser::statements(code)? {
