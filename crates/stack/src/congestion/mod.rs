@@ -4,15 +4,23 @@
 //! lost is decided in [`crate::recovery`], not here. Quantities are octets, rates octets a second.
 
 mod bbr;
+mod controller;
 mod cubic;
+mod episode;
 mod hystart;
 mod new_reno;
+
+#[cfg(test)]
+mod bottleneck;
+#[cfg(test)]
+mod tests;
 
 use clock::{Duration, Instant};
 
 use crate::seq::SeqNum;
 
 pub use bbr::Bbr;
+pub use controller::Controller;
 pub use cubic::Cubic;
 pub use new_reno::NewReno;
 
@@ -26,6 +34,22 @@ pub enum Algorithm {
     Cubic,
     /// Bottleneck bandwidth and round-trip time.
     Bbr,
+}
+
+impl Algorithm {
+    /// Name as Linux's `TCP_CONGESTION` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::NewReno => "reno",
+            Algorithm::Cubic => "cubic",
+            Algorithm::Bbr => "bbr",
+        }
+    }
+
+    /// The algorithm of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<Algorithm> {
+        [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Bbr].into_iter().find(|it| it.name() == name)
+    }
 }
 
 /// What one acknowledgement told.
@@ -57,7 +81,7 @@ pub struct Acked {
     pub snd_una: SeqNum,
     /// Sent up to here.
     pub snd_nxt: SeqNum,
-    /// Octets newly marked lost by this acknowledgement.
+    /// Octets newly marked lost: by this acknowledgement, or by a timer since the one before.
     pub lost: u32,
 }
 
@@ -103,14 +127,24 @@ pub trait CongestionControl {
     /// Rate at which to pace in octets a second; `None` sends what the window allows at once.
     fn pacing_rate(&self) -> Option<u64>;
 
+    /// Whether fast recovery sends by proportional rate reduction (RFC 6937) towards `ssthresh`; if not, `cwnd` and
+    /// `pacing_rate` hold in recovery too.
+    fn reduces_proportionally(&self) -> bool {
+        true
+    }
+
     /// A segment was sent; `in_flight` is before it.
     fn on_sent(&mut self, now: Instant, in_flight: u32);
 
     /// An acknowledgement arrived.
     fn on_acked(&mut self, acked: &Acked);
 
-    /// A congestion event begins; `in_flight` is the flight before it.
-    fn on_congestion(&mut self, congestion: Congestion, in_flight: u32, now: Instant);
+    /// A congestion event begins. `flight_size` is RFC 5681's FlightSize: octets sent and not cumulatively acknowledged
+    /// (`snd_nxt - snd_una`) when it was found, lost and selectively acknowledged ones among them.
+    ///
+    /// A sender that gets ECN-echo at a window of one segment must slow down by its timer (RFC 3168, 6.1.2); that is
+    /// the caller's.
+    fn on_congestion(&mut self, congestion: Congestion, flight_size: u32, now: Instant);
 
     /// The recovery that the last event began is complete.
     fn on_recovered(&mut self, now: Instant);
@@ -121,11 +155,42 @@ pub trait CongestionControl {
     /// Nothing was in flight for `idle` and the application sends again (RFC 5681, 4.1; RFC 9438, 5.8).
     fn on_restart_after_idle(&mut self, idle: Duration, rto: Duration, now: Instant);
 
+    /// The SYN or SYN-ACK had to be sent again: the initial window is one segment (RFC 5681, 3.1).
+    fn on_handshake_loss(&mut self);
+
+    /// Whether the connection is paced, by the controller's rate or the socket's: then HyStart++ need not bound the
+    /// growth by one acknowledgement (RFC 9406, 4.2).
+    fn set_paced(&mut self, _paced: bool) {}
+
     /// The segment size changed, such as by path MTU discovery.
     fn set_mss(&mut self, mss: u32);
 }
 
+/// No window is larger: the largest that a receiver can offer (RFC 7323, 2.2).
+const MAX_WINDOW: u32 = 65_535 << 14;
+
 /// Window that a connection starts with: ten segments (RFC 6928).
 pub fn initial_window(mss: u32) -> u32 {
-    (10 * mss).min((2 * mss).max(14_600))
+    let segments = |count: u32| mss.saturating_mul(count).min(MAX_WINDOW);
+    segments(10).min(segments(2).max(14_600))
+}
+
+/// `mss` within what the option of a SYN can say (RFC 9293, 3.7.1).
+fn valid_mss(mss: u32) -> u32 {
+    mss.clamp(1, 65_535)
+}
+
+/// `cwnd` and `ssthresh` of a sender that was idle for longer than its timeout, `None` if it was not.
+///
+/// The restart window is the initial one at most (RFC 5681, 4.1); `ssthresh` keeps three quarters of the window that
+/// the path has carried (RFC 7661, 4.4).
+fn window_after_idle(
+    cwnd: u32,
+    ssthresh: u32,
+    mss: u32,
+    idle: Duration,
+    rto: Duration,
+) -> Option<(u32, u32)> {
+    let restart = (cwnd.min(initial_window(mss)), ssthresh.max(cwnd / 4 * 3));
+    (idle > rto).then_some(restart)
 }

@@ -1,3 +1,0 @@
-//! BBR.
-
-pub struct Bbr;
