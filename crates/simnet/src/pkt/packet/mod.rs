@@ -114,7 +114,6 @@ mod tests {
                 OptionSpec::Other { kind: 99, data: vec![1] },
                 OptionSpec::NoOperation,
                 OptionSpec::EndOfList,
-                OptionSpec::EndOfList,
             ],
             payload: b"data".to_vec(),
         }
