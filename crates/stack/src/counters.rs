@@ -1,5 +1,7 @@
 //! What a stack counts, by the names of Linux's `/proc/net/snmp` and `/proc/net/netstat` where they exist there (RFC 4022).
 
+use crate::recovery::{Event, Events};
+
 /// Declares the counters, their names and their list in one place, so that they cannot disagree.
 macro_rules! counters {
     ($($(#[$doc:meta])+ $field:ident => $name:literal,)+) => {
@@ -113,8 +115,12 @@ counters! {
     loss_probe_recovery => "TcpExtTCPLossProbeRecovery",
     /// Timeouts found spurious.
     spurious_rtos => "TcpExtTCPSpuriousRTOs",
-    /// Recoveries found spurious, by whatever means.
-    undo => "TcpExtTCPFullUndo",
+    /// Fast recoveries found spurious by timestamps at their end.
+    full_undo => "TcpExtTCPFullUndo",
+    /// Fast recoveries found spurious by timestamps before their end.
+    partial_undo => "TcpExtTCPPartialUndo",
+    /// Selective acknowledgements out of range.
+    sack_discard => "TcpExtTCPSACKDiscard",
     /// Recoveries found spurious by DSACKs.
     dsack_undo => "TcpExtTCPDSACKUndo",
     /// Timeouts found spurious after loss recovery began.
@@ -181,4 +187,30 @@ counters! {
     udp_sndbuf_errors => "UdpSndbufErrors",
     /// UDP datagrams with a wrong checksum.
     udp_in_csum_errors => "UdpInCsumErrors",
+}
+
+impl Counters {
+    /// Adds what loss recovery tells of.
+    pub(crate) fn add_recovery_events(&mut self, events: Events) {
+        for event in events.iter() {
+            *self.of_recovery_event(event) += 1;
+        }
+    }
+
+    fn of_recovery_event(&mut self, event: Event) -> &mut u64 {
+        match event {
+            Event::SackRecovery => &mut self.sack_recovery,
+            Event::RenoRecovery => &mut self.reno_recovery,
+            Event::Timeout => &mut self.timeouts,
+            Event::LossProbeRecovery => &mut self.loss_probe_recovery,
+            Event::DsackReceived => &mut self.dsack_recv,
+            Event::SackReneging => &mut self.sack_reneging,
+            Event::SpuriousTimeout => &mut self.spurious_rtos,
+            Event::FullUndo => &mut self.full_undo,
+            Event::PartialUndo => &mut self.partial_undo,
+            Event::DsackUndo => &mut self.dsack_undo,
+            Event::LossUndo => &mut self.loss_undo,
+            Event::SackDiscarded => &mut self.sack_discard,
+        }
+    }
 }

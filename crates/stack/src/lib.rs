@@ -1,18 +1,42 @@
 //! UDP and TCP: packets in, packets out, timers.
+//!
+//! Pure: it opens nothing, reads no clock and knows no device. [`Stack`] is one engine's: the caller gives it packets, the
+//! time and 32 secret octets, and takes packets, deadlines and events from it. The RFC and its section stand beside the code
+//! that follows it.
+//!
+//! Start at [`Stack`], then the module [`tcp`].
 #![forbid(unsafe_code)]
 
 pub mod assembler;
 pub mod buffer;
+pub mod config;
 pub mod congestion;
+pub mod counters;
 pub mod fast_open;
 pub mod flow_table;
 pub mod isn;
 pub mod pacer;
+pub mod path;
 pub mod path_mtu;
 pub mod ports;
 pub mod recovery;
 pub mod rtt;
+pub mod segment;
 pub mod seq;
+pub mod slab;
+#[cfg(whole)]
+mod stack;
 pub mod syn_cookie;
+#[cfg(whole)]
+pub mod tcp;
 pub mod time_wait;
 pub mod timer_wheel;
+pub mod trace;
+
+pub use config::{Config, TcpOptions};
+pub use counters::Counters;
+pub use path::{Hop, Link, LinkHeader, LinkId};
+#[cfg(whole)]
+pub use stack::{
+    Arrival, Connect, ConnectError, ConnectionId, Event, ListenError, ListenerId, Socket, Stack, Transmit,
+};

@@ -239,7 +239,7 @@ mod tests {
         let mut octets = [0; 60];
         let encoded = options.encode();
         let fields = Fields { options: &encoded, ..Fields::default() };
-        let len = write(&mut octets, &fields, Sum::ZERO).unwrap();
+        let len = write(&mut octets, &fields, Some(Sum::ZERO)).unwrap();
         SegmentOptions::of(&Tcp::parse(&octets[..len]).unwrap())
     }
 

@@ -1,6 +1,6 @@
 //! TCP headers and options (RFC 9293, 3.1; RFC 7323; RFC 2018).
 
-use crate::DropReason;
+use crate::{ChecksumPolicy, DropReason};
 use crate::checksum::Sum;
 
 /// Octets of a header without options.
@@ -92,6 +92,13 @@ impl<'a> Tcp<'a> {
     /// Whether the checksum is right behind the pseudo-header of [`crate::ip::Ip::pseudo_header`].
     pub fn checksum_is_valid(&self, pseudo_header: Sum) -> bool {
         (pseudo_header + Sum::of(self.segment)).is_valid()
+    }
+
+    /// Whether the checksum is right by `policy`: as [`crate::parse_udp`] looks at it.
+    pub fn checksum_is_accepted(&self, pseudo_header: Sum, policy: ChecksumPolicy) -> bool {
+        policy.verified
+            || self.checksum_is_valid(pseudo_header)
+            || policy.accept_partial && self.u16_at(16) == pseudo_header.fold()
     }
 
     fn u16_at(&self, at: usize) -> u16 {
@@ -200,10 +207,10 @@ pub struct Fields<'a> {
 }
 
 /// Writes a header to the start of `segment`, whose rest is the payload, and fills in the checksum behind
-/// `pseudo_header`; returns the header's length.
+/// `pseudo_header`, or leaves that to the device if there is none; returns the header's length.
 ///
 /// `None` if `segment` is too short or the options have an impossible length.
-pub fn write(segment: &mut [u8], fields: &Fields<'_>, pseudo_header: Sum) -> Option<usize> {
+pub fn write(segment: &mut [u8], fields: &Fields<'_>, pseudo_header: Option<Sum>) -> Option<usize> {
     let header_len = HEADER_LEN + fields.options.len();
     if header_len > 60 || !header_len.is_multiple_of(4) {
         return None;
@@ -218,7 +225,9 @@ pub fn write(segment: &mut [u8], fields: &Fields<'_>, pseudo_header: Sum) -> Opt
     header[14..16].copy_from_slice(&fields.window.to_be_bytes());
     header[16..20].fill(0);
     header[20..].copy_from_slice(fields.options);
-    let checksum = (pseudo_header + Sum::of(segment)).complement();
-    segment[16..18].copy_from_slice(&checksum.to_be_bytes());
+    if let Some(pseudo_header) = pseudo_header {
+        let checksum = (pseudo_header + Sum::of(segment)).complement();
+        segment[16..18].copy_from_slice(&checksum.to_be_bytes());
+    }
     Some(header_len)
 }

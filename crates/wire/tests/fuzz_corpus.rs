@@ -251,7 +251,7 @@ fn segment(options: &[u8], payload: &[u8]) -> Vec<u8> {
         ..tcp::Fields::default()
     };
     let mut segment = [vec![0; 20 + options.len()], payload.to_vec()].concat();
-    tcp::write(&mut segment, &fields, Sum::ZERO).unwrap();
+    tcp::write(&mut segment, &fields, Some(Sum::ZERO)).unwrap();
     segment
 }
 

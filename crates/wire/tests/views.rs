@@ -137,7 +137,7 @@ fn a_tcp_header_is_read_as_written() {
     segment.extend_from_slice(b"data");
     let packet = v4(protocol::TCP, &segment);
     let pseudo_header = Ipv4::parse(&packet).unwrap().pseudo_header(segment.len());
-    assert_eq!(tcp::write(&mut segment, &fields, pseudo_header), Some(20 + options.len()));
+    assert_eq!(tcp::write(&mut segment, &fields, Some(pseudo_header)), Some(20 + options.len()));
     let tcp = Tcp::parse(&segment).unwrap();
     assert!(tcp.checksum_is_valid(pseudo_header));
     assert_eq!((tcp.source_port(), tcp.destination_port()), (1000, 80));

@@ -48,7 +48,7 @@ pub struct UdpHeaders {
 pub struct ChecksumPolicy {
     /// The device has verified IPv4 and UDP checksums already: they are skipped.
     pub verified: bool,
-    /// A UDP checksum that holds the sum of the pseudo-header, not complemented, is right too: so veth and virtio leave
+    /// A transport checksum that holds the sum of the pseudo-header, not complemented, is right too: so veth and virtio leave
     /// it, expecting hardware to finish it.
     pub accept_partial: bool,
 }

@@ -1,0 +1,177 @@
+//! From a packet to the socket it is for.
+
+use clock::Instant;
+use std::net::SocketAddr;
+use wire::ip::Ip;
+use wire::tcp::{Tcp, flag};
+use wire::{DropReason, protocol};
+
+use super::{Arrival, ConnectionId, HALF_OPEN, ListenerId, Stack};
+use crate::flow_table::FlowKey;
+use crate::isn::timestamp_clock;
+use crate::path::Hop;
+use crate::segment::{Ecn, Segment, SegmentOptions, Timestamps};
+use crate::tcp::{Fate, Outgoing};
+use crate::time_wait::{SegmentSummary, TimeWaitVerdict};
+
+impl Stack {
+    /// Takes an IP packet that arrived. What it sets in motion is sent by [`Stack::poll_transmit`] and told by
+    /// [`Stack::poll_event`].
+    ///
+    /// The error says why it was not for us, or malformed; nothing else is to be done about it than to count it.
+    pub fn on_packet(&mut self, packet: &[u8], arrival: &Arrival, now: Instant) -> Result<(), DropReason> {
+        let ip = parse_ip(packet)?;
+        match ip.protocol() {
+            protocol::TCP => self.on_tcp(&ip, arrival, now),
+            protocol::ICMP | protocol::ICMPV6 => self.on_icmp(&ip, now),
+            _ => Err(DropReason::ProtocolUnknown),
+        }
+    }
+
+    fn on_tcp(&mut self, ip: &Ip<'_>, arrival: &Arrival, now: Instant) -> Result<(), DropReason> {
+        self.shared.counters.in_segs += 1;
+        let tcp = Tcp::parse(ip.payload()).inspect_err(|_| self.shared.counters.in_errs += 1)?;
+        if !tcp.checksum_is_accepted(ip.pseudo_header(ip.payload().len()), arrival.checksums) {
+            self.shared.counters.in_csum_errors += 1;
+            self.shared.counters.in_errs += 1;
+            return Err(DropReason::TcpChecksum);
+        }
+        let local = SocketAddr::new(ip.destination(), tcp.destination_port());
+        let remote = SocketAddr::new(ip.source(), tcp.source_port());
+        check_addresses(local, remote)?;
+        let key = FlowKey::new(local, remote).ok_or(DropReason::IpVersion)?;
+        let segment = Segment::new(&tcp, Ecn::of_traffic_class(traffic_class(ip)));
+        self.on_segment(key, &segment, arrival, now);
+        Ok(())
+    }
+
+    fn on_segment(&mut self, key: FlowKey, segment: &Segment<'_>, arrival: &Arrival, now: Instant) {
+        let hop = Hop { link: arrival.link, header: arrival.header.reversed() };
+        match self.find_flow(&key) {
+            Some(place) if place & HALF_OPEN != 0 => {
+                self.on_half_open_segment(place & !HALF_OPEN, segment, now);
+            }
+            Some(place) => {
+                if let Some((id, _)) = self.connections.at(place) {
+                    self.on_connection_segment(id, hop, segment, now);
+                }
+            }
+            None => self.on_unknown_segment(key, hop, segment, now),
+        }
+    }
+
+    pub(super) fn on_connection_segment(
+        &mut self,
+        id: ConnectionId,
+        hop: Hop,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) {
+        let fate =
+            self.with_connection(id, now, |connection, shared| connection.on_segment(segment, shared, now));
+        if fate == Some(Fate::ResetPeer)
+            && let Some(connection) = self.connections.get(id)
+        {
+            self.reset_peer(connection.key, hop, segment);
+        }
+    }
+
+    /// No connection: TIME-WAIT, a listener, or nobody.
+    fn on_unknown_segment(&mut self, key: FlowKey, hop: Hop, segment: &Segment<'_>, now: Instant) {
+        match self.ask_time_wait(&key, segment, now) {
+            Some(TimeWaitVerdict::Acknowledge { seq, ack, window, ts_recent }) => {
+                let timestamps = ts_recent.map(|echo| Timestamps {
+                    value: timestamp_clock(now).wrapping_add(self.isn.timestamp_offset(&key)),
+                    echo,
+                });
+                let options = SegmentOptions { timestamps, ..SegmentOptions::default() };
+                let outgoing = Outgoing { seq, ack, flags: flag::ACK, window, options };
+                return self.replies.push(key, hop, outgoing, &mut self.shared.counters);
+            }
+            Some(TimeWaitVerdict::Ignore | TimeWaitVerdict::Remove) => return,
+            // The entry stays until the new connection is established (RFC 1122, 4.2.2.13).
+            Some(TimeWaitVerdict::Reuse { .. }) | None => {}
+        }
+        match self.find_listener(key.local()) {
+            Some(listener) => self.on_listener_segment(listener, key, hop, segment, now),
+            None => self.reset_peer(key, hop, segment),
+        }
+    }
+
+    fn ask_time_wait(
+        &mut self,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Option<TimeWaitVerdict> {
+        if self.time_wait.is_empty() {
+            return None;
+        }
+        let summary = SegmentSummary {
+            seq: segment.seq,
+            len: segment.payload.len() as u32,
+            flags: segment.flags,
+            ts_val: segment.options.timestamps.map(|timestamps| timestamps.value),
+        };
+        self.time_wait.on_segment(self.flows.hash_of(key), key, &summary, now)
+    }
+
+    /// The listener for packets to `local`: one for this very address before one for any.
+    pub(super) fn find_listener(&self, local: SocketAddr) -> Option<ListenerId> {
+        let matching = || self.listeners.iter().filter(|(_, listener)| listener.matches(local));
+        let specific = matching().find(|(_, listener)| listener.is_specific());
+        specific.or_else(|| matching().next()).map(|(id, _)| id)
+    }
+}
+
+fn parse_ip(packet: &[u8]) -> Result<Ip<'_>, DropReason> {
+    let ip = match packet.first().map(|first| first >> 4) {
+        Some(4) => {
+            let ipv4 = wire::ipv4::Ipv4::parse(packet)?;
+            if !ipv4.checksum_is_valid() {
+                return Err(DropReason::Ipv4Checksum);
+            }
+            Ip::V4(ipv4)
+        }
+        Some(6) => Ip::V6(wire::ipv6::Ipv6::parse(packet)?),
+        Some(_) => return Err(DropReason::IpVersion),
+        None => return Err(DropReason::IpTruncated),
+    };
+    if ip.is_fragment() {
+        return Err(DropReason::IpFragment);
+    }
+    Ok(ip)
+}
+
+fn traffic_class(ip: &Ip<'_>) -> u8 {
+    match ip {
+        Ip::V4(packet) => packet.traffic_class(),
+        Ip::V6(packet) => packet.traffic_class(),
+    }
+}
+
+/// RFC 9293, 3.10.7.2 (MUST-57) and 3.9.2.3 (MUST-63): no connection with or by group addresses.
+fn check_addresses(local: SocketAddr, remote: SocketAddr) -> Result<(), DropReason> {
+    let is_unicast = |end: SocketAddr| {
+        let broadcast = match end.ip() {
+            std::net::IpAddr::V4(address) => address.is_broadcast(),
+            std::net::IpAddr::V6(_) => false,
+        };
+        !end.ip().is_unspecified() && !end.ip().is_multicast() && !broadcast
+    };
+    if !is_unicast(remote) {
+        return Err(DropReason::SourceAddress);
+    }
+    if !is_unicast(local) {
+        return Err(DropReason::DestinationAddress);
+    }
+    if remote.port() == 0 {
+        return Err(DropReason::SourcePortZero);
+    }
+    Ok(())
+}
+
+/// Whether a segment opens a connection.
+pub(super) fn is_opening(segment: &Segment<'_>) -> bool {
+    segment.has(flag::SYN) && segment.flags & (flag::ACK | flag::RST | flag::FIN) == 0
+}

@@ -1,0 +1,36 @@
+//! ICMP errors about our flows (RFC 1122, 4.2.3.9; RFC 5927; RFC 1191; RFC 8201).
+
+use clock::Instant;
+use wire::icmp::{ErrorKind, IcmpError};
+use wire::ip::Ip;
+use wire::{DropReason, protocol};
+
+use super::{HALF_OPEN, Stack};
+use crate::flow_table::FlowKey;
+use crate::seq::SeqNum;
+
+impl Stack {
+    pub(super) fn on_icmp(&mut self, ip: &Ip<'_>, now: Instant) -> Result<(), DropReason> {
+        let error = IcmpError::parse(ip)?;
+        let key = FlowKey::new(error.flow.source, error.flow.destination).ok_or(DropReason::IpVersion)?;
+        if error.flow.protocol != protocol::TCP {
+            return Err(DropReason::ProtocolUnknown);
+        }
+        let seq = SeqNum(error.flow.sequence_number);
+        match self.find_flow(&key) {
+            Some(place) if place & HALF_OPEN == 0 => self.on_connection_icmp(place, error.kind, seq, now),
+            // A half-open connection is not ended by hearsay; it has its timer.
+            Some(_) => {}
+            None => self.shared.counters.icmp_unknown += 1,
+        }
+        Ok(())
+    }
+
+    fn on_connection_icmp(&mut self, place: u32, kind: ErrorKind, seq: SeqNum, now: Instant) {
+        if let Some((id, _)) = self.connections.at(place) {
+            self.with_connection(id, now, |connection, shared| {
+                connection.on_icmp_error(kind, seq, shared, now)
+            });
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The whole: sockets, connections, and the packets of one engine.
+
+mod arrival;
+mod icmp;
+mod passive;
+mod replies;
+mod tcp_calls;
+
+use std::collections::VecDeque;
+
+use clock::Instant;
+use wire::ChecksumPolicy;
+
+use crate::buffer::BufferPool;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::fast_open::{FastOpenCache, FastOpenServer};
+use crate::flow_table::{FlowKey, FlowTable};
+use crate::isn::IsnGenerator;
+use crate::path::{Hop, Link, LinkHeader, LinkId, PathTable};
+use crate::path_mtu::PathMtuCache;
+use crate::recovery::FlightPool;
+use crate::slab::{Handle, Slab};
+use crate::syn_cookie::SynCookies;
+use crate::tcp::handshake::HalfOpen;
+use crate::tcp::listener::Listener;
+use crate::tcp::{Connection, Events, Fate, Shared, State};
+use crate::time_wait::{TimeWaitConfig, TimeWaitTable};
+use crate::timer_wheel::TimerWheel;
+use crate::trace::TraceRing;
+
+use replies::Replies;
+pub use tcp_calls::{Connect, ConnectError, ListenError};
+
+/// Names a connection.
+pub type ConnectionId = Handle<Connection>;
+/// Names a listening socket.
+pub type ListenerId = Handle<Listener>;
+
+/// How a packet arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrival {
+    /// The interface.
+    pub link: LinkId,
+    /// The header in front of it, as received.
+    pub header: LinkHeader,
+    /// How its checksums are looked at.
+    pub checksums: ChecksumPolicy,
+}
+
+/// A packet that is ready to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Octets of the IP packet in the room that was given.
+    pub len: usize,
+    /// Where it leaves.
+    pub hop: Hop,
+}
+
+/// Which socket an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Socket {
+    /// A listener.
+    Listener(ListenerId),
+    /// A connection.
+    Connection(ConnectionId),
+}
+
+/// Something happened on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The socket.
+    pub socket: Socket,
+    /// What happened since the last event about it.
+    pub events: Events,
+    /// What the application attached to the socket.
+    pub token: u64,
+}
+
+/// Segments that a connection may send before the next one's turn.
+const TRANSMIT_QUANTUM: u32 = 8;
+
+/// UDP and TCP of one engine.
+///
+/// The order of calls in a turn: [`Stack::on_packet`] for each packet received, [`Stack::on_timeout`],
+/// [`Stack::poll_event`] until there is none, with the application's calls in between, then [`Stack::poll_transmit`] until
+/// there is nothing or no room. [`Stack::poll_timeout`] tells when the next turn is due though no packet comes.
+#[derive(Debug)]
+pub struct Stack {
+    shared: Shared,
+    connections: Slab<Connection>,
+    half_open: Slab<HalfOpen>,
+    listeners: Slab<Listener>,
+    /// From flow to place: of a connection, or of a half-open one with [`HALF_OPEN`] set.
+    flows: FlowTable,
+    time_wait: TimeWaitTable,
+    /// Keys as in `flows`, half-open ones behind the connections.
+    timers: TimerWheel,
+    isn: IsnGenerator,
+    cookies: SynCookies,
+    /// When SYN cookies were last sent: only then are they believed.
+    cookies_sent_at: Option<Instant>,
+    fast_open_server: FastOpenServer,
+    fast_open_cache: FastOpenCache,
+    replies: Replies,
+    /// Connections with something to send, each once.
+    ready: VecDeque<u32>,
+    /// Segments that the first of `ready` has sent in this turn.
+    ready_sent: u32,
+    /// Half-open connections whose SYN-ACK is due.
+    half_open_ready: VecDeque<u32>,
+    /// Sockets with events, each once.
+    signals: VecDeque<Socket>,
+}
+
+/// Marks places of half-open connections in the flow table.
+const HALF_OPEN: u32 = 1 << 31;
+
+impl Stack {
+    /// A stack without links and sockets. `secret` keys hashes, sequence numbers and cookies: 32 octets that nobody can guess.
+    pub fn new(config: Config, secret: [u8; 32], now: Instant) -> Stack {
+        let key = |purpose: u8| derive_key(&secret, purpose);
+        let (connections, half_open) = (config.connections_max, config.half_open_max);
+        let flows = (connections + half_open) as usize;
+        let time_wait = TimeWaitConfig {
+            entries_max: config.time_wait_max,
+            lifetime: config.time_wait,
+            ..TimeWaitConfig::default()
+        };
+        let chunks = (config.buffer_memory / crate::buffer::CHUNK_LEN).max(64) as u32;
+        Stack {
+            connections: Slab::new(connections.min(HALF_OPEN - 1)),
+            half_open: Slab::new(half_open),
+            listeners: Slab::new(1 << 16),
+            flows: FlowTable::new(flows, key(0)),
+            time_wait: TimeWaitTable::new(time_wait, key(0)),
+            timers: TimerWheel::new(now, 0),
+            isn: IsnGenerator::new(key(2)),
+            cookies: SynCookies::new(key(3)),
+            cookies_sent_at: None,
+            fast_open_server: FastOpenServer::new(key(4)),
+            fast_open_cache: FastOpenCache::new(1024, key(5)),
+            replies: Replies::default(),
+            ready: VecDeque::new(),
+            ready_sent: 0,
+            half_open_ready: VecDeque::new(),
+            signals: VecDeque::new(),
+            shared: Shared {
+                counters: Counters::default(),
+                trace: TraceRing::new(config.trace_records),
+                buffers: BufferPool::new(chunks),
+                flights: FlightPool::new(1 << 16),
+                paths: PathTable::default(),
+                path_mtus: PathMtuCache::new(key(6), 4096),
+                challenges: Default::default(),
+                config,
+            },
+        }
+    }
+
+    /// Tells of an interface, or that it changed. A smaller MTU takes effect on live connections at once.
+    pub fn set_link(&mut self, id: LinkId, link: Link, now: Instant) {
+        let before = self.shared.paths.link(id);
+        self.shared.paths.set_link(id, link);
+        if before.mtu == link.mtu && before.mss_clamp == link.mss_clamp {
+            return;
+        }
+        let on_link =
+            |(index, connection): (ConnectionId, &Connection)| (connection.link == id).then_some(index);
+        let concerned: Vec<ConnectionId> = self.connections.iter().filter_map(on_link).collect();
+        for id in concerned {
+            self.with_connection(id, now, |connection, shared| connection.on_link_changed(shared, now));
+        }
+    }
+
+    /// An interface as it was told.
+    pub fn link(&self, id: LinkId) -> Link {
+        self.shared.paths.link(id)
+    }
+
+    /// A neighbour has another hardware address now: live connections by it follow.
+    pub fn replace_neighbour(&mut self, link: LinkId, old: wire::MacAddress, new: wire::MacAddress) -> usize {
+        self.shared.paths.replace_neighbour(link, old, new)
+    }
+
+    /// Writes the next packet into `room`, which has place for the MTU; `None` when there is none.
+    pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Transmit> {
+        if let Some(transmit) = self.transmit_reply(room) {
+            return Some(transmit);
+        }
+        if let Some(transmit) = self.transmit_syn_ack(now, room) {
+            return Some(transmit);
+        }
+        while let Some(&index) = self.ready.front() {
+            if let Some(transmit) = self.transmit_of(index, now, room) {
+                return Some(transmit);
+            }
+        }
+        None
+    }
+
+    /// Lets the connection at the head of the list send one segment, and takes it from there when it has nothing more, or to
+    /// the end when others had to wait for it.
+    fn transmit_of(&mut self, index: u32, now: Instant, room: &mut [u8]) -> Option<Transmit> {
+        let Some((id, connection)) = self.connections.at_mut(index) else {
+            self.ready.pop_front();
+            return None;
+        };
+        let len = connection.poll_transmit(room, &mut self.shared, now);
+        let hop = self.shared.paths.hop(connection.path);
+        self.ready_sent += 1;
+        if len.is_none() || self.ready_sent >= TRANSMIT_QUANTUM {
+            self.ready.pop_front();
+            self.ready_sent = 0;
+            connection.flags.queued = len.is_some();
+            if len.is_some() {
+                self.ready.push_back(index);
+            }
+        }
+        let over = connection.state == State::Closed;
+        if len.is_none() || over {
+            self.settle(id, if over { Fate::Over } else { Fate::Alive }, now, false);
+        }
+        len.map(|len| Transmit { len, hop })
+    }
+
+    /// When [`Stack::on_timeout`] is to be called; never late, at times early.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.timers.next_deadline(), self.time_wait.next_expiry()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(key) = self.timers.poll_expired(now) {
+            match key.checked_sub(self.shared.config.connections_max) {
+                Some(place) => self.on_half_open_timeout(place),
+                None => self.on_connection_timeout(key, now),
+            }
+        }
+        while self.time_wait.expire(now).is_some() {}
+    }
+
+    fn on_connection_timeout(&mut self, index: u32, now: Instant) {
+        if let Some((id, _)) = self.connections.at(index) {
+            self.with_connection(id, now, |connection, shared| {
+                let due = connection.deadline().is_some_and(|at| at <= now);
+                if due { connection.on_timeout(shared, now) } else { Fate::Alive }
+            });
+        }
+    }
+
+    /// The next socket on which something happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        while let Some(socket) = self.signals.pop_front() {
+            let event = match socket {
+                Socket::Listener(id) => self.listeners.get_mut(id).map(|listener| {
+                    listener.signalled = false;
+                    Event { socket, events: Events::READABLE, token: listener.token }
+                }),
+                Socket::Connection(id) => self.connections.get_mut(id).map(|connection| {
+                    connection.flags.signalled = false;
+                    let events = std::mem::take(&mut connection.events);
+                    Event { socket, events, token: connection.token }
+                }),
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+        None
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// The latest events of all connections.
+    pub fn trace(&self) -> &TraceRing {
+        &self.shared.trace
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Octets of buffers in use, and how many there may be.
+    pub fn buffer_memory(&self) -> (usize, usize) {
+        let chunk = crate::buffer::CHUNK_LEN;
+        let buffers = &self.shared.buffers;
+        (buffers.in_use() as usize * chunk, buffers.chunks_max() as usize * chunk)
+    }
+
+    /// All connections, TIME-WAIT aside.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.connections.iter().map(|(id, _)| id)
+    }
+
+    /// Connections, half-open ones, and those in TIME-WAIT.
+    pub fn population(&self) -> (u32, u32, u32) {
+        (self.connections.len(), self.half_open.len(), self.time_wait.len() as u32)
+    }
+
+    /// Runs `act` on a connection and then does what follows from it: lists, timers, events, its end.
+    fn with_connection(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        act: impl FnOnce(&mut Connection, &mut Shared) -> Fate,
+    ) -> Option<Fate> {
+        let connection = self.connections.get_mut(id)?;
+        let fate = act(connection, &mut self.shared);
+        self.settle(id, fate, now, true);
+        Some(fate)
+    }
+
+    /// Brings lists, timer and tables in line with a connection after something happened to it.
+    fn settle(&mut self, id: ConnectionId, fate: Fate, now: Instant, may_send: bool) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if may_send && !connection.flags.queued && connection.has_something_due() {
+            connection.flags.queued = true;
+            self.ready.push_back(id.index());
+        }
+        if !connection.events.is_empty() && !connection.flags.signalled && !connection.flags.waits_for_accept
+        {
+            connection.flags.signalled = true;
+            self.signals.push_back(Socket::Connection(id));
+        }
+        if fate == Fate::Over {
+            return self.end_flow(id, now);
+        }
+        if let Some(at) = connection.deadline() {
+            let scheduled = self.timers.deadline_of(id.index());
+            if scheduled.is_none_or(|scheduled| at < scheduled) {
+                self.timers.schedule(id.index(), at);
+            }
+        }
+    }
+
+    /// The connection is over for the wire: its flow is free, but for TIME-WAIT. What a socket holds stays until it closes.
+    fn end_flow(&mut self, id: ConnectionId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        self.timers.cancel(id.index());
+        if !std::mem::replace(&mut connection.flags.flow_ended, true) {
+            let hash = self.flows.hash_of(&connection.key);
+            self.flows.remove(hash, id.index());
+            if connection.state == State::TimeWait {
+                self.begin_time_wait(id, now);
+            }
+            self.leave_listener(id);
+        }
+        let abandoned = self.connections.get(id).is_some_and(|connection| connection.flags.orphaned);
+        if abandoned && let Some(connection) = self.connections.remove(id) {
+            connection.release(&mut self.shared);
+        }
+    }
+
+    /// A connection that nobody accepted is over: nobody will.
+    fn leave_listener(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Some(listener) = connection.listener.and_then(|listener| self.listeners.get_mut(listener)) else {
+            return;
+        };
+        if connection.flags.fast_open_child && connection.handshakes > 0 {
+            listener.fast_open_pending = listener.fast_open_pending.saturating_sub(1);
+        }
+    }
+
+    fn begin_time_wait(&mut self, id: ConnectionId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        self.shared.counters.time_waited += 1;
+        let hop = self.shared.paths.hop(connection.path);
+        if connection.receive.is_ack_pending() {
+            let reply = connection.final_ack(&self.shared, now);
+            self.replies.push(connection.key, hop, reply, &mut self.shared.counters);
+        }
+        let entry = connection.time_wait_entry();
+        let recycled = self.time_wait.insert(self.flows.hash_of(&entry.key), entry, now);
+        self.shared.counters.time_wait_overflow += u64::from(recycled.is_some());
+    }
+
+    /// The connection of a flow, or the half-open one.
+    fn find_flow(&self, key: &FlowKey) -> Option<u32> {
+        let hash = self.flows.hash_of(key);
+        self.flows.find(hash, |place| match place & HALF_OPEN {
+            0 => self.connections.at(place).is_some_and(|(_, connection)| connection.key == *key),
+            _ => self.half_open.at(place & !HALF_OPEN).is_some_and(|(_, half)| half.key == *key),
+        })
+    }
+}
+
+/// A key for one purpose out of the stack's secret.
+fn derive_key(secret: &[u8; 32], purpose: u8) -> [u64; 2] {
+    use core::hash::Hasher;
+    use siphasher::sip128::{Hasher128, SipHasher24};
+    let (first, second) = secret.split_at(16);
+    let mut hasher = SipHasher24::new_with_key(first.try_into().expect("half of 32 octets"));
+    hasher.write(second);
+    hasher.write_u8(purpose);
+    let hash = hasher.finish128();
+    [hash.h1, hash.h2]
+}

@@ -1,0 +1,60 @@
+//! Segments that belong to no connection: resets, SYN cookies, answers out of TIME-WAIT.
+
+use std::collections::VecDeque;
+
+use wire::tcp::flag;
+
+use super::{Stack, Transmit};
+use crate::counters::Counters;
+use crate::flow_table::FlowKey;
+use crate::path::Hop;
+use crate::segment::Segment;
+use crate::seq::SeqNum;
+use crate::tcp::{Outgoing, SegmentWriter};
+
+/// Replies that may wait; they are sent in the same turn, so more means a flood.
+const WAITING_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Replies(VecDeque<(FlowKey, Hop, Outgoing)>);
+
+impl Replies {
+    pub(super) fn push(&mut self, key: FlowKey, hop: Hop, outgoing: Outgoing, counters: &mut Counters) {
+        if self.0.len() >= WAITING_MAX {
+            counters.replies_dropped += 1;
+            return;
+        }
+        self.0.push_back((key, hop, outgoing));
+    }
+}
+
+impl Stack {
+    pub(super) fn transmit_reply(&mut self, room: &mut [u8]) -> Option<Transmit> {
+        let (key, hop, outgoing) = self.replies.0.pop_front()?;
+        let writer = SegmentWriter {
+            key,
+            hop_limit: self.shared.config.tcp.hop_limit,
+            traffic_class: 0,
+            checksum_offload: self.shared.paths.link(hop.link).tx_checksum_offload,
+        };
+        let len = writer.write(room, &outgoing, 0, |_| ())?;
+        let counters = &mut self.shared.counters;
+        counters.out_segs += 1;
+        counters.out_rsts += u64::from(outgoing.flags & flag::RST != 0);
+        Some(Transmit { len, hop })
+    }
+
+    /// Answers `segment` by a reset (RFC 9293, 3.10.7.1), unless it is one.
+    pub(super) fn reset_peer(&mut self, key: FlowKey, hop: Hop, segment: &Segment<'_>) {
+        if segment.has(flag::RST) {
+            return;
+        }
+        let outgoing = if segment.has(flag::ACK) {
+            Outgoing { seq: segment.ack, flags: flag::RST, ..Outgoing::default() }
+        } else {
+            let ack = segment.seq + segment.len();
+            Outgoing { seq: SeqNum(0), ack, flags: flag::RST | flag::ACK, ..Outgoing::default() }
+        };
+        self.replies.push(key, hop, outgoing, &mut self.shared.counters);
+    }
+}

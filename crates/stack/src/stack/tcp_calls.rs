@@ -1,0 +1,304 @@
+//! The application's calls on TCP sockets. None waits: what cannot be done yet says so, and an event tells when it can.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clock::Instant;
+
+use super::{ConnectionId, ListenerId, Stack};
+use crate::config::TcpOptions;
+use crate::flow_table::FlowKey;
+use crate::path::Hop;
+use crate::tcp::{
+    Connection, Fate, Listener, Origin, Readiness, RecvError, SendError, Shutdown, State, TcpError, TcpInfo,
+};
+
+/// Where to connect to.
+#[derive(Clone, Debug)]
+pub struct Connect<'a> {
+    /// Our end. The port must be one that is ours; see [`crate::ports`].
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Where packets to it leave.
+    pub hop: Hop,
+    /// Options to start with.
+    pub options: Arc<TcpOptions>,
+    /// Data to send as soon as possible: in the SYN, if [`TcpOptions::fast_open_connect`] is on and the peer gave a cookie
+    /// before (RFC 7413).
+    pub data: &'a [u8],
+}
+
+/// Why no connection was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// The two ends are not of one IP version (`EAFNOSUPPORT`), or one is not a unicast address.
+    AddressFamily,
+    /// This very flow exists (`EADDRNOTAVAIL`).
+    InUse,
+    /// There are too many connections (`ENOBUFS`).
+    TooMany,
+}
+
+/// Why no listener was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenError {
+    /// Somebody listens there (`EADDRINUSE`).
+    InUse,
+    /// There are too many listeners (`ENOBUFS`).
+    TooMany,
+}
+
+impl Stack {
+    /// Listens on `local`; with an unspecified IPv6 address and `dual_stack` for IPv4 as well. `backlog` connections and one
+    /// more may wait to be accepted, as on Linux.
+    pub fn tcp_listen(
+        &mut self,
+        local: SocketAddr,
+        dual_stack: bool,
+        backlog: u32,
+        options: Arc<TcpOptions>,
+    ) -> Result<ListenerId, ListenError> {
+        let same = |listener: &Listener| listener.local == local;
+        if self.listeners.iter().any(|(_, listener)| same(listener)) {
+            return Err(ListenError::InUse);
+        }
+        let listener = Listener::new(local, dual_stack, backlog, options);
+        self.listeners.insert_with(|_| listener).ok_or(ListenError::TooMany)
+    }
+
+    /// Changes how many connections may wait.
+    pub fn set_backlog(&mut self, id: ListenerId, backlog: u32) {
+        if let Some(listener) = self.listeners.get_mut(id) {
+            listener.set_backlog(backlog);
+        }
+    }
+
+    /// Options that accepted connections start with.
+    pub fn set_listener_options(&mut self, id: ListenerId, options: Arc<TcpOptions>) {
+        if let Some(listener) = self.listeners.get_mut(id) {
+            listener.options = options;
+        }
+    }
+
+    /// Where a listener listens.
+    pub fn listener_address(&self, id: ListenerId) -> Option<SocketAddr> {
+        self.listeners.get(id).map(|listener| listener.local)
+    }
+
+    /// Connections that wait to be accepted, and the backlog.
+    pub fn accept_queue(&self, id: ListenerId) -> Option<(u32, u32)> {
+        self.listeners.get(id).map(Listener::queue_lengths)
+    }
+
+    /// All listeners.
+    pub fn listeners(&self) -> impl Iterator<Item = ListenerId> + '_ {
+        self.listeners.iter().map(|(id, _)| id)
+    }
+
+    /// Takes the connection that waited longest; one that failed meanwhile is given all the same, as on Linux.
+    pub fn tcp_accept(&mut self, id: ListenerId) -> Option<ConnectionId> {
+        let listener = self.listeners.get_mut(id)?;
+        let accepted = listener.pop()?;
+        if let Some(connection) = self.connections.get_mut(accepted) {
+            connection.flags.waits_for_accept = false;
+            // What came before is found by reading; only news is told.
+            connection.events = Default::default();
+        }
+        Some(accepted)
+    }
+
+    /// Stops listening. Who waits to be accepted is reset.
+    pub fn close_listener(&mut self, id: ListenerId, now: Instant) {
+        self.forget_half_open_of(id);
+        let Some(mut listener) = self.listeners.remove(id) else {
+            return;
+        };
+        while let Some(waiting) = listener.pop() {
+            self.abort(waiting, now);
+        }
+    }
+
+    /// Begins to connect.
+    pub fn tcp_connect(&mut self, connect: &Connect<'_>, now: Instant) -> Result<ConnectionId, ConnectError> {
+        let key = FlowKey::new(connect.local, connect.remote).ok_or(ConnectError::AddressFamily)?;
+        if connect.remote.ip().is_multicast() || connect.remote.ip().is_unspecified() {
+            return Err(ConnectError::AddressFamily);
+        }
+        if self.find_flow(&key).is_some() || self.connections.is_full() {
+            return Err(if self.connections.is_full() { ConnectError::TooMany } else { ConnectError::InUse });
+        }
+        if self.time_wait.contains(self.flows.hash_of(&key), &key) {
+            return Err(ConnectError::InUse);
+        }
+        let path = self.shared.paths.acquire(connect.hop).ok_or(ConnectError::TooMany)?;
+        let iss = self.isn.isn(&key, now);
+        let offset = self.isn.timestamp_offset(&key);
+        let options = Arc::clone(&connect.options);
+        let shared = &mut self.shared;
+        let make = |handle| {
+            let on = (path, connect.hop.link);
+            let mut connection = Connection::new(handle, key, on, Origin::Active, options, shared, now);
+            connection.open(iss, offset, shared);
+            connection
+        };
+        let id = self.connections.insert_with(make).ok_or(ConnectError::TooMany)?;
+        self.flows.insert(self.flows.hash_of(&key), id.index());
+        self.shared.counters.active_opens += 1;
+        self.prepare_fast_open(id, connect, now);
+        self.with_connection(id, now, |connection, shared| {
+            connection.enqueue(connect.data, shared, now);
+            Fate::Alive
+        });
+        Ok(id)
+    }
+
+    /// RFC 7413, 4.1: with a cookie the data goes into the SYN; without one it is asked for.
+    fn prepare_fast_open(&mut self, id: ConnectionId, connect: &Connect<'_>, now: Instant) {
+        if !connect.options.fast_open_connect || !self.shared.config.fast_open_client {
+            return;
+        }
+        let remote = connect.remote.ip();
+        if self.fast_open_cache.is_paused(remote, now) {
+            return;
+        }
+        let known = self.fast_open_cache.get(remote, now);
+        let cookie = known.map(|known| known.cookie.clone()).unwrap_or_default();
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.try_fast_open(cookie);
+        }
+    }
+
+    /// Queues data; returns how much was taken.
+    pub fn send(&mut self, id: ConnectionId, data: &[u8], now: Instant) -> Result<usize, SendError> {
+        let mut result = Err(SendError::NotConnected);
+        self.with_connection(id, now, |connection, shared| {
+            result = connection.send(data, shared, now);
+            Fate::Alive
+        });
+        result
+    }
+
+    /// Takes received data; zero octets at the end of the stream.
+    pub fn recv(&mut self, id: ConnectionId, out: &mut [u8], now: Instant) -> Result<usize, RecvError> {
+        let mut result = Err(RecvError::NotConnected);
+        self.with_connection(id, now, |connection, shared| {
+            result = connection.recv(out, shared, now);
+            Fate::Alive
+        });
+        result
+    }
+
+    /// Copies received data from `offset` on without taking it.
+    pub fn peek(&mut self, id: ConnectionId, offset: usize, out: &mut [u8]) -> Result<usize, RecvError> {
+        let connection = self.connections.get_mut(id).ok_or(RecvError::NotConnected)?;
+        connection.peek(offset, out, &self.shared)
+    }
+
+    /// Received data that lies in one piece, to be looked at in place; [`Stack::consume`] takes it.
+    pub fn received(&self, id: ConnectionId) -> &[u8] {
+        let connection = self.connections.get(id);
+        connection.map(|connection| connection.receive.queue.front(&self.shared.buffers)).unwrap_or_default()
+    }
+
+    /// Takes octets that [`Stack::received`] showed.
+    pub fn consume(&mut self, id: ConnectionId, octets: usize, now: Instant) {
+        self.with_connection(id, now, |connection, shared| {
+            connection.consume(octets, shared, now);
+            Fate::Alive
+        });
+    }
+
+    /// Shuts one or both directions down.
+    pub fn shutdown(&mut self, id: ConnectionId, how: Shutdown, now: Instant) {
+        self.with_connection(id, now, |connection, shared| {
+            connection.shutdown(how, shared, now);
+            Fate::Alive
+        });
+    }
+
+    /// Closes the socket: what is queued is still sent, and the handle is of no more use.
+    pub fn close(&mut self, id: ConnectionId, now: Instant) {
+        self.with_connection(id, now, |connection, shared| connection.close(shared, now));
+    }
+
+    /// Resets the connection and closes the socket.
+    pub fn abort(&mut self, id: ConnectionId, now: Instant) {
+        self.with_connection(id, now, |connection, shared| {
+            connection.flags.orphaned = true;
+            connection.abort(shared, now)
+        });
+    }
+
+    /// What the socket can be used for now.
+    pub fn readiness(&self, id: ConnectionId) -> Option<Readiness> {
+        self.connections.get(id).map(Connection::readiness)
+    }
+
+    /// The error that ended the connection, once.
+    pub fn take_error(&mut self, id: ConnectionId) -> Option<TcpError> {
+        let connection = self.connections.get_mut(id)?;
+        connection.error.take().or_else(|| connection.soft_error.take())
+    }
+
+    /// The connection's state.
+    pub fn state(&self, id: ConnectionId) -> Option<State> {
+        self.connections.get(id).map(|connection| connection.state)
+    }
+
+    /// Our end and the peer's.
+    pub fn endpoints(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
+        self.connections.get(id).map(|connection| (connection.key.local(), connection.key.remote()))
+    }
+
+    /// What there is to know about a connection.
+    pub fn info(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
+        self.connections.get(id).map(|connection| connection.info(now))
+    }
+
+    /// Options of a connection.
+    pub fn options(&self, id: ConnectionId) -> Option<&Arc<TcpOptions>> {
+        self.connections.get(id).map(|connection| &connection.options)
+    }
+
+    /// Changes options of a connection; they take effect at once.
+    pub fn set_options(&mut self, id: ConnectionId, options: Arc<TcpOptions>, now: Instant) {
+        self.with_connection(id, now, |connection, shared| {
+            connection.set_options(options, shared, now);
+            Fate::Alive
+        });
+    }
+
+    /// `TCP_QUICKACK`: acknowledges at once for a while, or delays from now on.
+    pub fn set_quick_ack(&mut self, id: ConnectionId, on: bool, now: Instant) {
+        self.with_connection(id, now, |connection, _| {
+            connection.set_quick_ack(on);
+            Fate::Alive
+        });
+    }
+
+    /// `TCP_QUICKACK` as it reads.
+    pub fn is_quick_ack(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.receive.is_quick_ack())
+    }
+
+    /// Whatever the application wants to find again in events of a connection.
+    pub fn set_token(&mut self, id: ConnectionId, token: u64) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.token = token;
+        }
+    }
+
+    /// The same for a listener.
+    pub fn set_listener_token(&mut self, id: ListenerId, token: u64) {
+        if let Some(listener) = self.listeners.get_mut(id) {
+            listener.token = token;
+        }
+    }
+
+    /// Octets received and not read, and octets queued and not acknowledged (`SIOCINQ`, `SIOCOUTQ`).
+    pub fn queued(&self, id: ConnectionId) -> Option<(usize, usize)> {
+        let connection = self.connections.get(id)?;
+        Some((connection.receive.queue.len(), connection.send.queue.len()))
+    }
+}

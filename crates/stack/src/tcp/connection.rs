@@ -1,0 +1,475 @@
+//! One connection: its variables, by the names of RFC 9293, 3.3.1.
+
+use std::sync::Arc;
+
+use clock::{Duration, Instant};
+
+use crate::buffer::{BufferPool, ByteQueue};
+use crate::config::{Config, TcpOptions};
+use crate::congestion::Controller;
+use crate::counters::Counters;
+use crate::flow_table::FlowKey;
+use crate::isn::timestamp_clock;
+use crate::pacer::Pacer;
+use crate::path::{LinkId, PathId, PathTable};
+use crate::path_mtu::{PathMtu, PathMtuCache};
+use crate::recovery::{Context, FlightPool, Recovery};
+use crate::rtt::RttEstimator;
+use crate::segment::FastOpenCookie;
+use crate::seq::{SeqNum, SeqRange};
+use crate::slab::Handle;
+use crate::tcp::receiver::Receiver;
+use crate::tcp::timers::Timers;
+use crate::tcp::user::TcpError;
+use crate::trace::{TraceKind, TraceRecord, TraceRing};
+
+/// States of RFC 9293, 3.3.2. LISTEN is [`super::listener`], SYN-RECEIVED of a listener's peers [`super::handshake`],
+/// TIME-WAIT mostly [`crate::time_wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// We sent a SYN.
+    SynSent,
+    /// We sent a SYN-ACK: to a SYN that crossed ours, or to one that brought data (RFC 7413).
+    SynReceived,
+    /// Open both ways.
+    Established,
+    /// We sent a FIN.
+    FinWait1,
+    /// Our FIN is acknowledged.
+    FinWait2,
+    /// The peer sent a FIN.
+    CloseWait,
+    /// Both FINs crossed, ours is not acknowledged.
+    Closing,
+    /// Both sent a FIN, the peer first; ours is not acknowledged.
+    LastAck,
+    /// Both FINs are acknowledged, ours was the first.
+    TimeWait,
+    /// Gone.
+    Closed,
+}
+
+impl State {
+    /// Whether sequence numbers of both sides are known.
+    pub fn is_synchronised(self) -> bool {
+        !matches!(self, State::SynSent | State::SynReceived | State::Closed)
+    }
+
+    /// Whether the peer's FIN may still come.
+    pub fn may_receive(self) -> bool {
+        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
+    /// Whether data may be sent, or sent again.
+    pub(crate) fn may_send(self) -> bool {
+        use State::*;
+        matches!(self, Established | CloseWait | FinWait1 | Closing | LastAck)
+    }
+}
+
+/// What a socket can be used for now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Receiving returns data, the end of the stream or an error, at once.
+    pub readable: bool,
+    /// Sending takes data, or fails, at once.
+    pub writable: bool,
+    /// The peer sends no more.
+    pub read_closed: bool,
+    /// Neither side sends any more.
+    pub hangup: bool,
+    /// An error waits to be taken.
+    pub error: bool,
+}
+
+/// What changed on a socket since it was last told of.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Events(u8);
+
+impl Events {
+    /// Nothing.
+    pub const NONE: Events = Events(0);
+    /// Data, the end of the stream or an error arrived; for a listener: a connection.
+    pub const READABLE: Events = Events(1);
+    /// There is room for data again; for a connecting socket: it is connected.
+    pub const WRITABLE: Events = Events(2);
+    /// The peer sends no more.
+    pub const READ_CLOSED: Events = Events(4);
+    /// Neither side sends any more: all is acknowledged, or the connection failed.
+    pub const CLOSED: Events = Events(8);
+    /// There is an error to be taken.
+    pub const ERROR: Events = Events(16);
+
+    /// Whether all of `other` are in.
+    pub const fn contains(self, other: Events) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` are in.
+    pub const fn intersects(self, other: Events) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl core::ops::BitOr for Events {
+    type Output = Events;
+
+    fn bitor(self, other: Events) -> Events {
+        Events(self.0 | other.0)
+    }
+}
+
+impl core::ops::BitOrAssign for Events {
+    fn bitor_assign(&mut self, other: Events) {
+        self.0 |= other.0;
+    }
+}
+
+impl core::fmt::Debug for Events {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        const NAMES: [(Events, &str); 5] = [
+            (Events::READABLE, "readable"),
+            (Events::WRITABLE, "writable"),
+            (Events::READ_CLOSED, "read-closed"),
+            (Events::CLOSED, "closed"),
+            (Events::ERROR, "error"),
+        ];
+        f.debug_set().entries(NAMES.iter().filter(|(event, _)| self.contains(*event)).map(|n| n.1)).finish()
+    }
+}
+
+/// What all connections of a stack share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) counters: Counters,
+    pub(crate) trace: TraceRing,
+    pub(crate) buffers: BufferPool,
+    pub(crate) flights: FlightPool,
+    pub(crate) paths: PathTable,
+    pub(crate) path_mtus: PathMtuCache,
+    pub(crate) challenges: ChallengeLimiter,
+}
+
+/// Challenge ACKs of the whole stack a second (RFC 5961, 7).
+#[derive(Debug, Default)]
+pub(crate) struct ChallengeLimiter {
+    second: u64,
+    sent: u32,
+}
+
+impl ChallengeLimiter {
+    pub(crate) fn may_send(&mut self, limit: u32, now: Instant) -> bool {
+        let second = now.as_nanos() / 1_000_000_000;
+        if second != self.second {
+            *self = ChallengeLimiter { second, sent: 0 };
+        }
+        self.sent += 1;
+        self.sent <= limit
+    }
+}
+
+impl Shared {
+    /// Whether what is left of the buffers is kept for the connections that exist.
+    pub(crate) fn is_under_pressure(&self) -> bool {
+        let total = self.buffers.available() + self.buffers.in_use();
+        self.buffers.available() < total / 8
+    }
+}
+
+/// What becomes of a connection after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Fate {
+    /// It goes on.
+    Alive,
+    /// It is over for the wire: its flow is to be forgotten, or left to the TIME-WAIT table.
+    Over,
+    /// The segment is to be answered with a reset; the connection goes on.
+    ResetPeer,
+}
+
+/// How a connection began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// By connecting.
+    Active,
+    /// From a listener.
+    Passive,
+}
+
+/// Sequence variables of the sending side (RFC 9293, 3.3.1), and what limits it.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) iss: SeqNum,
+    pub(crate) snd_una: SeqNum,
+    pub(crate) snd_nxt: SeqNum,
+    /// Scaled, in octets.
+    pub(crate) snd_wnd: u32,
+    /// Largest window that the peer ever offered.
+    pub(crate) max_window: u32,
+    pub(crate) snd_wl1: SeqNum,
+    pub(crate) snd_wl2: SeqNum,
+    /// End of the last segment that was smaller than the MSS (Minshall's variant of Nagle's rule).
+    pub(crate) small_end: SeqNum,
+    /// Octets from `snd_una` on (from the one behind the SYN while that is not acknowledged).
+    pub(crate) queue: ByteQueue,
+    pub(crate) scale: u8,
+    /// Payload of a full segment without SACK blocks.
+    pub(crate) mss: u16,
+    /// What the peer said in its SYN.
+    pub(crate) peer_mss: u16,
+    /// Zero-window or keepalive probes since the last answer.
+    pub(crate) probes: u8,
+}
+
+/// Yes-or-no properties, each a bit of the state machine's memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) ecn: bool,
+    /// Our ECE stays on until the peer's CWR (RFC 3168, 6.1.3).
+    pub(crate) echo_congestion: bool,
+    /// The next new data says CWR.
+    pub(crate) announce_cwr: bool,
+    /// No more data will be written: a FIN follows the queue.
+    pub(crate) write_closed: bool,
+    /// The reader wants no more.
+    pub(crate) read_closed: bool,
+    /// No socket holds the connection.
+    pub(crate) orphaned: bool,
+    /// In the list of connections with something to send.
+    pub(crate) queued: bool,
+    /// In the list of connections with events to tell of.
+    pub(crate) signalled: bool,
+    /// Its flow is no longer in the table.
+    pub(crate) flow_ended: bool,
+    /// A FIN has been sent at least once.
+    pub(crate) fin_was_sent: bool,
+    /// The window or the pacer, not the application, limited sending.
+    pub(crate) cwnd_limited: bool,
+    /// A writer was refused: tell when there is room.
+    pub(crate) writer_waits: bool,
+    /// A handshake segment is due.
+    pub(crate) handshake_due: bool,
+    /// A probe of the window or of a silent peer is due.
+    pub(crate) probe_due: bool,
+    /// A reset is due; the connection is over behind it.
+    pub(crate) reset_due: bool,
+    /// Small segments may go out once, though Nagle or cork would hold them.
+    pub(crate) push: bool,
+    /// Data was in the SYN that we sent.
+    pub(crate) data_in_syn: bool,
+    /// The SYN that we sent had a Fast Open option.
+    pub(crate) fast_open_tried: bool,
+    /// Accepted from a SYN with data.
+    pub(crate) fast_open_child: bool,
+    /// In the accept queue of a listener.
+    pub(crate) waits_for_accept: bool,
+    /// The path has lost everything larger: sizes are searched for.
+    pub(crate) mtu_probe_in_flight: bool,
+}
+
+/// Counts of one connection, for `TCP_INFO`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_retrans: u32,
+    pub(crate) segs_in: u32,
+    pub(crate) segs_out: u32,
+    pub(crate) data_segs_in: u32,
+    pub(crate) data_segs_out: u32,
+    pub(crate) retransmits_total: u32,
+    /// Milliseconds since the stack's start.
+    pub(crate) last_sent_ms: u32,
+    pub(crate) last_received_ms: u32,
+    pub(crate) last_ack_ms: u32,
+    /// When a segment outside the window was last answered.
+    pub(crate) last_answered_ms: u32,
+}
+
+/// One connection. See the module's page for who calls what.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) key: FlowKey,
+    pub(crate) handle: Handle<Connection>,
+    pub(crate) path: PathId,
+    pub(crate) link: LinkId,
+    pub(crate) state: State,
+    pub(crate) origin: Origin,
+    pub(crate) flags: Flags,
+    pub(crate) events: Events,
+    pub(crate) error: Option<TcpError>,
+    /// What ICMP said, should the connection time out (RFC 5927, 5.2).
+    pub(crate) soft_error: Option<TcpError>,
+    pub(crate) send: Sender,
+    pub(crate) receive: Receiver,
+    pub(crate) recovery: Recovery,
+    /// A tail loss probe is due: new data, else this again (RFC 8985, 7.3).
+    pub(crate) loss_probe: Option<SeqRange>,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) controller: Controller,
+    pub(crate) pacer: Pacer,
+    pub(crate) path_mtu: PathMtu,
+    pub(crate) timers: Timers,
+    pub(crate) options: Arc<TcpOptions>,
+    /// Fast Open option of our SYN or SYN-ACK, until the handshake is over.
+    pub(crate) fast_open: Option<Box<FastOpenCookie>>,
+    /// Added to the clock to make our timestamps (RFC 7323, 5.4 forbids to tell the machine's).
+    pub(crate) timestamp_offset: u32,
+    /// SYNs or SYN-ACKs sent.
+    pub(crate) handshakes: u8,
+    pub(crate) tally: Tally,
+    /// Whatever the application wants to find again.
+    pub(crate) token: u64,
+    /// Listener that it came from, until it is accepted.
+    pub(crate) listener: Option<Handle<super::listener::Listener>>,
+}
+
+impl Connection {
+    /// Our timestamp clock: milliseconds with an offset (RFC 7323, 4.1: between 1 ms and 1 s a tick).
+    pub(crate) fn timestamp_now(&self, now: Instant) -> u32 {
+        timestamp_clock(now).wrapping_add(self.timestamp_offset)
+    }
+
+    /// The sequence number of the first octet in the send queue.
+    pub(crate) fn data_una(&self) -> SeqNum {
+        if self.send.snd_una == self.send.iss { self.send.iss + 1 } else { self.send.snd_una }
+    }
+
+    /// Where our FIN is, or would be, in sequence space.
+    pub(crate) fn fin_seq(&self) -> SeqNum {
+        self.data_una() + self.send.queue.len() as u32
+    }
+
+    /// Whether our FIN is acknowledged.
+    pub(crate) fn fin_acknowledged(&self) -> bool {
+        self.flags.fin_was_sent && self.send.snd_una == self.send.snd_nxt
+    }
+
+    /// Octets that have never been sent.
+    pub(crate) fn unsent_len(&self) -> u32 {
+        let end = self.fin_seq();
+        let next = self.send.snd_nxt.max(self.data_una());
+        if next.is_before(end) { end.since(next) } else { 0 }
+    }
+
+    /// Everything that loss recovery works on.
+    pub(crate) fn recovery_context<'a>(
+        controller: &'a mut Controller,
+        rtt: &'a mut RttEstimator,
+        shared: &'a mut Shared,
+        mss: u16,
+        sack: bool,
+        now: Instant,
+    ) -> Context<'a> {
+        Context { controller, rtt, pool: &mut shared.flights, mss: u32::from(mss), sack, now }
+    }
+
+    /// Enters `state`.
+    pub(crate) fn set_state(&mut self, state: State, shared: &mut Shared, now: Instant) {
+        self.state = state;
+        self.record(shared, TraceKind::State, now, |record| record.flags = state as u8);
+    }
+
+    /// Notes an event for the application.
+    pub(crate) fn raise(&mut self, events: Events) {
+        self.events |= events;
+    }
+
+    /// Adds a record to the trace.
+    #[inline]
+    pub(crate) fn record(
+        &self,
+        shared: &mut Shared,
+        kind: TraceKind,
+        at: Instant,
+        fill: impl FnOnce(&mut TraceRecord),
+    ) {
+        let connection = self.handle.index();
+        let mut record = TraceRecord { at, connection, kind, ..TraceRecord::default() };
+        fill(&mut record);
+        shared.trace.record(record);
+    }
+
+    /// What the socket can be used for now.
+    pub fn readiness(&self) -> Readiness {
+        let over = matches!(self.state, State::Closed | State::TimeWait);
+        let read_closed = self.receive.is_finished() || self.flags.read_closed || over;
+        let connecting = matches!(self.state, State::SynSent | State::SynReceived);
+        Readiness {
+            readable: !self.receive.queue.is_empty() || read_closed || self.error.is_some(),
+            writable: self.error.is_some() || self.flags.write_closed || !connecting && self.has_send_room(),
+            read_closed,
+            hangup: over || read_closed && self.flags.write_closed,
+            error: self.error.is_some(),
+        }
+    }
+
+    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable.
+    pub(crate) fn has_send_room(&self) -> bool {
+        let limit = self.send_limit();
+        let queued = self.send.queue.len() as u32;
+        queued < limit - limit / 3 && self.unsent_len() < self.options.not_sent_low_water
+    }
+
+    /// Octets that the send queue may hold: what was asked for, or twice the congestion window.
+    pub(crate) fn send_limit(&self) -> u32 {
+        const LEAST: u32 = 16 << 10;
+        const MOST: u32 = 4 << 20;
+        use crate::congestion::CongestionControl;
+        let automatic = || self.controller.cwnd().saturating_mul(2).clamp(5 * LEAST, MOST);
+        self.options.send_buffer.unwrap_or_else(automatic).max(LEAST / 4)
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        [self.timers.next(), self.recovery.deadline()].into_iter().flatten().min()
+    }
+
+    /// Ends the connection with `error` for the application; nothing is sent.
+    pub(crate) fn fail(&mut self, error: TcpError, shared: &mut Shared, now: Instant) -> Fate {
+        self.error = Some(error);
+        self.raise(Events::ERROR | Events::CLOSED | Events::READABLE | Events::WRITABLE);
+        self.record(shared, TraceKind::Aborted, now, |_| ());
+        self.finish(shared, now)
+    }
+
+    /// The connection is over for the wire. What was received stays readable.
+    pub(crate) fn finish(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        self.set_state(State::Closed, shared, now);
+        self.timers.stop_all();
+        self.recovery.clear(&mut shared.flights);
+        self.send.queue.clear(&mut shared.buffers);
+        self.receive.drop_out_of_order(&mut shared.buffers);
+        self.raise(Events::CLOSED | Events::READABLE | Events::WRITABLE);
+        Fate::Over
+    }
+
+    /// Gives back all that the connection holds.
+    pub(crate) fn release(mut self, shared: &mut Shared) {
+        self.send.queue.clear(&mut shared.buffers);
+        self.receive.queue.clear(&mut shared.buffers);
+        self.receive.drop_out_of_order(&mut shared.buffers);
+        self.recovery.clear(&mut shared.flights);
+        shared.paths.release(self.path);
+    }
+}
+
+/// Milliseconds since the stack's start, for [`Tally`].
+pub(crate) fn millis(now: Instant) -> u32 {
+    (now.as_nanos() / 1_000_000) as u32
+}
+
+/// Time since a stamp of [`millis`].
+pub(crate) fn since_millis(stamp: u32, now: Instant) -> Duration {
+    Duration::from_millis(u64::from(millis(now).wrapping_sub(stamp)))
+}

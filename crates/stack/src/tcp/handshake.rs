@@ -1,0 +1,175 @@
+//! Connections that a peer has begun and not completed: SYN-RECEIVED of RFC 9293, 3.3.2, as small as it can be, because
+//! anybody may begin any number of them (RFC 4987).
+
+use clock::{Duration, Instant};
+use wire::tcp::flag;
+
+use crate::config::TcpOptions;
+use crate::flow_table::FlowKey;
+use crate::isn::timestamp_clock;
+use crate::path::{LinkId, PathId};
+use crate::segment::{FastOpenCookie, Segment, SegmentOptions, Timestamps};
+use crate::seq::SeqNum;
+use crate::slab::Handle;
+use crate::syn_cookie::{CookieOptions, decode_timestamp};
+use crate::tcp::listener::Listener;
+use crate::tcp::output::Outgoing;
+
+/// What both sides said in SYN and SYN-ACK, as far as the connection needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Agreement {
+    pub(crate) irs: SeqNum,
+    pub(crate) iss: SeqNum,
+    pub(crate) peer_mss: u16,
+    /// The peer's shift and ours; `None` if it did not offer scaling.
+    pub(crate) scales: Option<(u8, u8)>,
+    pub(crate) sack: bool,
+    pub(crate) ecn: bool,
+    /// The peer's clock, if timestamps are on.
+    pub(crate) ts_recent: Option<u32>,
+    pub(crate) timestamp_offset: u32,
+    /// Window that our SYN-ACK offered.
+    pub(crate) window: u16,
+}
+
+/// A half-open connection.
+#[derive(Debug)]
+pub(crate) struct HalfOpen {
+    pub(crate) key: FlowKey,
+    pub(crate) listener: Handle<Listener>,
+    pub(crate) path: PathId,
+    pub(crate) link: LinkId,
+    pub(crate) agreement: Agreement,
+    /// SYN-ACKs sent.
+    pub(crate) sent: u8,
+    /// The ACK came, but the listener wants data first (`TCP_DEFER_ACCEPT`).
+    pub(crate) acknowledged: bool,
+    /// In the list of those whose SYN-ACK is due.
+    pub(crate) queued: bool,
+    pub(crate) first_sent_at: Instant,
+    pub(crate) fast_open: Option<Box<FastOpenCookie>>,
+}
+
+/// What becomes of a segment for a half-open connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HalfOpenVerdict {
+    /// Nothing.
+    Ignore,
+    /// The SYN-ACK is sent again.
+    Repeat,
+    /// The connection is complete, and the segment is for it.
+    Complete,
+    /// The peer reset it.
+    Remove,
+    /// The segment is answered with a reset.
+    ResetPeer,
+    /// The ACK came, data did not: wait for it.
+    Defer,
+}
+
+impl HalfOpen {
+    /// RFC 9293, 3.10.7.4 for SYN-RECEIVED, whose windows begin at `irs + 1` and `iss + 1`.
+    pub(crate) fn on_segment(&self, segment: &Segment<'_>, defer_accept: Option<u8>) -> HalfOpenVerdict {
+        let rcv_nxt = self.agreement.irs + 1;
+        if segment.has(flag::SYN) && !segment.has(flag::ACK) && segment.seq == self.agreement.irs {
+            return HalfOpenVerdict::Repeat;
+        }
+        if self.is_old(segment) {
+            return HalfOpenVerdict::Repeat;
+        }
+        let end = rcv_nxt + u32::from(self.agreement.window).max(1);
+        let in_window = segment.seq.is_at_or_after(rcv_nxt) && segment.seq.is_before(end);
+        if segment.has(flag::RST) {
+            return if segment.seq == rcv_nxt { HalfOpenVerdict::Remove } else { HalfOpenVerdict::Ignore };
+        }
+        if segment.has(flag::SYN) || !segment.has(flag::ACK) {
+            return HalfOpenVerdict::Ignore;
+        }
+        if segment.ack != self.agreement.iss + 1 {
+            return HalfOpenVerdict::ResetPeer;
+        }
+        if !in_window {
+            return HalfOpenVerdict::Repeat;
+        }
+        if segment.is_empty() && defer_accept.is_some_and(|limit| self.sent <= limit) {
+            return HalfOpenVerdict::Defer;
+        }
+        HalfOpenVerdict::Complete
+    }
+
+    /// PAWS (RFC 7323, 5.3).
+    fn is_old(&self, segment: &Segment<'_>) -> bool {
+        let Some(recent) = self.agreement.ts_recent.filter(|_| !segment.has(flag::RST)) else {
+            return false;
+        };
+        segment.options.timestamps.is_some_and(|t| (t.value.wrapping_sub(recent) as i32) < 0)
+    }
+
+    /// The SYN-ACK.
+    pub(crate) fn syn_ack(&self, mss: u16, now: Instant) -> Outgoing {
+        let mut outgoing = self.agreement.syn_ack(mss, now);
+        if self.sent > 1 {
+            outgoing.flags &= !flag::ECE; // RFC 3168, 6.1.1.1, by analogy: some path may drop it.
+        }
+        outgoing.options.fast_open = self.fast_open.as_deref().cloned();
+        outgoing
+    }
+
+    /// When the next SYN-ACK is due: one second, then twice as long each time (RFC 6298, 2.1 and 5.5).
+    pub(crate) fn next_timeout(&self, now: Instant) -> Instant {
+        now + Duration::from_secs(1) * (1 << u32::from(self.sent.saturating_sub(1).min(7)))
+    }
+}
+
+impl Agreement {
+    /// What a cookie has to bring back, in the timestamp.
+    pub(crate) fn cookie_options(&self) -> CookieOptions {
+        CookieOptions { window_scale: self.scales.map(|(theirs, _)| theirs), sack: self.sack, ecn: self.ecn }
+    }
+
+    /// Corrects what the ACK for a cookie alone would make of it by what the cookie brought back.
+    pub(crate) fn restore_from_cookie(
+        &mut self,
+        irs: SeqNum,
+        cookie: SeqNum,
+        mss: u16,
+        ack: &SegmentOptions,
+        ours: u8,
+    ) {
+        let remembered =
+            ack.timestamps.map(|timestamps| decode_timestamp(timestamps.echo)).unwrap_or_default();
+        self.irs = irs;
+        self.iss = cookie;
+        self.peer_mss = mss;
+        self.scales = remembered.window_scale.map(|theirs| (theirs, ours));
+        self.sack = remembered.sack;
+        self.ecn = remembered.ecn;
+    }
+
+    /// The SYN-ACK of this agreement.
+    pub(crate) fn syn_ack(&self, mss: u16, now: Instant) -> Outgoing {
+        let timestamps = self
+            .ts_recent
+            .map(|echo| Timestamps { value: timestamp_clock(now).wrapping_add(self.timestamp_offset), echo });
+        let options = SegmentOptions {
+            mss: Some(mss),
+            window_scale: self.scales.map(|(_, ours)| ours),
+            sack_permitted: self.sack,
+            timestamps,
+            ..SegmentOptions::default()
+        };
+        let ecn = if self.ecn { flag::ECE } else { 0 };
+        Outgoing {
+            seq: self.iss,
+            ack: self.irs + 1,
+            flags: flag::SYN | flag::ACK | ecn,
+            window: self.window,
+            options,
+        }
+    }
+}
+
+/// Retransmissions of the SYN-ACK after which it is given up: more if the listener waits for data.
+pub(crate) fn retries(options: &TcpOptions, configured: u8) -> u8 {
+    configured.max(options.defer_accept.unwrap_or(0))
+}

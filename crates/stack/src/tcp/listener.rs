@@ -1,0 +1,92 @@
+//! Sockets that wait for peers (LISTEN of RFC 9293, 3.3.2).
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::config::TcpOptions;
+use crate::slab::Handle;
+use crate::tcp::connection::Connection;
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    /// Unspecified address: any of ours, of either family if `dual_stack`.
+    pub(crate) local: SocketAddr,
+    pub(crate) dual_stack: bool,
+    pub(crate) options: Arc<TcpOptions>,
+    /// Connections that wait for accept. Linux takes one more than the backlog says.
+    backlog: u32,
+    accept_queue: VecDeque<Handle<Connection>>,
+    /// Half-open connections.
+    pub(crate) half_open: u32,
+    /// Children made by Fast Open whose handshake is not complete.
+    pub(crate) fast_open_pending: u32,
+    pub(crate) signalled: bool,
+    pub(crate) token: u64,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        local: SocketAddr,
+        dual_stack: bool,
+        backlog: u32,
+        options: Arc<TcpOptions>,
+    ) -> Listener {
+        Listener {
+            local,
+            dual_stack,
+            options,
+            backlog,
+            accept_queue: VecDeque::new(),
+            half_open: 0,
+            fast_open_pending: 0,
+            signalled: false,
+            token: 0,
+        }
+    }
+
+    /// Whether packets to `destination` are for this listener.
+    pub(crate) fn matches(&self, destination: SocketAddr) -> bool {
+        let family =
+            self.local.is_ipv4() == destination.is_ipv4() || self.dual_stack && !self.local.is_ipv4();
+        let address = self.local.ip().is_unspecified() || self.local.ip() == destination.ip();
+        self.local.port() == destination.port() && family && address
+    }
+
+    /// Whether the address is a particular one: such a listener goes before one for any.
+    pub(crate) fn is_specific(&self) -> bool {
+        !self.local.ip().is_unspecified()
+    }
+
+    /// `sk_acceptq_is_full`: more than the backlog wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.accept_queue.len() as u32 > self.backlog
+    }
+
+    /// Whether more half-open connections than the backlog wait (`inet_csk_reqsk_queue_is_full`).
+    pub(crate) fn is_half_open_full(&self) -> bool {
+        self.half_open >= self.backlog.max(1)
+    }
+
+    pub(crate) fn set_backlog(&mut self, backlog: u32) {
+        self.backlog = backlog;
+    }
+
+    /// Connections that wait, and how many may.
+    pub(crate) fn queue_lengths(&self) -> (u32, u32) {
+        (self.accept_queue.len() as u32, self.backlog)
+    }
+
+    pub(crate) fn push(&mut self, connection: Handle<Connection>) {
+        self.accept_queue.push_back(connection);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Handle<Connection>> {
+        self.accept_queue.pop_front()
+    }
+
+    pub(crate) fn forget(&mut self, connection: Handle<Connection>) {
+        self.accept_queue.retain(|waiting| *waiting != connection);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the path tells: ICMP errors, and how large segments may be (RFC 1191, 8201, 4821, 5927).
+
+use clock::Instant;
+use wire::icmp::ErrorKind;
+
+use crate::config::PathMtuProbing;
+use crate::seq::SeqNum;
+use crate::tcp::connection::{Connection, Fate, Shared, State};
+use crate::tcp::user::TcpError;
+
+impl Connection {
+    /// An ICMP error quotes a segment of ours with `seq`.
+    ///
+    /// RFC 5927, 4.1: only what is in flight can have caused one. 5.2: an established connection does not end by it.
+    pub(crate) fn on_icmp_error(
+        &mut self,
+        kind: ErrorKind,
+        seq: SeqNum,
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Fate {
+        let in_flight = seq.is_at_or_after(self.send.snd_una) && seq.is_before(self.send.snd_nxt);
+        if !in_flight {
+            shared.counters.out_of_window_icmps += 1;
+            return Fate::Alive;
+        }
+        if let ErrorKind::TooBig { mtu } = kind {
+            self.on_too_big(mtu, shared, now);
+            return Fate::Alive;
+        }
+        let Some(error) = self.error_of(kind) else {
+            return Fate::Alive;
+        };
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            shared.counters.attempt_fails += 1;
+            return self.fail(error, shared, now);
+        }
+        self.soft_error = Some(error);
+        Fate::Alive
+    }
+
+    /// Codes of RFC 792 and RFC 4443, as Linux maps them.
+    fn error_of(&self, kind: ErrorKind) -> Option<TcpError> {
+        match (self.key.is_v6(), kind) {
+            (false, ErrorKind::Unreachable { code: 0 | 6 | 11 }) => Some(TcpError::NetworkUnreachable),
+            (false, ErrorKind::Unreachable { code: 2 }) => Some(TcpError::ProtocolUnreachable),
+            (false, ErrorKind::Unreachable { code: 3 }) => Some(TcpError::Refused),
+            (true, ErrorKind::Unreachable { code: 0 }) => Some(TcpError::NetworkUnreachable),
+            (true, ErrorKind::Unreachable { code: 4 }) => Some(TcpError::Refused),
+            (_, ErrorKind::Unreachable { .. } | ErrorKind::TimeExceeded { .. }) => {
+                Some(TcpError::HostUnreachable)
+            }
+            _ => None,
+        }
+    }
+
+    fn on_too_big(&mut self, mtu: u32, shared: &mut Shared, now: Instant) {
+        let floor = shared.config.path_mtu_min;
+        if !self.path_mtu.on_too_big(mtu, self.key.is_v6(), floor, now) {
+            return;
+        }
+        shared.counters.path_mtu_reductions += 1;
+        shared.path_mtus.insert(self.key.remote().ip(), self.path_mtu.current(), now);
+        self.on_mtu_reduced(shared, now);
+    }
+
+    /// Segments in flight that are too large now are sent again at once, in smaller ones.
+    fn on_mtu_reduced(&mut self, shared: &mut Shared, now: Instant) {
+        let before = self.send.mss;
+        self.update_mss(shared);
+        if self.send.mss < before {
+            let (mss, sack) = (self.send.mss, self.flags.sack);
+            let mut context =
+                Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
+            self.recovery.on_mss_reduced(&mut context);
+        }
+    }
+
+    /// The interface has another MTU or clamp.
+    pub(crate) fn on_link_changed(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        if self.state != State::Closed {
+            self.path_mtu.on_link_mtu(shared.paths.link(self.link).mtu);
+            self.on_mtu_reduced(shared, now);
+        }
+        Fate::Alive
+    }
+
+    /// Full segments vanish again and again, and nobody says why: perhaps the ICMP errors vanish too (RFC 2923, 2.1).
+    pub(crate) fn suspect_black_hole(&mut self, shared: &mut Shared, now: Instant) {
+        if shared.config.path_mtu_probing == PathMtuProbing::Off {
+            return;
+        }
+        if self.path_mtu.on_black_hole_suspected(self.key.is_v6()) {
+            shared.counters.mtu_probe_fail += 1;
+            self.on_mtu_reduced(shared, now);
+        }
+    }
+}

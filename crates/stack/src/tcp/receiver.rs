@@ -1,0 +1,402 @@
+//! The receiving side: what is accepted, how large a window is offered, and when an acknowledgement is due.
+//!
+//! ```text
+//!      read by the application │ queue (in order, unread) │ assembler (out of order) and gaps │
+//!   ───────────────────────────┼──────────────────────────┼───────────────────────────────────┼──▶ sequence space
+//!                              │                       rcv_nxt                             rcv_adv
+//!                              │◀──────────────────── limit ──────────────────────────────────▶
+//! ```
+
+use arrayvec::ArrayVec;
+use clock::{Duration, Instant};
+
+use crate::assembler::Assembler;
+use crate::buffer::{BufferPool, ByteQueue};
+use crate::config::TcpOptions;
+use crate::seq::{SeqNum, SeqRange};
+
+/// Segments that are acknowledged at once when a connection begins, so that the peer's window grows quickly.
+const QUICK_ACKS: u8 = 16;
+/// What a connection starts with as receive buffer when the application asked for none, as on Linux.
+const LIMIT_INITIAL: u32 = 64 << 10;
+/// What the receive buffer may grow to by itself, as on Linux (`tcp_rmem`).
+const LIMIT_MAX: u32 = 6 << 20;
+
+/// When an acknowledgement is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AckDue {
+    #[default]
+    No,
+    /// With the next segment, or when the delay is over.
+    Delayed,
+    Now,
+}
+
+/// Receiving variables of one connection (RFC 9293, 3.3.1).
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) irs: SeqNum,
+    pub(crate) rcv_nxt: SeqNum,
+    /// Right edge of the window as last offered: never taken back (RFC 9293, 3.8.6).
+    pub(crate) rcv_adv: SeqNum,
+    /// `rcv_nxt` as last sent: Last.ACK.sent of RFC 7323.
+    pub(crate) last_ack_sent: SeqNum,
+    pub(crate) queue: ByteQueue,
+    assembler: Assembler,
+    /// Where the peer's FIN is, once it came.
+    fin: Option<SeqNum>,
+    /// Octets that queue and window may come to.
+    pub(crate) limit: u32,
+    limit_is_fixed: bool,
+    pub(crate) window_clamp: u32,
+    pub(crate) scale: u8,
+    /// Size of the peer's full segments, learned from what comes.
+    pub(crate) segment_size: u16,
+    /// RFC 7323, 4.3: TS.Recent, and when it was set in seconds of the stack's clock.
+    pub(crate) ts_recent: u32,
+    pub(crate) ts_recent_at_s: u32,
+    ack: AckDue,
+    quick_acks: u8,
+    /// Data goes back and forth, so that our data will carry the acknowledgement.
+    interactive: bool,
+    /// What arrived twice, to be told with the next ACK (RFC 2883).
+    duplicate: Option<SeqRange>,
+    /// For growing `limit`: octets read by the application since `measured_at`.
+    copied: u32,
+    measured_at: Instant,
+}
+
+/// What became of data that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Octets by which `rcv_nxt` moved.
+    pub(crate) in_order: u32,
+    /// Kept for later: something is missing in front of it.
+    pub(crate) out_of_order: bool,
+    /// All of it, or part of it, had come before.
+    pub(crate) duplicate: bool,
+    /// Some of it did not fit the window.
+    pub(crate) outside_window: bool,
+    /// Dropped for want of memory; the peer sends it again.
+    pub(crate) exhausted: bool,
+    /// The peer's FIN is now in order.
+    pub(crate) finished: bool,
+}
+
+impl Receiver {
+    /// A receiver in front of a peer's SYN.
+    pub(crate) fn new(limit: Option<u32>, window_clamp: Option<u32>, now: Instant) -> Receiver {
+        Receiver {
+            irs: SeqNum(0),
+            rcv_nxt: SeqNum(0),
+            rcv_adv: SeqNum(0),
+            last_ack_sent: SeqNum(0),
+            queue: ByteQueue::new(),
+            assembler: Assembler::new(),
+            fin: None,
+            limit: limit.unwrap_or(LIMIT_INITIAL).max(256),
+            limit_is_fixed: limit.is_some(),
+            window_clamp: window_clamp.unwrap_or(u32::MAX),
+            scale: 0,
+            segment_size: 536,
+            ts_recent: 0,
+            ts_recent_at_s: 0,
+            ack: AckDue::No,
+            quick_acks: QUICK_ACKS,
+            interactive: false,
+            duplicate: None,
+            copied: 0,
+            measured_at: now,
+        }
+    }
+
+    /// The peer's SYN arrived.
+    pub(crate) fn on_syn(&mut self, irs: SeqNum) {
+        self.irs = irs;
+        self.rcv_nxt = irs + 1;
+        self.last_ack_sent = self.rcv_nxt;
+        self.rcv_adv = self.rcv_nxt;
+    }
+
+    /// Window scale to offer: enough for what the buffer may become (RFC 7323, 2.3).
+    pub(crate) fn scale_to_offer(&self) -> u8 {
+        let limit = if self.limit_is_fixed { self.limit } else { LIMIT_MAX };
+        scale_for(limit.min(self.window_clamp))
+    }
+
+    /// When our SYN or SYN-ACK was sent, until data is read: the measurement of that starts then.
+    pub(crate) fn handshake_sent_at(&self) -> Instant {
+        self.measured_at
+    }
+
+    /// See [`Receiver::handshake_sent_at`].
+    pub(crate) fn set_handshake_sent_at(&mut self, now: Instant) {
+        self.measured_at = now;
+    }
+
+    /// The window from `rcv_nxt` that the peer may still use.
+    pub(crate) fn offered(&self) -> u32 {
+        if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv.since(self.rcv_nxt) } else { 0 }
+    }
+
+    /// Whether a segment may be accepted: RFC 9293, 3.10.7.4, first step. A segment of which a part is new is cut later;
+    /// one at the edge of a closed window is cut to nothing, so that its acknowledgement counts.
+    pub(crate) fn is_acceptable(&self, range: SeqRange) -> bool {
+        let end = self.rcv_nxt + self.offered();
+        if range.start == self.rcv_nxt {
+            return true;
+        }
+        if range.is_empty() {
+            return range.start.is_after(self.rcv_nxt) && range.start.is_at_or_before(end);
+        }
+        range.end.is_after(self.rcv_nxt) && range.start.is_before(end)
+    }
+
+    /// Takes the part of `data`, which begins at `seq`, that fits the window, and the FIN behind it.
+    pub(crate) fn accept(&mut self, seq: SeqNum, data: &[u8], fin: bool, pool: &mut BufferPool) -> Received {
+        let mut received = Received::default();
+        self.learn_segment_size(data.len());
+        let (start, data) = self.cut_front(seq, data, &mut received);
+        let (data, cut) = self.cut_back(start, data);
+        if fin && !cut && self.fin.is_none() {
+            self.fin = Some(start + data.len() as u32);
+        }
+        received.outside_window = cut;
+        if !data.is_empty() {
+            self.store(start, data, pool, &mut received);
+        }
+        received.finished = self.take_fin();
+        self.note_ack_due(data.len(), &received);
+        received
+    }
+
+    /// Removes what is in front of `rcv_nxt`.
+    fn cut_front<'d>(&mut self, seq: SeqNum, data: &'d [u8], received: &mut Received) -> (SeqNum, &'d [u8]) {
+        if !seq.is_before(self.rcv_nxt) {
+            return (seq, data);
+        }
+        let old = (self.rcv_nxt.since(seq) as usize).min(data.len());
+        if old > 0 {
+            received.duplicate = true;
+            self.duplicate = Some(SeqRange::new(seq, seq + old as u32));
+        }
+        (seq + old as u32, &data[old..])
+    }
+
+    /// Removes what is behind the window; tells whether anything was.
+    fn cut_back<'d>(&self, start: SeqNum, data: &'d [u8]) -> (&'d [u8], bool) {
+        let end = self.rcv_nxt + self.offered();
+        let end = self.fin.map_or(end, |fin| end.min(fin));
+        let room = if start.is_before(end) { end.since(start) as usize } else { 0 };
+        if data.len() > room { (&data[..room], true) } else { (data, false) }
+    }
+
+    fn store(&mut self, start: SeqNum, data: &[u8], pool: &mut BufferPool, received: &mut Received) {
+        let range = SeqRange::new(start, start + data.len() as u32);
+        if start == self.rcv_nxt && self.assembler.is_empty() {
+            if self.queue.room(pool) < data.len() {
+                received.exhausted = true;
+                return;
+            }
+            self.queue.push(pool, data);
+            self.rcv_nxt = range.end;
+            received.in_order = range.len();
+            return;
+        }
+        let offset = start.since(self.rcv_nxt) + self.queue.len() as u32;
+        if self.queue.write_at(pool, offset as usize, data).is_err() {
+            received.exhausted = true;
+            return;
+        }
+        let Ok(inserted) = self.assembler.insert(range, self.rcv_nxt) else {
+            received.exhausted = true;
+            return;
+        };
+        if let Some(duplicate) = inserted.duplicate {
+            received.duplicate = true;
+            self.duplicate = Some(duplicate);
+        }
+        let next = self.assembler.take_contiguous(self.rcv_nxt);
+        received.in_order = next.since(self.rcv_nxt);
+        received.out_of_order = received.in_order == 0;
+        self.queue.extend_to(self.queue.len() + received.in_order as usize);
+        self.rcv_nxt = next;
+    }
+
+    /// Counts the FIN once all in front of it is there.
+    fn take_fin(&mut self) -> bool {
+        let finished = self.fin == Some(self.rcv_nxt);
+        if finished {
+            self.rcv_nxt += 1;
+        }
+        finished
+    }
+
+    /// Whether the peer's FIN is in order: no more will come.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| self.rcv_nxt.is_after(fin))
+    }
+
+    fn learn_segment_size(&mut self, len: usize) {
+        let len = len.min(usize::from(u16::MAX)) as u16;
+        if len >= self.segment_size {
+            self.segment_size = len;
+        }
+    }
+
+    /// RFC 9293, 3.8.6.3: at least every second full segment; RFC 5681, 4.2: at once when out of order, or when a gap is
+    /// filled.
+    fn note_ack_due(&mut self, len: usize, received: &Received) {
+        let unacknowledged = self.rcv_nxt.since(self.last_ack_sent);
+        let at_once = received.out_of_order
+            || received.duplicate
+            || received.exhausted
+            || received.outside_window
+            || received.finished
+            || !self.assembler.is_empty()
+            || received.in_order as usize > len
+            || unacknowledged >= 2 * u32::from(self.segment_size)
+            || self.quick_acks > 0 && !self.interactive;
+        if at_once {
+            self.ack = AckDue::Now;
+        } else if len > 0 && self.ack == AckDue::No {
+            self.ack = AckDue::Delayed;
+        }
+    }
+
+    /// An acknowledgement is due at once.
+    pub(crate) fn ack_now(&mut self) {
+        self.ack = AckDue::Now;
+    }
+
+    /// Whether an acknowledgement is to be sent though there is no data to carry it.
+    pub(crate) fn is_ack_due(&self) -> bool {
+        self.ack == AckDue::Now
+    }
+
+    /// Whether something received is not acknowledged yet.
+    pub(crate) fn is_ack_pending(&self) -> bool {
+        self.ack != AckDue::No
+    }
+
+    /// A segment with the acknowledgement is on its way; it offered `window` octets.
+    pub(crate) fn on_ack_sent(&mut self, window: u32, with_data: bool) {
+        if self.ack != AckDue::No && self.quick_acks > 0 {
+            self.quick_acks -= 1;
+        }
+        if with_data && self.ack == AckDue::Delayed {
+            self.interactive = true;
+        }
+        self.ack = AckDue::No;
+        self.duplicate = None;
+        self.last_ack_sent = self.rcv_nxt;
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
+    }
+
+    /// Data that lies wholly in front of `rcv_nxt` came again: the next ACK tells of it (RFC 2883, 4).
+    pub(crate) fn note_duplicate(&mut self, seq: SeqNum, len: usize) -> bool {
+        let range = SeqRange::new(seq, seq + len as u32);
+        let old = len > 0 && range.end.is_at_or_before(self.rcv_nxt);
+        if old {
+            self.duplicate = Some(range);
+        }
+        old
+    }
+
+    /// `TCP_QUICKACK`.
+    pub(crate) fn set_quick_ack(&mut self, on: bool) {
+        self.interactive = !on;
+        self.quick_acks = if on { QUICK_ACKS } else { 0 };
+        if on && self.ack == AckDue::Delayed {
+            self.ack = AckDue::Now;
+        }
+    }
+
+    /// Whether `TCP_QUICKACK` reads as on.
+    pub(crate) fn is_quick_ack(&self) -> bool {
+        !self.interactive
+    }
+
+    /// Blocks for the SACK option: first what came twice (RFC 2883), then what came out of order, latest first (RFC 2018, 4).
+    pub(crate) fn sack_blocks(&self) -> ArrayVec<SeqRange, 4> {
+        let mut blocks = ArrayVec::new();
+        if let Some(duplicate) = self.duplicate {
+            blocks.push(duplicate);
+        }
+        let room = blocks.remaining_capacity();
+        blocks.extend(self.assembler.sack_blocks(room));
+        blocks
+    }
+
+    /// Whether the next ACK tells of something received twice, and whether that was in front of `rcv_nxt`.
+    pub(crate) fn pending_duplicate(&self) -> Option<bool> {
+        self.duplicate.map(|range| range.end.is_at_or_before(self.rcv_nxt))
+    }
+
+    /// Number of ranges that wait for something in front of them.
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.assembler.is_empty()
+    }
+
+    /// The window to offer now, in octets, unscaled: never less than offered before, and more only if that is worth a segment
+    /// (RFC 9293, 3.8.6.2.2). `may_grow` is false when memory is short.
+    pub(crate) fn window(&self, may_grow: bool) -> u32 {
+        let offered = self.offered();
+        let limit = self.limit.min(self.window_clamp);
+        let free = limit.saturating_sub(self.queue.len() as u32);
+        let worth = (limit / 2).min(u32::from(self.segment_size));
+        let window = if may_grow && free >= offered.saturating_add(worth) { free } else { offered };
+        let unit = 1u32 << self.scale;
+        let rounded = if window == offered { window.next_multiple_of(unit) } else { window / unit * unit };
+        rounded.min(u32::from(u16::MAX) << self.scale)
+    }
+
+    /// Whether reading made so much room that the peer should hear of it: two segments, or half the buffer (RFC 1122,
+    /// 4.2.3.3).
+    pub(crate) fn is_update_due(&self, may_grow: bool) -> bool {
+        let offered = self.offered();
+        let gain = self.window(may_grow).saturating_sub(offered);
+        let limit = self.limit.min(self.window_clamp);
+        gain >= (limit / 2).min(2 * u32::from(self.segment_size))
+            && (offered < limit / 2 || gain >= limit / 2)
+    }
+
+    /// The application read `octets`. Grows the buffer when it reads more in a round trip than half of what there is, as
+    /// Linux's receive buffer tuning does.
+    pub(crate) fn on_read(&mut self, octets: usize, srtt: Duration, now: Instant) {
+        self.copied = self.copied.saturating_add(octets as u32);
+        let round = if srtt.is_zero() { Duration::from_millis(1) } else { srtt };
+        if now.since(self.measured_at) < round {
+            return;
+        }
+        let wanted = self.copied.saturating_mul(2).saturating_add(16 * u32::from(self.segment_size));
+        if !self.limit_is_fixed && wanted > self.limit {
+            self.limit = wanted.min(LIMIT_MAX);
+        }
+        self.copied = 0;
+        self.measured_at = now;
+    }
+
+    /// Sets the buffer's size (`SO_RCVBUF`).
+    pub(crate) fn set_limit(&mut self, limit: u32) {
+        self.limit = limit.max(256);
+        self.limit_is_fixed = true;
+    }
+
+    /// Forgets what came out of order.
+    pub(crate) fn drop_out_of_order(&mut self, pool: &mut BufferPool) {
+        self.assembler.clear();
+        self.queue.discard_out_of_order(pool);
+    }
+}
+
+/// The shift with which a window of `limit` octets fits sixteen bits.
+pub(crate) fn scale_for(limit: u32) -> u8 {
+    let bits = 32 - limit.leading_zeros();
+    bits.saturating_sub(16).min(14) as u8
+}
+
+/// What the receive buffer of a socket with `options` may become.
+pub(crate) fn receive_limit(options: &TcpOptions) -> u32 {
+    options.receive_buffer.unwrap_or(LIMIT_MAX).min(options.window_clamp.unwrap_or(u32::MAX))
+}

@@ -1,0 +1,252 @@
+//! Deadlines of one connection, and what happens at them (RFC 9293, 3.10.8).
+//!
+//! The retransmission timer, the tail loss probe and RACK's reordering timer are in [`crate::recovery`].
+
+use clock::{Duration, Instant};
+
+use crate::recovery::TimeoutAction;
+use crate::tcp::connection::{Connection, Fate, Shared, State, since_millis};
+use crate::tcp::user::TcpError;
+use crate::trace::TraceKind;
+
+/// What may be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// The SYN or SYN-ACK again.
+    Handshake,
+    /// A probe of a window that is closed.
+    Persist,
+    /// A delayed acknowledgement.
+    DelayedAck,
+    /// A probe of a silent peer.
+    Keepalive,
+    /// The end of FIN-WAIT-2 for a closed socket.
+    Close,
+    /// A small segment that was held back, or the pacer's next departure.
+    Send,
+    /// Data unacknowledged for the user's timeout (RFC 5482).
+    User,
+}
+
+const TIMERS: [Timer; 7] = [
+    Timer::Handshake,
+    Timer::Persist,
+    Timer::DelayedAck,
+    Timer::Keepalive,
+    Timer::Close,
+    Timer::Send,
+    Timer::User,
+];
+
+/// Deadlines; `u64::MAX` where none is set.
+#[derive(Debug)]
+pub(crate) struct Timers([u64; TIMERS.len()]);
+
+const OFF: u64 = u64::MAX;
+
+impl Timers {
+    pub(crate) fn new() -> Timers {
+        Timers([OFF; TIMERS.len()])
+    }
+
+    pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
+        self.0[timer as usize] = at.as_nanos();
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = OFF;
+    }
+
+    pub(crate) fn stop_all(&mut self) {
+        *self = Timers::new();
+    }
+
+    pub(crate) fn is_set(&self, timer: Timer) -> bool {
+        self.0[timer as usize] != OFF
+    }
+
+    pub(crate) fn get(&self, timer: Timer) -> Option<Instant> {
+        Some(self.0[timer as usize]).filter(|at| *at != OFF).map(Instant::from_nanos)
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.iter().min().filter(|at| **at != OFF).map(|at| Instant::from_nanos(*at))
+    }
+
+    /// Stops and names one timer that is due.
+    fn take_due(&mut self, now: Instant) -> Option<Timer> {
+        let due = TIMERS.into_iter().find(|timer| self.0[*timer as usize] <= now.as_nanos())?;
+        self.stop(due);
+        Some(due)
+    }
+}
+
+/// Longest time between two probes of a closed window (RFC 9293, 3.8.6.1 allows any; Linux has this).
+const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(120);
+
+impl Connection {
+    /// Does what is due at `now`.
+    pub(crate) fn on_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        while let Some(timer) = self.timers.take_due(now) {
+            let fate = match timer {
+                Timer::Handshake => self.on_handshake_timeout(shared, now),
+                Timer::Persist => self.on_persist_timeout(shared, now),
+                Timer::DelayedAck => self.on_delayed_ack_timeout(shared),
+                Timer::Keepalive => self.on_keepalive_timeout(shared, now),
+                Timer::Close => self.on_close_timeout(shared, now),
+                Timer::Send => self.on_send_timeout(now),
+                Timer::User => self.on_user_timeout(shared, now),
+            };
+            if fate != Fate::Alive {
+                return fate;
+            }
+        }
+        if self.recovery.deadline().is_some_and(|at| at <= now) {
+            return self.on_recovery_timeout(shared, now);
+        }
+        Fate::Alive
+    }
+
+    /// RFC 9293, 3.8.3: connecting goes on for at least three minutes; Linux's six retries take 127 s and one more backoff.
+    fn on_handshake_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        let retries = match self.state {
+            State::SynSent => self.options.syn_retries.unwrap_or(shared.config.syn_retries),
+            _ => shared.config.syn_ack_retries,
+        };
+        if self.handshakes > retries {
+            shared.counters.attempt_fails += 1;
+            return self.fail(TcpError::TimedOut, shared, now);
+        }
+        shared.counters.timeouts += 1;
+        self.rtt.back_off();
+        self.flags.handshake_due = true;
+        Fate::Alive
+    }
+
+    fn on_recovery_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        let (mss, sack) = (self.send.mss, self.flags.sack);
+        let mut context = Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
+        let outcome = self.recovery.on_timeout(&mut context);
+        shared.counters.add_recovery_events(outcome.events);
+        if outcome.congestion.is_some() {
+            self.flags.announce_cwr = self.flags.ecn;
+        }
+        match outcome.action {
+            TimeoutAction::Rto => self.on_retransmission_timeout(shared, now),
+            TimeoutAction::SendProbe { last } => {
+                self.loss_probe = Some(last);
+                self.record(shared, TraceKind::LossProbe, now, |_| ());
+                Fate::Alive
+            }
+            TimeoutAction::LossFound | TimeoutAction::None => Fate::Alive,
+        }
+    }
+
+    fn on_retransmission_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        self.record(shared, TraceKind::Timeout, now, |_| ());
+        let timeouts = self.recovery.timeouts();
+        if timeouts > u32::from(shared.config.retries_suspect) {
+            self.suspect_black_hole(shared, now);
+        }
+        let limit = match self.flags.orphaned {
+            true => shared.config.orphan_retries,
+            false => shared.config.retries_max,
+        };
+        if self.options.user_timeout.is_none() && timeouts > u32::from(limit) {
+            return self.give_up(shared, now);
+        }
+        Fate::Alive
+    }
+
+    /// The window is still closed, or too small for a segment worth sending.
+    fn on_persist_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        if !self.is_persisting() {
+            return Fate::Alive;
+        }
+        // RFC 9293, 3.8.6.1 (MUST-37): a peer that answers keeps its zero window as long as it likes; one without socket here
+        // does not.
+        let limit =
+            if self.flags.orphaned { shared.config.orphan_retries } else { shared.config.retries_max };
+        if self.send.probes > limit {
+            return self.give_up(shared, now);
+        }
+        if self.send.snd_wnd > 0 {
+            self.flags.push = true; // RFC 9293, 3.8.6.2.1, (4): the override timeout.
+            return Fate::Alive;
+        }
+        shared.counters.window_probes += 1;
+        self.flags.probe_due = true;
+        self.send.probes = self.send.probes.saturating_add(1);
+        self.schedule_persist(now);
+        Fate::Alive
+    }
+
+    /// Sets the persist timer: the retransmission timeout, doubled with each probe.
+    pub(crate) fn schedule_persist(&mut self, now: Instant) {
+        let doublings = u32::from(self.send.probes.min(16));
+        let interval = self.rtt.rto().saturating_mul(1 << doublings).min(PROBE_INTERVAL_MAX);
+        self.timers.set(Timer::Persist, now + interval);
+    }
+
+    fn on_delayed_ack_timeout(&mut self, shared: &mut Shared) -> Fate {
+        if self.receive.is_ack_pending() {
+            shared.counters.delayed_acks += 1;
+            self.receive.ack_now();
+        }
+        Fate::Alive
+    }
+
+    /// RFC 9293, 3.8.4: probes only when nothing is in flight and nothing came for the interval.
+    fn on_keepalive_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        if !self.options.keepalive || !self.state.is_synchronised() {
+            return Fate::Alive;
+        }
+        let idle = since_millis(self.tally.last_received_ms.max(self.tally.last_ack_ms), now);
+        if self.recovery.in_flight() > 0 || self.unsent_len() > 0 {
+            self.timers.set(Timer::Keepalive, now + self.options.keepalive_idle);
+            return Fate::Alive;
+        }
+        if idle < self.options.keepalive_idle && self.send.probes == 0 {
+            self.timers.set(Timer::Keepalive, now + (self.options.keepalive_idle - idle));
+            return Fate::Alive;
+        }
+        let expired = match self.options.user_timeout {
+            Some(limit) => self.send.probes > 0 && idle >= limit,
+            None => self.send.probes >= self.options.keepalive_probes,
+        };
+        if expired {
+            self.flags.reset_due = true;
+            shared.counters.abort_on_timeout += 1;
+            self.error = Some(TcpError::TimedOut);
+            return Fate::Alive;
+        }
+        shared.counters.keepalive_probes += 1;
+        self.send.probes += 1;
+        self.flags.probe_due = true;
+        self.timers.set(Timer::Keepalive, now + self.options.keepalive_interval);
+        Fate::Alive
+    }
+
+    fn on_close_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        shared.counters.fin_wait2_timeout += u64::from(self.state == State::FinWait2);
+        self.finish(shared, now)
+    }
+
+    /// What cork held back goes out after 200 ms, as on Linux; what the pacer held goes when its time has come.
+    fn on_send_timeout(&mut self, _now: Instant) -> Fate {
+        self.flags.push = true;
+        Fate::Alive
+    }
+
+    /// RFC 5482: data was unacknowledged, or the window closed, for longer than the user allows.
+    fn on_user_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        let waits = self.recovery.in_flight() > 0 || self.unsent_len() > 0;
+        if waits { self.give_up(shared, now) } else { Fate::Alive }
+    }
+
+    fn give_up(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        shared.counters.abort_on_timeout += 1;
+        let error = self.soft_error.unwrap_or(TcpError::TimedOut);
+        self.fail(error, shared, now)
+    }
+}

@@ -1,0 +1,304 @@
+//! Calls of the user (RFC 9293, 3.10.1 to 3.10.6), none of which waits.
+
+use std::sync::Arc;
+
+use clock::Instant;
+
+use crate::config::TcpOptions;
+use crate::congestion::{Algorithm, Controller};
+use crate::tcp::connection::{Connection, Events, Fate, Shared, State};
+use crate::tcp::timers::Timer;
+
+/// Why a connection failed; what `SO_ERROR` has on Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpError {
+    /// A reset answered our SYN (`ECONNREFUSED`).
+    Refused,
+    /// A reset ended an established connection (`ECONNRESET`).
+    Reset,
+    /// A reset came after the peer had closed (`EPIPE`).
+    BrokenPipe,
+    /// The peer did not answer (`ETIMEDOUT`).
+    TimedOut,
+    /// ICMP: no route to the host (`EHOSTUNREACH`).
+    HostUnreachable,
+    /// ICMP: no route to its network (`ENETUNREACH`).
+    NetworkUnreachable,
+    /// ICMP: the host does not speak TCP (`ENOPROTOOPT`).
+    ProtocolUnreachable,
+    /// The application ended it (`ECONNABORTED`).
+    Aborted,
+}
+
+impl std::fmt::Display for TcpError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            TcpError::Refused => "connection refused",
+            TcpError::Reset => "connection reset by peer",
+            TcpError::BrokenPipe => "broken pipe",
+            TcpError::TimedOut => "connection timed out",
+            TcpError::HostUnreachable => "no route to host",
+            TcpError::NetworkUnreachable => "network is unreachable",
+            TcpError::ProtocolUnreachable => "protocol not available",
+            TcpError::Aborted => "connection aborted",
+        })
+    }
+}
+
+impl std::error::Error for TcpError {}
+
+/// Why nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The buffer is full (`EAGAIN`); an event tells when there is room.
+    WouldBlock,
+    /// The connection is not established yet (`EAGAIN` on a connecting socket).
+    Connecting,
+    /// Our side is closed (`EPIPE`).
+    Closed,
+    /// The connection failed.
+    Failed(TcpError),
+    /// There is no such connection (`ENOTCONN`).
+    NotConnected,
+}
+
+/// Why nothing was received. The end of the stream is no error: zero octets are received there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvError {
+    /// Nothing is there (`EAGAIN`); an event tells when something comes.
+    WouldBlock,
+    /// The connection failed.
+    Failed(TcpError),
+    /// There is no such connection, or it is not established yet (`ENOTCONN`).
+    NotConnected,
+}
+
+/// Why an option was not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetOptionError {
+    /// There is no such connection.
+    NotConnected,
+}
+
+/// Which direction to shut down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Receiving: what comes is acknowledged and dropped.
+    Read,
+    /// Sending: a FIN follows what is queued.
+    Write,
+    /// Both.
+    Both,
+}
+
+impl Connection {
+    /// Queues `data` for sending; returns how much of it found room.
+    pub(crate) fn send(
+        &mut self,
+        data: &[u8],
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Result<usize, SendError> {
+        if let Some(error) = self.error.take() {
+            return Err(SendError::Failed(error));
+        }
+        match self.state {
+            _ if self.flags.write_closed => return Err(SendError::Closed),
+            State::SynSent => return Err(SendError::Connecting),
+            State::SynReceived if !self.flags.fast_open_child => return Err(SendError::Connecting),
+            State::SynReceived | State::Established | State::CloseWait => {}
+            _ => return Err(SendError::Closed),
+        }
+        Ok(self.enqueue(data, shared, now)).and_then(|taken| match taken {
+            0 if !data.is_empty() => Err(SendError::WouldBlock),
+            taken => Ok(taken),
+        })
+    }
+
+    /// Puts what fits into the queue.
+    pub(crate) fn enqueue(&mut self, data: &[u8], shared: &mut Shared, now: Instant) -> usize {
+        let room = self.send_limit().saturating_sub(self.send.queue.len() as u32) as usize;
+        self.restart_after_idle(shared, now);
+        let taken = self.send.queue.push(&mut shared.buffers, &data[..data.len().min(room)]);
+        if taken < data.len() {
+            self.flags.writer_waits = true;
+        }
+        if let Some(limit) = self.options.user_timeout
+            && taken > 0
+            && !self.timers.is_set(Timer::User)
+        {
+            self.timers.set(Timer::User, now + limit);
+        }
+        taken
+    }
+
+    /// Copies received octets out.
+    pub(crate) fn recv(
+        &mut self,
+        out: &mut [u8],
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Result<usize, RecvError> {
+        let count = self.peek(0, out, shared)?;
+        self.consume(count, shared, now);
+        Ok(count)
+    }
+
+    /// Copies received octets from `offset` on without taking them.
+    pub(crate) fn peek(
+        &mut self,
+        offset: usize,
+        out: &mut [u8],
+        shared: &Shared,
+    ) -> Result<usize, RecvError> {
+        self.may_read()?;
+        let count = self.receive.queue.len().saturating_sub(offset).min(out.len());
+        self.receive.queue.read_at(&shared.buffers, offset, &mut out[..count]);
+        if count == 0 && !out.is_empty() && !self.is_at_end() {
+            return Err(RecvError::WouldBlock);
+        }
+        Ok(count)
+    }
+
+    fn may_read(&mut self) -> Result<(), RecvError> {
+        if self.flags.read_closed || !self.receive.queue.is_empty() {
+            return Ok(());
+        }
+        match self.state {
+            State::SynSent | State::SynReceived if !self.flags.fast_open_child => {
+                Err(RecvError::NotConnected)
+            }
+            _ => self.error.take().map_or(Ok(()), |error| Err(RecvError::Failed(error))),
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.receive.queue.is_empty() && self.readiness().read_closed
+    }
+
+    /// Takes octets that were looked at; tells the peer if that opened the window far.
+    pub(crate) fn consume(&mut self, octets: usize, shared: &mut Shared, now: Instant) {
+        self.receive.queue.consume(&mut shared.buffers, octets);
+        self.receive.on_read(octets, self.rtt.srtt(), now);
+        if self.state.may_receive() && self.receive.is_update_due(!shared.is_under_pressure()) {
+            self.receive.ack_now();
+        }
+    }
+
+    /// Closes one direction or both (shutdown(2)).
+    pub(crate) fn shutdown(&mut self, how: Shutdown, shared: &mut Shared, now: Instant) {
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            self.flags.read_closed = true;
+            self.raise(Events::READABLE | Events::READ_CLOSED);
+        }
+        if matches!(how, Shutdown::Write | Shutdown::Both) {
+            self.close_write(shared, now);
+        }
+    }
+
+    /// Queues a FIN behind the data (RFC 9293, 3.10.4).
+    fn close_write(&mut self, shared: &mut Shared, now: Instant) {
+        if self.flags.write_closed {
+            return;
+        }
+        match self.state {
+            State::SynReceived | State::Established => self.set_state(State::FinWait1, shared, now),
+            State::CloseWait => self.set_state(State::LastAck, shared, now),
+            _ => return,
+        }
+        self.flags.write_closed = true;
+        self.flags.push = true;
+        self.raise(Events::WRITABLE);
+    }
+
+    /// The socket is closed: nobody will read or write any more.
+    ///
+    /// RFC 9293, 3.10.4; RFC 2525, 2.17: with data unread the connection is reset, so that the peer knows it was lost.
+    pub(crate) fn close(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        self.flags.orphaned = true;
+        let unread = !self.receive.queue.is_empty();
+        match self.state {
+            State::Closed | State::TimeWait => return Fate::Over,
+            State::SynSent => return self.finish(shared, now),
+            _ if self.options.linger.is_some_and(|time| time.is_zero()) => {
+                shared.counters.abort_on_linger += 1;
+                return self.abort(shared, now);
+            }
+            _ if unread => {
+                shared.counters.abort_on_close += 1;
+                return self.abort(shared, now);
+            }
+            State::FinWait2 => self.start_fin_wait2_timer(shared, now),
+            _ => {}
+        }
+        self.close_write(shared, now);
+        Fate::Alive
+    }
+
+    /// Ends the connection with a reset (RFC 9293, 3.10.5).
+    pub(crate) fn abort(&mut self, shared: &mut Shared, now: Instant) -> Fate {
+        match self.state {
+            State::Closed | State::TimeWait => Fate::Over,
+            State::SynSent => self.finish(shared, now),
+            _ => {
+                self.flags.reset_due = true;
+                Fate::Alive
+            }
+        }
+    }
+
+    pub(crate) fn start_fin_wait2_timer(&mut self, shared: &Shared, now: Instant) {
+        let time = self.options.fin_timeout.unwrap_or(shared.config.fin_timeout);
+        self.timers.set(Timer::Close, now + time);
+    }
+
+    /// RFC 5681, 4.1: after idling longer than a retransmission timeout the window is no longer known to be right.
+    fn restart_after_idle(&mut self, shared: &mut Shared, now: Instant) {
+        if self.recovery.is_idle() && self.send.queue.is_empty() {
+            let (mss, sack) = (self.send.mss, self.flags.sack);
+            let mut context =
+                Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
+            self.recovery.restart_after_idle(&mut context);
+        }
+    }
+
+    /// Changes the options; what depends on them follows.
+    pub(crate) fn set_options(&mut self, options: Arc<TcpOptions>, shared: &mut Shared, now: Instant) {
+        let old = std::mem::replace(&mut self.options, options);
+        let new = &self.options;
+        if new.congestion != old.congestion {
+            let seed = self.send.iss.0;
+            self.controller = Controller::new(new.congestion, u32::from(self.send.mss), seed, now);
+        }
+        if let Some(limit) = new.receive_buffer.filter(|_| new.receive_buffer != old.receive_buffer) {
+            self.receive.set_limit(limit);
+        }
+        self.receive.window_clamp = new.window_clamp.unwrap_or(u32::MAX);
+        if new.no_delay && !old.no_delay || old.cork && !new.cork {
+            self.flags.push = true;
+        }
+        if new.mss_max != old.mss_max {
+            self.update_mss(shared);
+        }
+        self.restart_keepalive(now);
+    }
+
+    /// Starts the keepalive timer anew, if there is to be one.
+    pub(crate) fn restart_keepalive(&mut self, now: Instant) {
+        if self.options.keepalive && self.state.is_synchronised() && self.state != State::TimeWait {
+            self.timers.set(Timer::Keepalive, now + self.options.keepalive_idle);
+        } else {
+            self.timers.stop(Timer::Keepalive);
+        }
+    }
+
+    /// Sets `TCP_QUICKACK`.
+    pub(crate) fn set_quick_ack(&mut self, on: bool) {
+        self.receive.set_quick_ack(on);
+    }
+
+    /// Controller in use.
+    pub fn algorithm(&self) -> Algorithm {
+        self.options.congestion
+    }
+}
