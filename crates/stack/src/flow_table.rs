@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
+pub(crate) mod host_cache;
 pub(crate) mod recency_list;
 
 /// The two ends of a flow. Every pair of addresses of one version has exactly one key.
