@@ -3,244 +3,219 @@
 //! The connection tells [`Recovery`] of each transmission, each acknowledgement and each timeout, and asks it what may go out:
 //!
 //! ```text
-//!  on_ack ─┬─▶ while allowance(cwnd) > 0:  next_retransmission(mss) ─▶ on_retransmitted
-//!          │                               else new data ────────────▶ on_sent
-//!  on_timeout ─▶ TimeoutAction                                         deadline ─▶ one timer
+//!  on_ack ─┬─▶ while allowance(cwnd) has room:  next_retransmission(mss) ─▶ on_retransmitted
+//!          │                                    else new data ────────────▶ on_sent
+//!  on_timeout ─▶ TimeoutAction                                             deadline ─▶ one timer
 //! ```
+//!
+//! With SACK, losses are found by RACK-TLP (RFC 8985) on a scoreboard (RFC 2018, 6675); without, by counting duplicate
+//! acknowledgements (RFC 5681, 6582). Fast recovery is paced by PRR (RFC 9937). Timeouts follow RFC 6298, and are undone when
+//! they were spurious (RFC 3522, 3708, 5682). Limited transmit (RFC 3042) needs no code: what a selective or duplicate
+//! acknowledgement tells of has left the pipe, so there is room for as much new data.
+//!
+//! [`Recovery`] is small and lives in the connection; a [`Flight`] from the engine's [`FlightPool`] has the rest, while there
+//! is something in flight. Start at [`Recovery::on_ack`], in `acknowledge.rs`.
 
+mod acknowledge;
+mod cwnd_usage;
+mod delivery_rate;
+mod duplicate_acks;
+mod episodes;
 mod events;
+mod flight;
+mod forward_rto;
+mod interface;
+mod prr;
+mod rack;
+mod sack_blocks;
+mod sacked_ranges;
+mod scoreboard;
+mod segment;
+mod tail_loss_probe;
+mod timeouts;
+mod undo;
 
-use clock::{Duration, Instant};
+#[cfg(test)]
+mod tests;
 
-use crate::congestion::{Congestion, CongestionControl};
-use crate::rtt::RttEstimator;
+use clock::Instant;
+
+use self::delivery_rate::Delivered;
+use self::flight::Flight;
+use self::rack::ReorderingWindow;
+use self::segment::{Segment, Standing};
+use self::tail_loss_probe::TailLossProbe;
+use self::undo::Undo;
 use crate::seq::{SeqNum, SeqRange};
 
 pub use events::{Event, Events};
-
-/// The parts of a connection, and of its engine, that recovery works on.
-pub struct Context<'a> {
-    /// The connection's congestion controller; recovery calls it in the order that the trait asks for.
-    pub controller: &'a mut dyn CongestionControl,
-    /// The connection's estimator; recovery gives it samples and backs it off.
-    pub rtt: &'a mut RttEstimator,
-    /// Where state of connections with data in flight comes from and returns to.
-    pub pool: &'a mut FlightPool,
-    /// Octets of payload that a full segment carries now, options taken off.
-    pub mss: u32,
-    /// Whether both sides agreed on SACK (RFC 2018).
-    pub sack: bool,
-    /// The time.
-    pub now: Instant,
-}
-
-/// One segment going out.
-#[derive(Clone, Copy, Debug)]
-pub struct Transmission {
-    /// Its octets of sequence space, SYN and FIN counted.
-    pub range: SeqRange,
-    /// Its TSval; zero without timestamps.
-    pub timestamp_value: u32,
-    /// Whether a SYN or FIN is part of `range`, so that a full segment is an octet longer.
-    pub has_control_octet: bool,
-}
-
-/// What an acceptable segment with ACK says, and the state of the connection before it.
-#[derive(Clone, Copy, Debug)]
-pub struct AckSegment<'a> {
-    /// SEG.ACK.
-    pub ack: SeqNum,
-    /// SND.UNA before this segment.
-    pub snd_una: SeqNum,
-    /// SND.NXT.
-    pub snd_nxt: SeqNum,
-    /// Blocks of the SACK option as received, not yet validated; the first may be a DSACK (RFC 2883).
-    pub sack: &'a [SeqRange],
-    /// Whether ECE is set and ECN was agreed on (RFC 3168).
-    pub ece: bool,
-    /// TSecr, if timestamps were agreed on.
-    pub echoed: Option<u32>,
-    /// Round-trip time by `echoed`, if it is fit to be a sample (RFC 7323, 4.1).
-    pub timestamp_rtt: Option<Duration>,
-    /// Whether the segment has payload, SYN or FIN; then it is no duplicate acknowledgement (RFC 5681, 2).
-    pub has_payload: bool,
-    /// Whether it changed the peer's window; then it is no duplicate acknowledgement either.
-    pub window_changed: bool,
-    /// Whether there is unsent data that the peer's window, as this segment left it, has room for.
-    pub has_unsent: bool,
-}
-
-/// What an acknowledgement did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AckOutcome {
-    /// Octets that SND.UNA moved over.
-    pub cumulative: u32,
-    /// Octets newly known to have arrived.
-    pub delivered: u32,
-    /// Octets newly marked lost.
-    pub lost: u32,
-    /// The round-trip time that was taken as a sample.
-    pub rtt: Option<Duration>,
-    /// The window was reduced: the next new segment carries CWR if ECN was agreed on (RFC 3168, 6.1.2).
-    pub congestion: Option<Congestion>,
-    /// A recovery is complete.
-    pub recovered: bool,
-    /// A reduction proved spurious and was taken back.
-    pub undone: bool,
-    /// For counters.
-    pub events: Events,
-}
-
-/// What the connection does after a timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeoutAction {
-    /// Nothing: the timer was early or has nothing to do. Ask for the deadline again.
-    None,
-    /// Segments were found lost: send what [`Recovery::allowance`] allows.
-    LossFound,
-    /// Send one segment of new data if there is any that the peer's window takes, else `last` again, whatever the allowance
-    /// is; after `on_sent` or `on_retransmitted` call [`Recovery::on_probe_sent`] (RFC 8985, 7.3).
-    SendProbe {
-        /// The last segment in flight.
-        last: SeqRange,
-    },
-    /// The retransmission timer expired (RFC 6298, 5.4): segments are marked lost, and the allowance has room for the first.
-    Rto,
-}
-
-/// [`TimeoutAction`], with what a counter or a trace wants to know.
-#[derive(Clone, Copy, Debug)]
-pub struct TimeoutOutcome {
-    /// What to do.
-    pub action: TimeoutAction,
-    /// Octets newly marked lost.
-    pub lost: u32,
-    /// The window was reduced, as in [`AckOutcome::congestion`].
-    pub congestion: Option<Congestion>,
-    /// For counters.
-    pub events: Events,
-}
-
-/// Why a segment was sent again, for counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retransmission {
-    /// In fast recovery (TCPFastRetrans).
-    Fast,
-    /// After a timeout (TCPSlowStartRetrans).
-    SlowStart,
-    /// Otherwise: a probe, or after the path MTU fell.
-    Other,
-}
-
-/// State of loss recovery, named as Linux names it in `tcpi_ca_state`, and numbered so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum State {
-    /// Nothing unusual.
-    #[default]
-    Open = 0,
-    /// Selective or duplicate acknowledgements arrive.
-    Disorder = 1,
-    /// The window shrinks because of ECN.
-    Cwr = 2,
-    /// Fast recovery.
-    Recovery = 3,
-    /// Recovery after a timeout.
-    Loss = 4,
-}
-
-/// Whether a probe was new data (RFC 8985, 7.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// It was, told by `on_sent`.
-    NewData,
-    /// It was the last segment again, told by `on_retransmitted`.
-    Retransmission,
-}
-
-/// Flights that are not in use.
-#[derive(Debug, Default)]
-pub struct FlightPool {}
-
-impl FlightPool {
-    /// A pool that keeps at most `capacity` flights; what is returned beyond that is freed.
-    pub fn new(_capacity: usize) -> FlightPool {
-        FlightPool {}
-    }
-}
+pub use flight::FlightPool;
+pub use interface::{
+    AckOutcome, AckSegment, Context, Probe, Retransmission, State, TimeoutAction, TimeoutOutcome,
+    Transmission,
+};
 
 /// Loss detection and recovery of one connection's sending side.
 #[derive(Debug)]
 pub struct Recovery {
+    /// While something is in flight.
+    flight: Option<Box<Flight>>,
+    delivered: Delivered,
+    last_sent_at: Instant,
+    reordering: ReorderingWindow,
+    probe: TailLossProbe,
+    undo: Undo,
+    /// SND.NXT when the last reduction of the window began: acknowledged, it ends a recovery (RFC 6582's recover), and what
+    /// is behind it may reduce the window again (RFC 3168, 6.1.2). Kept close behind SND.UNA if that is far beyond.
+    recovery_point: SeqNum,
     state: State,
 }
 
 impl Recovery {
     /// Nothing sent yet; `iss` is the initial send sequence number.
-    pub fn new(_iss: SeqNum) -> Recovery {
-        Recovery { state: State::Open }
+    pub fn new(iss: SeqNum) -> Recovery {
+        Recovery {
+            flight: None,
+            delivered: Delivered::default(),
+            last_sent_at: Instant::ZERO,
+            reordering: ReorderingWindow::default(),
+            probe: TailLossProbe::default(),
+            undo: Undo::default(),
+            recovery_point: iss,
+            state: State::Open,
+        }
     }
 
-    /// Before new data of an application that paused is sent: the window restarts if the pause was longer than the timeout
-    /// (RFC 5681, 4.1).
-    pub fn restart_after_idle(&mut self, _cx: &mut Context<'_>) {}
+    /// Before new data is sent while nothing is in flight, and before [`Recovery::allowance`] is asked: tells the controller
+    /// how long the pause was (RFC 5681, 4.1).
+    pub fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
+        if self.flight.is_none() && self.last_sent_at != Instant::ZERO {
+            let idle = cx.now.since(self.last_sent_at);
+            cx.controller.on_restart_after_idle(idle, cx.rtt.rto(), cx.now);
+        }
+    }
 
     /// New data went out, behind all sent before.
-    pub fn on_sent(&mut self, _sent: &Transmission, _cx: &mut Context<'_>) {}
+    pub fn on_sent(&mut self, sent: &Transmission, cx: &mut Context<'_>) {
+        let Transmission { range, timestamp_value, has_control_octet } = *sent;
+        if range.is_empty() {
+            return;
+        }
+        let flight = self.flight.get_or_insert_with(|| {
+            self.delivered.restart(cx.now);
+            let mut flight = cx.pool.take(range.start);
+            flight.rate_start = cx.now;
+            flight.rto_at = cx.now + cx.rtt.rto(); // RFC 6298, 5.1
+            flight
+        });
+        flight.mss = cx.mss;
+        cx.controller.on_sent(cx.now, flight.in_flight());
+        let segment = Segment {
+            range,
+            sent_at: cx.now,
+            first_sent_at: cx.now,
+            snapshot: self.delivered.snapshot(flight.rate_start, cx.now),
+            timestamp_value,
+            standing: Standing::InFlight,
+            transmissions: 1,
+            has_control_octet,
+        };
+        flight.scoreboard.push(segment, cx.mss);
+        flight.prr.on_sent(range.len());
+        let (una, in_flight) = (flight.una(range.start), flight.in_flight());
+        flight.usage.on_sent(una, range.end, in_flight, cx.controller.cwnd(), cx.mss);
+        self.last_sent_at = cx.now;
+        self.arm_probe(cx);
+    }
 
     /// Octets that were sent before went out again.
-    pub fn on_retransmitted(&mut self, _sent: &Transmission, _cx: &mut Context<'_>) -> Retransmission {
-        Retransmission::Other
+    pub fn on_retransmitted(&mut self, sent: &Transmission, cx: &mut Context<'_>) -> Retransmission {
+        let range = sent.range;
+        let Some(flight) = self.flight.as_deref_mut().filter(|_| !range.is_empty()) else {
+            return Retransmission::Other;
+        };
+        flight.mss = cx.mss;
+        cx.controller.on_sent(cx.now, flight.in_flight());
+        let snapshot = self.delivered.snapshot(flight.rate_start, cx.now);
+        flight.scoreboard.retransmit(range, cx.now, sent.timestamp_value, snapshot);
+        flight.rack.on_retransmitted(range, cx.now, &flight.scoreboard);
+        flight.prr.on_sent(range.len());
+        flight.forced = 0;
+        flight.retransmitting_since.get_or_insert(cx.now);
+        if range.start == flight.una(range.start) {
+            flight.rto_at = cx.now + cx.rtt.rto(); // the first segment has its own time again
+        }
+        self.undo.on_retransmitted(range.len(), sent.timestamp_value);
+        self.last_sent_at = cx.now;
+        match self.state {
+            State::Recovery => Retransmission::Fast,
+            State::Loss => Retransmission::SlowStart,
+            State::Open | State::Disorder | State::Cwr => Retransmission::Other,
+        }
     }
 
     /// A probe that [`TimeoutAction::SendProbe`] asked for went out; `snd_nxt` is after it.
-    pub fn on_probe_sent(&mut self, _probe: Probe, _snd_nxt: SeqNum) {}
-
-    /// The application has nothing more to send though the window has room: rate samples say so from now on.
-    pub fn mark_app_limited(&mut self) {}
-
-    /// Applies an acknowledgement; one that is after `snd_nxt` does nothing.
-    pub fn on_ack(&mut self, _ack: &AckSegment<'_>, _cx: &mut Context<'_>) -> AckOutcome {
-        AckOutcome::default()
+    pub fn on_probe_sent(&mut self, probe: Probe, snd_nxt: SeqNum) {
+        self.probe.on_sent(probe, snd_nxt);
+        if let Some(flight) = &mut self.flight {
+            flight.early = None; // one probe at a time
+        }
     }
 
-    /// The deadline passed.
-    pub fn on_timeout(&mut self, _cx: &mut Context<'_>) -> TimeoutOutcome {
-        TimeoutOutcome { action: TimeoutAction::None, lost: 0, congestion: None, events: Events::default() }
+    /// The application has nothing more to send though the window has room: rate samples say so from now on.
+    pub fn mark_app_limited(&mut self) {
+        self.delivered.mark_app_limited(self.in_flight());
     }
 
     /// The path takes less than before: segments of more than `cx.mss` octets are marked lost, without a congestion response
     /// (RFC 1191, 6.5; RFC 8201, 5.4). Octets newly marked lost.
-    pub fn on_mss_reduced(&mut self, _cx: &mut Context<'_>) -> u32 {
-        0
+    pub fn on_mss_reduced(&mut self, cx: &mut Context<'_>) -> u32 {
+        let Some(flight) = &mut self.flight else { return 0 };
+        flight.mss = cx.mss;
+        flight.scoreboard.mark_lost_where(|segment| segment.len() > segment.len_max(cx.mss))
     }
 
     /// Forgets all that is in flight, such as when the connection ends.
-    pub fn clear(&mut self, _pool: &mut FlightPool) {}
-
-    /// What to send again first: at most `mss` octets, or one more with a SYN or FIN.
-    pub fn next_retransmission(&self, _mss: u32) -> Option<SeqRange> {
-        None
+    pub fn clear(&mut self, pool: &mut FlightPool) {
+        if let Some(flight) = self.flight.take() {
+            pool.give_back(flight);
+        }
+        self.state = State::Open;
     }
 
-    /// Octets that may go out now, new or again, by a window of `cwnd` octets. The peer's window is the connection's matter.
+    /// What to send again first: at most `mss` octets, or one more with a SYN or FIN. None while F-RTO has new data go first
+    /// (RFC 5682, 2.1, step 2b).
+    pub fn next_retransmission(&self, mss: u32) -> Option<SeqRange> {
+        let flight = self.flight.as_deref().filter(|flight| !flight.frto.holds_retransmissions())?;
+        flight.scoreboard.next_lost(mss)
+    }
+
+    /// Octets that may go out now, new or again, by a window of `cwnd` octets: a segment goes if all of it fits. The peer's
+    /// window is the connection's matter.
     pub fn allowance(&self, cwnd: u32) -> u32 {
-        cwnd
+        let Some(flight) = &self.flight else { return cwnd };
+        if flight.scoreboard.waiting() == 0 && flight.scoreboard.is_full(flight.mss) {
+            return 0; // so many tiny segments are in flight that more would cost too much memory
+        }
+        let window = flight.prr.window().unwrap_or(cwnd);
+        window.saturating_sub(flight.in_flight()).max(flight.forced)
     }
 
     /// Octets in flight (RFC 6675's pipe).
     pub fn in_flight(&self) -> u32 {
-        0
+        self.flight.as_ref().map_or(0, |flight| flight.in_flight())
     }
 
     /// When to call [`Recovery::on_timeout`]; `None` while nothing is in flight.
     pub fn deadline(&self) -> Option<Instant> {
-        None
+        let flight = self.flight.as_ref()?;
+        let early = flight.early.map_or(flight.rto_at, |early| early.at());
+        Some(flight.rto_at.min(early))
     }
 
-    /// Whether nothing is in flight.
+    /// Whether nothing is between SND.UNA and SND.NXT.
     pub fn is_idle(&self) -> bool {
-        true
+        self.flight.is_none()
     }
 
     /// The state (`tcpi_ca_state`).
@@ -248,38 +223,38 @@ impl Recovery {
         self.state
     }
 
-    /// Retransmission timeouts since SND.UNA last moved (`tcpi_retransmits`; RFC 9293, 3.8.3's R1 and R2 count these).
+    /// Retransmission timeouts since SND.UNA moved (`tcpi_retransmits`): what RFC 9293, 3.8.3 compares with R1 and R2.
     pub fn timeouts(&self) -> u32 {
-        0
+        self.flight.as_ref().map_or(0, |flight| flight.timeouts)
     }
 
-    /// When the first octet that is not acknowledged was first sent (RFC 5482 counts from there).
+    /// When the first octet that is not acknowledged was first sent: RFC 5482's timeout counts from there.
     pub fn first_unacked_sent_at(&self) -> Option<Instant> {
-        None
+        self.flight.as_ref()?.scoreboard.front().map(|front| front.first_sent_at)
     }
 
-    /// When something was last sent again while SND.UNA did not move for the first time.
+    /// When something was first sent again since SND.UNA moved.
     pub fn retransmitting_since(&self) -> Option<Instant> {
-        None
+        self.flight.as_ref()?.retransmitting_since
     }
 
     /// Octets selectively acknowledged (`tcpi_sacked`), or what duplicate acknowledgements stand for.
     pub fn sacked(&self) -> u32 {
-        0
+        self.flight.as_ref().map_or(0, |flight| flight.scoreboard.sacked() + flight.duplicates.arrived())
     }
 
-    /// Octets marked lost (`tcpi_lost`).
+    /// Octets marked lost, sent again or not (`tcpi_lost`).
     pub fn lost(&self) -> u32 {
-        0
+        self.flight.as_ref().map_or(0, |flight| flight.scoreboard.lost())
     }
 
     /// Octets sent again and not yet known to have arrived (`tcpi_retrans`).
     pub fn retransmitted(&self) -> u32 {
-        0
+        self.flight.as_ref().map_or(0, |flight| flight.scoreboard.retransmitted())
     }
 
     /// Octets delivered since the connection began.
     pub fn delivered(&self) -> u64 {
-        0
+        self.delivered.total()
     }
 }
