@@ -13,7 +13,7 @@ use bench::report::{median, print_conditions};
 use dns_auth::ServedZone;
 use dns_auth::compile::compile;
 use dns_zone::load_zone;
-use dns_zone::text::{Files, Limits};
+use dns_zone::text::{Files, Limits, TextFile};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -56,8 +56,10 @@ fn measure(path: &Path) -> f64 {
 struct Disk;
 
 impl Files for Disk {
-    fn read(&mut self, path: &Path) -> std::io::Result<Vec<u8>> {
-        std::fs::read(path)
+    fn open(&mut self, path: &Path) -> std::io::Result<TextFile> {
+        let file = std::fs::File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok(TextFile { text: Box::new(file), len })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use dns_wire::header::{HEADER_LEN, flag};
 use dns_wire::{Name, NameBuf, Rcode, Rtype};
-use dns_zone::text::{Files, Limits, Record as ZoneRecord, read_zone};
+use dns_zone::text::{Files, Limits, Record as ZoneRecord, TextFile, read_zone};
 use dns_zone::{Zone, ZoneBuilder};
 
 use crate::compile::compile;
@@ -254,8 +254,8 @@ const ZONES: [(&str, &str); 3] = [
 struct Text(&'static str);
 
 impl Files for Text {
-    fn read(&mut self, _: &Path) -> io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
+    fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+        Ok(self.0.as_bytes().to_vec().into())
     }
 }
 

@@ -8,14 +8,14 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use dns_zone::text::{Files, Limits, read_zone};
+use dns_zone::text::{Files, Limits, TextFile, read_zone};
 
 /// One text, handed over without a copy.
 struct OneFile(Option<Vec<u8>>);
 
 impl Files for OneFile {
-    fn read(&mut self, _: &Path) -> io::Result<Vec<u8>> {
-        self.0.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+        self.0.take().map(TextFile::from).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 }
 

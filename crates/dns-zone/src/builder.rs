@@ -71,6 +71,23 @@ impl ZoneBuilder {
         builder
     }
 
+    /// Makes room for the rest, if `done` parts of `of` have been added: growing later would copy, and touch memory twice.
+    /// What the rest takes more than it seems by then, is made room for when it comes.
+    pub fn make_room(&mut self, done: u64, of: u64) {
+        let zone = &mut self.zone;
+        let rest = |len: usize| {
+            const OFFSETS: u128 = u32::MAX as u128; // More cannot be told apart.
+            let all = len as u128 * u128::from(of) / u128::from(done.max(1));
+            ((all + all / 32).min(OFFSETS) as usize).saturating_sub(len)
+        };
+        // Without that room things go on as they would without this call.
+        let _ = zone.nodes.try_reserve_exact(rest(zone.nodes.len()));
+        let _ = zone.names.try_reserve_exact(rest(zone.names.len()));
+        let _ = zone.rrsets.try_reserve_exact(rest(zone.rrsets.len()));
+        let _ = zone.records.try_reserve_exact(rest(zone.records.len()));
+        zone.index.reserve(rest(zone.index.len()));
+    }
+
     /// Hints that records of this owner come soon: what finding it takes is fetched meanwhile.
     #[inline]
     pub fn expect_owner(&self, owner: Name<'_>) {

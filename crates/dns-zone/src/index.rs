@@ -122,14 +122,22 @@ impl Index {
     /// If `number` is `u32::MAX`.
     pub fn insert(&mut self, hash: u64, number: u32) {
         if slots_for(self.used + 1) > self.slots.len() {
-            self.grow();
+            self.grow_to((self.slots.len() * 2).max(8));
         }
         place(&mut self.slots, Index::key(hash, number));
         self.used += 1;
     }
 
-    fn grow(&mut self) {
-        let mut slots = vec![0; (self.slots.len() * 2).max(8)];
+    /// Takes `count` more keys without growing again.
+    pub fn reserve(&mut self, count: usize) {
+        let slots = slots_for(self.used + count);
+        if slots > self.slots.len() {
+            self.grow_to(slots);
+        }
+    }
+
+    fn grow_to(&mut self, count: usize) {
+        let mut slots = vec![0; count];
         self.slots.iter().filter(|&&slot| slot != 0).for_each(|&slot| place(&mut slots, slot));
         self.slots = slots;
     }

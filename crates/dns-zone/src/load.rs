@@ -20,7 +20,7 @@ pub fn load_zone<F: Files + ?Sized>(
     limits: &Limits,
     seed: u64,
 ) -> Result<Zone, ZoneTextErrors> {
-    let mut loader = Loader { builder: None, seed };
+    let mut loader = Loader { builder: None, has_room: false, seed };
     read_zone_into(files, path, origin, limits, &mut loader)?;
     let builder = loader.builder.expect("a zone that was read without errors has a SOA");
     Ok(builder.finish().expect("the SOA was the first record"))
@@ -29,6 +29,8 @@ pub fn load_zone<F: Files + ?Sized>(
 struct Loader {
     /// Made when the SOA comes, which is first and whose owner is the origin.
     builder: Option<ZoneBuilder>,
+    /// Whether memory was set aside, by the first part of the file.
+    has_room: bool,
     seed: u64,
 }
 
@@ -38,6 +40,14 @@ impl Receiver for &mut Loader {
     fn on_owner(&mut self, owner: Name<'_>) {
         if let Some(builder) = &self.builder {
             builder.expect_owner(owner);
+        }
+    }
+
+    fn on_progress(&mut self, done: u64, of: u64) {
+        if let Some(builder) = &mut self.builder
+            && !std::mem::replace(&mut self.has_room, true)
+        {
+            builder.make_room(done, of);
         }
     }
 
@@ -51,13 +61,14 @@ impl Receiver for &mut Loader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::TextFile;
     use std::io;
 
     struct Only(&'static str);
 
     impl Files for Only {
-        fn read(&mut self, _: &Path) -> io::Result<Vec<u8>> {
-            Ok(self.0.as_bytes().to_vec())
+        fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+            Ok(self.0.as_bytes().to_vec().into())
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{OwnedRecord, records};
 use dns_wire::{Name, NameBuf, Rtype};
-use dns_zone::text::{Files, fuzz_zone_text};
+use dns_zone::text::{Files, TextFile, fuzz_zone_text};
 use proptest::prelude::*;
 
 const SOA: &str = "@ 3600 IN SOA . . 1 2 3 4 5\n";
@@ -15,8 +15,8 @@ const SOA: &str = "@ 3600 IN SOA . . 1 2 3 4 5\n";
 struct OneFile(String);
 
 impl Files for OneFile {
-    fn read(&mut self, _: &Path) -> io::Result<Vec<u8>> {
-        Ok(self.0.clone().into_bytes())
+    fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+        Ok(self.0.clone().into_bytes().into())
     }
 }
 

@@ -8,7 +8,7 @@ use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone};
 use dns_wire::Rtype;
 use dns_zone::load_zone;
-use dns_zone::text::{Files, Limits, ZoneTextErrors};
+use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors};
 
 use super::config::ZoneSpec;
 
@@ -16,8 +16,10 @@ use super::config::ZoneSpec;
 struct Disk;
 
 impl Files for Disk {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+    fn open(&mut self, path: &Path) -> io::Result<TextFile> {
+        let file = std::fs::File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok(TextFile { text: Box::new(file), len })
     }
 }
 

@@ -17,7 +17,7 @@ use dns_auth::fuzz::{Record, Reply};
 use dns_auth::table::AnswerTable;
 use dns_auth::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport};
 use dns_wire::{NameBuf, Rtype};
-use dns_zone::text::{Files, Limits, read_zone};
+use dns_zone::text::{Files, Limits, TextFile, read_zone};
 use dns_zone::{Zone, ZoneBuilder};
 use domain::base::{Message, Name, ParsedName, ToName};
 use domain::rdata::AllRecordData;
@@ -62,10 +62,10 @@ pub struct ZoneList {
 struct TextOrFile<'t>(Option<&'t str>);
 
 impl Files for TextOrFile<'_> {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+    fn open(&mut self, path: &Path) -> io::Result<TextFile> {
         match self.0.take() {
-            Some(text) => Ok(text.as_bytes().to_vec()),
-            None => std::fs::read(workspace().join(path)),
+            Some(text) => Ok(text.as_bytes().to_vec().into()),
+            None => std::fs::read(workspace().join(path)).map(TextFile::from),
         }
     }
 }

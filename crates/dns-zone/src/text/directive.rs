@@ -58,7 +58,7 @@ impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
         if self.paths.len() > self.limits.includes_max {
             return token.fault(Problem::TooManyIncludes(self.limits.includes_max));
         }
-        let text = match self.files.read(&path) {
+        let text = match self.files.open(&path) {
             Ok(text) => text,
             Err(error) => return token.fault(Problem::CannotRead { path, reason: error.to_string() }),
         };
@@ -66,7 +66,7 @@ impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
         self.paths.push(path);
 
         let (origin, owner) = (std::mem::replace(&mut self.origin, included_origin), self.owner.clone());
-        let read = self.read_text(&text, file);
+        let read = self.read_text(text, file);
         (self.origin, self.owner) = (origin, owner);
         self.forget_owner_check();
         read

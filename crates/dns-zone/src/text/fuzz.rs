@@ -7,14 +7,14 @@ use std::path::Path;
 use dns_wire::{Name, NameBuf};
 
 use super::schema::schema;
-use super::{Files, Limits, Record, read_zone};
+use super::{Files, Limits, Record, TextFile, read_zone};
 
 /// Every file has the same text: what includes anything, includes itself.
 struct OneText<'a>(&'a [u8]);
 
 impl Files for OneText<'_> {
-    fn read(&mut self, _: &Path) -> io::Result<Vec<u8>> {
-        Ok(self.0.to_vec())
+    fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+        Ok(self.0.to_vec().into())
     }
 }
 

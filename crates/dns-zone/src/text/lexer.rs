@@ -80,6 +80,11 @@ impl<'t> Lexer<'t> {
         Lexer { text, at, file, line: 1, line_start: at, depth: 0, opened_at, origin_position: None }
     }
 
+    /// The text of a file from the beginning of `line` on.
+    pub(super) fn resumed(text: &'t [u8], file: FileId, line: u32) -> Lexer<'t> {
+        Lexer { line, at: 0, line_start: 0, ..Lexer::new(text, file) }
+    }
+
     /// Text that was made at `position`, which all its tokens are then said to be at.
     pub(super) fn generated(text: &'t [u8], position: Position) -> Lexer<'t> {
         Lexer { origin_position: Some(position), ..Lexer::new(text, position.file) }
@@ -156,11 +161,11 @@ impl<'t> Lexer<'t> {
         Ok(ends)
     }
 
-    /// Moves to the end of the entry, whatever is in it.
-    pub(super) fn skip_entry(&mut self) {
+    /// Moves to the end of the entry, whatever is in it; false if the text ends before the entry does.
+    pub(super) fn skip_entry(&mut self) -> bool {
         while let Some(kind) = self.peek() {
             match kind {
-                Kind::Newline if self.depth == 0 => return,
+                Kind::Newline if self.depth == 0 => return true,
                 Kind::Newline => self.take_newline(),
                 Kind::Comment => self.skip_comment(),
                 Kind::Quote => {
@@ -178,7 +183,12 @@ impl<'t> Lexer<'t> {
                 Kind::Plain | Kind::Blank | Kind::CarriageReturn => self.at += 1,
             }
         }
-        self.depth = 0;
+        std::mem::take(&mut self.depth) == 0
+    }
+
+    /// How many octets lie behind, and the line that follows them; between two entries.
+    pub(super) fn progress(&self) -> (usize, u32) {
+        (self.at, self.line)
     }
 
     pub(super) fn position(&self) -> Position {

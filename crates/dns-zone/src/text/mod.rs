@@ -11,7 +11,7 @@
 //! - The SOA is the first record and its owner is the origin of the zone; all records are at or below it, in class IN.
 //! - Reading goes on after an error, with the next entry, so that one run reports many errors.
 //!
-//! All work is bounded by [`Limits`] and by the size of the files. The reader opens no file: [`Files`] does.
+//! All work is bounded by [`Limits`] and by the size of the files, memory by the longest entry. The reader opens no file: [`Files`] does.
 
 mod address;
 mod bitmap;
@@ -30,6 +30,7 @@ mod number;
 mod reader;
 mod schema;
 mod svcb;
+mod window;
 
 use std::fmt;
 use std::io;
@@ -40,11 +41,12 @@ use dns_wire::{Class, Name, NameBuf, Rtype};
 pub use error::{FileId, Position, Problem, ZoneTextError, ZoneTextErrors};
 #[doc(hidden)]
 pub use fuzz::fuzz_zone_text;
+pub use window::TextFile;
 
 /// Where the text comes from: a directory, or in tests a map.
 pub trait Files {
-    /// The whole of the file. Included files are asked for relative to the directory of the file that includes them.
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Opens a file. Included files are asked for relative to the directory of the file that includes them.
+    fn open(&mut self, path: &Path) -> io::Result<TextFile>;
 }
 
 /// What one zone may cost.
@@ -120,6 +122,9 @@ pub trait Receiver {
     /// The owner of records to come is known, their data is not yet: time to fetch what they will need.
     fn on_owner(&mut self, owner: Name<'_>);
 
+    /// So many octets of the zone's own file have been read, of so many: time to make room for the rest.
+    fn on_progress(&mut self, done: u64, of: u64);
+
     /// Takes a record. The first one is the SOA. After an error, records go on coming, for the errors in them.
     fn on_record(&mut self, record: Record<'_>) -> Result<(), Self::Refusal>;
 }
@@ -135,6 +140,8 @@ where
     type Refusal = E;
 
     fn on_owner(&mut self, _owner: Name<'_>) {}
+
+    fn on_progress(&mut self, _done: u64, _of: u64) {}
 
     fn on_record(&mut self, record: Record<'_>) -> Result<(), E> {
         (self.0)(record)

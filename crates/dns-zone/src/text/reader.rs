@@ -8,6 +8,7 @@ use super::error::{Fault, FileId, Parsed, Position, Problem, ZoneTextError, Zone
 use super::field::RdataReader;
 use super::lexer::{EntryStart, Lexer, Token};
 use super::number::{TTL_MAX, duration_s};
+use super::window::{TextFile, Window};
 use super::{Files, Limits, Receiver, Record, Summary};
 
 /// What the reader knows between two entries.
@@ -118,8 +119,8 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
                 None => return start.fault(Problem::NoOrigin),
             },
         }
-        match self.files.read(path) {
-            Ok(text) => self.read_text(&text, FileId(0)),
+        match self.files.open(path) {
+            Ok(text) => self.read_text(text, FileId(0)),
             Err(error) => {
                 let (path, reason) = (path.to_path_buf(), error.to_string());
                 start.fault(Problem::CannotRead { path, reason })
@@ -128,24 +129,54 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
     }
 
     /// Reads the entries of one file; what is wrong with one of them is noted and the next is read.
-    pub(super) fn read_text(&mut self, text: &[u8], file: FileId) -> Parsed<()> {
-        if text.contains(&0) {
-            return position_of_nul(text, file).fault(Problem::Nul);
-        }
+    pub(super) fn read_text(&mut self, text: TextFile, file: FileId) -> Parsed<()> {
         self.open.push(file);
-        let mut source = Source { lexer: Lexer::new(text, file), owner_text: b"" };
-        while let Some(start) = source.lexer.start_entry() {
+        let read = self.read_windows(text, file);
+        self.open.pop();
+        read
+    }
+
+    fn read_windows(&mut self, TextFile { text, len }: TextFile, file: FileId) -> Parsed<()> {
+        let mut window = Window::new(text);
+        let (mut count, mut line, mut done) = (0, 1, 0);
+        while !window.is_last() && !self.stopped_early {
+            if let Err(error) = window.advance(count) {
+                let (path, reason) = (self.paths[file.0 as usize].clone(), error.to_string());
+                return Position { file, line, column: 1 }.fault(Problem::CannotRead { path, reason });
+            }
+            let text = window.lines();
+            if text.contains(&0) {
+                return position_of_nul(text, file, line).fault(Problem::Nul);
+            }
+            let lexer = if done == 0 { Lexer::new(text, file) } else { Lexer::resumed(text, file, line) };
+            (count, line) = self.read_entries(lexer, window.is_last());
+            done += count as u64;
+            if file == FileId(0) && !window.is_last() {
+                self.receive.on_progress(done, len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the entries that are whole, and all of them if the text is the `last` one of its file. Returns how far it came:
+    /// octets, and the line behind them.
+    fn read_entries(&mut self, lexer: Lexer<'_>, last: bool) -> (usize, u32) {
+        let mut source = Source { lexer, owner_text: b"" };
+        loop {
+            let before = source.lexer.progress();
+            let Some(start) = source.lexer.start_entry() else { return source.lexer.progress() };
             if self.has_enough_errors() {
                 self.stopped_early = true;
-                break;
+                return before;
             }
             if let Err(fault) = self.entry(&mut source, start) {
+                // What lacks its end has changed nothing: directives and records act when they are whole.
+                if !source.lexer.skip_entry() && !last {
+                    return before;
+                }
                 self.report(*fault);
-                source.lexer.skip_entry();
             }
         }
-        self.open.pop();
-        Ok(())
     }
 
     fn has_enough_errors(&self) -> bool {
@@ -339,9 +370,10 @@ pub(super) fn parse_ttl(token: &Token<'_>) -> Parsed<u32> {
     Ok(ttl as u32)
 }
 
-fn position_of_nul(text: &[u8], file: FileId) -> Position {
+/// `text` begins with `line`.
+fn position_of_nul(text: &[u8], file: FileId, line: u32) -> Position {
     let before = text.split(|&octet| octet == 0).next().unwrap_or_default();
     let lines = before.split(|&octet| octet == b'\n');
     let last_line_len = lines.clone().next_back().map_or(0, <[u8]>::len);
-    Position { file, line: lines.count() as u32, column: last_line_len as u32 + 1 }
+    Position { file, line: line.saturating_add(lines.count() as u32 - 1), column: last_line_len as u32 + 1 }
 }

@@ -5,14 +5,14 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Files, Limits, Record, Summary, ZoneTextErrors, read_zone};
+use super::{Files, Limits, Record, Summary, TextFile, ZoneTextErrors, read_zone};
 
 /// Files in memory, by path.
 pub(super) struct Texts(pub(super) HashMap<PathBuf, Vec<u8>>);
 
 impl Files for Texts {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        self.0.get(path).cloned().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    fn open(&mut self, path: &Path) -> io::Result<TextFile> {
+        self.0.get(path).cloned().map(TextFile::from).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dns_wire::{NameBuf, Rtype};
-use dns_zone::text::{Files, Limits, Position, Summary, ZoneTextErrors, read_zone};
+use dns_zone::text::{Files, Limits, Position, Summary, TextFile, ZoneTextErrors, read_zone};
 
 /// The directory that paths of sample zones start from.
 pub fn workspace() -> PathBuf {
@@ -20,8 +20,8 @@ pub fn workspace() -> PathBuf {
 pub struct Workspace;
 
 impl Files for Workspace {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(workspace().join(path))
+    fn open(&mut self, path: &Path) -> io::Result<TextFile> {
+        std::fs::read(workspace().join(path)).map(TextFile::from)
     }
 }
 
