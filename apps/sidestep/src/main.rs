@@ -7,9 +7,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[global_allocator]
-static ALLOCATOR: allocator::HugePages = allocator::HugePages;
-
 /// Network services around the Linux kernel.
 #[derive(Parser)]
 #[command(name = "sidestep", version, arg_required_else_help = true)]
