@@ -24,10 +24,10 @@ pub mod rtt;
 pub mod segment;
 pub mod seq;
 pub mod slab;
-#[cfg(whole)]
+
 mod stack;
 pub mod syn_cookie;
-#[cfg(whole)]
+
 pub mod tcp;
 pub mod time_wait;
 pub mod timer_wheel;
@@ -36,7 +36,7 @@ pub mod trace;
 pub use config::{Config, TcpOptions};
 pub use counters::Counters;
 pub use path::{Hop, Link, LinkHeader, LinkId};
-#[cfg(whole)]
+
 pub use stack::{
     Arrival, Connect, ConnectError, ConnectionId, Event, ListenError, ListenerId, Socket, Stack, Transmit,
 };

@@ -151,7 +151,7 @@ impl Stack {
                 buffers: BufferPool::new(chunks),
                 flights: FlightPool::new(1 << 16),
                 paths: PathTable::default(),
-                path_mtus: PathMtuCache::new(key(6), 4096),
+                path_mtus: PathMtuCache::new(4096, key(6)),
                 challenges: Default::default(),
                 config,
             },

@@ -273,8 +273,6 @@ pub(crate) struct Flags {
     pub(crate) fast_open_child: bool,
     /// In the accept queue of a listener.
     pub(crate) waits_for_accept: bool,
-    /// The path has lost everything larger: sizes are searched for.
-    pub(crate) mtu_probe_in_flight: bool,
 }
 
 /// Counts of one connection, for `TCP_INFO`.
@@ -319,6 +317,8 @@ pub struct Connection {
     pub(crate) controller: Controller,
     pub(crate) pacer: Pacer,
     pub(crate) path_mtu: PathMtu,
+    /// Sequence space of the probe of a larger path MTU that is in flight.
+    pub(crate) mtu_probe: Option<SeqRange>,
     pub(crate) timers: Timers,
     pub(crate) options: Arc<TcpOptions>,
     /// Fast Open option of our SYN or SYN-ACK, until the handshake is over.

@@ -134,7 +134,7 @@ impl Connection {
             last_data_sent: since_millis(self.tally.last_sent_ms, now),
             last_data_recv: since_millis(self.tally.last_received_ms, now),
             last_ack_recv: since_millis(self.tally.last_ack_ms, now),
-            pmtu: self.path_mtu.current().into(),
+            pmtu: self.path_mtu.mtu().into(),
             snd_ssthresh: self.controller.ssthresh(),
             snd_cwnd: self.controller.cwnd(),
             rtt: self.rtt.srtt(),

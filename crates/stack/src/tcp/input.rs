@@ -277,6 +277,7 @@ impl Connection {
         self.tally.bytes_acked += u64::from(octets);
         self.send.snd_una = ack;
         self.soft_error = None;
+        self.judge_mtu_probe(ack, shared, now);
         match self.options.user_timeout {
             Some(limit) if self.send.snd_una != self.send.snd_nxt || !self.send.queue.is_empty() => {
                 self.timers.set(Timer::User, now + limit);

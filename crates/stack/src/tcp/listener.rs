@@ -85,8 +85,4 @@ impl Listener {
     pub(crate) fn pop(&mut self) -> Option<Handle<Connection>> {
         self.accept_queue.pop_front()
     }
-
-    pub(crate) fn forget(&mut self, connection: Handle<Connection>) {
-        self.accept_queue.retain(|waiting| *waiting != connection);
-    }
 }

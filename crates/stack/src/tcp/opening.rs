@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clock::Instant;
+use wire::IpVersion;
 use wire::tcp::flag;
 
 use crate::buffer::ByteQueue;
@@ -37,8 +38,7 @@ impl Connection {
         now: Instant,
     ) -> Connection {
         let (path, link) = on;
-        let mtu = shared.paths.link(link).mtu;
-        let mtu = shared.path_mtus.get(key.remote().ip(), now).map_or(mtu, |known| known.min(mtu));
+        let path_mtu = path_mtu_of(&key, link, shared, now);
         let mss = u32::from(MSS_DEFAULT);
         Connection {
             key,
@@ -62,7 +62,8 @@ impl Connection {
             rtt: RttEstimator::new(shared.config.rto_min),
             controller: Controller::new(options.congestion, mss, handle.index(), now),
             pacer: Pacer::new(mss),
-            path_mtu: PathMtu::new(mtu),
+            path_mtu,
+            mtu_probe: None,
             timers: Timers::new(),
             options,
             fast_open: None,
@@ -136,6 +137,20 @@ impl Connection {
         self.flags.fast_open_tried = true;
         self.fast_open = Some(Box::new(cookie));
     }
+}
+
+/// What is known of the path to `key`'s peer.
+fn path_mtu_of(key: &FlowKey, link: LinkId, shared: &mut Shared, now: Instant) -> PathMtu {
+    let mtu = shared.paths.link(link).mtu;
+    let version = if key.is_v6() { IpVersion::V6 } else { IpVersion::V4 };
+    let mut path_mtu = match version {
+        IpVersion::V4 => PathMtu::with_floor(mtu, shared.config.path_mtu_min),
+        IpVersion::V6 => PathMtu::new(mtu, version),
+    };
+    if let Some(cached) = shared.path_mtus.get(key.remote().ip(), now) {
+        path_mtu.start_at(cached);
+    }
+    path_mtu
 }
 
 impl Sender {

@@ -134,7 +134,7 @@ impl Connection {
             if let Some(range) = self.due_retransmission() {
                 return self.transmit_again(range, room, shared, now).map(|(len, _)| len);
             }
-            if let Some(octets) = self.due_new_octets(now) {
+            if let Some(octets) = self.due_new_octets(shared, now) {
                 return self.transmit_new(octets, room, shared, now);
             }
         }
@@ -172,7 +172,7 @@ impl Connection {
     }
 
     /// Octets of new data that one segment carries now; zero for a bare FIN; `None` if nothing may go out.
-    fn due_new_octets(&mut self, now: Instant) -> Option<u32> {
+    fn due_new_octets(&mut self, shared: &Shared, now: Instant) -> Option<u32> {
         let unsent = self.unsent_len();
         if unsent == 0 {
             self.flags.push = false;
@@ -193,7 +193,11 @@ impl Connection {
         if octets < mss && !self.may_send_small(octets, unsent, now) {
             return None;
         }
-        self.is_departure_due(now).then_some(octets)
+        if !self.is_departure_due(now) {
+            return None;
+        }
+        let probe = self.due_mtu_probe(unsent, shared, now).filter(|probe| allowance >= *probe);
+        Some(probe.unwrap_or(octets))
     }
 
     /// RFC 9293, 3.7.4 and 3.8.6.2.1: Nagle's rule, cork, and the sender's part against silly windows.
@@ -244,6 +248,9 @@ impl Connection {
         let in_flight = self.recovery.in_flight();
         let (len, range) = self.write_data(seq, octets, true, room, shared, now)?;
         self.send.snd_nxt = range.end;
+        if octets > u32::from(self.send.mss) {
+            self.mtu_probe = Some(range);
+        }
         let payload = range.len() - u32::from(self.flags.fin_was_sent);
         if payload < u32::from(self.send.mss) {
             self.send.small_end = range.end;
@@ -278,6 +285,7 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Option<(usize, SeqRange)> {
+        self.note_probe_lost(range.start, shared);
         let fin = self.flags.fin_was_sent && range.end.is_after(self.fin_seq());
         let octets = range.len() - u32::from(fin);
         let (len, sent) = self.write_data(range.start, octets, fin, room, shared, now)?;
@@ -330,7 +338,7 @@ impl Connection {
         now: Instant,
     ) -> Option<(usize, SeqRange)> {
         let mut outgoing = self.outgoing(seq, flag::ACK, shared, now);
-        let payload_max = self.payload_beside(&outgoing.options);
+        let payload_max = self.payload_beside(&outgoing.options, octets);
         let octets = octets.min(payload_max);
         let end = seq + octets;
         let fin_seq = self.fin_seq();
@@ -357,11 +365,12 @@ impl Connection {
         Some((len, SeqRange::new(seq, end + u32::from(fin))))
     }
 
-    /// Octets of payload beside options that may have grown by SACK blocks.
-    fn payload_beside(&self, options: &SegmentOptions) -> u32 {
+    /// Octets of payload beside options that may have grown by SACK blocks. More than a full segment is wanted only for a
+    /// probe of the path MTU.
+    fn payload_beside(&self, options: &SegmentOptions, wanted: u32) -> u32 {
         let usual = if self.flags.timestamps { TIMESTAMPS_LEN } else { 0 };
         let extra = options.encode().len().saturating_sub(usual) as u32;
-        u32::from(self.send.mss).saturating_sub(extra).max(1)
+        wanted.max(self.send.mss.into()).saturating_sub(extra).max(1)
     }
 
     /// RFC 3168, 6.1: new data is ECN-capable; the first after a reduction says so.
@@ -553,7 +562,7 @@ impl Connection {
     /// Works out anew how much payload a full segment carries.
     pub(crate) fn update_mss(&mut self, shared: &mut Shared) {
         let link = shared.paths.link(self.link);
-        let mtu = self.path_mtu.current().min(link.mtu);
+        let mtu = self.path_mtu.mtu().min(link.mtu);
         let by_path = mtu.saturating_sub(headers_len(&self.key.remote().ip()));
         let limits = [Some(self.send.peer_mss), link.mss_clamp, self.options.mss_max];
         let mss = limits.into_iter().flatten().fold(by_path, u16::min);

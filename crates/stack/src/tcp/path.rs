@@ -55,12 +55,14 @@ impl Connection {
     }
 
     fn on_too_big(&mut self, mtu: u32, shared: &mut Shared, now: Instant) {
-        let floor = shared.config.path_mtu_min;
-        if !self.path_mtu.on_too_big(mtu, self.key.is_v6(), floor, now) {
+        let sent_len =
+            self.mtu_probe.map_or(self.path_mtu.mtu(), |_| self.path_mtu.probe_in_flight().unwrap_or(0));
+        let reported = u16::try_from(mtu).unwrap_or(u16::MAX);
+        if !self.path_mtu.on_packet_too_big(reported, sent_len, now) {
             return;
         }
         shared.counters.path_mtu_reductions += 1;
-        shared.path_mtus.insert(self.key.remote().ip(), self.path_mtu.current(), now);
+        shared.path_mtus.insert(self.key.remote().ip(), self.path_mtu.mtu(), now);
         self.on_mtu_reduced(shared, now);
     }
 
@@ -90,9 +92,49 @@ impl Connection {
         if shared.config.path_mtu_probing == PathMtuProbing::Off {
             return;
         }
-        if self.path_mtu.on_black_hole_suspected(self.key.is_v6()) {
+        if self.path_mtu.on_black_hole_suspected() {
             shared.counters.mtu_probe_fail += 1;
             self.on_mtu_reduced(shared, now);
+        }
+    }
+
+    /// Octets of payload of a probe of a larger path MTU, if one is due and there is the data and the window for it
+    /// (RFC 4821, 7.2).
+    pub(crate) fn due_mtu_probe(&mut self, unsent: u32, shared: &Shared, now: Instant) -> Option<u32> {
+        let wanted = shared.config.path_mtu_probing != PathMtuProbing::Off && self.path_mtu.is_probe_due(now);
+        let quiet = self.recovery.state() == crate::recovery::State::Open && self.mtu_probe.is_none();
+        if !wanted || !quiet {
+            return None;
+        }
+        let mtu = u32::from(self.path_mtu.mtu());
+        let most = u32::from(shared.paths.link(self.link).mtu).saturating_sub(mtu) + u32::from(self.send.mss);
+        if unsent < most
+            || self.usable_window() < most
+            || u32::from(self.send.peer_mss) <= u32::from(self.send.mss)
+        {
+            return None;
+        }
+        let probe = u32::from(self.path_mtu.next_probe(now)?);
+        Some(u32::from(self.send.mss) + probe.saturating_sub(mtu))
+    }
+
+    /// Something that was sent as a probe is acknowledged, or is to be sent again.
+    pub(crate) fn judge_mtu_probe(&mut self, una: SeqNum, shared: &mut Shared, now: Instant) {
+        if self.mtu_probe.is_some_and(|probe| probe.end.is_at_or_before(una)) {
+            self.mtu_probe = None;
+            self.path_mtu.on_probe_acked();
+            shared.counters.mtu_probe_success += 1;
+            shared.path_mtus.insert(self.key.remote().ip(), self.path_mtu.mtu(), now);
+            self.update_mss(shared);
+        }
+    }
+
+    /// The segment at `start` is sent again: if it was a probe, its size did not pass.
+    pub(crate) fn note_probe_lost(&mut self, start: SeqNum, shared: &mut Shared) {
+        if self.mtu_probe.is_some_and(|probe| probe.start == start) {
+            self.mtu_probe = None;
+            self.path_mtu.on_probe_lost();
+            shared.counters.mtu_probe_fail += 1;
         }
     }
 }

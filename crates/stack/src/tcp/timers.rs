@@ -65,10 +65,6 @@ impl Timers {
         self.0[timer as usize] != OFF
     }
 
-    pub(crate) fn get(&self, timer: Timer) -> Option<Instant> {
-        Some(self.0[timer as usize]).filter(|at| *at != OFF).map(Instant::from_nanos)
-    }
-
     pub(crate) fn next(&self) -> Option<Instant> {
         self.0.iter().min().filter(|at| **at != OFF).map(|at| Instant::from_nanos(*at))
     }

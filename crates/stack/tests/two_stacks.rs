@@ -1,0 +1,176 @@
+//! Two stacks and a wire without faults between them: what a connection is for. Faults are `simnet`'s matter.
+
+mod common;
+
+use common::{CLIENT, Pair, SERVER, pattern};
+use stack::tcp::{RecvError, SendError, Shutdown, State, TcpError};
+use stack::{Config, TcpOptions};
+
+#[test]
+fn a_connection_is_established_and_accepted_with_both_ends_named() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 16);
+    let client = pair.client.connect(CLIENT, SERVER);
+    pair.run();
+    let accepted = pair.server.stack.tcp_accept(listener).expect("the handshake is complete");
+    assert_eq!(pair.client.stack.state(client), Some(State::Established));
+    assert_eq!(pair.server.stack.state(accepted), Some(State::Established));
+    assert_eq!(pair.server.stack.endpoints(accepted), Some((SERVER, CLIENT)));
+    assert_eq!(pair.client.stack.endpoints(client), Some((CLIENT, SERVER)));
+}
+
+#[test]
+fn data_arrives_once_in_order_and_intact_both_ways() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let request = pattern(100_000, 1);
+    let response = pattern(300_000, 2);
+    let (sent, received) = pair.exchange(client, server, &request, &response);
+    assert!(sent == request, "what the client sent is what the server got");
+    assert!(received == response, "what the server sent is what the client got");
+}
+
+#[test]
+fn close_on_both_sides_frees_both_and_leaves_time_wait_to_who_closed_first() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.client.stack.close(client, pair.now);
+    pair.run();
+    assert_eq!(pair.server.stack.state(server), Some(State::CloseWait));
+    assert_eq!(pair.server.recv(server, pair.now), Ok(Vec::new()));
+    pair.server.stack.close(server, pair.now);
+    pair.run();
+    assert_eq!(pair.client.stack.population(), (0, 0, 1));
+    assert_eq!(pair.server.stack.population(), (0, 0, 0));
+}
+
+#[test]
+fn half_close_lets_the_other_direction_go_on() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+    pair.run();
+    assert_eq!(pair.server.recv(server, pair.now), Ok(Vec::new()));
+    assert_eq!(pair.server.stack.send(server, b"later", pair.now), Ok(5));
+    pair.run();
+    assert_eq!(pair.client.recv(client, pair.now), Ok(b"later".to_vec()));
+    assert_eq!(pair.client.stack.send(client, b"x", pair.now), Err(SendError::Closed));
+}
+
+#[test]
+fn a_port_without_listener_refuses() {
+    let mut pair = Pair::new();
+    let client = pair.client.connect(CLIENT, SERVER);
+    pair.run();
+    assert_eq!(pair.client.stack.state(client), Some(State::Closed));
+    assert_eq!(pair.client.stack.take_error(client), Some(TcpError::Refused));
+}
+
+#[test]
+fn an_abort_is_a_reset_to_the_peer() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.client.stack.abort(client, pair.now);
+    pair.run();
+    assert_eq!(pair.server.recv(server, pair.now), Err(RecvError::Failed(TcpError::Reset)));
+    assert_eq!(pair.client.stack.population(), (0, 0, 0));
+}
+
+#[test]
+fn closing_with_unread_data_resets() {
+    // RFC 2525, 2.17; RFC 1122, 4.2.2.13.
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.client.stack.send(client, b"unread", pair.now).unwrap();
+    pair.run();
+    pair.server.stack.close(server, pair.now);
+    pair.run();
+    assert_eq!(pair.client.stack.take_error(client), Some(TcpError::Reset));
+    assert_eq!(pair.server.stack.population(), (0, 0, 0));
+}
+
+#[test]
+fn all_buffers_are_free_when_all_connections_are_gone() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.exchange(client, server, &pattern(50_000, 3), &pattern(50_000, 4));
+    pair.client.stack.close(client, pair.now);
+    pair.server.stack.close(server, pair.now);
+    pair.run();
+    assert_eq!(pair.client.stack.buffer_memory().0, 0);
+    assert_eq!(pair.server.stack.buffer_memory().0, 0);
+}
+
+#[test]
+fn a_million_idle_connections_fit_512_octets_each() {
+    let size = size_of::<stack::tcp::Connection>();
+    assert!(
+        size <= 448,
+        "a connection takes {size} octets, and its place, timer and table entry some 48 more"
+    );
+}
+
+#[test]
+fn syn_cookies_open_a_connection_without_memory_of_the_syn() {
+    let config = Config { syn_cookies: stack::config::SynCookies::Always, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), config);
+    let (client, server) = pair.connected();
+    let (sent, _) = pair.exchange(client, server, &pattern(200_000, 5), b"");
+    assert!(sent == pattern(200_000, 5));
+    assert_eq!(pair.server.stack.counters().syncookies_recv, 1);
+    let info = pair.server.stack.info(server, pair.now).unwrap();
+    assert!(info.sack && info.window_scaling, "options came back in the timestamp");
+}
+
+#[test]
+fn the_accept_queue_is_one_longer_than_the_backlog() {
+    let mut pair = Pair::new();
+    pair.server.listen(SERVER, 2);
+    for port in 0..5 {
+        let mut local = CLIENT;
+        local.set_port(CLIENT.port() + port);
+        pair.client.connect(local, SERVER);
+    }
+    pair.run_for(clock::Duration::from_millis(100));
+    assert_eq!(pair.server.stack.population().0, 3);
+    assert!(pair.server.stack.counters().listen_overflows > 0);
+}
+
+#[test]
+fn nagle_holds_a_small_segment_while_another_is_in_flight() {
+    // RFC 9293, 3.7.4.
+    for (no_delay, segments) in [(false, 2), (true, 10)] {
+        let mut pair = Pair::new();
+        let (client, server) = pair.connected();
+        let options = TcpOptions { no_delay, ..TcpOptions::default() };
+        pair.client.stack.set_options(client, options.into(), pair.now);
+        let before = pair.client.stack.info(client, pair.now).unwrap().data_segs_out;
+        for _ in 0..10 {
+            pair.client.stack.send(client, b"ten octets", pair.now).unwrap();
+            pair.client.transmit(pair.now);
+        }
+        pair.run();
+        let sent = pair.client.stack.info(client, pair.now).unwrap().data_segs_out - before;
+        assert_eq!(sent, segments, "with TCP_NODELAY {no_delay}");
+        assert_eq!(pair.server.recv(server, pair.now).unwrap().len(), 100);
+    }
+}
+
+#[test]
+fn a_window_that_closes_opens_again_when_the_reader_reads() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let data = pattern(1_000_000, 6);
+    let mut sent = 0;
+    while let Ok(count) = pair.client.stack.send(client, &data[sent..], pair.now) {
+        sent += count;
+        pair.run();
+    }
+    assert_eq!(pair.client.stack.info(client, pair.now).unwrap().snd_wnd, 0);
+    let mut received = pair.server.recv(server, pair.now).unwrap();
+    while received.len() < sent {
+        pair.run();
+        received.extend(pair.server.recv(server, pair.now).unwrap_or_default());
+    }
+    assert!(received == data[..sent]);
+}
