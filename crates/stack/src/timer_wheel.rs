@@ -104,7 +104,7 @@ impl TimerWheel {
         let slot = self.slot_for(deadline);
         if let Some(old) = self.deadline_of(key) {
             // As a rule a deadline moves by little, and its key may stay.
-            if self.cascading.is_none() && self.slot_for(old) == slot {
+            if self.slot_for(old) == slot {
                 self.nodes[key as usize].deadline = deadline;
                 return;
             }

@@ -95,6 +95,30 @@ fn a_gap_that_does_not_fit_takes_nothing() {
 }
 
 #[test]
+fn what_was_discarded_is_not_written_to_again() {
+    let mut pool = BufferPool::new(8);
+    let (mut queue, mut other) = (ByteQueue::new(), ByteQueue::new());
+    queue.push(&mut pool, &[1; CHUNK_LEN]);
+    queue.write_at(&mut pool, CHUNK_LEN + 9, &[1; 10]).unwrap();
+    queue.discard_out_of_order(&mut pool);
+    other.push(&mut pool, &[2; 100]); // Takes the chunk that was touched last.
+    queue.push(&mut pool, &[3; 100]);
+    assert_eq!(contents(&mut other, &pool), [2; 100]);
+    assert_eq!(contents(&mut queue, &pool)[CHUNK_LEN..], [3; 100]);
+    [queue, other].iter_mut().for_each(|queue| queue.clear(&mut pool));
+}
+
+#[test]
+fn what_is_readable_stays_readable() {
+    let mut pool = BufferPool::new(1);
+    let mut queue = ByteQueue::new();
+    queue.push(&mut pool, b"abc");
+    queue.extend_to(1);
+    assert_eq!(contents(&mut queue, &pool), b"abc");
+    queue.clear(&mut pool);
+}
+
+#[test]
 fn offsets_behind_the_end_read_nothing() {
     let mut pool = BufferPool::new(2);
     let mut queue = ByteQueue::new();

@@ -60,6 +60,13 @@ fn reuse_takes_two() {
 }
 
 #[test]
+fn a_socket_is_not_in_its_own_way() {
+    let mut table = PortTable::new();
+    let id = table.bind(tcp("0.0.0.0:80")).unwrap();
+    assert_eq!((table.listen(id), table.listen(id)), (Ok(()), Ok(())));
+}
+
+#[test]
 fn of_sockets_that_share_by_reuseaddr_one_listens() {
     let mut table = PortTable::new();
     let one = table.bind(reuse_address("0.0.0.0:80")).unwrap();

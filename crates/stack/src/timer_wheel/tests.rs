@@ -89,6 +89,42 @@ fn a_crowded_slot_is_worked_off_in_bounded_steps() {
     assert!((10..100).contains(&turns), "{turns} turns");
 }
 
+#[test]
+fn a_key_moved_early_from_a_crowded_slot_is_waited_for() {
+    let mut wheel = TimerWheel::new(START, 0);
+    let early = START + Duration::from_secs(7200);
+    (1..600).for_each(|key| wheel.schedule(key, early + Duration::from_secs(1)));
+    wheel.schedule(0, early); // The first of its slot.
+    assert_eq!(wheel.poll_expired(early), None);
+    assert!(wheel.next_deadline().unwrap() <= early);
+    let expired = (0..10).find_map(|_| wheel.poll_expired(early));
+    assert_eq!(expired, Some(0));
+}
+
+#[test]
+fn a_crowded_slot_may_empty_while_it_is_worked_off() {
+    let mut wheel = TimerWheel::new(START, 0);
+    let deadline = START + Duration::from_secs(7200);
+    (0..600).for_each(|key| wheel.schedule(key, deadline));
+    assert_eq!(wheel.poll_expired(deadline), None);
+    (0..600).for_each(|key| wheel.cancel(key));
+    assert_eq!((wheel.len(), wheel.next_deadline()), (0, None));
+}
+
+#[test]
+fn waiting_for_the_next_deadline_always_gets_further() {
+    let begin = Instant::from_nanos(tick(START) << TICK_BITS);
+    let mut wheel = TimerWheel::new(begin, 0);
+    (0..100).for_each(|key| wheel.schedule(key, begin + Duration::from_nanos(5000 + u64::from(key))));
+    for key in 0..100 {
+        let next = wheel.next_deadline().unwrap();
+        assert_eq!(
+            (next - begin, wheel.poll_expired(next)),
+            (Duration::from_nanos(5000 + u64::from(key)), Some(key))
+        );
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Schedule(u32, u64),
