@@ -101,7 +101,6 @@ pub struct Stack {
     /// When SYN cookies were last sent: only then are they believed.
     cookies_sent_at: Option<Instant>,
     fast_open_server: FastOpenServer,
-    fast_open_cache: FastOpenCache,
     replies: Replies,
     /// Connections with something to send, each once.
     ready: VecDeque<u32>,
@@ -139,7 +138,6 @@ impl Stack {
             cookies: SynCookies::new(key(3)),
             cookies_sent_at: None,
             fast_open_server: FastOpenServer::new(key(4)),
-            fast_open_cache: FastOpenCache::new(1024, key(5)),
             replies: Replies::default(),
             ready: VecDeque::new(),
             ready_sent: 0,
@@ -152,6 +150,7 @@ impl Stack {
                 flights: FlightPool::new(1 << 16),
                 paths: PathTable::default(),
                 path_mtus: PathMtuCache::new(4096, key(6)),
+                fast_open_cache: FastOpenCache::new(1024, key(5)),
                 challenges: Default::default(),
                 config,
             },
@@ -332,11 +331,15 @@ impl Stack {
         if fate == Fate::Over {
             return self.end_flow(id, now);
         }
+        let fast_open_done = connection.flags.fast_open_pending && connection.state != State::SynReceived;
         if let Some(at) = connection.deadline() {
             let scheduled = self.timers.deadline_of(id.index());
             if scheduled.is_none_or(|scheduled| at < scheduled) {
                 self.timers.schedule(id.index(), at);
             }
+        }
+        if fast_open_done {
+            self.leave_fast_open_queue(id);
         }
     }
 
@@ -352,7 +355,7 @@ impl Stack {
             if connection.state == State::TimeWait {
                 self.begin_time_wait(id, now);
             }
-            self.leave_listener(id);
+            self.leave_fast_open_queue(id);
         }
         let abandoned = self.connections.get(id).is_some_and(|connection| connection.flags.orphaned);
         if abandoned && let Some(connection) = self.connections.remove(id) {
@@ -360,15 +363,15 @@ impl Stack {
         }
     }
 
-    /// A connection that nobody accepted is over: nobody will.
-    fn leave_listener(&mut self, id: ConnectionId) {
+    /// A connection made by Fast Open has completed its handshake, or is over: its place is free for another.
+    fn leave_fast_open_queue(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let Some(listener) = connection.listener.and_then(|listener| self.listeners.get_mut(listener)) else {
+        if !std::mem::replace(&mut connection.flags.fast_open_pending, false) {
             return;
-        };
-        if connection.flags.fast_open_child && connection.handshakes > 0 {
+        }
+        if let Some(listener) = connection.listener.and_then(|listener| self.listeners.get_mut(listener)) {
             listener.fast_open_pending = listener.fast_open_pending.saturating_sub(1);
         }
     }
@@ -395,6 +398,19 @@ impl Stack {
             0 => self.connections.at(place).is_some_and(|(_, connection)| connection.key == *key),
             _ => self.half_open.at(place & !HALF_OPEN).is_some_and(|(_, half)| half.key == *key),
         })
+    }
+}
+
+impl Drop for Stack {
+    /// The buffers go as a whole: no queue has to give its own back.
+    fn drop(&mut self) {
+        let ids: Vec<ConnectionId> = self.connections().collect();
+        for id in ids {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.send.queue.forget();
+                connection.receive.queue.forget();
+            }
+        }
     }
 }
 

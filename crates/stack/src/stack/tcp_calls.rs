@@ -159,10 +159,10 @@ impl Stack {
             return;
         }
         let remote = connect.remote.ip();
-        if self.fast_open_cache.is_paused(remote, now) {
+        if self.shared.fast_open_cache.is_paused(remote, now) {
             return;
         }
-        let known = self.fast_open_cache.get(remote, now);
+        let known = self.shared.fast_open_cache.get(remote, now);
         let cookie = known.map(|known| known.cookie.clone()).unwrap_or_default();
         if let Some(connection) = self.connections.get_mut(id) {
             connection.try_fast_open(cookie);

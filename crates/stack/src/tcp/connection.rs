@@ -8,6 +8,7 @@ use crate::buffer::{BufferPool, ByteQueue};
 use crate::config::{Config, TcpOptions};
 use crate::congestion::Controller;
 use crate::counters::Counters;
+use crate::fast_open::FastOpenCache;
 use crate::flow_table::FlowKey;
 use crate::isn::timestamp_clock;
 use crate::pacer::Pacer;
@@ -154,6 +155,7 @@ pub(crate) struct Shared {
     pub(crate) flights: FlightPool,
     pub(crate) paths: PathTable,
     pub(crate) path_mtus: PathMtuCache,
+    pub(crate) fast_open_cache: FastOpenCache,
     pub(crate) challenges: ChallengeLimiter,
 }
 
@@ -227,6 +229,8 @@ pub(crate) struct Sender {
     pub(crate) peer_mss: u16,
     /// Zero-window or keepalive probes since the last answer.
     pub(crate) probes: u8,
+    /// Doublings of the time between probes of this closed window.
+    pub(crate) probe_backoff: u8,
 }
 
 /// Yes-or-no properties, each a bit of the state machine's memory.
@@ -271,6 +275,8 @@ pub(crate) struct Flags {
     pub(crate) fast_open_tried: bool,
     /// Accepted from a SYN with data.
     pub(crate) fast_open_child: bool,
+    /// Counted as such by its listener, until the handshake is complete.
+    pub(crate) fast_open_pending: bool,
     /// In the accept queue of a listener.
     pub(crate) waits_for_accept: bool,
 }

@@ -77,7 +77,7 @@ impl Connection {
             return false;
         };
         let old = (value.wrapping_sub(self.receive.ts_recent) as i32) < 0;
-        let age_s = (now.as_nanos() / 1_000_000_000) as u32 - self.receive.ts_recent_at_s;
+        let age_s = ((now.as_nanos() / 1_000_000_000) as u32).wrapping_sub(self.receive.ts_recent_at_s);
         if old && u64::from(age_s) < TIMESTAMP_LIFETIME.as_secs() && !self.is_reordered_ack(segment) {
             shared.counters.paws_estab += 1;
             self.answer_out_of_window(segment, shared, now);
@@ -209,7 +209,9 @@ impl Connection {
     /// Fifth step: the acknowledgement, the window, and what they set in motion.
     fn on_acknowledgement(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
         self.tally.last_ack_ms = millis(now);
-        self.send.probes = 0;
+        if !self.flags.orphaned {
+            self.send.probes = 0;
+        }
         let window_before = self.send.snd_wnd;
         self.update_window(segment);
         let outcome = self.recover(segment, self.send.snd_wnd != window_before, shared, now);
@@ -297,9 +299,9 @@ impl Connection {
     /// Whether data waits for a window that is closed, or too small, with nothing in flight whose acknowledgement could open
     /// it: then only a probe helps (RFC 9293, 3.8.6.1).
     pub(crate) fn is_persisting(&self) -> bool {
-        let waits = self.unsent_len() > 0 || self.flags.write_closed && !self.flags.fin_was_sent;
+        let waits = self.unsent_len() > 0;
         waits
-            && self.recovery.in_flight() == 0
+            && self.recovery.is_idle()
             && self.state.may_send()
             && self.usable_window() < self.unsent_len().max(1)
     }
@@ -307,6 +309,7 @@ impl Connection {
     pub(crate) fn update_persist(&mut self, now: Instant) {
         if !self.is_persisting() {
             self.timers.stop(Timer::Persist);
+            self.send.probe_backoff = 0;
         } else if !self.timers.is_set(Timer::Persist) {
             self.schedule_persist(now);
         }
@@ -420,7 +423,9 @@ impl Connection {
         if !segment.has(flag::SYN) {
             return Fate::Alive;
         }
-        self.receive.on_syn(segment.seq);
+        let offered = self.window_of_handshake();
+        self.receive.on_syn(segment.seq, offered);
+        self.keep_fast_open_cookie(&segment.options, shared);
         self.negotiate(&segment.options, shared, now);
         if acknowledges {
             self.on_syn_acknowledged(segment, shared, now)
@@ -451,7 +456,7 @@ impl Connection {
 
     fn on_syn_acknowledged(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
         self.flags.ecn = self.flags.ecn && segment.has(flag::ECE) && !segment.has(flag::CWR);
-        self.note_syn_data(segment, shared);
+        self.note_syn_data(segment, shared, now);
         self.set_state(State::Established, shared, now);
         self.establish(segment, shared, now);
         self.send.snd_una = segment.ack;
@@ -461,9 +466,10 @@ impl Connection {
     }
 
     /// RFC 7413, 4.1.3 and 4.2: data in the SYN that was not acknowledged is sent again, as new data.
-    fn note_syn_data(&mut self, segment: &Segment<'_>, shared: &mut Shared) {
+    fn note_syn_data(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) {
         let data_start = self.send.iss + 1;
         let taken = segment.ack.since(data_start);
+        self.judge_fast_open(taken, shared, now);
         if self.flags.data_in_syn {
             let counters = &mut shared.counters;
             *if taken > 0 { &mut counters.fast_open_active } else { &mut counters.fast_open_active_fail } +=
@@ -472,6 +478,26 @@ impl Connection {
         self.send.queue.consume(&mut shared.buffers, taken as usize);
         self.tally.bytes_acked += u64::from(taken);
         self.send.snd_nxt = segment.ack;
+    }
+
+    /// RFC 7413, 4.1.2: the cookie of a SYN-ACK is kept for the next connection to that host.
+    fn keep_fast_open_cookie(&mut self, options: &SegmentOptions, shared: &mut Shared) {
+        if let Some(cookie) =
+            options.fast_open.as_ref().filter(|cookie| self.flags.fast_open_tried && !cookie.is_empty())
+        {
+            let mss = options.mss.unwrap_or(self.send.peer_mss);
+            shared.fast_open_cache.insert(self.key.remote().ip(), cookie, mss);
+        }
+    }
+
+    /// RFC 7413, 4.1.3.1: a path that loses SYNs with the option is not tried again for a while.
+    fn judge_fast_open(&mut self, taken: u32, shared: &mut Shared, now: Instant) {
+        let remote = self.key.remote().ip();
+        if self.flags.fast_open_tried && self.handshakes > 1 {
+            shared.fast_open_cache.on_failure(remote, now);
+        } else if taken > 0 {
+            shared.fast_open_cache.on_success(remote);
+        }
     }
 
     /// A simultaneous open: RFC 9293, figure 8.

@@ -97,7 +97,7 @@ impl Connection {
         self.start_sequence(agreement.iss);
         self.send.snd_nxt = agreement.iss + 1;
         self.timestamp_offset = agreement.timestamp_offset;
-        self.receive.on_syn(agreement.irs);
+        self.receive.on_syn(agreement.irs, agreement.window);
         let options = SegmentOptions {
             mss: Some(agreement.peer_mss),
             window_scale: agreement.scales.map(|(theirs, _)| theirs),
@@ -110,12 +110,12 @@ impl Connection {
             self.receive.scale = ours;
         }
         self.flags.ecn = agreement.ecn;
-        self.receive.rcv_adv = self.receive.rcv_nxt + u32::from(agreement.window);
     }
 
     /// RFC 7413, 4.2.2: the SYN's data is taken, and a SYN-ACK for both goes out.
     pub(crate) fn begin_fast(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
         self.flags.fast_open_child = true;
+        self.flags.fast_open_pending = true;
         self.flags.handshake_due = true;
         self.send.snd_wnd = u32::from(segment.window);
         self.send.max_window = self.send.snd_wnd;
@@ -169,6 +169,7 @@ impl Sender {
             mss: MSS_DEFAULT,
             peer_mss: MSS_DEFAULT,
             probes: 0,
+            probe_backoff: 0,
         }
     }
 }

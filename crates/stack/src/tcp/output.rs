@@ -471,8 +471,13 @@ impl Connection {
             _ => 0,
         };
         let control = if is_syn { flag::SYN } else { flag::SYN | flag::ACK };
-        let window = self.receive.window(true).min(u32::from(u16::MAX)) as u16;
+        let window = self.window_of_handshake();
         Outgoing { seq: self.send.iss, ack: self.receive.rcv_nxt, flags: control | ecn, window, options }
+    }
+
+    /// Window that our SYN or SYN-ACK offers: it is never scaled (RFC 7323, 2.2).
+    pub(crate) fn window_of_handshake(&self) -> u16 {
+        self.receive.limit.min(self.receive.window_clamp).min(u32::from(u16::MAX)) as u16
     }
 
     /// Header of a segment with ACK: acknowledgement, window, timestamps, and SACK blocks if there is a reason for some.

@@ -111,11 +111,13 @@ impl Receiver {
     }
 
     /// The peer's SYN arrived.
-    pub(crate) fn on_syn(&mut self, irs: SeqNum) {
+    ///
+    /// Our SYN or SYN-ACK offered `window` octets.
+    pub(crate) fn on_syn(&mut self, irs: SeqNum, window: u16) {
         self.irs = irs;
         self.rcv_nxt = irs + 1;
         self.last_ack_sent = self.rcv_nxt;
-        self.rcv_adv = self.rcv_nxt;
+        self.rcv_adv = self.rcv_nxt + u32::from(window);
     }
 
     /// Window scale to offer: enough for what the buffer may become (RFC 7323, 2.3).

@@ -90,7 +90,7 @@ impl Connection {
                 Timer::DelayedAck => self.on_delayed_ack_timeout(shared),
                 Timer::Keepalive => self.on_keepalive_timeout(shared, now),
                 Timer::Close => self.on_close_timeout(shared, now),
-                Timer::Send => self.on_send_timeout(now),
+                Timer::Send => self.on_send_timeout(),
                 Timer::User => self.on_user_timeout(shared, now),
             };
             if fate != Fate::Alive {
@@ -173,13 +173,14 @@ impl Connection {
         shared.counters.window_probes += 1;
         self.flags.probe_due = true;
         self.send.probes = self.send.probes.saturating_add(1);
+        self.send.probe_backoff = self.send.probe_backoff.saturating_add(1);
         self.schedule_persist(now);
         Fate::Alive
     }
 
     /// Sets the persist timer: the retransmission timeout, doubled with each probe.
     pub(crate) fn schedule_persist(&mut self, now: Instant) {
-        let doublings = u32::from(self.send.probes.min(16));
+        let doublings = u32::from(self.send.probe_backoff.min(16));
         let interval = self.rtt.rto().saturating_mul(1 << doublings).min(PROBE_INTERVAL_MAX);
         self.timers.set(Timer::Persist, now + interval);
     }
@@ -229,8 +230,8 @@ impl Connection {
     }
 
     /// What cork held back goes out after 200 ms, as on Linux; what the pacer held goes when its time has come.
-    fn on_send_timeout(&mut self, _now: Instant) -> Fate {
-        self.flags.push = true;
+    fn on_send_timeout(&mut self) -> Fate {
+        self.flags.push |= self.options.cork;
         Fate::Alive
     }
 

@@ -123,6 +123,9 @@ impl Connection {
         if taken < data.len() {
             self.flags.writer_waits = true;
         }
+        if matches!(self.state, State::Established | State::CloseWait) {
+            self.update_persist(now);
+        }
         if let Some(limit) = self.options.user_timeout
             && taken > 0
             && !self.timers.is_set(Timer::User)

@@ -1,5 +1,5 @@
 //! Two hosts and a wire that loses nothing: half a millisecond each way.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
