@@ -73,10 +73,18 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a sample of a segment that was sent once, or told by timestamps (Karn's rule, RFC 6298, 3). Ends any backoff.
+    /// Takes a sample of a segment that was sent once (Karn's rule, RFC 6298, 3). Ends any backoff.
     pub fn on_sample(&mut self, rtt: Duration, now: Instant) {
-        let sample = micros(rtt).max(1);
         self.on_min_rtt(rtt, now);
+        self.sample(micros(rtt).max(1), now);
+    }
+
+    /// Takes a sample that timestamps of milliseconds gave: too coarse for the least round-trip time. Ends any backoff.
+    pub fn on_timestamp_sample(&mut self, rtt: Duration, now: Instant) {
+        self.sample(micros(rtt).max(1000), now);
+    }
+
+    fn sample(&mut self, sample: u32, now: Instant) {
         self.backoff = 0;
         if self.srtt_eighths == 0 {
             self.srtt_eighths = sample * 8;
@@ -282,6 +290,13 @@ mod tests {
         assert_eq!(rtt.min_rtt(), 10 * MS);
         rtt.on_sample(30 * MS, at(310_000));
         assert_eq!(rtt.min_rtt(), 30 * MS);
+    }
+
+    #[test]
+    fn timestamps_do_not_lower_the_least_round_trip_time() {
+        let mut rtt = RttEstimator::default();
+        rtt.on_timestamp_sample(Duration::ZERO, at(1));
+        assert_eq!((rtt.srtt(), rtt.min_rtt()), (MS, Duration::ZERO));
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Recovery {
         let has_sacked = delivered > acknowledged;
         let original_arrived = times.original_arrived && (cx.sack || !times.retransmission_arrived);
         if cumulative > 0 {
-            flight.una_before = una_before;
+            self.una_before = una_before;
         }
         let is_duplicate = cumulative == 0
             && ack.ack == una
@@ -428,7 +428,7 @@ fn take_rtt(
     let (Some(first), Some(last), false) = (times.first, times.last, times.retransmission_arrived) else {
         // Karn's rule: only a timestamp tells which transmission this acknowledges (RFC 6298, 3; RFC 7323, 4.1).
         let rtt = ack.timestamp_rtt.filter(|_| has_advanced)?;
-        cx.rtt.on_sample(rtt, cx.now);
+        cx.rtt.on_timestamp_sample(rtt, cx.now);
         return Some(rtt);
     };
     let rtt = cx.now.since(last);

@@ -7,6 +7,8 @@ pub(super) struct DuplicateAcks {
     count: u32,
     /// Octets behind the first hole that must have arrived: one segment for each duplicate.
     arrived: u32,
+    /// What `arrived` may not exceed.
+    limit: u32,
 }
 
 impl DuplicateAcks {
@@ -22,11 +24,15 @@ impl DuplicateAcks {
         *self = DuplicateAcks::default();
     }
 
-    /// Counts one, which stands for `mss` octets, but never for more than `room`: a peer that sends too many gains nothing.
-    /// Octets newly taken for delivered.
+    /// Counts one, which stands for `mss` octets. All since SND.UNA moved never stand for more than was in flight behind the
+    /// hole at the first, `room`: a peer that sends too many gains nothing (RFC 5681, 3.2, step 4). Octets newly taken for
+    /// delivered.
     pub(super) fn on_duplicate(&mut self, mss: u32, room: u32) -> u32 {
+        if self.count == 0 {
+            self.limit = room;
+        }
         self.count = self.count.saturating_add(1);
-        let delivered = mss.min(room.saturating_sub(self.arrived));
+        let delivered = mss.min(self.limit.saturating_sub(self.arrived));
         self.arrived += delivered;
         delivered
     }

@@ -109,7 +109,7 @@ impl Recovery {
         flight.end_episode();
         report.recovered = true;
         let may_be_spurious = self.undo.complete(flight.snd_nxt(self.recovery_point));
-        if !(may_be_spurious && cx.controller.reduces_proportionally()) {
+        if !(may_be_spurious && cx.sack && cx.controller.reduces_proportionally()) {
             self.undo.cancel();
             cx.controller.on_recovered(cx.now);
         }
@@ -124,9 +124,10 @@ impl Recovery {
         report: &mut Report,
     ) {
         match self.state {
-            State::Recovery => self.reordering.on_spurious_recovery(),
             State::Loss => cx.rtt.reset_backoff(),
-            State::Open | State::Disorder | State::Cwr => {}
+            State::Open | State::Disorder | State::Cwr | State::Recovery => {
+                self.reordering.on_spurious_recovery();
+            }
         }
         if matches!(self.state, State::Recovery | State::Loss) {
             flight.scoreboard.unmark_lost();
@@ -170,8 +171,8 @@ impl Recovery {
     /// before: RFC 6582, 3.2, step 2, and the heuristic of 4.1.
     fn is_fast_retransmission_due(&self, flight: &Flight, cx: &Context<'_>) -> bool {
         let una = flight.una(self.recovery_point);
-        let moved_little =
-            una.is_at_or_after(flight.una_before) && una.since(flight.una_before) <= 4 * cx.mss;
+        let moved = una.is_at_or_after(self.una_before).then(|| una.since(self.una_before));
+        let moved_little = moved.is_some_and(|octets| octets <= 4 * cx.mss);
         una.is_after(self.recovery_point) || (cx.controller.cwnd() > cx.mss && moved_little)
     }
 

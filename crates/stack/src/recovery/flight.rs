@@ -47,8 +47,6 @@ pub(super) struct Flight {
     pub(super) retransmitting_since: Option<Instant>,
     /// Octets that go out whatever the window is: the retransmission after a timeout.
     pub(super) forced: u32,
-    /// SND.UNA before it moved last.
-    pub(super) una_before: SeqNum,
     /// Octets of a full segment at the last call.
     pub(super) mss: u32,
 }
@@ -70,7 +68,7 @@ impl Flight {
         self.rack.start(una);
         self.usage.start(una);
         let Flight { scoreboard, rack, usage, .. } = core::mem::take(self);
-        *self = Flight { scoreboard, rack, usage, una_before: una, ..Flight::default() };
+        *self = Flight { scoreboard, rack, usage, ..Flight::default() };
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Recovery {
     /// SND.NXT when the last reduction of the window began: acknowledged, it ends a recovery (RFC 6582's recover), and what
     /// is behind it may reduce the window again (RFC 3168, 6.1.2). Kept close behind SND.UNA if that is far beyond.
     recovery_point: SeqNum,
+    /// SND.UNA before it moved last (RFC 6582, 4.1's prev_highest_ack).
+    una_before: SeqNum,
     state: State,
 }
 
@@ -82,6 +84,7 @@ impl Recovery {
             probe: TailLossProbe::default(),
             undo: Undo::default(),
             recovery_point: iss,
+            una_before: iss,
             state: State::Open,
         }
     }
