@@ -105,6 +105,10 @@ impl CongestionControl for Controller {
         self.as_dyn_mut().set_paced(paced);
     }
 
+    fn resume(&mut self, cwnd: u32, ssthresh: u32) {
+        self.as_dyn_mut().resume(cwnd, ssthresh);
+    }
+
     fn set_mss(&mut self, mss: u32) {
         self.as_dyn_mut().set_mss(mss);
     }

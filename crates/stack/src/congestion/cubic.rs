@@ -271,6 +271,11 @@ impl CongestionControl for Cubic {
         self.paced = paced;
     }
 
+    fn resume(&mut self, cwnd: u32, ssthresh: u32) {
+        self.state.cwnd = cwnd.clamp(self.mss, MAX_WINDOW);
+        self.state.ssthresh = ssthresh;
+    }
+
     fn set_mss(&mut self, mss: u32) {
         self.mss = valid_mss(mss);
         self.state.cwnd = self.state.cwnd.max(self.mss);

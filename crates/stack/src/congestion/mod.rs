@@ -162,6 +162,9 @@ pub trait CongestionControl {
     /// growth by one acknowledgement (RFC 9406, 4.2).
     fn set_paced(&mut self, _paced: bool) {}
 
+    /// The connection rested: it begins with this window and this threshold.
+    fn resume(&mut self, cwnd: u32, ssthresh: u32);
+
     /// The segment size changed, such as by path MTU discovery.
     fn set_mss(&mut self, mss: u32);
 }

@@ -129,6 +129,10 @@ impl CongestionControl for NewReno {
         self.window.cwnd = self.mss;
     }
 
+    fn resume(&mut self, cwnd: u32, ssthresh: u32) {
+        self.window = Window { cwnd: cwnd.clamp(self.mss, MAX_WINDOW), ssthresh };
+    }
+
     fn set_mss(&mut self, mss: u32) {
         self.mss = valid_mss(mss);
         self.window.cwnd = self.window.cwnd.max(self.mss);

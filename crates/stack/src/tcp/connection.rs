@@ -6,21 +6,20 @@ use clock::{Duration, Instant};
 
 use crate::buffer::{BufferPool, ByteQueue};
 use crate::config::{Config, TcpOptions};
-use crate::congestion::Controller;
 use crate::counters::Counters;
 use crate::fast_open::FastOpenCache;
 use crate::flow_table::FlowKey;
 use crate::isn::timestamp_clock;
-use crate::pacer::Pacer;
 use crate::path::{LinkId, PathId, PathTable};
 use crate::path_mtu::{PathMtu, PathMtuCache};
-use crate::recovery::{Context, FlightPool, Recovery};
+use crate::recovery::FlightPool;
 use crate::rtt::RttEstimator;
 use crate::segment::FastOpenCookie;
-use crate::seq::{SeqNum, SeqRange};
+use crate::seq::SeqNum;
 use crate::slab::Handle;
 use crate::tcp::receiver::Receiver;
 use crate::tcp::timers::Timers;
+use crate::tcp::transfer::{Rest, SpareTransfers, Transfer};
 use crate::tcp::user::TcpError;
 use crate::trace::{TraceKind, TraceRecord, TraceRing};
 
@@ -153,6 +152,7 @@ pub(crate) struct Shared {
     pub(crate) trace: TraceRing,
     pub(crate) buffers: BufferPool,
     pub(crate) flights: FlightPool,
+    pub(crate) spare_transfers: SpareTransfers,
     pub(crate) paths: PathTable,
     pub(crate) path_mtus: PathMtuCache,
     pub(crate) fast_open_cache: FastOpenCache,
@@ -257,8 +257,6 @@ pub(crate) struct Flags {
     pub(crate) flow_ended: bool,
     /// A FIN has been sent at least once.
     pub(crate) fin_was_sent: bool,
-    /// The window or the pacer, not the application, limited sending.
-    pub(crate) cwnd_limited: bool,
     /// A writer was refused: tell when there is room.
     pub(crate) writer_waits: bool,
     /// A handshake segment is due.
@@ -316,15 +314,11 @@ pub struct Connection {
     pub(crate) soft_error: Option<TcpError>,
     pub(crate) send: Sender,
     pub(crate) receive: Receiver,
-    pub(crate) recovery: Recovery,
-    /// A tail loss probe is due: new data, else this again (RFC 8985, 7.3).
-    pub(crate) loss_probe: Option<SeqRange>,
+    /// While data is on the way, and some time longer.
+    pub(crate) transfer: Option<Box<Transfer>>,
+    pub(crate) rest: Rest,
     pub(crate) rtt: RttEstimator,
-    pub(crate) controller: Controller,
-    pub(crate) pacer: Pacer,
     pub(crate) path_mtu: PathMtu,
-    /// Sequence space of the probe of a larger path MTU that is in flight.
-    pub(crate) mtu_probe: Option<SeqRange>,
     pub(crate) timers: Timers,
     pub(crate) options: Arc<TcpOptions>,
     /// Fast Open option of our SYN or SYN-ACK, until the handshake is over.
@@ -366,18 +360,6 @@ impl Connection {
         let end = self.fin_seq();
         let next = self.send.snd_nxt.max(self.data_una());
         if next.is_before(end) { end.since(next) } else { 0 }
-    }
-
-    /// Everything that loss recovery works on.
-    pub(crate) fn recovery_context<'a>(
-        controller: &'a mut Controller,
-        rtt: &'a mut RttEstimator,
-        shared: &'a mut Shared,
-        mss: u16,
-        sack: bool,
-        now: Instant,
-    ) -> Context<'a> {
-        Context { controller, rtt, pool: &mut shared.flights, mss: u32::from(mss), sack, now }
     }
 
     /// Enters `state`.
@@ -431,14 +413,14 @@ impl Connection {
     pub(crate) fn send_limit(&self) -> u32 {
         const LEAST: u32 = 16 << 10;
         const MOST: u32 = 4 << 20;
-        use crate::congestion::CongestionControl;
-        let automatic = || self.controller.cwnd().saturating_mul(2).clamp(5 * LEAST, MOST);
+        let automatic = || self.cwnd().saturating_mul(2).clamp(5 * LEAST, MOST);
         self.options.send_buffer.unwrap_or_else(automatic).max(LEAST / 4)
     }
 
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.timers.next(), self.recovery.deadline()].into_iter().flatten().min()
+        let recovery = self.transfer.as_ref().and_then(|transfer| transfer.recovery.deadline());
+        [self.timers.next(), recovery].into_iter().flatten().min()
     }
 
     /// Ends the connection with `error` for the application; nothing is sent.
@@ -453,7 +435,7 @@ impl Connection {
     pub(crate) fn finish(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.set_state(State::Closed, shared, now);
         self.timers.stop_all();
-        self.recovery.clear(&mut shared.flights);
+        self.end_transfer(shared);
         self.send.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);
         self.raise(Events::CLOSED | Events::READABLE | Events::WRITABLE);
@@ -465,7 +447,7 @@ impl Connection {
         self.send.queue.clear(&mut shared.buffers);
         self.receive.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);
-        self.recovery.clear(&mut shared.flights);
+        self.end_transfer(shared);
         shared.paths.release(self.path);
     }
 }

@@ -110,10 +110,13 @@ impl Connection {
     pub(crate) fn info(&self, now: Instant) -> TcpInfo {
         let mss = u32::from(self.send.mss);
         let segments = |octets: u32| octets.div_ceil(mss);
+        let transfer = self.transfer.as_deref();
+        let recovery = transfer.map(|transfer| &transfer.recovery);
+        let controller = transfer.map(|transfer| &transfer.controller);
         TcpInfo {
             state: linux_number(self.state),
-            ca_state: self.recovery.state() as u8,
-            retransmits: self.recovery.timeouts(),
+            ca_state: recovery.map_or(0, |recovery| recovery.state() as u8),
+            retransmits: recovery.map_or(0, |recovery| recovery.timeouts()),
             probes: self.send.probes,
             backoff: self.rtt.backoff(),
             timestamps: self.flags.timestamps,
@@ -128,21 +131,21 @@ impl Connection {
             snd_mss: mss,
             rcv_mss: self.receive.segment_size.into(),
             unacked: segments(self.send.snd_nxt.since(self.send.snd_una)),
-            sacked: segments(self.recovery.sacked()),
-            lost: segments(self.recovery.lost()),
-            retrans: segments(self.recovery.retransmitted()),
+            sacked: segments(recovery.map_or(0, |recovery| recovery.sacked())),
+            lost: segments(recovery.map_or(0, |recovery| recovery.lost())),
+            retrans: segments(recovery.map_or(0, |recovery| recovery.retransmitted())),
             last_data_sent: since_millis(self.tally.last_sent_ms, now),
             last_data_recv: since_millis(self.tally.last_received_ms, now),
             last_ack_recv: since_millis(self.tally.last_ack_ms, now),
             pmtu: self.path_mtu.mtu().into(),
-            snd_ssthresh: self.controller.ssthresh(),
-            snd_cwnd: self.controller.cwnd(),
+            snd_ssthresh: controller.map_or(self.rest.ssthresh, |controller| controller.ssthresh()),
+            snd_cwnd: self.cwnd(),
             rtt: self.rtt.srtt(),
             rttvar: self.rtt.rttvar(),
             advmss: self.send.peer_mss.into(),
             rcv_space: self.receive.limit,
             total_retrans: self.tally.retransmits_total,
-            pacing_rate: self.controller.pacing_rate(),
+            pacing_rate: controller.and_then(|controller| controller.pacing_rate()),
             bytes_acked: self.tally.bytes_acked,
             bytes_received: self.tally.bytes_received,
             bytes_retrans: self.tally.bytes_retrans.into(),
@@ -152,12 +155,12 @@ impl Connection {
             data_segs_in: self.tally.data_segs_in,
             notsent_bytes: self.unsent_len(),
             min_rtt: self.rtt.min_rtt(),
-            delivered: self.recovery.delivered(),
+            delivered: self.tally.bytes_acked + u64::from(recovery.map_or(0, |recovery| recovery.sacked())),
             snd_wnd: self.send.snd_wnd,
             rcv_wnd: self.receive.offered(),
             unread: self.receive.queue.len() as u32,
             send_queue: self.send.queue.len() as u32,
-            congestion: self.controller.name(),
+            congestion: self.options.congestion.name(),
         }
     }
 }

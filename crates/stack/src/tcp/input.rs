@@ -250,6 +250,9 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> AckOutcome {
+        if self.is_all_acknowledged() {
+            return AckOutcome::default(); // Nothing is on the way of which it could tell.
+        }
         let timestamps = segment.options.timestamps.filter(|_| self.flags.timestamps);
         let echoed = timestamps.map(|timestamps| timestamps.echo);
         let elapsed = echoed.map(|echo| self.timestamp_now(now).wrapping_sub(echo));
@@ -265,9 +268,7 @@ impl Connection {
             window_changed,
             has_unsent: self.unsent_len() > 0 && self.usable_window() > 0,
         };
-        let (mss, sack) = (self.send.mss, self.flags.sack);
-        let mut context = Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
-        self.recovery.on_ack(&ack, &mut context)
+        self.with_recovery(shared, now, |recovery, context| recovery.on_ack(&ack, context))
     }
 
     fn advance_una(&mut self, ack: SeqNum, shared: &mut Shared, now: Instant) {
@@ -301,7 +302,7 @@ impl Connection {
     pub(crate) fn is_persisting(&self) -> bool {
         let waits = self.unsent_len() > 0;
         waits
-            && self.recovery.is_idle()
+            && self.is_all_acknowledged()
             && self.state.may_send()
             && self.usable_window() < self.unsent_len().max(1)
     }
@@ -405,7 +406,7 @@ impl Connection {
     fn enter_time_wait(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.set_state(State::TimeWait, shared, now);
         self.timers.stop_all();
-        self.recovery.clear(&mut shared.flights);
+        self.end_transfer(shared);
         self.raise(Events::CLOSED | Events::READABLE | Events::WRITABLE);
         Fate::Over
     }
@@ -568,7 +569,7 @@ impl Connection {
                 let elapsed = self.timestamp_now(now).wrapping_sub(echo);
                 self.rtt.on_sample(Duration::from_millis(elapsed.into()), now);
             }
-            self.start_carefully(now);
+            self.start_carefully();
         }
     }
 }

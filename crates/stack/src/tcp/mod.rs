@@ -17,6 +17,7 @@ mod output;
 mod path;
 mod receiver;
 mod timers;
+mod transfer;
 mod user;
 
 pub use connection::{Connection, Events, Readiness, State};

@@ -8,12 +8,9 @@ use wire::tcp::flag;
 
 use crate::buffer::ByteQueue;
 use crate::config::{EcnMode, TcpOptions};
-use crate::congestion::Controller;
 use crate::flow_table::FlowKey;
-use crate::pacer::Pacer;
 use crate::path::{LinkId, PathId};
 use crate::path_mtu::PathMtu;
-use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 use crate::segment::{FastOpenCookie, Segment, SegmentOptions, Timestamps};
 use crate::seq::SeqNum;
@@ -22,6 +19,7 @@ use crate::tcp::connection::{Connection, Events, Fate, Flags, Origin, Sender, Sh
 use crate::tcp::handshake::Agreement;
 use crate::tcp::receiver::Receiver;
 use crate::tcp::timers::Timers;
+use crate::tcp::transfer::Rest;
 
 /// Segment size to assume before the peer said one.
 const MSS_DEFAULT: u16 = 536;
@@ -39,7 +37,6 @@ impl Connection {
     ) -> Connection {
         let (path, link) = on;
         let path_mtu = path_mtu_of(&key, link, shared, now);
-        let mss = u32::from(MSS_DEFAULT);
         Connection {
             key,
             handle,
@@ -57,13 +54,10 @@ impl Connection {
             soft_error: None,
             send: Sender::new(),
             receive: Receiver::new(options.receive_buffer, options.window_clamp, now),
-            recovery: Recovery::new(SeqNum(0)),
-            loss_probe: None,
+            transfer: None,
+            rest: Rest::NEW,
             rtt: RttEstimator::new(shared.config.rto_min),
-            controller: Controller::new(options.congestion, mss, handle.index(), now),
-            pacer: Pacer::new(mss),
             path_mtu,
-            mtu_probe: None,
             timers: Timers::new(),
             options,
             fast_open: None,
@@ -89,7 +83,6 @@ impl Connection {
         self.send.snd_una = iss;
         self.send.snd_nxt = iss;
         self.send.small_end = iss;
-        self.recovery = Recovery::new(iss);
     }
 
     /// Takes over what a SYN and our SYN-ACK agreed on. The state is SYN-RECEIVED; the ACK is yet to be applied.

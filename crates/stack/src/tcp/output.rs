@@ -6,13 +6,14 @@ use wire::checksum::Sum;
 use wire::tcp::{self, flag};
 use wire::{ipv4, ipv6, protocol};
 
-use crate::congestion::{Congestion, CongestionControl};
+use crate::congestion::CongestionControl;
 use crate::flow_table::FlowKey;
 use crate::recovery::{Probe, Retransmission, Transmission};
 use crate::segment::{Ecn, SegmentOptions, TIMESTAMPS_LEN, Timestamps, headers_len};
 use crate::seq::{SeqNum, SeqRange};
 use crate::tcp::connection::{Connection, Fate, Shared, State, millis};
 use crate::tcp::timers::Timer;
+use crate::tcp::transfer::Transfer;
 use crate::time_wait::TimeWait;
 use crate::trace::TraceKind;
 
@@ -106,9 +107,8 @@ impl Connection {
             || self.flags.handshake_due
             || self.flags.reset_due
             || self.flags.probe_due
-            || self.loss_probe.is_some()
-            || self.state.may_send()
-                && (self.unsent_len() > 0 || self.is_fin_due() || self.recovery.lost() > 0)
+            || self.transfer.as_ref().is_some_and(|transfer| transfer.loss_probe.is_some())
+            || self.state.may_send() && (self.unsent_len() > 0 || self.is_fin_due() || self.lost() > 0)
     }
 
     /// Writes one segment into `room` if one is due; its length as an IP packet.
@@ -128,7 +128,7 @@ impl Connection {
             return self.transmit_handshake(room, shared, now);
         }
         if self.state.may_send() || self.may_send_early() {
-            if let Some(probe) = self.loss_probe.take() {
+            if let Some(probe) = self.transfer.as_mut().and_then(|transfer| transfer.loss_probe.take()) {
                 return self.transmit_loss_probe(probe, room, shared, now);
             }
             if let Some(range) = self.due_retransmission() {
@@ -158,11 +158,12 @@ impl Connection {
     }
 
     fn due_retransmission(&self) -> Option<SeqRange> {
-        if self.recovery.lost() == 0 {
+        let Transfer { recovery, controller, .. } = self.transfer.as_deref()?;
+        if recovery.lost() == 0 {
             return None;
         }
-        let range = self.recovery.next_retransmission(u32::from(self.send.mss))?;
-        (self.recovery.allowance(self.controller.cwnd()) > 0).then_some(range)
+        let range = recovery.next_retransmission(u32::from(self.send.mss))?;
+        (recovery.allowance(controller.cwnd()) > 0).then_some(range)
     }
 
     /// Octets of the peer's window that are not in use.
@@ -172,21 +173,22 @@ impl Connection {
     }
 
     /// Octets of new data that one segment carries now; zero for a bare FIN; `None` if nothing may go out.
-    fn due_new_octets(&mut self, shared: &Shared, now: Instant) -> Option<u32> {
+    fn due_new_octets(&mut self, shared: &mut Shared, now: Instant) -> Option<u32> {
         let unsent = self.unsent_len();
         if unsent == 0 {
             self.flags.push = false;
-            if self.recovery.in_flight() > 0 || self.send.queue.is_empty() {
-                self.recovery.mark_app_limited();
+            if let Some(transfer) = &mut self.transfer {
+                transfer.recovery.mark_app_limited();
             }
             return self.is_fin_due().then_some(0);
         }
-        let allowance = self.recovery.allowance(self.controller.cwnd());
+        let cwnd = self.cwnd();
+        let allowance = self.wake(shared, now).recovery.allowance(cwnd);
         let usable = self.usable_window();
         let mss = u32::from(self.send.mss);
         let octets = unsent.min(mss).min(usable);
         // A window that takes a part of a segment is used only if that part is worth it.
-        self.flags.cwnd_limited = allowance < octets;
+        self.wake(shared, now).cwnd_limited = allowance < octets;
         if octets == 0 || allowance < octets {
             return None;
         }
@@ -221,7 +223,7 @@ impl Connection {
 
     /// Whether the pacer lets the next segment go; if not, a timer will.
     fn is_departure_due(&mut self, now: Instant) -> bool {
-        let at = self.pacer.earliest_departure(now);
+        let at = self.transfer.as_ref().map_or(now, |transfer| transfer.pacer.earliest_departure(now));
         if at <= now {
             return true;
         }
@@ -231,7 +233,8 @@ impl Connection {
 
     fn pacing_rate(&self) -> Option<u64> {
         let limit = self.options.pacing_rate_max;
-        match (self.controller.pacing_rate(), limit) {
+        let wanted = self.transfer.as_ref().and_then(|transfer| transfer.controller.pacing_rate());
+        match (wanted, limit) {
             (Some(rate), Some(limit)) => Some(rate.min(limit)),
             (rate, limit) => rate.or(limit),
         }
@@ -245,11 +248,11 @@ impl Connection {
         now: Instant,
     ) -> Option<usize> {
         let seq = self.send.snd_nxt;
-        let in_flight = self.recovery.in_flight();
+        let in_flight = self.in_flight();
         let (len, range) = self.write_data(seq, octets, true, room, shared, now)?;
         self.send.snd_nxt = range.end;
         if octets > u32::from(self.send.mss) {
-            self.mtu_probe = Some(range);
+            self.wake(shared, now).mtu_probe = Some(range);
         }
         let payload = range.len() - u32::from(self.flags.fin_was_sent);
         if payload < u32::from(self.send.mss) {
@@ -258,12 +261,12 @@ impl Connection {
         if self.unsent_len() == 0 {
             self.flags.push = false;
         }
-        self.controller.on_sent(now, in_flight);
-        self.pacer.on_sent(len as u32, now, self.pacing_rate());
+        let rate = self.pacing_rate();
+        let transfer = self.wake(shared, now);
+        transfer.controller.on_sent(now, in_flight);
+        transfer.pacer.on_sent(len as u32, now, rate);
         let sent = self.transmission(range, now);
-        let (mss, sack) = (self.send.mss, self.flags.sack);
-        let mut context = Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
-        self.recovery.on_sent(&sent, &mut context);
+        self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
         self.timers.stop(Timer::Persist);
         shared.counters.out_segs += 1;
         Some(len)
@@ -290,14 +293,16 @@ impl Connection {
         let octets = range.len() - u32::from(fin);
         let (len, sent) = self.write_data(range.start, octets, fin, room, shared, now)?;
         let transmission = self.transmission(sent, now);
-        let (mss, sack) = (self.send.mss, self.flags.sack);
-        let mut context = Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
-        match self.recovery.on_retransmitted(&transmission, &mut context) {
+        let why = self.with_recovery(shared, now, |recovery, context| {
+            recovery.on_retransmitted(&transmission, context)
+        });
+        match why {
             Retransmission::Fast => shared.counters.fast_retrans += 1,
             Retransmission::SlowStart => shared.counters.slow_start_retrans += 1,
             Retransmission::Other => {}
         }
-        self.pacer.on_sent(len as u32, now, self.pacing_rate());
+        let rate = self.pacing_rate();
+        self.wake(shared, now).pacer.on_sent(len as u32, now, rate);
         self.tally.retransmits_total += 1;
         self.tally.bytes_retrans = self.tally.bytes_retrans.wrapping_add(sent.len());
         shared.counters.retrans_segs += 1;
@@ -322,7 +327,8 @@ impl Connection {
             let range = SeqRange::new(start, last.end);
             (self.transmit_again(range, room, shared, now)?.0, Probe::Retransmission)
         };
-        self.recovery.on_probe_sent(probe, self.send.snd_nxt);
+        let snd_nxt = self.send.snd_nxt;
+        self.wake(shared, now).recovery.on_probe_sent(probe, snd_nxt);
         Some(len)
     }
 
@@ -573,13 +579,10 @@ impl Connection {
         let mss = limits.into_iter().flatten().fold(by_path, u16::min);
         let options = if self.flags.timestamps { TIMESTAMPS_LEN as u16 } else { 0 };
         self.send.mss = mss.saturating_sub(options).max(PAYLOAD_MIN);
-        self.controller.set_mss(u32::from(self.send.mss));
-    }
-
-    /// RFC 5681, 3.1: after a lost SYN the window is one segment.
-    pub(crate) fn start_carefully(&mut self, now: Instant) {
-        self.controller.on_congestion(Congestion::Timeout, self.send.mss.into(), now);
-        self.controller.on_recovered(now);
+        if let Some(transfer) = &mut self.transfer {
+            transfer.controller.set_mss(self.send.mss.into());
+            transfer.pacer.set_mss(self.send.mss.into());
+        }
     }
 
     /// Data that the SYN may carry (RFC 7413, 4.1.3): with a cookie, and what fits beside the options.

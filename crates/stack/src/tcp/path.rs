@@ -55,8 +55,7 @@ impl Connection {
     }
 
     fn on_too_big(&mut self, mtu: u32, shared: &mut Shared, now: Instant) {
-        let sent_len =
-            self.mtu_probe.map_or(self.path_mtu.mtu(), |_| self.path_mtu.probe_in_flight().unwrap_or(0));
+        let sent_len = self.path_mtu.probe_in_flight().unwrap_or(self.path_mtu.mtu());
         let reported = u16::try_from(mtu).unwrap_or(u16::MAX);
         if !self.path_mtu.on_packet_too_big(reported, sent_len, now) {
             return;
@@ -70,11 +69,8 @@ impl Connection {
     fn on_mtu_reduced(&mut self, shared: &mut Shared, now: Instant) {
         let before = self.send.mss;
         self.update_mss(shared);
-        if self.send.mss < before {
-            let (mss, sack) = (self.send.mss, self.flags.sack);
-            let mut context =
-                Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
-            self.recovery.on_mss_reduced(&mut context);
+        if self.send.mss < before && !self.is_all_acknowledged() {
+            self.with_recovery(shared, now, |recovery, context| recovery.on_mss_reduced(context));
         }
     }
 
@@ -102,7 +98,9 @@ impl Connection {
     /// (RFC 4821, 7.2).
     pub(crate) fn due_mtu_probe(&mut self, unsent: u32, shared: &Shared, now: Instant) -> Option<u32> {
         let wanted = shared.config.path_mtu_probing != PathMtuProbing::Off && self.path_mtu.is_probe_due(now);
-        let quiet = self.recovery.state() == crate::recovery::State::Open && self.mtu_probe.is_none();
+        let quiet = self.transfer.as_ref().is_some_and(|transfer| {
+            transfer.recovery.state() == crate::recovery::State::Open && transfer.mtu_probe.is_none()
+        });
         if !wanted || !quiet {
             return None;
         }
@@ -120,8 +118,11 @@ impl Connection {
 
     /// Something that was sent as a probe is acknowledged, or is to be sent again.
     pub(crate) fn judge_mtu_probe(&mut self, una: SeqNum, shared: &mut Shared, now: Instant) {
-        if self.mtu_probe.is_some_and(|probe| probe.end.is_at_or_before(una)) {
-            self.mtu_probe = None;
+        let Some(transfer) = &mut self.transfer else {
+            return;
+        };
+        if transfer.mtu_probe.is_some_and(|probe| probe.end.is_at_or_before(una)) {
+            transfer.mtu_probe = None;
             self.path_mtu.on_probe_acked();
             shared.counters.mtu_probe_success += 1;
             shared.path_mtus.insert(self.key.remote().ip(), self.path_mtu.mtu(), now);
@@ -131,8 +132,11 @@ impl Connection {
 
     /// The segment at `start` is sent again: if it was a probe, its size did not pass.
     pub(crate) fn note_probe_lost(&mut self, start: SeqNum, shared: &mut Shared) {
-        if self.mtu_probe.is_some_and(|probe| probe.start == start) {
-            self.mtu_probe = None;
+        let Some(transfer) = &mut self.transfer else {
+            return;
+        };
+        if transfer.mtu_probe.is_some_and(|probe| probe.start == start) {
+            transfer.mtu_probe = None;
             self.path_mtu.on_probe_lost();
             shared.counters.mtu_probe_fail += 1;
         }

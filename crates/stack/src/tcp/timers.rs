@@ -26,9 +26,11 @@ pub(crate) enum Timer {
     Send,
     /// Data unacknowledged for the user's timeout (RFC 5482).
     User,
+    /// The end of an idle connection's state of sending.
+    Rest,
 }
 
-const TIMERS: [Timer; 7] = [
+const TIMERS: [Timer; 8] = [
     Timer::Handshake,
     Timer::Persist,
     Timer::DelayedAck,
@@ -36,6 +38,7 @@ const TIMERS: [Timer; 7] = [
     Timer::Close,
     Timer::Send,
     Timer::User,
+    Timer::Rest,
 ];
 
 /// Deadlines; `u64::MAX` where none is set.
@@ -92,12 +95,14 @@ impl Connection {
                 Timer::Close => self.on_close_timeout(shared, now),
                 Timer::Send => self.on_send_timeout(),
                 Timer::User => self.on_user_timeout(shared, now),
+                Timer::Rest => self.on_rest_timeout(shared, now),
             };
             if fate != Fate::Alive {
                 return fate;
             }
         }
-        if self.recovery.deadline().is_some_and(|at| at <= now) {
+        let recovery = self.transfer.as_ref().and_then(|transfer| transfer.recovery.deadline());
+        if recovery.is_some_and(|at| at <= now) {
             return self.on_recovery_timeout(shared, now);
         }
         Fate::Alive
@@ -120,9 +125,7 @@ impl Connection {
     }
 
     fn on_recovery_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
-        let (mss, sack) = (self.send.mss, self.flags.sack);
-        let mut context = Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
-        let outcome = self.recovery.on_timeout(&mut context);
+        let outcome = self.with_recovery(shared, now, |recovery, context| recovery.on_timeout(context));
         shared.counters.add_recovery_events(outcome.events);
         if outcome.congestion.is_some() {
             self.flags.announce_cwr = self.flags.ecn;
@@ -130,7 +133,7 @@ impl Connection {
         match outcome.action {
             TimeoutAction::Rto => self.on_retransmission_timeout(shared, now),
             TimeoutAction::SendProbe { last } => {
-                self.loss_probe = Some(last);
+                self.wake(shared, now).loss_probe = Some(last);
                 self.record(shared, TraceKind::LossProbe, now, |_| ());
                 Fate::Alive
             }
@@ -140,7 +143,7 @@ impl Connection {
 
     fn on_retransmission_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.record(shared, TraceKind::Timeout, now, |_| ());
-        let timeouts = self.recovery.timeouts();
+        let timeouts = self.wake(shared, now).recovery.timeouts();
         if timeouts > u32::from(shared.config.retries_suspect) {
             self.suspect_black_hole(shared, now);
         }
@@ -199,7 +202,7 @@ impl Connection {
             return Fate::Alive;
         }
         let idle = since_millis(self.tally.last_received_ms.max(self.tally.last_ack_ms), now);
-        if self.recovery.in_flight() > 0 || self.unsent_len() > 0 {
+        if self.in_flight() > 0 || self.unsent_len() > 0 {
             self.timers.set(Timer::Keepalive, now + self.options.keepalive_idle);
             return Fate::Alive;
         }
@@ -237,7 +240,7 @@ impl Connection {
 
     /// RFC 5482: data was unacknowledged, or the window closed, for longer than the user allows.
     fn on_user_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
-        let waits = self.recovery.in_flight() > 0 || self.unsent_len() > 0;
+        let waits = self.in_flight() > 0 || self.unsent_len() > 0;
         if waits { self.give_up(shared, now) } else { Fate::Alive }
     }
 

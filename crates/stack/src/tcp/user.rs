@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clock::Instant;
 
 use crate::config::TcpOptions;
-use crate::congestion::{Algorithm, Controller};
+use crate::congestion::Algorithm;
 use crate::tcp::connection::{Connection, Events, Fate, Shared, State};
 use crate::tcp::timers::Timer;
 
@@ -257,11 +257,8 @@ impl Connection {
 
     /// RFC 5681, 4.1: after idling longer than a retransmission timeout the window is no longer known to be right.
     fn restart_after_idle(&mut self, shared: &mut Shared, now: Instant) {
-        if self.recovery.is_idle() && self.send.queue.is_empty() {
-            let (mss, sack) = (self.send.mss, self.flags.sack);
-            let mut context =
-                Self::recovery_context(&mut self.controller, &mut self.rtt, shared, mss, sack, now);
-            self.recovery.restart_after_idle(&mut context);
+        if self.transfer.is_some() && self.is_all_acknowledged() && self.send.queue.is_empty() {
+            self.with_recovery(shared, now, |recovery, context| recovery.restart_after_idle(context));
         }
     }
 
@@ -270,9 +267,9 @@ impl Connection {
         let old = std::mem::replace(&mut self.options, options);
         let new = &self.options;
         if new.congestion != old.congestion {
-            let seed = self.send.iss.0;
-            self.controller = Controller::new(new.congestion, u32::from(self.send.mss), seed, now);
+            self.change_controller(shared, now);
         }
+        let new = &self.options;
         if let Some(limit) = new.receive_buffer.filter(|_| new.receive_buffer != old.receive_buffer) {
             self.receive.set_limit(limit);
         }

@@ -235,6 +235,11 @@ impl CongestionControl for Bbr {
         self.cwnd = self.mss;
     }
 
+    /// The model is gone with the rest: only the window is taken over.
+    fn resume(&mut self, cwnd: u32, _ssthresh: u32) {
+        self.cwnd = cwnd.max(self.mss);
+    }
+
     fn set_mss(&mut self, mss: u32) {
         self.mss = valid_mss(mss);
         self.cwnd = self.cwnd.max(self.mss);
