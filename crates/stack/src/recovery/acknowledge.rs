@@ -3,35 +3,14 @@
 use clock::Instant;
 
 use super::Recovery;
-use super::delivery_rate::RateSampler;
-use super::episodes::{Before, Report};
+use super::episodes::Report;
 use super::events::Event;
 use super::flight::Flight;
-use super::forward_rto::Evidence;
 use super::interface::{AckOutcome, AckSegment, Context, State};
-use super::rack::{Arrival, Rack, ReorderingWindow};
+use super::news::{News, is_duplicate};
 use super::sack_blocks::SackBlocks;
-use super::segment::{Segment, Standing};
-use crate::congestion::{Acked, Congestion, RateSample};
+use crate::congestion::{Acked, Congestion};
 use crate::seq::SeqNum;
-
-/// What one acknowledgement tells.
-#[derive(Debug)]
-struct News {
-    una: SeqNum,
-    before: Before,
-    cumulative: u32,
-    delivered: u32,
-    evidence: Evidence,
-    rtt: Option<clock::Duration>,
-    rate: Option<RateSample>,
-}
-
-impl News {
-    fn has_advanced(&self) -> bool {
-        self.cumulative > 0
-    }
-}
 
 impl Recovery {
     /// Applies an acknowledgement; one that is after `snd_nxt` does nothing.
@@ -85,79 +64,6 @@ impl Recovery {
         }
     }
 
-    /// Marks the scoreboard and takes samples.
-    fn take_news(
-        &mut self,
-        ack: &AckSegment<'_>,
-        una: SeqNum,
-        blocks: &SackBlocks,
-        flight: &mut Flight,
-        cx: &mut Context<'_>,
-    ) -> News {
-        let before = Before::of(flight);
-        let una_before = flight.una(una);
-        let arrival = Arrival { now: cx.now, min_rtt: cx.rtt.min_rtt(), echoed: ack.echoed };
-        let mut harvest = Harvest::new(&mut flight.rack, &mut self.reordering, arrival, self.recovery_point);
-        flight.scoreboard.advance(una, |segment| harvest.see_acknowledged(segment));
-        let (cumulative, acknowledged) = (harvest.cumulative, harvest.delivered);
-        for &block in &blocks.blocks {
-            flight.scoreboard.sack(block, cx.mss, |segment| harvest.see(segment));
-        }
-        let Harvest { mut delivered, sampler, times, .. } = harvest;
-        let has_sacked = delivered > acknowledged;
-        let original_arrived = times.original_arrived && (cx.sack || !times.retransmission_arrived);
-        if cumulative > 0 {
-            self.una_before = una_before;
-        }
-        let is_duplicate = cumulative == 0
-            && ack.ack == una
-            && !flight.scoreboard.is_empty()
-            && !ack.has_payload
-            && !ack.window_changed;
-        if !cx.sack {
-            delivered = self.count_duplicates(is_duplicate, cumulative, flight, cx);
-        }
-        self.delivered.add(delivered, cx.now);
-        let evidence = Evidence {
-            original_arrived,
-            has_advanced: cumulative > 0,
-            has_sacked,
-            is_duplicate,
-            has_unsent: ack.has_unsent,
-        };
-        News {
-            una,
-            before,
-            cumulative,
-            delivered,
-            evidence,
-            rtt: take_rtt(&times, ack, cumulative > 0, cx),
-            rate: sampler.finish(&self.delivered, cx.rtt.min_rtt(), &mut flight.rate_start),
-        }
-    }
-
-    /// Without SACK: octets delivered, duplicate acknowledgements taken for arrived segments.
-    fn count_duplicates(
-        &self,
-        is_duplicate: bool,
-        cumulative: u32,
-        flight: &mut Flight,
-        cx: &Context<'_>,
-    ) -> u32 {
-        if cumulative > 0 {
-            let delivered = flight.duplicates.on_advance(cumulative, cx.mss);
-            if matches!(self.state, State::Open | State::Disorder | State::Loss) {
-                flight.duplicates.clear();
-            }
-            return delivered;
-        }
-        if !is_duplicate || self.state == State::Loss {
-            return 0;
-        }
-        let hole = flight.scoreboard.lost().max(cx.mss);
-        flight.duplicates.on_duplicate(cx.mss, flight.scoreboard.flight_size().saturating_sub(hole))
-    }
-
     /// Learns from what the peer got twice (RFC 2883; RFC 8985, 6.2, step 4).
     fn take_duplicates(
         &mut self,
@@ -188,11 +94,7 @@ impl Recovery {
         cx: &mut Context<'_>,
         report: &mut Report,
     ) {
-        let is_bare_duplicate = news.cumulative == 0
-            && ack.ack == ack.snd_una
-            && !ack.has_payload
-            && !ack.window_changed
-            && ack.sack.is_empty();
+        let is_bare_duplicate = is_duplicate(ack, news.una, news.cumulative) && ack.sack.is_empty();
         let has_repaired = self.probe.on_ack(news.una, blocks.dsack, is_bare_duplicate);
         if has_repaired && matches!(self.state, State::Open | State::Disorder) {
             report.events.add(Event::LossProbeRecovery);
@@ -351,88 +253,4 @@ impl Recovery {
             lost,
         });
     }
-}
-
-/// Gathers what the newly delivered segments of one acknowledgement tell.
-struct Harvest<'a> {
-    rack: &'a mut Rack,
-    reordering: &'a mut ReorderingWindow,
-    arrival: Arrival,
-    recovery_point: SeqNum,
-    cumulative: u32,
-    delivered: u32,
-    sampler: RateSampler,
-    times: Times,
-}
-
-/// When newly delivered segments were sent.
-#[derive(Debug, Default)]
-struct Times {
-    /// First and last of those sent once.
-    first: Option<Instant>,
-    last: Option<Instant>,
-    /// One sent once, before the recovery point, arrived.
-    original_arrived: bool,
-    /// One sent again is acknowledged.
-    retransmission_arrived: bool,
-}
-
-impl<'a> Harvest<'a> {
-    fn new(
-        rack: &'a mut Rack,
-        reordering: &'a mut ReorderingWindow,
-        arrival: Arrival,
-        recovery_point: SeqNum,
-    ) -> Harvest<'a> {
-        Harvest {
-            rack,
-            reordering,
-            arrival,
-            recovery_point,
-            cumulative: 0,
-            delivered: 0,
-            sampler: RateSampler::default(),
-            times: Times::default(),
-        }
-    }
-
-    fn see_acknowledged(&mut self, segment: &Segment) {
-        self.cumulative += segment.len();
-        self.times.retransmission_arrived |= segment.was_retransmitted();
-        if segment.standing != Standing::Sacked {
-            self.see(segment);
-        }
-    }
-
-    fn see(&mut self, segment: &Segment) {
-        self.delivered += segment.len();
-        self.rack.on_delivered(segment, self.arrival, self.reordering);
-        self.sampler.see(segment);
-        if !segment.was_retransmitted() {
-            let times = &mut self.times;
-            times.first = Some(times.first.map_or(segment.sent_at, |first| first.min(segment.sent_at)));
-            times.last = times.last.max(Some(segment.sent_at));
-            times.original_arrived |= segment.range.end.is_at_or_before(self.recovery_point);
-        }
-    }
-}
-
-/// Gives the estimator its samples. The timeout follows the segment that waited longest, as it must outlast the peer's
-/// delayed acknowledgements; the controller gets the one that waited least.
-fn take_rtt(
-    times: &Times,
-    ack: &AckSegment<'_>,
-    has_advanced: bool,
-    cx: &mut Context<'_>,
-) -> Option<clock::Duration> {
-    let (Some(first), Some(last), false) = (times.first, times.last, times.retransmission_arrived) else {
-        // Karn's rule: only a timestamp tells which transmission this acknowledges (RFC 6298, 3; RFC 7323, 4.1).
-        let rtt = ack.timestamp_rtt.filter(|_| has_advanced)?;
-        cx.rtt.on_timestamp_sample(rtt, cx.now);
-        return Some(rtt);
-    };
-    let rtt = cx.now.since(last);
-    cx.rtt.on_sample(cx.now.since(first), cx.now);
-    cx.rtt.on_min_rtt(rtt, cx.now);
-    Some(rtt)
 }

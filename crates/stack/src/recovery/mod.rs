@@ -25,6 +25,7 @@ mod events;
 mod flight;
 mod forward_rto;
 mod interface;
+mod news;
 mod prr;
 mod rack;
 mod sack_blocks;

@@ -57,8 +57,8 @@ impl Prr {
             let growing = if is_safe { mss } else { 0 };
             conserving.saturating_add(growing).min(ssthresh - in_flight)
         };
-        if self.out == 0 {
-            send = send.max(mss); // the fast retransmission itself
+        if self.out == 0 || in_flight == 0 {
+            send = send.max(mss); // the fast retransmission itself; or none would ask for the next
         }
         self.window = in_flight.saturating_add(send);
     }

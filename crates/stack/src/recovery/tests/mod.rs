@@ -108,6 +108,8 @@ impl CongestionControl for HalvingController {
 
     fn on_handshake_loss(&mut self) {}
 
+    fn resume(&mut self, _cwnd: u32, _ssthresh: u32) {}
+
     fn set_mss(&mut self, _mss: u32) {}
 }
 
