@@ -271,7 +271,7 @@ impl Stack {
         };
         if let Some(connection) = self.connections.get_mut(id) {
             connection.handshakes = sent;
-            connection.receive.set_handshake_sent_at(first_sent_at);
+            connection.handshake_sent_at = first_sent_at;
         }
         self.on_connection_segment(id, hop, segment, now);
         self.offer_to_accept(half_open.listener, id);

@@ -302,7 +302,8 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) key: FlowKey,
-    pub(crate) handle: Handle<Connection>,
+    /// Its place in the stack's table.
+    pub(crate) index: u32,
     pub(crate) path: PathId,
     pub(crate) link: LinkId,
     pub(crate) state: State,
@@ -327,6 +328,8 @@ pub struct Connection {
     pub(crate) timestamp_offset: u32,
     /// SYNs or SYN-ACKs sent.
     pub(crate) handshakes: u8,
+    /// When the first of them was.
+    pub(crate) handshake_sent_at: Instant,
     pub(crate) tally: Tally,
     /// Whatever the application wants to find again.
     pub(crate) token: u64,
@@ -382,7 +385,7 @@ impl Connection {
         at: Instant,
         fill: impl FnOnce(&mut TraceRecord),
     ) {
-        let connection = self.handle.index();
+        let connection = self.index;
         let mut record = TraceRecord { at, connection, kind, ..TraceRecord::default() };
         fill(&mut record);
         shared.trace.record(record);
@@ -417,12 +420,6 @@ impl Connection {
         self.options.send_buffer.unwrap_or_else(automatic).max(LEAST / 4)
     }
 
-    /// When something is due.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let recovery = self.transfer.as_ref().and_then(|transfer| transfer.recovery.deadline());
-        [self.timers.next(), recovery].into_iter().flatten().min()
-    }
-
     /// Ends the connection with `error` for the application; nothing is sent.
     pub(crate) fn fail(&mut self, error: TcpError, shared: &mut Shared, now: Instant) -> Fate {
         self.error = Some(error);
@@ -434,7 +431,7 @@ impl Connection {
     /// The connection is over for the wire. What was received stays readable.
     pub(crate) fn finish(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.set_state(State::Closed, shared, now);
-        self.timers.stop_all();
+        self.stop_timers();
         self.end_transfer(shared);
         self.send.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);

@@ -283,9 +283,9 @@ impl Connection {
         self.judge_mtu_probe(ack, shared, now);
         match self.options.user_timeout {
             Some(limit) if self.send.snd_una != self.send.snd_nxt || !self.send.queue.is_empty() => {
-                self.timers.set(Timer::User, now + limit);
+                self.set_timer(Timer::User, now + limit);
             }
-            _ => self.timers.stop(Timer::User),
+            _ => self.stop_timer(Timer::User),
         }
     }
 
@@ -309,9 +309,9 @@ impl Connection {
 
     pub(crate) fn update_persist(&mut self, now: Instant) {
         if !self.is_persisting() {
-            self.timers.stop(Timer::Persist);
+            self.stop_timer(Timer::Persist);
             self.send.probe_backoff = 0;
-        } else if !self.timers.is_set(Timer::Persist) {
+        } else if !self.is_timer_set(Timer::Persist) {
             self.schedule_persist(now);
         }
     }
@@ -364,9 +364,9 @@ impl Connection {
         }
         if self.receive.is_ack_pending()
             && !self.receive.is_ack_due()
-            && !self.timers.is_set(Timer::DelayedAck)
+            && !self.is_timer_set(Timer::DelayedAck)
         {
-            self.timers.set(Timer::DelayedAck, now + shared.config.delayed_ack_max);
+            self.set_timer(Timer::DelayedAck, now + shared.config.delayed_ack_max);
         }
         if received.finished { self.on_fin(shared, now) } else { Fate::Alive }
     }
@@ -405,7 +405,7 @@ impl Connection {
 
     fn enter_time_wait(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.set_state(State::TimeWait, shared, now);
-        self.timers.stop_all();
+        self.stop_timers();
         self.end_transfer(shared);
         self.raise(Events::CLOSED | Events::READABLE | Events::WRITABLE);
         Fate::Over
@@ -548,7 +548,7 @@ impl Connection {
         self.send.max_window = self.send.snd_wnd;
         self.send.snd_wl1 = segment.seq;
         self.send.snd_wl2 = segment.ack;
-        self.timers.stop(Timer::Handshake);
+        self.stop_timer(Timer::Handshake);
         self.sample_handshake_rtt(segment, now);
         self.handshakes = 0;
         self.tally.last_ack_ms = millis(now);
@@ -561,7 +561,7 @@ impl Connection {
     fn sample_handshake_rtt(&mut self, segment: &Segment<'_>, now: Instant) {
         let echoed = segment.options.timestamps.filter(|_| self.flags.timestamps).map(|t| t.echo);
         if self.handshakes <= 1 {
-            let rtt = now.since(self.receive.handshake_sent_at());
+            let rtt = now.since(self.handshake_sent_at);
             self.rtt.on_sample(rtt, now);
         } else {
             self.rtt.on_syn_retransmitted();

@@ -39,7 +39,7 @@ impl Connection {
         let path_mtu = path_mtu_of(&key, link, shared, now);
         Connection {
             key,
-            handle,
+            index: handle.index(),
             path,
             link,
             state: if origin == Origin::Active { State::SynSent } else { State::SynReceived },
@@ -63,6 +63,7 @@ impl Connection {
             fast_open: None,
             timestamp_offset: 0,
             handshakes: 0,
+            handshake_sent_at: now,
             tally: Tally { last_received_ms: millis(now), last_ack_ms: millis(now), ..Tally::default() },
             token: 0,
             listener: None,

@@ -212,8 +212,8 @@ impl Connection {
             return true;
         }
         if self.options.cork {
-            if !self.timers.is_set(Timer::Send) {
-                self.timers.set(Timer::Send, now + HOLD_MAX);
+            if !self.is_timer_set(Timer::Send) {
+                self.set_timer(Timer::Send, now + HOLD_MAX);
             }
             return false;
         }
@@ -227,7 +227,7 @@ impl Connection {
         if at <= now {
             return true;
         }
-        self.timers.set(Timer::Send, at);
+        self.set_timer(Timer::Send, at);
         false
     }
 
@@ -267,7 +267,7 @@ impl Connection {
         transfer.pacer.on_sent(len as u32, now, rate);
         let sent = self.transmission(range, now);
         self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
-        self.timers.stop(Timer::Persist);
+        self.stop_timer(Timer::Persist);
         shared.counters.out_segs += 1;
         Some(len)
     }
@@ -444,13 +444,13 @@ impl Connection {
         }
         self.send.snd_nxt = self.send.snd_nxt.max(self.send.iss + 1 + octets);
         if self.handshakes == 1 {
-            self.receive.set_handshake_sent_at(now);
+            self.handshake_sent_at = now;
             shared.counters.out_segs += 1;
         } else {
             shared.counters.retrans_segs += 1;
             self.tally.retransmits_total += 1;
         }
-        self.timers.set(Timer::Handshake, now + self.rtt.rto());
+        self.set_timer(Timer::Handshake, now + self.rtt.rto());
         let kind = if self.handshakes == 1 { TraceKind::Sent } else { TraceKind::Retransmitted };
         self.on_written(&outgoing, octets, kind, shared, now);
         Some(len)
@@ -534,7 +534,7 @@ impl Connection {
         self.count_acknowledgement(outgoing, shared);
         let scale = if outgoing.flags & flag::SYN != 0 { 0 } else { self.receive.scale };
         self.receive.on_ack_sent(u32::from(outgoing.window) << scale, octets > 0);
-        self.timers.stop(Timer::DelayedAck);
+        self.stop_timer(Timer::DelayedAck);
     }
 
     fn count_acknowledgement(&self, outgoing: &Outgoing, shared: &mut Shared) {

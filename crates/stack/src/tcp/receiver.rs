@@ -14,6 +14,7 @@ use crate::assembler::Assembler;
 use crate::buffer::{BufferPool, ByteQueue};
 use crate::config::TcpOptions;
 use crate::seq::{SeqNum, SeqRange};
+use crate::tcp::connection::{millis, since_millis};
 
 /// Segments that are acknowledged at once when a connection begins, so that the peer's window grows quickly.
 const QUICK_ACKS: u8 = 16;
@@ -35,7 +36,6 @@ enum AckDue {
 /// Receiving variables of one connection (RFC 9293, 3.3.1).
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    pub(crate) irs: SeqNum,
     pub(crate) rcv_nxt: SeqNum,
     /// Right edge of the window as last offered: never taken back (RFC 9293, 3.8.6).
     pub(crate) rcv_adv: SeqNum,
@@ -59,11 +59,11 @@ pub(crate) struct Receiver {
     quick_acks: u8,
     /// Data goes back and forth, so that our data will carry the acknowledgement.
     interactive: bool,
-    /// What arrived twice, to be told with the next ACK (RFC 2883).
-    duplicate: Option<SeqRange>,
     /// For growing `limit`: octets read by the application since `measured_at`.
     copied: u32,
-    measured_at: Instant,
+    measured_at_ms: u32,
+    /// What arrived twice, to be told with the next ACK (RFC 2883); empty if nothing did.
+    duplicate: SeqRange,
 }
 
 /// What became of data that arrived.
@@ -87,7 +87,6 @@ impl Receiver {
     /// A receiver in front of a peer's SYN.
     pub(crate) fn new(limit: Option<u32>, window_clamp: Option<u32>, now: Instant) -> Receiver {
         Receiver {
-            irs: SeqNum(0),
             rcv_nxt: SeqNum(0),
             rcv_adv: SeqNum(0),
             last_ack_sent: SeqNum(0),
@@ -104,9 +103,9 @@ impl Receiver {
             ack: AckDue::No,
             quick_acks: QUICK_ACKS,
             interactive: false,
-            duplicate: None,
+            duplicate: SeqRange::default(),
             copied: 0,
-            measured_at: now,
+            measured_at_ms: millis(now),
         }
     }
 
@@ -114,7 +113,6 @@ impl Receiver {
     ///
     /// Our SYN or SYN-ACK offered `window` octets.
     pub(crate) fn on_syn(&mut self, irs: SeqNum, window: u16) {
-        self.irs = irs;
         self.rcv_nxt = irs + 1;
         self.last_ack_sent = self.rcv_nxt;
         self.rcv_adv = self.rcv_nxt + u32::from(window);
@@ -124,16 +122,6 @@ impl Receiver {
     pub(crate) fn scale_to_offer(&self) -> u8 {
         let limit = if self.limit_is_fixed { self.limit } else { LIMIT_MAX };
         scale_for(limit.min(self.window_clamp))
-    }
-
-    /// When our SYN or SYN-ACK was sent, until data is read: the measurement of that starts then.
-    pub(crate) fn handshake_sent_at(&self) -> Instant {
-        self.measured_at
-    }
-
-    /// See [`Receiver::handshake_sent_at`].
-    pub(crate) fn set_handshake_sent_at(&mut self, now: Instant) {
-        self.measured_at = now;
     }
 
     /// The window from `rcv_nxt` that the peer may still use.
@@ -180,7 +168,7 @@ impl Receiver {
         let old = (self.rcv_nxt.since(seq) as usize).min(data.len());
         if old > 0 {
             received.duplicate = true;
-            self.duplicate = Some(SeqRange::new(seq, seq + old as u32));
+            self.duplicate = SeqRange::new(seq, seq + old as u32);
         }
         (seq + old as u32, &data[old..])
     }
@@ -216,7 +204,7 @@ impl Receiver {
         };
         if let Some(duplicate) = inserted.duplicate {
             received.duplicate = true;
-            self.duplicate = Some(duplicate);
+            self.duplicate = duplicate;
         }
         let next = self.assembler.take_contiguous(self.rcv_nxt);
         received.in_order = next.since(self.rcv_nxt);
@@ -290,7 +278,7 @@ impl Receiver {
             self.interactive = true;
         }
         self.ack = AckDue::No;
-        self.duplicate = None;
+        self.duplicate = SeqRange::default();
         self.last_ack_sent = self.rcv_nxt;
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
     }
@@ -300,7 +288,7 @@ impl Receiver {
         let range = SeqRange::new(seq, seq + len as u32);
         let old = len > 0 && range.end.is_at_or_before(self.rcv_nxt);
         if old {
-            self.duplicate = Some(range);
+            self.duplicate = range;
         }
         old
     }
@@ -322,8 +310,8 @@ impl Receiver {
     /// Blocks for the SACK option: first what came twice (RFC 2883), then what came out of order, latest first (RFC 2018, 4).
     pub(crate) fn sack_blocks(&self) -> ArrayVec<SeqRange, 4> {
         let mut blocks = ArrayVec::new();
-        if let Some(duplicate) = self.duplicate {
-            blocks.push(duplicate);
+        if !self.duplicate.is_empty() {
+            blocks.push(self.duplicate);
         }
         let room = blocks.remaining_capacity();
         blocks.extend(self.assembler.sack_blocks(room));
@@ -332,7 +320,8 @@ impl Receiver {
 
     /// Whether the next ACK tells of something received twice, and whether that was in front of `rcv_nxt`.
     pub(crate) fn pending_duplicate(&self) -> Option<bool> {
-        self.duplicate.map(|range| range.end.is_at_or_before(self.rcv_nxt))
+        let told = !self.duplicate.is_empty();
+        told.then(|| self.duplicate.end.is_at_or_before(self.rcv_nxt))
     }
 
     /// Number of ranges that wait for something in front of them.
@@ -368,7 +357,7 @@ impl Receiver {
     pub(crate) fn on_read(&mut self, octets: usize, srtt: Duration, now: Instant) {
         self.copied = self.copied.saturating_add(octets as u32);
         let round = if srtt.is_zero() { Duration::from_millis(1) } else { srtt };
-        if now.since(self.measured_at) < round {
+        if since_millis(self.measured_at_ms, now) < round {
             return;
         }
         let wanted = self.copied.saturating_mul(2).saturating_add(16 * u32::from(self.segment_size));
@@ -376,7 +365,7 @@ impl Receiver {
             self.limit = wanted.min(LIMIT_MAX);
         }
         self.copied = 0;
-        self.measured_at = now;
+        self.measured_at_ms = millis(now);
     }
 
     /// Sets the buffer's size (`SO_RCVBUF`).

@@ -30,53 +30,107 @@ pub(crate) enum Timer {
     Rest,
 }
 
-const TIMERS: [Timer; 8] = [
-    Timer::Handshake,
-    Timer::Persist,
-    Timer::DelayedAck,
-    Timer::Keepalive,
-    Timer::Close,
-    Timer::Send,
-    Timer::User,
-    Timer::Rest,
-];
+/// Where deadlines are kept: those of an idle connection in the connection, three of which exclude each other, the others in
+/// the state of sending.
+#[derive(Clone, Copy)]
+enum Place {
+    Connection(usize),
+    Transfer(usize),
+}
 
-/// Deadlines; `u64::MAX` where none is set.
+impl Timer {
+    const fn place(self) -> Place {
+        match self {
+            Timer::Handshake | Timer::Persist | Timer::Close => Place::Connection(0),
+            Timer::DelayedAck => Place::Connection(1),
+            Timer::Keepalive => Place::Connection(2),
+            Timer::Send => Place::Transfer(0),
+            Timer::User => Place::Transfer(1),
+            Timer::Rest => Place::Transfer(2),
+        }
+    }
+}
+
+/// Three deadlines; `u64::MAX` where none is set.
 #[derive(Debug)]
-pub(crate) struct Timers([u64; TIMERS.len()]);
+pub(crate) struct Timers([u64; 3]);
 
 const OFF: u64 = u64::MAX;
 
 impl Timers {
-    pub(crate) fn new() -> Timers {
-        Timers([OFF; TIMERS.len()])
+    pub(crate) const fn new() -> Timers {
+        Timers([OFF; 3])
     }
 
-    pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
-        self.0[timer as usize] = at.as_nanos();
-    }
-
-    pub(crate) fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = OFF;
-    }
-
-    pub(crate) fn stop_all(&mut self) {
-        *self = Timers::new();
-    }
-
-    pub(crate) fn is_set(&self, timer: Timer) -> bool {
-        self.0[timer as usize] != OFF
-    }
-
-    pub(crate) fn next(&self) -> Option<Instant> {
+    fn next(&self) -> Option<Instant> {
         self.0.iter().min().filter(|at| **at != OFF).map(|at| Instant::from_nanos(*at))
     }
 
-    /// Stops and names one timer that is due.
-    fn take_due(&mut self, now: Instant) -> Option<Timer> {
-        let due = TIMERS.into_iter().find(|timer| self.0[*timer as usize] <= now.as_nanos())?;
-        self.stop(due);
+    /// Stops one that is due, and tells which.
+    fn take_due(&mut self, now: Instant) -> Option<usize> {
+        let due = self.0.iter().position(|at| *at <= now.as_nanos())?;
+        self.0[due] = OFF;
         Some(due)
+    }
+}
+
+impl Connection {
+    /// Sets a deadline. Those of sending exist only while something is sent.
+    pub(crate) fn set_timer(&mut self, timer: Timer, at: Instant) {
+        *self.deadline_of(timer) = at.as_nanos();
+    }
+
+    pub(crate) fn stop_timer(&mut self, timer: Timer) {
+        *self.deadline_of(timer) = OFF;
+    }
+
+    pub(crate) fn is_timer_set(&mut self, timer: Timer) -> bool {
+        *self.deadline_of(timer) != OFF
+    }
+
+    pub(crate) fn stop_timers(&mut self) {
+        self.timers = Timers::new();
+        if let Some(transfer) = &mut self.transfer {
+            transfer.timers = Timers::new();
+        }
+    }
+
+    fn deadline_of(&mut self, timer: Timer) -> &mut u64 {
+        match (timer.place(), &mut self.transfer) {
+            (Place::Connection(at), _) => &mut self.timers.0[at],
+            (Place::Transfer(at), Some(transfer)) => &mut transfer.timers.0[at],
+            (Place::Transfer(_), None) => {
+                debug_assert!(false, "the state of sending is made before its timers are set");
+                &mut self.timers.0[0]
+            }
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let sending =
+            self.transfer.as_ref().map(|transfer| [transfer.timers.next(), transfer.recovery.deadline()]);
+        let sending = sending.into_iter().flatten();
+        sending.chain([self.timers.next()]).flatten().min()
+    }
+
+    /// Stops and names one timer that is due. Which of three the first of the connection's is follows from its state.
+    fn take_due_timer(&mut self, now: Instant) -> Option<Timer> {
+        if let Some(at) = self.timers.take_due(now) {
+            return Some(match at {
+                0 if self.send.snd_una == self.send.iss => Timer::Handshake,
+                0 if self.state == State::FinWait2 => Timer::Close,
+                0 => Timer::Persist,
+                1 => Timer::DelayedAck,
+                _ => Timer::Keepalive,
+            });
+        }
+        let transfer = self.transfer.as_mut()?;
+        Some(match transfer.timers.take_due(now)? {
+            0 => Timer::Send,
+            1 => Timer::User,
+            _ => Timer::Rest,
+        })
     }
 }
 
@@ -86,7 +140,7 @@ const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(120);
 impl Connection {
     /// Does what is due at `now`.
     pub(crate) fn on_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
-        while let Some(timer) = self.timers.take_due(now) {
+        while let Some(timer) = self.take_due_timer(now) {
             let fate = match timer {
                 Timer::Handshake => self.on_handshake_timeout(shared, now),
                 Timer::Persist => self.on_persist_timeout(shared, now),
@@ -185,7 +239,7 @@ impl Connection {
     pub(crate) fn schedule_persist(&mut self, now: Instant) {
         let doublings = u32::from(self.send.probe_backoff.min(16));
         let interval = self.rtt.rto().saturating_mul(1 << doublings).min(PROBE_INTERVAL_MAX);
-        self.timers.set(Timer::Persist, now + interval);
+        self.set_timer(Timer::Persist, now + interval);
     }
 
     fn on_delayed_ack_timeout(&mut self, shared: &mut Shared) -> Fate {
@@ -203,11 +257,11 @@ impl Connection {
         }
         let idle = since_millis(self.tally.last_received_ms.max(self.tally.last_ack_ms), now);
         if self.in_flight() > 0 || self.unsent_len() > 0 {
-            self.timers.set(Timer::Keepalive, now + self.options.keepalive_idle);
+            self.set_timer(Timer::Keepalive, now + self.options.keepalive_idle);
             return Fate::Alive;
         }
         if idle < self.options.keepalive_idle && self.send.probes == 0 {
-            self.timers.set(Timer::Keepalive, now + (self.options.keepalive_idle - idle));
+            self.set_timer(Timer::Keepalive, now + (self.options.keepalive_idle - idle));
             return Fate::Alive;
         }
         let expired = match self.options.user_timeout {
@@ -223,7 +277,7 @@ impl Connection {
         shared.counters.keepalive_probes += 1;
         self.send.probes += 1;
         self.flags.probe_due = true;
-        self.timers.set(Timer::Keepalive, now + self.options.keepalive_interval);
+        self.set_timer(Timer::Keepalive, now + self.options.keepalive_interval);
         Fate::Alive
     }
 

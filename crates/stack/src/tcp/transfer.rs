@@ -12,7 +12,7 @@ use crate::pacer::Pacer;
 use crate::recovery::{Context, Recovery};
 use crate::seq::{SeqNum, SeqRange};
 use crate::tcp::connection::{Connection, Fate, Shared};
-use crate::tcp::timers::Timer;
+use crate::tcp::timers::{Timer, Timers};
 
 /// Idle time after which a connection rests. As long as BBR believes its least round-trip time.
 pub(crate) const REST_AFTER: Duration = Duration::from_secs(10);
@@ -29,6 +29,8 @@ pub(crate) struct Transfer {
     pub(crate) loss_probe: Option<SeqRange>,
     /// Sequence space of the probe of a larger path MTU that is in flight.
     pub(crate) mtu_probe: Option<SeqRange>,
+    /// Deadlines of sending.
+    pub(crate) timers: Timers,
     /// The window or the pacer, not the application, limited sending.
     pub(crate) cwnd_limited: bool,
 }
@@ -58,6 +60,7 @@ impl Transfer {
             pacer: Pacer::new(mss),
             loss_probe: None,
             mtu_probe: None,
+            timers: Timers::new(),
             cwnd_limited: false,
         }
     }
@@ -100,7 +103,7 @@ impl Connection {
         let mss = u32::from(self.send.mss);
         let transfer = Transfer::new(&self.options, mss, self.data_una(), self.send.iss.0, self.rest, now);
         self.transfer = Some(shared.spare_transfers.put(transfer));
-        self.timers.set(Timer::Rest, now + REST_AFTER);
+        self.set_timer(Timer::Rest, now + REST_AFTER);
     }
 
     /// Lets `act` work on loss recovery and all that it needs.
@@ -125,7 +128,7 @@ impl Connection {
         let waits = !self.send.queue.is_empty() || !self.is_all_acknowledged();
         if waits || idle < REST_AFTER {
             let rest_of_it = if waits { REST_AFTER } else { REST_AFTER - idle };
-            self.timers.set(Timer::Rest, now + rest_of_it);
+            self.set_timer(Timer::Rest, now + rest_of_it);
         } else {
             self.end_transfer(shared);
         }
@@ -141,7 +144,6 @@ impl Connection {
         let window = transfer.controller.cwnd().min(initial_window(self.send.mss.into()));
         self.rest = Rest { cwnd: window, ssthresh: transfer.controller.ssthresh() };
         shared.spare_transfers.keep(transfer);
-        self.timers.stop(Timer::Rest);
     }
 
     /// The options ask for another controller: it begins as for a new connection.

@@ -128,9 +128,9 @@ impl Connection {
         }
         if let Some(limit) = self.options.user_timeout
             && taken > 0
-            && !self.timers.is_set(Timer::User)
+            && !self.is_timer_set(Timer::User)
         {
-            self.timers.set(Timer::User, now + limit);
+            self.set_timer(Timer::User, now + limit);
         }
         taken
     }
@@ -252,7 +252,7 @@ impl Connection {
 
     pub(crate) fn start_fin_wait2_timer(&mut self, shared: &Shared, now: Instant) {
         let time = self.options.fin_timeout.unwrap_or(shared.config.fin_timeout);
-        self.timers.set(Timer::Close, now + time);
+        self.set_timer(Timer::Close, now + time);
     }
 
     /// RFC 5681, 4.1: after idling longer than a retransmission timeout the window is no longer known to be right.
@@ -286,9 +286,9 @@ impl Connection {
     /// Starts the keepalive timer anew, if there is to be one.
     pub(crate) fn restart_keepalive(&mut self, now: Instant) {
         if self.options.keepalive && self.state.is_synchronised() && self.state != State::TimeWait {
-            self.timers.set(Timer::Keepalive, now + self.options.keepalive_idle);
+            self.set_timer(Timer::Keepalive, now + self.options.keepalive_idle);
         } else {
-            self.timers.stop(Timer::Keepalive);
+            self.stop_timer(Timer::Keepalive);
         }
     }
 
