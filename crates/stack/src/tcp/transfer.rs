@@ -68,6 +68,7 @@ impl Transfer {
 
 /// Boxes of transfers that are not in use.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
 pub(crate) struct SpareTransfers(Vec<Box<Transfer>>);
 
 impl SpareTransfers {
