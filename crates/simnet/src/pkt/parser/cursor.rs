@@ -168,7 +168,7 @@ impl<'a> Cursor<'a> {
     /// Runs `read` one level deeper, so that no input exhausts the stack.
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Cursor<'a>) -> Result<T>) -> Result<T> {
         if self.depth == DEPTH_MAX {
-            return Err(self.unsupported("so much nesting is"));
+            return Err(self.unsupported("so much nesting"));
         }
         self.depth += 1;
         let result = read(self);

@@ -19,7 +19,7 @@ pub enum Problem {
     #[error("{0}")]
     Syntax(String),
     /// The text is of the language, but this player cannot do it.
-    #[error("{0} not supported")]
+    #[error("{0} is not supported")]
     Unsupported(String),
 }
 

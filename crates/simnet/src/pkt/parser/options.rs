@@ -68,7 +68,7 @@ fn option(cursor: &mut Cursor<'_>) -> Result<OptionSpec> {
         "FOEXP" => OptionSpec::FastOpen { cookie: hexadecimal(cursor)?, experimental: true },
         "md5" => OptionSpec::Md5(hexadecimal(cursor)?),
         word if FOREIGN.contains(&word) => {
-            return Err(ParseError::unsupported(at, format!("TCP option {word} is")));
+            return Err(ParseError::unsupported(at, format!("TCP option {word}")));
         }
         word => return Err(ParseError::syntax(at, format!("`{word}` is no TCP option"))),
     })

@@ -36,7 +36,7 @@ pub(super) fn in_parentheses<T: TryFrom<i64>>(cursor: &mut Cursor<'_>) -> Result
 fn refuse_encapsulation(cursor: &mut Cursor<'_>) -> Result<()> {
     match cursor.peek_word() {
         Some(word @ ("ipv4" | "ipv6" | "gre" | "GREv0" | "mpls" | "psp")) => {
-            Err(cursor.unsupported(format!("encapsulation in {word} is")))
+            Err(cursor.unsupported(format!("encapsulation in {word}")))
         }
         _ => Ok(()),
     }

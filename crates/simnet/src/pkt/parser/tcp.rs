@@ -48,7 +48,7 @@ fn flags(cursor: &mut Cursor<'_>) -> Result<Flags> {
 
 fn unknown_protocol(cursor: &mut Cursor<'_>) -> Option<ParseError> {
     match cursor.peek_word()? {
-        word @ ("sctp" | "udplite" | "dccp") => Some(cursor.unsupported(format!("protocol {word} is"))),
+        word @ ("sctp" | "udplite" | "dccp") => Some(cursor.unsupported(format!("protocol {word}"))),
         _ => None,
     }
 }

@@ -1,0 +1,117 @@
+//! What a descriptor stands for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::pkt::host::{ConnectionId, Events, ListenerId, Readiness, TcpOptions};
+use crate::pkt::symbols as sym;
+
+/// What a descriptor stands for.
+pub(crate) enum File {
+    Tcp(Box<TcpSocket>),
+    Epoll(Epoll),
+}
+
+/// A TCP socket.
+pub(crate) struct TcpSocket {
+    pub(crate) state: SocketState,
+    pub(crate) is_v6: bool,
+    pub(crate) nonblocking: bool,
+    /// Options before there is a connection, whose own they are then.
+    pub(crate) options: TcpOptions,
+    /// Where it is bound.
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    /// Options that the player only keeps, by level and name.
+    pub(crate) kept: BTreeMap<(i64, i64), i64>,
+    /// Whether it was corked by `MSG_MORE`, and not by the program.
+    pub(crate) corked_by_more: bool,
+    /// Number of its flow.
+    pub(crate) flow: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketState {
+    /// Neither listening nor connected.
+    Idle,
+    Listening(ListenerId),
+    /// connect() was called, and nobody was told yet how it ended.
+    Connecting(ConnectionId),
+    Connected(ConnectionId),
+}
+
+impl TcpSocket {
+    pub(crate) fn new(is_v6: bool, options: TcpOptions, flow: usize) -> TcpSocket {
+        TcpSocket {
+            state: SocketState::Idle,
+            is_v6,
+            nonblocking: false,
+            options,
+            local: None,
+            receive_timeout: None,
+            send_timeout: None,
+            kept: BTreeMap::new(),
+            corked_by_more: false,
+            flow,
+        }
+    }
+
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        match self.state {
+            SocketState::Connecting(id) | SocketState::Connected(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// An epoll instance.
+#[derive(Default)]
+pub(crate) struct Epoll {
+    pub(crate) interests: Vec<Interest>,
+}
+
+/// One descriptor that an epoll instance watches.
+pub(crate) struct Interest {
+    pub(crate) fd: i32,
+    pub(crate) events: i64,
+    pub(crate) data: i64,
+    /// Something happened since it was last told of; edge-triggered ones are only told of then.
+    pub(crate) armed: bool,
+    /// A one-shot that was told of.
+    pub(crate) spent: bool,
+}
+
+/// What poll(2) says of a connection.
+pub(crate) fn connection_mask(readiness: Readiness, is_connecting: bool) -> i64 {
+    let mut mask = 0;
+    if readiness.readable && !is_connecting || readiness.error || readiness.hangup {
+        mask |= sym::POLLIN | sym::POLLRDNORM;
+    }
+    if readiness.writable {
+        mask |= sym::POLLOUT | sym::POLLWRNORM;
+    }
+    if readiness.read_closed {
+        mask |= sym::POLLIN | sym::POLLRDNORM | sym::POLLRDHUP;
+    }
+    if readiness.hangup {
+        mask |= sym::POLLHUP;
+    }
+    if readiness.error {
+        mask |= sym::POLLERR;
+    }
+    mask
+}
+
+/// The masks of poll(2) that news of the stack may concern.
+pub(crate) fn news_mask(events: Events) -> i64 {
+    let table = [
+        (Events::READABLE, sym::POLLIN | sym::POLLRDNORM),
+        (Events::WRITABLE, sym::POLLOUT | sym::POLLWRNORM),
+        (Events::READ_CLOSED, sym::POLLIN | sym::POLLRDNORM | sym::POLLRDHUP),
+        (Events::CLOSED, sym::POLLHUP),
+        (Events::ERROR, sym::POLLERR),
+    ];
+    table.into_iter().filter(|(event, _)| events.intersects(*event)).fold(0, |mask, (_, bits)| mask | bits)
+}

@@ -1,0 +1,94 @@
+//! Calls that read.
+
+use super::Result;
+use super::blocking::{Progress, Running};
+use super::file::SocketState;
+use super::message::{Transfer, check_received, transfer};
+use crate::pkt::errno::Errno;
+use crate::pkt::host::ConnectionId;
+use crate::pkt::payload;
+use crate::pkt::symbols as sym;
+use crate::pkt::trouble::Trouble;
+use crate::pkt::world::World;
+
+pub(super) fn read(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
+    let transfer = transfer(running.call)?;
+    if transfer.flags & sym::MSG_ERRQUEUE != 0 {
+        return Err(Trouble::unsupported("the error queue of a socket"));
+    }
+    if transfer.flags & sym::MSG_OOB != 0 {
+        return Ok(Progress::failed(Errno::EINVAL));
+    }
+    let socket = world.tcp_socket(transfer.fd)?;
+    let Some(id) = socket.connection() else { return Ok(Progress::failed(Errno::ENOTCONN)) };
+    let timeout = socket.receive_timeout;
+    let may_block = !socket.nonblocking && transfer.flags & sym::MSG_DONTWAIT == 0;
+    take_over_handshake(world, transfer.fd)?;
+    let wanted = transfer.len - running.moved;
+    let result = take(world, &transfer, id, wanted)?;
+    let progress = match result {
+        Ok(count) if count > 0 && waits_for_all(&transfer, may_block) && count < wanted => {
+            running.moved += count;
+            Progress::wait(true, running.deadline(timeout), world.now)
+        }
+        Ok(count) => Progress::done((running.moved + count) as i64),
+        Err(Errno::EAGAIN) => Progress::wait(may_block, running.deadline(timeout), world.now),
+        Err(errno) => Progress::failed(errno),
+    };
+    let progress = match progress {
+        Progress::Done(Err(_)) if running.moved > 0 => Progress::done(running.moved as i64),
+        progress => progress,
+    };
+    if let (Progress::Done(Ok(_)), Some(message)) = (progress, transfer.message) {
+        let tells_unread = world.tcp_socket(transfer.fd)?.kept.get(&(sym::SOL_TCP, sym::TCP_INQ)) == Some(&1);
+        let (unread, ..) = world.host.queued(id, world.now);
+        check_received(message, unread, tells_unread)?;
+    }
+    Ok(progress)
+}
+
+fn waits_for_all(transfer: &Transfer<'_>, may_block: bool) -> bool {
+    may_block && transfer.flags & sym::MSG_WAITALL != 0 && transfer.flags & sym::MSG_PEEK == 0
+}
+
+/// A program that found out without connect() that its socket is connected may read at once.
+pub(super) fn take_over_handshake(world: &mut World, fd: i32) -> Result<()> {
+    let now = world.now;
+    let SocketState::Connecting(id) = world.tcp_socket(fd)?.state else { return Ok(()) };
+    let state = world.host.linux_state(id, now);
+    if !matches!(state, sym::TCP_SYN_SENT | sym::TCP_SYN_RECV | sym::TCP_CLOSE) {
+        world.tcp_socket(fd)?.state = SocketState::Connected(id);
+    }
+    Ok(())
+}
+
+/// Reads once, and compares the data with what the script sent.
+fn take(
+    world: &mut World,
+    transfer: &Transfer<'_>,
+    id: ConnectionId,
+    wanted: usize,
+) -> Result<std::result::Result<usize, Errno>> {
+    let mut buffer = vec![0; wanted];
+    let peeks = transfer.flags & sym::MSG_PEEK != 0;
+    let result = match peeks {
+        true => world.host.peek(id, &mut buffer),
+        false => world.host.recv(id, &mut buffer, world.now),
+    };
+    let Ok(count) = result else { return Ok(result) };
+    let number = world.tcp_socket(transfer.fd)?.flow;
+    let flow = &mut world.flows[number];
+    if let Some(at) = payload::first_difference(flow.read as u32, &buffer[..count]) {
+        let offset = flow.read + at;
+        return Err(Trouble::differs(format!(
+            "the data read is not what was sent, from octet {offset} of the stream on"
+        )));
+    }
+    if !peeks {
+        flow.read += count;
+    }
+    if transfer.is_null && count > 0 && transfer.flags & sym::MSG_TRUNC == 0 {
+        return Ok(Err(Errno::EFAULT));
+    }
+    Ok(Ok(count))
+}

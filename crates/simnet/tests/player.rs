@@ -1,0 +1,172 @@
+//! What the player does with scripts that are right, wrong, or beyond it.
+
+use simnet::pkt::ast::{Position, ScriptOption};
+use simnet::pkt::parser::Definitions;
+use simnet::pkt::{Finding, Report, Verdict, play};
+
+const CONNECTED: &str = "
+    0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
+   +0 bind(3, ..., ...) = 0
+   +0 listen(3, 1) = 0
+   +0 < S 0:0(0) win 65535 <mss 1000,sackOK,nop,nop,nop,wscale 7>
+   +0 > S. 0:0(0) ack 1 <...>
+  +.1 < . 1:1(0) ack 1 win 512
+   +0 accept(3, ..., ...) = 4
+";
+
+fn play_with(options: &[&str], text: &str) -> Report {
+    let option = |text: &&str| {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let at = Position { line: 0, column: 0 };
+        ScriptOption { name: name.to_owned(), value: Some(value.to_owned()), at }
+    };
+    let options: Vec<ScriptOption> = options.iter().map(option).collect();
+    play(text, &options, &Definitions::default())
+}
+
+/// Plays what follows a connection.
+fn connected(rest: &str) -> Report {
+    play_with(&[], &format!("{CONNECTED}{rest}"))
+}
+
+fn failure(report: Report) -> Finding {
+    match report.verdict {
+        Verdict::Failed(finding) => finding,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unsupported(report: Report) -> String {
+    match report.verdict {
+        Verdict::Unsupported(finding) => finding.details.join("\n"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_difference_names_the_line_and_what_came_instead() {
+    let finding = failure(connected("+0 write(4, ..., 100) = 100\n+0 > . 1:201(200) ack 1\n"));
+    assert_eq!(finding.at.unwrap().line, 10);
+    assert_eq!(finding.text, "+0 > . 1:201(200) ack 1");
+    assert!(finding.details[0].starts_with("came at 0.100000: > P. 1:101(100) ack 1"), "{finding:?}");
+    assert!(
+        finding.details.iter().any(|line| line == "octets of payload: expected 200, came 100"),
+        "{finding:?}"
+    );
+}
+
+#[test]
+fn a_packet_that_does_not_come_is_told() {
+    let finding = failure(connected("+.5 > . 1:1(0) ack 1\n"));
+    assert_eq!(finding.details, ["nothing came until 0.662500"], "half a second and its eighth");
+}
+
+#[test]
+fn a_packet_at_another_time_is_told() {
+    let finding = failure(connected("+0 write(4, ..., 100) = 100\n+.5 > P. 1:101(100) ack 1\n"));
+    assert_eq!(finding.details[1], "time: expected 0.600000, came too early at 0.100000");
+}
+
+#[test]
+fn a_packet_that_nobody_expected_stands_in_the_way_of_the_next() {
+    let rest = "+0 write(4, ..., 100) = 100\n+.1 < . 1:1(0) ack 101 win 512\n+0 close(4) = 0\n+0 > F. 101:101(0) ack 1\n";
+    let finding = failure(connected(rest));
+    assert!(finding.details[0].contains("> P. 1:101(100)"), "{finding:?}");
+}
+
+#[test]
+fn what_is_left_at_the_end_fails_only_on_request() {
+    let text = format!("{CONNECTED}+0 write(4, ..., 100) = 100\n");
+    assert!(play_with(&[], &text).passed());
+    let finding = failure(play_with(&["check_rest"], &text));
+    assert!(finding.details[0].contains("was not expected: > P. 1:101(100)"), "{finding:?}");
+}
+
+#[test]
+fn segments_in_a_row_stand_for_one_unless_told_otherwise() {
+    let text = format!("{CONNECTED}+0 write(4, ..., 3000) = 3000\n+0 > P. 1:3001(3000) ack 1\n");
+    assert!(play_with(&[], &text).passed());
+    assert!(!play_with(&["strict_segments"], &text).passed());
+}
+
+#[test]
+fn results_and_errors_of_calls_are_compared() {
+    let finding = failure(connected(
+        "+0 fcntl(4, F_SETFL, O_NONBLOCK) = 0\n+0 read(4, ..., 10) = -1 EPIPE (Broken pipe)\n",
+    ));
+    let expected = "expected -1 EPIPE (Broken pipe), came -1 EAGAIN (Resource temporarily unavailable)";
+    assert_eq!(finding.details, [expected]);
+}
+
+#[test]
+fn a_call_that_blocks_without_end_is_told() {
+    let finding = failure(connected("+0 read(4, ..., 10) = 10\n"));
+    assert_eq!(finding.details, ["read() blocks, and nothing will ever end that"]);
+    let finding = failure(connected("+0...0.1 read(4, ..., 10) = 10\n"));
+    assert_eq!(finding.details, ["read() still blocks at the end of the script"]);
+}
+
+#[test]
+fn a_call_that_returns_at_another_time_is_told() {
+    let rest = "+0...0.2 read(4, ..., 10) = 10\n+.3 < P. 1:11(10) ack 1 win 512\n";
+    let finding = failure(connected(rest));
+    assert_eq!(finding.details, ["read() was to return at 0.300000, and returned at 0.400000"]);
+    assert_eq!(finding.text, "+0...0.2 read(4, ..., 10) = 10", "told at the call, though others came since");
+}
+
+#[test]
+fn differences_may_be_told_only() {
+    let text = format!("{CONNECTED}+0 write(4, ..., 100) = 99\n+0 > P. 1:101(100) ack 2\n");
+    let report = play_with(&["non_fatal=packet,syscall"], &text);
+    assert!(report.passed());
+    assert_eq!(report.notes.len(), 2, "{report:?}");
+}
+
+#[test]
+fn assertions_see_the_connection_under_test() {
+    assert!(connected("+0 %{ assert tcpi_state == TCP_ESTABLISHED and tcpi_snd_mss == 1000 }%\n").passed());
+    let finding = failure(connected("+0 %{ assert tcpi_snd_mss == 1, 'mss' }%\n"));
+    assert_eq!(finding.details, ["assertion failed: tcpi_snd_mss == 1 (mss), with tcpi_snd_mss = 1000"]);
+}
+
+#[test]
+fn what_the_player_cannot_do_is_named() {
+    assert_eq!(
+        unsupported(connected("+0 splice(4, 0, 5, 0, 10, 0) = 10\n")),
+        "system call splice() is not supported"
+    );
+    assert_eq!(unsupported(connected("+0 write(4, ..., 9) = WHAT\n")), "the name WHAT is not supported");
+    let zerocopy = "+0 send(4, ..., 9, MSG_ZEROCOPY) = 9\n";
+    assert_eq!(unsupported(connected(zerocopy)), "MSG_ZEROCOPY is not supported");
+    let setup = format!("`iptables -A INPUT -j DROP`\n{CONNECTED}");
+    assert_eq!(
+        unsupported(play_with(&[], &setup)),
+        "shell command `iptables -A INPUT -j DROP` is not supported"
+    );
+    assert_eq!(
+        unsupported(play_with(&[], "`sysctl -q net.ipv4.tcp_ecn=3`\n0 close(3) = 0")),
+        "sysctl tcp_ecn=3 is not supported"
+    );
+}
+
+#[test]
+fn sysctls_reach_the_stack() {
+    let text = CONNECTED.replace("<...>", "<mss 1460>");
+    let sysctls = "`sysctl -q net.ipv4.tcp_sack=0 net.ipv4.tcp_window_scaling=0`\n";
+    let report = play_with(&[], &format!("{sysctls}{text}"));
+    assert!(report.passed(), "{report:?}");
+}
+
+#[test]
+fn ipv6_scripts_are_the_same_scripts() {
+    for version in ["ip_version=ipv6", "ip_version=ipv4-mapped-ipv6"] {
+        let text = format!("{CONNECTED}+0 write(4, ..., 100) = 100\n+0 > P. 1:101(100) ack 1\n");
+        let report = play_with(&[version], &text);
+        assert!(report.passed(), "{version}: {report:?}");
+    }
+}
+
+#[test]
+fn a_descriptor_that_is_not_there_is_told() {
+    assert_eq!(failure(play_with(&[], "0 read(7, ..., 1) = 0")).details, ["there is no descriptor 7"]);
+}
