@@ -75,6 +75,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Application {
     plan: Plan,
+    connection: usize,
     socket: SocketNumber,
     outgoing: Content,
     incoming: Content,
@@ -95,10 +96,11 @@ pub struct Application {
 }
 
 impl Application {
-    /// The end `socket` of a connection, from `now` on, of which `already_sent` octets are queued.
+    /// One end of a connection, given by the connection's number and the host's socket, from `now` on. `contents` is what
+    /// goes out and what comes in, `already_sent` what is queued already.
     pub fn new(
         plan: Plan,
-        socket: SocketNumber,
+        (connection, socket): (usize, SocketNumber),
         contents: (Content, Content),
         expected: u64,
         already_sent: u64,
@@ -108,6 +110,7 @@ impl Application {
         let read_pause = (!plan.read_after.is_zero()).then(|| now + plan.read_after);
         Application {
             plan,
+            connection,
             socket,
             outgoing: contents.0,
             incoming: contents.1,
@@ -123,6 +126,11 @@ impl Application {
             random,
             calls: 0,
         }
+    }
+
+    /// Number of the connection.
+    pub fn connection(&self) -> usize {
+        self.connection
     }
 
     /// How far it came.

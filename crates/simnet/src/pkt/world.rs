@@ -105,7 +105,7 @@ impl World {
     /// The connection of a flow, if a descriptor stands for it.
     pub(crate) fn socket_of_flow(&self, flow: usize) -> Option<&TcpSocket> {
         self.files.values().find_map(|file| match file {
-            File::Tcp(socket) if socket.flow == flow => Some(socket),
+            File::Tcp(socket) if socket.flow == flow => Some(&**socket),
             _ => None,
         })
     }

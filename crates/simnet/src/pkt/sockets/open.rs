@@ -237,7 +237,7 @@ fn disconnect(world: &mut World, fd: i32) -> Result<Progress> {
 pub(super) fn close(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
     let fd = Arguments::of(running.call, 1..=1)?.fd(0)?;
     let now = world.now;
-    if let Some(File::Tcp(Box::new(socket))) = world.files.get(&fd) {
+    if let Some(File::Tcp(socket)) = world.files.get(&fd) {
         match socket.state {
             SocketState::Listening(id) => world.host.close_listener(id, now),
             SocketState::Connecting(id) => world.host.close(id, now),
