@@ -1,34 +1,51 @@
 //! One burst through one device: from received frames to transmitted answers.
 
-use std::os::fd::BorrowedFd;
-
 use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
 use device::{BURST, Burst, Capabilities, Device};
-use wire::{ChecksumPolicy, UdpHeaders, parse_udp, turn_around};
+use frame::PoolId;
+use stack::{LinkId, Stack};
+use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
 
+use crate::Role;
 use crate::counters::{DeviceReport, EngineCounters};
 use crate::handle::DeviceId;
+use crate::link_layer;
 use crate::responder::{Datagram, UdpResponder};
 
 /// A device as the engine uses it.
 pub(crate) struct Port {
-    device: Box<dyn Device>,
+    pub(crate) id: DeviceId,
+    pub(crate) role: Role,
+    /// What the stack calls it; `None` for one that the stack neither hears nor sends by.
+    pub(crate) link: Option<LinkId>,
+    /// Where its frames come from, if that is known.
+    pub(crate) pool: Option<PoolId>,
+    pub(crate) device: Box<dyn Device>,
     capabilities: Capabilities,
     /// Answers for which there was no room; nothing is received until they are gone, so none are lost.
     unsent: Burst,
+    /// Packets of the stack. They may wait while others are received: else two full rings would wait for each other.
+    pub(crate) outgoing: Burst,
 }
 
 impl Port {
-    pub(crate) fn new(device: Box<dyn Device>) -> Port {
+    pub(crate) fn new(id: DeviceId, role: Role, link: Option<LinkId>, mut device: Box<dyn Device>) -> Port {
         let capabilities = device.capabilities();
-        Port { device, capabilities, unsent: Burst::new() }
+        let frame = device.alloc();
+        let pool = frame.as_ref().map(|frame| frame.pool());
+        if let Some(frame) = frame {
+            device.release(frame);
+        }
+        let (unsent, outgoing) = (Burst::new(), Burst::new());
+        Port { id, role, link, pool, device, capabilities, unsent, outgoing }
     }
 
     /// Moves at most one burst in and its answers out; returns the number of frames that moved.
     pub(crate) fn serve<R: UdpResponder>(
         &mut self,
         responder: &mut R,
+        stack: Option<&mut Stack>,
         counters: &EngineCounters,
         now: Instant,
     ) -> usize {
@@ -43,7 +60,7 @@ impl Port {
         let count = received.len();
         let mut headers = ArrayVec::<UdpHeaders, BURST>::new();
         let mut requests = Burst::new();
-        self.classify(received, &mut requests, &mut headers, counters);
+        self.classify(received, &mut requests, &mut headers, stack, counters, now);
         if !requests.is_empty() {
             let replies = answer(&mut requests, &headers, self.capabilities.mtu, responder);
             self.turn_around_all(requests, &headers, &replies);
@@ -54,13 +71,16 @@ impl Port {
         late + count
     }
 
-    /// Splits a burst into UDP requests and frames that nobody here wants; those are counted and released.
+    /// Splits a burst into UDP requests, packets for the stack, and frames that nobody here wants; those are counted. All
+    /// but the requests are released.
     fn classify(
         &mut self,
         received: Burst,
         requests: &mut Burst,
         headers: &mut ArrayVec<UdpHeaders, BURST>,
+        mut stack: Option<&mut Stack>,
         counters: &EngineCounters,
+        now: Instant,
     ) {
         let policy = ChecksumPolicy {
             verified: self.capabilities.rx_checksum_verified,
@@ -73,10 +93,31 @@ impl Port {
                     requests.push(frame);
                 }
                 Err(reason) => {
-                    counters.on_drop(reason);
+                    let outcome = self.offer(frame.bytes(), reason, policy, stack.as_deref_mut(), now);
+                    if let Err(reason) = outcome {
+                        counters.on_drop(reason);
+                    }
                     self.device.release(frame);
                 }
             }
+        }
+    }
+
+    /// Offers what is no UDP, as `reason` tells, to the stack.
+    fn offer(
+        &self,
+        frame: &[u8],
+        reason: DropReason,
+        policy: ChecksumPolicy,
+        stack: Option<&mut Stack>,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        use DropReason::{Ipv4Options, Ipv6ExtensionHeaders, ProtocolUnknown};
+        match (reason, self.link, stack) {
+            (ProtocolUnknown | Ipv4Options | Ipv6ExtensionHeaders, Some(link), Some(stack)) => {
+                link_layer::deliver(frame, link, policy, stack, now)
+            }
+            _ => Err(reason),
         }
     }
 
@@ -103,33 +144,27 @@ impl Port {
         const BURSTS_MAX: usize = 1024;
         let now = Instant::ZERO;
         for _ in 0..BURSTS_MAX {
-            if self.serve(responder, counters, now) == 0 {
+            if self.serve(responder, None, counters, now) == 0 {
                 break;
             }
         }
-        for frame in self.unsent.drain(..) {
+        self.device.tx_burst(&mut self.outgoing, now);
+        for frame in self.unsent.drain(..).chain(self.outgoing.drain(..)) {
             counters.on_unsent();
             self.device.release(frame);
         }
     }
 
-    pub(crate) fn prepare_wait(&mut self) -> bool {
-        self.device.prepare_wait()
-    }
-
-    pub(crate) fn wait_fds<'p>(&'p self, fds: &mut Vec<BorrowedFd<'p>>) {
-        self.device.wait_fds(fds);
-    }
-
     /// When to look at the device though no descriptor says so.
     pub(crate) fn poll_timeout(&self, now: Instant, retry_after: Duration) -> Option<Instant> {
-        let retry = (!self.unsent.is_empty()).then(|| now + retry_after);
+        let is_waiting = !self.unsent.is_empty() || !self.outgoing.is_empty();
+        let retry = is_waiting.then(|| now + retry_after);
         [self.device.poll_timeout(), retry].into_iter().flatten().min()
     }
 
-    pub(crate) fn report(&self, id: DeviceId) -> DeviceReport {
+    pub(crate) fn report(&self) -> DeviceReport {
         let description = self.device.capabilities().description;
-        DeviceReport { id, description, counters: self.device.counters() }
+        DeviceReport { id: self.id, description, counters: self.device.counters() }
     }
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use clock::Instant;
 use device::Device;
+use stack::{Link, LinkId, Stack};
+use wire::MacAddress;
 
 use crate::Role;
 use crate::counters::{DeviceReport, EngineCounters};
@@ -14,11 +17,14 @@ use crate::sleeper::Waker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
+pub(crate) type StackCall = Box<dyn FnOnce(&mut Stack, Instant) + Send>;
+
 /// What an engine can be asked to do between two turns.
 pub(crate) enum Command {
-    Add(DeviceId, Role, Box<dyn Device>),
+    Add(DeviceId, Role, Option<LinkId>, Box<dyn Device>),
     Remove(DeviceId),
     Report(Sender<Vec<DeviceReport>>),
+    WithStack(StackCall),
     Stop,
 }
 
@@ -36,14 +42,50 @@ impl EngineHandle {
         (EngineHandle { commands, waker, counters }, receiver)
     }
 
-    /// Gives the engine a device to serve.
+    /// Gives the engine a device to serve, which its stack has nothing to do with.
     pub fn add_device(&self, id: DeviceId, role: Role, device: Box<dyn Device>) {
-        self.send(Command::Add(id, role, device));
+        self.send(Command::Add(id, role, None, device));
+    }
+
+    /// Gives the engine a device of an interface: the stack, if there is one, receives from it, and sends by it what
+    /// leaves by `link`. A device that takes the place of one that was removed may have the same link, whose connections go on.
+    pub fn add_link(&self, id: DeviceId, link: LinkId, device: Box<dyn Device>) {
+        self.send(Command::Add(id, Role::Primary, Some(link), device));
     }
 
     /// Has the engine answer what waits in a device and then drop it.
     pub fn remove_device(&self, id: DeviceId) {
         self.send(Command::Remove(id));
+    }
+
+    /// Runs `act` on the engine's stack between two turns, if it has one; does not wait for it.
+    pub fn with_stack(&self, act: impl FnOnce(&mut Stack, Instant) + Send + 'static) {
+        self.send(Command::WithStack(Box::new(act)));
+    }
+
+    /// Runs `ask` on the engine's stack and returns what it returns. `None` if there is no stack, the engine ended, or does
+    /// not answer within a second.
+    pub fn ask_stack<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Stack, Instant) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = channel();
+        self.with_stack(move |stack, now| {
+            let _ = sender.send(ask(stack, now)); // Whoever asked may have gone.
+        });
+        receiver.recv_timeout(Duration::from_secs(1)).ok()
+    }
+
+    /// A neighbour on `link` has another hardware address now: live connections by it follow.
+    pub fn replace_neighbour(&self, link: LinkId, old: MacAddress, new: MacAddress) {
+        self.with_stack(move |stack, _| {
+            stack.replace_neighbour(link, old, new);
+        });
+    }
+
+    /// A link takes other packets now: live connections follow.
+    pub fn set_link(&self, id: LinkId, link: Link) {
+        self.with_stack(move |stack, now| stack.set_link(id, link, now));
     }
 
     /// Ends the engine once no packet is waiting.

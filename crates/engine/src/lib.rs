@@ -1,4 +1,9 @@
-//! One loop per core: receive a burst, classify it, let the responder answer in place, transmit, and sleep when idle.
+//! One loop per core: receive a burst, classify it, answer, let timers expire, transmit, and sleep when idle.
+//!
+//! ```text
+//!   device ──▶ UDP requests ──▶ UdpResponder, in place ──▶ the same frames ──▶ device
+//!          └─▶ all else ──▶ Stack ──▶ events ──▶ Application ──▶ Stack ──▶ fresh frames ──▶ device
+//! ```
 //!
 //! An engine owns its devices and everything that came by them; it shares nothing on the fast path. Others talk to it
 //! through an [`EngineHandle`]: devices come and go while it runs, and it tells what it counted when asked. This is the
@@ -7,25 +12,33 @@
 //! Start reading at [`Engine::run`].
 #![forbid(unsafe_code)]
 
+mod application;
 mod burst;
 mod counters;
 mod handle;
+mod host;
+mod link_layer;
+mod ports;
 mod responder;
 mod sleeper;
+mod tcp;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use clock::{Duration, Instant};
-use device::Device;
+use stack::Stack;
 
-use burst::Port;
+pub use application::{Application, NoApplication};
 pub use counters::{DeviceReport, EngineCounters};
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};
+use host::Host;
+use ports::Ports;
 pub use responder::{Datagram, Echo, UdpResponder};
 use sleeper::Sleeper;
+pub use tcp::{Connection, TcpHandler, TcpServer};
 
 /// How an engine spends its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,11 +74,12 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Sleep while frames wait for room in a transmit ring, about which no descriptor tells.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// One core's loop. Made by [`Engine::new`], runs in [`Engine::run`] on a thread of its own.
-pub struct Engine<R> {
+/// One core's loop. Made by [`Engine::new`] or [`Engine::with_stack`], runs in [`Engine::run`] on a thread of its own.
+pub struct Engine<R, A = NoApplication> {
     config: Config,
     responder: R,
-    ports: Vec<(DeviceId, Role, Port)>,
+    host: Option<Host<A>>,
+    ports: Ports,
     commands: Receiver<Command>,
     sleeper: Sleeper,
     counters: Arc<EngineCounters>,
@@ -73,13 +87,31 @@ pub struct Engine<R> {
 }
 
 impl<R: UdpResponder> Engine<R> {
-    /// An engine without devices, and the handle that gives it some. The error is the system's, for want of descriptors.
+    /// An engine for UDP alone, without devices, and the handle that gives it some. The error is the system's, for want of
+    /// descriptors.
     pub fn new(config: Config, responder: R) -> io::Result<(Engine<R>, EngineHandle)> {
+        Engine::make(config, responder, None)
+    }
+}
+
+impl<R: UdpResponder, A: Application> Engine<R, A> {
+    /// An engine with a stack for `application`; `responder` answers UDP requests beside it.
+    pub fn with_stack(
+        config: Config,
+        responder: R,
+        stack: stack::Config,
+        application: A,
+    ) -> io::Result<(Engine<R, A>, EngineHandle)> {
+        let stack = Stack::new(stack, random_secret()?, Instant::ZERO);
+        Engine::make(config, responder, Some(Host::new(stack, application)))
+    }
+
+    fn make(config: Config, responder: R, host: Option<Host<A>>) -> io::Result<(Engine<R, A>, EngineHandle)> {
         let (sleeper, waker) = Sleeper::new()?;
         let counters = Arc::new(EngineCounters::default());
         let (handle, commands) = EngineHandle::new(waker, Arc::clone(&counters));
-        let engine = Engine { config, responder, ports: Vec::new(), commands, sleeper, counters, turns: 0 };
-        Ok((engine, handle))
+        let ports = Ports::default();
+        Ok((Engine { config, responder, host, ports, commands, sleeper, counters, turns: 0 }, handle))
     }
 
     /// Serves until [`EngineHandle::stop`], then until no packet is waiting, and returns the responder.
@@ -90,10 +122,14 @@ impl<R: UdpResponder> Engine<R> {
         let clock = Clock::start();
         let mut last_work = clock.now();
         let mut stopping: Option<Instant> = None;
+        if let Some(host) = &mut self.host {
+            host.start(last_work);
+        }
         loop {
             let now = clock.now();
-            if self.obey_commands() {
-                stopping.get_or_insert(now);
+            if self.obey_commands(now) && stopping.is_none() {
+                stopping = Some(now);
+                self.host.iter_mut().for_each(|host| host.stop(now));
             }
             let idle_long = now.since(last_work) >= self.config.spin;
             let worked = self.turn(now, idle_long || stopping.is_some());
@@ -109,30 +145,33 @@ impl<R: UdpResponder> Engine<R> {
         }
     }
 
-    /// One turn over all devices, the shadows only if their turn has come or `all` are wanted. Returns the number of
-    /// frames that moved.
+    /// One turn over all devices, the shadows only if their turn has come or `all` are wanted. Returns how much was done:
+    /// frames that moved and events that were told.
     pub fn turn(&mut self, now: Instant, all: bool) -> usize {
         self.turns = self.turns.wrapping_add(1);
         let shadows = all || self.turns.is_multiple_of(SHADOW_EVERY);
-        let mut worked = 0;
-        for (_, role, port) in &mut self.ports {
-            if *role == Role::Primary || shadows {
-                worked += port.serve(&mut self.responder, &self.counters, now);
-            }
-        }
-        worked
+        let stack = self.host.as_mut().map(|host| &mut host.stack);
+        let moved = self.ports.serve(&mut self.responder, stack, &self.counters, now, shadows);
+        let Some(host) = &mut self.host else { return moved };
+        let told = host.act(now);
+        moved + told + self.ports.transmit(&mut host.stack, &self.counters, now)
     }
 
     /// Carries out what the handle asked for; true when the engine is to stop.
-    fn obey_commands(&mut self) -> bool {
+    fn obey_commands(&mut self, now: Instant) -> bool {
         let mut stop = false;
         while let Ok(command) = self.commands.try_recv() {
+            let stack = self.host.as_mut().map(|host| &mut host.stack);
             match command {
-                Command::Add(id, role, device) => self.add(id, role, device),
-                Command::Remove(id) => self.remove(id),
+                Command::Add(id, role, link, device) => self.ports.add(id, role, link, device, stack, now),
+                Command::Remove(id) => self.ports.remove(id, &mut self.responder, &self.counters),
                 Command::Report(answer) => {
-                    let reports = self.ports.iter().map(|(id, _, port)| port.report(*id)).collect();
-                    let _ = answer.send(reports); // Whoever asked may have gone; then nobody is missing it.
+                    let _ = answer.send(self.ports.reports()); // Whoever asked may have gone; nobody is missing it.
+                }
+                Command::WithStack(act) => {
+                    if let Some(stack) = stack {
+                        act(stack, now);
+                    }
                 }
                 Command::Stop => stop = true,
             }
@@ -140,36 +179,29 @@ impl<R: UdpResponder> Engine<R> {
         stop
     }
 
-    fn add(&mut self, id: DeviceId, role: Role, device: Box<dyn Device>) {
-        self.ports.push((id, role, Port::new(device)));
-    }
-
-    fn remove(&mut self, id: DeviceId) {
-        for (_, _, port) in self.ports.iter_mut().filter(|(own, _, _)| *own == id) {
-            port.close(&mut self.responder, &self.counters);
-        }
-        self.ports.retain(|(own, _, _)| *own != id);
-    }
-
     fn sleep(&mut self, now: Instant) {
-        // All are prepared, even if one says no: each must have its wake-up armed next time round.
-        let ready = self.ports.iter_mut().fold(true, |ready, (_, _, port)| port.prepare_wait() && ready);
-        if !ready {
+        if !self.ports.prepare_wait() {
             return;
         }
-        let deadlines = self.ports.iter().filter_map(|(_, _, port)| port.poll_timeout(now, RETRY_AFTER));
-        let timeout = deadlines.min().map(|deadline| deadline.since(now));
+        let timers = self.host.as_ref().and_then(Host::poll_timeout);
+        let deadline = [self.ports.poll_timeout(now, RETRY_AFTER), timers].into_iter().flatten().min();
         let mut fds = Vec::new();
-        for (_, _, port) in &self.ports {
-            let before = fds.len();
-            port.wait_fds(&mut fds);
-            if fds.len() == before {
-                return; // No descriptor tells of its frames: it must be polled.
-            }
+        if !self.ports.wait_fds(&mut fds) {
+            return; // No descriptor tells of some device's frames: it must be polled.
         }
         self.counters.on_sleep();
-        self.sleeper.sleep(&fds, timeout);
+        self.sleeper.sleep(&fds, deadline.map(|deadline| deadline.since(now)));
     }
+}
+
+/// What keys the stack's hashes, sequence numbers and cookies: getrandom(2).
+fn random_secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    let mut filled = 0;
+    while filled < secret.len() {
+        filled += rustix::rand::getrandom(&mut secret[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(secret)
 }
 
 /// The monotonic clock of the machine as [`Instant`]s.

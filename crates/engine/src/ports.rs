@@ -1,0 +1,194 @@
+//! The devices of an engine, and how the stack's packets find theirs.
+
+use std::os::fd::BorrowedFd;
+
+use clock::{Duration, Instant};
+use device::{BURST, Device};
+use frame::Frame;
+use stack::{Link, LinkId, Stack};
+
+use crate::Role;
+use crate::burst::Port;
+use crate::counters::{DeviceReport, EngineCounters};
+use crate::handle::DeviceId;
+use crate::link_layer::{HEADROOM, write_next};
+use crate::responder::UdpResponder;
+
+/// Packets that the stack sends in one turn; then it is the turn of those that arrived.
+const TRANSMIT_MAX: usize = 4 * BURST;
+
+/// All devices of an engine.
+#[derive(Default)]
+pub(crate) struct Ports {
+    ports: Vec<Port>,
+    /// The port that the stack sent by last, and will most likely send by next.
+    latest: usize,
+    /// The stack has packets for which there was no frame or no room: nothing tells when there is.
+    waiting: bool,
+}
+
+impl Ports {
+    /// Adds a device. The stack learns what packets its link takes.
+    pub(crate) fn add(
+        &mut self,
+        id: DeviceId,
+        role: Role,
+        link: Option<LinkId>,
+        mut device: Box<dyn Device>,
+        stack: Option<&mut Stack>,
+        now: Instant,
+    ) {
+        if let (Some(link), Some(stack)) = (link, stack) {
+            let told = stack.link(link);
+            stack.set_link(link, Link { mss_clamp: told.mss_clamp, ..link_of(&mut *device) }, now);
+        }
+        self.ports.push(Port::new(id, role, link, device));
+    }
+
+    pub(crate) fn remove<R: UdpResponder>(
+        &mut self,
+        id: DeviceId,
+        responder: &mut R,
+        counters: &EngineCounters,
+    ) {
+        for port in self.ports.iter_mut().filter(|port| port.id == id) {
+            port.close(responder, counters);
+        }
+        self.ports.retain(|port| port.id != id);
+        self.latest = 0;
+    }
+
+    /// One burst in from each device, and the responder's answers out; the shadows only if wanted. Returns the number of
+    /// frames that moved.
+    pub(crate) fn serve<R: UdpResponder>(
+        &mut self,
+        responder: &mut R,
+        mut stack: Option<&mut Stack>,
+        counters: &EngineCounters,
+        now: Instant,
+        shadows: bool,
+    ) -> usize {
+        let served = self.ports.iter_mut().filter(|port| port.role == Role::Primary || shadows);
+        served.map(|port| port.serve(responder, stack.as_deref_mut(), counters, now)).sum()
+    }
+
+    /// Sends what the stack has to send, as far as there are frames and room; the rest stays in the stack. Returns the
+    /// number of packets.
+    pub(crate) fn transmit(&mut self, stack: &mut Stack, counters: &EngineCounters, now: Instant) -> usize {
+        let mut crowded = self.flush(now);
+        let mut written = 0;
+        self.waiting = true;
+        while !crowded && written < TRANSMIT_MAX {
+            let Some(mut frame) = self.alloc() else { break };
+            match write_next(&mut frame, stack, now) {
+                Some(link) => crowded = self.enqueue(frame, link, counters, now),
+                None => {
+                    self.ports[self.latest].device.release(frame);
+                    self.waiting = false;
+                    break;
+                }
+            }
+            written += 1;
+        }
+        self.flush(now);
+        written
+    }
+
+    /// Takes a frame of the port that will most likely send it.
+    fn alloc(&mut self) -> Option<Frame> {
+        if self.ports.get(self.latest).is_none_or(|port| port.link.is_none()) {
+            self.latest = self.ports.iter().position(|port| port.link.is_some())?;
+        }
+        self.ports[self.latest].device.alloc()
+    }
+
+    /// Queues a frame at the port of `link`; true if there is no room for another.
+    fn enqueue(&mut self, frame: Frame, link: LinkId, counters: &EngineCounters, now: Instant) -> bool {
+        let owner = self.latest;
+        if self.ports[owner].link != Some(link) {
+            match self.ports.iter().position(|port| port.link == Some(link)) {
+                Some(at) => self.latest = at,
+                None => {
+                    // The link has gone: as on a wire that was cut, the packet is lost.
+                    counters.on_unsent();
+                    self.ports[owner].device.release(frame);
+                    return false;
+                }
+            }
+        }
+        let outgoing = &mut self.ports[self.latest].outgoing;
+        outgoing.push(frame);
+        outgoing.is_full() && self.flush(now)
+    }
+
+    /// Transmits what is queued; true if a port has no room left for more.
+    fn flush(&mut self, now: Instant) -> bool {
+        let mut crowded = false;
+        for port in self.ports.iter_mut().filter(|port| !port.outgoing.is_empty()) {
+            port.device.tx_burst(&mut port.outgoing, now);
+            crowded |= port.outgoing.is_full();
+        }
+        self.return_foreign();
+        crowded
+    }
+
+    /// Brings frames that left by another device than their own back to it.
+    fn return_foreign(&mut self) {
+        let links = self.ports.iter().filter(|port| port.link.is_some()).count();
+        if links < 2 {
+            return;
+        }
+        for at in 0..self.ports.len() {
+            while let Some(frame) = self.ports[at].device.take_foreign() {
+                // A frame whose device has gone keeps its memory until the end: see the page of the crate `frame`.
+                if let Some(owner) = self.ports.iter_mut().find(|port| port.pool == Some(frame.pool())) {
+                    owner.device.release(frame);
+                }
+            }
+        }
+    }
+
+    /// Arms the wake-up of every device; false if frames are waiting already.
+    pub(crate) fn prepare_wait(&mut self) -> bool {
+        let mut ready = true;
+        for port in &mut self.ports {
+            ready &= port.device.prepare_wait();
+        }
+        ready
+    }
+
+    /// When to look at the devices though no descriptor says so.
+    pub(crate) fn poll_timeout(&self, now: Instant, retry_after: Duration) -> Option<Instant> {
+        let retry = self.waiting.then(|| now + retry_after);
+        self.ports.iter().filter_map(|port| port.poll_timeout(now, retry_after)).chain(retry).min()
+    }
+
+    /// Adds the descriptors of all devices; false if one has none and must be polled.
+    pub(crate) fn wait_fds<'p>(&'p self, fds: &mut Vec<BorrowedFd<'p>>) -> bool {
+        self.ports.iter().all(|port| {
+            let before = fds.len();
+            port.device.wait_fds(fds);
+            fds.len() > before
+        })
+    }
+
+    pub(crate) fn reports(&self) -> Vec<DeviceReport> {
+        self.ports.iter().map(Port::report).collect()
+    }
+}
+
+/// What packets a device takes from the stack.
+fn link_of(device: &mut dyn Device) -> Link {
+    let capabilities = device.capabilities();
+    let frame = device.alloc();
+    let room = frame.as_ref().map_or(usize::MAX, |frame| frame.headroom() + frame.tailroom());
+    if let Some(frame) = frame {
+        device.release(frame);
+    }
+    let fits = u16::try_from(room.saturating_sub(HEADROOM)).unwrap_or(u16::MAX);
+    Link {
+        mtu: capabilities.mtu.min(fits),
+        mss_clamp: None,
+        tx_checksum_offload: capabilities.tx_checksum_offload,
+    }
+}

@@ -1,0 +1,170 @@
+//! From the stack's events to a handler.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clock::Instant;
+use stack::tcp::{Events, TcpError};
+use stack::timer_wheel::TimerWheel;
+use stack::{ConnectionId, Event, ListenerId, Socket, Stack, TcpOptions};
+
+use super::{Connection, TcpHandler};
+use crate::application::Application;
+
+/// Connections that wait to be accepted: those that complete within one turn of the engine.
+const BACKLOG: u32 = 4096;
+
+/// Listens, accepts, and calls a [`TcpHandler`] for what happens on its connections.
+pub struct TcpServer<H: TcpHandler> {
+    handler: H,
+    addresses: BTreeSet<SocketAddr>,
+    options: Arc<TcpOptions>,
+    listeners: Vec<ListenerId>,
+    /// By the place of the connection in the stack, which is dense.
+    places: Vec<Option<Place<H::State>>>,
+    deadlines: TimerWheel,
+}
+
+struct Place<S> {
+    id: ConnectionId,
+    /// The handler was told that the peer sends no more.
+    ended: bool,
+    state: S,
+}
+
+impl<H: TcpHandler> TcpServer<H> {
+    /// A server that listens nowhere yet.
+    pub fn new(handler: H) -> TcpServer<H> {
+        TcpServer {
+            handler,
+            addresses: BTreeSet::new(),
+            options: Arc::default(),
+            listeners: Vec::new(),
+            places: Vec::new(),
+            deadlines: TimerWheel::new(Instant::ZERO, 0),
+        }
+    }
+
+    /// Listens there too. An unspecified address stands for all of its family.
+    pub fn listen(mut self, address: SocketAddr) -> TcpServer<H> {
+        self.addresses.insert(address);
+        self
+    }
+
+    /// What connections start with.
+    pub fn with_options(mut self, options: TcpOptions) -> TcpServer<H> {
+        self.options = Arc::new(options);
+        self
+    }
+
+    fn accept_all(&mut self, listener: ListenerId, stack: &mut Stack, now: Instant) {
+        while let Some(id) = stack.tcp_accept(listener) {
+            let deadlines = &mut self.deadlines;
+            let mut connection = Connection { id, stack: &mut *stack, deadlines, now, over: false };
+            let state = self.handler.on_open(&mut connection);
+            if connection.over {
+                self.deadlines.cancel(id.index());
+                self.handler.on_closed(state, None);
+                continue;
+            }
+            let at = id.index() as usize;
+            if self.places.len() <= at {
+                self.places.resize_with(at + 1, || None);
+            }
+            self.places[at] = Some(Place { id, ended: false, state });
+            // It may have sent, or failed, before it was accepted: no event tells of that any more.
+            let failed = stack.readiness(id).is_some_and(|ready| ready.hangup || ready.error);
+            let events = if failed { Events::READABLE | Events::CLOSED } else { Events::READABLE };
+            self.tell(id, events, stack, now);
+        }
+    }
+
+    /// Calls the handler for what happened on one connection.
+    fn tell(&mut self, id: ConnectionId, events: Events, stack: &mut Stack, now: Instant) {
+        let place = self.places.get_mut(id.index() as usize).and_then(Option::as_mut);
+        let Some(place) = place.filter(|place| place.id == id) else { return };
+        let deadlines = &mut self.deadlines;
+        let mut connection = Connection { id, stack, deadlines, now, over: false };
+        if events.intersects(Events::READABLE | Events::READ_CLOSED) && !connection.received().is_empty() {
+            self.handler.on_data(&mut place.state, &mut connection);
+        }
+        if events.contains(Events::WRITABLE) && !connection.over {
+            self.handler.on_writable(&mut place.state, &mut connection);
+        }
+        if !connection.over && !place.ended && is_at_end(&connection) {
+            place.ended = true;
+            self.handler.on_end(&mut place.state, &mut connection);
+        }
+        let mut error = None;
+        if !connection.over && events.intersects(Events::CLOSED | Events::ERROR) {
+            error = connection.stack.take_error(id);
+            connection.close();
+        }
+        if connection.over {
+            self.forget(id, error);
+        }
+    }
+
+    fn forget(&mut self, id: ConnectionId, error: Option<TcpError>) {
+        self.deadlines.cancel(id.index());
+        if let Some(place) = self.places.get_mut(id.index() as usize).and_then(Option::take) {
+            self.handler.on_closed(place.state, error);
+        }
+    }
+
+    /// The deadline of the connection at this place has come.
+    fn on_deadline(&mut self, at: usize, stack: &mut Stack, now: Instant) {
+        let Some(place) = self.places.get_mut(at).and_then(Option::as_mut) else { return };
+        let id = place.id;
+        let mut connection = Connection { id, stack, deadlines: &mut self.deadlines, now, over: false };
+        self.handler.on_timeout(&mut place.state, &mut connection);
+        if connection.over {
+            self.forget(id, None);
+        }
+    }
+}
+
+/// Whether the peer sends no more and nothing is left to consume.
+fn is_at_end(connection: &Connection<'_>) -> bool {
+    let ready = connection.stack.readiness(connection.id);
+    ready.is_some_and(|ready| ready.read_closed) && connection.received().is_empty()
+}
+
+impl<H: TcpHandler> Application for TcpServer<H> {
+    fn on_start(&mut self, stack: &mut Stack, _now: Instant) {
+        for &address in &self.addresses {
+            let options = Arc::clone(&self.options);
+            // Fails only where somebody listens already, or 65 536 do.
+            self.listeners.extend(stack.tcp_listen(address, false, BACKLOG, options));
+        }
+    }
+
+    fn on_event(&mut self, event: Event, stack: &mut Stack, now: Instant) {
+        if let Socket::Connection(id) = event.socket {
+            self.tell(id, event.events, stack, now);
+        } else if let Socket::Listener(id) = event.socket {
+            self.accept_all(id, stack, now);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.next_deadline()
+    }
+
+    fn on_timeout(&mut self, stack: &mut Stack, now: Instant) {
+        while let Some(at) = self.deadlines.poll_expired(now) {
+            self.on_deadline(at as usize, stack, now);
+        }
+    }
+
+    fn on_stop(&mut self, stack: &mut Stack, now: Instant) {
+        for listener in self.listeners.drain(..) {
+            stack.close_listener(listener, now);
+        }
+        for place in self.places.drain(..).flatten() {
+            stack.close(place.id, now);
+            self.handler.on_closed(place.state, None);
+        }
+    }
+}

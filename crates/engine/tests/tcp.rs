@@ -1,0 +1,63 @@
+//! TCP between two engines over a wire in memory.
+
+mod common;
+
+use common::{CLIENT, Host, SERVER, pattern, wire};
+use device::memory;
+use engine::{Echo, TcpServer};
+
+fn echo_server(device: Box<dyn device::Device>) -> Host {
+    Host::start(TcpServer::new(Echo).listen(SERVER), device)
+}
+
+#[test]
+fn a_stream_comes_back_whole_and_in_order() {
+    let (left, right) = wire(&memory::Config::default());
+    let (server, client) = (echo_server(right), Host::client(left));
+    let request = pattern(3 << 20);
+    let connection = client.connect(CLIENT, SERVER);
+    assert!(client.exchange(connection, &request) == request, "the stream came back changed");
+    drop((client, server));
+}
+
+#[test]
+fn a_wire_with_few_frames_and_short_rings_loses_nothing() {
+    let config = memory::Config { frames: 80, ring: 8, ..memory::Config::default() };
+    let (left, right) = wire(&config);
+    let (server, client) = (echo_server(right), Host::client(left));
+    let request = pattern(1 << 20);
+    let connection = client.connect(CLIENT, SERVER);
+    assert!(client.exchange(connection, &request) == request, "the stream came back changed");
+    let sent_again = server.handle.ask_stack(|stack, _| stack.counters().retrans_segs).unwrap();
+    assert_eq!(sent_again, 0, "what found no room was kept, not dropped");
+}
+
+#[test]
+fn a_server_that_stops_ends_its_connections() {
+    let (left, right) = wire(&memory::Config::default());
+    let (server, client) = (echo_server(right), Host::client(left));
+    let connection = client.connect(CLIENT, SERVER);
+    assert!(client.wait_until(move |stack| stack.readiness(connection).is_some_and(|ready| ready.writable)));
+    drop(server);
+    assert!(
+        client.wait_until(move |stack| stack.readiness(connection).is_some_and(|ready| ready.read_closed))
+    );
+}
+
+#[test]
+fn udp_is_answered_in_place_beside_tcp() {
+    use device::{Burst, Device};
+    let (mut left, mut right) = memory::pair(&memory::Config::default());
+    let (mut generator, server) = (left.remove(0), echo_server(Box::new(right.remove(0))));
+    let endpoints = wire::Endpoints::new(CLIENT, SERVER).unwrap();
+    let mut frame = generator.alloc().unwrap();
+    let room = frame.bytes_and_tailroom_mut();
+    let len = wire::write_udp(room, &wire::Envelope::untagged(endpoints), b"hello").unwrap();
+    frame.set_len(len);
+    generator.tx_burst(&mut Burst::from_iter([frame]), clock::Instant::ZERO);
+    let mut received = Burst::new();
+    while generator.rx_burst(&mut received, clock::Instant::ZERO) == 0 {}
+    assert!(received[0].bytes().ends_with(b"hello"));
+    generator.release(received.pop().unwrap());
+    drop(server);
+}
