@@ -200,6 +200,15 @@ impl SegmentOptions {
         octets
     }
 
+    /// Octets that SACK blocks take beside timestamps.
+    pub fn sack_len(&self) -> usize {
+        let room = if self.timestamps.is_some() { 3 } else { 4 };
+        match self.sack.len().min(room) {
+            0 => 0,
+            blocks => 4 + 8 * blocks,
+        }
+    }
+
     fn encode_sack(&self, octets: &mut ArrayVec<u8, OPTIONS_LEN_MAX>) {
         let room = octets.remaining_capacity().saturating_sub(4) / 8;
         let blocks = self.sack.len().min(room);

@@ -71,6 +71,12 @@ impl ByteQueue {
         chunks_for(self.start, self.written)
     }
 
+    /// Octets that [`ByteQueue::push`] takes before it needs another chunk.
+    #[inline]
+    pub const fn tail_room(&self) -> usize {
+        self.chunks() as usize * CHUNK_LEN - (self.start + self.written) as usize
+    }
+
     /// Appends the octets of `data` that fit behind the readable ones, and returns how many that are. All fit, unless the
     /// pool is exhausted.
     ///

@@ -374,8 +374,7 @@ impl Connection {
     /// Octets of payload beside options that may have grown by SACK blocks. More than a full segment is wanted only for a
     /// probe of the path MTU.
     fn payload_beside(&self, options: &SegmentOptions, wanted: u32) -> u32 {
-        let usual = if self.flags.timestamps { TIMESTAMPS_LEN } else { 0 };
-        let extra = options.encode().len().saturating_sub(usual) as u32;
+        let extra = options.sack_len() as u32;
         wanted.max(self.send.mss.into()).saturating_sub(extra).max(1)
     }
 

@@ -62,12 +62,18 @@ impl Timers {
         Timers([OFF; 3])
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.0.iter().min().filter(|at| **at != OFF).map(|at| Instant::from_nanos(*at))
+    #[inline]
+    fn earliest(&self) -> u64 {
+        let [first, second, third] = self.0;
+        first.min(second).min(third)
     }
 
     /// Stops one that is due, and tells which.
+    #[inline]
     fn take_due(&mut self, now: Instant) -> Option<usize> {
+        if self.earliest() > now.as_nanos() {
+            return None;
+        }
         let due = self.0.iter().position(|at| *at <= now.as_nanos())?;
         self.0[due] = OFF;
         Some(due)
@@ -107,11 +113,14 @@ impl Connection {
     }
 
     /// When something is due.
+    #[inline]
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let sending =
-            self.transfer.as_ref().map(|transfer| [transfer.timers.next(), transfer.recovery.deadline()]);
-        let sending = sending.into_iter().flatten();
-        sending.chain([self.timers.next()]).flatten().min()
+        let mut at = self.timers.earliest();
+        if let Some(transfer) = &self.transfer {
+            let recovery = transfer.recovery.deadline().map_or(OFF, Instant::as_nanos);
+            at = at.min(transfer.timers.earliest()).min(recovery);
+        }
+        (at != OFF).then(|| Instant::from_nanos(at))
     }
 
     /// Stops and names one timer that is due. Which of three the first of the connection's is follows from its state.
