@@ -28,7 +28,6 @@ struct Side {
     acked: u64,
     /// End of what arrived from the other side, in the other side's positions.
     arrived: u64,
-    has_scaling: bool,
     was_reset: bool,
 }
 
@@ -89,7 +88,6 @@ impl Observer {
         let side = self.sides.get_mut(&flow).expect("it was added");
         side.sent = side.sent.max(u64::from(sight.len()));
         if let (Some(ack), Some(peer)) = (sight.ack, arrived) {
-            side.has_scaling = sight.scale.is_some() && peer.scale.is_some();
             side.offered = side.offered.max(peer.position(ack) + u64::from(sight.window));
         }
         Ok(())
@@ -130,7 +128,6 @@ impl Side {
             offered: 0,
             acked: 0,
             arrived: 0,
-            has_scaling: false,
             was_reset: false,
         }
     }
@@ -171,7 +168,10 @@ impl Side {
     /// not beyond what was sent.
     fn check_size(&self, sight: &Sight<'_>, peer: &Side) -> Result<(), Broken> {
         let (len, mss) = (sight.payload.len() + sight.options_len, peer.mss);
-        require!(sight.payload.is_empty() || len <= usize::from(mss.max(88)), "{len} octets in a segment of {mss}");
+        require!(
+            sight.payload.is_empty() || len <= usize::from(mss.max(88)),
+            "{len} octets in a segment of {mss}"
+        );
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use stack::{
 };
 
 use super::host::{Host, Io, SocketNumber};
+use super::sight::Sight;
 use super::violation::{Broken, require};
 
 /// How a host of ours is set up.
@@ -23,6 +24,19 @@ pub struct OurSettings {
     pub mtu: u16,
     /// Keys its hashes and sequence numbers.
     pub secret: u64,
+}
+
+impl OurSettings {
+    /// Sequence number and timestamp with which a connection from `local` to `remote` would begin at `now`: found by trying.
+    pub fn first_numbers(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> (u32, u32) {
+        let config = Config { timestamps: true, ..self.config.clone() };
+        let mut host = OurHost::new(&OurSettings { config, ..self.clone() }, now);
+        host.connect(local, remote, b"", now);
+        let mut room = [0; 1 << 14];
+        let len = host.poll_transmit(now, &mut room).expect("the SYN is due");
+        let sight = Sight::of(&room[..len]).expect("our packets are valid");
+        (sight.seq, sight.timestamp.expect("timestamps are on"))
+    }
 }
 
 /// [`Stack`] as a [`Host`].

@@ -29,6 +29,8 @@ pub struct Sight<'a> {
     pub mss: Option<u16>,
     /// Window scale option.
     pub scale: Option<u8>,
+    /// TSval.
+    pub timestamp: Option<u32>,
     /// Data.
     pub payload: &'a [u8],
 }
@@ -58,12 +60,14 @@ impl<'a> Sight<'a> {
             options_len: ip.payload().len() - tcp::HEADER_LEN - segment.payload().len(),
             mss: None,
             scale: None,
+            timestamp: None,
             payload: segment.payload(),
         };
         for option in segment.options() {
             match option {
                 TcpOption::MaximumSegmentSize(mss) => sight.mss = Some(mss),
                 TcpOption::WindowScale(scale) => sight.scale = Some(scale),
+                TcpOption::Timestamps { value, .. } => sight.timestamp = Some(value),
                 _ => {}
             }
         }

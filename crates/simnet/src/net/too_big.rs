@@ -11,7 +11,7 @@ const QUOTE_V4: usize = 548;
 const QUOTE_V6: usize = 1232;
 
 /// What a router with an `mtu` sends back to the sender of `packet`.
-pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
+pub(crate) fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     match Ip::parse_quoted(packet).ok()? {
         Ip::V4(ip) => too_big_v4(packet, ip.source(), mtu),
         Ip::V6(ip) => too_big_v6(packet, ip.source(), mtu),
@@ -23,8 +23,14 @@ fn too_big_v4(packet: &[u8], destination: Ipv4Addr, mtu: u16) -> Option<Vec<u8>>
     let payload_len = icmp::HEADER_LEN + quote.len();
     let mut octets = vec![0; ipv4::HEADER_LEN + payload_len];
     let source = Ipv4Addr::new(203, 0, 113, 1);
-    let ip =
-        ipv4::Fields { source, destination, protocol: protocol::ICMP, ttl: 60, traffic_class: 0, payload_len };
+    let ip = ipv4::Fields {
+        source,
+        destination,
+        protocol: protocol::ICMP,
+        ttl: 60,
+        traffic_class: 0,
+        payload_len,
+    };
     let at = ipv4::write(&mut octets, &ip)?;
     octets[at + icmp::HEADER_LEN..].copy_from_slice(quote);
     let fields = icmp::Fields { kind: 3, code: 4, rest: mtu.into() };

@@ -1,0 +1,36 @@
+//! A simulated network: two hosts, a path between them, applications, and an observer who knows the rules.
+//!
+//! Everything follows from a seed: there is no clock but the simulation's own and no chance but [`Random`]'s, so that what went
+//! wrong once goes wrong again. Start at [`Simulation`]; [`Scenario`] makes one out of a seed.
+
+mod application;
+mod content;
+mod host;
+mod link;
+mod observer;
+mod our_host;
+mod plans;
+mod random;
+mod scenario;
+mod settings;
+mod sight;
+mod simulation;
+mod smoltcp_host;
+mod too_big;
+mod traffic;
+mod violation;
+mod weather;
+
+pub use application::{Application, Outcome, Plan, Step};
+pub use content::Content;
+pub use host::{Host, Io, SocketNumber};
+pub use link::{Faults, Link, LinkSettings, Passage};
+pub use observer::Observer;
+pub use our_host::{OurHost, OurSettings};
+pub use random::Random;
+pub use scenario::{Peers, Report, Scenario, Weather};
+pub use sight::{Sight, describe};
+pub use simulation::{Change, Place, Simulation};
+pub use smoltcp_host::{SmoltcpHost, SmoltcpSettings};
+pub use traffic::{Connection, Opening};
+pub use violation::{Broken, Violation};

@@ -1,0 +1,390 @@
+//! Two hosts, the path between them, their applications, and time.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use clock::{Duration, Instant};
+
+use super::application::{Application, Outcome};
+use super::content::Content;
+use super::host::Host;
+use super::link::{Link, LinkSettings, Passage};
+use super::observer::Observer;
+use super::random::Random;
+use super::sight::describe;
+use super::too_big::too_big;
+use super::traffic::{Connection, Opening};
+use super::violation::{Broken, Violation, require};
+
+/// Which host: 0 or 1. Link 0 leads from host 0 to host 1.
+pub type Place = usize;
+
+/// Something that changes while the simulation runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The link from a host does something else from now on.
+    Link(Place, Box<LinkSettings>),
+    /// A host's clock steps forward, and its timers find out late.
+    ClockJump(Place, Duration),
+}
+
+/// What is going to happen at some time.
+#[derive(Debug)]
+enum Event {
+    Arrival(Place, Vec<u8>),
+    Wake(Place, usize),
+    Open(usize),
+    Change(Change),
+}
+
+/// One host with what uses it.
+#[derive(Debug)]
+struct Seat {
+    host: Box<dyn Host>,
+    /// By how much its clock is ahead of the simulation's.
+    ahead: Duration,
+    mtu: u16,
+    /// By the numbers of the host's sockets; `None` for one that nobody wants.
+    applications: Vec<Option<Application>>,
+}
+
+/// Two hosts and all around them.
+#[derive(Debug)]
+pub struct Simulation {
+    seats: [Seat; 2],
+    links: [Link; 2],
+    connections: Vec<Connection>,
+    queue: BTreeMap<(Instant, u64), Event>,
+    events: u64,
+    started: Instant,
+    now: Instant,
+    observer: Observer,
+    random: Random,
+    /// Times in a row that something happened without time passing.
+    at_this_instant: u32,
+    trace: bool,
+}
+
+/// Events at one instant that mean that time stands still.
+const EVENTS_PER_INSTANT: u32 = 20_000;
+
+impl Simulation {
+    /// Both `hosts` with the MTUs of their links, connected by `links`; `ahead` is how far their clocks are ahead.
+    pub fn new(
+        hosts: [(Box<dyn Host>, u16, Duration); 2],
+        links: [LinkSettings; 2],
+        now: Instant,
+        seed: u64,
+    ) -> Simulation {
+        let mut random = Random::new(seed);
+        let seats = hosts.map(|(host, mtu, ahead)| Seat { host, ahead, mtu, applications: Vec::new() });
+        Simulation {
+            seats,
+            links: links.map(|settings| Link::new(settings, random.fork())),
+            connections: Vec::new(),
+            queue: BTreeMap::new(),
+            events: 0,
+            started: now,
+            now,
+            observer: Observer::default(),
+            random,
+            at_this_instant: 0,
+            trace: std::env::var_os("SIMNET_TRACE").is_some(),
+        }
+    }
+
+    /// Has host 1 listen on `local`.
+    pub fn listen(&mut self, local: SocketAddr) {
+        self.seats[1].host.listen(local);
+    }
+
+    /// Adds a connection that host 0 begins.
+    pub fn add(&mut self, connection: Connection) {
+        let number = self.connections.len();
+        let (client, server) = (connection.client, connection.server);
+        self.observer.expect(client, server, connection.content(0));
+        self.observer.expect(server, client, connection.content(1));
+        self.schedule(self.started + connection.begins, Event::Open(number));
+        self.connections.push(connection);
+    }
+
+    /// Adds something that changes `after` the start.
+    pub fn change(&mut self, after: Duration, change: Change) {
+        self.schedule(self.started + after, Event::Change(change));
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.now - self.started
+    }
+
+    /// Segments that both hosts sent.
+    pub fn segments(&self) -> u64 {
+        self.observer.segments
+    }
+
+    /// Calls of all applications that moved data.
+    pub fn calls(&self) -> u64 {
+        self.applications().map(Application::calls).sum()
+    }
+
+    /// Connections of which both ends did all that they were to do.
+    pub fn complete(&self) -> usize {
+        let is_complete =
+            |end: Option<&Application>| end.is_some_and(|end| *end.outcome() == Outcome::Complete);
+        (0..self.connections.len())
+            .filter(|number| self.applications_of(*number).into_iter().all(is_complete))
+            .count()
+    }
+
+    /// All ends of connections that there are.
+    pub fn applications(&self) -> impl Iterator<Item = &Application> {
+        self.seats.iter().flat_map(|seat| seat.applications.iter().flatten())
+    }
+
+    /// What the connection's end at `place` has; `None` before it exists.
+    pub fn application(&self, place: Place, number: usize) -> Option<&Application> {
+        self.seats[place].applications.get(number)?.as_ref()
+    }
+
+    /// Lets time pass until all that is to come has come, or `limit` since the start is over.
+    pub fn run(&mut self, limit: Duration) -> Result<(), Violation> {
+        self.run_until(limit).map_err(|Broken(text)| {
+            let at = self.now - self.started;
+            let clocks = self.seats.each_ref().map(|seat| self.now + seat.ahead);
+            let hosts = self.seats.iter_mut().zip(clocks).map(|(seat, now)| seat.host.describe(now));
+            Violation { at, text, hosts: hosts.collect() }
+        })
+    }
+
+    fn run_until(&mut self, limit: Duration) -> Result<(), Broken> {
+        let end = self.started + limit;
+        for place in [0, 1] {
+            self.turn(place)?;
+        }
+        while let Some(next) = self.next_instant() {
+            if next > end {
+                self.now = end;
+                return Ok(());
+            }
+            self.at_this_instant = if next > self.now { 0 } else { self.at_this_instant + 1 };
+            require!(self.at_this_instant < EVENTS_PER_INSTANT, "time stands still");
+            self.now = self.now.max(next);
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing is left to be done, and nothing of the connections.
+    pub fn check_over(&mut self) -> Result<(), Broken> {
+        for (number, connection) in self.connections.iter().enumerate() {
+            let ends = self.applications_of(number);
+            let count = ends.iter().flatten().count();
+            require!(count == 2 || connection.may_fail, "connection {number} never came to be at both ends");
+            for outcome in ends.into_iter().flatten().map(Application::outcome) {
+                connection.check_outcome(number, outcome)?;
+            }
+        }
+        self.seats.iter_mut().try_for_each(|seat| seat.host.check_empty())
+    }
+
+    fn applications_of(&self, number: usize) -> [Option<&Application>; 2] {
+        let is_of_it = |application: &&Application| application.connection() == number;
+        self.seats.each_ref().map(|seat| seat.applications.iter().flatten().find(is_of_it))
+    }
+
+    fn schedule(&mut self, at: Instant, event: Event) {
+        self.events += 1;
+        self.queue.insert((at, self.events), event);
+    }
+
+    /// When the next event or timer is due.
+    fn next_instant(&mut self) -> Option<Instant> {
+        let event = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let timers = [0, 1].map(|place| self.timer(place));
+        timers.into_iter().flatten().chain(event).min()
+    }
+
+    fn timer(&mut self, place: Place) -> Option<Instant> {
+        let now = self.clock(place);
+        let seat = &mut self.seats[place];
+        let at = seat.host.poll_timeout(now)?;
+        Some(Instant::from_nanos(at.since(Instant::ZERO + seat.ahead).as_nanos() as u64))
+    }
+
+    /// What the host's clock shows.
+    fn clock(&self, place: Place) -> Instant {
+        self.now + self.seats[place].ahead
+    }
+
+    /// Does one thing that is due.
+    fn step(&mut self) -> Result<(), Broken> {
+        let due = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now);
+        if let Some(event) = due.map(|entry| entry.remove()) {
+            return self.on_event(event);
+        }
+        for place in [0, 1] {
+            if self.timer(place).is_some_and(|at| at <= self.now) {
+                let now = self.clock(place);
+                self.seats[place].host.on_timeout(now);
+                self.turn(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) -> Result<(), Broken> {
+        match event {
+            Event::Arrival(place, packet) => {
+                let now = self.clock(place);
+                self.note(place, "arrives", &packet);
+                self.observer.on_delivered(&packet);
+                self.seats[place].host.on_packet(&packet, now);
+                self.turn(place)
+            }
+            Event::Wake(place, number) => {
+                self.run_application(place, number)?;
+                self.turn(place)
+            }
+            Event::Open(number) => self.open(number),
+            Event::Change(Change::Link(place, settings)) => {
+                self.links[place].set(*settings);
+                Ok(())
+            }
+            Event::Change(Change::ClockJump(place, by)) => {
+                self.seats[place].ahead += by;
+                Ok(())
+            }
+        }
+    }
+
+    fn open(&mut self, number: usize) -> Result<(), Broken> {
+        let connection = self.connections[number].clone();
+        self.connect(0, number, &connection)?;
+        if connection.opening == Opening::Simultaneous {
+            self.connect(1, number, &connection)?;
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, place: Place, number: usize, connection: &Connection) -> Result<(), Broken> {
+        let now = self.clock(place);
+        let (local, remote) = connection.ends(place);
+        let mut first = vec![0; if place == 0 { connection.early_octets() } else { 0 }];
+        connection.content(place).fill(0, &mut first);
+        let (socket, taken) = self.seats[place].host.connect(local, remote, &first, now);
+        let application =
+            connection.application(place, number, socket, taken as u64, now, self.random.fork());
+        self.seats[place].applications.resize_with(socket.0 + 1, || None);
+        self.seats[place].applications[socket.0] = Some(application);
+        self.run_application(place, socket.0)?;
+        self.turn(place)
+    }
+
+    /// Lets a host, and what is woken on it, do what follows from what happened, until nothing does.
+    fn turn(&mut self, place: Place) -> Result<(), Broken> {
+        loop {
+            self.accept(place)?;
+            let now = self.clock(place);
+            while let Some(socket) = self.seats[place].host.poll_woken(now) {
+                self.run_application(place, socket.0)?;
+            }
+            if !self.transmit(place)? {
+                break;
+            }
+        }
+        let now = self.clock(place);
+        self.seats[place].host.check(now)
+    }
+
+    fn accept(&mut self, place: Place) -> Result<(), Broken> {
+        let now = self.clock(place);
+        while let Some((socket, remote)) = self.seats[place].host.accept(now) {
+            let found = self.connections.iter().position(|connection| connection.client == remote);
+            let Some(number) = found else {
+                return Err(Broken(format!("{remote} is connected and never began to")));
+            };
+            let twice = self.applications_of(number)[place].is_some();
+            require!(!twice, "connection {number} is accepted twice");
+            let random = self.random.fork();
+            let application = self.connections[number].application(place, number, socket, 0, now, random);
+            self.seats[place].applications.resize_with(socket.0 + 1, || None);
+            self.seats[place].applications[socket.0] = Some(application);
+            self.run_application(place, socket.0)?;
+        }
+        Ok(())
+    }
+
+    fn run_application(&mut self, place: Place, number: usize) -> Result<(), Broken> {
+        let now = self.clock(place);
+        let seat = &mut self.seats[place];
+        let Some(application) = seat.applications.get_mut(number).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let before = application.wakes_at();
+        application.run(seat.host.as_mut(), now)?;
+        let after = application.wakes_at();
+        let ahead = seat.ahead;
+        if let Some(at) = after.filter(|at| before != Some(*at)) {
+            let at = Instant::from_nanos(at.since(Instant::ZERO + ahead).as_nanos() as u64);
+            self.schedule(at, Event::Wake(place, number));
+        }
+        Ok(())
+    }
+
+    /// Sends all that a host has to send; whether there was anything.
+    fn transmit(&mut self, place: Place) -> Result<bool, Broken> {
+        let now = self.clock(place);
+        let mut room = [0; 1 << 14];
+        let mut packets = 0;
+        while let Some(len) = self.seats[place].host.poll_transmit(now, &mut room) {
+            self.observer.on_sent(&room[..len], self.seats[place].mtu, self.seats[place].host.is_ours())?;
+            self.pass(place, room[..len].to_vec());
+            packets += 1;
+            require!(packets < EVENTS_PER_INSTANT, "a host sends without end");
+        }
+        Ok(packets > 0)
+    }
+
+    fn pass(&mut self, place: Place, packet: Vec<u8>) {
+        self.note(place, "sends", &packet);
+        let mtu = self.links[place].settings().mtu;
+        let copy = (packet.len() > usize::from(mtu)).then(|| packet.clone());
+        match self.links[place].pass(packet, self.now) {
+            Passage::Arrives(arrivals) => {
+                for (at, packet) in arrivals {
+                    self.schedule(at, Event::Arrival(1 - place, packet));
+                }
+            }
+            Passage::Lost(why) => self.say(place, &format!("  {why}")),
+            Passage::TooBig(at) => {
+                self.say(place, &format!("  too big for {mtu}"));
+                if let Some(error) = copy.and_then(|packet| too_big(&packet, mtu)) {
+                    self.schedule(at, Event::Arrival(place, error));
+                }
+            }
+        }
+    }
+
+    fn note(&self, place: Place, verb: &str, packet: &[u8]) {
+        if self.trace {
+            self.say(place, &format!("{verb} {}", describe(packet)));
+        }
+    }
+
+    fn say(&self, place: Place, text: &str) {
+        if self.trace {
+            println!("{:>14.6} host {place} {text}", self.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Content of what `place` sends on a connection.
+    pub fn content(&self, number: usize, place: Place) -> Content {
+        self.connections[number].content(place)
+    }
+
+    /// Whether all applications have ended.
+    pub fn is_over(&self) -> bool {
+        self.applications().all(|application| *application.outcome() != Outcome::Running)
+    }
+}
