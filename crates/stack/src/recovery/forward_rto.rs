@@ -72,7 +72,7 @@ mod tests {
     fn two_acknowledgements_decide() {
         use ForwardRto::{AwaitFirst, AwaitSecond, Off};
         let advance = Evidence { has_advanced: true, ..NONE };
-        let duplicate = Evidence { is_duplicate: true, ..NONE };
+        let duplicate = Evidence { is_duplicate: true, has_unsent: true, ..NONE };
         let sacked = Evidence { has_sacked: true, ..duplicate };
         let original = Evidence { original_arrived: true, ..NONE };
         let table = [

@@ -119,6 +119,26 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_pipe_lets_one_segment_go_however_little_arrived() {
+        let mut prr = Prr::default();
+        prr.start(20 * MSS);
+        prr.on_sent(5 * MSS);
+        let little = Delivery { delivered: 10, in_flight: 0, ssthresh: 10 * MSS, is_safe: false, mss: MSS };
+        prr.on_delivered(little);
+        assert_eq!(prr.window(), Some(MSS));
+    }
+
+    #[test]
+    fn the_proportion_is_rounded_up_rfc9937_6_2() {
+        let mut prr = Prr::default();
+        prr.start(3 * MSS);
+        let one =
+            Delivery { delivered: MSS + 1, in_flight: 2500, ssthresh: 2 * MSS, is_safe: false, mss: 10 };
+        prr.on_delivered(one);
+        assert_eq!(prr.window(), Some(2500 + 668)); // 667.3
+    }
+
+    #[test]
     fn the_first_retransmission_goes_out_whatever_is_in_flight_rfc9937_6_2() {
         let mut prr = Prr::default();
         prr.start(20 * MSS);

@@ -254,3 +254,42 @@ fn is_of_earlier_transmission(segment: &Segment, rtt: Duration, arrival: Arrival
     let echoes_earlier = |echoed| SeqNum(echoed).is_before(SeqNum(segment.timestamp_value));
     rtt < arrival.min_rtt || arrival.echoed.is_some_and(echoes_earlier)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::delivery_rate::Snapshot;
+    use super::super::segment::Standing;
+    use super::super::tests::seq_range;
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// RFC 8985, 6.2, step 2. Sent at 100, sent again at 200 with TSval 200, acknowledged later.
+    #[test]
+    fn which_transmission_arrived_is_told_by_the_echo_or_by_the_time_it_took() {
+        let segment = Segment {
+            range: seq_range(1, 2),
+            sent_at: at(200),
+            first_sent_at: at(100),
+            snapshot: Snapshot::default(),
+            timestamp_value: 200,
+            standing: Standing::Resent,
+            transmissions: 2,
+            has_control_octet: false,
+        };
+        let table = [
+            (250, Some(200), at(200)),
+            (250, Some(199), at(0)),
+            (250, None, at(200)),
+            (229, Some(200), at(0)),
+        ];
+        for (now, echoed, newest) in table {
+            let (mut rack, mut window) = (Rack::default(), ReorderingWindow::default());
+            let arrival = Arrival { now: at(now), min_rtt: Duration::from_millis(30), echoed };
+            rack.on_delivered(&segment, arrival, &mut window);
+            assert_eq!(rack.newest_sent_at, newest, "{now} {echoed:?}");
+        }
+    }
+}

@@ -46,3 +46,34 @@ fn an_echo_that_ends_the_flight_is_over_at_once() {
     assert_eq!(sender.recovery.state(), State::Open);
     assert_eq!(sender.controller.calls, ["ecn", "recovered"]);
 }
+
+#[test]
+fn a_loss_during_a_reduction_is_recovered_when_all_sent_until_then_is_acknowledged() {
+    let mut sender = Sender::new();
+    sender.send(10);
+    sender.wait(100);
+    echo(&mut sender, 1);
+    sender.send(1);
+    sender.ack(1, &[(2, 6)]);
+    sender.transmit();
+    sender.wait(100);
+    assert!(!sender.ack(10, &[]).recovered);
+    assert!(sender.ack(11, &[]).recovered);
+}
+
+#[test]
+fn echoes_are_heard_more_than_half_the_sequence_space_after_the_last_reduction() {
+    let mut sender = Sender::new();
+    sender.controller.cwnd = u32::MAX;
+    let (mut una, megabyte) = (seq(0), 1 << 20);
+    for round in 0..3000 {
+        let range = SeqRange::new(una, una + megabyte);
+        let sent = Transmission { range, timestamp_value: 0, has_control_octet: false };
+        sender.with(|recovery, cx| recovery.on_sent(&sent, cx));
+        una = range.end;
+        let ack = AckSegment { ack: una, snd_una: range.start, snd_nxt: una, ..ack_of(0, 0, 0) };
+        let ack = AckSegment { ece: round == 2999, ..ack };
+        let outcome = sender.with(|recovery, cx| recovery.on_ack(&ack, cx));
+        assert_eq!(outcome.congestion.is_some(), round == 2999);
+    }
+}

@@ -143,3 +143,44 @@ fn a_full_segment_with_fin_is_sent_again_whole() {
     assert_eq!(sender.recovery.next_retransmission(600), Some(SeqRange::new(seq(0), seq(0) + 600)));
     assert_eq!(sender.recovery.allowance(sender.controller.cwnd), 1001);
 }
+
+#[test]
+fn what_recovery_itself_sent_and_lost_starts_the_next_one() {
+    let mut sender = Sender::new();
+    sender.unsent = 20;
+    sender.transmit();
+    sender.wait(100);
+    sender.ack(0, &[(1, 10)]);
+    let sent = sender.transmit();
+    assert_eq!(sent[..3], [0, 10, 11]);
+    sender.wait(100);
+    sender.ack(0, &[(1, 10), (11, 12)]);
+    assert!(sender.recovery.lost() >= 2000);
+    let outcome = sender.ack(10, &[(11, 12)]);
+    assert_eq!((outcome.recovered, outcome.congestion), (true, Some(Congestion::Loss)));
+    assert_eq!(sender.recovery.state(), State::Recovery);
+}
+
+#[test]
+fn a_retransmission_sent_twice_counts_once_in_the_pipe_rfc6675_4() {
+    let mut sender = Sender::new();
+    sender.send(10);
+    sender.wait(100);
+    sender.ack(0, &[(1, 10)]);
+    sender.resend(seq_range(0, 1));
+    sender.resend(seq_range(0, 1));
+    assert_eq!(sender.in_flight(), 1);
+}
+
+#[test]
+fn rates_do_not_count_the_time_in_which_nothing_was_in_flight() {
+    let mut sender = Sender::new();
+    for _ in 0..2 {
+        sender.send(2);
+        sender.wait(100);
+        sender.ack(sender.nxt, &[]);
+        let rate = sender.controller.rates.pop().unwrap();
+        assert_eq!((rate.delivered, rate.interval), (2000, Duration::from_millis(100)));
+        sender.wait(10_000);
+    }
+}

@@ -13,7 +13,7 @@ mod undoing;
 use clock::{Duration, Instant};
 
 use super::*;
-use crate::congestion::{Acked, Congestion, CongestionControl};
+use crate::congestion::{Acked, Congestion, CongestionControl, RateSample};
 use crate::rtt::RttEstimator;
 
 const MSS: u32 = 1000;
@@ -54,6 +54,7 @@ struct HalvingController {
     ssthresh: u32,
     before: Option<(u32, u32)>,
     calls: Vec<&'static str>,
+    rates: Vec<RateSample>,
 }
 
 impl CongestionControl for HalvingController {
@@ -76,6 +77,7 @@ impl CongestionControl for HalvingController {
     fn on_sent(&mut self, _now: Instant, _in_flight: u32) {}
 
     fn on_acked(&mut self, acked: &Acked) {
+        self.rates.extend(acked.rate);
         if acked.cwnd_limited && self.cwnd < self.ssthresh && self.calls.last() != Some(&"loss") {
             self.cwnd += acked.delivered.min(MSS);
         }
@@ -140,6 +142,7 @@ impl Sender {
                 ssthresh: u32::MAX,
                 before: None,
                 calls: Vec::new(),
+                rates: Vec::new(),
             },
             rtt: RttEstimator::default(),
             pool: FlightPool::new(4),

@@ -76,3 +76,26 @@ fn duplicates_that_needless_retransmissions_cause_start_no_recovery_rfc6582_4_1(
     duplicates(&mut sender, 3);
     assert_eq!(sender.recovery.state(), State::Recovery);
 }
+
+#[test]
+fn a_partial_acknowledgement_resends_at_once_however_much_is_in_flight_rfc6582_3_2() {
+    let mut sender = Sender::without_sack();
+    sender.controller.cwnd = 40 * MSS;
+    sender.unsent = 60;
+    sender.transmit();
+    sender.wait(100);
+    assert_eq!(duplicates(&mut sender, 4), [40, 41, 0]);
+    sender.ack(1, &[]);
+    assert_eq!(sender.transmit()[0], 1);
+}
+
+#[test]
+fn duplicates_stand_for_nothing_once_the_hole_is_filled() {
+    let mut sender = Sender::without_sack();
+    sender.send(10);
+    sender.wait(100);
+    duplicates(&mut sender, 2);
+    assert_eq!((sender.in_flight(), sender.recovery.state()), (8, State::Disorder));
+    sender.ack(4, &[]);
+    assert_eq!((sender.in_flight(), sender.recovery.state()), (6, State::Open));
+}

@@ -25,6 +25,8 @@ fn the_probe_comes_after_two_round_trips_and_only_once_rfc8985_7_2() {
     assert_eq!(sender.deadline_ms(), Some(202));
     assert_eq!(probe(&mut sender), [2]);
     assert_eq!(sender.deadline_ms(), Some(300)); // RTO from now: RFC 8985, 7.3
+    sender.send(1);
+    assert_eq!(sender.deadline_ms(), Some(300));
     assert_eq!(sender.expire().action, TimeoutAction::Rto);
 }
 

@@ -113,3 +113,18 @@ fn a_retransmission_acknowledged_too_soon_tells_nothing_of_time_rfc8985_6_2() {
     let outcome = sender.ack(4, &[]);
     assert_eq!(outcome.lost, 0);
 }
+
+#[test]
+fn the_wait_ends_when_the_last_segment_that_is_still_late_is_lost_rfc8985_6_2() {
+    let mut sender = Sender::new();
+    sender.send(1);
+    sender.wait(10);
+    sender.send(2);
+    sender.wait(90);
+    sender.ack(0, &[(2, 3)]);
+    // The newest delivered segment took 90 ms: 0 is lost 25 ms later than that, and so is 1, 10 ms later.
+    assert_eq!(sender.deadline_ms(), Some(22));
+    sender.wait(5);
+    sender.ack(0, &[(1, 3)]);
+    assert_eq!(sender.deadline_ms(), Some(12));
+}

@@ -175,3 +175,29 @@ fn a_path_that_takes_less_gets_smaller_segments_and_no_congestion_response_rfc82
     sender.ack(3, &[]);
     assert_eq!(sender.controller.calls, [""; 0]);
 }
+
+/// What filled the hole may have uncovered segments whose acknowledgements were lost. RFC 5682, 2.1, step 2; RFC 6298, 3.
+#[test]
+fn a_timeout_is_not_spurious_because_a_retransmission_acknowledges_more_than_itself() {
+    for sack in [false, true] {
+        let mut sender = timed_out(sack);
+        sender.wait(100);
+        let outcome = sender.ack(3, &[]);
+        assert_eq!((outcome.undone, outcome.rtt, sender.recovery.state()), (false, None, State::Loss));
+    }
+}
+
+#[test]
+fn a_timeout_in_fast_recovery_is_not_asked_whether_it_was_spurious_rfc5682_2_1() {
+    let mut sender = Sender::new();
+    sender.send(10);
+    sender.wait(100);
+    sender.ack(0, &[(7, 10)]);
+    assert_eq!(sender.transmit(), [0, 1, 2]);
+    assert_eq!(sender.expire().action, TimeoutAction::Rto);
+    assert_eq!(sender.transmit(), [0]);
+    sender.unsent = 5;
+    sender.wait(100);
+    sender.ack(1, &[(7, 10)]);
+    assert_eq!(sender.transmit(), [1, 2]);
+}

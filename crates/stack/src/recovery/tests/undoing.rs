@@ -94,3 +94,38 @@ fn a_spurious_timeout_is_told_by_the_first_echo_rfc3522_3_2() {
     assert!(outcome.undone && outcome.events.contains(Event::LossUndo));
     assert_eq!((sender.cwnd(), sender.recovery.lost(), sender.rtt.backoff()), (11, 0, 0));
 }
+
+/// Segment 0 is late, 1 and 6 are lost.
+#[test]
+fn what_was_taken_for_lost_gets_another_chance_and_is_found_lost_again() {
+    let mut sender = Sender::new();
+    sender.send(10);
+    let first = sender.timestamp();
+    sender.wait(100);
+    sender.ack(0, &[(2, 6)]);
+    assert_eq!(sender.transmit(), [0]);
+    sender.resend(seq_range(1, 2));
+    let outcome = sender.ack(0, &[(7, 10), (2, 6)]);
+    assert_eq!(outcome.lost, 1000);
+    sender.echo = Some(first);
+    sender.wait(50);
+    let outcome = sender.ack(1, &[(7, 10), (2, 6)]);
+    assert!(outcome.events.contains(Event::PartialUndo));
+    assert_eq!((outcome.lost, sender.recovery.lost(), sender.in_flight()), (0, 0, 3)); // 1 twice, 6
+    assert_eq!(sender.recovery.state(), State::Disorder);
+    sender.send(1);
+    sender.wait(100);
+    let outcome = sender.ack(1, &[(7, 11), (2, 6)]);
+    assert_eq!((outcome.lost, sender.recovery.next_retransmission(MSS)), (2000, Some(seq_range(1, 2))));
+}
+
+#[test]
+fn an_acknowledgement_before_anything_was_sent_again_undoes_a_timeout() {
+    let mut sender = Sender::without_sack();
+    sender.send(3);
+    sender.expire();
+    assert_eq!(sender.recovery.allowance(0), MSS);
+    let outcome = sender.ack(2, &[]);
+    assert!(outcome.undone);
+    assert_eq!((sender.recovery.allowance(0), sender.in_flight()), (0, 1));
+}
