@@ -185,6 +185,10 @@ counters! {
     udp_rcvbuf_errors => "UdpRcvbufErrors",
     /// UDP datagrams refused because the send buffer is full.
     udp_sndbuf_errors => "UdpSndbufErrors",
+    /// UDP datagrams dropped because the memory for all of them is full.
+    udp_mem_errors => "UdpMemErrors",
+    /// UDP datagrams dropped because their link's MTU fell below their length before they left.
+    udp_out_too_long => "SidestepUdpOutTooLong",
     /// UDP datagrams with a wrong checksum.
     udp_in_csum_errors => "UdpInCsumErrors",
 }

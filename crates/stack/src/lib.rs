@@ -4,7 +4,7 @@
 //! time and 32 secret octets, and takes packets, deadlines and events from it. The RFC and its section stand beside the code
 //! that follows it.
 //!
-//! Start at [`Stack`], then the module [`tcp`].
+//! Start at [`Stack`], then the modules [`tcp`] and [`udp`].
 #![forbid(unsafe_code)]
 
 pub mod assembler;
@@ -32,6 +32,7 @@ pub mod tcp;
 pub mod time_wait;
 pub mod timer_wheel;
 pub mod trace;
+pub mod udp;
 
 pub use config::{Config, TcpOptions};
 pub use counters::Counters;

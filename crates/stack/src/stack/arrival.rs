@@ -23,6 +23,7 @@ impl Stack {
         let ip = parse_ip(packet)?;
         match ip.protocol() {
             protocol::TCP => self.on_tcp(&ip, arrival, now),
+            protocol::UDP => self.on_udp(&ip, arrival, now),
             protocol::ICMP | protocol::ICMPV6 => self.on_icmp(&ip, now),
             _ => Err(DropReason::ProtocolUnknown),
         }
@@ -143,7 +144,7 @@ fn parse_ip(packet: &[u8]) -> Result<Ip<'_>, DropReason> {
     Ok(ip)
 }
 
-fn traffic_class(ip: &Ip<'_>) -> u8 {
+pub(super) fn traffic_class(ip: &Ip<'_>) -> u8 {
     match ip {
         Ip::V4(packet) => packet.traffic_class(),
         Ip::V6(packet) => packet.traffic_class(),

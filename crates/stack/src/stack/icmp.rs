@@ -13,6 +13,10 @@ impl Stack {
     pub(super) fn on_icmp(&mut self, ip: &Ip<'_>, now: Instant) -> Result<(), DropReason> {
         let error = IcmpError::parse(ip)?;
         let key = FlowKey::new(error.flow.source, error.flow.destination).ok_or(DropReason::IpVersion)?;
+        if error.flow.protocol == protocol::UDP {
+            self.on_udp_icmp(ip, &error, &key, now);
+            return Ok(());
+        }
         if error.flow.protocol != protocol::TCP {
             return Err(DropReason::ProtocolUnknown);
         }

@@ -5,6 +5,8 @@ mod icmp;
 mod passive;
 mod replies;
 mod tcp_calls;
+mod udp_calls;
+mod udp_packets;
 
 use std::collections::VecDeque;
 
@@ -28,6 +30,7 @@ use crate::tcp::{Connection, Events, Fate, Shared, State};
 use crate::time_wait::{TimeWaitConfig, TimeWaitTable};
 use crate::timer_wheel::TimerWheel;
 use crate::trace::TraceRing;
+use crate::udp::{Udp, UdpId};
 
 use replies::Replies;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
@@ -64,6 +67,8 @@ pub enum Socket {
     Listener(ListenerId),
     /// A connection.
     Connection(ConnectionId),
+    /// A UDP socket.
+    Udp(UdpId),
 }
 
 /// Something happened on a socket.
@@ -77,7 +82,7 @@ pub struct Event {
     pub token: u64,
 }
 
-/// Segments that a connection may send before the next one's turn.
+/// Segments that a connection, or datagrams that a UDP socket may send before the next one's turn.
 const TRANSMIT_QUANTUM: u32 = 8;
 
 /// UDP and TCP of one engine.
@@ -108,6 +113,7 @@ pub struct Stack {
     ready_sent: u32,
     /// Half-open connections whose SYN-ACK is due.
     half_open_ready: VecDeque<u32>,
+    udp: Udp,
     /// Sockets with events, each once.
     signals: VecDeque<Socket>,
 }
@@ -142,6 +148,7 @@ impl Stack {
             ready: VecDeque::new(),
             ready_sent: 0,
             half_open_ready: VecDeque::new(),
+            udp: Udp::new(chunks, key(7)),
             signals: VecDeque::new(),
             shared: Shared {
                 counters: Counters::default(),
@@ -183,8 +190,19 @@ impl Stack {
         self.shared.paths.replace_neighbour(link, old, new)
     }
 
-    /// Writes the next packet into `room`, which has place for the MTU; `None` when there is none.
+    /// Writes the next packet into `room`, which has place for the MTU; `None` when there is none. TCP and UDP take turns.
     pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Transmit> {
+        if std::mem::take(&mut self.udp.goes_first)
+            && let Some(transmit) = self.transmit_udp(room)
+        {
+            return Some(transmit);
+        }
+        let transmit = self.transmit_tcp(now, room);
+        self.udp.goes_first = transmit.is_some();
+        transmit.or_else(|| self.transmit_udp(room))
+    }
+
+    fn transmit_tcp(&mut self, now: Instant, room: &mut [u8]) -> Option<Transmit> {
         if let Some(transmit) = self.transmit_reply(room) {
             return Some(transmit);
         }
@@ -257,6 +275,7 @@ impl Stack {
                     listener.signalled = false;
                     Event { socket, events: Events::READABLE, token: listener.token }
                 }),
+                Socket::Udp(id) => self.take_udp_event(id),
                 Socket::Connection(id) => self.connections.get_mut(id).map(|connection| {
                     connection.flags.signalled = false;
                     let events = std::mem::take(&mut connection.events);
