@@ -255,15 +255,16 @@ mod tests {
         assert_eq!(reno.cwnd(), 10 * MSS);
     }
 
-    /// RFC 5681, 4.1 (SHOULD).
+    /// RFC 5681, 4.1 (SHOULD); RFC 7661, 4.4, keeps three quarters of the window in ssthresh.
     #[test]
     fn idleness_longer_than_the_timeout_restarts_from_the_initial_window() {
         let mut reno = in_avoidance(40);
+        reno.window.ssthresh = 20 * MSS;
         let rto = Duration::from_millis(300);
         reno.on_restart_after_idle(rto, rto, Instant::ZERO);
         assert_eq!(reno.cwnd(), 40 * MSS);
         reno.on_restart_after_idle(rto * 2, rto, Instant::ZERO);
-        assert_eq!((reno.cwnd(), reno.ssthresh()), (10 * MSS, 40 * MSS));
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (10 * MSS, 30 * MSS));
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Bbr {
     }
 
     /// 5.6.4.7.
-    fn bound_cwnd_for_model(&mut self) {
+    pub(super) fn bound_cwnd_for_model(&mut self) {
         let longterm = match self.state {
             State::Startup | State::Drain => u32::MAX,
             State::ProbeBwDown | State::ProbeBwRefill | State::ProbeBwUp => self.bounds.inflight_longterm,

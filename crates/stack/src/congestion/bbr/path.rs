@@ -263,3 +263,74 @@ pub(super) fn octets(rate: u64, span: Duration) -> u64 {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     u64::try_from(u128::from(rate) * u128::from(nanos) / 1_000_000_000).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::RateSample;
+    use super::super::super::tests::{MSS, ack};
+    use super::*;
+
+    /// A sample of 10 ms in which `octets` were delivered.
+    fn sample(path: &mut Path, octets: u64, app_limited: bool) -> Sample {
+        let interval = Duration::from_millis(10);
+        let prior_delivered = path.delivered;
+        let rate = RateSample { delivered: octets, interval, prior_delivered, app_limited };
+        path.sample(&Acked { rate: Some(rate), ..ack(MSS) })
+    }
+
+    /// 5.5.4, and 5.5.6: a cycle without other samples keeps the bandwidth of the one before.
+    #[test]
+    fn samples_that_the_application_held_down_raise_the_bandwidth_but_never_lower_it() {
+        let mut path = Path::new(Instant::ZERO);
+        let mut max_bw_after_cycle = |octets, app_limited| {
+            let sample = sample(&mut path, octets, app_limited);
+            path.update_max_bw(&sample);
+            path.advance_max_bw_filter();
+            path.max_bw()
+        };
+        assert_eq!(max_bw_after_cycle(10_000, true), 1_000_000);
+        assert_eq!(max_bw_after_cycle(20_000, true), 2_000_000);
+        assert_eq!(max_bw_after_cycle(1_000, true), 2_000_000);
+        assert_eq!(max_bw_after_cycle(9_000, false), 900_000);
+    }
+
+    /// 5.3.4.3.
+    #[test]
+    fn what_was_in_flight_in_probe_rtt_counts_as_held_down() {
+        let mut path = Path::new(Instant::ZERO);
+        path.hold_down(2_000);
+        assert!(sample(&mut path, 2_000, false).app_limited);
+        assert!(!sample(&mut path, 2_000, false).app_limited);
+    }
+
+    /// 5.5.9.
+    #[test]
+    fn acknowledgements_in_bursts_add_their_excess_for_ten_rounds() {
+        let mut path = Path::new(Instant::ZERO);
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        for (millis, extra) in [(0, 10_000), (5, 15_000), (100, 15_000), (101, 19_000)] {
+            let sample = Sample { now: at(millis), newly_acked: 10_000, ..sample(&mut path, 0, false) };
+            path.update_ack_aggregation(&sample, 1_000_000, u32::MAX, true);
+            assert_eq!(path.extra_acked(), extra);
+        }
+        let steady = Sample { now: at(200), newly_acked: 0, ..sample(&mut path, 0, false) };
+        for rounds in [EXTRA_ACKED_ROUNDS, 2 * EXTRA_ACKED_ROUNDS] {
+            path.round_count = rounds;
+            path.update_ack_aggregation(&steady, 1_000_000, u32::MAX, true);
+        }
+        assert_eq!(path.extra_acked(), 0);
+    }
+
+    /// 4.1.2.2: P.tx_in_flight, to an eighth of a window.
+    #[test]
+    fn the_flight_at_a_departure_is_remembered_for_two_windows() {
+        let mut path = Path::new(Instant::ZERO);
+        for round in 1..=40 {
+            path.note_flight(round * MSS, MSS);
+            path.delivered += u64::from(MSS);
+        }
+        assert_eq!(path.flight_at(39 * u64::from(MSS)).in_flight, 40 * MSS);
+        assert_eq!(path.flight_at(30 * u64::from(MSS) + 1).in_flight, 31 * MSS);
+        assert_eq!(path.flight_at(0).in_flight, 25 * MSS);
+    }
+}

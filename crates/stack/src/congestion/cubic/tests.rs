@@ -154,8 +154,9 @@ fn time_in_which_the_application_leaves_the_window_unused_does_not_count() {
     let cwnd = pausing.cwnd();
     run(&mut pausing, RTT, 5.0, 35.0, false);
     assert_eq!(pausing.cwnd(), cwnd);
-    pausing.on_restart_after_idle(Duration::from_millis(150), Duration::from_secs(1), at(65.0));
-    run(&mut pausing, RTT, 65.0, 70.0, true);
+    run(&mut pausing, RTT, 35.0, 37.0, true);
+    pausing.on_restart_after_idle(Duration::from_millis(900), Duration::from_secs(1), at(65.0));
+    run(&mut pausing, RTT, 65.0, 68.0, true);
     assert!((segments(&pausing) - segments(&steady)).abs() < 1.0, "{}", segments(&pausing));
 }
 
