@@ -319,6 +319,20 @@ fn one_octet_writes_do_not_take_memory_for_each() {
 }
 
 #[test]
+fn blocks_that_cut_segments_do_not_take_memory_for_each() {
+    let mut sender = Sender::new();
+    sender.send(20);
+    let nxt = sender.nxt;
+    for octet in (0..20_000).step_by(4) {
+        let block = SeqRange::new(seq(0) + octet + 1, seq(0) + octet + 2);
+        let ack = AckSegment { sack: &[block], ..ack_of(0, 0, nxt) };
+        sender.with(|recovery, cx| recovery.on_ack(&ack, cx));
+    }
+    assert!(entries(&sender) < 64 + 4 * 20 + 2, "{}", entries(&sender));
+    sender.check();
+}
+
+#[test]
 fn a_peer_that_acknowledges_all_octets_but_the_first_stops_new_data_before_it_takes_memory() {
     let mut sender = Sender::new();
     for octet in 0..100_000 {

@@ -114,3 +114,17 @@ fn there_is_no_probe_without_sack_nor_in_disorder_rfc8985_7_2() {
     sender.transmit();
     assert_eq!(sender.deadline_ms(), Some(300));
 }
+
+#[test]
+fn a_timeout_ends_the_wait_for_what_became_of_a_probe_rfc8985_7_3() {
+    let mut sender = Sender::new();
+    sender.send(4);
+    let first = sender.timestamp();
+    assert_eq!(probe(&mut sender), [3]);
+    assert_eq!(sender.expire().action, TimeoutAction::Rto);
+    assert_eq!(sender.transmit(), [0]);
+    sender.echo = Some(first);
+    assert!(sender.ack(1, &[]).undone);
+    sender.send(1);
+    assert_eq!(sender.ack(5, &[]).congestion, None);
+}

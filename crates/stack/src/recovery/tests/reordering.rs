@@ -128,3 +128,28 @@ fn the_wait_ends_when_the_last_segment_that_is_still_late_is_lost_rfc8985_6_2() 
     sender.ack(0, &[(1, 3)]);
     assert_eq!(sender.deadline_ms(), Some(12));
 }
+
+#[test]
+fn sixteen_recoveries_without_a_duplicate_narrow_the_window_rfc8985_6_2() {
+    let mut sender = Sender::new();
+    sender.send(1);
+    sender.wait(100);
+    sender.ack(1, &[(0, 1)]);
+    sender.recovery.reordering.on_spurious_recovery();
+    let span = |sender: &Sender| {
+        sender.recovery.reordering.span(true, Duration::from_millis(100), Duration::MAX).as_millis()
+    };
+    for _ in 0..16 {
+        assert_eq!(span(&sender), 50);
+        let start = sender.nxt;
+        sender.send(5);
+        sender.wait(200);
+        sender.ack(start, &[(start + 4, start + 5)]);
+        sender.expire();
+        assert_eq!(sender.recovery.state(), State::Recovery);
+        sender.transmit();
+        sender.wait(100);
+        assert!(sender.ack(start + 5, &[]).recovered);
+    }
+    assert_eq!(span(&sender), 25);
+}
