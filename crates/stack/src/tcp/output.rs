@@ -8,6 +8,7 @@ use wire::{ipv4, ipv6, protocol};
 
 use crate::congestion::CongestionControl;
 use crate::flow_table::FlowKey;
+use crate::pacer::window_rate;
 use crate::recovery::{Probe, Retransmission, Transmission};
 use crate::segment::{Ecn, SegmentOptions, TIMESTAMPS_LEN, Timestamps, headers_len};
 use crate::seq::{SeqNum, SeqRange};
@@ -232,12 +233,14 @@ impl Connection {
     }
 
     fn pacing_rate(&self) -> Option<u64> {
-        let limit = self.options.pacing_rate_max;
-        let wanted = self.transfer.as_ref().and_then(|transfer| transfer.controller.pacing_rate());
-        match (wanted, limit) {
-            (Some(rate), Some(limit)) => Some(rate.min(limit)),
-            (rate, limit) => rate.or(limit),
-        }
+        let controller = &self.transfer.as_ref()?.controller;
+        let Some(limit) = self.options.pacing_rate_max else {
+            return controller.pacing_rate();
+        };
+        let wanted = controller.pacing_rate();
+        let wanted =
+            wanted.or_else(|| window_rate(controller.cwnd(), controller.ssthresh(), self.rtt.srtt()));
+        Some(wanted.map_or(limit, |rate| rate.min(limit)))
     }
 
     fn transmit_new(
@@ -559,7 +562,8 @@ impl Connection {
             key: self.key,
             snd_nxt: self.send.snd_nxt,
             rcv_nxt: self.receive.rcv_nxt,
-            window: (self.receive.offered() >> self.receive.scale).min(u32::from(u16::MAX)) as u16,
+            // As it was offered, so rounded up as it was: what has been offered is not taken back (RFC 9293, 3.8.6).
+            window: (self.receive.window(false) >> self.receive.scale).min(u32::from(u16::MAX)) as u16,
             ts_recent: self.flags.timestamps.then_some(self.receive.ts_recent),
         }
     }
