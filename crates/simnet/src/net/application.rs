@@ -90,6 +90,7 @@ pub struct Application {
     /// Until when the current step, and reading, pause.
     step_pause: Option<Instant>,
     read_pause: Option<Instant>,
+    wake_told: Option<Instant>,
     outcome: Outcome,
     random: Random,
     calls: u64,
@@ -122,6 +123,7 @@ impl Application {
             at_end: false,
             step_pause: None,
             read_pause,
+            wake_told: None,
             outcome: Outcome::Running,
             random,
             calls: 0,
@@ -148,17 +150,25 @@ impl Application {
         self.sent
     }
 
+    /// In words, for a report of a failure.
+    pub fn describe(&self) -> String {
+        let (sent, received, expected) = (self.sent, self.received, self.expected);
+        let step = self.plan.steps.get(self.step);
+        let of = self.plan.sends();
+        format!("{:?} at {step:?}, sent {sent} of {of}, received {received} of {expected}", self.outcome)
+    }
+
     /// Calls that it made and that moved data.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// When it goes on by itself.
-    pub fn wakes_at(&self) -> Option<Instant> {
-        match self.outcome {
-            Outcome::Running => [self.step_pause, self.read_pause].into_iter().flatten().min(),
-            _ => None,
-        }
+    /// When it goes on by itself, unless that was told before.
+    pub fn poll_wake(&mut self) -> Option<Instant> {
+        let at = [self.step_pause, self.read_pause].into_iter().flatten().min();
+        let news = at.filter(|_| self.outcome == Outcome::Running && at != self.wake_told);
+        self.wake_told = at;
+        news
     }
 
     /// Does all that can be done now.
@@ -230,10 +240,7 @@ impl Application {
             Step::Send(octets) => return Ok(self.write(host, octets, now)),
             Step::Await(octets) => self.received >= octets,
             Step::Pause(span) => self.pause(span, now),
-            Step::Finish => {
-                host.finish(self.socket, now);
-                true
-            }
+            Step::Finish => host.finish(self.socket, now),
             Step::Close => {
                 host.close(self.socket, now);
                 self.outcome = Outcome::Complete;

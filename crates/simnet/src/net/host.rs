@@ -54,8 +54,8 @@ pub trait Host: Debug {
     fn send(&mut self, socket: SocketNumber, data: &[u8], now: Instant) -> Io;
     /// Takes data that arrived.
     fn recv(&mut self, socket: SocketNumber, room: &mut [u8], now: Instant) -> Io;
-    /// Sends no more.
-    fn finish(&mut self, socket: SocketNumber, now: Instant);
+    /// Sends no more; false if it is too early for that, because the connection is not established yet.
+    fn finish(&mut self, socket: SocketNumber, now: Instant) -> bool;
     /// Wants no more.
     fn close(&mut self, socket: SocketNumber, now: Instant);
     /// Ends the connection by a reset.

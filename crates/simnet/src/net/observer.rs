@@ -28,6 +28,8 @@ struct Side {
     acked: u64,
     /// End of what arrived from the other side, in the other side's positions.
     arrived: u64,
+    /// Window of its SYN, which is never scaled.
+    syn_window: u16,
     was_reset: bool,
 }
 
@@ -89,6 +91,9 @@ impl Observer {
         side.sent = side.sent.max(u64::from(sight.len()));
         if let (Some(ack), Some(peer)) = (sight.ack, arrived) {
             side.offered = side.offered.max(peer.position(ack) + u64::from(sight.window));
+            // The SYN has arrived, and RFC 7413 lets data follow at once.
+            side.arrived = side.arrived.max(peer.position(ack).min(peer.sent));
+            side.edge = side.edge.max(1 + u64::from(peer.syn_window));
         }
         Ok(())
     }
@@ -128,6 +133,7 @@ impl Side {
             offered: 0,
             acked: 0,
             arrived: 0,
+            syn_window: sight.window,
             was_reset: false,
         }
     }

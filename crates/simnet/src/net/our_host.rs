@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clock::Instant;
-use stack::tcp::{RecvError, SendError, Shutdown};
+use stack::tcp::{RecvError, SendError, Shutdown, State};
 use stack::{
     Arrival, Config, Connect, ConnectionId, Hop, Link, LinkId, ListenerId, Socket, Stack, TcpOptions,
 };
@@ -162,8 +162,13 @@ impl Host for OurHost {
         }
     }
 
-    fn finish(&mut self, socket: SocketNumber, now: Instant) {
-        self.stack.shutdown(self.sockets[socket.0], Shutdown::Write, now);
+    fn finish(&mut self, socket: SocketNumber, now: Instant) -> bool {
+        let id = self.sockets[socket.0];
+        let early = self.stack.state(id) == Some(State::SynSent);
+        if !early {
+            self.stack.shutdown(id, Shutdown::Write, now);
+        }
+        !early
     }
 
     fn close(&mut self, socket: SocketNumber, now: Instant) {

@@ -131,7 +131,7 @@ impl Scenario {
         simulation.run(self.limit)?;
         let took = simulation.elapsed();
         let broken = |Broken(text)| Violation { at: took, text, hosts: String::new() };
-        simulation.check_over().map_err(broken)?;
+        simulation.check_over()?;
         let octets = simulation.applications().map(|application| application.received()).sum();
         let report =
             Report { segments: simulation.segments(), octets, complete: simulation.complete(), took };

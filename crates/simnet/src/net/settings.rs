@@ -46,7 +46,8 @@ fn options(random: &mut Random) -> TcpOptions {
         keepalive_idle: Duration::from_secs(random.between(1, 60)),
         keepalive_interval: Duration::from_secs(random.between(10, 75)),
         congestion: random.pick(&[Algorithm::NewReno, Algorithm::Cubic, Algorithm::Bbr]),
-        mss_max: random.one_in(8).then(|| random.magnitude(88, 1460) as u16),
+        // SYN cookies know no smaller one.
+        mss_max: random.one_in(8).then(|| random.magnitude(216, 1460) as u16),
         not_sent_low_water: if random.one_in(5) { 16 << 10 } else { u32::MAX },
         receive_buffer: buffer(random),
         send_buffer: buffer(random),

@@ -149,12 +149,14 @@ impl Simulation {
 
     /// Lets time pass until all that is to come has come, or `limit` since the start is over.
     pub fn run(&mut self, limit: Duration) -> Result<(), Violation> {
-        self.run_until(limit).map_err(|Broken(text)| {
-            let at = self.now - self.started;
-            let clocks = self.seats.each_ref().map(|seat| self.now + seat.ahead);
-            let hosts = self.seats.iter_mut().zip(clocks).map(|(seat, now)| seat.host.describe(now));
-            Violation { at, text, hosts: hosts.collect() }
-        })
+        self.run_until(limit).map_err(|broken| self.violation(broken))
+    }
+
+    fn violation(&mut self, Broken(text): Broken) -> Violation {
+        let at = self.elapsed();
+        let clocks = self.seats.each_ref().map(|seat| self.now + seat.ahead);
+        let hosts = self.seats.iter_mut().zip(clocks).map(|(seat, now)| seat.host.describe(now));
+        Violation { at, text, hosts: hosts.collect() }
     }
 
     fn run_until(&mut self, limit: Duration) -> Result<(), Broken> {
@@ -176,14 +178,16 @@ impl Simulation {
     }
 
     /// Checks that nothing is left to be done, and nothing of the connections.
-    pub fn check_over(&mut self) -> Result<(), Broken> {
+    pub fn check_over(&mut self) -> Result<(), Violation> {
+        self.check_ends().map_err(|broken| self.violation(broken))
+    }
+
+    fn check_ends(&mut self) -> Result<(), Broken> {
         for (number, connection) in self.connections.iter().enumerate() {
             let ends = self.applications_of(number);
             let count = ends.iter().flatten().count();
-            require!(count == 2 || connection.may_fail, "connection {number} never came to be at both ends");
-            for outcome in ends.into_iter().flatten().map(Application::outcome) {
-                connection.check_outcome(number, outcome)?;
-            }
+            require!(count == 2 || connection.may_fail(), "connection {number} never came to be at both ends");
+            ends.into_iter().flatten().try_for_each(|end| connection.check_end(number, end))?;
         }
         self.seats.iter_mut().try_for_each(|seat| seat.host.check_empty())
     }
@@ -321,12 +325,9 @@ impl Simulation {
         let Some(application) = seat.applications.get_mut(number).and_then(Option::as_mut) else {
             return Ok(());
         };
-        let before = application.wakes_at();
         application.run(seat.host.as_mut(), now)?;
-        let after = application.wakes_at();
-        let ahead = seat.ahead;
-        if let Some(at) = after.filter(|at| before != Some(*at)) {
-            let at = Instant::from_nanos(at.since(Instant::ZERO + ahead).as_nanos() as u64);
+        if let Some(at) = application.poll_wake() {
+            let at = Instant::from_nanos(at.since(Instant::ZERO + seat.ahead).as_nanos() as u64);
             self.schedule(at, Event::Wake(place, number));
         }
         Ok(())

@@ -232,13 +232,17 @@ impl Host for SmoltcpHost {
         }
     }
 
-    fn finish(&mut self, socket: SocketNumber, _now: Instant) {
-        self.socket(socket).close();
-        self.stirred = true;
+    fn finish(&mut self, socket: SocketNumber, now: Instant) -> bool {
+        let early = self.socket(socket).state() == State::SynSent;
+        if !early {
+            self.close(socket, now);
+        }
+        !early
     }
 
-    fn close(&mut self, socket: SocketNumber, now: Instant) {
-        self.finish(socket, now);
+    fn close(&mut self, socket: SocketNumber, _now: Instant) {
+        self.socket(socket).close();
+        self.stirred = true;
     }
 
     fn abort(&mut self, socket: SocketNumber, _now: Instant) {

@@ -37,7 +37,7 @@ pub struct Connection {
     pub key: u64,
     /// The first data is given with the call to connect (RFC 7413).
     pub early_data: bool,
-    /// The network is, or a peer's plan is, such that it need not succeed.
+    /// The network is such that it need not succeed.
     pub may_fail: bool,
 }
 
@@ -75,11 +75,15 @@ impl Connection {
         Application::new(plan, (number, socket), contents, expected, already_sent, now, random)
     }
 
-    pub(super) fn check_outcome(&self, number: usize, outcome: &Outcome) -> Result<(), Broken> {
-        require!(*outcome != Outcome::Running, "connection {number} never ends");
+    pub(super) fn may_fail(&self) -> bool {
+        self.may_fail || self.plans.iter().any(Plan::aborts)
+    }
+
+    pub(super) fn check_end(&self, number: usize, end: &Application) -> Result<(), Broken> {
+        let outcome = end.outcome();
+        require!(*outcome != Outcome::Running, "connection {number} never ends: {}", end.describe());
         let failed = matches!(outcome, Outcome::Failed(_));
-        let may_fail = self.may_fail || self.plans.iter().any(Plan::aborts);
-        require!(may_fail || !failed, "connection {number} ended by {outcome:?}");
+        require!(self.may_fail() || !failed, "connection {number} failed: {}", end.describe());
         Ok(())
     }
 }
