@@ -7,13 +7,13 @@
 use clock::{Duration, Instant};
 
 /// Timeout before the first sample (RFC 6298, 2.1).
-const RTO_INITIAL: Duration = Duration::from_secs(1);
+const RTO_INITIAL_US: u64 = 1_000_000;
 
 /// Timeout at the start of data transfer if the SYN had to be sent again (RFC 6298, 5.7).
-const RTO_AFTER_SYN_LOSS: Duration = Duration::from_secs(3);
+const RTO_AFTER_SYN_LOSS_US: u64 = 3_000_000;
 
 /// Longest timeout, backed off or not (RFC 6298, 2.5 allows no less than a minute).
-const RTO_MAX: Duration = Duration::from_secs(120);
+const RTO_MAX_US: u64 = 120_000_000;
 
 /// Least allowance for variance, as in Linux; RFC 6298, 2.4 would have a second.
 const RTO_MIN: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ const RTO_MIN: Duration = Duration::from_millis(200);
 /// The least round-trip time is forgotten after two of these (300 s in all, RFC 8985, 6.2 step 1 and Linux).
 const MIN_RTT_BUCKET: Duration = Duration::from_secs(150);
 
-/// Doublings after which every timeout is at [`RTO_MAX`].
+/// Doublings after which every timeout is at [`RTO_MAX_US`].
 const BACKOFF_MAX: u8 = 16;
 
 /// Estimates the round-trip time of one connection and computes its retransmission timeout.
@@ -118,6 +118,7 @@ impl RttEstimator {
     /// The SYN was sent more than once: without a sample, data starts with three seconds (RFC 6298, 5.7).
     pub fn on_syn_retransmitted(&mut self) {
         self.syn_was_lost = true;
+        self.backoff = 0; // The three seconds are the timeout, not what is doubled.
     }
 
     /// The timer expired: the next timeout is twice as long (RFC 6298, 5.5).
@@ -160,15 +161,12 @@ impl RttEstimator {
 
     /// The retransmission timeout with its backoff (RFC 6298, 2 and 5.5).
     pub fn rto(&self) -> Duration {
-        (self.rto_base() * (1 << self.backoff)).min(RTO_MAX)
-    }
-
-    /// The retransmission timeout without backoff.
-    fn rto_base(&self) -> Duration {
-        if self.has_sample() {
-            return self.srtt() + Duration::from_micros(u64::from(self.variance_term));
-        }
-        if self.syn_was_lost { RTO_AFTER_SYN_LOSS } else { RTO_INITIAL }
+        let micros = match (self.has_sample(), self.syn_was_lost) {
+            (true, _) => u64::from(self.srtt_eighths / 8) + u64::from(self.variance_term),
+            (false, true) => RTO_AFTER_SYN_LOSS_US,
+            (false, false) => RTO_INITIAL_US,
+        };
+        Duration::from_micros((micros << self.backoff).min(RTO_MAX_US))
     }
 
     /// Moves the averages by RFC 6298, 2.3; a sample below the average that widens the deviation counts an eighth, so that
@@ -214,6 +212,7 @@ mod tests {
         let mut rtt = RttEstimator::default();
         assert_eq!(rtt.rto(), 1000 * MS);
         assert_eq!((rtt.srtt(), rtt.min_rtt()), (Duration::ZERO, Duration::ZERO));
+        rtt.back_off();
         rtt.on_syn_retransmitted();
         assert_eq!(rtt.rto(), 3000 * MS);
         rtt.on_sample(100 * MS, at(1000));
@@ -248,7 +247,7 @@ mod tests {
         for _ in 0..300 {
             rtt.back_off();
         }
-        assert_eq!(rtt.rto(), RTO_MAX);
+        assert_eq!(rtt.rto(), 120_000 * MS);
         rtt.on_sample(100 * MS, at(0));
         assert_eq!((rtt.rto(), rtt.backoff()), (300 * MS, 0));
     }
@@ -304,7 +303,7 @@ mod tests {
         let mut rtt = RttEstimator::default();
         for sample in [Duration::MAX, Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
             rtt.on_sample(sample, at(1));
-            assert!(rtt.rto() <= RTO_MAX && rtt.rto() >= Duration::from_millis(200));
+            assert!(rtt.rto() <= 120_000 * MS && rtt.rto() >= Duration::from_millis(200));
         }
     }
 }

@@ -151,6 +151,9 @@ impl Recovery {
 
     /// Looks for lost segments: by RACK with SACK, else by the third duplicate acknowledgement.
     pub(super) fn detect_losses(&mut self, flight: &mut Flight, cx: &Context<'_>) -> Detected {
+        if cx.sack && flight.rack.is_in_order(&flight.scoreboard) {
+            return Detected::default();
+        }
         if cx.sack {
             let is_sure = matches!(self.state, State::Recovery | State::Loss)
                 || flight.scoreboard.sacked_segments() >= DUP_THRESH;

@@ -62,13 +62,23 @@ impl Flight {
         self.scoreboard.front().map_or(otherwise, |front| front.range.start)
     }
 
-    /// Forgets everything, for a connection whose SND.UNA and SND.NXT are `una`.
+    /// Forgets everything, for a connection whose SND.UNA and SND.NXT are `una`. Field by field, as this happens for each
+    /// request of an idle connection.
     fn start(&mut self, una: SeqNum) {
-        self.scoreboard.clear();
-        self.rack.start(una);
-        self.usage.start(una);
-        let Flight { scoreboard, rack, usage, .. } = core::mem::take(self);
-        *self = Flight { scoreboard, rack, usage, ..Flight::default() };
+        let Flight { scoreboard, rack, prr, duplicates, frto, usage, .. } = self;
+        scoreboard.clear();
+        rack.start(una);
+        prr.stop();
+        duplicates.clear();
+        *frto = ForwardRto::Off;
+        usage.start(una);
+        self.rate_start = Instant::ZERO;
+        self.rto_at = Instant::ZERO;
+        self.early = None;
+        self.timeouts = 0;
+        self.retransmitting_since = None;
+        self.forced = 0;
+        self.mss = 0;
     }
 }
 

@@ -120,11 +120,13 @@ pub(super) struct Detected {
 impl Rack {
     /// Starts with nothing sent from `una` on.
     pub(super) fn start(&mut self, una: SeqNum) {
-        let (mut suspects, mut resent) =
-            (core::mem::take(&mut self.suspects), core::mem::take(&mut self.resent));
-        suspects.clear();
-        resent.clear();
-        *self = Rack { newest_end: una, highest_end: una, passed: una, suspects, resent, ..Rack::default() };
+        self.newest_sent_at = Instant::ZERO;
+        self.newest_end = una;
+        self.rtt = Duration::ZERO;
+        self.highest_end = una;
+        self.passed = una;
+        self.suspects.clear();
+        self.resent.clear();
     }
 
     /// Takes a segment that is newly delivered (RFC 8985, 6.2, steps 1 to 3).
@@ -157,6 +159,15 @@ impl Rack {
             self.resent.pop_front();
         }
         self.resent.push_back(Suspect { range, sent_at: now });
+    }
+
+    /// Whether everything is delivered in the order in which it was sent, so that nothing is suspect.
+    pub(super) fn is_in_order(&self, scoreboard: &Scoreboard) -> bool {
+        scoreboard.sacked() == 0
+            && scoreboard.retransmitted() == 0
+            && scoreboard
+                .front()
+                .is_none_or(|front| !self.was_sent_before_newest(front.sent_at, front.range.end))
     }
 
     /// Marks lost what was sent more than RACK.rtt and `window` ago and before the newest delivered segment (RFC 8985, 6.2,
