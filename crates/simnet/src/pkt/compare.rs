@@ -6,11 +6,19 @@ use super::settings::Settings;
 use super::show;
 
 /// What differs between `spec` and `packet`, whose numbers are the script's already; empty if nothing does.
-pub(crate) fn differences(spec: &PacketSpec, packet: &Packet, settings: &Settings) -> Vec<String> {
+pub(crate) fn differences(
+    spec: &PacketSpec,
+    packet: &Packet,
+    settings: &Settings,
+    check_push: bool,
+) -> Vec<String> {
     let mut found = Differences(Vec::new());
     ip(&mut found, spec, packet);
     match (&spec.body, &packet.body) {
-        (Body::Tcp(expected), Transport::Tcp(segment)) => tcp(&mut found, expected, segment, settings),
+        (Body::Tcp(expected), Transport::Tcp(segment)) => {
+            flags(&mut found, expected, segment, check_push);
+            tcp(&mut found, expected, segment, settings);
+        }
         (Body::Udp(len), Transport::Udp { payload, .. }) => {
             found.check("octets of payload", usize::from(*len), payload.len());
         }
@@ -77,9 +85,12 @@ fn ecn_name(ecn: Ecn) -> &'static str {
     }
 }
 
+fn flags(found: &mut Differences, expected: &TcpSpec, segment: &Segment, check_push: bool) {
+    let compared = if check_push { u16::MAX } else { !u16::from(flag::PSH) };
+    found.check("flags", show::flags(expected.flags.bits & compared), show::flags(segment.flags & compared));
+}
+
 fn tcp(found: &mut Differences, expected: &TcpSpec, segment: &Segment, settings: &Settings) {
-    let ignored = if settings.check_push { 0 } else { u16::from(flag::PSH) };
-    found.check("flags", show::flags(expected.flags.bits & !ignored), show::flags(segment.flags & !ignored));
     found.check("sequence number", expected.sequence.start, segment.seq);
     found.check("octets of payload", expected.sequence.len as usize, segment.payload.len());
     if segment.has(flag::ACK) {
@@ -181,7 +192,8 @@ mod tests {
                 at,
             })
             .collect();
-        differences(&spec(text), &came(), &Settings::new(&options).unwrap())
+        let settings = Settings::new(&options).unwrap();
+        differences(&spec(text), &came(), &settings, settings.check_push)
     }
 
     #[test]

@@ -23,6 +23,7 @@
 
 pub mod ast;
 mod compare;
+mod cookies;
 pub mod errno;
 mod flow;
 mod host;

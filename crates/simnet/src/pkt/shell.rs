@@ -23,6 +23,21 @@ const WITHOUT_EFFECT: &[&str] = &[
     "true", ":", "set", "echo", "ethtool", "modprobe", "rm", "sync", "ss", "cat", "dmesg", "source", "export",
 ];
 
+/// Settings that most scripts begin with, by a script of this name that lies beside them.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("net.ipv4.tcp_rmem", "4096 540000 15728640"),
+    ("net.ipv4.tcp_wmem", "4096 262144 4194304"),
+    ("net.ipv4.tcp_timestamps", "1"),
+    ("net.ipv4.tcp_syn_retries", "5"),
+    ("net.ipv4.tcp_synack_retries", "5"),
+    ("net.ipv4.tcp_sack", "1"),
+    ("net.ipv4.tcp_congestion_control", "cubic"),
+    ("net.ipv4.tcp_slow_start_after_idle", "0"),
+    ("net.ipv4.tcp_ecn", "0"),
+    ("net.ipv4.tcp_fastopen", "3"),
+    ("net.ipv4.tcp_syncookies", "1"),
+];
+
 /// What the lines of `text` mean. The error names the command that has no meaning here.
 pub fn effects(text: &str) -> Result<Vec<Effect>, String> {
     let joined = text.replace("\\\n", " ");
@@ -60,7 +75,12 @@ fn command_effects(
             Err("a queue that drops all (`tc ... limit 0`)".to_owned())
         }
         "tc" => Ok(vec![ignored(statement)]),
-        _ if base == "defaults.sh" || base.starts_with("sysctl_restore") => Ok(vec![ignored(statement)]),
+        "defaults.sh" => {
+            let sysctl =
+                |(name, value): &(&str, &str)| Effect::Sysctl((*name).to_owned(), (*value).to_owned());
+            Ok(DEFAULTS.iter().map(sysctl).collect())
+        }
+        _ if base.starts_with("sysctl_restore") => Ok(vec![ignored(statement)]),
         _ if WITHOUT_EFFECT.contains(&base) => Ok(vec![ignored(statement)]),
         "sh" | "bash" | "python" | "python3" if !arguments.is_empty() && !arguments[0].starts_with('-') => {
             command_effects(&arguments[0], arguments, statement, filters)
@@ -238,9 +258,14 @@ mod tests {
 
     #[test]
     fn commands_for_a_kernel_are_left_out() {
-        let text = "./defaults.sh\nethtool -K tun0 tso off && tc qdisc add dev tun0 root pfifo";
+        let text = "ethtool -K tun0 tso off && tc qdisc add dev tun0 root pfifo";
         assert!(effects(text).unwrap().iter().all(|effect| matches!(effect, Effect::Ignored(_))));
         assert_eq!(effects("/tmp/sysctl_restore_${PPID}.sh").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_usual_defaults_are_known_without_their_script() {
+        assert!(effects("../../common/defaults.sh").unwrap().contains(&sysctl("net.ipv4.tcp_ecn", "0")));
     }
 
     #[test]

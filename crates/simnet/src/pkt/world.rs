@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clock::Instant;
 
+use super::cookies::Cookies;
 use super::flow::{Flow, Stage};
 use super::host::{Host, Socket};
 use super::packet::{Packet, decode};
 use super::settings::Settings;
-use super::sockets::{File, SocketState, TcpSocket, news_mask};
+use super::sockets::{File, SocketFile, SocketState, news_mask};
 use super::symbols;
 use super::trouble::Trouble;
 
@@ -35,11 +36,12 @@ pub(crate) struct World {
     /// The flow that packets of the script belong to unless they name their ports.
     pub(crate) under_test: Option<usize>,
     pub(crate) sent: VecDeque<Sent>,
+    pub(crate) cookies: Cookies,
     next_port: u16,
 }
 
 impl World {
-    pub(crate) fn new(settings: Settings, host: Host) -> World {
+    pub(crate) fn new(settings: Settings, host: Host, cookies: Cookies) -> World {
         World {
             settings,
             host,
@@ -48,6 +50,7 @@ impl World {
             flows: Vec::new(),
             under_test: None,
             sent: VecDeque::new(),
+            cookies,
             next_port: FIRST_PORT,
         }
     }
@@ -103,17 +106,17 @@ impl World {
     }
 
     /// The connection of a flow, if a descriptor stands for it.
-    pub(crate) fn socket_of_flow(&self, flow: usize) -> Option<&TcpSocket> {
+    pub(crate) fn socket_of_flow(&self, flow: usize) -> Option<&SocketFile> {
         self.files.values().find_map(|file| match file {
-            File::Tcp(socket) if socket.flow == flow => Some(&**socket),
+            File::Socket(socket) if socket.flow == flow => Some(&**socket),
             _ => None,
         })
     }
 
     /// The socket with descriptor `fd`.
-    pub(crate) fn tcp_socket(&mut self, fd: i32) -> Result<&mut TcpSocket, Trouble> {
+    pub(crate) fn socket(&mut self, fd: i32) -> Result<&mut SocketFile, Trouble> {
         match self.files.get_mut(&fd) {
-            Some(File::Tcp(socket)) => Ok(socket),
+            Some(File::Socket(socket)) => Ok(socket),
             Some(_) => Err(Trouble::differs(format!("descriptor {fd} is no socket"))),
             None => Err(Trouble::differs(format!("there is no descriptor {fd}"))),
         }
@@ -122,7 +125,7 @@ impl World {
     /// What poll(2) says of a descriptor.
     pub(crate) fn readiness(&self, fd: i32) -> i64 {
         match self.files.get(&fd) {
-            Some(File::Tcp(socket)) => self.socket_readiness(socket),
+            Some(File::Socket(socket)) => self.socket_readiness(socket),
             Some(File::Epoll(epoll)) => {
                 let is_ready = |interest: &super::sockets::Interest| self.interest_mask(interest) != 0;
                 if epoll.interests.iter().any(is_ready) { symbols::POLLIN | symbols::POLLRDNORM } else { 0 }
@@ -131,9 +134,12 @@ impl World {
         }
     }
 
-    fn socket_readiness(&self, socket: &TcpSocket) -> i64 {
+    fn socket_readiness(&self, socket: &SocketFile) -> i64 {
         match socket.state {
+            SocketState::Idle if socket.is_udp => symbols::POLLOUT | symbols::POLLWRNORM,
             SocketState::Idle => symbols::POLLOUT | symbols::POLLWRNORM | symbols::POLLHUP,
+            SocketState::Deferred(_) => symbols::POLLOUT | symbols::POLLWRNORM,
+            SocketState::Datagram(id) => super::sockets::connection_mask(self.host.udp_readiness(id), false),
             SocketState::Listening(id) if self.host.accept_queue_len(id) > 0 => {
                 symbols::POLLIN | symbols::POLLRDNORM
             }
@@ -164,8 +170,9 @@ impl World {
 
     fn fd_of(&self, socket: Socket) -> Option<i32> {
         let is_it = |file: &File| match (file, socket) {
-            (File::Tcp(tcp), Socket::Listener(id)) => tcp.state == SocketState::Listening(id),
-            (File::Tcp(tcp), Socket::Connection(id)) => tcp.connection() == Some(id),
+            (File::Socket(tcp), Socket::Listener(id)) => tcp.state == SocketState::Listening(id),
+            (File::Socket(tcp), Socket::Connection(id)) => tcp.connection() == Some(id),
+            (File::Socket(udp), Socket::Udp(id)) => udp.state == SocketState::Datagram(id),
             _ => false,
         };
         self.files.iter().find(|(_, file)| is_it(file)).map(|(fd, _)| *fd)

@@ -3,6 +3,7 @@
 mod info;
 mod options;
 mod sysctl;
+mod udp;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,12 +12,14 @@ use std::sync::Arc;
 use clock::Instant;
 pub(crate) use stack::tcp::{Events, Readiness, Shutdown};
 use stack::tcp::{RecvError, SendError, TcpError};
+pub(crate) use stack::udp::{UdpId, UdpOptions};
 use stack::{Arrival, Config, Connect, ConnectError, Hop, Link, LinkId, ListenError, Stack};
 pub(crate) use stack::{ConnectionId, ListenerId, Socket, TcpOptions};
 
 use super::errno::Errno;
 
 pub(crate) use options::{OptionValue, OptionsError, get_option, set_option};
+pub(crate) use udp::{get_udp_option, set_udp_option};
 
 /// Keys hashes and sequence numbers; the same in every run, so that runs are equal.
 const SECRET: [u8; 32] = [7; 32];

@@ -19,6 +19,9 @@ const BUILT_IN: &[(&str, &[&str])] = &[
     ("tcp_no_metrics_save", &["1"]),
 ];
 
+/// What the stack's receive buffers grow to by themselves.
+const RECEIVE_LARGEST: u32 = 6 << 20;
+
 /// Sets `name`, with or without `net.ipv4.` in front. `Ok(false)` if there is no such setting here.
 pub(super) fn set(config: &mut Config, name: &str, value: &str) -> Result<bool, String> {
     let name = name.strip_prefix("net.ipv4.").unwrap_or(name);
@@ -109,8 +112,16 @@ fn probing(number: u64) -> Option<PathMtuProbing> {
     }
 }
 
-/// Least, initial and largest buffer. Buffers of the stack start small and grow by need, so that only the order is looked at.
-fn set_buffers(_config: &mut Config, _name: &str, value: &str) -> Option<()> {
+/// Least, initial and largest buffer. The stack's buffers grow by need up to a limit of its own, so a largest one other than
+/// that is taken as the size from the start.
+fn set_buffers(config: &mut Config, name: &str, value: &str) -> Option<()> {
     let numbers: Option<Vec<u64>> = value.split_whitespace().map(number).collect();
-    (numbers?.len() == 3).then_some(())
+    let &[_, _, largest] = &numbers?[..] else { return None };
+    let largest = u32::try_from(largest).ok()?;
+    match name {
+        "tcp_rmem" if largest == RECEIVE_LARGEST => config.tcp.receive_buffer = None,
+        "tcp_rmem" => config.tcp.receive_buffer = Some(largest),
+        _ => config.tcp.send_buffer = Some(largest),
+    }
+    Some(())
 }

@@ -17,6 +17,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 /// A packet that came, perhaps put together of several, and when its first and last part were sent.
 struct Arrived {
     packet: Packet,
+    parts: u32,
     first: Instant,
     last: Instant,
 }
@@ -54,7 +55,7 @@ impl<'a> Player<'a> {
         latest: Instant,
     ) -> Result<Option<Arrived>, Failure<'a>> {
         let Some(sent) = self.next_sent(number, latest)? else { return Ok(None) };
-        let mut arrived = Arrived { packet: sent.packet, first: sent.at, last: sent.at };
+        let mut arrived = Arrived { packet: sent.packet, parts: 1, first: sent.at, last: sent.at };
         let wanted = match &spec.body {
             Body::Tcp(tcp) if !self.world.settings.strict_segments => tcp.sequence.len as usize,
             _ => 0,
@@ -65,6 +66,7 @@ impl<'a> Player<'a> {
             }
             let Some(sent) = self.next_sent(number, latest)? else { break };
             append(&mut arrived.packet, sent.packet);
+            arrived.parts += 1;
             arrived.last = sent.at;
         }
         Ok(Some(arrived))
@@ -119,7 +121,7 @@ impl<'a> Player<'a> {
         target: Target,
         arrived: Arrived,
     ) -> Result<(), Trouble> {
-        let Arrived { mut packet, first, last } = arrived;
+        let Arrived { mut packet, parts, first, last } = arrived;
         let flow = &mut self.world.flows[number];
         let wrong_data = check_payload(flow, &packet);
         let is_label_wrong =
@@ -131,9 +133,12 @@ impl<'a> Player<'a> {
             };
             flow.learn_outbound(live, expected.sequence.start, options);
             flow.map_outbound(live);
+            self.world.cookies.map_outbound(live, options);
         }
         self.note('>', first, &show::packet(&packet));
-        let mut found = differences(spec, &packet, &self.world.settings);
+        // Linux sets PSH on whatever leaves as one large packet.
+        let check_push = self.world.settings.check_push && parts == 1;
+        let mut found = differences(spec, &packet, &self.world.settings, check_push);
         found.extend(wrong_data);
         if is_label_wrong {
             found.push(format!("flow label: {:#x} does not go with those before", packet.flow_label));

@@ -100,6 +100,7 @@ fn segment(world: &mut World, number: usize, spec: &PacketSpec, tcp: &TcpSpec) -
         payload: Vec::new(),
     };
     flow.map_inbound(&mut segment);
+    world.cookies.map_inbound(&mut segment, flow.remote.ip());
     segment.payload = payload::pattern(flow.inbound_offset(&segment), tcp.sequence.len as usize);
     segment
 }

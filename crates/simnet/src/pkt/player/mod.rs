@@ -26,7 +26,8 @@ use super::world::{START, World};
 
 /// Plays the script `text` with the options and definitions of the command line.
 pub fn play(text: &str, options: &[ScriptOption], definitions: &Definitions) -> Report {
-    let script = match parse(text, definitions) {
+    let definitions = setup::with_usual_definitions(definitions);
+    let script = match parse(text, &definitions) {
         Ok(script) => script,
         Err(error) => return Report::of_parse_error(&error, text),
     };
@@ -43,7 +44,8 @@ pub fn play(text: &str, options: &[ScriptOption], definitions: &Definitions) -> 
         Ok(config) => config,
         Err(finding) => return Report { notes, ..Report::of(Verdict::Unsupported(finding)) },
     };
-    let mut player = Player::new(World::new(settings, Host::new(config, START)), notes);
+    let cookies = setup::cookies(&definitions, &config, &settings);
+    let mut player = Player::new(World::new(settings, Host::new(config, START), cookies), notes);
     let verdict = player.run(&script);
     // What was left out matters to those who wonder why something differs.
     let notes = if verbose || verdict != Verdict::Passed { player.notes } else { player.told };

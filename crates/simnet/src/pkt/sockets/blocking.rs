@@ -18,6 +18,8 @@ pub(crate) struct Running<'a> {
     pub(crate) until: Option<Instant>,
     /// Whether its first step, which has an effect, was taken.
     pub(super) begun: bool,
+    /// Whether it waits for a handshake that it began.
+    pub(super) is_opening: bool,
     /// Octets moved so far.
     pub(super) moved: usize,
 }
@@ -29,7 +31,7 @@ impl<'a> Running<'a> {
         started: Instant,
         end: Option<Instant>,
     ) -> Running<'a> {
-        Running { call, event, started, end, until: None, begun: false, moved: 0 }
+        Running { call, event, started, end, until: None, begun: false, is_opening: false, moved: 0 }
     }
 
     /// The time at which the call gives up after waiting for `limit`.

@@ -16,7 +16,7 @@ pub(super) fn fcntl(world: &mut World, running: &Running<'_>) -> Result<Progress
     if let Some(File::Epoll(_)) = world.files.get(&arguments.fd(0)?) {
         return Ok(Progress::done(0));
     }
-    let socket = world.tcp_socket(arguments.fd(0)?)?;
+    let socket = world.socket(arguments.fd(0)?)?;
     match arguments.int(1)? {
         sym::F_GETFL => {
             let flags = if socket.nonblocking { sym::O_NONBLOCK } else { 0 };
@@ -35,7 +35,7 @@ pub(super) fn ioctl(world: &mut World, running: &Running<'_>) -> Result<Progress
     let arguments = Arguments::of(running.call, 2..=3)?;
     let command = arguments.int(1)?;
     let now = world.now;
-    let socket = world.tcp_socket(arguments.fd(0)?)?;
+    let socket = world.socket(arguments.fd(0)?)?;
     if command == sym::FIONBIO && arguments.len() == 3 {
         socket.nonblocking = bracketed(arguments.get(2))? != 0;
         return Ok(Progress::done(0));
@@ -43,9 +43,13 @@ pub(super) fn ioctl(world: &mut World, running: &Running<'_>) -> Result<Progress
     if matches!(socket.state, SocketState::Listening(_)) {
         return Ok(Progress::failed(Errno::EINVAL));
     }
-    let (unread, unacknowledged, unsent) = match socket.connection() {
-        Some(id) => world.host.queued(id, now),
-        None => (0, 0, 0),
+    let (unread, unacknowledged, unsent) = match socket.state {
+        SocketState::Connecting(id) | SocketState::Connected(id) => world.host.queued(id, now),
+        SocketState::Datagram(id) => {
+            let (unread, unsent) = world.host.udp_queued(id);
+            (unread, unsent, unsent)
+        }
+        _ => (0, 0, 0),
     };
     let came = match command {
         sym::SIOCINQ => unread,
@@ -67,9 +71,15 @@ pub(super) fn name(world: &mut World, running: &Running<'_>) -> Result<Progress>
     let arguments = Arguments::of(running.call, 3..=3)?;
     let is_peer = running.call.name == "getpeername";
     let usual = if is_peer { connect_address(&world.settings) } else { bind_address(&world.settings) };
-    let socket = world.tcp_socket(arguments.fd(0)?)?;
-    let (connection, bound) = (socket.connection(), socket.local);
-    let ends = connection.and_then(|id| world.host.endpoints(id));
+    let socket = world.socket(arguments.fd(0)?)?;
+    let (state, bound) = (socket.state, socket.local);
+    let ends = match state {
+        SocketState::Connecting(id) | SocketState::Connected(id) => world.host.endpoints(id),
+        SocketState::Datagram(id) => {
+            world.host.udp_endpoints(id).and_then(|(local, remote)| Some((local, remote?)))
+        }
+        _ => None,
+    };
     let came = match (is_peer, ends) {
         (true, Some((_, remote))) => remote,
         (true, None) => return Ok(Progress::failed(Errno::ENOTCONN)),

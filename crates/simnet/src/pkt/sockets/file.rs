@@ -4,22 +4,25 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::pkt::host::{ConnectionId, Events, ListenerId, Readiness, TcpOptions};
+use crate::pkt::host::{ConnectionId, Events, ListenerId, Readiness, TcpOptions, UdpId, UdpOptions};
 use crate::pkt::symbols as sym;
 
 /// What a descriptor stands for.
 pub(crate) enum File {
-    Tcp(Box<TcpSocket>),
+    Socket(Box<SocketFile>),
     Epoll(Epoll),
 }
 
-/// A TCP socket.
-pub(crate) struct TcpSocket {
+/// A socket.
+pub(crate) struct SocketFile {
+    pub(crate) is_udp: bool,
     pub(crate) state: SocketState,
     pub(crate) is_v6: bool,
     pub(crate) nonblocking: bool,
-    /// Options before there is a connection, whose own they are then.
+    /// Options of TCP before there is a connection, whose own they are then.
     pub(crate) options: TcpOptions,
+    /// Options of UDP.
+    pub(crate) udp_options: UdpOptions,
     /// Where it is bound.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) receive_timeout: Option<Duration>,
@@ -37,18 +40,24 @@ pub(crate) enum SocketState {
     /// Neither listening nor connected.
     Idle,
     Listening(ListenerId),
+    /// connect() was called, and the SYN waits for data to take along (`TCP_FASTOPEN_CONNECT`).
+    Deferred(SocketAddr),
     /// connect() was called, and nobody was told yet how it ended.
     Connecting(ConnectionId),
     Connected(ConnectionId),
+    /// A UDP socket with an address.
+    Datagram(UdpId),
 }
 
-impl TcpSocket {
-    pub(crate) fn new(is_v6: bool, options: TcpOptions, flow: usize) -> TcpSocket {
-        TcpSocket {
+impl SocketFile {
+    pub(crate) fn new(is_udp: bool, is_v6: bool, options: TcpOptions, flow: usize) -> SocketFile {
+        SocketFile {
+            is_udp,
             state: SocketState::Idle,
             is_v6,
             nonblocking: false,
             options,
+            udp_options: UdpOptions::default(),
             local: None,
             receive_timeout: None,
             send_timeout: None,
@@ -63,6 +72,11 @@ impl TcpSocket {
             SocketState::Connecting(id) | SocketState::Connected(id) => Some(id),
             _ => None,
         }
+    }
+
+    /// An option that is only kept, as it was set; zero before.
+    pub(crate) fn kept(&self, level: i64, name: i64) -> i64 {
+        self.kept.get(&(level, name)).copied().unwrap_or(0)
     }
 }
 

@@ -3,6 +3,7 @@
 mod address;
 mod arguments;
 mod blocking;
+mod connect;
 mod control;
 mod epoll;
 mod file;
@@ -11,11 +12,12 @@ mod open;
 mod options;
 mod poll;
 mod read;
+mod udp;
 mod write;
 
 pub(crate) use arguments::integer;
 pub(crate) use blocking::{Progress, Reply, Running};
-pub(crate) use file::{Epoll, File, Interest, SocketState, TcpSocket, connection_mask, news_mask};
+pub(crate) use file::{Epoll, File, Interest, SocketFile, SocketState, connection_mask, news_mask};
 
 use super::trouble::Trouble;
 use super::world::World;
@@ -30,7 +32,7 @@ pub(crate) fn attempt(world: &mut World, running: &mut Running<'_>) -> Result<Pr
         "bind" => open::bind(world, running),
         "listen" => open::listen(world, running),
         "accept" | "accept4" => open::accept(world, running),
-        "connect" => open::connect(world, running),
+        "connect" => connect::connect(world, running),
         "close" => open::close(world, running),
         "shutdown" => open::shutdown(world, running),
         "read" | "readv" | "recv" | "recvfrom" | "recvmsg" => read::read(world, running),

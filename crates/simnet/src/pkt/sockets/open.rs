@@ -1,12 +1,12 @@
-//! Calls that make, connect and end sockets.
+//! Calls that make and end sockets.
 
 use std::net::SocketAddr;
 
-use super::address::{address, bind_address, connect_address};
+use super::address::{address, bind_address};
 use super::arguments::{Arguments, integer};
 use super::blocking::{Progress, Running};
-use super::file::{File, SocketState, TcpSocket};
-use super::{Epoll, Result};
+use super::file::{File, SocketFile, SocketState};
+use super::{Epoll, Result, udp};
 use crate::pkt::errno::Errno;
 use crate::pkt::flow::Stage;
 use crate::pkt::host::{ConnectionId, Shutdown, TcpOptions};
@@ -28,16 +28,16 @@ pub(super) fn socket(world: &mut World, running: &Running<'_>) -> Result<Progres
         },
     };
     let (kind, protocol) = (arguments.int(1)?, arguments.int(2)?);
-    match (kind & !TYPE_FLAGS, protocol) {
-        (sym::SOCK_STREAM, sym::IPPROTO_TCP | sym::IPPROTO_IP) => {}
+    let is_udp = match (kind & !TYPE_FLAGS, protocol) {
+        (sym::SOCK_STREAM, sym::IPPROTO_TCP | sym::IPPROTO_IP) => false,
+        (sym::SOCK_DGRAM, sym::IPPROTO_UDP | sym::IPPROTO_IP) => true,
         (sym::SOCK_STREAM, sym::IPPROTO_MPTCP) => return Err(Trouble::unsupported("Multipath TCP")),
-        (sym::SOCK_DGRAM, _) => return Err(Trouble::unsupported("a datagram socket")),
         _ => return Err(Trouble::unsupported(format!("socket type {kind} with protocol {protocol}"))),
-    }
-    let flow = world.new_flow(Stage::New, false);
-    let mut socket = TcpSocket::new(is_v6, world.host.default_options(), flow);
+    };
+    let flow = world.new_flow(Stage::New, is_udp);
+    let mut socket = SocketFile::new(is_udp, is_v6, world.host.default_options(), flow);
     socket.nonblocking = kind & sym::SOCK_NONBLOCK != 0;
-    add_file(world, running, File::Tcp(Box::new(socket)))
+    add_file(world, running, File::Socket(Box::new(socket)))
 }
 
 /// Gives a new file the descriptor that the script expects, as packetdrill does.
@@ -56,7 +56,7 @@ pub(super) fn bind(world: &mut World, running: &Running<'_>) -> Result<Progress>
     let arguments = Arguments::of(running.call, 3..=3)?;
     let fd = arguments.fd(0)?;
     let local = address(arguments.get(1), bind_address(&world.settings))?;
-    let socket = world.tcp_socket(fd)?;
+    let socket = world.socket(fd)?;
     if socket.local.is_some() {
         return Ok(Progress::failed(Errno::EINVAL));
     }
@@ -64,18 +64,22 @@ pub(super) fn bind(world: &mut World, running: &Running<'_>) -> Result<Progress>
         return Ok(Progress::failed(Errno::EADDRINUSE));
     }
     let port = if local.port() == 0 { world.free_port() } else { local.port() };
-    world.tcp_socket(fd)?.local = Some(SocketAddr::new(local.ip(), port));
+    let socket = world.socket(fd)?;
+    socket.local = Some(SocketAddr::new(local.ip(), port));
+    if socket.is_udp {
+        return Ok(udp::bound(world, fd)?.map_or_else(Progress::failed, |_| Progress::done(0)));
+    }
     Ok(Progress::done(0))
 }
 
 /// Whether another socket keeps this one from being bound to `local`: both may share it if both say so.
 fn is_taken(world: &mut World, fd: i32, local: SocketAddr) -> Result<bool> {
-    let says =
-        |socket: &TcpSocket, name| socket.kept.get(&(sym::SOL_SOCKET, name)).is_some_and(|value| *value != 0);
-    let mine = world.tcp_socket(fd)?;
+    let says = |socket: &SocketFile, name| socket.kept(sym::SOL_SOCKET, name) != 0;
+    let mine = world.socket(fd)?;
+    let is_udp = mine.is_udp;
     let (reuse_address, reuse_port) = (says(mine, sym::SO_REUSEADDR), says(mine, sym::SO_REUSEPORT));
     Ok(world.files.values().any(|file| match file {
-        File::Tcp(other) if other.local == Some(local) => {
+        File::Socket(other) if other.local == Some(local) && other.is_udp == is_udp => {
             let listens = matches!(other.state, SocketState::Listening(_));
             let share = reuse_port && says(other, sym::SO_REUSEPORT)
                 || reuse_address && says(other, sym::SO_REUSEADDR) && !listens;
@@ -92,7 +96,10 @@ pub(super) fn listen(world: &mut World, running: &Running<'_>) -> Result<Progres
     let backlog = (arguments.int(1)? as u32).min(sym::SOMAXCONN as u32);
     let usual = bind_address(&world.settings).ip();
     let port = world.free_port();
-    let socket = world.tcp_socket(fd)?;
+    let socket = world.socket(fd)?;
+    if socket.is_udp {
+        return Ok(Progress::failed(Errno::EOPNOTSUPP));
+    }
     match socket.state {
         SocketState::Listening(id) => {
             world.host.set_backlog(id, backlog);
@@ -104,7 +111,7 @@ pub(super) fn listen(world: &mut World, running: &Running<'_>) -> Result<Progres
     let local = *socket.local.get_or_insert(SocketAddr::new(usual, port));
     let (options, flow) = (socket.options.clone(), socket.flow);
     match world.host.listen(local, backlog, &options) {
-        Ok(id) => world.tcp_socket(fd)?.state = SocketState::Listening(id),
+        Ok(id) => world.socket(fd)?.state = SocketState::Listening(id),
         Err(errno) => return Ok(Progress::failed(errno)),
     }
     world.flows[flow].stage = Stage::Listening;
@@ -116,19 +123,19 @@ pub(super) fn accept(world: &mut World, running: &Running<'_>) -> Result<Progres
     let arguments = Arguments::of(running.call, 3..=4)?;
     let flags = if arguments.len() == 4 { arguments.int(3)? } else { 0 };
     let now = world.now;
-    let socket = world.tcp_socket(arguments.fd(0)?)?;
+    let socket = world.socket(arguments.fd(0)?)?;
     let SocketState::Listening(listener) = socket.state else {
-        return Ok(Progress::failed(Errno::EINVAL));
+        return Ok(Progress::failed(if socket.is_udp { Errno::EOPNOTSUPP } else { Errno::EINVAL }));
     };
     let wait = Progress::wait(!socket.nonblocking, running.deadline(socket.receive_timeout), now);
     let (is_v6, kept) = (socket.is_v6, socket.kept.clone());
     let Some(id) = world.host.accept(listener) else { return Ok(wait) };
     let flow = flow_of_accepted(world, id);
-    let mut accepted = TcpSocket::new(is_v6, TcpOptions::default(), flow);
+    let mut accepted = SocketFile::new(false, is_v6, TcpOptions::default(), flow);
     accepted.state = SocketState::Connected(id);
     accepted.nonblocking = flags & sym::SOCK_NONBLOCK != 0;
     accepted.kept = kept;
-    add_file(world, running, File::Tcp(Box::new(accepted)))
+    add_file(world, running, File::Socket(Box::new(accepted)))
 }
 
 /// The flow that the script made of it; a new one if it never saw a packet of it.
@@ -144,100 +151,10 @@ fn flow_of_accepted(world: &mut World, id: ConnectionId) -> usize {
     })
 }
 
-pub(super) fn connect(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
-    let arguments = Arguments::of(running.call, 3..=3)?;
-    let fd = arguments.fd(0)?;
-    if !arguments.get(1).is_ellipsis()
-        && integer(arguments.get(1)).is_ok_and(|family| family == sym::AF_UNSPEC)
-    {
-        return disconnect(world, fd);
-    }
-    let remote = address(arguments.get(1), connect_address(&world.settings))?;
-    match world.tcp_socket(fd)?.state {
-        SocketState::Idle if !running.begun => {
-            running.begun = true;
-            if let Err(errno) = start_connecting(world, fd, remote, &[])? {
-                return Ok(Progress::failed(errno));
-            }
-            wait_for_handshake(world, running, fd, Errno::EINPROGRESS)
-        }
-        SocketState::Connecting(_) => {
-            let errno = if running.begun { Errno::EINPROGRESS } else { Errno::EALREADY };
-            wait_for_handshake(world, running, fd, errno)
-        }
-        SocketState::Connected(_) | SocketState::Listening(_) => Ok(Progress::failed(Errno::EISCONN)),
-        SocketState::Idle => Ok(Progress::failed(Errno::ECONNABORTED)),
-    }
-}
-
-/// Sends the SYN, with `data` if Fast Open allows it.
-pub(super) fn start_connecting(
-    world: &mut World,
-    fd: i32,
-    remote: SocketAddr,
-    data: &[u8],
-) -> Result<std::result::Result<(), Errno>> {
-    let (usual, port, now) = (bind_address(&world.settings).ip(), world.free_port(), world.now);
-    let socket = world.tcp_socket(fd)?;
-    let local = *socket.local.get_or_insert(SocketAddr::new(usual, port));
-    let (options, flow) = (socket.options.clone(), socket.flow);
-    let id = match world.host.connect((local, remote), &options, data, now) {
-        Ok(id) => id,
-        Err(errno) => return Ok(Err(errno)),
-    };
-    world.tcp_socket(fd)?.state = SocketState::Connecting(id);
-    let flow = &mut world.flows[flow];
-    flow.stage = Stage::Connecting;
-    (flow.local, flow.remote) = (local, remote);
-    Ok(Ok(()))
-}
-
-/// Whether the handshake is over, well or not; `errno` is for a socket that does not wait.
-fn wait_for_handshake(world: &mut World, running: &Running<'_>, fd: i32, errno: Errno) -> Result<Progress> {
-    let now = world.now;
-    let socket = world.tcp_socket(fd)?;
-    let (may_block, timeout) = (!socket.nonblocking, socket.send_timeout);
-    let SocketState::Connecting(id) = socket.state else { return Ok(Progress::failed(Errno::EISCONN)) };
-    match world.host.linux_state(id, now) {
-        sym::TCP_SYN_SENT | sym::TCP_SYN_RECV => {
-            let wait = Progress::wait(may_block, running.deadline(timeout), now);
-            Ok(if wait == Progress::failed(Errno::EAGAIN) { Progress::failed(errno) } else { wait })
-        }
-        sym::TCP_CLOSE => {
-            let error = world.host.take_error(id).unwrap_or(Errno::ECONNABORTED);
-            world.host.close(id, now);
-            world.tcp_socket(fd)?.state = SocketState::Idle;
-            Ok(Progress::failed(error))
-        }
-        _ => {
-            world.tcp_socket(fd)?.state = SocketState::Connected(id);
-            Ok(Progress::done(0))
-        }
-    }
-}
-
-/// connect(AF_UNSPEC): the connection is reset and the socket as new.
-fn disconnect(world: &mut World, fd: i32) -> Result<Progress> {
-    let now = world.now;
-    let socket = world.tcp_socket(fd)?;
-    let (state, flow) = (socket.state, socket.flow);
-    match state {
-        SocketState::Listening(id) => world.host.close_listener(id, now),
-        SocketState::Connecting(id) | SocketState::Connected(id) => world.host.abort(id, now),
-        SocketState::Idle => {}
-    }
-    let socket = world.tcp_socket(fd)?;
-    socket.state = SocketState::Idle;
-    socket.local = None;
-    // Packets of the old connection may still come; they belong to the flow as it was.
-    world.flows[flow].stage = Stage::New;
-    Ok(Progress::done(0))
-}
-
 pub(super) fn close(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
     let fd = Arguments::of(running.call, 1..=1)?.fd(0)?;
     let now = world.now;
-    if let Some(File::Tcp(socket)) = world.files.get(&fd) {
+    if let Some(File::Socket(socket)) = world.files.get(&fd) {
         match socket.state {
             SocketState::Listening(id) => world.host.close_listener(id, now),
             SocketState::Connecting(id) => world.host.close(id, now),
@@ -247,7 +164,8 @@ pub(super) fn close(world: &mut World, running: &mut Running<'_>) -> Result<Prog
                 }
                 world.host.close(id, now);
             }
-            SocketState::Idle => {}
+            SocketState::Datagram(id) => world.host.udp_close(id),
+            SocketState::Idle | SocketState::Deferred(_) => {}
         }
     }
     if world.files.remove(&fd).is_none() {
@@ -291,18 +209,20 @@ pub(super) fn shutdown(world: &mut World, running: &Running<'_>) -> Result<Progr
         sym::SHUT_RDWR => Shutdown::Both,
         _ => return Ok(Progress::failed(Errno::EINVAL)),
     };
-    match world.tcp_socket(fd)?.state {
-        SocketState::Idle => return Ok(Progress::failed(Errno::ENOTCONN)),
+    match world.socket(fd)?.state {
+        SocketState::Idle | SocketState::Deferred(_) | SocketState::Datagram(_) => {
+            return Ok(Progress::failed(Errno::ENOTCONN));
+        }
         SocketState::Listening(id) => {
             if how != Shutdown::Write {
                 world.host.close_listener(id, now);
-                world.tcp_socket(fd)?.state = SocketState::Idle;
+                world.socket(fd)?.state = SocketState::Idle;
             }
         }
         SocketState::Connecting(id) | SocketState::Connected(id) => match world.host.linux_state(id, now) {
             sym::TCP_SYN_SENT => {
                 world.host.close(id, now);
-                world.tcp_socket(fd)?.state = SocketState::Idle;
+                world.socket(fd)?.state = SocketState::Idle;
             }
             sym::TCP_CLOSE | sym::TCP_TIME_WAIT => return Ok(Progress::failed(Errno::ENOTCONN)),
             _ => world.host.shutdown(id, how, now),

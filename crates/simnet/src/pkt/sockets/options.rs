@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::Result;
 use super::arguments::{Arguments, bracketed, field, kind_name};
 use super::blocking::{Progress, Running};
-use super::file::{SocketState, TcpSocket};
+use super::file::SocketState;
 use crate::pkt::ast::{Expression, ExpressionKind};
 use crate::pkt::errno::Errno;
-use crate::pkt::host::{OptionValue, OptionsError, get_option, set_option};
+use crate::pkt::host::{OptionValue, OptionsError, get_option, get_udp_option, set_option, set_udp_option};
 use crate::pkt::symbols as sym;
 use crate::pkt::trouble::Trouble;
 use crate::pkt::world::World;
@@ -47,7 +47,7 @@ pub(super) fn set(world: &mut World, running: &Running<'_>) -> Result<Progress> 
     let (fd, level, name) = (arguments.fd(0)?, arguments.int(1)?, arguments.int(2)?);
     let unsupported = || Trouble::unsupported(format!("socket option {}", show(arguments.get(2))));
     if let Some(time) = timeval(arguments.get(3))? {
-        let socket = world.tcp_socket(fd)?;
+        let socket = world.socket(fd)?;
         match name {
             sym::SO_RCVTIMEO => socket.receive_timeout = time,
             sym::SO_SNDTIMEO => socket.send_timeout = time,
@@ -84,7 +84,7 @@ fn set_value(
     value: &OptionValue,
 ) -> Result<std::result::Result<bool, OptionsError>> {
     let now = world.now;
-    let socket = world.tcp_socket(fd)?;
+    let socket = world.socket(fd)?;
     if let OptionValue::Int(value) = value {
         if is_kept(level, name) {
             socket.kept.insert((level, name), *value);
@@ -97,27 +97,35 @@ fn set_value(
             return Ok(Ok(true));
         }
     }
+    if socket.is_udp {
+        let result = set_udp_option(&mut socket.udp_options, level, name, value);
+        let (state, options) = (socket.state, socket.udp_options);
+        if let SocketState::Datagram(id) = state {
+            world.host.udp_set_options(id, options);
+        }
+        return Ok(result);
+    }
     if (level, name) == (sym::SOL_TCP, sym::TCP_CORK) {
         socket.corked_by_more = false;
     }
     let mut options = options_of(world, fd)?;
     let result = set_option(&mut options, level, name, value);
     if result == Ok(true) {
-        let socket = world.tcp_socket(fd)?;
+        let socket = world.socket(fd)?;
         socket.options = options.clone();
         match socket.state {
             SocketState::Listening(id) => world.host.set_listener_options(id, &options),
             SocketState::Connecting(id) | SocketState::Connected(id) => {
                 world.host.set_options(id, options, now)
             }
-            SocketState::Idle => {}
+            _ => {}
         }
     }
     Ok(result)
 }
 
 fn options_of(world: &mut World, fd: i32) -> Result<crate::pkt::host::TcpOptions> {
-    let socket = world.tcp_socket(fd)?;
+    let socket = world.socket(fd)?;
     let (connection, own) = (socket.connection(), socket.options.clone());
     Ok(connection.map_or(own, |id| world.host.options(id)))
 }
@@ -170,13 +178,19 @@ pub(super) fn get(world: &mut World, running: &Running<'_>) -> Result<Progress> 
 fn get_value(world: &mut World, fd: i32, level: i64, name: i64) -> Result<Option<OptionValue>> {
     let mtu = i64::from(world.host.mtu());
     let options = options_of(world, fd)?;
-    let socket = world.tcp_socket(fd)?;
+    let socket = world.socket(fd)?;
     let connection = socket.connection();
     let value = match (level, name) {
         (sym::SOL_SOCKET, sym::SO_ERROR) => {
-            connection.and_then(|id| world.host.take_error(id)).map_or(0, |errno| i64::from(errno.0))
+            let error = match socket.state {
+                SocketState::Datagram(id) => world.host.udp_take_error(id),
+                _ => connection.and_then(|id| world.host.take_error(id)),
+            };
+            error.map_or(0, |errno| i64::from(errno.0))
         }
+        (sym::SOL_SOCKET, sym::SO_TYPE) if socket.is_udp => sym::SOCK_DGRAM,
         (sym::SOL_SOCKET, sym::SO_TYPE) => sym::SOCK_STREAM,
+        (sym::SOL_SOCKET, sym::SO_PROTOCOL) if socket.is_udp => sym::IPPROTO_UDP,
         (sym::SOL_SOCKET, sym::SO_PROTOCOL) => sym::IPPROTO_TCP,
         (sym::SOL_SOCKET, sym::SO_DOMAIN) => {
             if socket.is_v6 {
@@ -196,14 +210,11 @@ fn get_value(world: &mut World, fd: i32, level: i64, name: i64) -> Result<Option
             None if level == sym::SOL_IP => return Ok(None),
             None => mtu,
         },
-        _ if is_kept(level, name) => kept(socket, level, name),
+        _ if is_kept(level, name) => socket.kept(level, name),
+        _ if socket.is_udp => return Ok(get_udp_option(&socket.udp_options, level, name)),
         _ => return Ok(get_option(&options, level, name).or_else(|| world.host.default_option(level, name))),
     };
     Ok(Some(OptionValue::Int(value)))
-}
-
-fn kept(socket: &TcpSocket, level: i64, name: i64) -> i64 {
-    socket.kept.get(&(level, name)).copied().unwrap_or(0)
 }
 
 fn info(world: &World, id: crate::pkt::host::ConnectionId, name: &str) -> i64 {

@@ -1,9 +1,9 @@
 //! Calls that read.
 
-use super::Result;
 use super::blocking::{Progress, Running};
 use super::file::SocketState;
 use super::message::{Transfer, check_received, transfer};
+use super::{Result, udp};
 use crate::pkt::errno::Errno;
 use crate::pkt::host::ConnectionId;
 use crate::pkt::payload;
@@ -19,7 +19,10 @@ pub(super) fn read(world: &mut World, running: &mut Running<'_>) -> Result<Progr
     if transfer.flags & sym::MSG_OOB != 0 {
         return Ok(Progress::failed(Errno::EINVAL));
     }
-    let socket = world.tcp_socket(transfer.fd)?;
+    let socket = world.socket(transfer.fd)?;
+    if socket.is_udp {
+        return udp::receive(world, running, &transfer);
+    }
     let Some(id) = socket.connection() else { return Ok(Progress::failed(Errno::ENOTCONN)) };
     let timeout = socket.receive_timeout;
     let may_block = !socket.nonblocking && transfer.flags & sym::MSG_DONTWAIT == 0;
@@ -40,7 +43,7 @@ pub(super) fn read(world: &mut World, running: &mut Running<'_>) -> Result<Progr
         progress => progress,
     };
     if let (Progress::Done(Ok(_)), Some(message)) = (progress, transfer.message) {
-        let tells_unread = world.tcp_socket(transfer.fd)?.kept.get(&(sym::SOL_TCP, sym::TCP_INQ)) == Some(&1);
+        let tells_unread = world.socket(transfer.fd)?.kept(sym::SOL_TCP, sym::TCP_INQ) == 1;
         let (unread, ..) = world.host.queued(id, world.now);
         check_received(message, unread, tells_unread)?;
     }
@@ -54,10 +57,10 @@ fn waits_for_all(transfer: &Transfer<'_>, may_block: bool) -> bool {
 /// A program that found out without connect() that its socket is connected may read at once.
 pub(super) fn take_over_handshake(world: &mut World, fd: i32) -> Result<()> {
     let now = world.now;
-    let SocketState::Connecting(id) = world.tcp_socket(fd)?.state else { return Ok(()) };
+    let SocketState::Connecting(id) = world.socket(fd)?.state else { return Ok(()) };
     let state = world.host.linux_state(id, now);
     if !matches!(state, sym::TCP_SYN_SENT | sym::TCP_SYN_RECV | sym::TCP_CLOSE) {
-        world.tcp_socket(fd)?.state = SocketState::Connected(id);
+        world.socket(fd)?.state = SocketState::Connected(id);
     }
     Ok(())
 }
@@ -76,7 +79,7 @@ fn take(
         false => world.host.recv(id, &mut buffer, world.now),
     };
     let Ok(count) = result else { return Ok(result) };
-    let number = world.tcp_socket(transfer.fd)?.flow;
+    let number = world.socket(transfer.fd)?.flow;
     let flow = &mut world.flows[number];
     if let Some(at) = payload::first_difference(flow.read as u32, &buffer[..count]) {
         let offset = flow.read + at;

@@ -1,11 +1,13 @@
 //! Calls that write.
 
-use super::Result;
+use std::net::SocketAddr;
+
 use super::address::{address, connect_address};
 use super::blocking::{Progress, Running};
+use super::file::SocketState;
 use super::message::{Transfer, transfer};
-use super::open::start_connecting;
 use super::read::take_over_handshake;
+use super::{Result, connect, udp};
 use crate::pkt::ast::{Expression, ExpressionKind};
 use crate::pkt::errno::Errno;
 use crate::pkt::host::ConnectionId;
@@ -29,12 +31,22 @@ pub(super) fn write(world: &mut World, running: &mut Running<'_>) -> Result<Prog
     if transfer.is_null && transfer.len > 0 {
         return Ok(Progress::failed(Errno::EFAULT));
     }
-    take_over_handshake(world, transfer.fd)?;
-    let socket = world.tcp_socket(transfer.fd)?;
-    match socket.connection() {
-        Some(id) => send(world, running, &transfer, id),
-        None if transfer.flags & sym::MSG_FASTOPEN != 0 => connect_with_data(world, running, &transfer),
-        None => Ok(Progress::failed(Errno::EPIPE)),
+    if world.socket(transfer.fd)?.is_udp {
+        return udp::send(world, running, &transfer);
+    }
+    if !running.is_opening {
+        take_over_handshake(world, transfer.fd)?;
+    }
+    match world.socket(transfer.fd)?.state {
+        SocketState::Connecting(_) if running.is_opening => open(world, running, &transfer),
+        SocketState::Connecting(id) | SocketState::Connected(id) => send(world, running, &transfer, id),
+        SocketState::Deferred(remote) => connect_with_data(world, running, &transfer, remote),
+        _ if transfer.flags & sym::MSG_FASTOPEN != 0 => {
+            let usual = connect_address(&world.settings);
+            let remote = transfer.address.map_or(Ok(usual), |expression| address(expression, usual))?;
+            connect_with_data(world, running, &transfer, remote)
+        }
+        _ => Ok(Progress::failed(Errno::EPIPE)),
     }
 }
 
@@ -43,23 +55,44 @@ fn has_control(message: &Expression) -> bool {
     control.is_some_and(|control| !matches!(&control.kind, ExpressionKind::Array(items) if items.is_empty()))
 }
 
-/// `MSG_FASTOPEN` on a socket that is not connected: data with the SYN.
+/// Fast Open on a socket that is not connected: data goes with the SYN if the server gave a cookie, else after the
+/// handshake, which a socket that does not wait leaves to the program.
 fn connect_with_data(
     world: &mut World,
     running: &mut Running<'_>,
     transfer: &Transfer<'_>,
+    remote: SocketAddr,
 ) -> Result<Progress> {
-    let usual = connect_address(&world.settings);
-    let remote = transfer.address.map_or(Ok(usual), |expression| address(expression, usual))?;
-    let socket = world.tcp_socket(transfer.fd)?;
+    let has_cookie = world.cookies.has_of(remote.ip());
+    let socket = world.socket(transfer.fd)?;
     let flow = socket.flow;
     socket.options.fast_open_connect = true;
-    let data = data_of(world, transfer, flow, running.moved);
-    if let Err(errno) = start_connecting(world, transfer.fd, remote, &data)? {
+    socket.state = SocketState::Idle;
+    let data = if has_cookie { data_of(world, transfer, flow, 0) } else { Vec::new() };
+    if let Err(errno) = connect::start(world, transfer.fd, remote, &data)? {
         return Ok(Progress::failed(errno));
     }
     world.flows[flow].written.extend(&data);
-    Ok(Progress::done(data.len() as i64))
+    running.moved = data.len();
+    running.is_opening = true;
+    open(world, running, transfer)
+}
+
+/// Waits for the handshake that a write began, and writes what was not in the SYN.
+fn open(world: &mut World, running: &mut Running<'_>, transfer: &Transfer<'_>) -> Result<Progress> {
+    let may_block = !world.socket(transfer.fd)?.nonblocking && transfer.flags & sym::MSG_DONTWAIT == 0;
+    if !may_block && running.moved > 0 {
+        return Ok(Progress::done(running.moved as i64));
+    }
+    match connect::wait_for_handshake(world, running, transfer.fd, Errno::EINPROGRESS)? {
+        Progress::Done(Ok(_)) => running.is_opening = false,
+        other => return Ok(other),
+    }
+    match world.socket(transfer.fd)?.connection() {
+        Some(_) if running.moved == transfer.len => Ok(Progress::done(running.moved as i64)),
+        Some(id) => send(world, running, transfer, id),
+        None => Ok(Progress::failed(Errno::EPIPE)),
+    }
 }
 
 fn send(
@@ -68,7 +101,7 @@ fn send(
     transfer: &Transfer<'_>,
     id: ConnectionId,
 ) -> Result<Progress> {
-    let socket = world.tcp_socket(transfer.fd)?;
+    let socket = world.socket(transfer.fd)?;
     let (flow, timeout) = (socket.flow, socket.send_timeout);
     let may_block = !socket.nonblocking && transfer.flags & sym::MSG_DONTWAIT == 0;
     if !running.begun {
@@ -99,7 +132,7 @@ fn cork(world: &mut World, transfer: &Transfer<'_>, id: ConnectionId) -> Result<
     let more = transfer.flags & sym::MSG_MORE != 0;
     let now = world.now;
     let mut options = world.host.options(id);
-    let socket = world.tcp_socket(transfer.fd)?;
+    let socket = world.socket(transfer.fd)?;
     if more == options.cork || options.cork && !socket.corked_by_more {
         return Ok(());
     }
