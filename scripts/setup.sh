@@ -4,8 +4,8 @@
 set -euo pipefail
 
 # clang, libbpf-dev: the XDP program. nsd, knot, knot-dnsutils, bind9-dnsutils: who Sidestep is compared with, and who
-# asks. iproute2, ethtool, iputils-ping, tcpdump, procps: the laboratory. valgrind: instruction counts.
-packages=(clang libbpf-dev nsd knot knot-dnsutils bind9-dnsutils iproute2 ethtool iputils-ping tcpdump valgrind procps make)
+# asks. curl: a client of the examples. iproute2, ethtool, iputils-ping, tcpdump, procps: the laboratory. valgrind: instruction counts.
+packages=(clang libbpf-dev nsd knot knot-dnsutils bind9-dnsutils curl iproute2 ethtool iputils-ping tcpdump valgrind procps make)
 
 is_installed() {
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

@@ -21,10 +21,12 @@ step "lints: warnings are errors"
 cargo clippy --quiet --workspace --all-targets -- -D warnings
 
 step "tests"
-# The laboratory serves with the command itself: built once here, found by all tests.
+# The laboratory serves with the command itself and with the examples: built once here, found by all tests.
 cargo build --quiet --package sidestep
+cargo build --quiet --package native --examples
 SIDESTEP_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sidestep"
-export SIDESTEP_BIN
+SIDESTEP_EXAMPLES="${CARGO_TARGET_DIR:-$PWD/target}/debug/examples"
+export SIDESTEP_BIN SIDESTEP_EXAMPLES
 cargo test --workspace --no-fail-fast 2>&1 | tee "$scratch/tests"
 
 step "documentation: warnings are errors"

@@ -28,3 +28,12 @@ impl UdpResponder for Echo {
         }
     }
 }
+
+/// `None` answers nothing.
+impl<R: UdpResponder> UdpResponder for Option<R> {
+    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+        if let Some(responder) = self {
+            responder.respond(batch);
+        }
+    }
+}

@@ -1,11 +1,14 @@
-//! Where the `sidestep` binary is.
+//! Where the `sidestep` binary and the examples are.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Names a binary to use instead of building one.
 const BINARY: &str = "SIDESTEP_BIN";
+/// Names a directory of examples to use instead of building them.
+const EXAMPLES: &str = "SIDESTEP_EXAMPLES";
 
 /// The directory of the workspace.
 pub fn workspace_root() -> PathBuf {
@@ -24,7 +27,31 @@ pub fn sidestep_binary() -> &'static Path {
     PATH.get_or_init(|| std::env::var_os(BINARY).map_or_else(build, PathBuf::from))
 }
 
+/// The example `name` of the room `native`, of the same build, brought up to date once per process; or the one in the
+/// directory that `SIDESTEP_EXAMPLES` names.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn example_binary(name: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if let Some(directory) = std::env::var_os(EXAMPLES) {
+        return PathBuf::from(directory).join(name);
+    }
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.insert(name.to_owned()) {
+        cargo_build(&["--package", "native", "--example", name]);
+    }
+    build_directory().join("examples").join(name)
+}
+
 fn build() -> PathBuf {
+    cargo_build(&["--package", "sidestep"]);
+    build_directory().join("sidestep")
+}
+
+/// Builds what `arguments` name, of the profile and in the place of the calling program.
+fn cargo_build(arguments: &[&str]) {
     let directory = build_directory();
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -34,11 +61,11 @@ fn build() -> PathBuf {
     let target = directory.parent().unwrap_or(&directory);
     let status = Command::new(cargo)
         .current_dir(workspace_root())
-        .args(["build", "--quiet", "--package", "sidestep", "--profile", profile, "--target-dir"])
+        .args(["build", "--quiet", "--profile", profile, "--target-dir"])
         .arg(target)
+        .args(arguments)
         .status();
-    assert!(status.as_ref().is_ok_and(|status| status.success()), "cargo build -p sidestep: {status:?}");
-    directory.join("sidestep")
+    assert!(status.as_ref().is_ok_and(|status| status.success()), "cargo build {arguments:?}: {status:?}");
 }
 
 /// `target/debug` or the like: where this program itself was built.

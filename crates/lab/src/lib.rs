@@ -15,7 +15,7 @@
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
 //! | `conditions.rs` | what a figure was measured on |
-//! | `binary.rs` | where the `sidestep` binary is |
+//! | `binary.rs` | where the `sidestep` binary and the examples are |
 //! | `skip.rs` | [`require_root_and_xdp`]: tests that cannot run say so |
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ mod registry;
 mod skip;
 mod zone;
 
-pub use binary::{sidestep_binary, workspace_root};
+pub use binary::{example_binary, sidestep_binary, workspace_root};
 pub use child::Child;
 pub use conditions::{Conditions, generator_core, markdown_table, server_core};
 pub use directory::Directory;

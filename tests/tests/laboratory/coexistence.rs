@@ -5,26 +5,26 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use lab::{Kxdpgun, SERVER_V4, Side, Zone};
+use lab::{Kxdpgun, Lab, SERVER_V4, Side, Zone};
 
 use crate::{Setting, empty_lab, has_xdp_program};
 
 const STREAM: usize = 4 << 20;
 
 /// Octets that show where they belong.
-fn stream() -> Vec<u8> {
+pub(crate) fn stream() -> Vec<u8> {
     (0..STREAM).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
 /// Sends the stream through a TCP connection to the server's namespace and takes it back.
-fn tcp_echo(setting: &Setting) -> Vec<u8> {
-    let listener = setting.lab.inside(Side::Server, || TcpListener::bind((SERVER_V4, 7007)).unwrap());
+pub(crate) fn tcp_echo(lab: &Lab) -> Vec<u8> {
+    let listener = lab.inside(Side::Server, || TcpListener::bind((SERVER_V4, 7007)).unwrap());
     let echo = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut writer = stream.try_clone().unwrap();
         std::io::copy(&mut stream, &mut writer).unwrap();
     });
-    let client = setting.lab.inside(Side::Client, || TcpStream::connect((SERVER_V4, 7007)).unwrap());
+    let client = lab.inside(Side::Client, || TcpStream::connect((SERVER_V4, 7007)).unwrap());
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let (mut reader, mut writer) = (client.try_clone().unwrap(), client);
     let sender = thread::spawn(move || {
@@ -49,7 +49,7 @@ fn ping_and_a_tcp_stream_go_on_while_the_generator_runs_at_full_rate() {
     thread::sleep(Duration::from_millis(1500)); // It has begun by then.
     let ping = setting.lab.run_in(Side::Client, "ping", &["-c10", "-i0.1", "-W2", SERVER_V4]).unwrap();
     assert!(ping.contains(" 0% packet loss"), "{ping}");
-    assert!(tcp_echo(&setting) == stream(), "the stream came back changed");
+    assert!(tcp_echo(&setting.lab) == stream(), "the stream came back changed");
     let report = generator.finish(running).unwrap();
     assert!(report.replies > 100_000, "{}", report.text);
 }

@@ -6,6 +6,7 @@ mod interface;
 mod lifecycle;
 mod reload;
 mod serving;
+mod stack;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};

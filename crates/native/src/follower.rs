@@ -1,0 +1,192 @@
+//! Turns what happens to the interface into what the engines and the shadows are to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use std::net::SocketAddr;
+
+use control::{PortError, PortEvent};
+use device_kernel::KernelSockets;
+use device_xdp::XdpMode;
+use engine::{DeviceId, EngineHandle, Role};
+use steering::claim::resolve;
+use steering::{LocalAddress, Transport};
+
+use crate::interface::InterfaceConfig;
+use crate::shadow::{Owner, socket_address};
+
+/// Frames of a shadow's socket: what comes there is little.
+const SHADOW_FRAMES: usize = 192;
+
+/// What happened at an interface, for people.
+#[derive(Debug)]
+pub enum Notice {
+    /// Queues are open, and an engine serves them.
+    QueuesOpened {
+        /// The interface.
+        interface: String,
+        /// Its queues.
+        queues: Vec<u16>,
+        /// Who serves them.
+        engine: usize,
+        /// How packets come in.
+        mode: XdpMode,
+    },
+    /// The interface went, or must be opened anew. The kernel serves what arrives meanwhile.
+    Gone {
+        /// The interface.
+        interface: String,
+    },
+    /// Something did not work, and is tried again.
+    Failed {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        error: PortError,
+    },
+    /// What the kernel receives at this address is not served.
+    NoShadow {
+        /// The address and port.
+        address: SocketAddr,
+        /// Why its socket was not opened.
+        error: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::QueuesOpened { interface, queues, engine, mode } => {
+                write!(f, "{interface}: queues {queues:?} by engine {engine}, {mode}")
+            }
+            Notice::Gone { interface } => write!(f, "{interface}: gone, or to be opened anew"),
+            Notice::Failed { interface, error } => write!(f, "{interface}: {error}; trying again"),
+            Notice::NoShadow { address, error } => {
+                write!(f, "{address}: what the kernel receives there is not answered: {error}")
+            }
+        }
+    }
+}
+
+pub(crate) struct Follower<O> {
+    config: InterfaceConfig,
+    engines: Vec<EngineHandle>,
+    owner: O,
+    next_id: u32,
+    /// The AF_XDP devices that are out, each with its engine.
+    devices: Vec<(usize, DeviceId)>,
+    /// Shadows of UDP; every engine has a device of the same number.
+    udp_shadows: BTreeMap<SocketAddr, DeviceId>,
+    /// Shadows of TCP, which the owner keeps.
+    tcp_shadows: BTreeSet<SocketAddr>,
+    /// How packets come in.
+    modes: BTreeSet<String>,
+}
+
+impl<O: Owner> Follower<O> {
+    pub(crate) fn new(config: InterfaceConfig, engines: Vec<EngineHandle>, owner: O) -> Follower<O> {
+        Follower {
+            config,
+            engines,
+            owner,
+            next_id: 0,
+            devices: Vec::new(),
+            udp_shadows: BTreeMap::new(),
+            tcp_shadows: BTreeSet::new(),
+            modes: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn on_event(&mut self, event: PortEvent) {
+        let interface = self.config.name.clone();
+        match event {
+            PortEvent::QueuesOpened { device, engine, queues, mode } => {
+                self.modes.insert(format!("{mode}"));
+                let id = self.new_id();
+                self.engines[engine].add_link(id, self.config.link, device);
+                self.devices.push((engine, id));
+                self.owner.on_notice(&Notice::QueuesOpened { interface, queues, engine, mode });
+            }
+            PortEvent::DeviceGone => {
+                for (engine, id) in self.devices.drain(..) {
+                    self.engines[engine].remove_device(id);
+                }
+                self.owner.on_notice(&Notice::Gone { interface });
+            }
+            PortEvent::AddressesChanged(addresses) => self.follow_addresses(&addresses),
+            PortEvent::Failed(error) => self.owner.on_notice(&Notice::Failed { interface, error }),
+        }
+    }
+
+    fn new_id(&mut self) -> DeviceId {
+        self.next_id += 1;
+        DeviceId(self.next_id)
+    }
+
+    /// Opens and closes shadows so that there is one for every address that is claimed.
+    fn follow_addresses(&mut self, addresses: &BTreeSet<LocalAddress>) {
+        let wanted = self.claimed(Transport::Udp, addresses);
+        let open: BTreeSet<SocketAddr> = self.udp_shadows.keys().copied().collect();
+        open.difference(&wanted).for_each(|&address| self.close_udp(address));
+        for &address in wanted.difference(&open) {
+            let outcome = self.open_udp(address);
+            self.note_outcome(address, outcome);
+        }
+        let wanted = self.claimed(Transport::Tcp, addresses);
+        let open = std::mem::replace(&mut self.tcp_shadows, wanted.clone());
+        open.difference(&wanted).for_each(|&address| self.owner.close_shadow(address));
+        for &address in wanted.difference(&open) {
+            let outcome = self.owner.open_shadow(address).map_err(|error| format!("TCP: {error}"));
+            self.note_outcome(address, outcome);
+        }
+    }
+
+    /// Where shadows are to be.
+    fn claimed(&self, transport: Transport, addresses: &BTreeSet<LocalAddress>) -> BTreeSet<SocketAddr> {
+        let of_transport = self.config.listens.iter().filter(|(own, _)| *own == transport);
+        let listens: Vec<_> = of_transport.map(|(_, listen)| *listen).collect();
+        let claims = resolve(transport, &listens, addresses);
+        let addresses = claims.iter().filter_map(|c| socket_address(&self.config.name, &c.local, c.port));
+        addresses.collect()
+    }
+
+    fn note_outcome(&mut self, address: SocketAddr, outcome: Result<(), String>) {
+        if let Err(error) = outcome {
+            self.owner.on_notice(&Notice::NoShadow { address, error });
+        }
+    }
+
+    fn open_udp(&mut self, address: SocketAddr) -> Result<(), String> {
+        let config = device_kernel::Config {
+            listen: vec![address],
+            free_bind: true,
+            frames: SHADOW_FRAMES,
+            ..device_kernel::Config::default()
+        };
+        let open = |_: &EngineHandle| KernelSockets::open(config.clone());
+        let sockets: Result<Vec<KernelSockets>, _> = self.engines.iter().map(open).collect();
+        let sockets = sockets.map_err(|error| error.to_string())?;
+        let id = self.new_id();
+        for (engine, sockets) in self.engines.iter().zip(sockets) {
+            engine.add_device(id, Role::Shadow, Box::new(sockets));
+        }
+        self.udp_shadows.insert(address, id);
+        Ok(())
+    }
+
+    fn close_udp(&mut self, address: SocketAddr) {
+        if let Some(id) = self.udp_shadows.remove(&address) {
+            self.engines.iter().for_each(|engine| engine.remove_device(id));
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let modes: Vec<&str> = self.modes.iter().map(String::as_str).collect();
+        let modes = if modes.is_empty() { "no queue yet".to_owned() } else { modes.join(", ") };
+        let addresses: BTreeSet<SocketAddr> =
+            self.udp_shadows.keys().chain(&self.tcp_shadows).copied().collect();
+        let texts: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        let texts = if texts.is_empty() { "no address yet".to_owned() } else { texts.join(" ") };
+        format!("on {texts} at {} by {modes}", self.config.name)
+    }
+}

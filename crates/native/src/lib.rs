@@ -1,0 +1,15 @@
+//! Programs that link Sidestep: an interface, its engines and its shadows put together.
+//!
+//! A program makes its engines, each with a responder for UDP and an application for TCP ([`engine`]), runs them on threads,
+//! and opens an [`Interface`] that feeds them. A thread follows the kernel from then on: it hands devices to the engines and
+//! takes them back, keeps a kernel socket (a *shadow*) for each address and port that is claimed, and tells engines of
+//! neighbours and MTUs that change. The examples `echo` and `http_hello` are whole programs.
+#![forbid(unsafe_code)]
+
+mod follower;
+mod interface;
+mod shadow;
+
+pub use follower::Notice;
+pub use interface::{Interface, InterfaceConfig, OpenError, SteeringCounts};
+pub use shadow::{Owner, Reserved};

@@ -1,0 +1,116 @@
+//! TCP on our own stack over AF_XDP, with the kernel as its peer. Nothing listens in the server's kernel at the ports that are
+//! asked here: whoever gets an answer got it from the stack.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::MutexGuard;
+use std::thread;
+use std::time::Duration;
+
+use lab::{Child, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, example_binary};
+
+use crate::coexistence::{stream, tcp_echo};
+use crate::empty_lab;
+
+/// A laboratory in which an example serves port 80 of all addresses of the server.
+struct Serving {
+    // Dropped in this order.
+    process: Child,
+    lab: Lab,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Serving {
+    fn start(example: &str, listen: &str) -> Option<Serving> {
+        let (lab, turn) = empty_lab()?;
+        let core = lab::server_core().to_string();
+        let program = example_binary(example).display().to_string();
+        let arguments = ["--device", SERVER_INTERFACE, "--listen", listen, "--core", &core];
+        let mut process = lab.spawn_in(Side::Server, &program, &arguments).unwrap();
+        process.wait_for_line("ready", Duration::from_secs(20)).unwrap();
+        Some(Serving { process, lab, _turn: turn })
+    }
+
+    fn connect(&self, server: &str) -> TcpStream {
+        let server = SocketAddr::new(server.parse::<IpAddr>().unwrap(), 80);
+        let patience = Duration::from_secs(20);
+        let stream = self.lab.inside(Side::Client, || TcpStream::connect_timeout(&server, patience).unwrap());
+        stream.set_read_timeout(Some(patience)).unwrap();
+        stream
+    }
+
+    /// Sends all of `request` at once; returns all that comes until the end of the stream.
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect(SERVER_V4);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Sends the stream and takes it back at the same time.
+    fn exchange(&self, server: &str) -> Vec<u8> {
+        let client = self.connect(server);
+        let (mut reader, mut writer) = (client.try_clone().unwrap(), client);
+        let sender = thread::spawn(move || {
+            writer.write_all(&stream()).unwrap();
+            writer.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut received = Vec::new();
+        reader.read_to_end(&mut received).unwrap();
+        sender.join().unwrap();
+        received
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_until_the_client_wants_no_more() {
+    let Some(serving) = Serving::start("http_hello", "0.0.0.0:80") else { return };
+    let answer = serving.ask(
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 3, "{answer}");
+    assert_eq!(answer.matches("\r\n\r\nHello, world!\n").count(), 2, "HEAD has no body: {answer}");
+    assert!(serving.ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+}
+
+#[test]
+fn a_client_of_the_trade_gets_the_page() {
+    let Some(serving) = Serving::start("http_hello", "10.53.0.1:80") else { return };
+    let url = format!("http://{SERVER_V4}/");
+    let page = serving.lab.run_in(Side::Client, "curl", &["-sS", "--max-time", "10", &url, &url]).unwrap();
+    assert_eq!(page, "Hello, world!\nHello, world!\n");
+}
+
+#[test]
+fn a_stream_comes_back_unchanged_over_ipv4_and_ipv6() {
+    for (listen, server) in [("0.0.0.0:80", SERVER_V4), ("[::]:80", SERVER_V6)] {
+        let Some(serving) = Serving::start("echo", listen) else { return };
+        assert!(serving.exchange(server) == stream(), "the stream came back changed from {server}");
+    }
+}
+
+#[test]
+fn the_kernel_serves_its_own_tcp_on_the_same_interface() {
+    let Some(serving) = Serving::start("echo", "0.0.0.0:80") else { return };
+    let own = thread::scope(|scope| {
+        let through_kernel = scope.spawn(|| tcp_echo(&serving.lab));
+        assert!(serving.exchange(SERVER_V4) == stream(), "the stream came back changed from the stack");
+        through_kernel.join().unwrap()
+    });
+    assert!(own == stream(), "the stream came back changed from the kernel");
+}
+
+#[test]
+fn a_server_that_ends_leaves_nothing_behind() {
+    let Some(mut serving) = Serving::start("echo", "0.0.0.0:80") else { return };
+    let mut stream = serving.connect(SERVER_V4);
+    stream.write_all(b"hello").unwrap();
+    stream.read_exact(&mut [0; 5]).unwrap();
+    serving.process.signal(rustix::process::Signal::TERM);
+    let status = serving.process.wait(Duration::from_secs(5)).unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(stream.read(&mut [0; 5]).unwrap(), 0, "the connection was closed, not forgotten");
+    assert!(!crate::has_xdp_program(&serving.lab));
+}
