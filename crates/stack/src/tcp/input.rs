@@ -311,6 +311,7 @@ impl Connection {
         if !self.is_persisting() {
             self.stop_timer(Timer::Persist);
             self.send.probe_backoff = 0;
+            self.send.probes = 0; // The window opened: probes of the next time it closes are counted anew.
         } else if !self.is_timer_set(Timer::Persist) {
             self.schedule_persist(now);
         }
