@@ -402,11 +402,11 @@ impl Stack {
         };
         self.shared.counters.time_waited += 1;
         let hop = self.shared.paths.hop(connection.path);
+        let final_ack = connection.final_ack(&self.shared, now);
+        let entry = connection.time_wait_entry(final_ack.window);
         if connection.receive.is_ack_pending() {
-            let reply = connection.final_ack(&self.shared, now);
-            self.replies.push(connection.key, hop, reply, &mut self.shared.counters);
+            self.replies.push(connection.key, hop, final_ack, &mut self.shared.counters);
         }
-        let entry = connection.time_wait_entry();
         let recycled = self.time_wait.insert(self.flows.hash_of(&entry.key), entry, now);
         self.shared.counters.time_wait_overflow += u64::from(recycled.is_some());
     }

@@ -556,14 +556,13 @@ impl Connection {
         self.outgoing(self.send.snd_nxt, flag::ACK, shared, now)
     }
 
-    /// What TIME-WAIT has to know.
-    pub(crate) fn time_wait_entry(&self) -> TimeWait {
+    /// What TIME-WAIT has to know. It goes on offering the `window` of the final acknowledgement.
+    pub(crate) fn time_wait_entry(&self, window: u16) -> TimeWait {
         TimeWait {
             key: self.key,
             snd_nxt: self.send.snd_nxt,
             rcv_nxt: self.receive.rcv_nxt,
-            // As it was offered, so rounded up as it was: what has been offered is not taken back (RFC 9293, 3.8.6).
-            window: (self.receive.window(false) >> self.receive.scale).min(u32::from(u16::MAX)) as u16,
+            window,
             ts_recent: self.flags.timestamps.then_some(self.receive.ts_recent),
         }
     }
