@@ -50,8 +50,10 @@ impl Recovery {
         self.settle_state(&news, flight);
 
         self.tell_controller(&news, report.lost, flight, cx);
-        self.pace(flight, news.delivered, news.has_advanced() && report.lost == 0, cx);
-        self.set_timers(news.has_advanced(), wait_until, flight, cx);
+        if !flight.scoreboard.is_empty() {
+            self.pace(flight, news.delivered, news.has_advanced() && report.lost == 0, cx);
+            self.set_timers(news.has_advanced(), wait_until, flight, cx);
+        }
         AckOutcome {
             cumulative: news.cumulative,
             delivered: news.delivered,

@@ -158,9 +158,12 @@ impl Recovery {
     }
 
     fn probe_timer(&self, flight: &Flight, cx: &Context<'_>) -> Option<EarlyTimer> {
+        if !self.may_probe(flight, cx) {
+            return None;
+        }
         let is_one_segment = flight.scoreboard.get(1).is_none();
-        let at = (cx.now + probe_timeout(cx.rtt, is_one_segment)).min(flight.rto_at);
-        self.may_probe(flight, cx).then_some(EarlyTimer::Probe(at))
+        let at = cx.now + probe_timeout(cx.rtt, is_one_segment);
+        Some(EarlyTimer::Probe(at.min(flight.rto_at)))
     }
 
     /// RFC 8985, 7.2: SACK is used, nothing is selectively acknowledged, no recovery goes on and no probe is out.
