@@ -410,6 +410,9 @@ impl Connection {
 
     /// A reset, behind which the connection is over.
     fn transmit_reset(&mut self, room: &mut [u8], shared: &mut Shared, now: Instant) -> Option<usize> {
+        let timestamps = Timestamps { value: self.timestamp_now(now), echo: self.receive.ts_recent };
+        // RFC 7323, 3.2: timestamps on a reset, too (SHOULD).
+        let timestamps = self.flags.timestamps.then_some(timestamps);
         let outgoing = Outgoing {
             seq: self.send.snd_nxt,
             ack: self.receive.rcv_nxt,
