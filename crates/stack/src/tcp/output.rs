@@ -257,10 +257,6 @@ impl Connection {
         if octets > u32::from(self.send.mss) {
             self.wake(shared, now).mtu_probe = Some(range);
         }
-        let payload = range.len() - u32::from(self.flags.fin_was_sent);
-        if payload < u32::from(self.send.mss) {
-            self.send.small_end = range.end;
-        }
         if self.unsent_len() == 0 {
             self.flags.push = false;
         }
@@ -355,10 +351,11 @@ impl Connection {
         if fin {
             outgoing.flags |= flag::FIN;
         }
-        if octets > 0 && (end == fin_seq || seq == self.send.snd_nxt && octets < u32::from(self.send.mss)) {
+        let is_new = !seq.is_before(self.send.snd_nxt);
+        let is_small = octets < payload_max;
+        if octets > 0 && (end == fin_seq || is_new && is_small) {
             outgoing.flags |= flag::PSH;
         }
-        let is_new = !seq.is_before(self.send.snd_nxt);
         let ecn = self.mark_ecn(&mut outgoing, is_new && octets > 0);
         let offset = seq.since(self.data_una()) as usize;
         let writer = self.writer(shared, ecn);
@@ -367,11 +364,15 @@ impl Connection {
             queue.read_at(buffers, offset, payload);
         })?;
         self.flags.fin_was_sent |= fin;
+        let range = SeqRange::new(seq, end + u32::from(fin));
+        if is_new && is_small {
+            self.send.small_end = range.end;
+        }
         self.tally.data_segs_out = self.tally.data_segs_out.wrapping_add(1);
         self.tally.last_sent_ms = millis(now);
         let kind = if is_new { TraceKind::Sent } else { TraceKind::Retransmitted };
         self.on_written(&outgoing, octets, kind, shared, now);
-        Some((len, SeqRange::new(seq, end + u32::from(fin))))
+        Some((len, range))
     }
 
     /// Octets of payload beside options that may have grown by SACK blocks. More than a full segment is wanted only for a
