@@ -77,13 +77,18 @@ impl Connection {
             return false;
         };
         let old = (value.wrapping_sub(self.receive.ts_recent) as i32) < 0;
-        let age_s = ((now.as_nanos() / 1_000_000_000) as u32).wrapping_sub(self.receive.ts_recent_at_s);
-        if old && u64::from(age_s) < TIMESTAMP_LIFETIME.as_secs() && !self.is_reordered_ack(segment) {
+        if old && !self.is_ts_recent_outdated(now) && !self.is_reordered_ack(segment) {
             shared.counters.paws_estab += 1;
             self.answer_out_of_window(segment, shared, now);
             return false;
         }
         true
+    }
+
+    /// RFC 7323, 5.5: the peer's clock may have wrapped since TS.Recent was set.
+    fn is_ts_recent_outdated(&self, now: Instant) -> bool {
+        let age_s = ((now.as_nanos() / 1_000_000_000) as u32).wrapping_sub(self.receive.ts_recent_at_s);
+        u64::from(age_s) >= TIMESTAMP_LIFETIME.as_secs()
     }
 
     /// A pure ACK that was overtaken by another is harmless; Linux lets it pass as well.
@@ -182,7 +187,8 @@ impl Connection {
         else {
             return;
         };
-        let newer = value.wrapping_sub(self.receive.ts_recent) as i32 >= 0;
+        let newer =
+            value.wrapping_sub(self.receive.ts_recent) as i32 >= 0 || self.is_ts_recent_outdated(now);
         if newer && segment.seq.is_at_or_before(self.receive.last_ack_sent) {
             self.receive.ts_recent = value;
             self.receive.ts_recent_at_s = (now.as_nanos() / 1_000_000_000) as u32;
