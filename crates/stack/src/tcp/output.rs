@@ -418,6 +418,7 @@ impl Connection {
             seq: self.send.snd_nxt,
             ack: self.receive.rcv_nxt,
             flags: flag::RST | flag::ACK,
+            options: SegmentOptions { timestamps, ..SegmentOptions::default() },
             ..Outgoing::default()
         };
         let len = self.writer(shared, Ecn::NotEct).write(room, &outgoing, 0, |_| ())?;
