@@ -15,7 +15,12 @@ impl<T> Handle<T> {
         self.index
     }
 
-    /// Handle and generation as one number, for those who keep handles in other people's data.
+    /// How often the place was in use before.
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// Place and generation as one number, for those who keep handles in other people's data.
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -163,9 +168,14 @@ impl<T> Slab<T> {
         Some((handle, place.value.as_mut()?))
     }
 
+    /// Number of places, used or not: one more than the highest index there can be.
+    pub fn places(&self) -> u32 {
+        (self.blocks.len() * BLOCK) as u32
+    }
+
     /// All values in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
-        let places = (0..(self.blocks.len() * BLOCK) as u32).filter_map(|index| self.at(index));
+        let places = (0..self.places()).filter_map(|index| self.at(index));
         places.take(self.used as usize)
     }
 

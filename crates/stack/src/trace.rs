@@ -34,7 +34,7 @@ pub enum TraceKind {
 pub struct TraceRecord {
     /// When.
     pub at: Instant,
-    /// Index of the connection.
+    /// Place of the connection in its stack.
     pub connection: u32,
     /// Sequence number, absolute.
     pub seq: SeqNum,
@@ -46,6 +46,8 @@ pub struct TraceRecord {
     pub window: u16,
     /// Octets of payload.
     pub len: u16,
+    /// How often the place was in use before, modulo 2^16: tells connections apart that had it one after the other.
+    pub generation: u16,
     /// Flags of the segment.
     pub flags: u8,
     /// What happened.
@@ -76,9 +78,15 @@ impl TraceRing {
 
     /// The records there are, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &TraceRecord> {
-        let split = self.next & (self.records.len() - 1);
-        let (newer, older) = self.records.split_at(split);
-        older.iter().chain(newer).filter(|record| record.kind != TraceKind::Unused)
+        self.since(0).map(|(_, record)| record)
+    }
+
+    /// The records there are from number `first` on, oldest first, each with its number; the first ever has number 0. With
+    /// the number behind the last one it goes on later, for those who take a piece at a time.
+    pub fn since(&self, first: usize) -> impl Iterator<Item = (usize, &TraceRecord)> {
+        let oldest = self.next.saturating_sub(self.records.len());
+        let mask = self.records.len() - 1;
+        (first.max(oldest)..self.next).map(move |number| (number, &self.records[number & mask]))
     }
 }
 
@@ -99,5 +107,22 @@ mod tests {
         }
         let kept: Vec<u32> = ring.iter().map(|record| record.connection).collect();
         assert_eq!(kept, [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_it_was_or_at_the_oldest_there_is() {
+        let mut ring = TraceRing::new(4);
+        let numbers =
+            |ring: &TraceRing, first| ring.since(first).map(|(number, _)| number).collect::<Vec<_>>();
+        assert!(numbers(&ring, 0).is_empty());
+        for _ in 0..3 {
+            ring.record(TraceRecord::default());
+        }
+        assert_eq!(numbers(&ring, 1), [1, 2]);
+        for _ in 0..6 {
+            ring.record(TraceRecord::default());
+        }
+        assert_eq!(numbers(&ring, 3), [5, 6, 7, 8]);
+        assert!(numbers(&ring, 9).is_empty());
     }
 }

@@ -9,6 +9,7 @@ mod udp_calls;
 mod udp_packets;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use clock::Instant;
 use wire::ChecksumPolicy;
@@ -314,6 +315,18 @@ impl Stack {
     /// All connections, TIME-WAIT aside.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.connections.iter().map(|(id, _)| id)
+    }
+
+    /// The connections at `places`, for those who look at a piece at a time. Places are dense from zero up to
+    /// [`Stack::connection_places`].
+    pub fn connections_at(&self, places: Range<u32>) -> impl Iterator<Item = ConnectionId> + '_ {
+        let places = places.start..places.end.min(self.connections.places());
+        places.filter_map(|place| self.connections.at(place).map(|(id, _)| id))
+    }
+
+    /// Number of places that connections have, or had.
+    pub fn connection_places(&self) -> u32 {
+        self.connections.places()
     }
 
     /// Connections, half-open ones, and those in TIME-WAIT.

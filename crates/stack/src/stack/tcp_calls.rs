@@ -91,6 +91,11 @@ impl Stack {
         self.listeners.get(id).map(Listener::queue_lengths)
     }
 
+    /// Connections that peers have begun at a listener and not completed.
+    pub fn half_open(&self, id: ListenerId) -> Option<u32> {
+        self.listeners.get(id).map(|listener| listener.half_open)
+    }
+
     /// All listeners.
     pub fn listeners(&self) -> impl Iterator<Item = ListenerId> + '_ {
         self.listeners.iter().map(|(id, _)| id)

@@ -304,6 +304,8 @@ pub struct Connection {
     pub(crate) key: FlowKey,
     /// Its place in the stack's table.
     pub(crate) index: u32,
+    /// How often the place was in use before, for the trace.
+    pub(crate) generation: u16,
     pub(crate) path: PathId,
     pub(crate) link: LinkId,
     pub(crate) state: State,
@@ -385,8 +387,8 @@ impl Connection {
         at: Instant,
         fill: impl FnOnce(&mut TraceRecord),
     ) {
-        let connection = self.index;
-        let mut record = TraceRecord { at, connection, kind, ..TraceRecord::default() };
+        let (connection, generation, cwnd) = (self.index, self.generation, self.cwnd());
+        let mut record = TraceRecord { at, connection, generation, cwnd, kind, ..TraceRecord::default() };
         fill(&mut record);
         shared.trace.record(record);
     }

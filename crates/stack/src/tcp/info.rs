@@ -77,6 +77,8 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     /// Octets received in order.
     pub bytes_received: u64,
+    /// Octets sent, also those sent again.
+    pub bytes_sent: u64,
     /// Octets sent again.
     pub bytes_retrans: u64,
     /// Segments sent.
@@ -148,6 +150,9 @@ impl Connection {
             pacing_rate: controller.and_then(|controller| controller.pacing_rate()),
             bytes_acked: self.tally.bytes_acked,
             bytes_received: self.tally.bytes_received,
+            bytes_sent: self.tally.bytes_acked
+                + u64::from(self.send.snd_nxt.since(self.send.snd_una))
+                + u64::from(self.tally.bytes_retrans),
             bytes_retrans: self.tally.bytes_retrans.into(),
             segs_out: self.tally.segs_out,
             segs_in: self.tally.segs_in,

@@ -40,6 +40,7 @@ impl Connection {
         Connection {
             key,
             index: handle.index(),
+            generation: handle.generation() as u16,
             path,
             link,
             state: if origin == Origin::Active { State::SynSent } else { State::SynReceived },
