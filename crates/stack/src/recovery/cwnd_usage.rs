@@ -1,4 +1,4 @@
-//! Whether the congestion window limits what is sent (RFC 7661, 4.1, in the way of Linux).
+//! Whether the congestion window limits what is sent (RFC 7661, in the way of Linux).
 
 use crate::seq::SeqNum;
 

@@ -172,7 +172,7 @@ impl Recovery {
     }
 
     /// The path takes less than before: segments of more than `cx.mss` octets are marked lost, without a congestion response
-    /// (RFC 1191, 6.5; RFC 8201, 5.4). Octets newly marked lost.
+    /// (RFC 1191, 6.4; RFC 8201, 5.4). Octets newly marked lost.
     pub fn on_mss_reduced(&mut self, cx: &mut Context<'_>) -> u32 {
         let Some(flight) = &mut self.flight else { return 0 };
         flight.mss = cx.mss;

@@ -78,7 +78,7 @@ impl Undo {
         }
     }
 
-    /// Whether all that was sent again was a duplicate (RFC 3708, 3).
+    /// Whether all that was sent again was a duplicate (RFC 3708).
     pub(super) fn was_all_duplicate(&self) -> bool {
         self.phase != Phase::Off && self.has_retransmitted && self.outstanding == 0
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_is_spurious_when_every_retransmission_was_a_duplicate_rfc3708_3() {
+    fn a_recovery_is_spurious_when_every_retransmission_was_a_duplicate_rfc3708() {
         let mut undo = after_retransmission();
         undo.on_dsack(seq_range(8, 9)); // before this recovery
         undo.on_dsack(seq_range(10, 11));

@@ -68,7 +68,7 @@ fn holes_are_filled_in_order_and_sending_slows_in_proportion_rfc9937() {
 }
 
 #[test]
-fn a_retransmission_that_is_lost_is_sent_again_without_a_timeout_rfc8985_3_2() {
+fn a_retransmission_that_is_lost_is_sent_again_without_a_timeout_rfc8985_6_2() {
     let mut sender = Sender::new();
     sender.unsent = 20;
     sender.transmit();
@@ -81,9 +81,9 @@ fn a_retransmission_that_is_lost_is_sent_again_without_a_timeout_rfc8985_3_2() {
     assert_eq!(sender.transmit()[0], 0);
 }
 
-/// RFC 8985, 3.4: an example of a lost flight's tail, found once the retransmission of its head arrives.
+/// A lost tail is found once the retransmission of the head, which was sent later, arrives.
 #[test]
-fn losses_at_the_end_of_a_flight_are_found_when_a_retransmission_arrives_rfc8985_3_4() {
+fn losses_at_the_end_of_a_flight_are_found_when_a_retransmission_arrives_rfc8985_6_2() {
     let mut sender = Sender::new();
     sender.send(10);
     sender.wait(100);

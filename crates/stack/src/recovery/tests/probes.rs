@@ -39,7 +39,7 @@ fn a_lone_segment_waits_for_the_peers_delayed_acknowledgement_and_never_beyond_t
 }
 
 #[test]
-fn a_lost_tail_is_repaired_in_fast_recovery_rfc8985_8_1() {
+fn a_lost_tail_is_repaired_in_fast_recovery_rfc8985_7_3() {
     let mut sender = Sender::new();
     sender.send(10);
     sender.wait(100);

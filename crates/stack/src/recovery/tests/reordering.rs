@@ -1,4 +1,4 @@
-//! Segments that are late, not lost (RFC 8985, 6.2 and 3.3).
+//! Segments that are late, not lost (RFC 8985, 6.2).
 
 use super::*;
 

@@ -50,7 +50,7 @@ fn recovery_may_prove_spurious_before_its_end_rfc3522_3_2() {
 }
 
 #[test]
-fn a_duplicate_of_every_retransmission_restores_the_window_after_recovery_rfc3708_3() {
+fn a_duplicate_of_every_retransmission_restores_the_window_after_recovery_rfc3708() {
     let mut sender = in_recovery(false);
     sender.wait(10);
     let outcome = sender.ack(10, &[]);
