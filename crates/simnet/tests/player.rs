@@ -170,3 +170,117 @@ fn ipv6_scripts_are_the_same_scripts() {
 fn a_descriptor_that_is_not_there_is_told() {
     assert_eq!(failure(play_with(&[], "0 read(7, ..., 1) = 0")).details, ["there is no descriptor 7"]);
 }
+
+#[test]
+fn datagrams_go_both_ways_and_icmp_tells_of_a_closed_port() {
+    let text = "
+    0 socket(..., SOCK_DGRAM, IPPROTO_UDP) = 3
+   +0 bind(3, ..., ...) = 0
+   +0 connect(3, ..., ...) = 0
+   +0 write(3, ..., 1000) = 1000
+   +0 > udp (1000)
+  +.1 < udp (500)
+   +0 read(3, ..., 9999) = 500
+   +0 fcntl(3, F_SETFL, O_NONBLOCK) = 0
+   +0 read(3, ..., 9999) = -1 EAGAIN (Resource temporarily unavailable)
+   +0 < icmp unreachable port_unreachable [udp (1000)]
+   +0 read(3, ..., 9999) = -1 ECONNREFUSED (Connection refused)
+   +0 close(3) = 0
+";
+    for version in ["ip_version=ipv4", "ip_version=ipv6"] {
+        let report = play_with(&[version], text);
+        assert!(report.passed(), "{}", report.display(version));
+    }
+}
+
+#[test]
+fn a_datagram_socket_sends_without_being_connected() {
+    let text = "
+    0 socket(..., SOCK_DGRAM, IPPROTO_UDP) = 3
+   +0 sendto(3, ..., 100, 0, ..., ...) = 100
+   +0 > udp (100)
+   +0...0.2 recvfrom(3, ..., 10, 0, ..., ...) = 10
+  +.2 < udp (50)
+";
+    let report = play_with(&[], text);
+    assert!(report.passed(), "{}", report.display("datagram"));
+}
+
+#[test]
+fn the_fast_open_cookie_of_scripts_stands_for_the_stacks() {
+    let text = "
+    0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
+   +0 bind(3, ..., ...) = 0
+   +0 setsockopt(3, SOL_TCP, TCP_FASTOPEN, [5], 4) = 0
+   +0 listen(3, 5) = 0
+   +0 < S 0:100(100) win 65535 <mss 1000,FO TFO_COOKIE,nop,nop>
+   +0 > S. 0:0(0) ack 101 <...>
+   +0 accept(3, ..., ...) = 4
+   +0 read(4, ..., 1000) = 100
+";
+    let report = play_with(&["ip_version=ipv4"], text);
+    assert!(report.passed(), "{}", report.display("fast open"));
+    let other = text.replace("TFO_COOKIE", "0011223344556677");
+    assert!(!play_with(&[], &other).passed(), "any other cookie is wrong");
+}
+
+#[test]
+fn data_waits_for_the_cookie_of_a_server_that_is_not_known() {
+    let text = "
+    0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
+   +0...0.1 sendto(3, ..., 500, MSG_FASTOPEN, ..., ...) = 500
+   +0 > S 0:0(0) <...>
+  +.1 < S. 0:0(0) ack 1 win 65535 <mss 1000,FO 1122334455667788,nop,nop>
+   +0 > . 1:1(0) ack 1
+   +0 > P. 1:501(500) ack 1
+  +.1 < . 1:1(0) ack 501 win 65535
+   +0 close(3) = 0
+   +0 > F. 501:501(0) ack 1
+  +.1 < F. 1:1(0) ack 502 win 65535
+   +0 > . 502:502(0) ack 2
+
+// The second time the data goes with the SYN.
+   +0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 4
+   +0 fcntl(4, F_SETFL, O_NONBLOCK) = 0
+   +0 setsockopt(4, SOL_TCP, TCP_FASTOPEN_CONNECT, [1], 4) = 0
+   +0 connect(4, ..., ...) = 0
+   +0 write(4, ..., 500) = 500
+   +0 > S 0:500(500) <...>
+  +.1 < S. 0:0(0) ack 501 win 65535 <mss 1000>
+   +0 > . 501:501(0) ack 1
+";
+    let report = play_with(&[], text);
+    assert!(report.passed(), "{}", report.display("fast open"));
+}
+
+#[test]
+fn a_blocked_write_goes_on_when_the_buffer_is_a_third_free() {
+    let rest = "
+   +0 setsockopt(4, SOL_SOCKET, SO_SNDBUF, [14000], 4) = 0
+   +0...0.1 write(4, ..., 38000) = 38000
+  +.1 < . 1:1(0) ack 10001 win 512
+";
+    let report = connected(rest);
+    assert!(report.passed(), "{}", report.display("write"));
+}
+
+#[test]
+fn a_failed_connection_is_still_known_to_code() {
+    let text = "
+    0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
+   +0...0.1 connect(3, ..., ...) = -1 ECONNREFUSED (Connection refused)
+   +0 > S 0:0(0) <...>
+  +.1 < R. 0:0(0) ack 1 win 0
+   +0 %{ assert tcpi_state == TCP_CLOSE }%
+";
+    let report = play_with(&[], text);
+    assert!(report.passed(), "{}", report.display("refused"));
+}
+
+#[test]
+fn counters_are_looked_at_as_nstat_does() {
+    let rest = "+0 `nstat > /dev/null`\n+0 < icmp unreachable [5000:6000(1000)]\n+0 `nstat | grep TcpExtOutOfWindowIcmps`\n";
+    assert!(connected(rest).passed());
+    let finding = failure(connected("+0 `nstat > /dev/null`\n+0 `nstat | grep TcpExtTCPTimeouts`\n"));
+    assert_eq!(finding.details, ["counter TcpExtTCPTimeouts has not grown"]);
+}

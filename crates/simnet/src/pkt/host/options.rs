@@ -64,7 +64,8 @@ fn set_socket(options: &mut TcpOptions, name: i64, value: i64) -> Result<bool, O
     match name {
         sym::SO_KEEPALIVE => options.keepalive = value != 0,
         sym::SO_RCVBUF => options.receive_buffer = Some(octets(value)),
-        sym::SO_SNDBUF => options.send_buffer = Some(octets(value)),
+        // As on Linux, where half of it is for overhead, most of which segments in a row do not have.
+        sym::SO_SNDBUF => options.send_buffer = Some(octets(value).saturating_mul(2)),
         sym::SO_MAX_PACING_RATE => {
             options.pacing_rate_max = u64::try_from(value).ok().filter(|rate| *rate > 0)
         }
@@ -129,7 +130,7 @@ pub(crate) fn get_option(options: &TcpOptions, level: i64, name: i64) -> Option<
         (sym::SOL_SOCKET, sym::SO_KEEPALIVE) => options.keepalive.into(),
         // Linux tells twice what it was told, for its own overhead.
         (sym::SOL_SOCKET, sym::SO_RCVBUF) => i64::from(options.receive_buffer?) * 2,
-        (sym::SOL_SOCKET, sym::SO_SNDBUF) => i64::from(options.send_buffer?) * 2,
+        (sym::SOL_SOCKET, sym::SO_SNDBUF) => options.send_buffer?.into(),
         (sym::SOL_SOCKET, sym::SO_MAX_PACING_RATE) => options.pacing_rate_max.map_or(-1, |rate| rate as i64),
         (sym::SOL_TCP, sym::TCP_NODELAY) => options.no_delay.into(),
         (sym::SOL_TCP, sym::TCP_CORK) => options.cork.into(),

@@ -21,6 +21,8 @@ const BUILT_IN: &[(&str, &[&str])] = &[
 
 /// What the stack's receive buffers grow to by themselves.
 const RECEIVE_LARGEST: u32 = 6 << 20;
+/// What Linux's send buffers start with before they grow.
+const SEND_INITIAL: u32 = 16 << 10;
 
 /// Sets `name`, with or without `net.ipv4.` in front. `Ok(false)` if there is no such setting here.
 pub(super) fn set(config: &mut Config, name: &str, value: &str) -> Result<bool, String> {
@@ -112,16 +114,16 @@ fn probing(number: u64) -> Option<PathMtuProbing> {
     }
 }
 
-/// Least, initial and largest buffer. The stack's buffers grow by need up to a limit of its own, so a largest one other than
-/// that is taken as the size from the start.
+/// Least, initial and largest buffer. The stack's buffers grow by need up to a limit of its own: another largest receive
+/// buffer is taken as the size from the start, because window scaling shows it, and the initial send buffer as its size,
+/// because full buffers show it.
 fn set_buffers(config: &mut Config, name: &str, value: &str) -> Option<()> {
     let numbers: Option<Vec<u64>> = value.split_whitespace().map(number).collect();
-    let &[_, _, largest] = &numbers?[..] else { return None };
-    let largest = u32::try_from(largest).ok()?;
+    let &[_, initial, largest] = &numbers?[..] else { return None };
+    let (initial, largest) = (u32::try_from(initial).ok()?, u32::try_from(largest).ok()?);
     match name {
-        "tcp_rmem" if largest == RECEIVE_LARGEST => config.tcp.receive_buffer = None,
-        "tcp_rmem" => config.tcp.receive_buffer = Some(largest),
-        _ => config.tcp.send_buffer = Some(largest),
+        "tcp_rmem" => config.tcp.receive_buffer = (largest != RECEIVE_LARGEST).then_some(largest),
+        _ => config.tcp.send_buffer = (initial != SEND_INITIAL).then_some(initial),
     }
     Some(())
 }

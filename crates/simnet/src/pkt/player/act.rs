@@ -4,6 +4,7 @@ use clock::Instant;
 
 use super::{Failure, Player};
 use crate::pkt::ast::{Call, Command, Event, When};
+use crate::pkt::host::HostConfig;
 use crate::pkt::python::{PythonError, Value};
 use crate::pkt::shell::{Effect, effects};
 use crate::pkt::sockets::{Progress, Running};
@@ -65,15 +66,22 @@ impl<'a> Player<'a> {
         for effect in effects(&command.text).map_err(Trouble::unsupported)? {
             match effect {
                 Effect::Ignored(text) => self.notes.push(format!("{}: `{text}` was left out", command.at)),
-                Effect::Sysctl(name, value) => {
-                    let message = format!("sysctl {name}={value} after the start of a script");
-                    return Err(Trouble::unsupported(message));
-                }
+                Effect::Sysctl(name, value) => self.late_sysctl(command, &name, &value)?,
                 Effect::Mtu(mtu) => self.world.host.set_mtu(mtu, self.world.now),
                 Effect::RememberCounters => self.world.host.remember_counters(),
                 Effect::CounterChanged(name) => self.check_counter(&name)?,
             }
         }
+        Ok(())
+    }
+
+    /// The stack's settings are those that it was made with; a sysctl without equivalent is left out at any time.
+    fn late_sysctl(&mut self, command: &Command, name: &str, value: &str) -> Result<(), Trouble> {
+        let known = HostConfig::new(self.world.settings.mtu).set_sysctl(name, value);
+        if known != Ok(false) {
+            return Err(Trouble::unsupported(format!("sysctl {name}={value} after the start of a script")));
+        }
+        self.notes.push(format!("{}: sysctl {name}={value} has no equivalent and was left out", command.at));
         Ok(())
     }
 
@@ -88,7 +96,9 @@ impl<'a> Player<'a> {
     /// Runs code with what `tcp_info` says of the connection under test.
     pub(super) fn code(&mut self, code: &str) -> Result<(), Trouble> {
         let flow = self.world.under_test;
-        let id = flow.and_then(|flow| self.world.socket_of_flow(flow)).and_then(|socket| socket.connection());
+        let id = flow
+            .and_then(|flow| self.world.socket_of_flow(flow))
+            .and_then(|socket| socket.connection().or(socket.failed));
         if let Some(id) = id {
             for (name, value) in self.world.host.tcp_info(id, self.world.now) {
                 self.interpreter.set(name, Value::Int(value));

@@ -123,15 +123,16 @@ impl<'a> Player<'a> {
     ) -> Result<(), Trouble> {
         let Arrived { mut packet, parts, first, last } = arrived;
         let flow = &mut self.world.flows[number];
-        let wrong_data = check_payload(flow, &packet);
         let is_label_wrong =
             spec.ip.flow_label.is_some_and(|label| !flow.accept_flow_label(label, packet.flow_label));
+        let mut wrong_data = None;
         if let (Transport::Tcp(live), Body::Tcp(expected)) = (&mut packet.body, &spec.body) {
             let options = match &expected.options {
                 OptionsSpec::Exactly(options) => &options[..],
                 OptionsSpec::Any => &[],
             };
             flow.learn_outbound(live, expected.sequence.start, options);
+            wrong_data = check_payload(flow, live);
             flow.map_outbound(live);
             self.world.cookies.map_outbound(live, options);
         }
@@ -188,10 +189,9 @@ fn append(packet: &mut Packet, next: Packet) {
 }
 
 /// Whether the data is what the program wrote at that place of the stream.
-fn check_payload(flow: &Flow, packet: &Packet) -> Option<String> {
-    let segment = packet.segment()?;
-    if segment.payload.is_empty() || segment.has(flag::SYN) {
-        return None; // A SYN's place is known only when it was compared.
+fn check_payload(flow: &Flow, segment: &Segment) -> Option<String> {
+    if segment.payload.is_empty() {
+        return None;
     }
     let offset = flow.outbound_offset(segment) as usize;
     let written = flow.written.get(offset..offset.saturating_add(segment.payload.len()));

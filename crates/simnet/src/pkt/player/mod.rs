@@ -62,6 +62,8 @@ struct Player<'a> {
     event_base: Instant,
     /// When the event before this one happened, by the script.
     last_event: Instant,
+    /// Steps that were made without time passing.
+    steps_now: u32,
     notes: Vec<String>,
     /// Differences that are only to be told; they are among the notes, too.
     told: Vec<String>,
@@ -93,6 +95,7 @@ impl<'a> Player<'a> {
             current: None,
             event_base: START,
             last_event: START,
+            steps_now: 0,
             notes,
             told: Vec::new(),
             trace: Vec::new(),

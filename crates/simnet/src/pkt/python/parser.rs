@@ -145,11 +145,17 @@ impl Parser<'_> {
             return Ok(Statement::Nothing);
         }
         let expression = self.tuple()?;
-        if self.eat_symbol(&["="]).is_none() {
+        let Some(operator) = self.eat_symbol(&["=", "+=", "-=", "*="]) else {
             return Ok(Statement::Expression(expression));
-        }
+        };
         match expression {
-            Expression::Name(name) => Ok(Statement::Assign(name, self.tuple()?)),
+            Expression::Name(name) if operator == "=" => Ok(Statement::Assign(name, self.tuple()?)),
+            Expression::Name(name) => {
+                let operator = operator.trim_end_matches('=');
+                let (before, change) = (Expression::Name(name.clone()), self.tuple()?);
+                let sum = Expression::Binary(operator, Box::new(before), Box::new(change));
+                Ok(Statement::Assign(name, sum))
+            }
             _ => Err(PythonError::Unsupported("assignment to more than a name".to_owned())),
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Running<'a> {
     pub(super) begun: bool,
     /// Whether it waits for a handshake that it began.
     pub(super) is_opening: bool,
+    /// Whether it had to wait.
+    pub(super) waited: bool,
     /// Octets moved so far.
     pub(super) moved: usize,
 }
@@ -31,7 +33,17 @@ impl<'a> Running<'a> {
         started: Instant,
         end: Option<Instant>,
     ) -> Running<'a> {
-        Running { call, event, started, end, until: None, begun: false, is_opening: false, moved: 0 }
+        Running {
+            call,
+            event,
+            started,
+            end,
+            until: None,
+            begun: false,
+            is_opening: false,
+            waited: false,
+            moved: 0,
+        }
     }
 
     /// The time at which the call gives up after waiting for `limit`.

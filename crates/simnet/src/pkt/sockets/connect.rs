@@ -58,6 +58,9 @@ pub(super) fn start(
     let socket = world.socket(fd)?;
     let local = *socket.local.get_or_insert(SocketAddr::new(usual, port));
     let (options, flow) = (socket.options.clone(), socket.flow);
+    if let Some(failed) = socket.failed.take() {
+        world.host.close(failed, now);
+    }
     let id = match world.host.connect((local, remote), &options, data, now) {
         Ok(id) => id,
         Err(errno) => return Ok(Err(errno)),
@@ -87,8 +90,9 @@ pub(super) fn wait_for_handshake(
         }
         sym::TCP_CLOSE => {
             let error = world.host.take_error(id).unwrap_or(Errno::ECONNABORTED);
-            world.host.close(id, now);
-            world.socket(fd)?.state = SocketState::Idle;
+            let socket = world.socket(fd)?;
+            socket.state = SocketState::Idle;
+            socket.failed = Some(id);
             Ok(Progress::failed(error))
         }
         _ => {

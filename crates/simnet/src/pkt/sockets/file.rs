@@ -31,6 +31,8 @@ pub(crate) struct SocketFile {
     pub(crate) kept: BTreeMap<(i64, i64), i64>,
     /// Whether it was corked by `MSG_MORE`, and not by the program.
     pub(crate) corked_by_more: bool,
+    /// A connection that failed; what it was is known until the socket has another.
+    pub(crate) failed: Option<ConnectionId>,
     /// Number of its flow.
     pub(crate) flow: usize,
 }
@@ -63,6 +65,7 @@ impl SocketFile {
             send_timeout: None,
             kept: BTreeMap::new(),
             corked_by_more: false,
+            failed: None,
             flow,
         }
     }

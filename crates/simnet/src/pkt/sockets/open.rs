@@ -155,6 +155,9 @@ pub(super) fn close(world: &mut World, running: &mut Running<'_>) -> Result<Prog
     let fd = Arguments::of(running.call, 1..=1)?.fd(0)?;
     let now = world.now;
     if let Some(File::Socket(socket)) = world.files.get(&fd) {
+        if let Some(failed) = socket.failed {
+            world.host.close(failed, now);
+        }
         match socket.state {
             SocketState::Listening(id) => world.host.close_listener(id, now),
             SocketState::Connecting(id) => world.host.close(id, now),

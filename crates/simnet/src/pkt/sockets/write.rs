@@ -108,6 +108,10 @@ fn send(
         running.begun = true;
         cork(world, transfer, id)?;
     }
+    // A writer that waits is woken when a third of the buffer is free, as on Linux.
+    if running.waited && !world.host.readiness(id).writable {
+        return Ok(Progress::wait(may_block, running.deadline(timeout), world.now));
+    }
     let data = data_of(world, transfer, flow, running.moved);
     let result = if data.is_empty() { Ok(0) } else { world.host.send(id, &data, world.now) };
     if let Ok(count) = result {
@@ -121,6 +125,7 @@ fn send(
         Ok(_) | Err(Errno::EAGAIN) => Progress::wait(may_block, running.deadline(timeout), world.now),
         Err(errno) => Progress::failed(errno),
     };
+    running.waited = matches!(progress, Progress::Blocked(_));
     Ok(match progress {
         Progress::Done(Err(_)) if running.moved > 0 => Progress::done(running.moved as i64),
         progress => progress,
