@@ -7,6 +7,7 @@
 //! Start at [`Stack`], then the modules [`tcp`] and [`udp`].
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod assembler;
 pub mod buffer;
 pub mod config;

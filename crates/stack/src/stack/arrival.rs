@@ -7,6 +7,7 @@ use wire::tcp::{Tcp, flag};
 use wire::{DropReason, protocol};
 
 use super::{Arrival, ConnectionId, HALF_OPEN, ListenerId, Stack};
+use crate::address::is_unicast;
 use crate::flow_table::FlowKey;
 use crate::isn::timestamp_clock;
 use crate::path::Hop;
@@ -153,17 +154,10 @@ pub(super) fn traffic_class(ip: &Ip<'_>) -> u8 {
 
 /// RFC 9293, 3.10.7.2 (MUST-57) and 3.9.2.3 (MUST-63): no connection with or by group addresses.
 fn check_addresses(local: SocketAddr, remote: SocketAddr) -> Result<(), DropReason> {
-    let is_unicast = |end: SocketAddr| {
-        let broadcast = match end.ip() {
-            std::net::IpAddr::V4(address) => address.is_broadcast(),
-            std::net::IpAddr::V6(_) => false,
-        };
-        !end.ip().is_unspecified() && !end.ip().is_multicast() && !broadcast
-    };
-    if !is_unicast(remote) {
+    if !is_unicast(remote.ip()) {
         return Err(DropReason::SourceAddress);
     }
-    if !is_unicast(local) {
+    if !is_unicast(local.ip()) {
         return Err(DropReason::DestinationAddress);
     }
     if remote.port() == 0 {

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use clock::Instant;
 
 use super::{Event, Socket, Stack};
+use crate::address::canonical;
 use crate::flow_table::FlowKey;
 use crate::path::{Hop, LinkId};
 use crate::tcp::Readiness;
 use crate::udp::{
     Datagram, ErrorReport, Memory, Peer, Received, Refused, SEGMENTS_MAX, Udp, UdpBind, UdpBindError,
-    UdpConnectError, UdpError, UdpId, UdpOptions, UdpRecvError, UdpSend, UdpSendError, UdpSocket, canonical,
+    UdpConnectError, UdpError, UdpId, UdpOptions, UdpRecvError, UdpSend, UdpSendError, UdpSocket,
     headers_len,
 };
 

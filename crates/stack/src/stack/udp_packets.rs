@@ -9,14 +9,15 @@ use wire::{ChecksumPolicy, DropReason};
 
 use super::arrival::traffic_class;
 use super::{Arrival, Stack, TRANSMIT_QUANTUM, Transmit};
+use crate::address::is_unicast;
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
 use crate::path_mtu::PathMtu;
 use crate::segment::Ecn;
 use crate::tcp::Events;
 use crate::udp::{
-    Datagram, ErrorReport, Memory, Refused, Udp, UdpError, UdpId, error_of, is_plausible_too_big, is_unicast,
-    quoted_len, write_packet,
+    Datagram, ErrorReport, Memory, Refused, Udp, UdpError, UdpId, error_of, is_plausible_too_big, quoted_len,
+    write_packet,
 };
 
 impl Stack {

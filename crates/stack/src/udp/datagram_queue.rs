@@ -66,6 +66,8 @@ pub(crate) struct Record {
 /// What a datagram costs beside its payload.
 pub(crate) const OVERHEAD: u32 = size_of::<Record>() as u32;
 
+const _: () = assert!(OVERHEAD <= 136);
+
 /// Records of all datagrams, and the share of the buffers that they may use.
 #[derive(Debug)]
 pub(crate) struct DatagramStore {

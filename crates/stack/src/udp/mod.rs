@@ -36,7 +36,7 @@ pub(crate) use datagram_queue::{Datagram, DatagramStore, Memory, Refused};
 pub(crate) use icmp_errors::{error_of, is_plausible_too_big, quoted_len};
 pub(crate) use output::{headers_len, write_packet};
 pub(crate) use sent_to::SentTo;
-pub(crate) use socket::{Peer, canonical, is_unicast};
+pub(crate) use socket::Peer;
 pub(crate) use table::UdpTable;
 
 use std::collections::VecDeque;

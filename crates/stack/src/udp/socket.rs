@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::address::{canonical, is_unicast};
 use crate::flow_table::FlowKey;
 use crate::path::{Hop, PathId, PathTable};
 use crate::tcp::{Events, Readiness};
@@ -235,15 +236,4 @@ impl UdpSocket {
             self.events |= Events::WRITABLE;
         }
     }
-}
-
-/// An address of IPv4 that was mapped into IPv6 as what it is.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// Whether a datagram may come from it (RFC 1122, 4.1.3.6).
-pub(crate) fn is_unicast(address: IpAddr) -> bool {
-    let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
-    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
