@@ -87,10 +87,10 @@ pub struct AckOutcome {
 pub enum TimeoutAction {
     /// Nothing: the timer was early. Ask for the deadline again.
     None,
-    /// Segments were found lost: send what [`Recovery::allowance`] allows.
+    /// Segments were found lost: send what [`Recovery::allowance`](super::Recovery::allowance) allows.
     LossFound,
     /// Send one segment of new data if there is any that the peer's window takes, else `last` again, whatever the allowance
-    /// is; after `on_sent` or `on_retransmitted` call [`Recovery::on_probe_sent`] (RFC 8985, 7.3).
+    /// is; after `on_sent` or `on_retransmitted` call [`on_probe_sent`](super::Recovery::on_probe_sent) (RFC 8985, 7.3).
     SendProbe {
         /// The last segment in flight.
         last: SeqRange,

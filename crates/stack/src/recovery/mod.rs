@@ -13,7 +13,7 @@
 //! they were spurious (RFC 3522, 3708, 5682). Limited transmit (RFC 3042) needs no code: what a selective or duplicate
 //! acknowledgement tells of has left the pipe, so there is room for as much new data.
 //!
-//! [`Recovery`] is small and lives in the connection; a [`Flight`] from the engine's [`FlightPool`] has the rest, while there
+//! [`Recovery`] is small and lives in the connection; a flight from the engine's [`FlightPool`] has the rest, while there
 //! is something in flight. Start at [`Recovery::on_ack`], in `acknowledge.rs`.
 
 mod acknowledge;
