@@ -306,7 +306,7 @@ impl Connection {
     /// Whether data waits for a window that is closed, or too small, with nothing in flight whose acknowledgement could open
     /// it: then only a probe helps (RFC 9293, 3.8.6.1).
     pub(crate) fn is_persisting(&self) -> bool {
-        let waits = self.unsent_len() > 0;
+        let waits = self.unsent_len() > 0 && self.send.snd_una != self.send.iss;
         waits
             && self.is_all_acknowledged()
             && self.state.may_send()
@@ -545,6 +545,7 @@ impl Connection {
 
     /// The handshake is complete from our side: the peer acknowledged our SYN.
     pub(crate) fn establish(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) {
+        self.stop_timer(Timer::Handshake); // While its place is still its own: until `snd_una` moves.
         if self.state == State::SynReceived {
             self.set_state(State::Established, shared, now);
             self.raise(Events::WRITABLE);
@@ -555,7 +556,6 @@ impl Connection {
         self.send.max_window = self.send.snd_wnd;
         self.send.snd_wl1 = segment.seq;
         self.send.snd_wl2 = segment.ack;
-        self.stop_timer(Timer::Handshake);
         self.sample_handshake_rtt(segment, now);
         self.handshakes = 0;
         self.tally.last_ack_ms = millis(now);

@@ -83,15 +83,32 @@ impl Timers {
 impl Connection {
     /// Sets a deadline. Those of sending exist only while something is sent.
     pub(crate) fn set_timer(&mut self, timer: Timer, at: Instant) {
+        debug_assert!(self.has_place_for(timer), "{timer:?} in {:?}", self.state);
         *self.deadline_of(timer) = at.as_nanos();
     }
 
     pub(crate) fn stop_timer(&mut self, timer: Timer) {
-        *self.deadline_of(timer) = OFF;
+        if self.has_place_for(timer) {
+            *self.deadline_of(timer) = OFF;
+        }
     }
 
     pub(crate) fn is_timer_set(&mut self, timer: Timer) -> bool {
-        *self.deadline_of(timer) != OFF
+        self.has_place_for(timer) && *self.deadline_of(timer) != OFF
+    }
+
+    /// Whether the place of `timer` is its own in this state, and not that of one that excludes it.
+    fn has_place_for(&self, timer: Timer) -> bool {
+        !matches!(timer.place(), Place::Connection(0)) || timer == self.first_timer()
+    }
+
+    /// Which of three the first of the connection's deadlines is.
+    fn first_timer(&self) -> Timer {
+        match self.state {
+            _ if self.send.snd_una == self.send.iss => Timer::Handshake,
+            State::FinWait2 => Timer::Close,
+            _ => Timer::Persist,
+        }
     }
 
     pub(crate) fn stop_timers(&mut self) {
@@ -123,13 +140,11 @@ impl Connection {
         (at != OFF).then(|| Instant::from_nanos(at))
     }
 
-    /// Stops and names one timer that is due. Which of three the first of the connection's is follows from its state.
+    /// Stops and names one timer that is due.
     fn take_due_timer(&mut self, now: Instant) -> Option<Timer> {
         if let Some(at) = self.timers.take_due(now) {
             return Some(match at {
-                0 if self.send.snd_una == self.send.iss => Timer::Handshake,
-                0 if self.state == State::FinWait2 => Timer::Close,
-                0 => Timer::Persist,
+                0 => self.first_timer(),
                 1 => Timer::DelayedAck,
                 _ => Timer::Keepalive,
             });
