@@ -134,9 +134,9 @@ impl PathMtu {
     }
 
     /// The size of a probe to send now, in octets of the packet; it counts as sent. `None` while one is in flight, and when
-    /// there is nothing to find out.
-    pub fn next_probe(&mut self, now: Instant) -> Option<u16> {
-        if !self.is_probe_due(now) {
+    /// there is nothing to find out. The peer takes packets of `packet_max` octets.
+    pub fn next_probe(&mut self, now: Instant, packet_max: u16) -> Option<u16> {
+        if !self.is_probe_due(now) || packet_max <= self.mtu {
             return None;
         }
         if !self.is_searching {
@@ -148,7 +148,8 @@ impl PathMtu {
             self.search_at = if self.mtu < self.link_mtu { now + RAISE_AFTER } else { NEVER };
             return None;
         }
-        self.probe = if self.may_reach_high { self.high } else { self.mtu + gain.div_ceil(2) };
+        let probe = if self.may_reach_high { self.high } else { self.mtu + gain.div_ceil(2) };
+        self.probe = probe.min(packet_max);
         Some(self.probe)
     }
 

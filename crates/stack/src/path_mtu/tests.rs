@@ -15,8 +15,8 @@ fn v6() -> PathMtu {
 /// Sends probes until there are no more, over a path that takes packets of `limit` octets; how many were sent.
 fn search(path: &mut PathMtu, limit: u16, now: Instant) -> usize {
     let mut count = 0;
-    while let Some(probe) = path.next_probe(now) {
-        assert!(path.next_probe(now).is_none() && path.probe_in_flight() == Some(probe));
+    while let Some(probe) = path.next_probe(now, u16::MAX) {
+        assert!(path.next_probe(now, u16::MAX).is_none() && path.probe_in_flight() == Some(probe));
         if probe <= limit {
             path.on_probe_acked()
         } else {
@@ -30,7 +30,7 @@ fn search(path: &mut PathMtu, limit: u16, now: Instant) -> usize {
 #[test]
 fn the_link_is_used_in_full_until_the_path_objects() {
     let mut path = v4();
-    assert_eq!((path.mtu(), path.next_probe(NOW)), (1500, None));
+    assert_eq!((path.mtu(), path.next_probe(NOW, u16::MAX)), (1500, None));
     assert!(!path.on_packet_too_big(1500, 1500 + 1, NOW));
     assert!(path.on_packet_too_big(1400, 1500, NOW));
     assert_eq!(path.mtu(), 1400);
@@ -77,10 +77,10 @@ fn less_than_1280_is_discarded_over_ipv6_rfc_8201_section_4() {
 fn after_ten_minutes_a_larger_size_is_tried_rfc_1191_section_6_3() {
     let mut path = v4();
     path.on_packet_too_big(1400, 1500, NOW);
-    assert_eq!(path.next_probe(NOW + Duration::from_secs(599)), None);
-    assert_eq!(path.next_probe(NOW + RAISE_AFTER), Some(1500));
+    assert_eq!(path.next_probe(NOW + Duration::from_secs(599), u16::MAX), None);
+    assert_eq!(path.next_probe(NOW + RAISE_AFTER, u16::MAX), Some(1500));
     path.on_probe_acked();
-    assert_eq!((path.mtu(), path.next_probe(NOW + 2 * RAISE_AFTER)), (1500, None));
+    assert_eq!((path.mtu(), path.next_probe(NOW + 2 * RAISE_AFTER, u16::MAX)), (1500, None));
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn a_router_answers_a_probe_with_the_size_to_try_next() {
     let mut path = v4();
     path.on_packet_too_big(1400, 1500, NOW);
     let later = NOW + RAISE_AFTER;
-    assert_eq!(path.next_probe(later), Some(1500));
+    assert_eq!(path.next_probe(later, u16::MAX), Some(1500));
     assert!(!path.on_packet_too_big(1460, 1500, later));
-    assert_eq!((path.mtu(), path.next_probe(later)), (1400, Some(1460)));
+    assert_eq!((path.mtu(), path.next_probe(later, u16::MAX)), (1400, Some(1460)));
     path.on_probe_acked();
-    assert_eq!((path.mtu(), path.next_probe(later)), (1460, None));
+    assert_eq!((path.mtu(), path.next_probe(later, u16::MAX)), (1460, None));
 }
 
 #[test]
@@ -136,15 +136,15 @@ fn a_size_fails_after_three_losses_rfc_8899_section_5_1_2() {
     let mut path = v4();
     path.on_black_hole_suspected();
     for _ in 0..2 {
-        assert_eq!(path.next_probe(NOW), Some(1500));
+        assert_eq!(path.next_probe(NOW, u16::MAX), Some(1500));
         path.on_probe_lost();
     }
-    assert_eq!(path.next_probe(NOW), Some(1500));
+    assert_eq!(path.next_probe(NOW, u16::MAX), Some(1500));
     path.on_probe_inconclusive();
-    assert_eq!(path.next_probe(NOW), Some(1500));
+    assert_eq!(path.next_probe(NOW, u16::MAX), Some(1500));
     path.on_probe_lost();
     path.on_probe_lost(); // There is none.
-    assert_eq!(path.next_probe(NOW), Some(1280 + (1499_u16 - 1280).div_ceil(2)));
+    assert_eq!(path.next_probe(NOW, u16::MAX), Some(1280 + (1499_u16 - 1280).div_ceil(2)));
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn the_link_may_change_under_a_connection() {
     assert_eq!(path.mtu(), 9000);
     path.on_packet_too_big(1300, 9000, NOW);
     assert!(!path.on_link_mtu(1500));
-    assert_eq!((path.mtu(), path.next_probe(NOW)), (1300, Some(1500)));
+    assert_eq!((path.mtu(), path.next_probe(NOW, u16::MAX)), (1300, Some(1500)));
     assert!(path.on_link_mtu(400));
-    assert_eq!((path.mtu(), path.next_probe(NOW), path.probe_in_flight()), (400, None, None));
+    assert_eq!((path.mtu(), path.next_probe(NOW, u16::MAX), path.probe_in_flight()), (400, None, None));
 }
 
 #[test]
@@ -167,9 +167,19 @@ fn a_new_connection_begins_with_what_another_found() {
     cache.insert(remote, 1300, NOW);
     let mut path = v4();
     path.start_at(cache.get(remote, NOW).unwrap());
-    assert_eq!((path.mtu(), path.next_probe(NOW)), (1300, None));
-    assert_eq!(path.next_probe(NOW + RAISE_AFTER), Some(1500));
+    assert_eq!((path.mtu(), path.next_probe(NOW, u16::MAX)), (1300, None));
+    assert_eq!(path.next_probe(NOW + RAISE_AFTER, u16::MAX), Some(1500));
     assert_eq!(cache.get(remote, NOW + RAISE_AFTER), None);
     cache.remove(remote);
     assert_eq!(cache.get(remote, NOW), None);
+}
+
+#[test]
+fn a_probe_is_never_larger_than_what_the_peer_takes() {
+    let mut path = PathMtu::new(9000, IpVersion::V4);
+    assert!(path.on_packet_too_big(1300, 9000, NOW));
+    let later = NOW + RAISE_AFTER;
+    assert_eq!(path.next_probe(later, 1500), Some(1500));
+    path.on_probe_acked();
+    assert_eq!((path.mtu(), path.next_probe(later, 1500)), (1500, None));
 }

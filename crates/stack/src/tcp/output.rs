@@ -582,14 +582,21 @@ impl Connection {
         let link = shared.paths.link(self.link);
         let mtu = self.path_mtu.mtu().min(link.mtu);
         let by_path = mtu.saturating_sub(headers_len(&self.key.remote().ip()));
-        let limits = [Some(self.send.peer_mss), link.mss_clamp, self.options.mss_max];
-        let mss = limits.into_iter().flatten().fold(by_path, u16::min);
         let options = if self.flags.timestamps { TIMESTAMPS_LEN as u16 } else { 0 };
-        self.send.mss = mss.saturating_sub(options).max(PAYLOAD_MIN);
+        let by_path = by_path.saturating_sub(options);
+        self.send.mss = by_path.min(self.payload_limit(shared)).max(PAYLOAD_MIN);
         if let Some(transfer) = &mut self.transfer {
             transfer.controller.set_mss(self.send.mss.into());
             transfer.pacer.set_mss(self.send.mss.into());
         }
+    }
+
+    /// Octets of payload of a full segment that the peer and the options allow, whatever the path does.
+    pub(crate) fn payload_limit(&self, shared: &Shared) -> u16 {
+        let clamps = [shared.paths.link(self.link).mss_clamp, self.options.mss_max];
+        let mss = clamps.into_iter().flatten().fold(self.send.peer_mss, u16::min);
+        let options = if self.flags.timestamps { TIMESTAMPS_LEN as u16 } else { 0 };
+        mss.saturating_sub(options)
     }
 
     /// Data that the SYN may carry (RFC 7413, 4.1.3): with a cookie, and what fits beside the options.

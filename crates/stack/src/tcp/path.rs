@@ -104,16 +104,16 @@ impl Connection {
         if !wanted || !quiet {
             return None;
         }
-        let mtu = u32::from(self.path_mtu.mtu());
-        let most = u32::from(shared.paths.link(self.link).mtu).saturating_sub(mtu) + u32::from(self.send.mss);
-        if unsent < most
-            || self.usable_window() < most
-            || u32::from(self.send.peer_mss) <= u32::from(self.send.mss)
-        {
+        // RFC 9293, 3.7.1 (MUST-16): a probe is no larger than what the peer takes either.
+        let gain_max = self.payload_limit(shared).saturating_sub(self.send.mss);
+        let mtu = self.path_mtu.mtu();
+        let gain_by_link = shared.paths.link(self.link).mtu.saturating_sub(mtu);
+        let most = u32::from(self.send.mss) + u32::from(gain_max.min(gain_by_link));
+        if gain_max == 0 || unsent < most || self.usable_window() < most {
             return None;
         }
-        let probe = u32::from(self.path_mtu.next_probe(now)?);
-        Some(u32::from(self.send.mss) + probe.saturating_sub(mtu))
+        let probe = self.path_mtu.next_probe(now, mtu.saturating_add(gain_max))?;
+        Some(u32::from(self.send.mss) + u32::from(probe.saturating_sub(mtu)))
     }
 
     /// Something that was sent as a probe is acknowledged, or is to be sent again.
