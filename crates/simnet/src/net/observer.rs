@@ -85,6 +85,10 @@ impl Observer {
         let restarts = self.sides.get(&flow).is_none_or(|side| side.iss != sight.seq);
         if restarts {
             self.sides.insert(flow, Side::new(sight));
+            // An old SYN that came late: its sender goes on with what it was at, which is no business of this flow.
+            if let Some(peer) = self.sides.get_mut(&(flow.1, flow.0)) {
+                (peer.acked, peer.offered) = (0, 0);
+            }
         }
         let arrived = self.sides.get(&(flow.1, flow.0)).cloned();
         let side = self.sides.get_mut(&flow).expect("it was added");

@@ -76,7 +76,8 @@ impl OurHost {
 
     /// Whether something is outstanding on a connection that only a timer brings on if the peer stays silent.
     fn has_unfinished_work(&self, id: ConnectionId, now: Instant) -> bool {
-        self.stack.info(id, now).is_some_and(|info| info.unacked > 0 || info.notsent_bytes > 0)
+        let over = matches!(self.stack.state(id), Some(State::Closed | State::TimeWait));
+        !over && self.stack.info(id, now).is_some_and(|info| info.unacked > 0 || info.notsent_bytes > 0)
     }
 }
 

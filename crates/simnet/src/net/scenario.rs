@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clock::{Duration, Instant};
+use stack::config::SynCookies;
 
 use super::host::Host;
 use super::link::LinkSettings;
@@ -84,6 +85,7 @@ impl Scenario {
         };
         weather::spoil(&mut scenario.links, &mut scenario.changes, weather, &mut random);
         scenario.spare_smoltcp(peers);
+        scenario.excuse_cookies(weather);
         scenario.set_clocks(&mut random);
         scenario
     }
@@ -102,6 +104,17 @@ impl Scenario {
             {
                 settings.mtu = u16::MAX;
             }
+        }
+    }
+
+    /// A server with SYN cookies knows a connection only by its first segment: if that is lost, it resets what comes behind.
+    fn excuse_cookies(&mut self, weather: Weather) {
+        let always = |host: &HostSettings| match host {
+            HostSettings::Ours(settings) => settings.config.syn_cookies == SynCookies::Always,
+            HostSettings::Smoltcp(_) => false,
+        };
+        if weather != Weather::Calm && always(&self.hosts[1]) {
+            self.connections.iter_mut().for_each(|connection| connection.may_fail = true);
         }
     }
 

@@ -186,7 +186,10 @@ impl Simulation {
         for (number, connection) in self.connections.iter().enumerate() {
             let ends = self.applications_of(number);
             let count = ends.iter().flatten().count();
-            require!(count == 2 || connection.may_fail(), "connection {number} never came to be at both ends");
+            require!(
+                count == 2 || connection.may_fail(),
+                "connection {number} never came to be at both ends"
+            );
             ends.into_iter().flatten().try_for_each(|end| connection.check_end(number, end))?;
         }
         self.seats.iter_mut().try_for_each(|seat| seat.host.check_empty())
@@ -339,6 +342,7 @@ impl Simulation {
         let mut room = [0; 1 << 14];
         let mut packets = 0;
         while let Some(len) = self.seats[place].host.poll_transmit(now, &mut room) {
+            self.note(place, "sends", &room[..len]);
             self.observer.on_sent(&room[..len], self.seats[place].mtu, self.seats[place].host.is_ours())?;
             self.pass(place, room[..len].to_vec());
             packets += 1;
@@ -348,7 +352,6 @@ impl Simulation {
     }
 
     fn pass(&mut self, place: Place, packet: Vec<u8>) {
-        self.note(place, "sends", &packet);
         let mtu = self.links[place].settings().mtu;
         let copy = (packet.len() > usize::from(mtu)).then(|| packet.clone());
         match self.links[place].pass(packet, self.now) {
