@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
 use device::{BURST, Burst, Capabilities, Device};
-use frame::PoolId;
+use frame::{Frame, PoolId};
 use stack::{LinkId, Stack};
 use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
 
@@ -12,6 +12,7 @@ use crate::counters::{DeviceReport, EngineCounters};
 use crate::handle::DeviceId;
 use crate::link_layer;
 use crate::responder::{Datagram, UdpResponder};
+use crate::tap::{Direction, Taps};
 
 /// A device as the engine uses it.
 pub(crate) struct Port {
@@ -27,6 +28,8 @@ pub(crate) struct Port {
     unsent: Burst,
     /// Packets of the stack. They may wait while others are received: else two full rings would wait for each other.
     pub(crate) outgoing: Burst,
+    /// Those at the front of `outgoing` that taps were shown before, when there was no room for them.
+    outgoing_shown: usize,
 }
 
 impl Port {
@@ -38,7 +41,7 @@ impl Port {
             device.release(frame);
         }
         let (unsent, outgoing) = (Burst::new(), Burst::new());
-        Port { id, role, link, pool, device, capabilities, unsent, outgoing }
+        Port { id, role, link, pool, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
     }
 
     /// Moves at most one burst in and its answers out; returns the number of frames that moved.
@@ -47,6 +50,7 @@ impl Port {
         responder: &mut R,
         stack: Option<&mut Stack>,
         counters: &EngineCounters,
+        taps: &mut Taps,
         now: Instant,
     ) -> usize {
         let late = self.transmit(now);
@@ -58,6 +62,7 @@ impl Port {
             return late;
         }
         let count = received.len();
+        self.show(&received, Direction::Inbound, taps, now);
         let mut headers = ArrayVec::<UdpHeaders, BURST>::new();
         let mut requests = Burst::new();
         self.classify(received, &mut requests, &mut headers, stack, counters, now);
@@ -66,6 +71,7 @@ impl Port {
             self.turn_around_all(requests, &headers, &replies);
             let replied = self.unsent.len();
             counters.on_burst(headers.len(), replied);
+            self.show(&self.unsent, Direction::Outbound, taps, now);
             self.transmit(now);
         }
         late + count
@@ -135,6 +141,19 @@ impl Port {
         }
     }
 
+    /// Transmits what is queued of the stack's packets, as far as there is room.
+    pub(crate) fn transmit_outgoing(&mut self, taps: &mut Taps, now: Instant) {
+        self.show(&self.outgoing[self.outgoing_shown..], Direction::Outbound, taps, now);
+        self.device.tx_burst(&mut self.outgoing, now);
+        self.outgoing_shown = self.outgoing.len();
+    }
+
+    fn show(&self, frames: &[Frame], direction: Direction, taps: &mut Taps, now: Instant) {
+        if !taps.is_empty() && self.role == Role::Primary {
+            taps.show(frames, self.id, direction, now);
+        }
+    }
+
     fn transmit(&mut self, now: Instant) -> usize {
         if self.unsent.is_empty() { 0 } else { self.device.tx_burst(&mut self.unsent, now) }
     }
@@ -144,7 +163,7 @@ impl Port {
         const BURSTS_MAX: usize = 1024;
         let now = Instant::ZERO;
         for _ in 0..BURSTS_MAX {
-            if self.serve(responder, None, counters, now) == 0 {
+            if self.serve(responder, None, counters, &mut Taps::default(), now) == 0 {
                 break;
             }
         }

@@ -12,6 +12,7 @@ use wire::MacAddress;
 use crate::Role;
 use crate::counters::{DeviceReport, EngineCounters};
 use crate::sleeper::Waker;
+use crate::tap::Tap;
 
 /// Names a device of an engine; chosen by whoever adds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Remove(DeviceId),
     Report(Sender<Vec<DeviceReport>>),
     WithStack(StackCall),
+    Tap(Box<dyn Tap>),
     Stop,
 }
 
@@ -86,6 +88,11 @@ impl EngineHandle {
     /// A link takes other packets now: live connections follow.
     pub fn set_link(&self, id: LinkId, link: Link) {
         self.with_stack(move |stack, now| stack.set_link(id, link, now));
+    }
+
+    /// Shows `tap` every frame from now on, until it says that it is over.
+    pub fn add_tap(&self, tap: Box<dyn Tap>) {
+        self.send(Command::Tap(tap));
     }
 
     /// Ends the engine once no packet is waiting.

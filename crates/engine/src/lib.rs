@@ -21,6 +21,7 @@ mod link_layer;
 mod ports;
 mod responder;
 mod sleeper;
+mod tap;
 mod tcp;
 
 use std::io;
@@ -38,6 +39,7 @@ use host::Host;
 use ports::Ports;
 pub use responder::{Datagram, Echo, UdpResponder};
 use sleeper::Sleeper;
+pub use tap::{Direction, Tap};
 pub use tcp::{Connection, TcpHandler, TcpServer};
 
 /// How an engine spends its core.
@@ -173,6 +175,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
                         act(stack, now);
                     }
                 }
+                Command::Tap(tap) => self.ports.taps.add(tap, now),
                 Command::Stop => stop = true,
             }
         }

@@ -13,6 +13,7 @@ use crate::counters::{DeviceReport, EngineCounters};
 use crate::handle::DeviceId;
 use crate::link_layer::{HEADROOM, write_next};
 use crate::responder::UdpResponder;
+use crate::tap::Taps;
 
 /// Packets that the stack sends in one turn; then it is the turn of those that arrived.
 const TRANSMIT_MAX: usize = 4 * BURST;
@@ -25,6 +26,7 @@ pub(crate) struct Ports {
     latest: usize,
     /// The stack has packets for which there was no frame or no room: nothing tells when there is.
     waiting: bool,
+    pub(crate) taps: Taps,
 }
 
 impl Ports {
@@ -68,8 +70,9 @@ impl Ports {
         now: Instant,
         shadows: bool,
     ) -> usize {
-        let served = self.ports.iter_mut().filter(|port| port.role == Role::Primary || shadows);
-        served.map(|port| port.serve(responder, stack.as_deref_mut(), counters, now)).sum()
+        let Ports { ports, taps, .. } = self;
+        let served = ports.iter_mut().filter(|port| port.role == Role::Primary || shadows);
+        served.map(|port| port.serve(responder, stack.as_deref_mut(), counters, taps, now)).sum()
     }
 
     /// Sends what the stack has to send, as far as there are frames and room; the rest stays in the stack. Returns the
@@ -125,7 +128,7 @@ impl Ports {
     fn flush(&mut self, now: Instant) -> bool {
         let mut crowded = false;
         for port in self.ports.iter_mut().filter(|port| !port.outgoing.is_empty()) {
-            port.device.tx_burst(&mut port.outgoing, now);
+            port.transmit_outgoing(&mut self.taps, now);
             crowded |= port.outgoing.is_full();
         }
         self.return_foreign();
