@@ -20,7 +20,8 @@ pub enum Effect {
 
 /// Commands without meaning where there is no kernel, file system or queueing discipline.
 const WITHOUT_EFFECT: &[&str] = &[
-    "true", ":", "set", "echo", "ethtool", "modprobe", "rm", "sync", "ss", "cat", "dmesg", "source", "export",
+    "true", ":", "set", "echo", "ethtool", "modprobe", "rm", "sync", "ss", "cat", "dmesg", "source",
+    "export", "dd", "touch",
 ];
 
 /// Settings that most scripts begin with, by a script of this name that lies beside them.

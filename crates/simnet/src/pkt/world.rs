@@ -130,6 +130,9 @@ impl World {
                 let is_ready = |interest: &super::sockets::Interest| self.interest_mask(interest) != 0;
                 if epoll.interests.iter().any(is_ready) { symbols::POLLIN | symbols::POLLRDNORM } else { 0 }
             }
+            Some(File::Plain) => {
+                symbols::POLLIN | symbols::POLLRDNORM | symbols::POLLOUT | symbols::POLLWRNORM
+            }
             None => symbols::POLLNVAL,
         }
     }

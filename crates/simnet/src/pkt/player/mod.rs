@@ -47,6 +47,10 @@ pub fn play(text: &str, options: &[ScriptOption], definitions: &Definitions) -> 
     let cookies = setup::cookies(&definitions, &config, &settings);
     let mut player = Player::new(World::new(settings, Host::new(config, START), cookies), notes);
     let verdict = player.run(&script);
+    if verbose {
+        let rest = player.take_rest();
+        player.trace.extend(rest);
+    }
     // What was left out matters to those who wonder why something differs.
     let notes = if verbose || verdict != Verdict::Passed { player.notes } else { player.told };
     Report { verdict, notes, trace: player.trace }

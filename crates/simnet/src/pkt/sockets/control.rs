@@ -13,7 +13,7 @@ use crate::pkt::world::World;
 pub(super) fn fcntl(world: &mut World, running: &Running<'_>) -> Result<Progress> {
     let arguments = Arguments::of(running.call, 2..=3)?;
     let argument = if arguments.len() == 3 { arguments.int(2)? } else { 0 };
-    if let Some(File::Epoll(_)) = world.files.get(&arguments.fd(0)?) {
+    if let Some(File::Epoll(_) | File::Plain) = world.files.get(&arguments.fd(0)?) {
         return Ok(Progress::done(0));
     }
     let socket = world.socket(arguments.fd(0)?)?;

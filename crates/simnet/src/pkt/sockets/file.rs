@@ -11,6 +11,8 @@ use crate::pkt::symbols as sym;
 pub(crate) enum File {
     Socket(Box<SocketFile>),
     Epoll(Epoll),
+    /// A file that was opened: whatever a script wants to send of it is there.
+    Plain,
 }
 
 /// A socket.

@@ -34,6 +34,10 @@ pub(super) fn transfer(call: &Call) -> Result<Transfer<'_>> {
             let len = vector_len(arguments.get(1), arguments.int(2)?)?;
             Ok(of_len(arguments.fd(0)?, len, 0))
         }
+        "sendfile" => {
+            let arguments = Arguments::of(call, 4..=4)?;
+            Ok(of_len(arguments.fd(0)?, checked(arguments.count(3)?)?, 0))
+        }
         _ => message(call),
     }
 }

@@ -37,6 +37,8 @@ pub(crate) fn attempt(world: &mut World, running: &mut Running<'_>) -> Result<Pr
         "shutdown" => open::shutdown(world, running),
         "read" | "readv" | "recv" | "recvfrom" | "recvmsg" => read::read(world, running),
         "write" | "writev" | "send" | "sendto" | "sendmsg" => write::write(world, running),
+        "open" => open::open(world, running),
+        "sendfile" => write::write(world, running),
         "getsockopt" => options::get(world, running),
         "setsockopt" => options::set(world, running),
         "fcntl" => control::fcntl(world, running),

@@ -52,6 +52,12 @@ pub(super) fn add_file(world: &mut World, running: &Running<'_>, file: File) -> 
     Ok(Progress::done(fd.into()))
 }
 
+/// open(): of files only their data matters, and that is made up where it is sent.
+pub(super) fn open(world: &mut World, running: &Running<'_>) -> Result<Progress> {
+    Arguments::of(running.call, 2..=3)?;
+    add_file(world, running, File::Plain)
+}
+
 pub(super) fn bind(world: &mut World, running: &Running<'_>) -> Result<Progress> {
     let arguments = Arguments::of(running.call, 3..=3)?;
     let fd = arguments.fd(0)?;

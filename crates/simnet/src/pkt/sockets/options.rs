@@ -58,7 +58,8 @@ pub(super) fn set(world: &mut World, running: &Running<'_>) -> Result<Progress> 
     let value = value(arguments.get(3))?;
     let len = arguments.int(4)?;
     let fits = match &value {
-        OptionValue::Int(_) => len >= 4,
+        // IP's numbers may be single octets.
+        OptionValue::Int(_) => len >= 4 || matches!(level, sym::SOL_IP | sym::SOL_IPV6) && len >= 1,
         OptionValue::Linger(..) => len >= 8,
         OptionValue::Text(_) => len >= 1,
     };

@@ -45,6 +45,8 @@ pub(super) fn read(world: &mut World, running: &mut Running<'_>) -> Result<Progr
     if let (Progress::Done(Ok(_)), Some(message)) = (progress, transfer.message) {
         let tells_unread = world.socket(transfer.fd)?.kept(sym::SOL_TCP, sym::TCP_INQ) == 1;
         let (unread, ..) = world.host.queued(id, world.now);
+        // The end of the stream counts as an octet, so that programs come for it.
+        let unread = if world.host.readiness(id).read_closed { unread.max(1) } else { unread };
         check_received(message, unread, tells_unread)?;
     }
     Ok(progress)
