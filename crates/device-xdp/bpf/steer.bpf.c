@@ -6,7 +6,7 @@
 //   - is IPv4 without options and not a fragment, or IPv6 without extension headers,
 //   - behind at most two VLAN tags that are still in the packet (a tag that the NIC stripped is not seen: such packets
 //     look untagged, match no claim of the VLAN's addresses, and stay with the kernel),
-//   - is UDP or TCP to a claimed (address, tags, port),
+//   - is UDP or TCP to a claimed (address, tags, port), or an ICMP error about a packet from there,
 //   - fits a frame, whatever the MTU.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket.
 //
@@ -32,6 +32,14 @@
 #define IPV4_NO_OPTIONS 0x45
 // More fragments, or an offset: RFC 791, 3.1.
 #define IPV4_FRAGMENT 0x3fff
+#define IPV4_FRAGMENT_OFFSET 0x1fff
+
+// Types of ICMP errors: RFC 792, RFC 4443. The kernel's headers for them need those of a C library.
+#define ICMP_UNREACHABLE 3
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER_PROBLEM 12
+#define ICMPV6_ERROR_FIRST 1
+#define ICMPV6_ERROR_LAST 4
 
 // Shared with user space: 24 octets without holes. Numbers are in network byte order; an IPv4 address a.b.c.d is
 // written ::ffff:a.b.c.d.
@@ -105,6 +113,14 @@ struct transport_ports {
 	__be16 destination;
 };
 
+// What ICMP errors of both versions have in front of the packet that they quote.
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 rest;
+};
+
 // How far the packet has been read.
 struct cursor {
 	void *next;
@@ -168,11 +184,67 @@ static __always_inline enum outcome take_ipv6(struct cursor *at, struct claim_ke
 	return REDIRECTED;
 }
 
-// Fills `key` from the packet's headers. REDIRECTED: go on; everything else is the reason not to.
+// Compares `words` times four octets, at any alignment; memcmp would be a call.
+static __always_inline int differ(const void *one, const void *other, int words)
+{
+	__u32 left, right;
+
+#pragma unroll
+	for (int word = 0; word < words; word++) {
+		__builtin_memcpy(&left, one + 4 * word, 4);
+		__builtin_memcpy(&right, other + 4 * word, 4);
+		if (left != right)
+			return 1;
+	}
+	return 0;
+}
+
+// The packets that ICMP errors quote are ours if they came from where the error goes: RFC 5927, 4. Any other error, and one
+// whose quote has options, is the kernel's.
+static __always_inline enum outcome take_quoted_ipv4(struct cursor *at, struct claim_key *key)
+{
+	struct icmp_header *icmp = take(at, sizeof(*icmp));
+	struct iphdr *quoted = take(at, sizeof(*quoted));
+
+	if (!icmp || !quoted)
+		return PASSED_TRUNCATED;
+	if (icmp->type != ICMP_UNREACHABLE && icmp->type != ICMP_TIME_EXCEEDED && icmp->type != ICMP_PARAMETER_PROBLEM)
+		return PASSED_OTHER_PROTOCOL;
+	if (*(__u8 *)quoted != IPV4_NO_OPTIONS || quoted->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET))
+		return PASSED_FRAGMENT_OR_OPTIONS;
+	if (differ(&key->address[12], &quoted->saddr, 1))
+		return PASSED_OTHER_PROTOCOL;
+	key->protocol = quoted->protocol;
+	return REDIRECTED;
+}
+
+static __always_inline enum outcome take_quoted_ipv6(struct cursor *at, struct claim_key *key)
+{
+	struct icmp_header *icmp = take(at, sizeof(*icmp));
+	struct ipv6hdr *quoted = take(at, sizeof(*quoted));
+
+	if (!icmp || !quoted)
+		return PASSED_TRUNCATED;
+	if (icmp->type < ICMPV6_ERROR_FIRST || icmp->type > ICMPV6_ERROR_LAST)
+		return PASSED_OTHER_PROTOCOL;
+	if (differ(key->address, &quoted->saddr, 4))
+		return PASSED_OTHER_PROTOCOL;
+	key->protocol = quoted->nexthdr;
+	return REDIRECTED;
+}
+
+static __always_inline int is_icmp(__be16 ethertype, const struct claim_key *key)
+{
+	return key->protocol == (ethertype == bpf_htons(ETH_P_IP) ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
+// Fills `key` from the packet's headers, or from those that an ICMP error quotes. REDIRECTED: go on; everything else is the
+// reason not to.
 static __always_inline enum outcome read_headers(struct cursor *at, struct claim_key *key)
 {
 	struct ethhdr *ethernet = take(at, sizeof(*ethernet));
 	struct transport_ports *transport;
+	int quoted;
 	enum outcome outcome;
 	__be16 ethertype;
 
@@ -191,13 +263,18 @@ static __always_inline enum outcome read_headers(struct cursor *at, struct claim
 	if (outcome != REDIRECTED)
 		return outcome;
 
-	// ICMP errors that quote one of our flows will be redirected from here, once something in user space reads them.
+	quoted = is_icmp(ethertype, key);
+	if (quoted) {
+		outcome = ethertype == bpf_htons(ETH_P_IP) ? take_quoted_ipv4(at, key) : take_quoted_ipv6(at, key);
+		if (outcome != REDIRECTED)
+			return outcome;
+	}
 	if (key->protocol != IPPROTO_UDP && key->protocol != IPPROTO_TCP)
 		return PASSED_OTHER_PROTOCOL;
 	transport = take(at, sizeof(*transport));
 	if (!transport)
 		return PASSED_TRUNCATED;
-	key->port = transport->destination;
+	key->port = quoted ? transport->source : transport->destination;
 	return REDIRECTED;
 }
 
