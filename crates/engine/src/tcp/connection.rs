@@ -29,6 +29,11 @@ impl Connection<'_> {
         self.stack.queued(self.id).map_or(0, |(unread, _)| unread)
     }
 
+    /// Whether the peer sends no more: what is not consumed is the last of it.
+    pub fn is_ended(&self) -> bool {
+        self.stack.readiness(self.id).is_none_or(|ready| ready.read_closed)
+    }
+
     /// Copies received data without consuming it; returns how much.
     pub fn peek(&mut self, out: &mut [u8]) -> usize {
         self.stack.peek(self.id, 0, out).unwrap_or(0)

@@ -77,7 +77,8 @@ pub trait TcpHandler: Send {
     /// A peer connected.
     fn on_open(&mut self, connection: &mut Connection<'_>) -> Self::State;
 
-    /// Data came. What is not consumed stays, and is offered again with what follows it.
+    /// Data came, or the peer sends no more and there is data left. What is not consumed stays, and is offered again with what
+    /// follows it; that nothing follows, [`Connection::is_ended`] tells.
     fn on_data(&mut self, state: &mut Self::State, connection: &mut Connection<'_>);
 
     /// There is room again after [`Connection::send`] had taken less than it was given.

@@ -92,7 +92,7 @@ impl<H: TcpHandler> TcpServer<H> {
         if events.contains(Events::WRITABLE) && !connection.over {
             self.handler.on_writable(&mut place.state, &mut connection);
         }
-        if !connection.over && !place.ended && is_at_end(&connection) {
+        if !connection.over && !place.ended && connection.received().is_empty() && connection.is_ended() {
             place.ended = true;
             self.handler.on_end(&mut place.state, &mut connection);
         }
@@ -123,12 +123,6 @@ impl<H: TcpHandler> TcpServer<H> {
             self.forget(id, None);
         }
     }
-}
-
-/// Whether the peer sends no more and nothing is left to consume.
-fn is_at_end(connection: &Connection<'_>) -> bool {
-    let ready = connection.stack.readiness(connection.id);
-    ready.is_some_and(|ready| ready.read_closed) && connection.received().is_empty()
 }
 
 impl<H: TcpHandler> Application for TcpServer<H> {

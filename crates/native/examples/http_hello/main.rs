@@ -85,6 +85,7 @@ impl TcpHandler for Hello {
         }
         while flush(progress, connection) && skip_body(progress, connection) && !progress.closing {
             match self.parse_next(connection) {
+                Parsed::Incomplete if connection.is_ended() => return connection.close(),
                 Parsed::Incomplete => return,
                 Parsed::Request(request) => self.answer(request, progress, connection),
                 Parsed::Refused(status) => {
