@@ -222,6 +222,12 @@ impl Recovery {
         self.flight.is_none()
     }
 
+    /// Whether an acknowledgement without SACK blocks and ECN-echo can tell of nothing. Blocks may: what is acknowledged may
+    /// have arrived twice.
+    pub fn is_quiet(&self) -> bool {
+        self.flight.is_none() && !self.probe.is_outstanding()
+    }
+
     /// The state (`tcpi_ca_state`).
     pub fn state(&self) -> State {
         self.state

@@ -10,6 +10,7 @@ use crate::seq::SeqNum;
 use crate::tcp::connection::{Connection, Events, Fate, Origin, Shared, State, millis, since_millis};
 use crate::tcp::receiver::Received;
 use crate::tcp::timers::Timer;
+use crate::tcp::transfer::Transfer;
 use crate::tcp::user::TcpError;
 use crate::trace::TraceKind;
 
@@ -256,8 +257,10 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> AckOutcome {
-        if self.is_all_acknowledged() {
-            return AckOutcome::default(); // Nothing is on the way of which it could tell.
+        let is_plain = segment.options.sack.is_empty() && !segment.has(flag::ECE);
+        let is_quiet = |transfer: &Transfer| is_plain && transfer.recovery.is_quiet();
+        if self.transfer.as_deref().is_none_or(is_quiet) {
+            return AckOutcome::default(); // There is nothing of which it could tell.
         }
         let timestamps = segment.options.timestamps.filter(|_| self.flags.timestamps);
         let echoed = timestamps.map(|timestamps| timestamps.echo);
