@@ -118,7 +118,13 @@ impl Recovery {
             }
             return delivered;
         }
-        if !is_duplicate || self.state == State::Loss {
+        // After a timeout a duplicate tells of an arrival only if F-RTO has sent new data: what was sent before is lost
+        // (RFC 5682, 2.1, step 3a: such an arrival clocks out what is to be sent again).
+        let may_have_arrived = || {
+            let una = flight.una(self.recovery_point);
+            self.state != State::Loss || flight.snd_nxt(una).is_after(self.recovery_point)
+        };
+        if !is_duplicate || !may_have_arrived() {
             return 0;
         }
         let hole = flight.scoreboard.lost().max(cx.mss);
