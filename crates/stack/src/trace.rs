@@ -40,7 +40,7 @@ pub struct TraceRecord {
     pub seq: SeqNum,
     /// Acknowledgement number, absolute.
     pub ack: SeqNum,
-    /// Congestion window in octets.
+    /// Congestion window in octets; zero with [`TraceKind::Received`] and [`TraceKind::State`].
     pub cwnd: u32,
     /// Window, as it stood in the header.
     pub window: u16,

@@ -387,7 +387,10 @@ impl Connection {
         at: Instant,
         fill: impl FnOnce(&mut TraceRecord),
     ) {
-        let (connection, generation, cwnd) = (self.index, self.generation, self.cwnd());
+        let (connection, generation) = (self.index, self.generation);
+        // What arrives changes the window only behind its record; what is sent next shows it.
+        let has_cwnd = !matches!(kind, TraceKind::Received | TraceKind::State);
+        let cwnd = if has_cwnd { self.cwnd() } else { 0 };
         let mut record = TraceRecord { at, connection, generation, cwnd, kind, ..TraceRecord::default() };
         fill(&mut record);
         shared.trace.record(record);
