@@ -40,7 +40,7 @@ pub(crate) struct HalfOpen {
     pub(crate) path: PathId,
     pub(crate) link: LinkId,
     pub(crate) agreement: Agreement,
-    /// SYN-ACKs sent.
+    /// SYN-ACKs sent, answers to what came again aside.
     pub(crate) sent: u8,
     /// The ACK came, but the listener wants data first (`TCP_DEFER_ACCEPT`).
     pub(crate) acknowledged: bool,
@@ -95,6 +95,18 @@ impl HalfOpen {
             return HalfOpenVerdict::Defer;
         }
         HalfOpenVerdict::Complete
+    }
+
+    /// `segment` is answered by another SYN-ACK. That is no retry of ours, so that it does not bring the end nearer. A SYN that
+    /// came again tells the peer's time, lest the echo make a round trip of all the time since the first (RFC 7323, 4.3).
+    pub(crate) fn note_repetition(&mut self, segment: &Segment<'_>) {
+        self.sent = self.sent.saturating_sub(1).max(1);
+        if segment.has(flag::SYN)
+            && let (Some(recent), Some(now)) = (&mut self.agreement.ts_recent, segment.options.timestamps)
+            && now.value.wrapping_sub(*recent) as i32 > 0
+        {
+            *recent = now.value;
+        }
     }
 
     /// PAWS (RFC 7323, 5.3).

@@ -37,6 +37,9 @@ impl Connection {
 
     /// RFC 9293, 3.10.7.4.
     fn on_segment_synchronised(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
+        if self.send.snd_una == self.send.iss && segment.has(flag::SYN) && segment.seq == self.receive.irs {
+            return self.on_syn_again(segment, shared, now);
+        }
         if !self.passes_paws(segment, shared, now) || !self.is_in_window(segment, shared, now) {
             return Fate::Alive;
         }
@@ -67,6 +70,23 @@ impl Connection {
             return fate;
         }
         self.on_text(segment, shared, now)
+    }
+
+    /// The peer's SYN came again, and ours is not acknowledged yet. A SYN-ACK acknowledges it (RFC 9293, figure 8, line 6); to a
+    /// bare SYN another SYN-ACK is the answer that its sender can use. That is no retry of ours, and counts as none.
+    fn on_syn_again(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
+        if segment.has(flag::RST) {
+            return Fate::Alive;
+        }
+        if segment.has(flag::ACK) && self.accepts_handshake_ack(segment) {
+            self.note_timestamps(segment, now);
+            self.establish(segment, shared, now);
+            self.receive.ack_now();
+            return self.on_acknowledgement(segment, shared, now);
+        }
+        self.handshakes = self.handshakes.saturating_sub(1).max(1);
+        self.flags.handshake_due = true;
+        Fate::Alive
     }
 
     /// RFC 7323, 5.3. RST segments are exempt (5.2); those that lack the option are dropped (3.2).
@@ -188,8 +208,7 @@ impl Connection {
         else {
             return;
         };
-        let newer =
-            value.wrapping_sub(self.receive.ts_recent) as i32 >= 0 || self.is_ts_recent_outdated(now);
+        let newer = value.wrapping_sub(self.receive.ts_recent) as i32 >= 0 || self.is_ts_recent_outdated(now);
         if newer && segment.seq.is_at_or_before(self.receive.last_ack_sent) {
             self.receive.ts_recent = value;
             self.receive.ts_recent_at_s = (now.as_nanos() / 1_000_000_000) as u32;
@@ -235,7 +254,8 @@ impl Connection {
 
     /// RFC 9293, 3.10.7.4: the window of the newest segment counts.
     fn update_window(&mut self, segment: &Segment<'_>) {
-        let window = u32::from(segment.window) << self.send.scale;
+        let scale = if segment.has(flag::SYN) { 0 } else { self.send.scale };
+        let window = u32::from(segment.window) << scale;
         let is_newer = segment.seq.is_after(self.send.snd_wl1)
             || segment.seq == self.send.snd_wl1
                 && (segment.ack.is_after(self.send.snd_wl2)
@@ -275,9 +295,17 @@ impl Connection {
             timestamp_rtt: elapsed.filter(|ms| *ms < 1 << 24).map(|ms| Duration::from_millis(ms.into())),
             has_payload: !segment.payload.is_empty() || segment.has(flag::FIN),
             window_changed,
-            has_unsent: self.unsent_len() > 0 && self.usable_window() > 0,
+            has_unsent: self.has_sendable(),
         };
         self.with_recovery(shared, now, |recovery, context| recovery.on_ack(&ack, context))
+    }
+
+    /// Whether there is new data that nothing but the congestion window holds back.
+    fn has_sendable(&self) -> bool {
+        let octets = self.unsent_len().min(self.usable_window());
+        let may_be_small =
+            self.options.no_delay && !self.options.cork || self.flags.push || self.flags.write_closed;
+        octets >= u32::from(self.send.mss) || octets > 0 && may_be_small
     }
 
     fn advance_una(&mut self, ack: SeqNum, shared: &mut Shared, now: Instant) {
