@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::parser::Expression;
+use super::syntax::Expression;
 use super::{PythonError, Value};
 
 type Variables = BTreeMap<String, Value>;

@@ -3,6 +3,7 @@
 mod evaluate;
 mod lexer;
 mod parser;
+mod syntax;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use value::Value;
 
-use parser::{Expression, Statement};
+use syntax::{Expression, Statement};
 
 /// Why a piece of Python did not run to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
