@@ -76,6 +76,11 @@ impl TraceRing {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// How many records there were ever: one more than the number of the latest.
+    pub fn recorded(&self) -> usize {
+        self.next
+    }
+
     /// The records there are, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &TraceRecord> {
         self.since(0).map(|(_, record)| record)
