@@ -183,7 +183,7 @@ impl Port {
 
     pub(crate) fn report(&self) -> DeviceReport {
         let description = self.device.capabilities().description;
-        DeviceReport { id: self.id, description, counters: self.device.counters() }
+        DeviceReport { id: self.id, role: self.role, description, counters: self.device.counters() }
     }
 }
 

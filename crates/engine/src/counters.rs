@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::DeviceCounters;
 use wire::DropReason;
 
+use crate::Role;
 use crate::handle::DeviceId;
 
 /// Counts of one engine.
@@ -74,6 +75,8 @@ fn add(counter: &AtomicU64, more: u64) {
 pub struct DeviceReport {
     /// Which one.
     pub id: DeviceId,
+    /// What it is to the engine.
+    pub role: Role,
     /// Its own words, see [`device::Capabilities::description`].
     pub description: String,
     /// Its counts.
