@@ -105,6 +105,10 @@ impl CongestionControl for Controller {
         self.as_dyn_mut().set_paced(paced);
     }
 
+    fn on_handshake_rtt(&mut self, srtt: Duration) {
+        self.as_dyn_mut().on_handshake_rtt(srtt);
+    }
+
     fn resume(&mut self, cwnd: u32, ssthresh: u32) {
         self.as_dyn_mut().resume(cwnd, ssthresh);
     }

@@ -162,6 +162,9 @@ pub trait CongestionControl {
     /// growth by one acknowledgement (RFC 9406, 4.2).
     fn set_paced(&mut self, _paced: bool) {}
 
+    /// The handshake showed this round-trip time; nothing has been sent yet.
+    fn on_handshake_rtt(&mut self, _srtt: Duration) {}
+
     /// The connection rested: it begins with this window and this threshold.
     fn resume(&mut self, cwnd: u32, ssthresh: u32);
 

@@ -102,7 +102,9 @@ impl Connection {
     #[cold]
     fn begin_transfer(&mut self, shared: &mut Shared, now: Instant) {
         let mss = u32::from(self.send.mss);
-        let transfer = Transfer::new(&self.options, mss, self.data_una(), self.send.iss.0, self.rest, now);
+        let mut transfer =
+            Transfer::new(&self.options, mss, self.data_una(), self.send.iss.0, self.rest, now);
+        transfer.controller.on_handshake_rtt(self.rtt.srtt());
         self.transfer = Some(shared.spare_transfers.put(transfer));
         self.set_timer(Timer::Rest, now + REST_AFTER);
     }
@@ -151,7 +153,10 @@ impl Connection {
     pub(crate) fn change_controller(&mut self, shared: &mut Shared, now: Instant) {
         let (algorithm, mss, seed) = (self.options.congestion, self.send.mss.into(), self.send.iss.0);
         if self.transfer.is_some() {
-            self.wake(shared, now).controller = Controller::new(algorithm, mss, seed, now);
+            let srtt = self.rtt.srtt();
+            let controller = &mut self.wake(shared, now).controller;
+            *controller = Controller::new(algorithm, mss, seed, now);
+            controller.on_handshake_rtt(srtt);
         }
     }
 

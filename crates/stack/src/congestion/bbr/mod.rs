@@ -175,12 +175,17 @@ impl CongestionControl for Bbr {
         self.path.note_flight(in_flight, self.cwnd / 8);
     }
 
+    /// BBRInitPacingRate, once there is a round-trip time: draft-ietf-ccwg-bbr, 5.6.2.
+    fn on_handshake_rtt(&mut self, srtt: Duration) {
+        if !self.rtt_seen && !srtt.is_zero() {
+            self.rtt_seen = true;
+            self.init_pacing_rate(srtt);
+        }
+    }
+
     fn on_acked(&mut self, acked: &Acked) {
         let sample = self.path.sample(acked);
-        if !self.rtt_seen && !acked.srtt.is_zero() {
-            self.rtt_seen = true;
-            self.init_pacing_rate(acked.srtt);
-        }
+        self.on_handshake_rtt(acked.srtt);
         if acked.lost > 0 {
             self.bounds.note_loss(self.path.delivered);
             self.check_probe_too_high(&sample);
