@@ -120,9 +120,6 @@ impl HalfOpen {
     /// The SYN-ACK.
     pub(crate) fn syn_ack(&self, mss: u16, now: Instant) -> Outgoing {
         let mut outgoing = self.agreement.syn_ack(mss, now);
-        if self.sent > 1 {
-            outgoing.flags &= !flag::ECE; // RFC 3168, 6.1.1.1, by analogy: some path may drop it.
-        }
         outgoing.options.fast_open = self.fast_open.as_deref().cloned();
         outgoing
     }
