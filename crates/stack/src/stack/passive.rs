@@ -372,7 +372,7 @@ impl Stack {
         agreement.restore_from_cookie(irs, cookie, mss, &segment.options, scale_for(receive_limit(&options)));
         if let Some(connection) = self.open_passive(id, key, hop, agreement, now) {
             if let Some(connection) = self.connections.get_mut(connection) {
-                connection.handshakes = 2; // No sample: when the SYN-ACK was sent is not known.
+                connection.handshakes = 0; // No sample: when the SYN-ACK was sent is not known.
             }
             self.on_connection_segment(connection, hop, segment, now);
             self.offer_to_accept(id, connection);

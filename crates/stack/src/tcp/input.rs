@@ -598,10 +598,10 @@ impl Connection {
     /// a lost SYN makes the start careful.
     fn sample_handshake_rtt(&mut self, segment: &Segment<'_>, now: Instant) {
         let echoed = segment.options.timestamps.filter(|_| self.flags.timestamps).map(|t| t.echo);
-        if self.handshakes <= 1 {
+        if self.handshakes == 1 {
             let rtt = now.since(self.handshake_sent_at);
             self.rtt.on_sample(rtt, now);
-        } else {
+        } else if self.handshakes > 1 {
             self.rtt.on_syn_retransmitted();
             if let Some(echo) = echoed.filter(|echo| *echo != 0) {
                 let elapsed = self.timestamp_now(now).wrapping_sub(echo);
