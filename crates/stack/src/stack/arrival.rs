@@ -80,6 +80,7 @@ impl Stack {
 
     /// No connection: TIME-WAIT, a listener, or nobody.
     fn on_unknown_segment(&mut self, key: FlowKey, hop: Hop, segment: &Segment<'_>, now: Instant) {
+        let mut least_iss = None;
         match self.ask_time_wait(&key, segment, now) {
             Some(TimeWaitVerdict::Acknowledge { seq, ack, window, ts_recent }) => {
                 let timestamps = ts_recent.map(|echo| Timestamps {
@@ -92,10 +93,11 @@ impl Stack {
             }
             Some(TimeWaitVerdict::Ignore | TimeWaitVerdict::Remove) => return,
             // The entry stays until the new connection is established (RFC 1122, 4.2.2.13).
-            Some(TimeWaitVerdict::Reuse { .. }) | None => {}
+            Some(TimeWaitVerdict::Reuse { min_iss }) => least_iss = Some(min_iss),
+            None => {}
         }
         match self.find_listener(key.local()) {
-            Some(listener) => self.on_listener_segment(listener, key, hop, segment, now),
+            Some(listener) => self.on_listener_segment(listener, key, hop, segment, least_iss, now),
             None => self.reset_peer(key, hop, segment),
         }
     }

@@ -12,6 +12,7 @@ use crate::fast_open::CookieVerdict;
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
 use crate::segment::{FastOpenCookie, Segment};
+use crate::seq::SeqNum;
 use crate::slab::Handle;
 use crate::tcp::handshake::{Agreement, HalfOpen, HalfOpenVerdict, retries};
 use crate::tcp::{Connection, Events, Origin, SegmentWriter, mss_of_link, receive_limit, scale_for};
@@ -37,13 +38,14 @@ impl Stack {
         key: FlowKey,
         hop: Hop,
         segment: &Segment<'_>,
+        least_iss: Option<SeqNum>,
         now: Instant,
     ) {
         if segment.has(flag::RST) {
             return;
         }
         if is_opening(segment) {
-            return self.on_syn(listener, key, hop, segment, now);
+            return self.on_syn(listener, key, hop, segment, least_iss, now);
         }
         if segment.has(flag::ACK) && !segment.has(flag::SYN) && self.cookies_are_believed(now) {
             return self.on_cookie(listener, key, hop, segment, now);
@@ -53,7 +55,16 @@ impl Stack {
         }
     }
 
-    fn on_syn(&mut self, id: ListenerId, key: FlowKey, hop: Hop, segment: &Segment<'_>, now: Instant) {
+    /// `least_iss` is set if TIME-WAIT of an older connection makes room for this one.
+    fn on_syn(
+        &mut self,
+        id: ListenerId,
+        key: FlowKey,
+        hop: Hop,
+        segment: &Segment<'_>,
+        least_iss: Option<SeqNum>,
+        now: Instant,
+    ) {
         let Some(listener) = self.listeners.get(id) else {
             return;
         };
@@ -69,7 +80,11 @@ impl Stack {
         }
         let crowded = listener.is_half_open_full() || self.half_open.is_full();
         let options = Arc::clone(&listener.options);
-        let agreement = self.agree(&key, segment, &options, now);
+        let mut agreement = self.agree(&key, segment, &options, now);
+        if let Some(least) = least_iss {
+            // RFC 1122, 4.2.2.13: above what the old connection used, should it have been faster than the clock.
+            agreement.iss = agreement.iss.max(least);
+        }
         match self.shared.config.syn_cookies {
             SynCookies::Always => return self.send_cookie(key, hop, segment, agreement, now),
             SynCookies::UnderPressure if crowded => {
@@ -234,7 +249,12 @@ impl Stack {
         let hop = self.shared.paths.hop(half_open.path);
         match half_open.on_segment(segment, listener.options.defer_accept) {
             HalfOpenVerdict::Ignore => {}
-            HalfOpenVerdict::Repeat => self.repeat_syn_ack(place),
+            HalfOpenVerdict::Repeat => {
+                if let Some((_, half_open)) = self.half_open.at_mut(place) {
+                    half_open.note_repetition(segment);
+                }
+                self.repeat_syn_ack(place);
+            }
             HalfOpenVerdict::ResetPeer => {
                 let key = half_open.key;
                 self.reset_peer(key, hop, segment);
