@@ -49,7 +49,7 @@ impl Recovery {
         }
         self.settle_state(&news, flight);
 
-        self.tell_controller(&news, report.lost, flight, cx);
+        self.tell_controller(&news, ack.ece, report.lost, flight, cx);
         if !flight.scoreboard.is_empty() {
             self.pace(flight, news.delivered, news.has_advanced() && report.lost == 0, cx);
             self.set_timers(news.has_advanced(), wait_until, flight, cx);
@@ -232,7 +232,14 @@ impl Recovery {
         }
     }
 
-    fn tell_controller(&self, news: &News, lost: u32, flight: &Flight, cx: &mut Context<'_>) {
+    fn tell_controller(
+        &self,
+        news: &News,
+        is_echo: bool,
+        lost: u32,
+        flight: &Flight,
+        cx: &mut Context<'_>,
+    ) {
         if news.before.flight_size == 0 {
             return;
         }
@@ -247,8 +254,9 @@ impl Recovery {
             srtt: cx.rtt.srtt(),
             min_rtt: cx.rtt.min_rtt(),
             rate: news.rate,
-            // Duplicate acknowledgements must not open the window (RFC 5681, 3.2, step 1).
-            cwnd_limited: is_limited && news.has_advanced(),
+            // What must not open the window: duplicate acknowledgements (RFC 5681, 3.2, step 1), and those with ECN-echo or
+            // for data sent before the window shrank by one (RFC 3168, 6.1.2).
+            cwnd_limited: is_limited && news.has_advanced() && !is_echo && self.state != State::Cwr,
             in_recovery: matches!(self.state, State::Recovery | State::Loss),
             snd_una: news.una,
             snd_nxt: flight.snd_nxt(news.una),
