@@ -8,10 +8,12 @@
 
 pub mod mirror;
 mod monitor;
+mod neighbours;
 mod plan;
 mod supervisor;
 
 pub use mirror::{Change, Link, Mirror};
 pub use monitor::{MonitorError, NetlinkMonitor};
+pub use neighbours::NeighbourMove;
 pub use plan::{Action, PortPlan, PortView};
 pub use supervisor::{PortConfig, PortError, PortEvent, PortSupervisor};

@@ -145,6 +145,18 @@ impl Mirror {
         self.addresses.get(&index).into_iter().flatten().copied()
     }
 
+    /// All neighbours, by interface and address.
+    pub fn neighbours(&self) -> impl Iterator<Item = ((u32, IpAddr), Neighbour)> + '_ {
+        self.neighbours.iter().map(|(&key, &neighbour)| (key, neighbour))
+    }
+
+    /// Indices of the interfaces whose packets come by interface `name`: itself, and VLAN interfaces on it that are up.
+    pub fn interfaces_on(&self, name: &str) -> BTreeSet<u32> {
+        let Some(device) = self.link(name) else { return BTreeSet::new() };
+        let on_it = self.links.values().filter(|link| self.tags_on(link, device.index).is_some());
+        on_it.map(|link| link.index).collect()
+    }
+
     /// The neighbour `address` on one interface.
     pub fn neighbour(&self, index: u32, address: IpAddr) -> Option<Neighbour> {
         self.neighbours.get(&(index, address)).copied()
@@ -179,6 +191,11 @@ impl Mirror {
         let between = self.links.get(&inner.parent)?;
         let outer = between.vlan.filter(|_| between.up)?;
         (outer.parent == device).then_some(VlanTags { outer: outer.id, inner: inner.id })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_neighbour(&mut self, index: u32, address: IpAddr, neighbour: Neighbour) {
+        self.neighbours.insert((index, address), neighbour);
     }
 
     fn on_new_link(&mut self, message: &LinkMessage) -> Option<Change> {

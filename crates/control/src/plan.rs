@@ -1,7 +1,7 @@
 //! What to do with one interface, given how it looks now. Pure: views and results come in, actions come out.
 //!
 //! ```text
-//!                  view: interface is there                   MTU changed
+//!                  view: interface is there                   needs other frames
 //!   Absent ---------------------------------> Attached ----------------------+
 //!     ^            Attach, Open*, SetClaims      |  ^                          |
 //!     |                                          |  +--- Detach, then Attach --+
@@ -26,6 +26,8 @@ pub struct PortView {
     pub index: u32,
     /// Largest IP packet in octets.
     pub mtu: u32,
+    /// Octets of the frames that devices on it have; `None` if none fits.
+    pub frame_size: Option<u16>,
     /// Queues in use that both receive and transmit.
     pub queues: u16,
     /// Addresses that packets on it may be meant for.
@@ -47,6 +49,8 @@ pub enum Action {
         /// Queues of the interface, not open so far.
         queues: Vec<u16>,
     },
+    /// Tell the engines the MTU, then [`PortPlan::on_mtu_told`].
+    TellMtu(u32),
     /// Have the program claim exactly these, then tell [`PortPlan::on_claimed`] or [`PortPlan::on_failure`].
     SetClaims(BTreeSet<Claim>),
 }
@@ -67,6 +71,7 @@ pub struct PortPlan {
 struct Attached {
     index: u32,
     mtu: u32,
+    frame_size: Option<u16>,
     open: BTreeSet<u16>,
     claims: BTreeSet<Claim>,
 }
@@ -92,11 +97,16 @@ impl PortPlan {
         self.last_look = now;
         let Some(view) = view else { return self.attached.take().map(|_| Action::Detach) };
         if let Some(attached) = &self.attached
-            && (attached.index, attached.mtu) != (view.index, view.mtu)
+            && (attached.index, attached.frame_size) != (view.index, view.frame_size)
         {
             self.attached = None;
             self.not_before = now + REOPEN;
             return Some(Action::Detach);
+        }
+        if let Some(attached) = &self.attached
+            && attached.mtu != view.mtu
+        {
+            return Some(Action::TellMtu(view.mtu));
         }
         if now < self.not_before {
             return None;
@@ -116,8 +126,16 @@ impl PortPlan {
 
     /// The program is attached to the interface in `view`.
     pub fn on_attached(&mut self, view: &PortView) {
-        let (index, mtu) = (view.index, view.mtu);
-        self.attached = Some(Attached { index, mtu, open: BTreeSet::new(), claims: BTreeSet::new() });
+        let &PortView { index, mtu, frame_size, .. } = view;
+        let (open, claims) = (BTreeSet::new(), BTreeSet::new());
+        self.attached = Some(Attached { index, mtu, frame_size, open, claims });
+    }
+
+    /// The engines know this MTU.
+    pub fn on_mtu_told(&mut self, mtu: u32) {
+        if let Some(attached) = &mut self.attached {
+            attached.mtu = mtu;
+        }
     }
 
     /// These queues are open.
@@ -163,7 +181,8 @@ mod tests {
 
     fn view(index: u32, queues: u16, addresses: &[&str]) -> PortView {
         let local = |text: &&str| LocalAddress { address: text.parse().unwrap(), vlan: VlanTags::default() };
-        PortView { index, mtu: 1500, queues, addresses: addresses.iter().map(local).collect() }
+        let addresses = addresses.iter().map(local).collect();
+        PortView { index, mtu: 1500, frame_size: Some(2048), queues, addresses }
     }
 
     fn plan(engines: usize) -> PortPlan {
@@ -182,6 +201,7 @@ mod tests {
                 Action::Detach => (),
                 Action::Attach => plan.on_attached(view.unwrap()),
                 Action::Open { queues, .. } => plan.on_opened(queues),
+                Action::TellMtu(mtu) => plan.on_mtu_told(*mtu),
                 Action::SetClaims(claims) => plan.on_claimed(claims.clone()),
             }
             actions.push(action);
@@ -242,10 +262,19 @@ mod tests {
     }
 
     #[test]
-    fn another_mtu_reopens_the_port() {
+    fn another_mtu_is_told_and_nothing_else_happens() {
         let (mut plan, old) = (plan(1), view(2, 1, &[]));
         settle(&mut plan, Some(&old), at(0));
-        let new = PortView { mtu: 9000, ..old };
+        let new = PortView { mtu: 1280, ..old };
+        assert_eq!(settle(&mut plan, Some(&new), at(1)), [Action::TellMtu(1280)]);
+        assert_eq!(settle(&mut plan, Some(&new), at(2)), []);
+    }
+
+    #[test]
+    fn an_mtu_that_needs_other_frames_reopens_the_port() {
+        let (mut plan, old) = (plan(1), view(2, 1, &[]));
+        settle(&mut plan, Some(&old), at(0));
+        let new = PortView { mtu: 9000, frame_size: Some(4096), ..old };
         assert_eq!(settle(&mut plan, Some(&new), at(1)), [Action::Detach]);
         assert_eq!(settle(&mut plan, Some(&new), at(200)).first(), Some(&Action::Attach));
     }

@@ -9,6 +9,7 @@ use steering::{ListenAddress, LocalAddress, Transport};
 
 use crate::mirror::Mirror;
 use crate::monitor::{MonitorError, NetlinkMonitor};
+use crate::neighbours::{NeighbourMove, NeighbourWatch};
 use crate::plan::{Action, PortPlan, PortView};
 
 /// What a port is and who serves it.
@@ -42,6 +43,10 @@ pub enum PortEvent {
     /// The interface is gone, or must be opened anew: every engine drops all devices of this port. Until it is back, the
     /// kernel serves what arrives.
     DeviceGone,
+    /// The interface takes IP packets of this size now: engines tell their devices and stacks.
+    MtuChanged(u16),
+    /// A neighbour has another hardware address now.
+    NeighbourMoved(NeighbourMove),
     /// The interface has these addresses now, and claims were changed accordingly.
     AddressesChanged(BTreeSet<LocalAddress>),
     /// Something did not work, and will be tried again in a second. Told once, until something else happens.
@@ -69,6 +74,7 @@ pub struct PortSupervisor {
     plan: PortPlan,
     program: Option<SteeringProgram>,
     addresses: BTreeSet<LocalAddress>,
+    neighbours: NeighbourWatch,
     last_failure: Option<String>,
 }
 
@@ -84,6 +90,7 @@ impl PortSupervisor {
             config,
             program: None,
             addresses: BTreeSet::new(),
+            neighbours: NeighbourWatch::default(),
             last_failure: None,
         })
     }
@@ -106,6 +113,9 @@ impl PortSupervisor {
         }
         let view = self.view();
         self.note_addresses(view.as_ref(), &mut events);
+        let interfaces = self.mirror().interfaces_on(&self.config.interface);
+        let moves = self.neighbours.compare(self.monitor.mirror(), &interfaces);
+        events.extend(moves.into_iter().map(PortEvent::NeighbourMoved));
         while let Some(action) = self.plan.next(view.as_ref(), now) {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,
@@ -149,6 +159,7 @@ impl PortSupervisor {
         Some(PortView {
             index: link.index,
             mtu: link.mtu,
+            frame_size: self.config.device.frame_size_for(link.mtu),
             queues: queue_pairs(name).ok()?, // It may be gone already; the news are on their way.
             addresses,
         })
@@ -183,6 +194,10 @@ impl PortSupervisor {
                 self.plan.on_opened(&queues);
                 let mode = device.mode();
                 events.push(PortEvent::QueuesOpened { device: Box::new(device), engine, queues, mode });
+            }
+            Action::TellMtu(mtu) => {
+                self.plan.on_mtu_told(mtu);
+                events.push(PortEvent::MtuChanged(u16::try_from(mtu).unwrap_or(u16::MAX)));
             }
             Action::SetClaims(claims) => {
                 attached(&mut self.program).set_claims(&claims)?;

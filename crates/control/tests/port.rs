@@ -9,16 +9,18 @@ mod echo;
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use control::{PortConfig, PortEvent, PortSupervisor};
+use control::{NeighbourMove, PortConfig, PortEvent, PortSupervisor};
 use device::Device;
 use device_xdp::{SteeringOptions, XdpOptions};
 use steering::{ListenAddress, LocalAddress, Transport};
 
 use echo::Echo;
 use support::{Lab, lab};
+
+const HOST_SEVEN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 7));
 
 /// A supervisor, and an engine that echoes for each device it hands out.
 struct Port {
@@ -27,6 +29,8 @@ struct Port {
     echoes: Vec<(usize, Echo)>,
     addresses: BTreeSet<LocalAddress>,
     gone: u32,
+    mtus: Vec<u16>,
+    moves: Vec<NeighbourMove>,
     failures: Vec<String>,
 }
 
@@ -46,6 +50,8 @@ impl Port {
             echoes: Vec::new(),
             addresses: BTreeSet::new(),
             gone: 0,
+            mtus: Vec::new(),
+            moves: Vec::new(),
             failures: Vec::new(),
         }
     }
@@ -75,6 +81,8 @@ impl Port {
                     self.echoes.drain(..).for_each(|(_, echo)| drop(echo.stop()));
                 }
                 PortEvent::AddressesChanged(addresses) => self.addresses = addresses,
+                PortEvent::MtuChanged(mtu) => self.mtus.push(mtu),
+                PortEvent::NeighbourMoved(moved) => self.moves.push(moved),
                 PortEvent::Failed(error) => self.failures.push(error.to_string()),
             }
         }
@@ -146,15 +154,30 @@ fn down_and_up_keeps_the_device() {
 }
 
 #[test]
-fn another_mtu_brings_a_new_device() {
+fn another_mtu_is_told_and_one_that_needs_larger_frames_brings_a_new_device() {
     let Some(lab) = lab(1) else { return };
     let mut port = Port::open(&lab, 1);
     port.until(|port| port.echoes.len() == 1 && port.claims() >= 2);
     lab.ip_server("link set vs mtu 1400");
+    port.until(|port| port.mtus == [1400]);
+    assert!(is_echoed(&lab, "10.77.0.1"));
+    assert_eq!(port.gone, 0, "the device stays");
+    lab.ip_server("link set vs mtu 3000");
     port.until(|port| port.gone == 1 && port.echoes.len() == 1 && port.claims() >= 2);
     assert!(is_echoed(&lab, "10.77.0.1"));
     let (_, echo) = port.echoes.remove(0);
-    assert_eq!(echo.stop().capabilities().mtu, 1400);
+    assert_eq!(echo.stop().capabilities().mtu, 3000);
+}
+
+#[test]
+fn a_neighbour_that_moves_is_told() {
+    let Some(lab) = lab(1) else { return };
+    let mut port = Port::open(&lab, 1);
+    lab.ip_server("neigh replace 10.77.0.7 lladdr 02:00:00:00:00:01 dev vs");
+    port.until(|port| port.supervisor.mirror().neighbours().any(|(key, _)| key.1 == HOST_SEVEN));
+    lab.ip_server("neigh replace 10.77.0.7 lladdr 02:00:00:00:00:02 dev vs");
+    port.until(|port| !port.moves.is_empty());
+    assert_eq!(port.moves, [NeighbourMove { old: [2, 0, 0, 0, 0, 1], new: [2, 0, 0, 0, 0, 2] }]);
 }
 
 #[test]

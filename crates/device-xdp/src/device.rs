@@ -23,6 +23,8 @@ pub struct XdpDevice {
     sockets: Vec<Xsk>,
     umem: Umem,
     capabilities: Capabilities,
+    /// The largest MTU whose packets fit the frames.
+    mtu_max: u16,
     mode: XdpMode,
     /// Whose turn it is to be received from first.
     next: usize,
@@ -74,6 +76,7 @@ impl XdpDevice {
             sockets: Vec::with_capacity(queues),
             umem,
             capabilities: Capabilities::default(),
+            mtu_max: options.mtu_max(),
             mode: XdpMode { attach, copy: crate::CopyMode::Copy },
             next: 0,
             rx_frames: 0,
@@ -218,6 +221,10 @@ impl Device for XdpDevice {
 
     fn take_foreign(&mut self) -> Option<Frame> {
         self.foreign.pop()
+    }
+
+    fn set_mtu(&mut self, mtu: u16) {
+        self.capabilities.mtu = mtu.min(self.mtu_max);
     }
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {

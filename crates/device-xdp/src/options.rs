@@ -66,15 +66,21 @@ pub(crate) struct Resolved {
 }
 
 impl XdpOptions {
+    /// Octets of the frames that a device on an interface of `mtu` has; `None` if the chosen ones are too small. As long as
+    /// it stays the same, an open device serves another MTU as well: [`device::Device::set_mtu`].
+    pub fn frame_size_for(&self, mtu: u32) -> Option<u16> {
+        let size = self.frame_size.unwrap_or(if mtu <= mtu_max(2048) { 2048 } else { FRAME_SIZE_MAX });
+        // Frames of the largest size hold all that the steering program lets through, however large the MTU.
+        (size == FRAME_SIZE_MAX || mtu <= mtu_max(size)).then_some(size)
+    }
+
     pub(crate) fn resolve(&self, interface: &Interface) -> Result<Resolved, XdpError> {
         self.check()?;
         let mtu = interface.mtu()?;
-        let frame_size = self.frame_size.unwrap_or(if mtu <= mtu_max(2048) { 2048 } else { 4096 });
-        // Frames of the largest size hold all that the steering program lets through, however large the MTU.
-        if mtu > mtu_max(frame_size) && frame_size < FRAME_SIZE_MAX {
-            let (interface, limit) = (interface.name.clone(), mtu_max(frame_size));
+        let Some(frame_size) = self.frame_size_for(mtu) else {
+            let (interface, limit) = (interface.name.clone(), mtu_max(self.frame_size.unwrap_or(2048)));
             return Err(XdpError::MtuTooLarge { interface, mtu, limit });
-        }
+        };
         Ok(Resolved {
             ring_entries: self.ring_entries,
             frames_per_queue: self.frames_per_queue,
@@ -107,6 +113,13 @@ impl XdpOptions {
     }
 }
 
+impl Resolved {
+    /// Largest MTU whose packets fit the frames.
+    pub(crate) fn mtu_max(&self) -> u16 {
+        mtu_max(self.frame_size) as u16 // Below 4096.
+    }
+}
+
 /// Largest MTU whose packets fit into frames of `frame_size` octets.
 fn mtu_max(frame_size: u16) -> u32 {
     u32::from(frame_size) - u32::from(PACKET_HEADROOM) - LINK_HEADERS
@@ -130,6 +143,17 @@ mod tests {
         assert_eq!(refused(rings), "ring_entries is 1000; it must be a power of two from 64 to 32768");
         let size = XdpOptions { frame_size: Some(1024), ..XdpOptions::default() };
         assert_eq!(refused(size), "frame_size is 1024; it must be 2048 or 4096");
+    }
+
+    #[test]
+    fn frames_are_chosen_by_the_mtu_unless_they_are_given() {
+        let options = XdpOptions::default();
+        assert_eq!(
+            [1280, 1500, 3500, 9000].map(|mtu| options.frame_size_for(mtu)),
+            [Some(2048), Some(2048), Some(4096), Some(4096)]
+        );
+        let small = XdpOptions { frame_size: Some(2048), ..options };
+        assert_eq!([1500, 3500].map(|mtu| small.frame_size_for(mtu)), [Some(2048), None]);
     }
 
     #[test]

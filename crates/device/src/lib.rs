@@ -26,7 +26,7 @@ pub type Burst = ArrayVec<Frame, BURST>;
 
 /// A source and sink of Ethernet frames. See the crate's page for who owns a frame when.
 pub trait Device: Send {
-    /// What the device can do; fixed for its life.
+    /// What the device can do; fixed for its life, but for the MTU: see [`Device::set_mtu`].
     fn capabilities(&self) -> Capabilities;
 
     /// Appends received frames to `burst` until it is full or none are waiting; returns how many came.
@@ -49,6 +49,10 @@ pub trait Device: Send {
     fn take_foreign(&mut self) -> Option<Frame> {
         None
     }
+
+    /// The link takes IP packets of up to `mtu` octets from now on. Frames stay as long as they are: a device takes what it
+    /// can of it, and [`Device::capabilities`] tells how much that is.
+    fn set_mtu(&mut self, _mtu: u16) {}
 
     /// Adds the descriptors that become readable when frames arrive. None: the device must be polled.
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
@@ -90,6 +94,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn take_foreign(&mut self) -> Option<Frame> {
         (**self).take_foreign()
+    }
+
+    fn set_mtu(&mut self, mtu: u16) {
+        (**self).set_mtu(mtu);
     }
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {

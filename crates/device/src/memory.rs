@@ -277,6 +277,10 @@ impl Device for MemoryDevice {
         self.foreign.pop()
     }
 
+    fn set_mtu(&mut self, mtu: u16) {
+        self.capabilities.mtu = mtu;
+    }
+
     /// None: the device must be polled.
     fn wait_fds<'a>(&'a self, _fds: &mut Vec<std::os::fd::BorrowedFd<'a>>) {}
 

@@ -44,6 +44,11 @@ impl Port {
         Port { id, role, link, pool, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
     }
 
+    pub(crate) fn set_mtu(&mut self, mtu: u16) {
+        self.device.set_mtu(mtu);
+        self.capabilities = self.device.capabilities();
+    }
+
     /// Moves at most one burst in and its answers out; returns the number of frames that moved.
     pub(crate) fn serve<R: UdpResponder>(
         &mut self,

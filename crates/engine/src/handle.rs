@@ -24,6 +24,7 @@ pub(crate) type StackCall = Box<dyn FnOnce(&mut Stack, Instant) + Send>;
 pub(crate) enum Command {
     Add(DeviceId, Role, Option<LinkId>, Box<dyn Device>),
     Remove(DeviceId),
+    SetMtu(LinkId, u16),
     Report(Sender<Vec<DeviceReport>>),
     WithStack(StackCall),
     Tap(Box<dyn Tap>),
@@ -85,9 +86,16 @@ impl EngineHandle {
         });
     }
 
-    /// A link takes other packets now: live connections follow.
-    pub fn set_link(&self, id: LinkId, link: Link) {
-        self.with_stack(move |stack, now| stack.set_link(id, link, now));
+    /// A link takes IP packets of up to `mtu` octets now: its devices and live connections follow.
+    pub fn set_mtu(&self, link: LinkId, mtu: u16) {
+        self.send(Command::SetMtu(link, mtu));
+    }
+
+    /// Largest TCP segment to announce and to send by `link`, for paths through tunnels that do not say how narrow they are.
+    pub fn set_mss_clamp(&self, link: LinkId, mss_clamp: Option<u16>) {
+        self.with_stack(move |stack, now| {
+            stack.set_link(link, Link { mss_clamp, ..stack.link(link) }, now);
+        });
     }
 
     /// Shows `tap` every frame from now on, until it says that it is over.

@@ -167,6 +167,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
             match command {
                 Command::Add(id, role, link, device) => self.ports.add(id, role, link, device, stack, now),
                 Command::Remove(id) => self.ports.remove(id, &mut self.responder, &self.counters),
+                Command::SetMtu(link, mtu) => self.ports.set_mtu(link, mtu, stack, now),
                 Command::Report(answer) => {
                     let _ = answer.send(self.ports.reports()); // Whoever asked may have gone; nobody is missing it.
                 }

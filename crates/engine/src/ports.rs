@@ -41,10 +41,19 @@ impl Ports {
         now: Instant,
     ) {
         if let (Some(link), Some(stack)) = (link, stack) {
-            let told = stack.link(link);
-            stack.set_link(link, Link { mss_clamp: told.mss_clamp, ..link_of(&mut *device) }, now);
+            tell_link(stack, link, &mut *device, now);
         }
         self.ports.push(Port::new(id, role, link, device));
+    }
+
+    /// Has the devices of a link take packets of another size. The stack learns how far they do.
+    pub(crate) fn set_mtu(&mut self, link: LinkId, mtu: u16, mut stack: Option<&mut Stack>, now: Instant) {
+        for port in self.ports.iter_mut().filter(|port| port.link == Some(link)) {
+            port.set_mtu(mtu);
+            if let Some(stack) = stack.as_deref_mut() {
+                tell_link(stack, link, &mut *port.device, now);
+            }
+        }
     }
 
     pub(crate) fn remove<R: UdpResponder>(
@@ -178,6 +187,12 @@ impl Ports {
     pub(crate) fn reports(&self) -> Vec<DeviceReport> {
         self.ports.iter().map(Port::report).collect()
     }
+}
+
+/// Tells the stack of a link by its device. What was said of the link's clamp stays.
+fn tell_link(stack: &mut Stack, link: LinkId, device: &mut dyn Device, now: Instant) {
+    let mss_clamp = stack.link(link).mss_clamp;
+    stack.set_link(link, Link { mss_clamp, ..link_of(device) }, now);
 }
 
 /// What packets a device takes from the stack.

@@ -61,3 +61,15 @@ fn udp_is_answered_in_place_beside_tcp() {
     generator.release(received.pop().unwrap());
     drop(server);
 }
+
+#[test]
+fn a_live_connection_follows_another_mtu() {
+    let (left, right) = wire(&memory::Config::default());
+    let (server, client) = (echo_server(right), Host::client(left));
+    let connection = client.connect(CLIENT, SERVER);
+    assert!(client.wait_until(move |stack| stack.readiness(connection).is_some_and(|ready| ready.writable)));
+    client.handle.set_mtu(stack::LinkId(0), 1280);
+    let info = client.handle.ask_stack(move |stack, now| stack.info(connection, now).unwrap()).unwrap();
+    assert_eq!((info.pmtu, info.snd_mss), (1280, 1280 - 40 - 12), "IPv4, TCP and timestamps take the rest");
+    drop((client, server));
+}

@@ -5,12 +5,13 @@ use std::fmt;
 
 use std::net::SocketAddr;
 
-use control::{PortError, PortEvent};
+use control::{NeighbourMove, PortError, PortEvent};
 use device_kernel::KernelSockets;
 use device_xdp::XdpMode;
 use engine::{DeviceId, EngineHandle, Role};
 use steering::claim::resolve;
 use steering::{LocalAddress, Transport};
+use wire::MacAddress;
 
 use crate::interface::InterfaceConfig;
 use crate::shadow::{Owner, socket_address};
@@ -37,6 +38,13 @@ pub enum Notice {
         /// The interface.
         interface: String,
     },
+    /// The interface takes packets of another size, and so do the engines.
+    MtuChanged {
+        /// The interface.
+        interface: String,
+        /// Octets of its longest IP packet.
+        mtu: u16,
+    },
     /// Something did not work, and is tried again.
     Failed {
         /// The interface.
@@ -60,6 +68,7 @@ impl fmt::Display for Notice {
                 write!(f, "{interface}: queues {queues:?} by engine {engine}, {mode}")
             }
             Notice::Gone { interface } => write!(f, "{interface}: gone, or to be opened anew"),
+            Notice::MtuChanged { interface, mtu } => write!(f, "{interface}: MTU {mtu}"),
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}; trying again"),
             Notice::NoShadow { address, error } => {
                 write!(f, "{address}: what the kernel receives there is not answered: {error}")
@@ -112,6 +121,14 @@ impl<O: Owner> Follower<O> {
                     self.engines[engine].remove_device(id);
                 }
                 self.owner.on_notice(&Notice::Gone { interface });
+            }
+            PortEvent::MtuChanged(mtu) => {
+                self.engines.iter().for_each(|engine| engine.set_mtu(self.config.link, mtu));
+                self.owner.on_notice(&Notice::MtuChanged { interface, mtu });
+            }
+            PortEvent::NeighbourMoved(NeighbourMove { old, new }) => {
+                let (old, new) = (MacAddress(old), MacAddress(new));
+                self.engines.iter().for_each(|engine| engine.replace_neighbour(self.config.link, old, new));
             }
             PortEvent::AddressesChanged(addresses) => self.follow_addresses(&addresses),
             PortEvent::Failed(error) => self.owner.on_notice(&Notice::Failed { interface, error }),

@@ -7,7 +7,9 @@ use std::sync::MutexGuard;
 use std::thread;
 use std::time::Duration;
 
-use lab::{Child, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, example_binary};
+use lab::{
+    CLIENT_INTERFACE, Child, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, example_binary,
+};
 
 use crate::coexistence::{stream, tcp_echo};
 use crate::empty_lab;
@@ -50,17 +52,21 @@ impl Serving {
 
     /// Sends the stream and takes it back at the same time.
     fn exchange(&self, server: &str) -> Vec<u8> {
-        let client = self.connect(server);
-        let (mut reader, mut writer) = (client.try_clone().unwrap(), client);
-        let sender = thread::spawn(move || {
-            writer.write_all(&stream()).unwrap();
-            writer.shutdown(std::net::Shutdown::Write).unwrap();
-        });
-        let mut received = Vec::new();
-        reader.read_to_end(&mut received).unwrap();
-        sender.join().unwrap();
-        received
+        exchange_by(self.connect(server))
     }
+}
+
+/// The same on a connection.
+fn exchange_by(client: TcpStream) -> Vec<u8> {
+    let (mut reader, mut writer) = (client.try_clone().unwrap(), client);
+    let sender = thread::spawn(move || {
+        writer.write_all(&stream()).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).unwrap();
+    sender.join().unwrap();
+    received
 }
 
 #[test]
@@ -113,4 +119,26 @@ fn a_server_that_ends_leaves_nothing_behind() {
     assert_eq!(status.code(), Some(0));
     assert_eq!(stream.read(&mut [0; 5]).unwrap(), 0, "the connection was closed, not forgotten");
     assert!(!crate::has_xdp_program(&serving.lab));
+}
+
+#[test]
+fn a_live_connection_follows_another_mtu() {
+    let Some(mut serving) = Serving::start("echo", "0.0.0.0:80") else { return };
+    let client = serving.connect(SERVER_V4);
+    serving.lab.ip(Side::Server, &format!("link set {SERVER_INTERFACE} mtu 1280")).unwrap();
+    serving.process.wait_for_line("MTU 1280", Duration::from_secs(10)).unwrap();
+    // From now on the wire drops what is longer.
+    serving.lab.ip(Side::Client, &format!("link set {CLIENT_INTERFACE} mtu 1280")).unwrap();
+    assert!(exchange_by(client) == stream(), "the stream came back changed");
+}
+
+#[test]
+fn a_live_connection_follows_a_neighbour_that_moves() {
+    const MOVED: &str = "02:00:00:00:00:77";
+    let Some(serving) = Serving::start("echo", "0.0.0.0:80") else { return };
+    let mut client = serving.connect(SERVER_V4);
+    serving.lab.ip(Side::Client, &format!("link set {CLIENT_INTERFACE} address {MOVED}")).unwrap();
+    // The client asks for the server anew, by which the server's kernel learns where the client is.
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
 }

@@ -166,6 +166,7 @@ impl Follower {
                     self.engines[engine].remove_device(id);
                 }
             }
+            PortEvent::MtuChanged(_) | PortEvent::NeighbourMoved(_) => {}
             PortEvent::AddressesChanged(addresses) => self.follow_addresses(&addresses),
             PortEvent::Failed(error) => eprintln!("sidestep dns: {}: {error}; trying again", self.name),
         }

@@ -1,6 +1,6 @@
 //! Echoes UDP packets to port 53 of an interface, in place: the fastest that anything over this device can be.
 //!
-//! `echo IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N] [--rings N] [--frames N] [--frame-size N]`;
+//! `echo_xdp IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N] [--rings N] [--frames N] [--frame-size N]`;
 //! prints rates and counts once a second, while packets come.
 
 use std::collections::BTreeSet;
@@ -102,7 +102,7 @@ impl Report {
 
 fn arguments() -> Result<Arguments, Error> {
     let mut words = std::env::args().skip(1);
-    let usage = "usage: echo IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N] [--rings N] [--frames N] \
+    let usage = "usage: echo_xdp IFNAME [--queues N] [--busy-poll] [--generic] [--spin-micros N] [--rings N] [--frames N] \
                  [--frame-size N]";
     let mut arguments = Arguments {
         interface: words.next().ok_or(usage)?,
