@@ -37,7 +37,7 @@ impl Connection {
 
     /// RFC 9293, 3.10.7.4.
     fn on_segment_synchronised(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
-        if self.send.snd_una == self.send.iss && segment.has(flag::SYN) && segment.seq == self.receive.irs {
+        if self.send.snd_una == self.send.iss && self.is_syn_again(segment) {
             return self.on_syn_again(segment, shared, now);
         }
         if !self.passes_paws(segment, shared, now) || !self.is_in_window(segment, shared, now) {
@@ -70,6 +70,11 @@ impl Connection {
             return fate;
         }
         self.on_text(segment, shared, now)
+    }
+
+    /// Whether it is a SYN in front of what is expected.
+    fn is_syn_again(&self, segment: &Segment<'_>) -> bool {
+        segment.has(flag::SYN) && segment.range().end.is_at_or_before(self.receive.rcv_nxt)
     }
 
     /// The peer's SYN came again, and ours is not acknowledged yet. A SYN-ACK acknowledges it (RFC 9293, figure 8, line 6); to a
