@@ -323,12 +323,7 @@ impl Connection {
         self.send.snd_una = ack;
         self.soft_error = None;
         self.judge_mtu_probe(ack, shared, now);
-        match self.options.user_timeout {
-            Some(limit) if self.send.snd_una != self.send.snd_nxt || !self.send.queue.is_empty() => {
-                self.set_timer(Timer::User, now + limit);
-            }
-            _ => self.stop_timer(Timer::User),
-        }
+        self.restart_user_timeout(shared, now);
     }
 
     fn count_recovery(&mut self, outcome: &AckOutcome, shared: &mut Shared) {

@@ -97,9 +97,14 @@ impl Connection {
         self.has_place_for(timer) && *self.deadline_of(timer) != OFF
     }
 
-    /// Whether the place of `timer` is its own in this state, and not that of one that excludes it.
+    /// Whether `timer` has a place: its own in this state, not that of one that excludes it; one of sending only while
+    /// something is sent.
     fn has_place_for(&self, timer: Timer) -> bool {
-        !matches!(timer.place(), Place::Connection(0)) || timer == self.first_timer()
+        match timer.place() {
+            Place::Connection(0) => timer == self.first_timer(),
+            Place::Connection(_) => true,
+            Place::Transfer(_) => self.transfer.is_some(),
+        }
     }
 
     /// Which of three the first of the connection's deadlines is.

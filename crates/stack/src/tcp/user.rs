@@ -126,13 +126,22 @@ impl Connection {
         if matches!(self.state, State::Established | State::CloseWait) {
             self.update_persist(now);
         }
-        if let Some(limit) = self.options.user_timeout
-            && taken > 0
-            && !self.is_timer_set(Timer::User)
-        {
-            self.set_timer(Timer::User, now + limit);
+        if taken > 0 && !self.is_timer_set(Timer::User) {
+            self.restart_user_timeout(shared, now);
         }
         taken
+    }
+
+    /// Starts the user timeout anew if anything waits to be acknowledged (RFC 5482, 3).
+    pub(crate) fn restart_user_timeout(&mut self, shared: &mut Shared, now: Instant) {
+        let waits = self.send.snd_una != self.send.snd_nxt || !self.send.queue.is_empty();
+        match self.options.user_timeout {
+            Some(limit) if waits => {
+                self.wake(shared, now);
+                self.set_timer(Timer::User, now + limit);
+            }
+            _ => self.stop_timer(Timer::User),
+        }
     }
 
     /// Copies received octets out.
@@ -279,6 +288,9 @@ impl Connection {
         }
         if new.mss_max != old.mss_max {
             self.update_mss(shared);
+        }
+        if self.options.user_timeout != old.user_timeout {
+            self.restart_user_timeout(shared, now);
         }
         self.restart_keepalive(now);
     }
