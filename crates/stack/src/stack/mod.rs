@@ -418,6 +418,8 @@ impl Stack {
         let final_ack = connection.final_ack(&self.shared, now);
         let entry = connection.time_wait_entry(final_ack.window);
         if connection.receive.is_ack_pending() {
+            // A socket that is still held does not send it once more.
+            connection.receive.on_ack_sent(u32::from(final_ack.window) << connection.receive.scale, false);
             self.replies.push(connection.key, hop, final_ack, &mut self.shared.counters);
         }
         let recycled = self.time_wait.insert(self.flows.hash_of(&entry.key), entry, now);
