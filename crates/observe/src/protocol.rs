@@ -1,0 +1,253 @@
+//! What is said on a control socket.
+//!
+//! ```text
+//! message = length (4 octets, little-endian, of what follows the kind), kind (1 octet), content
+//!           kind `J`: JSON, a [`Request`] or a [`Reply`]      kind `P`: a packet, [`Header`] and octets
+//! ```
+//!
+//! The client sends one request. The program answers with [`Reply::Program`], the parts of the answer, and [`Reply::End`];
+//! an answer without end was cut off. A capture lasts until the client shuts its direction down. Whoever breaks a rule is
+//! disconnected.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::{
+    CaptureReport, CountersReport, EngineReport, InterfaceReport, SocketReport, TraceReport,
+};
+use crate::ring::Header;
+
+/// Content of a request at most.
+pub const REQUEST_MAX: usize = 8 << 10;
+/// Content of any other message at most.
+pub const MESSAGE_MAX: usize = 1 << 20;
+
+const JSON: u8 = b'J';
+const PACKET: u8 = b'P';
+const PREFIX_LEN: usize = 5;
+
+/// What a client may ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// All counters: a [`Reply::Counters`].
+    Counters,
+    /// Sockets: for each engine any number of [`Reply::Sockets`], then a [`Reply::Engine`].
+    Sockets {
+        /// Which; see [`crate::filter`].
+        filter: String,
+        /// Only those that wait for peers.
+        listening: bool,
+    },
+    /// The trace rings: any number of [`Reply::Trace`].
+    Trace {
+        /// Records of which connections, as far as their ends are still known.
+        filter: String,
+        /// Records of this connection, as [`SocketReport::id`] has it; without generation, of all that had its place.
+        connection: Option<String>,
+    },
+    /// Packets, from now on: [`Reply::Interface`] before its first one, and a [`Reply::Capture`] at the end.
+    Capture {
+        /// Which.
+        filter: String,
+        /// Octets of each at most.
+        snaplen: u32,
+    },
+}
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// Who answers; comes first.
+    Program {
+        /// Its process.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// Its engines.
+        engines: usize,
+    },
+    /// Counters.
+    Counters(CountersReport),
+    /// Some sockets.
+    Sockets(Vec<SocketReport>),
+    /// An engine, behind its sockets.
+    Engine(EngineReport),
+    /// Some records, oldest first within an engine.
+    Trace(Vec<TraceReport>),
+    /// An interface of a capture.
+    Interface(InterfaceReport),
+    /// What became of a capture.
+    Capture(CaptureReport),
+    /// The request cannot be carried out.
+    Error(String),
+    /// This was all.
+    End,
+}
+
+/// What came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// JSON.
+    Reply(Reply),
+    /// A packet of a capture.
+    Packet(Header, Vec<u8>),
+}
+
+/// Why something that came is no message.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// It is longer than any message may be.
+    #[error("a message of {0} octets")]
+    Length(usize),
+    /// It is of no known kind.
+    #[error("a message of kind {0}")]
+    Kind(u8),
+    /// It is not what its kind says.
+    #[error("a message that cannot be read: {0}")]
+    Content(String),
+}
+
+/// Writes a request or a reply.
+pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let content = serde_json::to_vec(value)?;
+    write_prefix(out, content.len(), JSON)?;
+    out.write_all(&content)
+}
+
+/// Writes a packet.
+pub(crate) fn write_packet(out: &mut impl Write, header: &Header, frame: &[u8]) -> io::Result<()> {
+    write_prefix(out, Header::LEN + frame.len(), PACKET)?;
+    out.write_all(&header.encode())?;
+    out.write_all(frame)
+}
+
+fn write_prefix(out: &mut impl Write, len: usize, kind: u8) -> io::Result<()> {
+    let len = u32::try_from(len).map_err(io::Error::other)?;
+    out.write_all(&len.to_le_bytes())?;
+    out.write_all(&[kind])
+}
+
+/// Cuts octets into messages as they come.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    octets: Vec<u8>,
+    /// Octets at the front that are done with.
+    done: usize,
+}
+
+impl Decoder {
+    /// Takes octets that came.
+    pub fn push(&mut self, octets: &[u8]) {
+        self.octets.drain(..std::mem::take(&mut self.done));
+        self.octets.extend_from_slice(octets);
+    }
+
+    /// The next message, if it is whole. Behind an error there is none.
+    pub fn next_message(&mut self) -> Result<Option<Message>, ProtocolError> {
+        let Some((kind, content)) = self.next_content(MESSAGE_MAX)? else { return Ok(None) };
+        if kind == JSON {
+            return json(content).map(|reply| Some(Message::Reply(reply)));
+        }
+        match Header::decode(content) {
+            Some((header, frame)) if header.captured_len as usize == frame.len() => {
+                Ok(Some(Message::Packet(header, frame.to_vec())))
+            }
+            _ => Err(ProtocolError::Content("the length of a packet".to_owned())),
+        }
+    }
+
+    /// The request, if it is whole.
+    pub(crate) fn next_request(&mut self) -> Result<Option<Request>, ProtocolError> {
+        match self.next_content(REQUEST_MAX)? {
+            Some((JSON, content)) => json(content).map(Some),
+            Some((kind, _)) => Err(ProtocolError::Kind(kind)),
+            None => Ok(None),
+        }
+    }
+
+    fn next_content(&mut self, len_max: usize) -> Result<Option<(u8, &[u8])>, ProtocolError> {
+        let Some((prefix, rest)) = self.octets[self.done..].split_first_chunk::<PREFIX_LEN>() else {
+            return Ok(None);
+        };
+        let [a, b, c, d, kind] = *prefix;
+        let len = u32::from_le_bytes([a, b, c, d]) as usize;
+        if len > len_max {
+            return Err(ProtocolError::Length(len));
+        }
+        if kind != JSON && kind != PACKET {
+            return Err(ProtocolError::Kind(kind));
+        }
+        let Some(content) = rest.get(..len) else { return Ok(None) };
+        self.done += PREFIX_LEN + len;
+        Ok(Some((kind, content)))
+    }
+}
+
+fn json<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ProtocolError> {
+    serde_json::from_slice(content).map_err(|error| ProtocolError::Content(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Direction;
+
+    fn header(captured_len: u32) -> Header {
+        Header { time_ns: 1, original_len: 9, captured_len, source: 0, direction: Direction::Inbound }
+    }
+
+    #[test]
+    fn messages_survive_however_they_are_cut() {
+        let mut octets = Vec::new();
+        write_json(&mut octets, &Reply::Error("no".to_owned())).unwrap();
+        write_packet(&mut octets, &header(3), b"abc").unwrap();
+        write_json(&mut octets, &Reply::End).unwrap();
+        let wanted = [
+            Message::Reply(Reply::Error("no".to_owned())),
+            Message::Packet(header(3), b"abc".to_vec()),
+            Message::Reply(Reply::End),
+        ];
+        for part in 1..octets.len() {
+            let (mut decoder, mut seen) = (Decoder::default(), Vec::new());
+            for octets in octets.chunks(part) {
+                decoder.push(octets);
+                while let Some(message) = decoder.next_message().unwrap() {
+                    seen.push(message);
+                }
+            }
+            assert_eq!(seen, wanted, "in parts of {part}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_refused_before_it_is_there() {
+        let mut decoder = Decoder::default();
+        decoder.push(&[&(REQUEST_MAX as u32 + 1).to_le_bytes()[..], b"J"].concat());
+        assert!(matches!(decoder.next_request(), Err(ProtocolError::Length(_))));
+    }
+
+    #[test]
+    fn a_packet_shorter_than_it_says_is_refused() {
+        let (mut octets, mut decoder) = (Vec::new(), Decoder::default());
+        write_packet(&mut octets, &header(4), b"abc").unwrap();
+        decoder.push(&octets);
+        assert!(decoder.next_message().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_panic(octets in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut decoder = Decoder::default();
+            decoder.push(&octets);
+            while let Ok(Some(_)) = decoder.next_message() {}
+            let mut decoder = Decoder::default();
+            decoder.push(&octets);
+            let _ = decoder.next_request();
+        }
+    }
+}

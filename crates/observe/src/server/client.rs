@@ -1,0 +1,148 @@
+//! Clients of a control socket.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Program, capture, counters, sockets, trace};
+use crate::filter::Filter;
+use crate::protocol::{Decoder, Reply, Request, write_json};
+
+/// Clients at one time; who comes when there are so many is told so.
+const CLIENTS_MAX: usize = 16;
+/// Time for a client to send its request.
+const REQUEST_TIME: Duration = Duration::from_secs(2);
+/// How long a client may leave us waiting with a part of an answer; captures aside, which drop packets instead.
+const WRITE_TIME: Duration = Duration::from_secs(5);
+
+/// Where answers go.
+pub(super) type Out<'s> = BufWriter<&'s UnixStream>;
+
+/// All clients, and what they look at.
+pub(super) struct Clients {
+    program: Program,
+    streams: Mutex<BTreeMap<u64, Arc<UnixStream>>>,
+    gone: Condvar,
+    ending: AtomicBool,
+}
+
+impl Clients {
+    pub(super) fn new(program: Program) -> Clients {
+        Clients { program, streams: Mutex::default(), gone: Condvar::new(), ending: AtomicBool::new(false) }
+    }
+
+    /// Serves a client on a thread of its own.
+    pub(super) fn admit(self: &Arc<Self>, stream: UnixStream) {
+        let stream = Arc::new(stream);
+        let _ = stream.set_nonblocking(false); // Cannot fail on a socket.
+        let _ = stream.set_write_timeout(Some(WRITE_TIME)); // Nor this, with a time above zero.
+        let Some(number) = self.register(&stream) else {
+            let full = Reply::Error(format!("{CLIENTS_MAX} others are looking already"));
+            let _ = write_json(&mut &*stream, &full); // It fits the socket's buffer, or the client has gone.
+            return;
+        };
+        let clients = Arc::clone(self);
+        let serve = move || {
+            // A client that goes, or breaks the protocol, has only itself to tell.
+            let _ = clients.serve(&stream);
+            let _ = stream.shutdown(Shutdown::Both);
+            clients.unregister(number);
+        };
+        if std::thread::Builder::new().name("control-client".to_owned()).spawn(serve).is_err() {
+            self.unregister(number);
+        }
+    }
+
+    /// Asks those that are there to end, and waits for them up to `patience`; then their connections end.
+    pub(super) fn dismiss(&self, patience: Duration) {
+        self.ending.store(true, Ordering::Relaxed);
+        let streams = self.streams();
+        let waited = self.gone.wait_timeout_while(streams, patience, |streams| !streams.is_empty());
+        let (streams, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        for stream in streams.values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn register(&self, stream: &Arc<UnixStream>) -> Option<u64> {
+        let mut streams = self.streams();
+        let number = streams.last_key_value().map_or(0, |(last, _)| last + 1);
+        (streams.len() < CLIENTS_MAX).then(|| {
+            streams.insert(number, Arc::clone(stream));
+            number
+        })
+    }
+
+    fn unregister(&self, number: u64) {
+        self.streams().remove(&number);
+        self.gone.notify_all();
+    }
+
+    fn streams(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<UnixStream>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
+        let request = read_request(stream)?;
+        let mut out = Out::new(stream);
+        let program = &self.program;
+        let (pid, engines) = (std::process::id(), program.engines.len());
+        write_json(&mut out, &Reply::Program { pid, name: program.name.clone(), engines })?;
+        match request {
+            Err(problem) => write_json(&mut out, &Reply::Error(problem))?,
+            Ok(request) => self.answer(request, &mut out)?,
+        }
+        write_json(&mut out, &Reply::End)?;
+        out.flush()
+    }
+
+    fn answer(&self, request: Request, out: &mut Out<'_>) -> io::Result<()> {
+        let engines = &self.program.engines;
+        let outcome = match request {
+            Request::Counters => {
+                return write_json(out, &Reply::Counters(counters::read(&self.program)));
+            }
+            Request::Sockets { filter, listening } => {
+                parse(&filter).map(|filter| sockets::write(engines, filter, listening, out))
+            }
+            Request::Trace { filter, connection } => parse(&filter).and_then(|filter| {
+                let wanted = trace::Wanted::new(filter, connection.as_deref())?;
+                Ok(trace::write(engines, wanted, out))
+            }),
+            Request::Capture { filter, snaplen } => {
+                parse(&filter).map(|filter| capture::run(engines, filter, snaplen, &self.ending, out))
+            }
+        };
+        outcome.unwrap_or_else(|problem| write_json(out, &Reply::Error(problem)))
+    }
+}
+
+fn parse(text: &str) -> Result<Filter, String> {
+    text.parse().map_err(|error: crate::FilterError| error.to_string())
+}
+
+/// The request; an inner error is for the client.
+fn read_request(mut stream: &UnixStream) -> io::Result<Result<Request, String>> {
+    let deadline = Instant::now() + REQUEST_TIME;
+    let (mut decoder, mut octets) = (Decoder::default(), [0; 1024]);
+    loop {
+        match decoder.next_request() {
+            Ok(Some(request)) => return Ok(Ok(request)),
+            Ok(None) => {}
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut octets)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => decoder.push(&octets[..count]),
+        }
+    }
+}

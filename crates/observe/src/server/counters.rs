@@ -1,0 +1,32 @@
+//! All counters of a program.
+
+use engine::{DeviceReport, EngineHandle};
+
+use super::Program;
+use super::engines::ask;
+use crate::report::{CountersReport, DeviceCounters, EngineCounters};
+
+/// Reads them now.
+pub(super) fn read(program: &Program) -> CountersReport {
+    CountersReport { own: (program.counters)(), engines: program.engines.iter().map(of_engine).collect() }
+}
+
+fn of_engine(engine: &EngineHandle) -> EngineCounters {
+    let stack = ask(engine, |stack, _| stack.counters().clone());
+    let stack =
+        stack.map(|counters| counters.named().map(|(name, value)| (name.to_owned(), value)).collect());
+    EngineCounters {
+        engine: engine.counters().named(),
+        devices: engine.device_reports().into_iter().map(of_device).collect(),
+        stack: stack.unwrap_or_default(),
+    }
+}
+
+fn of_device(report: DeviceReport) -> DeviceCounters {
+    let counters = report.counters.named();
+    DeviceCounters {
+        device: report.id.0,
+        description: report.description,
+        counters: counters.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
+    }
+}

@@ -1,0 +1,131 @@
+//! The program's side of a control socket: a thread that accepts, and one for each client.
+
+mod capture;
+mod client;
+mod counters;
+mod engines;
+mod sockets;
+mod trace;
+
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engine::EngineHandle;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+use crate::directory::{make, own_directory};
+use crate::report::Count;
+use client::Clients;
+
+/// How long captures have for their last packets when the program ends.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What there is to look at.
+pub struct Program {
+    pub(crate) name: String,
+    pub(crate) engines: Vec<EngineHandle>,
+    pub(crate) counters: Box<dyn Fn() -> Vec<Count> + Send + Sync>,
+}
+
+impl Program {
+    /// The program `name` with its engines in order.
+    pub fn new(name: &str, engines: Vec<EngineHandle>) -> Program {
+        Program { name: name.to_owned(), engines, counters: Box::new(Vec::new) }
+    }
+
+    /// With counters of its own, which `read` reads whenever somebody asks.
+    pub fn with_counters(self, read: impl Fn() -> Vec<Count> + Send + Sync + 'static) -> Program {
+        Program { counters: Box::new(read), ..self }
+    }
+}
+
+/// A control socket, for as long as it is held. Dropped before the engines end, it lets captures end in good order.
+#[must_use]
+pub struct ControlSocket {
+    path: PathBuf,
+    clients: Arc<Clients>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Lets tools look at `program`, at the place where they look for it: see [`own_directory`].
+pub fn serve(program: Program) -> io::Result<ControlSocket> {
+    let directory = own_directory();
+    make(&directory)?;
+    serve_at(&directory.join(format!("{}.sock", std::process::id())), program)
+}
+
+/// The same at `path`, where tools find it only if they are told. A socket that a dead program left is replaced; one of a
+/// living program is an error.
+pub fn serve_at(path: &Path, program: Program) -> io::Result<ControlSocket> {
+    let listener = bind(path)?;
+    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let clients = Arc::new(Clients::new(program));
+    let (accepting, woken) = (Arc::clone(&clients), Arc::clone(&wake));
+    let accept = move || accept(&listener, &woken, &accepting);
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(accept)?;
+    Ok(ControlSocket { path: path.to_owned(), clients, wake, thread: Some(thread) })
+}
+
+/// Nobody sees the socket at its place before it answers, with the permissions that it is to have.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    if UnixStream::connect(path).is_ok() {
+        return Err(io::Error::other("another program is using it"));
+    }
+    let new = path.with_extension(format!("{}~", std::process::id()));
+    if let Err(error) = std::fs::remove_file(&new)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let listener = UnixListener::bind(&new)?;
+    std::fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    std::fs::rename(&new, path)?;
+    Ok(listener)
+}
+
+fn accept(listener: &UnixListener, wake: &OwnedFd, clients: &Arc<Clients>) {
+    loop {
+        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
+        // A signal, or want of memory, ends the wait early: it begins again.
+        let _ = poll(&mut fds, None);
+        if fds[1].revents().contains(PollFlags::IN) {
+            return;
+        }
+        match listener.accept() {
+            Ok((stream, _)) => clients.admit(stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Such as for want of descriptors, which may be there soon.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+impl ControlSocket {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path); // Gone already is fine too.
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Cannot block, nor be full.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // It has no reason to panic; the program ends all the same.
+        }
+        self.clients.dismiss(FAREWELL);
+    }
+}

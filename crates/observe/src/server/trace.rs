@@ -1,0 +1,115 @@
+//! The trace rings of all engines.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use engine::EngineHandle;
+use stack::Stack;
+use stack::trace::TraceRecord;
+use wire::protocol;
+
+use super::client::Out;
+use super::engines::ask;
+use crate::filter::{Filter, Subject};
+use crate::protocol::{Reply, write_json};
+use crate::report::{TraceReport, of_record};
+use crate::ring::wall_clock_ns;
+
+/// Records that an engine copies in one turn.
+const RECORDS: usize = 512;
+
+/// Which records.
+pub(super) struct Wanted {
+    filter: Filter,
+    /// Place and, if it was named, generation.
+    connection: Option<(u32, Option<u16>)>,
+}
+
+impl Wanted {
+    /// The records of connections that pass `filter`; if `connection` is given, of that one.
+    pub(super) fn new(filter: Filter, connection: Option<&str>) -> Result<Wanted, String> {
+        let connection = connection.map(|text| {
+            parse_connection(text).ok_or_else(|| {
+                format!("connection: expected PLACE or PLACE.GENERATION, as `sockets` shows it, not `{text}`")
+            })
+        });
+        Ok(Wanted { filter, connection: connection.transpose()? })
+    }
+
+    /// Connections whose ends are not known any more pass only where the filter does not ask.
+    fn includes(&self, record: &TraceRecord, ends: Option<(SocketAddr, SocketAddr)>) -> bool {
+        let by_connection = self.connection.is_none_or(|(place, generation)| {
+            place == record.connection && generation.is_none_or(|generation| generation == record.generation)
+        });
+        let subject = || ends.map(|(own, peer)| Subject::of_socket(protocol::TCP, own, Some(peer)));
+        by_connection
+            && (self.filter.is_everything() || subject().is_some_and(|ends| self.filter.matches(&ends)))
+    }
+}
+
+fn parse_connection(text: &str) -> Option<(u32, Option<u16>)> {
+    match text.split_once('.') {
+        Some((place, generation)) => Some((place.parse().ok()?, Some(generation.parse().ok()?))),
+        None => Some((text.parse().ok()?, None)),
+    }
+}
+
+/// Writes what is in the rings now. Records that are overwritten meanwhile are missing.
+pub(super) fn write(engines: &[EngineHandle], wanted: Wanted, out: &mut Out<'_>) -> io::Result<()> {
+    let wanted = Arc::new(wanted);
+    for (number, engine) in engines.iter().enumerate() {
+        // An engine without a stack has nothing to tell; one that does not answer tells what it told so far.
+        let Ok((end, now)) = ask(engine, |stack, now| (stack.trace().recorded(), now)) else { continue };
+        let epoch_ns = wall_clock_ns().saturating_sub(now.as_nanos());
+        let mut next = 0;
+        while next < end {
+            let wanted = Arc::clone(&wanted);
+            let Ok((mut records, seen)) = ask(engine, move |stack, _| piece(stack, next, &wanted, epoch_ns))
+            else {
+                break;
+            };
+            records.iter_mut().for_each(|record| record.engine = number);
+            if !records.is_empty() {
+                write_json(out, &Reply::Trace(records))?;
+            }
+            next = seen;
+        }
+    }
+    Ok(())
+}
+
+/// The records that are wanted of the next [`RECORDS`] from number `first` on, and the number behind them.
+fn piece(stack: &Stack, first: usize, wanted: &Wanted, epoch_ns: u64) -> (Vec<TraceReport>, usize) {
+    let mut next = usize::MAX; // The ring holds nothing more.
+    let mut reports = Vec::new();
+    for (number, record) in stack.trace().since(first).take(RECORDS) {
+        next = number + 1;
+        let ends = ends_of(stack, record);
+        if wanted.includes(record, ends) {
+            reports.push(of_record(record, ends, epoch_ns));
+        }
+    }
+    (reports, next)
+}
+
+/// The ends of the connection that a record is about, if it still exists.
+fn ends_of(stack: &Stack, record: &TraceRecord) -> Option<(SocketAddr, SocketAddr)> {
+    let place = record.connection;
+    let id = stack.connections_at(place..place.saturating_add(1)).next()?;
+    stack.endpoints(id).filter(|_| id.generation() as u16 == record.generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_named_by_place_and_generation() {
+        assert_eq!(parse_connection("12"), Some((12, None)));
+        assert_eq!(parse_connection("12.3"), Some((12, Some(3))));
+        for text in ["", ".", "12.", "a", "1.2.3", "-1"] {
+            assert_eq!(parse_connection(text), None, "{text}");
+        }
+    }
+}
