@@ -252,7 +252,7 @@ impl Stack {
     pub fn on_timeout(&mut self, now: Instant) {
         while let Some(key) = self.timers.poll_expired(now) {
             match key.checked_sub(self.shared.config.connections_max) {
-                Some(place) => self.on_half_open_timeout(place),
+                Some(place) => self.on_half_open_timeout(place, now),
                 None => self.on_connection_timeout(key, now),
             }
         }

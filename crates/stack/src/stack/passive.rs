@@ -146,7 +146,8 @@ impl Stack {
             link: hop.link,
             agreement,
             sent: 0,
-            acknowledged: false,
+            timeouts: 0,
+            acknowledged_at: None,
             queued: true,
             first_sent_at: now,
             fast_open: cookie,
@@ -193,20 +194,27 @@ impl Stack {
         None
     }
 
-    pub(super) fn on_half_open_timeout(&mut self, place: u32) {
+    pub(super) fn on_half_open_timeout(&mut self, place: u32, now: Instant) {
         let Some((_, half_open)) = self.half_open.at_mut(place) else {
             return;
         };
         let listener = self.listeners.get(half_open.listener);
         let configured = self.shared.config.syn_ack_retries;
-        let limit = listener.map_or(0, |listener| retries(&listener.options, configured));
-        if half_open.sent > limit {
+        let acknowledged = half_open.acknowledged_at.is_some();
+        let limit = listener.map_or(0, |listener| retries(&listener.options, configured, acknowledged));
+        let defer_accept = listener.and_then(|listener| listener.options.defer_accept);
+        half_open.timeouts = half_open.timeouts.saturating_add(1);
+        if half_open.timeouts > limit {
             self.shared.counters.attempt_fails += 1;
             self.forget_half_open(place);
             return;
         }
         self.shared.counters.timeouts += 1;
-        self.repeat_syn_ack(place);
+        if half_open.is_repetition_due(defer_accept) {
+            return self.repeat_syn_ack(place);
+        }
+        let at = half_open.next_timeout(now);
+        self.timers.schedule(self.shared.config.connections_max + place, at);
     }
 
     fn repeat_syn_ack(&mut self, place: u32) {
@@ -255,6 +263,13 @@ impl Stack {
                 }
                 self.repeat_syn_ack(place);
             }
+            HalfOpenVerdict::Acknowledge => {
+                let (key, ack) = (half_open.key, half_open.bare_ack(now));
+                if self.shared.challenges.may_send(self.shared.config.challenge_acks_per_second, now) {
+                    self.shared.counters.challenge_acks += 1;
+                    self.replies.push(key, hop, ack, &mut self.shared.counters);
+                }
+            }
             HalfOpenVerdict::ResetPeer => {
                 let key = half_open.key;
                 self.reset_peer(key, hop, segment);
@@ -266,7 +281,7 @@ impl Stack {
             }
             HalfOpenVerdict::Defer => {
                 if let Some((_, half_open)) = self.half_open.at_mut(place) {
-                    half_open.acknowledged = true;
+                    half_open.acknowledged_at.get_or_insert(now);
                 }
             }
             HalfOpenVerdict::Complete if listener.is_full() => {
@@ -284,7 +299,9 @@ impl Stack {
         if self.time_wait.remove(self.flows.hash_of(&half_open.key), &half_open.key) {
             self.shared.counters.time_wait_recycled += 1;
         }
-        let (sent, first_sent_at) = (half_open.sent, half_open.first_sent_at);
+        // What the peer waited before it sent data is not part of the round trip.
+        let deferred = half_open.acknowledged_at.map_or(Duration::ZERO, |at| now.since(at));
+        let (sent, first_sent_at) = (half_open.sent, half_open.first_sent_at + deferred);
         let Some(id) = self.open_passive(half_open.listener, half_open.key, hop, half_open.agreement, now)
         else {
             return;

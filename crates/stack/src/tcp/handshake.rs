@@ -40,10 +40,12 @@ pub(crate) struct HalfOpen {
     pub(crate) path: PathId,
     pub(crate) link: LinkId,
     pub(crate) agreement: Agreement,
-    /// SYN-ACKs sent, answers to what came again aside.
+    /// SYN-ACKs sent.
     pub(crate) sent: u8,
-    /// The ACK came, but the listener wants data first (`TCP_DEFER_ACCEPT`).
-    pub(crate) acknowledged: bool,
+    /// Expiries of its timer.
+    pub(crate) timeouts: u8,
+    /// When the ACK came though the listener wants data first (`TCP_DEFER_ACCEPT`).
+    pub(crate) acknowledged_at: Option<Instant>,
     /// In the list of those whose SYN-ACK is due.
     pub(crate) queued: bool,
     pub(crate) first_sent_at: Instant,
@@ -57,6 +59,8 @@ pub(crate) enum HalfOpenVerdict {
     Ignore,
     /// The SYN-ACK is sent again.
     Repeat,
+    /// An ACK of what has come is sent.
+    Acknowledge,
     /// The connection is complete, and the segment is for it.
     Complete,
     /// The peer reset it.
@@ -77,36 +81,63 @@ impl HalfOpen {
         if self.is_old(segment) {
             return HalfOpenVerdict::Repeat;
         }
-        let end = rcv_nxt + u32::from(self.agreement.window).max(1);
-        let in_window = segment.seq.is_at_or_after(rcv_nxt) && segment.seq.is_before(end);
+        let in_window = self.is_in_window(segment);
         if segment.has(flag::RST) {
-            return if segment.seq == rcv_nxt { HalfOpenVerdict::Remove } else { HalfOpenVerdict::Ignore };
+            return match in_window {
+                _ if segment.seq == rcv_nxt => HalfOpenVerdict::Remove,
+                true => HalfOpenVerdict::Acknowledge, // RFC 5961, 3.2
+                false => HalfOpenVerdict::Ignore,
+            };
         }
-        if segment.has(flag::SYN) || !segment.has(flag::ACK) {
+        // A SYN in the window is not believed either (RFC 5961, 4.2): who began anew answers the ACK by a reset.
+        if !in_window || segment.has(flag::SYN) {
+            return HalfOpenVerdict::Acknowledge;
+        }
+        if !segment.has(flag::ACK) {
             return HalfOpenVerdict::Ignore;
         }
         if segment.ack != self.agreement.iss + 1 {
             return HalfOpenVerdict::ResetPeer;
         }
-        if !in_window {
-            return HalfOpenVerdict::Repeat;
-        }
-        if segment.is_empty() && defer_accept.is_some_and(|limit| self.sent <= limit) {
+        if segment.is_empty() && defer_accept.is_some_and(|limit| self.timeouts < limit) {
             return HalfOpenVerdict::Defer;
         }
         HalfOpenVerdict::Complete
     }
 
-    /// `segment` is answered by another SYN-ACK. That is no retry of ours, so that it does not bring the end nearer. A SYN that
-    /// came again tells the peer's time, lest the echo make a round trip of all the time since the first (RFC 7323, 4.3).
+    /// `segment` is answered by another SYN-ACK. A SYN that came again tells the peer's time, lest the echo make a round trip of
+    /// all the time since the first (RFC 7323, 4.3).
     pub(crate) fn note_repetition(&mut self, segment: &Segment<'_>) {
-        self.sent = self.sent.saturating_sub(1).max(1);
         if segment.has(flag::SYN)
             && let (Some(recent), Some(now)) = (&mut self.agreement.ts_recent, segment.options.timestamps)
             && now.value.wrapping_sub(*recent) as i32 > 0
         {
             *recent = now.value;
         }
+    }
+
+    /// Whether any of the segment's sequence numbers are in the window that the SYN-ACK offered.
+    fn is_in_window(&self, segment: &Segment<'_>) -> bool {
+        let start = self.agreement.irs + 1;
+        let end = start + u32::from(self.agreement.window).max(1);
+        let range = segment.range();
+        let reaches = range.end.is_after(start) || range.start.is_at_or_after(start);
+        reaches && range.start.is_before(end)
+    }
+
+    /// Whether the SYN-ACK is sent again as the timer expires: not while the ACK is there and only data is missing, except at
+    /// the end of that time, as Linux does.
+    pub(crate) fn is_repetition_due(&self, defer_accept: Option<u8>) -> bool {
+        self.acknowledged_at.is_none() || defer_accept.is_none_or(|limit| self.timeouts >= limit)
+    }
+
+    /// An ACK of what has come.
+    pub(crate) fn bare_ack(&self, now: Instant) -> Outgoing {
+        let syn_ack = self.agreement.syn_ack(0, now);
+        let options = SegmentOptions { timestamps: syn_ack.options.timestamps, ..SegmentOptions::default() };
+        let scale = self.agreement.scales.map_or(0, |(_, ours)| ours);
+        let window = self.agreement.window >> scale;
+        Outgoing { seq: self.agreement.iss + 1, flags: flag::ACK, window, options, ..syn_ack }
     }
 
     /// PAWS (RFC 7323, 5.3).
@@ -126,7 +157,7 @@ impl HalfOpen {
 
     /// When the next SYN-ACK is due: one second, then twice as long each time (RFC 6298, 2.1 and 5.5).
     pub(crate) fn next_timeout(&self, now: Instant) -> Instant {
-        now + Duration::from_secs(1) * (1 << u32::from(self.sent.saturating_sub(1).min(7)))
+        now + Duration::from_secs(1) * (1 << u32::from(self.timeouts.min(7)))
     }
 }
 
@@ -178,7 +209,8 @@ impl Agreement {
     }
 }
 
-/// Retransmissions of the SYN-ACK after which it is given up: more if the listener waits for data.
-pub(crate) fn retries(options: &TcpOptions, configured: u8) -> u8 {
-    configured.max(options.defer_accept.unwrap_or(0))
+/// Expiries of the timer after which a half-open connection is given up: more if the listener waits for data.
+pub(crate) fn retries(options: &TcpOptions, configured: u8, acknowledged: bool) -> u8 {
+    let deferred = options.defer_accept.filter(|_| acknowledged);
+    configured.max(deferred.unwrap_or(0))
 }
