@@ -238,7 +238,8 @@ impl Connection {
             }
             _ if unread => {
                 shared.counters.abort_on_close += 1;
-                return self.abort(shared, now);
+                self.flags.reset_due = true;
+                return Fate::Alive;
             }
             State::FinWait2 => self.start_fin_wait2_timer(shared, now),
             _ => {}
@@ -252,6 +253,8 @@ impl Connection {
         match self.state {
             State::Closed | State::TimeWait => Fate::Over,
             State::SynSent => self.finish(shared, now),
+            // Both sides have said all.
+            State::Closing | State::LastAck if self.flags.fin_was_sent => self.finish(shared, now),
             _ => {
                 self.flags.reset_due = true;
                 Fate::Alive
