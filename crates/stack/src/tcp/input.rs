@@ -387,8 +387,10 @@ impl Connection {
             return Fate::Alive;
         }
         let end = segment.payload_seq() + segment.payload.len() as u32;
-        if self.flags.orphaned && end.is_after(self.receive.rcv_nxt) {
+        let has_reader = !(self.flags.orphaned || self.flags.read_closed && self.flags.write_closed);
+        if !has_reader && end.is_after(self.receive.rcv_nxt) {
             shared.counters.abort_on_data += 1;
+            self.error = Some(TcpError::Reset);
             self.flags.reset_due = true;
             return Fate::Alive;
         }
