@@ -173,7 +173,7 @@ impl Connection {
     }
 
     fn may_read(&mut self) -> Result<(), RecvError> {
-        if self.flags.read_closed || !self.receive.queue.is_empty() {
+        if !self.receive.queue.is_empty() || self.receive.is_finished() {
             return Ok(());
         }
         match self.state {
