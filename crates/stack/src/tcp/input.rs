@@ -400,7 +400,7 @@ impl Connection {
         let received = self.receive.accept(seq, segment.payload, segment.has(flag::FIN), &mut shared.buffers);
         self.count_received(&received, shared);
         if received.in_order > 0 {
-            self.on_new_data(received.in_order, shared, now);
+            self.raise(Events::READABLE);
         }
         if self.receive.is_ack_pending()
             && !self.receive.is_ack_due()
@@ -421,14 +421,6 @@ impl Connection {
         if received.outside_window && self.receive.offered() == 0 {
             shared.counters.zero_window_drop += 1;
         }
-    }
-
-    fn on_new_data(&mut self, octets: u32, shared: &mut Shared, now: Instant) {
-        if self.flags.read_closed {
-            self.consume(octets as usize, shared, now);
-            return;
-        }
-        self.raise(Events::READABLE);
     }
 
     /// Eighth step.

@@ -83,7 +83,7 @@ pub enum SetOptionError {
 /// Which direction to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Receiving: what comes is acknowledged and dropped.
+    /// Receiving: it no longer waits. What comes all the same can be read, as on Linux.
     Read,
     /// Sending: a FIN follows what is queued.
     Write,
