@@ -53,7 +53,9 @@ pub struct Config {
     pub delayed_ack_max: Duration,
     /// ACKs in answer to segments outside the window, per connection (`tcp_invalid_ratelimit`).
     pub out_of_window_ack_interval: Duration,
-    /// Challenge ACKs a second of the whole stack (RFC 5961, 7; `tcp_challenge_ack_limit`).
+    /// Challenge ACKs a second of the whole stack (RFC 5961, 7; `tcp_challenge_ack_limit`). Without limit by default: a
+    /// stranger could count what others use up of one and so guess their sequence numbers (CVE-2016-5696). What limits them
+    /// is `out_of_window_ack_interval`, connection by connection.
     pub challenge_acks_per_second: u32,
     /// Probe for a larger path MTU (`tcp_mtu_probing`).
     pub path_mtu_probing: PathMtuProbing,
@@ -88,7 +90,7 @@ impl Default for Config {
             rto_min: Duration::from_millis(200),
             delayed_ack_max: Duration::from_millis(40),
             out_of_window_ack_interval: Duration::from_millis(500),
-            challenge_acks_per_second: 1000,
+            challenge_acks_per_second: u32::MAX,
             path_mtu_probing: PathMtuProbing::default(),
             path_mtu_min: 552,
             trace_records: 4096,

@@ -172,7 +172,7 @@ impl ChallengeLimiter {
         if second != self.second {
             *self = ChallengeLimiter { second, sent: 0 };
         }
-        self.sent += 1;
+        self.sent = self.sent.saturating_add(1);
         self.sent <= limit
     }
 }

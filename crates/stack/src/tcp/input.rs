@@ -146,14 +146,8 @@ impl Connection {
     /// hosts throw ACKs at each other for ever.
     fn answer_out_of_window(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) {
         let has_data = !segment.payload.is_empty() || segment.has(flag::FIN);
-        let interval = shared.config.out_of_window_ack_interval;
-        let recently = since_millis(self.tally.last_answered_ms, now) < interval;
-        if !has_data && recently && self.tally.last_answered_ms != 0 && self.state != State::SynReceived {
-            shared.counters.acks_skipped += 1;
+        if !has_data && !self.may_answer_again(shared, now) {
             return;
-        }
-        if !has_data {
-            self.tally.last_answered_ms = millis(now).max(1);
         }
         if has_data && self.receive.note_duplicate(segment.payload_seq(), segment.payload.len()) {
             shared.counters.delayed_ack_lost += 1;
@@ -161,8 +155,23 @@ impl Connection {
         self.receive.ack_now();
     }
 
+    /// Whether the last answer of this connection was long enough ago.
+    fn may_answer_again(&mut self, shared: &mut Shared, now: Instant) -> bool {
+        let recently =
+            since_millis(self.tally.last_answered_ms, now) < shared.config.out_of_window_ack_interval;
+        if recently && self.tally.last_answered_ms != 0 && self.state != State::SynReceived {
+            shared.counters.acks_skipped += 1;
+            return false;
+        }
+        self.tally.last_answered_ms = millis(now).max(1);
+        true
+    }
+
     /// RFC 5961: an ACK that lets an honest peer correct itself, and tells a liar nothing.
     fn challenge(&mut self, shared: &mut Shared, now: Instant) {
+        if !self.may_answer_again(shared, now) {
+            return;
+        }
         if shared.challenges.may_send(shared.config.challenge_acks_per_second, now) {
             shared.counters.challenge_acks += 1;
             self.receive.ack_now();
