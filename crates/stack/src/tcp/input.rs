@@ -266,14 +266,15 @@ impl Connection {
         self.on_fin_acknowledged(shared, now)
     }
 
-    /// RFC 9293, 3.10.7.4: the window of the newest segment counts.
+    /// RFC 9293, 3.10.7.4: the window of the newest segment counts. Of two that cannot be told apart the larger does, as either
+    /// may have been overtaken, unless one closes the window; so does Linux.
     fn update_window(&mut self, segment: &Segment<'_>) {
         let scale = if segment.has(flag::SYN) { 0 } else { self.send.scale };
         let window = u32::from(segment.window) << scale;
         let is_newer = segment.seq.is_after(self.send.snd_wl1)
             || segment.seq == self.send.snd_wl1
                 && (segment.ack.is_after(self.send.snd_wl2)
-                    || segment.ack == self.send.snd_wl2 && window > self.send.snd_wnd);
+                    || segment.ack == self.send.snd_wl2 && (window > self.send.snd_wnd || window == 0));
         if segment.ack.is_at_or_after(self.send.snd_una) && is_newer
             || segment.ack.is_after(self.send.snd_una)
         {
