@@ -218,7 +218,10 @@ impl Connection {
             }
             return false;
         }
-        let small_in_flight = self.send.small_end.is_after(self.send.snd_una);
+        // Not behind SND.NXT: there it is a number of two GiB ago.
+        let small_end = self.send.small_end;
+        let small_in_flight =
+            small_end.is_after(self.send.snd_una) && small_end.is_at_or_before(self.send.snd_nxt);
         self.options.no_delay || !small_in_flight
     }
 
