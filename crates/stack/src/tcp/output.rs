@@ -154,7 +154,8 @@ impl Connection {
         self.state == State::SynReceived && self.flags.fast_open_child
     }
 
-    fn is_fin_due(&self) -> bool {
+    /// Whether a FIN is to be sent for the first time.
+    pub(crate) fn is_fin_due(&self) -> bool {
         self.flags.write_closed && !self.flags.fin_was_sent && self.send.snd_una != self.send.iss
     }
 
@@ -181,7 +182,7 @@ impl Connection {
             if let Some(transfer) = &mut self.transfer {
                 transfer.recovery.mark_app_limited();
             }
-            return self.is_fin_due().then_some(0);
+            return (self.is_fin_due() && self.usable_window() > 0).then_some(0);
         }
         let cwnd = self.cwnd();
         let allowance = self.wake(shared, now).recovery.allowance(cwnd);
@@ -350,11 +351,12 @@ impl Connection {
         let octets = octets.min(payload_max);
         let end = seq + octets;
         let fin_seq = self.fin_seq();
-        let fin = with_fin && self.flags.write_closed && end == fin_seq;
+        let is_new = !seq.is_before(self.send.snd_nxt);
+        let fits = !is_new || octets < self.usable_window();
+        let fin = with_fin && fits && self.flags.write_closed && end == fin_seq;
         if fin {
             outgoing.flags |= flag::FIN;
         }
-        let is_new = !seq.is_before(self.send.snd_nxt);
         let is_small = octets < payload_max;
         if octets > 0 && (end == fin_seq || is_new && is_small) {
             outgoing.flags |= flag::PSH;

@@ -220,6 +220,7 @@ impl Connection {
         }
         self.flags.write_closed = true;
         self.flags.push = true;
+        self.update_persist(now);
         self.raise(Events::WRITABLE);
     }
 
