@@ -503,6 +503,7 @@ impl Connection {
         self.set_state(State::Established, shared, now);
         self.establish(segment, shared, now);
         self.send.snd_una = segment.ack;
+        self.update_persist(now);
         self.receive.ack_now();
         self.raise(Events::WRITABLE);
         self.on_text(segment, shared, now)
