@@ -2,6 +2,7 @@
 
 use super::Result;
 use crate::pkt::ast::{Call, Expression, ExpressionKind};
+use crate::pkt::errno::Errno;
 use crate::pkt::symbols;
 use crate::pkt::trouble::Trouble;
 
@@ -50,7 +51,8 @@ pub(crate) fn integer(expression: &Expression) -> Result<i64> {
     match &expression.kind {
         ExpressionKind::Integer(value) => Ok(*value),
         ExpressionKind::Word(word) => {
-            symbols::value(word).ok_or_else(|| Trouble::unsupported(format!("the name {word}")))
+            let value = symbols::value(word).or_else(|| Errno::named(word).map(|errno| errno.0.into()));
+            value.ok_or_else(|| Trouble::unsupported(format!("the name {word}")))
         }
         ExpressionKind::Or(left, right) => Ok(integer(left)? | integer(right)?),
         ExpressionKind::Apply(name, arguments) if matches!(name.as_str(), "htons" | "htonl" | "ntohs") => {
