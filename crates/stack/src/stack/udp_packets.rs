@@ -106,7 +106,7 @@ impl Stack {
             socket.outgoing.copy_front(offset, octets, store, &self.shared.buffers);
         });
         socket.outgoing_sent += payload_len;
-        if socket.outgoing_sent == datagram.len {
+        if socket.outgoing_sent >= datagram.len {
             socket.outgoing_sent = 0;
             socket.outgoing.pop(&mut Memory { store, pool: &mut self.shared.buffers });
             socket.note_room();

@@ -1,10 +1,13 @@
 //! ICMP errors: who hears of them, and which are believed.
 
+use std::net::IpAddr;
+
 use clock::Duration;
 use stack::tcp::Events;
 use stack::udp::{UdpError, UdpId, UdpOptions, UdpRecvError, UdpSend, UdpSendError};
 use stack::{Link, Socket, Stack};
 use wire::icmp::{ErrorKind, Fields};
+use wire::ip::Ip;
 
 use crate::packets::*;
 
@@ -22,6 +25,12 @@ fn to_client(ends: &Ends) -> UdpSend {
 fn sent(stack: &mut Stack, id: UdpId, send: &UdpSend, len: usize) -> Vec<u8> {
     stack.udp_send_to(id, send, &vec![0; len], NOW).unwrap();
     transmit(stack).unwrap().0
+}
+
+/// The ICMP error in `packet`, sent to another address.
+fn readdressed(packet: &[u8], to: IpAddr) -> Vec<u8> {
+    let ip = Ip::parse_quoted(packet).unwrap();
+    in_icmp(ip.source(), to, &mut ip.payload().to_vec())
 }
 
 #[test]
@@ -122,6 +131,23 @@ fn a_router_that_finds_a_packet_too_big_lowers_the_path_mtu_of_its_destination()
 }
 
 #[test]
+fn a_router_further_on_does_not_raise_the_path_mtu() {
+    // RFC 1191, 3; RFC 8201, 4: "must not increase its estimate" in response to such a message.
+    for ends in versions() {
+        let mut stack = stack();
+        let id = connected(&mut stack, &ends);
+        let packet = sent(&mut stack, id, &UdpSend::default(), 1440);
+        for mtu in [1300, 1400] {
+            arrive(&mut stack, &too_big(ends.router, &packet, mtu));
+            assert_eq!(stack.udp_take_error(id), Some(UdpError::TooLong { mtu: 1300 }));
+        }
+        assert_eq!(stack.udp_path_mtu(ends.client.ip(), hop().link, NOW), 1300);
+        stack.set_link(hop().link, Link { mtu: 1280, ..Link::default() }, NOW);
+        assert_eq!(stack.udp_path_mtu(ends.client.ip(), hop().link, NOW), 1280, "the link's is less");
+    }
+}
+
+#[test]
 fn a_path_mtu_below_the_least_that_links_have_is_not_believed() {
     // RFC 8201, 4: less than 1280 is discarded; over IPv4 it is Linux's `min_pmtu` instead.
     let [v4, v6] = versions();
@@ -154,7 +180,8 @@ fn errors_about_what_was_never_sent_are_counted_and_ignored() {
         let id = bind_with(&mut stack, ends.server, options);
         let mut other_port = ends.client;
         other_port.set_port(4001);
-        sent(&mut stack, id, &to_client(&ends), 1400);
+        let packet = sent(&mut stack, id, &to_client(&ends), 1400);
+        let to_another_of_ours = readdressed(&port_unreachable(ends.router, &packet), ends.other_server.ip());
         let forged = [
             port_unreachable(ends.router, &datagram(ends.server, ends.stranger, b"x")),
             port_unreachable(ends.router, &datagram(ends.server, other_port, b"x")),
@@ -166,7 +193,8 @@ fn errors_about_what_was_never_sent_are_counted_and_ignored() {
         for icmp in &forged {
             arrive(&mut stack, icmp);
         }
-        assert_eq!(stack.counters().icmp_unknown, forged.len() as u64);
+        arrive(&mut stack, &to_another_of_ours);
+        assert_eq!(stack.counters().icmp_unknown, forged.len() as u64 + 1);
         assert_eq!((stack.udp_take_error(id), stack.udp_take_report(id)), (None, None));
         assert_eq!(stack.udp_path_mtu(ends.client.ip(), hop().link, NOW), 1500);
     }

@@ -6,6 +6,7 @@ use clock::Instant;
 use stack::udp::{UdpBind, UdpId, UdpOptions};
 use stack::{Arrival, Config, Hop, LinkHeader, LinkId, Stack};
 use wire::checksum::Sum;
+use wire::ip::Ip;
 use wire::{MacAddress, icmp, ipv4, ipv6, protocol, udp};
 
 pub(crate) const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -87,16 +88,21 @@ pub(crate) fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<
 pub(crate) fn icmp_error(reporter: IpAddr, packet: &[u8], fields: icmp::Fields) -> Vec<u8> {
     let mut message = vec![0; icmp::HEADER_LEN];
     message.extend(&packet[..packet.len().min(64)]);
-    let (number, to) = match packet[0] >> 4 {
-        4 => (protocol::ICMP, IpAddr::from(*packet[12..].first_chunk::<4>().unwrap())),
-        _ => (protocol::ICMPV6, IpAddr::from(*packet[8..].first_chunk::<16>().unwrap())),
+    message[..2].copy_from_slice(&[fields.kind, fields.code]);
+    message[4..8].copy_from_slice(&fields.rest.to_be_bytes());
+    in_icmp(reporter, Ip::parse_quoted(packet).unwrap().source(), &mut message)
+}
+
+/// An ICMP message in a packet; its checksum is made anew.
+pub(crate) fn in_icmp(from: IpAddr, to: IpAddr, message: &mut [u8]) -> Vec<u8> {
+    let (number, sum) = match from {
+        IpAddr::V4(_) => (protocol::ICMP, Sum::ZERO),
+        IpAddr::V6(_) => (protocol::ICMPV6, pseudo_header(from, to, protocol::ICMPV6, message.len())),
     };
-    let sum = match number {
-        protocol::ICMP => Sum::ZERO,
-        _ => pseudo_header(reporter, to, number, message.len()),
-    };
-    icmp::write(&mut message, &fields, sum).unwrap();
-    in_ip(reporter, to, number, &message)
+    let rest = u32::from_be_bytes(*message[4..].first_chunk().unwrap());
+    let fields = icmp::Fields { kind: message[0], code: message[1], rest };
+    icmp::write(message, &fields, sum).unwrap();
+    in_ip(from, to, number, message)
 }
 
 /// "Port unreachable" about `packet`.
@@ -142,10 +148,9 @@ fn in_ip(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
 
 /// The next packet that leaves, and where.
 pub(crate) fn transmit(stack: &mut Stack) -> Option<(Vec<u8>, Hop)> {
-    let mut room = vec![0; 65_535];
+    let mut room = [0; 2000];
     let transmit = stack.poll_transmit(NOW, &mut room)?;
-    room.truncate(transmit.len);
-    Some((room, transmit.hop))
+    Some((room[..transmit.len].to_vec(), transmit.hop))
 }
 
 /// All packets that leave.

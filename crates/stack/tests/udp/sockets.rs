@@ -3,7 +3,7 @@
 use clock::Duration;
 use stack::tcp::Events;
 use stack::udp::{UdpBind, UdpBindError, UdpConnectError, UdpOptions, UdpRecvError, UdpSend, UdpSendError};
-use stack::{Event, Hop, Link, Socket};
+use stack::{Event, Hop, Link, LinkId, Socket};
 use wire::{DropReason, MacAddress};
 
 use crate::packets::*;
@@ -229,6 +229,52 @@ fn a_closed_socket_sends_what_it_has_and_receives_no_more() {
         assert_eq!(transmit_all(&mut stack).len(), 1);
         assert_eq!((stack.buffer_memory().0, stack.udp_sockets().count()), (0, 0));
         assert_ne!(bind(&mut stack, ends.server), id, "the address is free again");
+    }
+}
+
+#[test]
+fn a_connected_socket_may_send_elsewhere_if_told_by_which_hop() {
+    for ends in versions() {
+        let mut stack = stack();
+        let id = bind(&mut stack, ends.server);
+        stack.udp_connect(id, ends.server.ip(), ends.client, hop()).unwrap();
+        let to = |to| UdpSend { to: Some(to), ..UdpSend::default() };
+        assert_eq!(stack.udp_send_to(id, &to(ends.client), b"x", NOW), Ok(()));
+        assert_eq!(stack.udp_send_to(id, &to(ends.stranger), b"x", NOW), Err(UdpSendError::NoHop));
+        let by_hop = UdpSend { hop: Some(Hop::default()), ..to(ends.stranger) };
+        assert_eq!(stack.udp_send_to(id, &by_hop, b"x", NOW), Ok(()));
+        let hops: Vec<_> = std::iter::from_fn(|| transmit(&mut stack)).map(|(_, hop)| hop).collect();
+        assert_eq!(hops, [hop(), Hop::default()]);
+    }
+}
+
+#[test]
+fn a_hop_that_no_socket_uses_any_more_takes_no_place() {
+    let [ends, _] = versions();
+    let mut stack = stack();
+    for number in 0..10_000u16 {
+        let id = bind(&mut stack, ends.server);
+        for link in [number, number.wrapping_add(1)] {
+            let by = Hop { link: LinkId(link), ..hop() };
+            stack.udp_connect(id, ends.server.ip(), ends.client, by).unwrap();
+        }
+        if number % 2 == 0 {
+            stack.udp_disconnect(id).unwrap();
+        }
+        stack.udp_close(id);
+    }
+}
+
+#[test]
+fn sockets_that_are_closed_make_room_for_others() {
+    let [ends, _] = versions();
+    let mut stack = stack();
+    for _ in 0..200_000 {
+        let id = bind(&mut stack, ends.server);
+        stack.udp_connect(id, ends.server.ip(), ends.client, hop()).unwrap();
+        stack.udp_send_to(id, &UdpSend::default(), b"last words", NOW).unwrap();
+        stack.udp_close(id);
+        transmit_all(&mut stack);
     }
 }
 
