@@ -8,17 +8,17 @@ use simnet::net::{Peers, Weather};
 
 #[test]
 fn on_a_calm_network_all_data_arrives_and_every_connection_ends() {
-    each_seed("connections", 0..300, Peers::Ours, Weather::Calm);
+    each_seed("connections", 0..1000, Peers::Ours, Weather::Calm);
 }
 
 #[test]
 fn lost_packets_are_sent_again_until_all_data_has_arrived() {
-    each_seed("connections", 300..900, Peers::Ours, Weather::Lossy);
+    each_seed("connections", 1000..4000, Peers::Ours, Weather::Lossy);
 }
 
 #[test]
 fn whatever_the_network_does_all_data_arrives_once_it_is_better() {
-    each_seed("connections", 900..2000, Peers::Ours, Weather::Rough);
+    each_seed("connections", 4000..10_000, Peers::Ours, Weather::Rough);
 }
 
 #[test]

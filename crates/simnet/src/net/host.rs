@@ -65,6 +65,8 @@ pub trait Host: Debug {
     fn check(&mut self, now: Instant) -> Result<(), Broken>;
     /// Checks that nothing is left of any connection.
     fn check_empty(&mut self) -> Result<(), Broken>;
+    /// Whether it has something to send and will never do so by itself: a fault of its own.
+    fn is_stuck(&mut self, now: Instant) -> bool;
     /// Whether all rules are asked of it, and not only that data arrives.
     fn is_ours(&self) -> bool;
     /// What there is to know about its connections, for a report of a failure.

@@ -98,6 +98,7 @@ impl Link {
     /// Changes what it does to packets from now on.
     pub fn set(&mut self, settings: LinkSettings) {
         self.settings = settings;
+        self.burst_left = 0;
     }
 
     /// Takes a packet at its near end.

@@ -165,7 +165,8 @@ impl Side {
         if sight.payload.is_empty() {
             return Ok(());
         }
-        if let Some(content) = content {
+        // Others' keepalive probes carry an octet of nothing.
+        if let Some(content) = content.filter(|_| ours) {
             let differs = content.first_difference(start - 1, sight.payload);
             require!(differs.is_none(), "octet {differs:?} of the stream is sent wrong");
         }

@@ -201,6 +201,10 @@ impl Host for OurHost {
         Ok(())
     }
 
+    fn is_stuck(&mut self, _now: Instant) -> bool {
+        false // `check` sees to that.
+    }
+
     fn is_ours(&self) -> bool {
         true
     }

@@ -24,9 +24,11 @@ pub(super) enum Kind {
     Reset,
     /// The receiver hardly keeps up.
     SlowReader,
+    /// One end closes for good, and the other takes its time.
+    Deserted,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Bulk,
     Kind::BulkBothWays,
     Kind::RequestResponse,
@@ -35,6 +37,7 @@ const KINDS: [Kind; 8] = [
     Kind::HalfClose,
     Kind::Reset,
     Kind::SlowReader,
+    Kind::Deserted,
 ];
 
 impl Kind {
@@ -92,6 +95,7 @@ impl Kind {
             Kind::HalfClose => half_close(random),
             Kind::Reset => reset(random),
             Kind::SlowReader => [send(random, 1 << 17), finish],
+            Kind::Deserted => deserted(random),
         }
     }
 }
@@ -142,6 +146,13 @@ fn half_close(random: &mut Random) -> [Vec<Step>; 2] {
     let mut late = vec![Step::Await(request), Step::Pause(pause)];
     late.extend(send(random, 1 << 16));
     [vec![Step::Send(request), Step::Finish], late]
+}
+
+fn deserted(random: &mut Random) -> [Vec<Step>; 2] {
+    let (request, response) = (random.magnitude(1, 20_000), random.magnitude(1, 20_000));
+    let pause = random.span(Duration::ZERO, Duration::from_secs(200));
+    let server = vec![Step::Await(request), Step::Send(response), Step::Pause(pause), Step::Finish];
+    [vec![Step::Send(request), Step::Await(response), Step::Close], server]
 }
 
 fn reset(random: &mut Random) -> [Vec<Step>; 2] {

@@ -67,6 +67,7 @@ pub(super) fn smoltcp(random: &mut Random, mtu: u16) -> SmoltcpSettings {
         send_buffer: random.magnitude(2048, 1 << 17) as usize,
         ack_delay: random.one_in(2).then(|| Duration::from_millis(10)),
         nagle: random.one_in(2),
+        gives_up_after: None,
         seed: random.bits(),
     }
 }

@@ -182,6 +182,12 @@ impl Simulation {
         self.check_ends().map_err(|broken| self.violation(broken))
     }
 
+    /// Whether a host can not go on though the network lets it.
+    pub fn is_stuck(&mut self) -> bool {
+        let now = [self.clock(0), self.clock(1)];
+        self.seats.iter_mut().zip(now).any(|(seat, now)| seat.host.is_stuck(now))
+    }
+
     fn check_ends(&mut self) -> Result<(), Broken> {
         for (number, connection) in self.connections.iter().enumerate() {
             let ends = self.applications_of(number);
@@ -191,6 +197,9 @@ impl Simulation {
                 "connection {number} never came to be at both ends"
             );
             ends.into_iter().flatten().try_for_each(|end| connection.check_end(number, end))?;
+        }
+        if self.connections.iter().any(|connection| connection.may_hang) {
+            return Ok(());
         }
         self.seats.iter_mut().try_for_each(|seat| seat.host.check_empty())
     }
@@ -311,8 +320,11 @@ impl Simulation {
             let Some(number) = found else {
                 return Err(Broken(format!("{remote} is connected and never began to")));
             };
-            let twice = self.applications_of(number)[place].is_some();
-            require!(!twice, "connection {number} is accepted twice");
+            if self.applications_of(number)[place].is_some() {
+                require!(self.connections[number].may_repeat, "connection {number} is accepted twice");
+                self.seats[place].host.abort(socket, now);
+                continue;
+            }
             let random = self.random.fork();
             let application = self.connections[number].application(place, number, socket, 0, now, random);
             self.seats[place].applications.resize_with(socket.0 + 1, || None);

@@ -26,12 +26,14 @@ pub struct SmoltcpSettings {
     pub ack_delay: Option<Duration>,
     /// Nagle's rule.
     pub nagle: bool,
+    /// How long its connections bear silence.
+    pub gives_up_after: Option<Duration>,
     /// Seeds its port and sequence numbers.
     pub seed: u64,
 }
 
 /// Connections that may be about to open at once.
-const LISTENING: usize = 8;
+const LISTENING: usize = 32;
 
 /// An [`Interface`] with sockets as a [`Host`].
 pub struct SmoltcpHost {
@@ -42,6 +44,8 @@ pub struct SmoltcpHost {
     listening: Vec<SocketHandle>,
     local: Option<IpEndpoint>,
     sockets: Vec<SocketHandle>,
+    /// By socket: what was not read when it came to TIME-WAIT, at whose end smoltcp forgets it.
+    unread: Vec<Option<VecDeque<u8>>>,
     accepted: VecDeque<SocketNumber>,
     woken: VecDeque<SocketNumber>,
     /// Something changed since the interface was last polled.
@@ -76,6 +80,7 @@ impl SmoltcpHost {
             listening: Vec::new(),
             local: None,
             sockets: Vec::new(),
+            unread: Vec::new(),
             accepted: VecDeque::new(),
             woken: VecDeque::new(),
             stirred: true,
@@ -89,6 +94,8 @@ impl SmoltcpHost {
         socket.set_ack_delay(
             self.settings.ack_delay.map(|delay| time::Duration::from_micros(delay.as_micros() as u64)),
         );
+        let give_up = self.settings.gives_up_after;
+        socket.set_timeout(give_up.map(|span| time::Duration::from_micros(span.as_micros() as u64)));
         self.set.add(socket)
     }
 
@@ -118,11 +125,29 @@ impl SmoltcpHost {
                 continue;
             }
             self.listening.remove(at);
-            let number = SocketNumber(self.sockets.len());
-            self.sockets.push(handle);
+            let number = self.number(handle);
             self.accepted.push_back(number);
         }
         self.replenish_listeners();
+    }
+
+    fn number(&mut self, handle: SocketHandle) -> SocketNumber {
+        self.sockets.push(handle);
+        self.unread.push(None);
+        SocketNumber(self.sockets.len() - 1)
+    }
+
+    /// Takes what is not read out of sockets in TIME-WAIT.
+    fn save_unread(&mut self) {
+        for (handle, unread) in self.sockets.iter().zip(&mut self.unread) {
+            let socket: &mut Socket<'_> = self.set.get_mut(*handle);
+            if socket.state() == State::TimeWait && unread.is_none() {
+                let mut octets = vec![0; socket.recv_queue()];
+                let count = socket.recv_slice(&mut octets).unwrap_or_default();
+                octets.truncate(count);
+                *unread = Some(octets.into());
+            }
+        }
     }
 
     fn poll(&mut self, now: Instant) {
@@ -133,6 +158,7 @@ impl SmoltcpHost {
         if result == PollResult::SocketStateChanged {
             self.woken = (0..self.sockets.len()).map(SocketNumber).collect();
             self.sort_listeners();
+            self.save_unread();
         }
     }
 }
@@ -196,9 +222,8 @@ impl Host for SmoltcpHost {
         let (local, remote): (IpEndpoint, IpEndpoint) = (local.into(), remote.into());
         let socket: &mut Socket<'_> = self.set.get_mut(handle);
         socket.connect(self.interface.context(), remote, local).expect("the ports are not zero");
-        self.sockets.push(handle);
         self.stirred = true;
-        (SocketNumber(self.sockets.len() - 1), 0)
+        (self.number(handle), 0)
     }
 
     fn send(&mut self, socket: SocketNumber, data: &[u8], _now: Instant) -> Io {
@@ -217,6 +242,11 @@ impl Host for SmoltcpHost {
     }
 
     fn recv(&mut self, socket: SocketNumber, room: &mut [u8], _now: Instant) -> Io {
+        if let Some(unread) = &mut self.unread[socket.0] {
+            let count = unread.len().min(room.len());
+            room.iter_mut().zip(unread.drain(..count)).for_each(|(to, from)| *to = from);
+            return if count > 0 { Io::Moved(count) } else { Io::End };
+        }
         let socket = self.socket(socket);
         if matches!(socket.state(), State::SynSent | State::SynReceived) {
             return Io::Blocked;
@@ -256,6 +286,17 @@ impl Host for SmoltcpHost {
 
     fn check_empty(&mut self) -> Result<(), Broken> {
         Ok(())
+    }
+
+    /// smoltcp 0.12 stops its retransmission timer by ACKs that do not acknowledge everything, and does not probe a closed
+    /// window.
+    fn is_stuck(&mut self, now: Instant) -> bool {
+        let has_work = |handle: &SocketHandle| {
+            let socket: &Socket<'_> = self.set.get(*handle);
+            let fin_is_out = matches!(socket.state(), State::FinWait1 | State::Closing | State::LastAck);
+            socket.send_queue() > 0 || fin_is_out
+        };
+        self.sockets.iter().any(has_work) && self.poll_timeout(now).is_none()
     }
 
     fn is_ours(&self) -> bool {

@@ -4,25 +4,34 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use simnet::net::{Peers, Scenario, Weather};
+use simnet::net::{Peers, Report, Scenario, Weather};
 
 /// Plays all `seeds`, or as many times more as SIMNET_TIMES says.
 pub fn each_seed(test: &str, seeds: Range<u64>, peers: Peers, weather: Weather) {
     let times = from_environment("SIMNET_TIMES").unwrap_or(1);
-    let mut failed = Vec::new();
-    for round in 0..times {
-        for seed in seeds.clone().map(|seed| seed + round * 1_000_000) {
-            if let Err(reason) = play(seed, peers, weather) {
-                let replay = format!(
-                    "SIMNET_SEED={seed} SIMNET_PEERS={peers:?} SIMNET_WEATHER={weather:?} cargo test -p simnet --test {test} \
-                     -- --nocapture one_seed"
-                );
-                println!("{reason}\nto play it again: {replay}\n");
+    let (mut failed, mut complete, mut connections) = (Vec::new(), 0, 0);
+    for seed in (0..times).flat_map(|round| seeds.clone().map(move |seed| seed + round * 1_000_000)) {
+        match play(seed, peers, weather) {
+            Ok(report) => {
+                complete += report.complete;
+                connections += report.connections;
+            }
+            Err(reason) => {
+                println!("{reason}\nto play it again: {}\n", replay(test, seed, peers, weather));
                 failed.push(seed);
             }
         }
     }
     assert!(failed.is_empty(), "{} seeds failed: {failed:?}", failed.len());
+    // One plan in nine has a reset; else a scenario that does not complete proves little.
+    assert!(complete * 4 > connections * 3, "{complete} of {connections} connections were complete");
+}
+
+fn replay(test: &str, seed: u64, peers: Peers, weather: Weather) -> String {
+    format!(
+        "SIMNET_SEED={seed} SIMNET_PEERS={peers:?} SIMNET_WEATHER={weather:?} cargo test -p simnet --test {test} -- \
+         --nocapture one_seed"
+    )
 }
 
 /// Plays the seed that the environment names, if it names one.
@@ -48,10 +57,10 @@ pub fn one(peers: Peers) {
     }
 }
 
-fn play(seed: u64, peers: Peers, weather: Weather) -> Result<(), String> {
+fn play(seed: u64, peers: Peers, weather: Weather) -> Result<Report, String> {
     let run = AssertUnwindSafe(|| Scenario::new(seed, peers, weather).run());
     match catch_unwind(run) {
-        Ok(result) => result.map(drop).map_err(|violation| violation.to_string()),
+        Ok(result) => result.map_err(|violation| violation.to_string()),
         Err(_) => Err("the stack, or the simulation, panicked".to_owned()),
     }
 }
