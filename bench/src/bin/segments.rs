@@ -21,6 +21,7 @@ struct Hosts {
     server: Stack,
     listener: ListenerId,
     now: Instant,
+    room: [u8; 1514],
     segments: u64,
     next_port: u16,
 }
@@ -56,7 +57,7 @@ impl Hosts {
         let options = Arc::new(TcpOptions { no_delay: true, ..TcpOptions::default() });
         let listener = server.tcp_listen(SERVER, false, 4096, options).expect("nobody listens yet");
         let client = Stack::new(config, [2; 32], now);
-        Hosts { client, server, listener, now, segments: 0, next_port: 1024 }
+        Hosts { client, server, listener, now, room: [0; 1514], segments: 0, next_port: 1024 }
     }
 
     fn connect(&mut self) -> (ConnectionId, ConnectionId) {
@@ -72,15 +73,15 @@ impl Hosts {
     /// Lets packets go to and fro until there are none.
     fn settle(&mut self) {
         let arrival = Arrival { checksums: ChecksumPolicy::default(), ..Arrival::default() };
-        let mut room = [0; 1514];
+        let room = &mut self.room;
         loop {
             let before = self.segments;
             self.now += Duration::from_micros(1);
-            while let Some(sent) = self.client.poll_transmit(self.now, &mut room) {
+            while let Some(sent) = self.client.poll_transmit(self.now, room) {
                 self.segments += 1;
                 let _ = self.server.on_packet(&room[..sent.len], &arrival, self.now);
             }
-            while let Some(sent) = self.server.poll_transmit(self.now, &mut room) {
+            while let Some(sent) = self.server.poll_transmit(self.now, room) {
                 self.segments += 1;
                 let _ = self.client.on_packet(&room[..sent.len], &arrival, self.now);
             }
@@ -95,11 +96,11 @@ impl Hosts {
     /// Carries one flight from one side to the other.
     fn carry(&mut self, to_server: bool) {
         let arrival = Arrival::default();
-        let mut room = [0; 1514];
+        let room = &mut self.room;
         self.now += Duration::from_micros(1);
         let (from, to) =
             if to_server { (&mut self.client, &mut self.server) } else { (&mut self.server, &mut self.client) };
-        while let Some(sent) = from.poll_transmit(self.now, &mut room) {
+        while let Some(sent) = from.poll_transmit(self.now, room) {
             self.segments += 1;
             let _ = to.on_packet(&room[..sent.len], &arrival, self.now);
         }
