@@ -233,6 +233,14 @@ pub(crate) struct Sender {
     pub(crate) probe_backoff: u8,
 }
 
+impl Sender {
+    /// Whether a segment smaller than the MSS is unacknowledged. What lies behind SND.NXT is none: it is a number of two GiB
+    /// ago.
+    pub(crate) fn has_small_in_flight(&self) -> bool {
+        self.small_end.is_after(self.snd_una) && self.small_end.is_at_or_before(self.snd_nxt)
+    }
+}
+
 /// Yes-or-no properties, each a bit of the state machine's memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flags {
@@ -462,4 +470,22 @@ pub(crate) fn millis(now: Instant) -> u32 {
 /// Time since a stamp of [`millis`].
 pub(crate) fn since_millis(stamp: u32, now: Instant) -> Duration {
     Duration::from_millis(u64::from(millis(now).wrapping_sub(stamp)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_segment_is_forgotten_when_it_is_acknowledged_and_for_ever() {
+        let mut send = Sender::new();
+        send.small_end = SeqNum(100);
+        send.snd_nxt = SeqNum(100);
+        assert!(send.has_small_in_flight());
+        for ahead in [0, 1, 1 << 30, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, 3 << 30] {
+            send.snd_una = SeqNum(100) + ahead;
+            send.snd_nxt = send.snd_una;
+            assert!(!send.has_small_in_flight(), "{ahead} octets later");
+        }
+    }
 }

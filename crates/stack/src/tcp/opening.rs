@@ -149,7 +149,7 @@ fn path_mtu_of(key: &FlowKey, link: LinkId, shared: &mut Shared, now: Instant) -
 }
 
 impl Sender {
-    fn new() -> Sender {
+    pub(crate) fn new() -> Sender {
         Sender {
             iss: SeqNum(0),
             snd_una: SeqNum(0),

@@ -219,11 +219,7 @@ impl Connection {
             }
             return false;
         }
-        // Not behind SND.NXT: there it is a number of two GiB ago.
-        let small_end = self.send.small_end;
-        let small_in_flight =
-            small_end.is_after(self.send.snd_una) && small_end.is_at_or_before(self.send.snd_nxt);
-        self.options.no_delay || !small_in_flight
+        self.options.no_delay || !self.send.has_small_in_flight()
     }
 
     /// Whether the pacer lets the next segment go; if not, a timer will.
