@@ -279,12 +279,18 @@ impl Connection {
         Fate::Alive
     }
 
+    /// Time since anything was received.
+    pub(crate) fn idle(&self, now: Instant) -> Duration {
+        let received = since_millis(self.tally.last_received_ms, now);
+        received.min(since_millis(self.tally.last_ack_ms, now))
+    }
+
     /// RFC 9293, 3.8.4: probes only when nothing is in flight and nothing came for the interval.
     fn on_keepalive_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         if !self.options.keepalive || !self.state.is_synchronised() {
             return Fate::Alive;
         }
-        let idle = since_millis(self.tally.last_received_ms.max(self.tally.last_ack_ms), now);
+        let idle = self.idle(now);
         if self.in_flight() > 0 || self.unsent_len() > 0 {
             self.set_timer(Timer::Keepalive, now + self.options.keepalive_idle);
             return Fate::Alive;

@@ -296,13 +296,16 @@ impl Connection {
         if self.options.user_timeout != old.user_timeout {
             self.restart_user_timeout(shared, now);
         }
-        self.restart_keepalive(now);
+        let keepalive = |options: &TcpOptions| (options.keepalive, options.keepalive_idle);
+        if keepalive(&self.options) != keepalive(&old) {
+            self.restart_keepalive(now);
+        }
     }
 
-    /// Starts the keepalive timer anew, if there is to be one.
+    /// Starts the keepalive timer anew, if there is to be one: for what is left of the time that the connection may idle.
     pub(crate) fn restart_keepalive(&mut self, now: Instant) {
         if self.options.keepalive && self.state.is_synchronised() && self.state != State::TimeWait {
-            self.set_timer(Timer::Keepalive, now + self.options.keepalive_idle);
+            self.set_timer(Timer::Keepalive, now + self.options.keepalive_idle.saturating_sub(self.idle(now)));
         } else {
             self.stop_timer(Timer::Keepalive);
         }
