@@ -13,7 +13,7 @@ use crate::seq::SeqNum;
 use crate::slab::Handle;
 use crate::syn_cookie::{CookieOptions, decode_timestamp};
 use crate::tcp::listener::Listener;
-use crate::tcp::output::Outgoing;
+use crate::tcp::segment_writer::Outgoing;
 
 /// What both sides said in SYN and SYN-ACK, as far as the connection needs it.
 #[derive(Clone, Debug)]
@@ -136,7 +136,8 @@ impl HalfOpen {
         let syn_ack = self.agreement.syn_ack(0, now);
         let options = SegmentOptions { timestamps: syn_ack.options.timestamps, ..SegmentOptions::default() };
         let scale = self.agreement.scales.map_or(0, |(_, ours)| ours);
-        let window = self.agreement.window >> scale;
+        // Rounded up: less than the SYN-ACK offered would take some of it back (RFC 9293, 3.8.6).
+        let window = self.agreement.window.div_ceil(1 << scale);
         Outgoing { seq: self.agreement.iss + 1, flags: flag::ACK, window, options, ..syn_ack }
     }
 
