@@ -23,8 +23,8 @@ use crate::tcp::transfer::{Rest, SpareTransfers, Transfer};
 use crate::tcp::user::TcpError;
 use crate::trace::{TraceKind, TraceRecord, TraceRing};
 
-/// States of RFC 9293, 3.3.2. LISTEN is [`super::listener`], SYN-RECEIVED of a listener's peers [`super::handshake`],
-/// TIME-WAIT mostly [`crate::time_wait`].
+/// States of RFC 9293, 3.3.2. LISTEN is a socket of its own, SYN-RECEIVED of a listener's peers a small entry, TIME-WAIT
+/// mostly [`crate::time_wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {

@@ -1,12 +1,16 @@
 //! TCP (RFC 9293).
 //!
 //! [`Connection`] is the state machine, in the order of the RFC's section 3.10: `user.rs` has the user calls, `input.rs` the
-//! arrival of segments, `timers.rs` the timeouts, and `output.rs` decides what is sent and writes it. `handshake.rs` is the
-//! small state of a connection that a peer has begun and not completed, `listener.rs` what waits to be accepted.
+//! arrival of segments with `acceptance.rs` and `acknowledgement.rs` for two of its steps, `timers.rs` the timeouts.
+//! `output.rs` decides what is sent, `transmit.rs` sends it. `connecting.rs` is the handshake of an active open,
+//! `handshake.rs` the small state of a connection that a peer has begun and not completed, `listener.rs` what waits to be
+//! accepted.
 //!
-//! A connection never sends by itself: it notes what is due, and [`Connection::poll_transmit`] makes one segment at a time
-//! of it.
+//! A connection never sends by itself: it notes what is due, and `Connection::poll_transmit` makes one segment at a time of it.
 
+mod acceptance;
+mod acknowledgement;
+mod connecting;
 mod connection;
 pub(crate) mod handshake;
 mod info;
@@ -16,14 +20,18 @@ mod opening;
 mod output;
 mod path;
 mod receiver;
+mod segment_size;
+mod segment_writer;
 mod timers;
 mod transfer;
+mod transmit;
 mod user;
 
 pub use connection::{Connection, Events, Readiness, State};
 pub(crate) use connection::{Fate, Origin, Shared};
 pub use info::TcpInfo;
 pub use listener::Listener;
-pub(crate) use output::{Outgoing, SegmentWriter, mss_of_link};
 pub(crate) use receiver::{receive_limit, scale_for};
+pub(crate) use segment_size::mss_of_link;
+pub(crate) use segment_writer::{Outgoing, SegmentWriter};
 pub use user::{RecvError, SendError, SetOptionError, Shutdown, TcpError};

@@ -1,0 +1,87 @@
+//! The octets of a segment.
+
+use crate::flow_table::FlowKey;
+use crate::segment::SegmentOptions;
+use crate::seq::SeqNum;
+use core::net::IpAddr;
+use wire::checksum::Sum;
+use wire::tcp::{self};
+use wire::{ipv4, ipv6, protocol};
+
+/// Writes segments of one flow.
+pub(crate) struct SegmentWriter {
+    pub(crate) key: FlowKey,
+    pub(crate) hop_limit: u8,
+    /// With ECN bits.
+    pub(crate) traffic_class: u8,
+    pub(crate) checksum_offload: bool,
+}
+
+/// Header of one segment to be written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) seq: SeqNum,
+    pub(crate) ack: SeqNum,
+    pub(crate) flags: u8,
+    pub(crate) window: u16,
+    pub(crate) options: SegmentOptions,
+}
+
+impl SegmentWriter {
+    /// Writes an IP packet into the front of `room`, with `payload_len` octets that `fill` puts in. `None` if it does not fit.
+    pub(crate) fn write(
+        &self,
+        room: &mut [u8],
+        outgoing: &Outgoing,
+        payload_len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Option<usize> {
+        let options = outgoing.options.encode();
+        let header_len = tcp::HEADER_LEN + options.len();
+        let segment_len = header_len + payload_len;
+        let (ip_len, pseudo_header) = self.write_ip(room, segment_len)?;
+        let segment = room.get_mut(ip_len..ip_len + segment_len)?;
+        fill(&mut segment[header_len..]);
+        let fields = tcp::Fields {
+            source_port: self.key.local().port(),
+            destination_port: self.key.remote().port(),
+            sequence_number: outgoing.seq.0,
+            acknowledgement_number: outgoing.ack.0,
+            flags: outgoing.flags,
+            window: outgoing.window,
+            options: &options,
+        };
+        tcp::write(segment, &fields, Some(pseudo_header).filter(|_| !self.checksum_offload))?;
+        Some(ip_len + segment_len)
+    }
+
+    fn write_ip(&self, room: &mut [u8], payload_len: usize) -> Option<(usize, Sum)> {
+        match (self.key.local().ip(), self.key.remote().ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let fields = ipv4::Fields {
+                    source,
+                    destination,
+                    protocol: protocol::TCP,
+                    ttl: self.hop_limit,
+                    traffic_class: self.traffic_class,
+                    payload_len,
+                };
+                let sum = Sum::pseudo_v4(source, destination, protocol::TCP, payload_len as u16);
+                Some((ipv4::write(room, &fields)?, sum))
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let fields = ipv6::Fields {
+                    source,
+                    destination,
+                    next_header: protocol::TCP,
+                    hop_limit: self.hop_limit,
+                    traffic_class: self.traffic_class,
+                    payload_len,
+                };
+                let sum = Sum::pseudo_v6(source, destination, protocol::TCP, payload_len as u16);
+                Some((ipv6::write(room, &fields)?, sum))
+            }
+            _ => None, // A key has two addresses of one family.
+        }
+    }
+}
