@@ -2,6 +2,7 @@
 //!
 //! - [`Mirror`]: links, addresses, neighbours and routes as the kernel last told them; pure.
 //! - [`NetlinkMonitor`]: the socket that tells the mirror.
+//! - [`route_to`], [`look_for_neighbour`]: questions that the mirror leaves to the kernel itself.
 //! - [`PortSupervisor`]: keeps one interface attached and its claims right, whatever happens to the interface; what to do
 //!   when is decided by the pure [`PortPlan`].
 #![forbid(unsafe_code)]
@@ -10,10 +11,12 @@ pub mod mirror;
 mod monitor;
 mod neighbours;
 mod plan;
+mod query;
 mod supervisor;
 
 pub use mirror::{Change, Link, Mirror};
 pub use monitor::{MonitorError, NetlinkMonitor};
 pub use neighbours::NeighbourMove;
 pub use plan::{Action, PortPlan, PortView};
+pub use query::{KernelRoute, look_for_neighbour, route_to};
 pub use supervisor::{PortConfig, PortError, PortEvent, PortSupervisor};

@@ -1,6 +1,8 @@
 //! An interface that is open, and the thread that follows it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -11,6 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use stack::LinkId;
 use steering::{ListenAddress, Transport};
 
+use crate::departure::{Answer, Departure, DepartureError, Departures};
 use crate::follower::Follower;
 use crate::shadow::Owner;
 
@@ -66,8 +69,17 @@ pub enum OpenError {
 pub struct Interface {
     description: String,
     steering: SteeringCounts,
-    stop: Arc<OwnedFd>,
+    engines: usize,
+    requests: Sender<Request>,
+    wake: Arc<OwnedFd>,
     thread: JoinHandle<()>,
+}
+
+/// What the thread can be asked to do.
+pub(crate) enum Request {
+    Depart(IpAddr, Answer),
+    GiveBack(SocketAddr),
+    Stop,
 }
 
 impl Interface {
@@ -89,6 +101,13 @@ impl Interface {
             steering: config.steering,
             device: config.device.clone(),
         })?;
+        let engine_count = engines.len();
+        let (requests, receiver) = channel();
+        let wake = Arc::new(
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?,
+        );
+        let departures = Departures::new(&config.name, config.link, requests.clone(), Arc::clone(&wake));
+        let listens = config.listens.clone();
         let mut follower = Follower::new(config, engines, owner);
         let clock = Clock::start();
         for event in supervisor.poll(clock.now()) {
@@ -97,30 +116,37 @@ impl Interface {
                 event => follower.on_event(event),
             }
         }
-        Interface::follow(supervisor, follower, clock)
+        let description = follower.describe();
+        let steering = SteeringCounts::default();
+        let mut following = Following {
+            supervisor,
+            follower,
+            departures,
+            listens,
+            receiver,
+            wake: Arc::clone(&wake),
+            clock,
+            steering: Arc::clone(&steering),
+        };
+        let follow = move || while following.turn() {};
+        let thread = std::thread::Builder::new().name("port".to_owned()).spawn(follow)?;
+        Ok(Interface { description, steering, engines: engine_count, requests, wake, thread })
     }
 
-    fn follow<O: Owner>(
-        mut supervisor: PortSupervisor,
-        mut follower: Follower<O>,
-        clock: Clock,
-    ) -> Result<Interface, OpenError> {
-        let description = follower.describe();
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
-        let stopped = Arc::clone(&stop);
-        let steering = SteeringCounts::default();
-        let counted = Arc::clone(&steering);
-        let follow = move || {
-            while wait(&supervisor, &stopped, &clock) {
-                for event in supervisor.poll(clock.now()) {
-                    follower.on_event(event);
-                }
-                let counts = supervisor.program().and_then(|program| program.counters().ok());
-                *counted.lock().unwrap_or_else(PoisonError::into_inner) = counts;
-            }
-        };
-        let thread = std::thread::Builder::new().name("port".to_owned()).spawn(follow)?;
-        Ok(Interface { description, steering, stop, thread })
+    /// Takes a local port for a connection to `remote`, has the steering program claim it, and finds the way there. Takes up
+    /// to some seconds if the next hop has to be looked for: nothing to do on an engine's thread.
+    pub fn depart(&self, remote: IpAddr) -> Result<Departure, DepartureError> {
+        if self.engines > 1 {
+            return Err(DepartureError::SeveralEngines);
+        }
+        let (answer, answered) = channel();
+        self.send(Request::Depart(remote, answer));
+        answered.recv().map_err(|_| DepartureError::Closed)?
+    }
+
+    fn send(&self, request: Request) {
+        let _ = self.requests.send(request); // A thread that ended has panicked, and said so.
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.
     }
 
     /// Where it serves and how packets come in, for people, as it was when it was opened.
@@ -135,23 +161,64 @@ impl Interface {
 
     /// Detaches from the interface: what comes from now on is the kernel's.
     pub fn stop(self) {
-        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes()); // Only fails if it is stopping already.
+        self.send(Request::Stop);
         let _ = self.thread.join(); // A panic there has been reported; the rest is to end all the same.
     }
 }
 
-/// Sleeps until there is news; false when it is time to end.
-fn wait(supervisor: &PortSupervisor, stop: &OwnedFd, clock: &Clock) -> bool {
-    let left = supervisor.poll_timeout().since(clock.now());
-    let timeout = Timespec {
-        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: left.subsec_nanos().into(),
-    };
-    let mut fds = [
-        PollFd::from_borrowed_fd(supervisor.fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-    ];
-    // A signal ends the wait early, which does no harm.
-    let _ = poll(&mut fds, Some(&timeout));
-    !fds[1].revents().contains(PollFlags::IN)
+/// What the thread of an interface works on.
+struct Following<O> {
+    supervisor: PortSupervisor,
+    follower: Follower<O>,
+    departures: Departures,
+    listens: Vec<(Transport, ListenAddress)>,
+    receiver: Receiver<Request>,
+    wake: Arc<OwnedFd>,
+    clock: Clock,
+    steering: SteeringCounts,
+}
+
+impl<O: Owner> Following<O> {
+    /// Sleeps until there is news, and does what they ask for; false when it is time to end.
+    fn turn(&mut self) -> bool {
+        self.wait();
+        let now = self.clock.now();
+        while let Ok(request) = self.receiver.try_recv() {
+            match request {
+                Request::Depart(remote, answer) => {
+                    self.departures.begin(remote, answer, self.supervisor.mirror(), now);
+                }
+                Request::GiveBack(local) => self.departures.give_back(local),
+                Request::Stop => return false,
+            }
+            self.supervisor
+                .set_listens(self.listens.iter().copied().chain(self.departures.listens()).collect());
+        }
+        for event in self.supervisor.poll(now) {
+            self.follower.on_event(event);
+        }
+        self.departures.settle(self.supervisor.mirror(), now);
+        let counts = self.supervisor.program().and_then(|program| program.counters().ok());
+        *self.steering.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+        true
+    }
+
+    fn wait(&self) {
+        let until = self.supervisor.poll_timeout();
+        let until = self.departures.poll_timeout().map_or(until, |departure| departure.min(until));
+        let left = until.since(self.clock.now());
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.supervisor.fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
+        ];
+        // A signal ends the wait early, which does no harm.
+        let _ = poll(&mut fds, Some(&timeout));
+        if fds[1].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(&*self.wake, &mut [0; 8]); // Never blocks; the count does not matter.
+        }
+    }
 }

@@ -6,10 +6,12 @@
 //! neighbours and MTUs that change. The examples `echo` and `http_hello` are whole programs.
 #![forbid(unsafe_code)]
 
+mod departure;
 mod follower;
 mod interface;
 mod shadow;
 
+pub use departure::{Departure, DepartureError};
 pub use follower::Notice;
 pub use interface::{Interface, InterfaceConfig, OpenError, SteeringCounts};
 pub use shadow::{Owner, Reserved};

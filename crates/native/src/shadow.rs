@@ -55,8 +55,8 @@ impl Owner for Reserved {
     }
 }
 
-/// A TCP socket bound to `address`, also where no interface has it yet (IP_FREEBIND in ip(7)).
-fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
+/// A TCP socket bound to `address`, port 0 standing for one that is free; also where no interface has it yet (IP_FREEBIND in ip(7)).
+pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?; // A restart must not wait for TIME_WAIT.
     match address {

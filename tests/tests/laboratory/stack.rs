@@ -2,13 +2,14 @@
 //! asked here: whoever gets an answer got it from the stack.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 use std::sync::MutexGuard;
 use std::thread;
 use std::time::Duration;
 
 use lab::{
-    CLIENT_INTERFACE, Child, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, example_binary,
+    CLIENT_INTERFACE, CLIENT_V4, Child, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, example_binary,
 };
 
 use crate::coexistence::{stream, tcp_echo};
@@ -141,4 +142,27 @@ fn a_live_connection_follows_a_neighbour_that_moves() {
     // The client asks for the server anew, by which the server's kernel learns where the client is.
     client.write_all(b"hello").unwrap();
     client.read_exact(&mut [0; 5]).unwrap();
+}
+
+#[test]
+fn a_connection_of_ours_reaches_a_server_of_the_kernel() {
+    let Some((lab, _turn)) = empty_lab() else { return };
+    let listener = lab.inside(Side::Client, || TcpListener::bind((CLIENT_V4, 80)).unwrap());
+    let serving = thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().unwrap();
+        let mut request = [0; 5];
+        stream.read_exact(&mut request).unwrap();
+        stream.write_all(&self::stream()).unwrap();
+        (request, peer.ip())
+    });
+    // The neighbour is unknown: it is looked for by ARP.
+    lab.ip(Side::Server, &format!("neigh flush dev {SERVER_INTERFACE}")).unwrap();
+    let program = example_binary("fetch").display().to_string();
+    let mut fetch = lab.command(Side::Server, &program);
+    fetch.args(["--device", SERVER_INTERFACE, "--connect", &format!("{CLIENT_V4}:80")]);
+    let mut child = fetch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hello").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stdout == stream(), "{} octets came", output.stdout.len());
+    assert_eq!(serving.join().unwrap(), (*b"hello", SERVER_V4.parse::<IpAddr>().unwrap()));
 }

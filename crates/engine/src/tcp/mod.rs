@@ -74,7 +74,7 @@ pub trait TcpHandler: Send {
     /// What is kept for each connection.
     type State: Send;
 
-    /// A peer connected.
+    /// A peer connected, or we did.
     fn on_open(&mut self, connection: &mut Connection<'_>) -> Self::State;
 
     /// Data came, or the peer sends no more and there is data left. What is not consumed stays, and is offered again with what

@@ -15,7 +15,13 @@ use crate::application::Application;
 /// Connections that wait to be accepted: those that complete within one turn of the engine.
 const BACKLOG: u32 = 4096;
 
+/// Token of connections that the handler has, or had.
+const TAKEN: u64 = 1;
+
 /// Listens, accepts, and calls a [`TcpHandler`] for what happens on its connections.
+///
+/// A connection that somebody begins on the stack ([`Stack::tcp_connect`]) is the handler's from its first event on: when
+/// it is established, or has failed.
 pub struct TcpServer<H: TcpHandler> {
     handler: H,
     addresses: BTreeSet<SocketAddr>,
@@ -60,24 +66,28 @@ impl<H: TcpHandler> TcpServer<H> {
 
     fn accept_all(&mut self, listener: ListenerId, stack: &mut Stack, now: Instant) {
         while let Some(id) = stack.tcp_accept(listener) {
-            let deadlines = &mut self.deadlines;
-            let mut connection = Connection { id, stack: &mut *stack, deadlines, now, over: false };
-            let state = self.handler.on_open(&mut connection);
-            if connection.over {
-                self.deadlines.cancel(id.index());
-                self.handler.on_closed(state, None);
-                continue;
-            }
-            let at = id.index() as usize;
-            if self.places.len() <= at {
-                self.places.resize_with(at + 1, || None);
-            }
-            self.places[at] = Some(Place { id, ended: false, state });
+            self.take(id, stack, now);
             // It may have sent, or failed, before it was accepted: no event tells of that any more.
             let failed = stack.readiness(id).is_some_and(|ready| ready.hangup || ready.error);
             let events = if failed { Events::READABLE | Events::CLOSED } else { Events::READABLE };
             self.tell(id, events, stack, now);
         }
+    }
+
+    /// Makes a connection the handler's.
+    fn take(&mut self, id: ConnectionId, stack: &mut Stack, now: Instant) {
+        stack.set_token(id, TAKEN);
+        let mut connection = Connection { id, stack, deadlines: &mut self.deadlines, now, over: false };
+        let state = self.handler.on_open(&mut connection);
+        if connection.over {
+            self.deadlines.cancel(id.index());
+            return self.handler.on_closed(state, None);
+        }
+        let at = id.index() as usize;
+        if self.places.len() <= at {
+            self.places.resize_with(at + 1, || None);
+        }
+        self.places[at] = Some(Place { id, ended: false, state });
     }
 
     /// Calls the handler for what happened on one connection.
@@ -136,6 +146,9 @@ impl<H: TcpHandler> Application for TcpServer<H> {
 
     fn on_event(&mut self, event: Event, stack: &mut Stack, now: Instant) {
         if let Socket::Connection(id) = event.socket {
+            if event.token != TAKEN {
+                self.take(id, stack, now);
+            }
             self.tell(id, event.events, stack, now);
         } else if let Socket::Listener(id) = event.socket {
             self.accept_all(id, stack, now);

@@ -1,0 +1,109 @@
+//! Single questions to the kernel: rtnetlink(7).
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// What the kernel would do with a packet of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelRoute {
+    /// Index of the interface that it leaves by.
+    pub interface: u32,
+    /// Who it is handed to; `None`: the destination itself.
+    pub gateway: Option<IpAddr>,
+    /// The address that it is sent from.
+    pub source: IpAddr,
+}
+
+/// The way to `remote`, by all rules and tables that the kernel has (RTM_GETROUTE). The error is the kernel's, `ENETUNREACH`
+/// or the like.
+pub fn route_to(remote: IpAddr) -> io::Result<KernelRoute> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(remote);
+    message.header.destination_prefix_length = if remote.is_ipv4() { 32 } else { 128 };
+    message.attributes.push(RouteAttribute::Destination(match remote {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }));
+    match ask(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST)? {
+        Some(RouteNetlinkMessage::NewRoute(route)) => {
+            read_route(&route).ok_or(io::ErrorKind::InvalidData.into())
+        }
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn read_route(route: &RouteMessage) -> Option<KernelRoute> {
+    let (mut interface, mut gateway, mut source) = (None, None, None);
+    let ip = |address: &RouteAddress| match address {
+        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
+        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    };
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::Gateway(address) => gateway = ip(address),
+            RouteAttribute::PrefSource(address) => source = ip(address),
+            _ => (),
+        }
+    }
+    Some(KernelRoute { interface: interface?, gateway, source: source? })
+}
+
+/// Has the kernel look for a neighbour as if it had a packet for it (RTM_NEWNEIGH with NTF_USE). Needs CAP_NET_ADMIN. What it
+/// finds shows in the mirror.
+pub fn look_for_neighbour(interface: u32, address: IpAddr) -> io::Result<()> {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(address);
+    message.header.ifindex = interface;
+    message.header.flags = NeighbourFlags::Use;
+    message.attributes.push(NeighbourAttribute::Destination(match address {
+        IpAddr::V4(address) => NeighbourAddress::Inet(address),
+        IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+    }));
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK;
+    ask(RouteNetlinkMessage::NewNeighbour(message), flags).map(drop)
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+/// Sends one request and waits for its answer; `None` for a mere acknowledgement.
+fn ask(request: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    let mut message = NetlinkMessage::from(request);
+    message.header.flags = flags;
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    socket.send_to(&octets, &SocketAddr::new(0, 0), 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+    match answer.payload {
+        NetlinkPayload::InnerMessage(inner) => Ok(Some(inner)),
+        NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_reached_by_loopback() {
+        for address in [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])] {
+            let route = route_to(address).unwrap();
+            assert_eq!((route.gateway, route.source), (None, address));
+        }
+    }
+}
