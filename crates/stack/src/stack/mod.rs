@@ -1,6 +1,9 @@
 //! The whole: sockets, connections, and the packets of one engine.
 
 mod arrival;
+mod cookies;
+mod fast_opening;
+mod half_open;
 mod icmp;
 mod passive;
 mod replies;

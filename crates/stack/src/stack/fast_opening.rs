@@ -1,0 +1,67 @@
+//! Connections whose SYN brings data (RFC 7413, 4.2).
+
+use super::passive::Opening;
+use super::{ListenerId, Stack};
+use crate::config::TcpOptions;
+use crate::fast_open::CookieVerdict;
+use crate::flow_table::FlowKey;
+use crate::segment::{FastOpenCookie, Segment};
+use crate::tcp::Events;
+use clock::Instant;
+
+impl Stack {
+    /// The cookie to send, if one was asked for, and whether the data in the SYN may be taken (RFC 7413, 4.2.1).
+    pub(super) fn judge_fast_open(
+        &mut self,
+        id: ListenerId,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        options: &TcpOptions,
+    ) -> (Option<Box<FastOpenCookie>>, bool) {
+        let enabled = self.shared.config.fast_open_server && options.fast_open_queue > 0;
+        let Some(offered) = segment.options.fast_open.as_ref().filter(|_| enabled) else {
+            return (None, false);
+        };
+        let client = key.remote().ip();
+        let fresh = || -> Option<Box<FastOpenCookie>> {
+            Some(Box::new(self.fast_open_server.cookie(client).into_iter().collect()))
+        };
+        let counters = &mut self.shared.counters;
+        if offered.is_empty() {
+            counters.fast_open_cookie_requested += 1;
+            return (fresh(), false);
+        }
+        let verdict = self.fast_open_server.validate(client, offered);
+        if verdict == CookieVerdict::Invalid {
+            counters.fast_open_passive_fail += 1;
+            return (fresh(), false);
+        }
+        let renewed = if verdict == CookieVerdict::ValidUntilRotation { fresh() } else { None };
+        let pending = self.listeners.get(id).map_or(0, |listener| listener.fast_open_pending);
+        if pending >= u32::from(options.fast_open_queue) {
+            counters.fast_open_listen_overflow += 1;
+            return (None, false);
+        }
+        (renewed, true)
+    }
+
+    /// Makes a connection of a SYN with a right cookie, which may be read and answered before the handshake is complete.
+    pub(super) fn open_fast(&mut self, opening: Opening, segment: &Segment<'_>, now: Instant) {
+        let Opening { listener, key, hop, agreement, cookie } = opening;
+        let Some(id) = self.open_passive(listener, key, hop, agreement, now) else {
+            return;
+        };
+        self.shared.counters.fast_open_passive += 1;
+        if let Some(listener) = self.listeners.get_mut(listener) {
+            listener.fast_open_pending += 1;
+        }
+        self.with_connection(id, now, |connection, shared| {
+            connection.fast_open = cookie;
+            connection.begin_fast(segment, shared, now)
+        });
+        self.offer_to_accept(listener, id);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.events |= Events::READABLE;
+        }
+    }
+}
