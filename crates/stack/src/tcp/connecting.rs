@@ -160,6 +160,7 @@ impl Connection {
         }
         let scale = if segment.has(flag::SYN) { 0 } else { self.send.scale };
         self.send.snd_una = self.send.iss + 1;
+        self.flags.syn_acknowledged = true;
         self.send.snd_wnd = u32::from(segment.window) << scale;
         self.send.max_window = self.send.snd_wnd;
         self.send.snd_wl1 = segment.seq;

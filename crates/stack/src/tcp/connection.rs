@@ -263,6 +263,8 @@ pub(crate) struct Flags {
     pub(crate) signalled: bool,
     /// Its flow is no longer in the table.
     pub(crate) flow_ended: bool,
+    /// The peer has acknowledged our SYN. Not to be told from sequence numbers: they come round after 4 GiB.
+    pub(crate) syn_acknowledged: bool,
     /// A FIN has been sent at least once.
     pub(crate) fin_was_sent: bool,
     /// A writer was refused: tell when there is room.
@@ -355,7 +357,7 @@ impl Connection {
 
     /// The sequence number of the first octet in the send queue.
     pub(crate) fn data_una(&self) -> SeqNum {
-        if self.send.snd_una == self.send.iss { self.send.iss + 1 } else { self.send.snd_una }
+        if self.flags.syn_acknowledged { self.send.snd_una } else { self.send.iss + 1 }
     }
 
     /// Where our FIN is, or would be, in sequence space.

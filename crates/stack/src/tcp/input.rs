@@ -34,7 +34,7 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Fate {
-        if self.send.snd_una == self.send.iss && self.is_syn_again(segment) {
+        if !self.flags.syn_acknowledged && self.is_syn_again(segment) {
             return self.on_syn_again(segment, shared, now);
         }
         if !self.passes_paws(segment, shared, now) || !self.is_in_window(segment, shared, now) {
@@ -51,7 +51,7 @@ impl Connection {
         if !segment.has(flag::ACK) {
             return Fate::Alive;
         }
-        if self.send.snd_una == self.send.iss && !self.accepts_handshake_ack(segment) {
+        if !self.flags.syn_acknowledged && !self.accepts_handshake_ack(segment) {
             return Fate::ResetPeer;
         }
         if !self.is_ack_plausible(segment, shared, now) {
@@ -59,7 +59,7 @@ impl Connection {
         }
         self.note_timestamps(segment, now);
         self.note_congestion_experienced(segment, shared);
-        if self.send.snd_una == self.send.iss {
+        if !self.flags.syn_acknowledged {
             self.establish(segment, shared, now);
         }
         let fate = self.on_acknowledgement(segment, shared, now);

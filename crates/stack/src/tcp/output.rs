@@ -66,7 +66,7 @@ impl Connection {
 
     /// Whether a FIN is to be sent for the first time.
     pub(crate) fn is_fin_due(&self) -> bool {
-        self.flags.write_closed && !self.flags.fin_was_sent && self.send.snd_una != self.send.iss
+        self.flags.write_closed && !self.flags.fin_was_sent && self.flags.syn_acknowledged
     }
 
     pub(super) fn due_retransmission(&self) -> Option<SeqRange> {

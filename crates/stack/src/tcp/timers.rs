@@ -110,7 +110,7 @@ impl Connection {
     /// Which of three the first of the connection's deadlines is.
     fn first_timer(&self) -> Timer {
         match self.state {
-            _ if self.send.snd_una == self.send.iss => Timer::Handshake,
+            _ if !self.flags.syn_acknowledged => Timer::Handshake,
             State::FinWait2 => Timer::Close,
             _ => Timer::Persist,
         }
