@@ -168,9 +168,9 @@ impl Stack {
             return;
         }
         let known = self.shared.fast_open_cache.get(remote, now);
-        let cookie = known.map(|known| known.cookie.clone()).unwrap_or_default();
+        let (cookie, mss) = known.map(|known| (known.cookie.clone(), known.mss)).unzip();
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.try_fast_open(cookie);
+            connection.try_fast_open(cookie.unwrap_or_default(), mss);
         }
     }
 

@@ -127,9 +127,11 @@ impl Connection {
         Fate::Alive
     }
 
-    /// The Fast Open option for our SYN: a cookie, or an empty one that asks for one.
-    pub(crate) fn try_fast_open(&mut self, cookie: FastOpenCookie) {
+    /// The Fast Open option for our SYN: a cookie, or an empty one that asks for one. `peer_mss` is what the server said when
+    /// it gave the cookie, so that the data of the SYN fits (RFC 7413, 4.1.3).
+    pub(crate) fn try_fast_open(&mut self, cookie: FastOpenCookie, peer_mss: Option<u16>) {
         self.flags.fast_open_tried = true;
+        self.send.peer_mss = peer_mss.map_or(self.send.peer_mss, |mss| mss.min(self.send.peer_mss));
         self.fast_open = Some(Box::new(cookie));
     }
 }
