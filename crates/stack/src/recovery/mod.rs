@@ -179,6 +179,15 @@ impl Recovery {
         flight.scoreboard.mark_lost_where(|segment| segment.len() > segment.len_max(cx.mss))
     }
 
+    /// The handshake is over, and data went out before: its timers start now.
+    pub fn restart_timers(&mut self, cx: &Context<'_>) {
+        if let Some(flight) = &mut self.flight {
+            flight.rto_at = cx.now + cx.rtt.rto();
+            flight.early = None;
+        }
+        self.arm_probe(cx);
+    }
+
     /// Forgets all that is in flight, such as when the connection ends.
     pub fn clear(&mut self, pool: &mut FlightPool) {
         if let Some(flight) = self.flight.take() {

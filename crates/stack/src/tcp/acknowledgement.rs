@@ -117,7 +117,7 @@ impl Connection {
     /// Whether data waits for a window that is closed, or too small, with nothing in flight whose acknowledgement could open
     /// it: then only a probe helps (RFC 9293, 3.8.6.1).
     pub(crate) fn is_persisting(&self) -> bool {
-        let waits = self.unsent_len() > 0 && self.flags.syn_acknowledged || self.is_fin_due();
+        let waits = self.flags.syn_acknowledged && (self.unsent_len() > 0 || self.is_fin_due());
         waits
             && self.is_all_acknowledged()
             && self.state.may_send()

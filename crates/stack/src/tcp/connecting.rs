@@ -86,6 +86,7 @@ impl Connection {
             *if taken > 0 { &mut counters.fast_open_active } else { &mut counters.fast_open_active_fail } +=
                 1;
         }
+        self.flags.data_in_syn = taken > 0;
         self.send.queue.consume(&mut shared.buffers, taken as usize);
         self.tally.bytes_acked += u64::from(taken);
         self.send.snd_nxt = segment.ack;
@@ -167,6 +168,9 @@ impl Connection {
         self.send.snd_wl2 = segment.ack;
         self.sample_handshake_rtt(segment, now);
         self.handshakes = 0;
+        if !self.is_all_acknowledged() {
+            self.with_recovery(shared, now, |recovery, context| recovery.restart_timers(context));
+        }
         self.tally.last_ack_ms = millis(now);
         self.tally.last_received_ms = millis(now);
         self.restart_keepalive(now);

@@ -277,7 +277,7 @@ pub(crate) struct Flags {
     pub(crate) reset_due: bool,
     /// Small segments may go out once, though Nagle or cork would hold them.
     pub(crate) push: bool,
-    /// Data was in the SYN that we sent.
+    /// Data was in the SYN that we sent; once it is answered, whether any of it was taken.
     pub(crate) data_in_syn: bool,
     /// The SYN that we sent had a Fast Open option.
     pub(crate) fast_open_tried: bool,

@@ -19,7 +19,7 @@ impl Connection {
             || self.flags.reset_due
             || self.flags.probe_due
             || self.transfer.as_ref().is_some_and(|transfer| transfer.loss_probe.is_some())
-            || self.state.may_send() && (self.unsent_len() > 0 || self.is_fin_due() || self.lost() > 0)
+            || self.may_send() && (self.unsent_len() > 0 || self.is_fin_due() || self.lost() > 0)
     }
 
     /// Writes one segment into `room` if one is due; its length as an IP packet.
@@ -38,7 +38,7 @@ impl Connection {
         if self.flags.handshake_due {
             return self.transmit_handshake(room, shared, now);
         }
-        if self.state.may_send() || self.may_send_early() {
+        if self.may_send() {
             if let Some(probe) = self.transfer.as_mut().and_then(|transfer| transfer.loss_probe.take()) {
                 return self.transmit_loss_probe(probe, room, shared, now);
             }
@@ -59,14 +59,15 @@ impl Connection {
         None
     }
 
-    /// RFC 7413, 4.2.2: a child made by Fast Open may answer before the handshake is complete.
-    pub(super) fn may_send_early(&self) -> bool {
-        self.state == State::SynReceived && self.flags.fast_open_child
+    /// RFC 7413, 4.2.2: a child made by Fast Open may answer before the handshake is complete, others may not.
+    fn may_send(&self) -> bool {
+        let is_open = self.flags.syn_acknowledged || self.flags.fast_open_child;
+        is_open && (self.state.may_send() || self.state == State::SynReceived)
     }
 
     /// Whether a FIN is to be sent for the first time.
     pub(crate) fn is_fin_due(&self) -> bool {
-        self.flags.write_closed && !self.flags.fin_was_sent && self.flags.syn_acknowledged
+        self.flags.write_closed && !self.flags.fin_was_sent && self.may_send()
     }
 
     pub(super) fn due_retransmission(&self) -> Option<SeqRange> {

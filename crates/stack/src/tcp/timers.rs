@@ -139,10 +139,17 @@ impl Connection {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let mut at = self.timers.earliest();
         if let Some(transfer) = &self.transfer {
-            let recovery = transfer.recovery.deadline().map_or(OFF, Instant::as_nanos);
+            let recovery = self.recovery_deadline().map_or(OFF, Instant::as_nanos);
             at = at.min(transfer.timers.earliest()).min(recovery);
         }
         (at != OFF).then(|| Instant::from_nanos(at))
+    }
+
+    /// While the SYN-ACK is not acknowledged its timer is the only one: data that Fast Open sent behind it can do without.
+    #[inline]
+    fn recovery_deadline(&self) -> Option<Instant> {
+        let transfer = self.transfer.as_ref().filter(|_| self.flags.syn_acknowledged)?;
+        transfer.recovery.deadline()
     }
 
     /// Stops and names one timer that is due.
@@ -184,8 +191,7 @@ impl Connection {
                 return fate;
             }
         }
-        let recovery = self.transfer.as_ref().and_then(|transfer| transfer.recovery.deadline());
-        if recovery.is_some_and(|at| at <= now) {
+        if self.recovery_deadline().is_some_and(|at| at <= now) {
             return self.on_recovery_timeout(shared, now);
         }
         Fate::Alive

@@ -163,6 +163,9 @@ impl Connection {
     /// RFC 5681, 3.1: after a lost SYN the window is one segment.
     pub(crate) fn start_carefully(&mut self) {
         self.rest = Rest { cwnd: self.send.mss.into(), ..Rest::NEW };
+        if let Some(transfer) = &mut self.transfer {
+            transfer.controller.on_handshake_loss();
+        }
     }
 
     /// Whether all that was sent is acknowledged.
