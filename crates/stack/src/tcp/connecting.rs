@@ -221,7 +221,10 @@ impl Connection {
             shared.counters.retrans_segs += 1;
             self.tally.retransmits_total += 1;
         }
-        self.set_timer(Timer::Handshake, now + self.rtt.rto());
+        // RFC 9293, 3.10.1: a user timeout counts from the OPEN on.
+        let limit = self.options.user_timeout.map(|limit| self.handshake_sent_at + limit);
+        let timeout = now + self.rtt.rto();
+        self.set_timer(Timer::Handshake, limit.map_or(timeout, |limit| limit.min(timeout)));
         let kind = if self.handshakes == 1 { TraceKind::Sent } else { TraceKind::Retransmitted };
         self.on_written(&outgoing, octets, kind, shared, now);
         Some(len)

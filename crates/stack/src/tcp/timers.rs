@@ -203,7 +203,8 @@ impl Connection {
             State::SynSent => self.options.syn_retries.unwrap_or(shared.config.syn_retries),
             _ => shared.config.syn_ack_retries,
         };
-        if self.handshakes > retries {
+        let waited = now.since(self.handshake_sent_at);
+        if self.handshakes > retries || self.options.user_timeout.is_some_and(|limit| waited >= limit) {
             shared.counters.attempt_fails += 1;
             return self.fail(TcpError::TimedOut, shared, now);
         }
