@@ -241,10 +241,18 @@ impl Connection {
             true => shared.config.orphan_retries,
             false => shared.config.retries_max,
         };
-        if self.options.user_timeout.is_none() && timeouts > u32::from(limit) {
+        if self.options.user_timeout.is_none() && timeouts > u32::from(limit) && !self.is_held_off(now) {
             return self.give_up(shared, now);
         }
         Fate::Alive
+    }
+
+    /// Whether the peer took back its window and goes on saying so: what is sent again are probes then, and their answers keep
+    /// the connection (RFC 9293, 3.8.6.1, MUST-37). As on Linux, not for a connection without socket.
+    fn is_held_off(&self, now: Instant) -> bool {
+        self.send.snd_wnd == 0
+            && !self.flags.orphaned
+            && since_millis(self.tally.last_ack_ms, now) <= 2 * PROBE_INTERVAL_MAX
     }
 
     /// The window is still closed, or too small for a segment worth sending.
