@@ -10,6 +10,8 @@ pub enum Effect {
     Sysctl(String, String),
     /// The link's MTU.
     Mtu(u16),
+    /// The segment size to which the link clamps what both sides announce.
+    MssClamp(u16),
     /// Counters are remembered, as `nstat` does.
     RememberCounters,
     /// This counter must have changed since they were remembered.
@@ -71,6 +73,7 @@ fn command_effects(
     }
     match base {
         "nstat" => nstat(filters).map(|effect| vec![effect]),
+        "iptables" | "ip6tables" if let Some(size) = mss_clamp(arguments) => Ok(vec![Effect::MssClamp(size)]),
         "ip" => link(arguments, statement).map(|effect| vec![effect]),
         "tc" if arguments.windows(2).any(|pair| pair == ["limit", "0"]) => {
             Err("a queue that drops all (`tc ... limit 0`)".to_owned())
@@ -126,6 +129,11 @@ fn link(arguments: &[String], statement: &[String]) -> Result<Effect, String> {
         _ if arguments.iter().any(|word| word == "flush") => Ok(ignored(statement)),
         _ => Err(format!("shell command `{}`", statement.join(" "))),
     }
+}
+
+/// `iptables -t mangle -A POSTROUTING -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 1200`.
+fn mss_clamp(arguments: &[String]) -> Option<u16> {
+    arguments.windows(2).find(|pair| pair[0] == "--set-mss")?[1].parse().ok()
 }
 
 fn redirection_target(statement: &[String]) -> Option<&str> {
@@ -277,8 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn the_mtu_of_the_link_can_change() {
+    fn the_mtu_and_the_clamp_of_the_link_can_change() {
         assert_eq!(effects("ip link set dev tun0 mtu 1400"), Ok(vec![Effect::Mtu(1400)]));
+        let clamp =
+            "iptables -t mangle -A POSTROUTING -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 1200";
+        assert_eq!(effects(clamp), Ok(vec![Effect::MssClamp(1200)]));
     }
 
     #[test]

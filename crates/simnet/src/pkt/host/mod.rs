@@ -39,6 +39,7 @@ pub(crate) struct Host {
 pub(crate) struct HostConfig {
     pub(crate) config: Config,
     pub(crate) mtu: u16,
+    pub(crate) mss_clamp: Option<u16>,
 }
 
 impl HostConfig {
@@ -51,7 +52,7 @@ impl HostConfig {
             trace_records: 64,
             ..Config::default()
         };
-        HostConfig { config, mtu }
+        HostConfig { config, mtu, mss_clamp: None }
     }
 
     /// Sets a sysctl. `Ok(false)` if it has no equivalent here; the error names a value that cannot be had.
@@ -63,13 +64,18 @@ impl HostConfig {
 impl Host {
     pub(crate) fn new(config: HostConfig, now: Instant) -> Host {
         let mut stack = Stack::new(config.config, SECRET, now);
-        let link = Link { mtu: config.mtu, ..Link::default() };
+        let link = Link { mtu: config.mtu, mss_clamp: config.mss_clamp, ..Link::default() };
         stack.set_link(LINK, link, now);
         Host { stack, link, room: vec![0; 1 << 16], remembered: BTreeMap::new() }
     }
 
     pub(crate) fn set_mtu(&mut self, mtu: u16, now: Instant) {
         self.link.mtu = mtu;
+        self.stack.set_link(LINK, self.link, now);
+    }
+
+    pub(crate) fn set_mss_clamp(&mut self, size: u16, now: Instant) {
+        self.link.mss_clamp = Some(size);
         self.stack.set_link(LINK, self.link, now);
     }
 

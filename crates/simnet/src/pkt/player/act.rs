@@ -67,6 +67,7 @@ impl<'a> Player<'a> {
             match effect {
                 Effect::Ignored(text) => self.notes.push(format!("{}: `{text}` was left out", command.at)),
                 Effect::Sysctl(name, value) => self.late_sysctl(command, &name, &value)?,
+                Effect::MssClamp(size) => self.world.host.set_mss_clamp(size, self.world.now),
                 Effect::Mtu(mtu) => self.world.host.set_mtu(mtu, self.world.now),
                 Effect::RememberCounters => self.world.host.remember_counters(),
                 Effect::CounterChanged(name) => self.check_counter(&name)?,
