@@ -8,6 +8,8 @@ use wire::{DropReason, protocol};
 use super::{HALF_OPEN, Stack};
 use crate::flow_table::FlowKey;
 use crate::seq::SeqNum;
+use crate::tcp::Quoted;
+use crate::udp::quoted_len;
 
 impl Stack {
     pub(super) fn on_icmp(&mut self, ip: &Ip<'_>, now: Instant) -> Result<(), DropReason> {
@@ -20,9 +22,9 @@ impl Stack {
         if error.flow.protocol != protocol::TCP {
             return Err(DropReason::ProtocolUnknown);
         }
-        let seq = SeqNum(error.flow.sequence_number);
+        let quoted = Quoted { seq: SeqNum(error.flow.sequence_number), len: quoted_len(ip).unwrap_or(0) };
         match self.find_flow(&key) {
-            Some(place) if place & HALF_OPEN == 0 => self.on_connection_icmp(place, error.kind, seq, now),
+            Some(place) if place & HALF_OPEN == 0 => self.on_connection_icmp(place, error.kind, quoted, now),
             // A half-open connection is not ended by hearsay; it has its timer.
             Some(_) => {}
             None => self.shared.counters.icmp_unknown += 1,
@@ -30,10 +32,10 @@ impl Stack {
         Ok(())
     }
 
-    fn on_connection_icmp(&mut self, place: u32, kind: ErrorKind, seq: SeqNum, now: Instant) {
+    fn on_connection_icmp(&mut self, place: u32, kind: ErrorKind, quoted: Quoted, now: Instant) {
         if let Some((id, _)) = self.connections.at(place) {
             self.with_connection(id, now, |connection, shared| {
-                connection.on_icmp_error(kind, seq, shared, now)
+                connection.on_icmp_error(kind, quoted, shared, now)
             });
         }
     }

@@ -31,6 +31,7 @@ pub use connection::{Connection, Events, Readiness, State};
 pub(crate) use connection::{Fate, Origin, Shared};
 pub use info::TcpInfo;
 pub use listener::Listener;
+pub(crate) use path::Quoted;
 pub(crate) use receiver::{receive_limit, scale_for};
 pub(crate) use segment_size::mss_of_link;
 pub(crate) use segment_writer::{Outgoing, SegmentWriter};

@@ -7,25 +7,35 @@ use crate::config::PathMtuProbing;
 use crate::seq::SeqNum;
 use crate::tcp::connection::{Connection, Fate, Shared, State};
 use crate::tcp::user::TcpError;
+use crate::udp::is_plausible_too_big;
+
+/// What an ICMP error quotes of the segment that caused it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quoted {
+    pub(crate) seq: SeqNum,
+    /// Octets of the packet by its IP header.
+    pub(crate) len: usize,
+}
 
 impl Connection {
-    /// An ICMP error quotes a segment of ours with `seq`.
+    /// An ICMP error quotes a segment of ours.
     ///
     /// RFC 5927, 4.1: only what is in flight can have caused one. 5.2: an established connection does not end by it.
     pub(crate) fn on_icmp_error(
         &mut self,
         kind: ErrorKind,
-        seq: SeqNum,
+        quoted: Quoted,
         shared: &mut Shared,
         now: Instant,
     ) -> Fate {
+        let seq = quoted.seq;
         let in_flight = seq.is_at_or_after(self.send.snd_una) && seq.is_before(self.send.snd_nxt);
         if !in_flight {
             shared.counters.out_of_window_icmps += 1;
             return Fate::Alive;
         }
         if let ErrorKind::TooBig { mtu } = kind {
-            self.on_too_big(mtu, shared, now);
+            self.on_too_big(mtu, quoted.len, shared, now);
             return Fate::Alive;
         }
         let Some(error) = self.error_of(kind) else {
@@ -54,9 +64,14 @@ impl Connection {
         }
     }
 
-    fn on_too_big(&mut self, mtu: u32, shared: &mut Shared, now: Instant) {
-        let sent_len = self.path_mtu.probe_in_flight().unwrap_or(self.path_mtu.mtu());
-        let reported = u16::try_from(mtu).unwrap_or(u16::MAX);
+    /// A burst brings an error for each of its packets; those that come when the MTU is lower already tell nothing new.
+    fn on_too_big(&mut self, mtu: u32, quoted_len: usize, shared: &mut Shared, now: Instant) {
+        let link_mtu = shared.paths.link(self.link).mtu;
+        if !is_plausible_too_big(quoted_len, mtu, link_mtu) {
+            shared.counters.out_of_window_icmps += 1;
+            return;
+        }
+        let (reported, sent_len) = (mtu.min(link_mtu.into()) as u16, quoted_len as u16);
         if !self.path_mtu.on_packet_too_big(reported, sent_len, now) {
             return;
         }
