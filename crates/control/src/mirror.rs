@@ -51,6 +51,8 @@ pub struct Neighbour {
     pub mac: Option<[u8; 6]>,
     /// May be sent to: found, or known without looking.
     pub usable: bool,
+    /// The kernel heard from it there of late, or was told that it is there.
+    pub confirmed: bool,
 }
 
 /// A route's identity.

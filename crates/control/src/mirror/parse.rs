@@ -85,7 +85,9 @@ pub(super) fn neighbour(message: &NeighbourMessage) -> Option<((u32, IpAddr), Ne
     }
     let unusable = [NeighbourState::Incomplete, NeighbourState::Failed, NeighbourState::None];
     let usable = mac.is_some() && !unusable.contains(&message.header.state);
-    Some(((message.header.ifindex, address?), Neighbour { mac, usable }))
+    let known = [NeighbourState::Reachable, NeighbourState::Permanent, NeighbourState::Noarp];
+    let confirmed = usable && known.contains(&message.header.state);
+    Some(((message.header.ifindex, address?), Neighbour { mac, usable, confirmed }))
 }
 
 /// A route of either IP version; clones in the route cache are not routes.

@@ -122,7 +122,7 @@ fn on_a_point_to_point_link_the_local_address_is_ours() {
 }
 
 #[test]
-fn a_neighbour_is_usable_once_it_was_found() {
+fn a_neighbour_is_usable_once_it_was_found_and_confirmed_once_it_answered() {
     let peer = "192.0.2.9";
     let mut message = NeighbourMessage::default();
     message.header.ifindex = 2;
@@ -130,11 +130,15 @@ fn a_neighbour_is_usable_once_it_was_found() {
     message.attributes = vec![NeighbourAttribute::Destination(NeighbourAddress::Inet(peer.parse().unwrap()))];
     let mut mirror = mirror([NewNeighbour(message.clone())]);
     let seen = |mirror: &Mirror| mirror.neighbour(2, peer.parse().unwrap());
-    assert_eq!(seen(&mirror), Some(Neighbour { mac: None, usable: false }));
+    assert_eq!(seen(&mirror), Some(Neighbour { mac: None, usable: false, confirmed: false }));
     message.header.state = NeighbourState::Stale;
     message.attributes.push(NeighbourAttribute::LinkLayerAddress(vec![1, 2, 3, 4, 5, 6]));
     assert_eq!(mirror.on_message(&NewNeighbour(message.clone())), Some(Change::Neighbours(2)));
-    assert_eq!(seen(&mirror), Some(Neighbour { mac: Some([1, 2, 3, 4, 5, 6]), usable: true }));
+    let found = Neighbour { mac: Some([1, 2, 3, 4, 5, 6]), usable: true, confirmed: false };
+    assert_eq!(seen(&mirror), Some(found));
+    message.header.state = NeighbourState::Reachable;
+    mirror.on_message(&NewNeighbour(message.clone()));
+    assert_eq!(seen(&mirror), Some(Neighbour { confirmed: true, ..found }));
     mirror.on_message(&DelNeighbour(message));
     assert_eq!(seen(&mirror), None);
 }
