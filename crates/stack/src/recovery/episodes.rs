@@ -51,6 +51,9 @@ impl Recovery {
         cx: &mut Context<'_>,
         report: &mut Report,
     ) {
+        if cx.sack && flight.lose_mtu_probe() {
+            return;
+        }
         let is_reduced = self.state == State::Cwr;
         self.state = State::Recovery;
         self.probe.cancel();
@@ -193,6 +196,13 @@ impl Flight {
     /// SND.NXT, or `otherwise` if nothing is in flight.
     pub(super) fn snd_nxt(&self, otherwise: SeqNum) -> SeqNum {
         self.scoreboard.back().map_or(otherwise, |back| back.range.end)
+    }
+
+    /// Whether nothing but a probe of the path MTU was lost, which is no sign of congestion (RFC 4821, 7.4).
+    fn lose_mtu_probe(&mut self) -> bool {
+        let Some(probe) = self.mtu_probe.take() else { return false };
+        let lost = self.scoreboard.next_lost(probe.len());
+        lost.is_some_and(|lost| lost.start == probe.start) && self.scoreboard.lost() <= probe.len()
     }
 
     /// Lets the first lost segment go out whatever the window is.

@@ -8,7 +8,7 @@ use super::forward_rto::ForwardRto;
 use super::prr::Prr;
 use super::rack::Rack;
 use super::scoreboard::Scoreboard;
-use crate::seq::SeqNum;
+use crate::seq::{SeqNum, SeqRange};
 
 /// A timer that expires before the retransmission timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub(super) struct Flight {
     pub(super) retransmitting_since: Option<Instant>,
     /// Octets that go out whatever the window is: the retransmission after a timeout.
     pub(super) forced: u32,
+    /// A probe of a larger path MTU, until it is found lost.
+    pub(super) mtu_probe: Option<SeqRange>,
     /// Octets of a full segment at the last call.
     pub(super) mss: u32,
 }
@@ -75,6 +77,7 @@ impl Flight {
         self.rate_start = Instant::ZERO;
         self.rto_at = Instant::ZERO;
         self.early = None;
+        self.mtu_probe = None;
         self.timeouts = 0;
         self.retransmitting_since = None;
         self.forced = 0;

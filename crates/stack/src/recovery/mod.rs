@@ -166,6 +166,13 @@ impl Recovery {
         }
     }
 
+    /// What was sent last is a probe of a larger path MTU: if it alone is lost, the window stays (RFC 4821, 7.4).
+    pub fn mark_mtu_probe(&mut self, probe: SeqRange) {
+        if let Some(flight) = &mut self.flight {
+            flight.mtu_probe = Some(probe);
+        }
+    }
+
     /// The application has nothing more to send though the window has room: rate samples say so from now on.
     pub fn mark_app_limited(&mut self) {
         self.delivered.mark_app_limited(self.in_flight());

@@ -24,9 +24,6 @@ impl Connection {
         let in_flight = self.in_flight();
         let (len, range) = self.write_data(seq, octets, true, room, shared, now)?;
         self.send.snd_nxt = range.end;
-        if octets > u32::from(self.send.mss) {
-            self.wake(shared, now).mtu_probe = Some(range);
-        }
         if self.unsent_len() == 0 {
             self.flags.push = false;
         }
@@ -36,6 +33,11 @@ impl Connection {
         transfer.pacer.on_sent(len as u32, now, rate);
         let sent = self.transmission(range, now);
         self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
+        if octets > u32::from(self.send.mss) {
+            let transfer = self.wake(shared, now);
+            transfer.mtu_probe = Some(range);
+            transfer.recovery.mark_mtu_probe(range);
+        }
         self.stop_timer(Timer::Persist);
         shared.counters.out_segs += 1;
         Some(len)
