@@ -43,8 +43,7 @@ impl NeighbourWatch {
         if self.seen.len() > REMEMBERED_MAX {
             self.seen.retain(|key, _| here.iter().any(|(other, _)| other == key));
         }
-        let is_taken =
-            |mac: [u8; 6]| here.iter().any(|(_, other)| other.confirmed && other.mac == Some(mac));
+        let is_taken = |mac: [u8; 6]| here.iter().any(|(_, other)| other.confirmed && other.mac == Some(mac));
         self.pending.extract_if(.., |moved| !is_taken(moved.old)).collect()
     }
 
@@ -113,7 +112,11 @@ mod tests {
         stale.set_neighbour(HERE, other.parse().unwrap(), neighbour);
         let told = watch.compare(&stale, &BTreeSet::from([HERE]));
         assert_eq!(told, [NeighbourMove { old: [1; 6], new: [3; 6] }]);
-        assert_eq!(compare(&mut watch, &[moved, (HERE, other, Some(3))]), [(1, 3)], "now the other has moved");
+        assert_eq!(
+            compare(&mut watch, &[moved, (HERE, other, Some(3))]),
+            [(1, 3)],
+            "now the other has moved"
+        );
     }
 
     #[test]
