@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use device::{Device, memory};
-use engine::{Application, Config, DeviceId, Echo, Engine, EngineHandle, TcpServer};
+use engine::{Application, Config, DeviceId, Echo, Engine, EngineHandle};
 use stack::tcp::{RecvError, SendError, Shutdown};
 use stack::{Connect, ConnectionId, Hop, LinkId};
 
@@ -15,6 +15,15 @@ pub const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Does nothing by itself: the test uses the stack.
+struct Idle;
+
+impl Application for Idle {
+    fn on_start(&mut self, _: &mut stack::Stack, _: clock::Instant) {}
+
+    fn on_event(&mut self, _: stack::Event, _: &mut stack::Stack, _: clock::Instant) {}
+}
 
 pub struct Host {
     pub handle: EngineHandle,
@@ -36,7 +45,7 @@ impl Host {
 
     /// One that only connects.
     pub fn client(device: Box<dyn Device>) -> Host {
-        Host::start(TcpServer::new(Echo), device)
+        Host::start(Idle, device)
     }
 
     pub fn connect(&self, local: SocketAddr, remote: SocketAddr) -> ConnectionId {
