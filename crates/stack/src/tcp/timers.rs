@@ -344,8 +344,7 @@ impl Connection {
 
     /// RFC 5482: data was unacknowledged, or the window closed, for longer than the user allows.
     fn on_user_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
-        let waits = self.in_flight() > 0 || self.unsent_len() > 0;
-        if waits { self.give_up(shared, now) } else { Fate::Alive }
+        if self.has_unacknowledged() { self.give_up(shared, now) } else { Fate::Alive }
     }
 
     fn give_up(&mut self, shared: &mut Shared, now: Instant) -> Fate {

@@ -132,11 +132,15 @@ impl Connection {
         taken
     }
 
+    /// Whether anything, a SYN or FIN as well, is sent and not acknowledged, or is to be sent.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.send.snd_una != self.send.snd_nxt || !self.send.queue.is_empty() || self.is_fin_due()
+    }
+
     /// Starts the user timeout anew if anything waits to be acknowledged (RFC 5482, 3).
     pub(crate) fn restart_user_timeout(&mut self, shared: &mut Shared, now: Instant) {
-        let waits = self.send.snd_una != self.send.snd_nxt || !self.send.queue.is_empty();
         match self.options.user_timeout {
-            Some(limit) if waits => {
+            Some(limit) if self.has_unacknowledged() => {
                 self.wake(shared, now);
                 self.set_timer(Timer::User, now + limit);
             }
@@ -221,6 +225,9 @@ impl Connection {
         self.flags.write_closed = true;
         self.flags.push = true;
         self.update_persist(now);
+        if !self.is_timer_set(Timer::User) {
+            self.restart_user_timeout(shared, now);
+        }
         self.raise(Events::WRITABLE);
     }
 
