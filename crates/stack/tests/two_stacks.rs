@@ -173,4 +173,7 @@ fn a_window_that_closes_opens_again_when_the_reader_reads() {
         received.extend(pair.server.recv(server, pair.now).unwrap_or_default());
     }
     assert!(received == data[..sent]);
+    let counters = pair.server.stack.counters();
+    assert!(counters.to_zero_window > 0, "the closed window is counted as on Linux");
+    assert_eq!(counters.from_zero_window, counters.to_zero_window, "and each that opens, once");
 }

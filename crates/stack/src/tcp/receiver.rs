@@ -129,6 +129,11 @@ impl Receiver {
         if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv.since(self.rcv_nxt) } else { 0 }
     }
 
+    /// The window that the last acknowledgement offered, of which the peer may have used a part since.
+    pub(crate) fn offered_by_last_ack(&self) -> u32 {
+        if self.rcv_adv.is_after(self.last_ack_sent) { self.rcv_adv.since(self.last_ack_sent) } else { 0 }
+    }
+
     /// Whether a segment may be accepted: RFC 9293, 3.10.7.4, first step. A segment of which a part is new is cut later;
     /// one at the edge of a closed window is cut to nothing, so that its acknowledgement counts.
     pub(crate) fn is_acceptable(&self, range: SeqRange) -> bool {
