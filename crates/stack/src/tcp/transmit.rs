@@ -30,7 +30,7 @@ impl Connection {
         let rate = self.pacing_rate();
         let transfer = self.wake(shared, now);
         transfer.controller.on_sent(now, in_flight);
-        transfer.pacer.on_sent(len as u32, now, rate);
+        transfer.pacer.on_sent(range.len(), now, rate); // Rates count what they sample: payload.
         let sent = self.transmission(range, now);
         self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
         if octets > u32::from(self.send.mss) {
@@ -73,7 +73,7 @@ impl Connection {
             Retransmission::Other => {}
         }
         let rate = self.pacing_rate();
-        self.wake(shared, now).pacer.on_sent(len as u32, now, rate);
+        self.wake(shared, now).pacer.on_sent(sent.len(), now, rate);
         self.tally.retransmits_total += 1;
         self.tally.bytes_retrans = self.tally.bytes_retrans.wrapping_add(sent.len());
         shared.counters.retrans_segs += 1;
