@@ -5,6 +5,7 @@
 
 mod application;
 mod content;
+mod goodput;
 mod host;
 mod link;
 mod observer;
@@ -23,6 +24,7 @@ mod weather;
 
 pub use application::{Application, Outcome, Plan, Step};
 pub use content::Content;
+pub use goodput::{Bottleneck, fairness, shares};
 pub use host::{Host, Io, SocketNumber};
 pub use link::{Faults, Link, LinkSettings, Passage};
 pub use observer::Observer;

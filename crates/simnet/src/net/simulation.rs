@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use clock::{Duration, Instant};
 
 use super::application::{Application, Outcome};
-use super::content::Content;
 use super::host::Host;
 use super::link::{Link, LinkSettings, Passage};
 use super::observer::Observer;
@@ -132,19 +131,12 @@ impl Simulation {
     pub fn complete(&self) -> usize {
         let is_complete =
             |end: Option<&Application>| end.is_some_and(|end| *end.outcome() == Outcome::Complete);
-        (0..self.connections.len())
-            .filter(|number| self.applications_of(*number).into_iter().all(is_complete))
-            .count()
+        (0..self.connections.len()).filter(|number| self.ends(*number).into_iter().all(is_complete)).count()
     }
 
     /// All ends of connections that there are.
     pub fn applications(&self) -> impl Iterator<Item = &Application> {
         self.seats.iter().flat_map(|seat| seat.applications.iter().flatten())
-    }
-
-    /// What the connection's end at `place` has; `None` before it exists.
-    pub fn application(&self, place: Place, number: usize) -> Option<&Application> {
-        self.seats[place].applications.get(number)?.as_ref()
     }
 
     /// Lets time pass until all that is to come has come, or `limit` since the start is over.
@@ -190,7 +182,7 @@ impl Simulation {
 
     fn check_ends(&mut self) -> Result<(), Broken> {
         for (number, connection) in self.connections.iter().enumerate() {
-            let ends = self.applications_of(number);
+            let ends = self.ends(number);
             let count = ends.iter().flatten().count();
             require!(
                 count == 2 || connection.may_fail(),
@@ -204,7 +196,8 @@ impl Simulation {
         self.seats.iter_mut().try_for_each(|seat| seat.host.check_empty())
     }
 
-    fn applications_of(&self, number: usize) -> [Option<&Application>; 2] {
+    /// Both ends of a connection, as far as they exist.
+    pub fn ends(&self, number: usize) -> [Option<&Application>; 2] {
         let is_of_it = |application: &&Application| application.connection() == number;
         self.seats.each_ref().map(|seat| seat.applications.iter().flatten().find(is_of_it))
     }
@@ -320,7 +313,7 @@ impl Simulation {
             let Some(number) = found else {
                 return Err(Broken(format!("{remote} is connected and never began to")));
             };
-            if self.applications_of(number)[place].is_some() {
+            if self.ends(number)[place].is_some() {
                 require!(self.connections[number].may_repeat, "connection {number} is accepted twice");
                 self.seats[place].host.abort(socket, now);
                 continue;
@@ -392,15 +385,5 @@ impl Simulation {
         if self.trace {
             println!("{:>14.6} host {place} {text}", self.elapsed().as_secs_f64());
         }
-    }
-
-    /// Content of what `place` sends on a connection.
-    pub fn content(&self, number: usize, place: Place) -> Content {
-        self.connections[number].content(place)
-    }
-
-    /// Whether all applications have ended.
-    pub fn is_over(&self) -> bool {
-        self.applications().all(|application| *application.outcome() != Outcome::Running)
     }
 }
