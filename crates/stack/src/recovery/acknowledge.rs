@@ -232,14 +232,7 @@ impl Recovery {
         }
     }
 
-    fn tell_controller(
-        &self,
-        news: &News,
-        is_echo: bool,
-        lost: u32,
-        flight: &Flight,
-        cx: &mut Context<'_>,
-    ) {
+    fn tell_controller(&self, news: &News, is_echo: bool, lost: u32, flight: &Flight, cx: &mut Context<'_>) {
         if news.before.flight_size == 0 {
             return;
         }
