@@ -80,9 +80,16 @@ pub(super) fn name(world: &mut World, running: &Running<'_>) -> Result<Progress>
         }
         _ => None,
     };
+    let has_peer = match state {
+        SocketState::Connecting(id) | SocketState::Connected(id) => !matches!(
+            world.host.linux_state(id, world.now),
+            sym::TCP_SYN_SENT | sym::TCP_CLOSE | sym::TCP_TIME_WAIT
+        ),
+        _ => true,
+    };
     let came = match (is_peer, ends) {
-        (true, Some((_, remote))) => remote,
-        (true, None) => return Ok(Progress::failed(Errno::ENOTCONN)),
+        (true, Some((_, remote))) if has_peer => remote,
+        (true, _) => return Ok(Progress::failed(Errno::ENOTCONN)),
         (false, Some((local, _))) => local,
         (false, None) => bound.unwrap_or(std::net::SocketAddr::from(([0, 0, 0, 0], 0))),
     };
