@@ -1,4 +1,4 @@
-//! UDP services on kernel sockets: SO_REUSEPORT, recvmmsg and sendmmsg as a Device.
+//! UDP services on kernel sockets: SO_REUSEPORT, recvmmsg and sendmmsg as a Device; and whole interfaces by packet sockets.
 //!
 //! [`KernelSockets`] makes a set of UDP sockets look like a network card, so that the engine's code is the same with
 //! and without AF_XDP: a datagram is received into a frame behind headers made up around it, and the headers of a
@@ -7,17 +7,22 @@
 //! Each engine has its own [`KernelSockets`] on the same addresses; the kernel spreads clients over them
 //! (SO_REUSEPORT). What the kernel fragments, reassembles, filters or routes by policy stays the kernel's business.
 //!
+//! [`PacketSocket`] is an interface with all its frames, for programs that stand between two wires.
+//!
 //! # Where the unsafe is
 //!
-//! In `message`: recvmmsg(2) and sendmmsg(2), and two socket options that no safe crate offers, in `option`.
+//! In `message`: recvmmsg(2) and sendmmsg(2); and in `option`: socket options, and bind(2) of packet sockets, that no safe
+//! crate offers.
 
 mod address;
 mod config;
 mod device;
 mod message;
 mod option;
+mod packet;
 mod socket;
 
 pub use config::{Config, PAYLOAD_MAX};
 pub use device::KernelSockets;
+pub use packet::PacketSocket;
 pub use socket::OpenError;

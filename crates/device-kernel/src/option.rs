@@ -1,4 +1,4 @@
-//! Two socket options that neither rustix nor socket2 offers.
+//! Socket options, and one address, that neither rustix nor socket2 offers.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,10 +10,52 @@ pub(crate) fn request_packet_info(socket: BorrowedFd<'_>, v6: bool) -> io::Resul
         true => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
         false => (libc::IPPROTO_IP, libc::IP_PKTINFO),
     };
-    let on: libc::c_int = 1;
-    let len = size_of_val(&on) as libc::socklen_t;
-    // SAFETY: the value points to `len` octets that live during the call (setsockopt(2)).
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, ptr::from_ref(&on).cast(), len) };
+    set(socket, level, name, &ON)
+}
+
+/// Leaves frames out that the machine itself sends by the interface: PACKET_IGNORE_OUTGOING (linux/if_packet.h).
+pub(crate) fn ignore_outgoing(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &ON)
+}
+
+/// Receives frames to other hardware addresses too, while the socket is open: PACKET_MR_PROMISC (packet(7)).
+pub(crate) fn receive_for_others(socket: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: interface as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Has a packet socket receive all protocols of an interface: bind(2) with the address of packet(7).
+pub(crate) fn bind_to_interface(socket: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: interface as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the address is a whole `sockaddr_ll` of `len` octets that lives during the call.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What switches an option on.
+const ON: libc::c_int = 1;
+
+/// setsockopt(2) with a plain C value.
+fn set<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let len = size_of_val(value) as libc::socklen_t;
+    // SAFETY: the value points to `len` octets that live during the call, which only reads them; the callers give each
+    // option the type that its manual page names.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, ptr::from_ref(value).cast(), len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
