@@ -6,7 +6,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `namespaces.rs` | [`Lab`]: the namespaces, the veth pair, addresses |
+//! | `namespaces.rs` | [`Lab`]: the namespaces, the veth pair, addresses; a box in the middle of the wire |
 //! | `child.rs` | [`Child`]: a process with its output, ended with its owner |
 //! | `registry.rs` | what must be removed, also on a signal and after a crash |
 //! | `directory.rs` | [`Directory`]: a temporary directory |
@@ -41,7 +41,7 @@ pub use error::LabError;
 pub use kxdpgun::{Kxdpgun, Report};
 pub use measure::{Outcome, Procedure, median, ratio_table};
 pub use namespaces::{
-    CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
+    BOX_INTERFACES, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };
 pub use peers::{Device, Peer, Server, Sidestep};
 pub use skip::{require_root_and_xdp, skip};

@@ -1,4 +1,4 @@
-//! [`Lab`]: two namespaces and the wire between them.
+//! [`Lab`]: two namespaces and the wire between them, or a third one in the middle of it.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -23,13 +23,18 @@ pub const CLIENT_V4: &str = "10.53.0.2";
 /// The client's address, /64.
 pub const CLIENT_V6: &str = "fd53::2";
 
-/// One of the two namespaces.
+/// The box's ends of the wires to the server and to the client, in a laboratory that has a box.
+pub const BOX_INTERFACES: [&str; 2] = ["veth-bs", "veth-bc"];
+
+/// One of the namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Where servers run: [`SERVER_INTERFACE`], core 1.
     Server,
     /// Where clients and generators run: [`CLIENT_INTERFACE`], core 0.
     Client,
+    /// Between the two, in a laboratory that has a box: [`BOX_INTERFACES`], core 0.
+    Box,
 }
 
 /// Two network namespaces with a veth pair between them. All of it goes on drop, processes included.
@@ -37,6 +42,7 @@ pub enum Side {
 pub struct Lab {
     server: String,
     client: String,
+    middle: Option<String>,
     queues: u32,
 }
 
@@ -48,12 +54,46 @@ impl Lab {
 
     /// A laboratory whose interfaces have `queues` queues at both ends; veth takes no XDP program if the ends differ.
     pub fn with_queues(queues: u32) -> Result<Lab, LabError> {
+        Lab::make(queues, false)
+    }
+
+    /// A laboratory with a third namespace in which somebody has to pass packets on between the wires to the server and to the
+    /// client. Nothing on these wires is larger than an MTU, all checksums are there, and nobody has to look for neighbours.
+    pub fn with_box() -> Result<Lab, LabError> {
+        let lab = Lab::make(1, true)?;
+        let ends = [
+            (Side::Server, SERVER_INTERFACE),
+            (Side::Client, CLIENT_INTERFACE),
+            (Side::Box, BOX_INTERFACES[0]),
+            (Side::Box, BOX_INTERFACES[1]),
+        ];
+        for (side, interface) in ends {
+            let off = ["-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+            lab.run_in(side, "ethtool", &off)?;
+        }
+        for (side, interface, neighbours, of, at) in [
+            (Side::Server, SERVER_INTERFACE, [CLIENT_V4, CLIENT_V6], Side::Client, CLIENT_INTERFACE),
+            (Side::Client, CLIENT_INTERFACE, [SERVER_V4, SERVER_V6], Side::Server, SERVER_INTERFACE),
+        ] {
+            let mac = lab.hardware_address(of, at)?;
+            for neighbour in neighbours {
+                lab.ip(
+                    side,
+                    &format!("neigh replace {neighbour} lladdr {mac} dev {interface} nud permanent"),
+                )?;
+            }
+        }
+        Ok(lab)
+    }
+
+    fn make(queues: u32, with_box: bool) -> Result<Lab, LabError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         registry::prepare();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = |side| registry::namespace_name(number, side);
-        let lab = Lab { server: name("srv"), client: name("cli"), queues };
-        for name in [&lab.server, &lab.client] {
+        let middle = with_box.then(|| name("box"));
+        let lab = Lab { server: name("srv"), client: name("cli"), middle, queues };
+        for name in lab.namespaces() {
             registry::add_namespace(name);
             run(Command::new("ip").args(["netns", "add", name]))?;
         }
@@ -65,8 +105,20 @@ impl Lab {
     pub fn connect(&self) -> Result<(), LabError> {
         let Lab { client, queues, .. } = self;
         let numbers = format!("numtxqueues {queues} numrxqueues {queues}");
-        let peer = format!("peer name {CLIENT_INTERFACE} netns {client} {numbers}");
-        self.ip(Side::Server, &format!("link add {SERVER_INTERFACE} {numbers} type veth {peer}"))?;
+        let wire = |end: &str, other: &str, there: &str| {
+            format!("link add {end} {numbers} type veth peer name {other} netns {there} {numbers}")
+        };
+        match &self.middle {
+            None => self.ip(Side::Server, &wire(SERVER_INTERFACE, CLIENT_INTERFACE, client)).map(drop)?,
+            Some(middle) => {
+                self.ip(Side::Server, &wire(SERVER_INTERFACE, BOX_INTERFACES[0], middle))?;
+                self.ip(Side::Client, &wire(CLIENT_INTERFACE, BOX_INTERFACES[1], middle))?;
+                for interface in BOX_INTERFACES {
+                    // Without an address of its own the box says nothing on the wires.
+                    self.ip(Side::Box, &format!("link set {interface} addrgenmode none up"))?;
+                }
+            }
+        }
         let ends = [
             (Side::Server, SERVER_INTERFACE, SERVER_V4, SERVER_V6),
             (Side::Client, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6),
@@ -81,7 +133,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Deletes both interfaces.
+    /// Deletes the server's interface, and the one at the other end of its wire.
     pub fn disconnect(&self) -> Result<(), LabError> {
         self.ip(Side::Server, &format!("link delete {SERVER_INTERFACE}")).map(drop)
     }
@@ -107,7 +159,7 @@ impl Lab {
     pub fn command(&self, side: Side, program: &str) -> Command {
         let core = match side {
             Side::Server => server_core(),
-            Side::Client => generator_core(),
+            Side::Client | Side::Box => generator_core(),
         };
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.namespace(side), "taskset", "-c", &core.to_string(), program]);
@@ -132,18 +184,33 @@ impl Lab {
     }
 
     /// The name of a namespace, for `ip -n`.
+    ///
+    /// # Panics
+    ///
+    /// If it is the box's and there is none.
     pub fn namespace(&self, side: Side) -> &str {
         match side {
             Side::Server => &self.server,
             Side::Client => &self.client,
+            Side::Box => self.middle.as_deref().expect("this laboratory has a box"),
         }
+    }
+
+    /// The hardware address of an interface.
+    pub fn hardware_address(&self, side: Side, interface: &str) -> Result<String, LabError> {
+        let link = self.ip(side, &format!("-brief link show {interface}"))?;
+        // Name, state, address, flags: ip-link(8).
+        Ok(link.split_whitespace().nth(2).unwrap_or_default().to_owned())
+    }
+
+    fn namespaces(&self) -> impl Iterator<Item = &String> {
+        [&self.server, &self.client].into_iter().chain(&self.middle)
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        registry::remove_namespace(&self.server);
-        registry::remove_namespace(&self.client);
+        self.namespaces().for_each(|name| registry::remove_namespace(name));
     }
 }
 
