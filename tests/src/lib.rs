@@ -8,8 +8,10 @@ mod dig;
 mod load;
 mod reload;
 mod serving;
+mod stream;
 
 pub use dig::{Dig, Transport};
 pub use load::{Load, Tally};
 pub use reload::{VERSION_NAME, VersionedZone, reload_under_load};
 pub use serving::{Serving, command, stats};
+pub use stream::{StreamHash, fill_pattern, pattern_hash};

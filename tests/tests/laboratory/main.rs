@@ -3,6 +3,7 @@
 mod coexistence;
 mod idle;
 mod interface;
+mod kernel_peer;
 mod lifecycle;
 mod reload;
 mod serving;
@@ -31,11 +32,13 @@ const FOLLOW_MAX: Duration = Duration::from_secs(10);
 
 /// A laboratory without a server, with the turn to use it; `None` if there can be none.
 fn empty_lab() -> Option<(Lab, MutexGuard<'static, ()>)> {
-    if !lab::require_root_and_xdp() {
-        return None;
-    }
-    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let turn = turn()?;
     Some((Lab::new().unwrap(), turn))
+}
+
+/// The turn to use a laboratory; `None` if there can be none.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    lab::require_root_and_xdp().then(|| TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
 impl Setting {
