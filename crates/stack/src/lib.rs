@@ -37,7 +37,7 @@ pub mod udp;
 
 pub use config::{Config, TcpOptions};
 pub use counters::Counters;
-pub use path::{Hop, Link, LinkHeader, LinkId};
+pub use path::{Hop, Link, LinkHeader, LinkId, RouteClamp};
 
 pub use stack::{
     Arrival, Connect, ConnectError, ConnectionId, Event, ListenError, ListenerId, Socket, Stack, Transmit,

@@ -1,5 +1,7 @@
 //! Links and paths: where packets leave, with which headers below IP, and how large they may be.
 
+use core::net::IpAddr;
+
 use wire::{MacAddress, VlanTag};
 
 /// A network interface, as the engine numbers them.
@@ -59,6 +61,7 @@ pub struct PathId(u32);
 pub struct PathTable {
     entries: Vec<PathEntry>,
     links: Vec<Option<Link>>,
+    clamps: Vec<RouteClamp>,
     /// The entry found last: bursts come from few neighbours.
     latest: usize,
 }
@@ -67,6 +70,33 @@ pub struct PathTable {
 struct PathEntry {
     hop: Hop,
     users: u32,
+}
+
+/// A network behind a narrow path: segments to and from it are no larger than `mss`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteClamp {
+    /// The network's address.
+    pub network: IpAddr,
+    /// Leading bits of it that count.
+    pub prefix_len: u8,
+    /// Largest TCP segment to announce and to send.
+    pub mss: u16,
+}
+
+impl RouteClamp {
+    fn covers(&self, address: IpAddr) -> bool {
+        let same_bits = |own: u128, other: u128, width: u8| {
+            let shift = u32::from(width - self.prefix_len.min(width));
+            own.checked_shr(shift).unwrap_or(0) == other.checked_shr(shift).unwrap_or(0)
+        };
+        match (self.network, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                same_bits(own.to_bits().into(), other.to_bits().into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => same_bits(own.to_bits(), other.to_bits(), 128),
+            _ => false,
+        }
+    }
 }
 
 /// Neighbours that a stack may have; a link has fewer, and a peer that invents more gets no connection.
@@ -85,6 +115,17 @@ impl PathTable {
     /// A link; one that nobody told of has the default values.
     pub fn link(&self, id: LinkId) -> Link {
         self.links.get(usize::from(id.0)).copied().flatten().unwrap_or_default()
+    }
+
+    /// Clamps segment sizes by route, in place of what was set before.
+    pub fn set_route_clamps(&mut self, clamps: Vec<RouteClamp>) {
+        self.clamps = clamps;
+    }
+
+    /// The clamp of the longest prefix that `remote` is in.
+    pub fn route_clamp(&self, remote: IpAddr) -> Option<u16> {
+        let covering = self.clamps.iter().filter(|clamp| clamp.covers(remote));
+        covering.max_by_key(|clamp| clamp.prefix_len).map(|clamp| clamp.mss)
     }
 
     /// Numbers `hop`; each call is to be paired with [`PathTable::release`]. `None` if there are too many.
@@ -162,6 +203,26 @@ mod tests {
         assert_eq!(paths.replace_neighbour(LinkId(0), MacAddress([1; 6]), MacAddress([9; 6])), 0);
         assert_eq!(paths.replace_neighbour(LinkId(1), MacAddress([1; 6]), MacAddress([9; 6])), 1);
         assert_eq!(paths.hop(path), hop(9));
+    }
+
+    #[test]
+    fn the_clamp_of_the_longest_prefix_counts() {
+        let clamp = |network: &str, prefix_len, mss| RouteClamp {
+            network: network.parse().unwrap(),
+            prefix_len,
+            mss,
+        };
+        let mut paths = PathTable::default();
+        paths.set_route_clamps(vec![
+            clamp("0.0.0.0", 0, 1400),
+            clamp("192.0.2.0", 24, 1300),
+            clamp("2001:db8::", 32, 1200),
+        ]);
+        let of = |address: &str| paths.route_clamp(address.parse().unwrap());
+        assert_eq!(of("198.51.100.1"), Some(1400));
+        assert_eq!(of("192.0.2.255"), Some(1300));
+        assert_eq!(of("2001:db8:1::1"), Some(1200));
+        assert_eq!(of("2001:db9::1"), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::fast_open::{FastOpenCache, FastOpenServer};
 use crate::flow_table::{FlowKey, FlowTable};
 use crate::isn::IsnGenerator;
-use crate::path::{Hop, Link, LinkHeader, LinkId, PathTable};
+use crate::path::{Hop, Link, LinkHeader, LinkId, PathTable, RouteClamp};
 use crate::path_mtu::PathMtuCache;
 use crate::recovery::FlightPool;
 use crate::slab::{Handle, Slab};
@@ -182,6 +182,11 @@ impl Stack {
         for id in concerned {
             self.with_connection(id, now, |connection, shared| connection.on_link_changed(shared, now));
         }
+    }
+
+    /// Clamps segment sizes for networks behind narrow paths, in place of what was set before: for new connections.
+    pub fn set_route_clamps(&mut self, clamps: Vec<RouteClamp>) {
+        self.shared.paths.set_route_clamps(clamps);
     }
 
     /// An interface as it was told.

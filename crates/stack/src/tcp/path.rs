@@ -89,6 +89,18 @@ impl Connection {
         }
     }
 
+    /// What another connection to the same host was told of the path holds for this one (RFC 8201, 5.2). Asked for when segments
+    /// are lost, which is when it matters.
+    pub(crate) fn learn_path_mtu(&mut self, shared: &mut Shared, now: Instant) {
+        let before = self.path_mtu.mtu();
+        if let Some(cached) = shared.path_mtus.get(self.key.remote().ip(), now) {
+            self.path_mtu.start_at(cached);
+        }
+        if self.path_mtu.mtu() < before {
+            self.on_mtu_reduced(shared, now);
+        }
+    }
+
     /// The interface has another MTU or clamp.
     pub(crate) fn on_link_changed(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         if self.state != State::Closed {

@@ -30,7 +30,8 @@ impl Connection {
 
     /// Octets of payload of a full segment that the peer and the options allow, whatever the path does.
     pub(crate) fn payload_limit(&self, shared: &Shared) -> u16 {
-        let clamps = [shared.paths.link(self.link).mss_clamp, self.options.mss_max];
+        let route = shared.paths.route_clamp(self.key.remote().ip());
+        let clamps = [shared.paths.link(self.link).mss_clamp, route, self.options.mss_max];
         let mss = clamps.into_iter().flatten().fold(self.send.peer_mss, u16::min);
         let options = if self.flags.timestamps { TIMESTAMPS_LEN as u16 } else { 0 };
         mss.saturating_sub(options)
@@ -46,5 +47,6 @@ pub(crate) fn mss_of_link(
 ) -> u16 {
     let link = shared.paths.link(link);
     let by_link = link.mtu.saturating_sub(headers_len(&key.remote().ip()));
-    [link.mss_clamp, mss_max].into_iter().flatten().fold(by_link, u16::min)
+    let route = shared.paths.route_clamp(key.remote().ip());
+    [link.mss_clamp, route, mss_max].into_iter().flatten().fold(by_link, u16::min)
 }

@@ -233,6 +233,7 @@ impl Connection {
 
     fn on_retransmission_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.record(shared, TraceKind::Timeout, now, |_| ());
+        self.learn_path_mtu(shared, now);
         let timeouts = self.wake(shared, now).recovery.timeouts();
         if timeouts > u32::from(shared.config.retries_suspect) {
             self.suspect_black_hole(shared, now);
