@@ -34,87 +34,86 @@ impl Controller {
             Controller::Bbr(_) => Algorithm::Bbr,
         }
     }
+}
 
-    fn as_dyn(&self) -> &dyn CongestionControl {
-        match self {
-            Controller::NewReno(reno) => reno,
-            Controller::Cubic(cubic) => cubic,
-            Controller::Bbr(bbr) => &**bbr,
+/// Calls a method of whichever controller it is. Not by `dyn`: what is a field, as `cwnd` mostly is, is then read as one.
+macro_rules! each {
+    ($controller:expr, $one:ident => $call:expr) => {
+        match $controller {
+            Controller::NewReno($one) => $call,
+            Controller::Cubic($one) => $call,
+            Controller::Bbr($one) => $call,
         }
-    }
-
-    fn as_dyn_mut(&mut self) -> &mut dyn CongestionControl {
-        match self {
-            Controller::NewReno(reno) => reno,
-            Controller::Cubic(cubic) => cubic,
-            Controller::Bbr(bbr) => &mut **bbr,
-        }
-    }
+    };
 }
 
 impl CongestionControl for Controller {
     fn name(&self) -> &'static str {
-        self.as_dyn().name()
+        each!(self, it => it.name())
     }
 
+    #[inline]
     fn cwnd(&self) -> u32 {
-        self.as_dyn().cwnd()
+        each!(self, it => it.cwnd())
     }
 
+    #[inline]
     fn ssthresh(&self) -> u32 {
-        self.as_dyn().ssthresh()
+        each!(self, it => it.ssthresh())
     }
 
+    #[inline]
     fn pacing_rate(&self) -> Option<u64> {
-        self.as_dyn().pacing_rate()
+        each!(self, it => it.pacing_rate())
     }
 
     fn reduces_proportionally(&self) -> bool {
-        self.as_dyn().reduces_proportionally()
+        each!(self, it => it.reduces_proportionally())
     }
 
+    #[inline]
     fn on_sent(&mut self, now: Instant, in_flight: u32) {
-        self.as_dyn_mut().on_sent(now, in_flight);
+        each!(self, it => it.on_sent(now, in_flight));
     }
 
     fn on_acked(&mut self, acked: &Acked) {
-        self.as_dyn_mut().on_acked(acked);
+        each!(self, it => it.on_acked(acked));
     }
 
     fn on_congestion(&mut self, congestion: Congestion, flight_size: u32, now: Instant) {
-        self.as_dyn_mut().on_congestion(congestion, flight_size, now);
+        each!(self, it => it.on_congestion(congestion, flight_size, now));
     }
 
     fn on_recovered(&mut self, now: Instant) {
-        self.as_dyn_mut().on_recovered(now);
+        each!(self, it => it.on_recovered(now));
     }
 
     fn on_undo(&mut self, now: Instant) {
-        self.as_dyn_mut().on_undo(now);
+        each!(self, it => it.on_undo(now));
     }
 
     fn on_restart_after_idle(&mut self, idle: Duration, rto: Duration, now: Instant) {
-        self.as_dyn_mut().on_restart_after_idle(idle, rto, now);
+        each!(self, it => it.on_restart_after_idle(idle, rto, now));
     }
 
     fn on_handshake_loss(&mut self) {
-        self.as_dyn_mut().on_handshake_loss();
+        each!(self, it => it.on_handshake_loss());
     }
 
     fn set_paced(&mut self, paced: bool) {
-        self.as_dyn_mut().set_paced(paced);
+        each!(self, it => it.set_paced(paced));
     }
 
     fn on_handshake_rtt(&mut self, srtt: Duration) {
-        self.as_dyn_mut().on_handshake_rtt(srtt);
+        each!(self, it => it.on_handshake_rtt(srtt));
     }
 
     fn resume(&mut self, cwnd: u32, ssthresh: u32) {
-        self.as_dyn_mut().resume(cwnd, ssthresh);
+        each!(self, it => it.resume(cwnd, ssthresh));
     }
 
     fn set_mss(&mut self, mss: u32) {
-        self.as_dyn_mut().set_mss(mss);
+        each!(self, it => it.set_mss(mss));
     }
 }
 
