@@ -139,6 +139,10 @@ impl<'a> Segment<'a> {
 impl SegmentOptions {
     fn of(tcp: &Tcp<'_>) -> SegmentOptions {
         let mut options = SegmentOptions::default();
+        if let Some((value, echo)) = tcp.lone_timestamps() {
+            options.timestamps = Some(Timestamps { value, echo });
+            return options;
+        }
         for option in tcp.options() {
             options.add(option);
         }

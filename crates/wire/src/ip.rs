@@ -38,6 +38,7 @@ impl<'a> Ip<'a> {
     }
 
     /// Sender.
+    #[inline]
     pub fn source(&self) -> IpAddr {
         match self {
             Ip::V4(packet) => packet.source().into(),
@@ -46,6 +47,7 @@ impl<'a> Ip<'a> {
     }
 
     /// Receiver.
+    #[inline]
     pub fn destination(&self) -> IpAddr {
         match self {
             Ip::V4(packet) => packet.destination().into(),
@@ -54,6 +56,7 @@ impl<'a> Ip<'a> {
     }
 
     /// Number of the transport protocol.
+    #[inline]
     pub fn protocol(&self) -> u8 {
         match self {
             Ip::V4(packet) => packet.protocol(),
@@ -62,6 +65,7 @@ impl<'a> Ip<'a> {
     }
 
     /// Whether this is a part of a packet only.
+    #[inline]
     pub fn is_fragment(&self) -> bool {
         match self {
             Ip::V4(packet) => packet.is_fragment(),
@@ -70,6 +74,7 @@ impl<'a> Ip<'a> {
     }
 
     /// What the IP headers are in front of.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         match self {
             Ip::V4(packet) => packet.payload(),
@@ -78,6 +83,7 @@ impl<'a> Ip<'a> {
     }
 
     /// The sum that the checksum of a transport header and payload of `len` octets starts from. ICMP for IPv4 has none.
+    #[inline]
     pub fn pseudo_header(&self, len: usize) -> Sum {
         match self {
             Ip::V4(packet) if packet.protocol() == protocol::ICMP => Sum::ZERO,

@@ -16,11 +16,14 @@ const OFFSET_MASK: u16 = 0x1fff;
 pub struct Ipv4<'a> {
     /// Exactly the packet: total length octets.
     packet: &'a [u8],
+    /// The start of `packet`.
+    fixed: &'a [u8; HEADER_LEN],
     header_len: usize,
 }
 
 impl<'a> Ipv4<'a> {
     /// Looks at the packet at the start of `octets`; padding behind it is cut off.
+    #[inline]
     pub fn parse(octets: &'a [u8]) -> Result<Ipv4<'a>, DropReason> {
         let ipv4 = Ipv4::parse_quoted(octets)?;
         let total_len = usize::from(ipv4.total_len());
@@ -32,6 +35,7 @@ impl<'a> Ipv4<'a> {
     }
 
     /// As [`Ipv4::parse`], for a packet that may end early, such as one quoted in an ICMP error.
+    #[inline]
     pub fn parse_quoted(octets: &'a [u8]) -> Result<Ipv4<'a>, DropReason> {
         let Some(fixed) = octets.first_chunk::<HEADER_LEN>() else {
             return Err(DropReason::IpTruncated);
@@ -43,7 +47,7 @@ impl<'a> Ipv4<'a> {
         if header_len < HEADER_LEN || header_len > octets.len() {
             return Err(DropReason::Ipv4HeaderLength);
         }
-        Ok(Ipv4 { packet: octets, header_len })
+        Ok(Ipv4 { packet: octets, fixed, header_len })
     }
 
     /// Octets of the header, options included.
@@ -62,6 +66,7 @@ impl<'a> Ipv4<'a> {
     }
 
     /// What the header and its options are in front of.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.packet.get(self.header_len..).unwrap_or_default()
     }
@@ -77,6 +82,7 @@ impl<'a> Ipv4<'a> {
     }
 
     /// Whether this is a part of a packet only.
+    #[inline]
     pub fn is_fragment(&self) -> bool {
         self.u16_at(6) & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
@@ -88,45 +94,52 @@ impl<'a> Ipv4<'a> {
 
     /// DSCP (6 bits) and ECN (2 bits).
     pub fn traffic_class(&self) -> u8 {
-        self.packet[1]
+        self.fixed[1]
     }
 
     /// Time to live.
     pub fn ttl(&self) -> u8 {
-        self.packet[8]
+        self.fixed[8]
     }
 
     /// Number of the transport protocol.
+    #[inline]
     pub fn protocol(&self) -> u8 {
-        self.packet[9]
+        self.fixed[9]
     }
 
     /// Sender.
+    #[inline]
     pub fn source(&self) -> Ipv4Addr {
         self.address_at(12)
     }
 
     /// Receiver.
+    #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         self.address_at(16)
     }
 
     /// Whether the header's checksum is right.
+    #[inline]
     pub fn checksum_is_valid(&self) -> bool {
         Sum::of(&self.packet[..self.header_len]).is_valid()
     }
 
     /// The pseudo-header for a transport checksum over `len` octets.
+    #[inline]
     pub fn pseudo_header(&self, len: usize) -> Sum {
         Sum::pseudo_v4(self.source(), self.destination(), self.protocol(), len as u16)
     }
 
+    #[inline]
     fn u16_at(&self, at: usize) -> u16 {
-        u16::from_be_bytes([self.packet[at], self.packet[at + 1]])
+        u16::from_be_bytes([self.fixed[at], self.fixed[at + 1]])
     }
 
+    #[inline]
     fn address_at(&self, at: usize) -> Ipv4Addr {
-        Ipv4Addr::new(self.packet[at], self.packet[at + 1], self.packet[at + 2], self.packet[at + 3])
+        Ipv4Addr::new(self.fixed[at], self.fixed[at + 1], self.fixed[at + 2], self.fixed[at + 3])
     }
 }
 

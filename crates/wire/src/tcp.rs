@@ -1,7 +1,7 @@
 //! TCP headers and options (RFC 9293, 3.1; RFC 7323; RFC 2018).
 
-use crate::{ChecksumPolicy, DropReason};
 use crate::checksum::Sum;
+use crate::{ChecksumPolicy, DropReason};
 
 /// Octets of a header without options.
 pub const HEADER_LEN: usize = 20;
@@ -30,61 +30,85 @@ pub mod flag {
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<'a> {
     segment: &'a [u8],
+    /// The start of `segment`.
+    fixed: &'a [u8; HEADER_LEN],
     header_len: usize,
 }
 
 impl<'a> Tcp<'a> {
     /// Looks at the payload of an IP packet.
+    #[inline]
     pub fn parse(octets: &'a [u8]) -> Result<Tcp<'a>, DropReason> {
         let fixed = octets.first_chunk::<HEADER_LEN>().ok_or(DropReason::TcpTruncated)?;
         let header_len = usize::from(fixed[12] >> 4) * 4;
         if header_len < HEADER_LEN || header_len > octets.len() {
             return Err(DropReason::TcpDataOffset);
         }
-        Ok(Tcp { segment: octets, header_len })
+        Ok(Tcp { segment: octets, fixed, header_len })
     }
 
     /// Port of the sender.
+    #[inline]
     pub fn source_port(&self) -> u16 {
         self.u16_at(0)
     }
 
     /// Port of the receiver.
+    #[inline]
     pub fn destination_port(&self) -> u16 {
         self.u16_at(2)
     }
 
     /// Sequence number of the first octet, SYN counted.
+    #[inline]
     pub fn sequence_number(&self) -> u32 {
         self.u32_at(4)
     }
 
     /// The next sequence number that the sender expects.
+    #[inline]
     pub fn acknowledgement_number(&self) -> u32 {
         self.u32_at(8)
     }
 
     /// Bits of [`flag`].
+    #[inline]
     pub fn flags(&self) -> u8 {
-        self.segment[13]
+        self.fixed[13]
     }
 
     /// Window, not scaled.
+    #[inline]
     pub fn window(&self) -> u16 {
         self.u16_at(14)
     }
 
     /// Urgent pointer.
+    #[inline]
     pub fn urgent_pointer(&self) -> u16 {
         self.u16_at(18)
     }
 
     /// The options, one by one.
+    #[inline]
     pub fn options(&self) -> Options<'a> {
         Options(self.segment.get(HEADER_LEN..self.header_len).unwrap_or_default())
     }
 
+    /// Timestamps as (TSval, TSecr), if they are all the options there are, laid out as RFC 7323's appendix A has them: so they
+    /// come with nearly every segment.
+    #[inline]
+    pub fn lone_timestamps(&self) -> Option<(u32, u32)> {
+        match self.segment.get(HEADER_LEN..self.header_len)? {
+            &[1, 1, 8, 10, a, b, c, d, e, f, g, h] => {
+                Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
+            }
+            _ => None,
+        }
+    }
+
     /// What the header is in front of.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.segment.get(self.header_len..).unwrap_or_default()
     }
@@ -101,12 +125,14 @@ impl<'a> Tcp<'a> {
             || policy.accept_partial && self.u16_at(16) == pseudo_header.fold()
     }
 
+    #[inline]
     fn u16_at(&self, at: usize) -> u16 {
-        u16::from_be_bytes([self.segment[at], self.segment[at + 1]])
+        u16::from_be_bytes([self.fixed[at], self.fixed[at + 1]])
     }
 
+    #[inline]
     fn u32_at(&self, at: usize) -> u32 {
-        u32::from(self.u16_at(at)) << 16 | u32::from(self.u16_at(at + 2))
+        u32::from_be_bytes([self.fixed[at], self.fixed[at + 1], self.fixed[at + 2], self.fixed[at + 3]])
     }
 }
 
