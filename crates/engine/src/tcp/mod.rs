@@ -35,6 +35,17 @@ use crate::Echo;
 ///     }
 /// }
 ///
+/// /// Leaves what comes where it is.
+/// struct Asking;
+///
+/// impl TcpHandler for Asking {
+///     type State = ();
+///
+///     fn on_open(&mut self, _: &mut Connection<'_>) {}
+///
+///     fn on_data(&mut self, (): &mut (), _: &mut Connection<'_>) {}
+/// }
+///
 /// // A server on one end of a wire in memory, a client on the other; each on a thread, as if it were a core.
 /// let (mut left, mut right) = memory::pair(&memory::Config::default());
 /// let address: SocketAddr = "192.0.2.1:7".parse()?;
@@ -43,7 +54,7 @@ use crate::Echo;
 /// server.add_link(DeviceId(0), LinkId(0), Box::new(right.remove(0)));
 /// let serving = std::thread::spawn(move || engine.run());
 ///
-/// let client = TcpServer::new(Echo); // Listens nowhere.
+/// let client = TcpServer::new(Asking); // Listens nowhere.
 /// let (engine, client) = Engine::with_stack(Config::default(), Echo, stack::Config::default(), client)?;
 /// client.add_link(DeviceId(0), LinkId(0), Box::new(left.remove(0)));
 /// let asking = std::thread::spawn(move || engine.run());
