@@ -57,3 +57,19 @@ fn a_query_in_fragments_is_answered_from_the_shadow() {
         assert_is_mail(setting.ask_with(server, &query));
     }
 }
+
+#[test]
+fn tcp_is_answered_by_the_stack_and_on_the_same_host_from_the_shadow() {
+    let Some(setting) = Setting::new(&Zone::sample()) else { return };
+    let ask = |side: Side| {
+        let command = setting.lab.command(side, "dig");
+        let server = SocketAddr::new(SERVER_V4.parse().unwrap(), 53);
+        let answer = Dig::ask_by(command, server, Transport::Tcp, &["big.example.com", "TXT"]);
+        assert_eq!(answer.section("ANSWER").len(), 8, "{}", answer.text);
+    };
+    ask(Side::Client);
+    assert_eq!(setting.count("_TcpPassiveOpens"), 1);
+    ask(Side::Server); // By loopback, where there is no steering program.
+    assert_eq!(setting.count("_TcpPassiveOpens"), 1);
+    assert_eq!(setting.count("connections_accepted"), 2);
+}

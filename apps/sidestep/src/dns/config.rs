@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dns_auth::Settings;
+use dns_server::TcpLimits;
 use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
@@ -50,18 +51,6 @@ pub(crate) struct ZoneSpec {
     pub(crate) file: PathBuf,
     /// Its origin, if the user named it.
     pub(crate) origin: Option<NameBuf>,
-}
-
-/// Limits of DNS over TCP (RFC 7766, 6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TcpLimits {
-    /// A connection without a whole query for this long is closed. Longer suits clients that come back; shorter bounds
-    /// what a slow one can hold.
-    pub(crate) idle_timeout: Duration,
-    /// Connections at a time; beyond it the newest is closed at once. Each may hold 192 KiB at worst.
-    pub(crate) connections_max: usize,
-    /// Connections at a time from one IPv4 address or one IPv6 network of 64 bits, so that one client cannot take them all.
-    pub(crate) connections_per_client_max: usize,
 }
 
 /// Everything, resolved.

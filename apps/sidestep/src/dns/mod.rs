@@ -6,12 +6,14 @@
 //! | `config.rs`, `config_file.rs` | what the user wrote, and what the program runs on |
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `service.rs` | the parts put together: start, ready line, signals, drain |
+//! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `ports.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod config;
 mod config_file;
+mod engines;
 mod interface;
 mod load;
 mod options;

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use device_kernel::KernelSockets;
 use engine::{DeviceId, EngineHandle, Role};
+use native::{Interface, SteeringCounts};
 
 use super::config::{Config, DeviceChoice};
-use super::interface::{InterfacePort, SteeringCounts};
+use super::interface;
 use super::tcp::{self, TcpHandle};
 
 /// The open ports of a server.
@@ -15,7 +16,7 @@ pub(crate) enum Ports {
     /// Kernel sockets on these addresses.
     Kernel(Vec<SocketAddr>),
     /// An interface, followed by a thread of its own.
-    Interface(InterfacePort),
+    Interface(Interface),
 }
 
 impl Ports {
@@ -28,8 +29,7 @@ impl Ports {
         match &config.device {
             DeviceChoice::Kernel(addresses) => open_kernel(addresses, engines, tcp),
             DeviceChoice::Interface(name, listens) => {
-                let port = InterfacePort::open(name, listens, config, engines.to_vec(), tcp.cloned());
-                Ok(Ports::Interface(port.with_context(|| format!("device {name}"))?))
+                interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Ports::Interface)
             }
         }
     }
@@ -38,7 +38,7 @@ impl Ports {
     pub(crate) fn describe(&self) -> String {
         match self {
             Ports::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
-            Ports::Interface(port) => port.describe(),
+            Ports::Interface(port) => port.describe().to_owned(),
         }
     }
 

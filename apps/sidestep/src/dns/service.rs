@@ -7,24 +7,18 @@ use std::thread::JoinHandle;
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::Counters;
-use dns_server::{DnsResponder, Published};
-use engine::{Datagram, Echo, Engine, EngineHandle, UdpResponder};
+use dns_server::{Admission, DnsResponder, Published};
+use engine::EngineHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::config::{Config, DeviceChoice, available_cores};
+use super::config::Config;
+use super::engines::{EngineThread, start_engines};
 use super::load::{Loaded, load_catalog};
-use super::options::{BusyPoll, ResponderKind, Serve};
+use super::options::{ResponderKind, Serve};
 use super::ports::Ports;
 use super::stats;
 use super::tcp::{self, TcpHandle};
-
-/// One engine on its thread.
-struct EngineThread {
-    handle: EngineHandle,
-    counters: Arc<Counters>,
-    thread: JoinHandle<()>,
-}
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
@@ -37,13 +31,18 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     }
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded)));
 
-    let engines = start_engines(&config, &published)?;
+    let admission = Admission::new(config.tcp);
+    let engines = start_engines(&config, &published, &admission)?;
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
-    let tcp = start_tcp(&config, &published)?;
+    let tcp = start_tcp(&config, &published, &admission)?;
     let ports = Ports::open(&config, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     let sources = stats::Sources {
-        engines: engines.iter().map(|engine| (engine.handle.clone(), Arc::clone(&engine.counters))).collect(),
-        tcp: tcp.as_ref().map(|tcp| (tcp.handle.clone(), Arc::clone(&tcp.counters))),
+        responders: {
+            let of_engines = engines.iter().flat_map(|engine| &engine.counters);
+            of_engines.chain(tcp.iter().map(|tcp| &tcp.counters)).cloned().collect()
+        },
+        admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
+        engines: handles,
         steering: ports.steering(),
     };
     // A server without statistics serves all the same.
@@ -69,52 +68,23 @@ fn publication(config: &Config, loaded: &Loaded) -> Published {
     Published { catalog: Arc::clone(&loaded.catalog), settings: Arc::clone(&config.settings) }
 }
 
-fn start_engines(config: &Config, published: &Arc<ArcSwap<Published>>) -> anyhow::Result<Vec<EngineThread>> {
-    let start = |(number, core): (usize, usize)| -> anyhow::Result<EngineThread> {
-        let counters = Arc::new(Counters::default());
-        let responder = match config.responder {
-            ResponderKind::Dns => {
-                AnyResponder::Dns(Box::new(DnsResponder::new(published, Arc::clone(&counters))))
-            }
-            ResponderKind::Echo => AnyResponder::Echo(Echo),
-        };
-        let never_sleep = config.busy_poll == BusyPoll::Always;
-        let engine_config = engine::Config { spin: config.spin, never_sleep, core: Some(core) };
-        let (engine, handle) = Engine::new(engine_config, responder).context("making an engine")?;
-        let thread = std::thread::Builder::new()
-            .name(format!("engine-{number}"))
-            .spawn(move || drop(engine.run()))
-            .context("starting an engine")?;
-        Ok(EngineThread { handle, counters, thread })
-    };
-    engine_cores(config)?.into_iter().enumerate().map(start).collect()
-}
-
-/// The cores named, else one for each queue of the interface as far as there are cores, else all.
-fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
-    if let Some(cores) = &config.cores {
-        return Ok(cores.clone());
-    }
-    let mut cores = available_cores();
-    if let DeviceChoice::Interface(name, _) = &config.device {
-        cores.truncate(usize::from(device_xdp::queue_pairs(name)?).max(1));
-    }
-    Ok(cores)
-}
-
 struct Tcp {
     handle: TcpHandle,
     counters: Arc<Counters>,
     thread: JoinHandle<()>,
 }
 
-fn start_tcp(config: &Config, published: &Arc<ArcSwap<Published>>) -> anyhow::Result<Option<Tcp>> {
+fn start_tcp(
+    config: &Config,
+    published: &Arc<ArcSwap<Published>>,
+    admission: &Arc<Admission>,
+) -> anyhow::Result<Option<Tcp>> {
     if config.responder == ResponderKind::Echo {
         return Ok(None);
     }
     let counters = Arc::new(Counters::default());
     let responder = DnsResponder::new(published, Arc::clone(&counters));
-    let (handle, thread) = tcp::start(responder, config.tcp).context("starting DNS over TCP")?;
+    let (handle, thread) = tcp::start(responder, Arc::clone(admission)).context("starting DNS over TCP")?;
     Ok(Some(Tcp { handle, counters, thread }))
 }
 
@@ -172,22 +142,5 @@ fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
     for thread in threads {
         // A thread that panicked has said so on stderr; the others are to end all the same.
         let _ = thread.join();
-    }
-}
-
-/// What an engine may be asked to run.
-enum AnyResponder {
-    /// The zones.
-    Dns(Box<DnsResponder>),
-    /// A bare echo.
-    Echo(Echo),
-}
-
-impl UdpResponder for AnyResponder {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
-        match self {
-            AnyResponder::Dns(responder) => responder.respond(batch),
-            AnyResponder::Echo(echo) => echo.respond(batch),
-        }
     }
 }

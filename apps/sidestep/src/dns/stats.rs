@@ -11,19 +11,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dns_auth::Counters;
+use dns_server::Admission;
 use engine::EngineHandle;
+use native::SteeringCounts;
 
 use super::config::default_control;
-use super::interface::SteeringCounts;
 use super::options;
-use super::tcp::TcpHandle;
 
 /// Everything that counts.
 pub(crate) struct Sources {
-    /// The engines in order, each with the counters of its responder.
-    pub(crate) engines: Vec<(EngineHandle, Arc<Counters>)>,
-    /// DNS over TCP: the service and its responder's counters. None when the responder is an echo.
-    pub(crate) tcp: Option<(TcpHandle, Arc<Counters>)>,
+    /// The engines in order.
+    pub(crate) engines: Vec<EngineHandle>,
+    /// Of every responder, whatever its transport.
+    pub(crate) responders: Vec<Arc<Counters>>,
+    /// Who is connected by TCP. None when the responder is an echo.
+    pub(crate) admission: Option<Arc<Admission>>,
     /// The steering program, if an interface is served.
     pub(crate) steering: Option<SteeringCounts>,
 }
@@ -32,13 +34,16 @@ impl Sources {
     /// All counts: DNS over all cores together, then each engine, its devices, and TCP.
     fn report(&self) -> String {
         let mut text = String::new();
-        let tcp_counters = self.tcp.iter().map(|(_, counters)| counters);
-        let all = self.engines.iter().map(|(_, counters)| counters).chain(tcp_counters);
-        for (name, value) in sum(all.map(|counters| counters.named())) {
+        for (name, value) in sum(self.responders.iter().map(|counters| counters.named())) {
             let _ = writeln!(text, "dns_{name} {value}");
         }
-        for (number, (handle, _)) in self.engines.iter().enumerate() {
+        for (number, handle) in self.engines.iter().enumerate() {
             for (name, value) in handle.counters().named() {
+                let _ = writeln!(text, "engine_{number}_{name} {value}");
+            }
+            for (name, value) in
+                handle.ask_stack(|stack, _| stack.counters().clone()).iter().flat_map(occurred)
+            {
                 let _ = writeln!(text, "engine_{number}_{name} {value}");
             }
             for report in handle.device_reports() {
@@ -53,13 +58,18 @@ impl Sources {
         for (name, value) in steering.flat_map(|counts| counts.named()) {
             let _ = writeln!(text, "steering_{name} {value}");
         }
-        if let Some((handle, _)) = &self.tcp {
-            for (name, value) in handle.counters.named() {
+        if let Some(admission) = &self.admission {
+            for (name, value) in admission.counters().named() {
                 let _ = writeln!(text, "tcp_{name} {value}");
             }
         }
         text
     }
+}
+
+/// What the stack counted, as far as it occurred.
+fn occurred(counters: &stack::Counters) -> impl Iterator<Item = (&'static str, u64)> {
+    counters.named().filter(|(_, value)| *value != 0)
 }
 
 /// Adds up counts of the same name; in the order of names.

@@ -3,45 +3,22 @@
 //! Connections beyond a limit, for all or for one client, are closed at once, newest first; a connection without a whole query for the idle time
 //! is closed; a client that does not read its answers is not read from (RFC 7766, 6.2 and 10).
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dns_server::DnsResponder;
+use clock::Instant;
+use dns_server::{Admission, DnsResponder, StreamResponder};
+use engine::Clock;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::config::TcpLimits;
 use super::tcp_connection::{Connection, Next};
-
-/// Counts of the service. Written by its thread alone.
-#[derive(Debug, Default)]
-pub(crate) struct TcpCounters {
-    accepted: AtomicU64,
-    refused: AtomicU64,
-    idle_closed: AtomicU64,
-    open: AtomicU64,
-}
-
-impl TcpCounters {
-    /// Name and value of each count.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        [
-            ("connections_accepted", read(&self.accepted)),
-            ("connections_refused", read(&self.refused)),
-            ("connections_closed_idle", read(&self.idle_closed)),
-            ("connections_open", read(&self.open)),
-        ]
-    }
-}
 
 enum Command {
     Add(SocketAddr, std::net::TcpListener),
@@ -54,8 +31,6 @@ enum Command {
 pub(crate) struct TcpHandle {
     commands: Sender<Command>,
     waker: Arc<Waker>,
-    /// What the service counts.
-    pub(crate) counters: Arc<TcpCounters>,
 }
 
 impl TcpHandle {
@@ -103,25 +78,25 @@ pub(crate) fn listen(address: SocketAddr, free_bind: bool) -> io::Result<std::ne
 }
 
 /// Starts the service on a thread of its own.
-pub(crate) fn start(responder: DnsResponder, limits: TcpLimits) -> io::Result<(TcpHandle, JoinHandle<()>)> {
+pub(crate) fn start(
+    responder: DnsResponder,
+    admission: Arc<Admission>,
+) -> io::Result<(TcpHandle, JoinHandle<()>)> {
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
     let (commands, receiver) = channel();
-    let counters = Arc::new(TcpCounters::default());
-    let handle = TcpHandle { commands, waker, counters: Arc::clone(&counters) };
+    let handle = TcpHandle { commands, waker };
     let service = Service {
         poll,
         commands: receiver,
-        responder,
-        limits,
-        counters,
+        clock: Clock::start(),
+        responder: StreamResponder::new(responder),
+        admission,
         listeners: BTreeMap::new(),
         connections: BTreeMap::new(),
-        clients: HashMap::new(),
         next_token: WAKE.0 + 1,
         again: Vec::new(),
         accept_again: false,
-        scratch: vec![0; 65_535],
     };
     let thread = std::thread::Builder::new().name("dns-tcp".to_owned()).spawn(move || service.run())?;
     Ok((handle, thread))
@@ -136,31 +111,28 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 struct Service {
     poll: Poll,
     commands: Receiver<Command>,
-    responder: DnsResponder,
-    limits: TcpLimits,
-    counters: Arc<TcpCounters>,
+    clock: Clock,
+    responder: StreamResponder,
+    admission: Arc<Admission>,
     listeners: BTreeMap<Token, (SocketAddr, TcpListener)>,
-    connections: BTreeMap<Token, (IpAddr, Connection<TcpStream>)>,
-    /// Connections of each client that has any.
-    clients: HashMap<IpAddr, usize>,
+    connections: BTreeMap<Token, Connection<TcpStream>>,
     /// Tokens are never used twice, so that an event for a closed connection finds nobody.
     next_token: usize,
     again: Vec<Token>,
     accept_again: bool,
-    scratch: Vec<u8>,
 }
 
 impl Service {
     fn run(mut self) {
         let mut events = Events::with_capacity(256);
-        let mut next_sweep = Instant::now() + SWEEP;
+        let mut next_sweep = self.clock.now() + SWEEP;
         let mut stop_at: Option<Instant> = None;
         loop {
             let timeout = self.timeout(stop_at);
             if self.poll.poll(&mut events, timeout).is_err() {
                 events.clear(); // A signal; anything else would come again, and the sweep goes on meanwhile.
             }
-            let now = Instant::now();
+            let now = self.clock.now();
             for event in &events {
                 self.on_event(event.token(), now);
             }
@@ -214,7 +186,7 @@ impl Service {
             return;
         }
         self.listeners.insert(token, (address, listener));
-        self.accept(token, Instant::now());
+        self.accept(token, self.clock.now());
     }
 
     fn new_token(&mut self) -> Token {
@@ -233,7 +205,7 @@ impl Service {
     fn accept(&mut self, token: Token, now: Instant) {
         while let Some((_, listener)) = self.listeners.get(&token) {
             match listener.accept() {
-                Ok((stream, peer)) => self.admit(stream, network_of(peer.ip()), now),
+                Ok((stream, peer)) => self.admit(stream, peer, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
@@ -244,28 +216,21 @@ impl Service {
         }
     }
 
-    fn admit(&mut self, mut stream: TcpStream, client: IpAddr, now: Instant) {
-        count(&self.counters.accepted);
+    fn admit(&mut self, mut socket: TcpStream, peer: SocketAddr, now: Instant) {
+        let Some(permit) = self.admission.admit(peer.ip()) else { return };
         let token = self.new_token();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let of_client = self.clients.get(&client).copied().unwrap_or(0);
-        if self.connections.len() >= self.limits.connections_max
-            || of_client >= self.limits.connections_per_client_max
-            || self.poll.registry().register(&mut stream, token, interest).is_err()
-        {
-            count(&self.counters.refused);
-            return;
+        if self.poll.registry().register(&mut socket, token, interest).is_err() {
+            return; // For want of memory: the client is gone, and its permit given back.
         }
-        let _ = stream.set_nodelay(true); // Answers are whole; without it they come later, but they come.
-        self.connections.insert(token, (client, Connection::new(stream, now)));
-        self.clients.insert(client, of_client + 1);
-        self.counters.open.store(self.connections.len() as u64, Ordering::Relaxed);
+        let _ = socket.set_nodelay(true); // Answers are whole; without it they come later, but they come.
+        self.connections.insert(token, Connection::new(socket, permit, now));
         self.drive(token, now);
     }
 
     fn drive(&mut self, token: Token, now: Instant) {
-        let Some((_, connection)) = self.connections.get_mut(&token) else { return };
-        match connection.drive(&mut self.responder, &mut self.scratch, now) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        match connection.drive(&mut self.responder, now) {
             Next::Wait => {}
             Next::Again => self.again.push(token),
             Next::Close => self.close(token),
@@ -273,23 +238,15 @@ impl Service {
     }
 
     fn close(&mut self, token: Token) {
-        let Some((client, _)) = self.connections.remove(&token) else { return };
-        if let Entry::Occupied(mut of_client) = self.clients.entry(client) {
-            *of_client.get_mut() -= 1;
-            if *of_client.get() == 0 {
-                of_client.remove();
-            }
-        }
-        self.counters.open.store(self.connections.len() as u64, Ordering::Relaxed);
+        self.connections.remove(&token);
     }
 
     fn sweep(&mut self, now: Instant) {
-        let limit = self.limits.idle_timeout;
-        let idle = |connection: &Connection<TcpStream>| now.duration_since(connection.last_query) >= limit;
-        let tokens: Vec<Token> =
-            self.connections.iter().filter(|(_, (_, own))| idle(own)).map(|(token, _)| *token).collect();
+        let limit = self.admission.limits().idle_timeout;
+        let idle = self.connections.iter().filter(|(_, own)| own.queries.idle_until(limit) <= now);
+        let tokens: Vec<Token> = idle.map(|(token, _)| *token).collect();
         for token in tokens {
-            count(&self.counters.idle_closed);
+            self.admission.on_idle_closed();
             self.close(token);
         }
         if std::mem::take(&mut self.accept_again) {
@@ -303,25 +260,10 @@ impl Service {
         let tokens: Vec<Token> = self.connections.keys().copied().collect();
         for token in tokens {
             self.drive(token, now);
-            let busy = self.connections.get(&token).is_some_and(|(_, connection)| connection.has_output());
+            let busy = self.connections.get(&token).is_some_and(Connection::has_output);
             if !busy && !self.again.contains(&token) {
                 self.close(token);
             }
         }
     }
-}
-
-/// What counts as one client: an IPv4 address, or the 64 bits of an IPv6 address that name its network (RFC 4291, 2.5.4).
-fn network_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-    }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

@@ -1,13 +1,10 @@
-//! One TCP connection: octets in, length-prefixed messages, octets out (RFC 1035, 4.2.2; RFC 7766).
+//! One TCP connection on a kernel socket: from the socket to the stream of queries and back.
 
 use std::io::{self, Read, Write};
-use std::time::Instant;
 
-use dns_auth::{Outcome, Transport};
-use dns_server::DnsResponder;
+use clock::Instant;
+use dns_server::{Permit, QueryStream, StreamResponder};
 
-/// Answers that wait for a client to read them, in octets; beyond it nothing more is read from that client.
-const OUTPUT_MAX: usize = 64 << 10;
 /// Octets read at a time.
 const READ_SIZE: usize = 16 << 10;
 /// Reads in one go, so that one busy client does not keep the others waiting.
@@ -28,92 +25,65 @@ pub(crate) enum Next {
 
 /// A connection over any stream, so that tests need no socket.
 pub(crate) struct Connection<S> {
-    pub(crate) stream: S,
+    pub(crate) socket: S,
+    pub(crate) queries: QueryStream,
     input: Vec<u8>,
-    output: Vec<u8>,
-    sent: usize,
     /// The client has sent its last octet.
     ended: bool,
-    /// When the last whole query came, or the connection began (RFC 7766, 6.2.3: idle is measured in queries).
-    pub(crate) last_query: Instant,
+    _permit: Permit,
 }
 
 impl<S: Read + Write> Connection<S> {
-    pub(crate) fn new(stream: S, now: Instant) -> Connection<S> {
-        Connection { stream, input: Vec::new(), output: Vec::new(), sent: 0, ended: false, last_query: now }
+    pub(crate) fn new(socket: S, permit: Permit, now: Instant) -> Connection<S> {
+        let queries = QueryStream::new(now);
+        Connection { socket, queries, input: Vec::new(), ended: false, _permit: permit }
     }
 
     /// Does all that can be done without waiting, up to a fair share.
-    pub(crate) fn drive(&mut self, responder: &mut DnsResponder, scratch: &mut [u8], now: Instant) -> Next {
-        self.try_drive(responder, scratch, now).unwrap_or(Next::Close)
+    pub(crate) fn drive(&mut self, responder: &mut StreamResponder, now: Instant) -> Next {
+        // An error of the socket means that the client is gone.
+        self.try_drive(responder, now).unwrap_or(Next::Close)
     }
 
-    /// An error of the stream means that the client is gone.
-    fn try_drive(
-        &mut self,
-        responder: &mut DnsResponder,
-        scratch: &mut [u8],
-        now: Instant,
-    ) -> io::Result<Next> {
+    fn try_drive(&mut self, responder: &mut StreamResponder, now: Instant) -> io::Result<Next> {
         for _ in 0..READS_MAX {
-            if !self.answer_input(responder, scratch, now) {
+            let Ok(answered) = self.queries.answer(&self.input, responder, now) else {
                 return Ok(Next::Close);
-            }
-            if !self.flush()? {
-                if self.output.len() - self.sent > OUTPUT_MAX {
+            };
+            self.input.drain(..answered);
+            if !self.flush(responder)? {
+                if !self.queries.has_room() {
                     return Ok(Next::Wait);
                 }
             } else if self.ended {
                 return Ok(Next::Close);
             }
             if self.ended || !self.receive()? {
-                self.release_memory();
-                let more = self.ended && self.output.is_empty();
+                if self.input.is_empty() {
+                    self.input = Vec::new(); // An idle connection keeps no buffers.
+                }
+                let more = self.ended && !self.has_output();
                 return Ok(if more { Next::Again } else { Next::Wait });
             }
         }
         Ok(Next::Again)
     }
 
-    /// Answers the whole messages of the input as long as the output has room; false if the client talks nonsense.
-    fn answer_input(&mut self, responder: &mut DnsResponder, scratch: &mut [u8], now: Instant) -> bool {
-        let mut at = 0;
-        while self.output.len() - self.sent <= OUTPUT_MAX {
-            let Some((prefix, rest)) = self.input[at..].split_first_chunk::<2>() else { break };
-            let len = usize::from(u16::from_be_bytes(*prefix));
-            let Some(message) = rest.get(..len) else { break };
-            if len == 0 {
-                return false;
-            }
-            scratch[..len].copy_from_slice(message);
-            if let Outcome::Reply(reply_len) = responder.respond_one(scratch, len, Transport::Tcp) {
-                self.output.extend_from_slice(&(reply_len as u16).to_be_bytes()); // At most 65535.
-                self.output.extend_from_slice(&scratch[..reply_len]);
-            }
-            self.last_query = now;
-            at += 2 + len;
-        }
-        self.input.drain(..at);
-        true
-    }
-
     /// Sends what is waiting; true if nothing is left.
-    fn flush(&mut self) -> io::Result<bool> {
-        while self.sent < self.output.len() {
-            match self.stream.write(&self.output[self.sent..]) {
+    fn flush(&mut self, responder: &mut StreamResponder) -> io::Result<bool> {
+        while self.has_output() {
+            match self.socket.write(self.queries.output()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
+                Ok(count) => self.queries.on_sent(count, responder),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        self.output.clear();
-        self.sent = 0;
         Ok(true)
     }
 
-    /// Reads once; false if there is nothing now. A full input is drained by `answer_input` before more is read.
+    /// Reads once; false if there is nothing now. A full input is answered before more is read.
     fn receive(&mut self) -> io::Result<bool> {
         let start = self.input.len();
         let size = READ_SIZE.min(MESSAGE_MAX - start.min(MESSAGE_MAX));
@@ -121,7 +91,7 @@ impl<S: Read + Write> Connection<S> {
             return Ok(false); // A whole message waits for room in the output.
         }
         self.input.resize(start + size, 0);
-        let outcome = self.stream.read(&mut self.input[start..]);
+        let outcome = self.socket.read(&mut self.input[start..]);
         self.input.truncate(start + *outcome.as_ref().unwrap_or(&0));
         match outcome {
             Ok(0) => self.ended = true,
@@ -133,18 +103,8 @@ impl<S: Read + Write> Connection<S> {
         Ok(true)
     }
 
-    /// An idle connection keeps no buffers.
-    fn release_memory(&mut self) {
-        if self.input.is_empty() {
-            self.input = Vec::new();
-        }
-        if self.output.is_empty() {
-            self.output = Vec::new();
-        }
-    }
-
     /// Whether answers are waiting for the client.
     pub(crate) fn has_output(&self) -> bool {
-        self.sent < self.output.len()
+        !self.queries.output().is_empty()
     }
 }

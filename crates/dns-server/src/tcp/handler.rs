@@ -1,0 +1,92 @@
+//! DNS over TCP on the stack of an engine.
+
+use std::sync::Arc;
+
+use engine::{Connection, TcpHandler};
+
+use super::stream::MESSAGE_MAX;
+use super::{Admission, Permit, QueryStream, StreamResponder};
+use crate::DnsResponder;
+
+/// Answers the queries of every connection in the order in which they come.
+pub struct DnsOverTcp {
+    responder: StreamResponder,
+    admission: Arc<Admission>,
+    /// A message that does not lie in one piece.
+    whole: Vec<u8>,
+}
+
+/// A client that was admitted.
+pub struct Client {
+    stream: QueryStream,
+    _permit: Permit,
+}
+
+impl DnsOverTcp {
+    /// Answers whom `admission` admits by `responder`.
+    pub fn new(responder: DnsResponder, admission: Arc<Admission>) -> DnsOverTcp {
+        DnsOverTcp { responder: StreamResponder::new(responder), admission, whole: vec![0; MESSAGE_MAX] }
+    }
+
+    /// Answers what came until there is nothing more to answer, or no room; false when the connection is to be closed.
+    fn drive(&mut self, client: &mut Client, connection: &mut Connection<'_>) -> bool {
+        loop {
+            let sent = connection.send(client.stream.output());
+            client.stream.on_sent(sent, &mut self.responder);
+            if !client.stream.output().is_empty() {
+                return true; // Goes on when there is room.
+            }
+            let now = connection.now();
+            let piece = connection.received();
+            let mut answered = client.stream.answer(piece, &mut self.responder, now);
+            if answered == Ok(0) && piece.len() < connection.unread() {
+                let count = connection.peek(&mut self.whole);
+                answered = client.stream.answer(&self.whole[..count], &mut self.responder, now);
+            }
+            match answered {
+                Ok(0) => return !connection.is_ended(),
+                Ok(count) => connection.consume(count),
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl TcpHandler for DnsOverTcp {
+    /// `None`: not admitted, and closed.
+    type State = Option<Client>;
+
+    fn on_open(&mut self, connection: &mut Connection<'_>) -> Option<Client> {
+        let Some(permit) = self.admission.admit(connection.remote().ip()) else {
+            connection.close();
+            return None;
+        };
+        let stream = QueryStream::new(connection.now());
+        connection.set_deadline(Some(stream.idle_until(self.admission.limits().idle_timeout)));
+        Some(Client { stream, _permit: permit })
+    }
+
+    fn on_data(&mut self, client: &mut Option<Client>, connection: &mut Connection<'_>) {
+        if client.as_mut().is_none_or(|client| !self.drive(client, connection)) {
+            // With data unread the connection would be reset, and answers under way lost.
+            connection.consume(connection.unread());
+            connection.close();
+        }
+    }
+
+    fn on_end(&mut self, client: &mut Option<Client>, connection: &mut Connection<'_>) {
+        self.on_data(client, connection);
+    }
+
+    fn on_timeout(&mut self, client: &mut Option<Client>, connection: &mut Connection<'_>) {
+        let idle_timeout = self.admission.limits().idle_timeout;
+        let until = client.as_ref().map(|client| client.stream.idle_until(idle_timeout));
+        match until.filter(|until| *until > connection.now()) {
+            Some(until) => connection.set_deadline(Some(until)),
+            None => {
+                self.admission.on_idle_closed();
+                connection.close();
+            }
+        }
+    }
+}

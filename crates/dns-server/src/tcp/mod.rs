@@ -1,0 +1,9 @@
+//! DNS over TCP, without the sockets: the stream of one client, who is admitted, and the handler on an engine's stack.
+
+mod admission;
+mod handler;
+mod stream;
+
+pub use admission::{Admission, Permit, TcpCounters, TcpLimits};
+pub use handler::DnsOverTcp;
+pub use stream::{Nonsense, QueryStream, StreamResponder};

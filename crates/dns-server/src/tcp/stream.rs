@@ -1,0 +1,122 @@
+//! One client's stream: octets in, length-prefixed messages, octets out (RFC 1035, 4.2.2; RFC 7766).
+
+use std::mem;
+
+use clock::{Duration, Instant};
+use dns_auth::{Outcome, Transport};
+
+use crate::DnsResponder;
+
+/// Answers that wait for a client to read them, in octets; beyond it no more queries of that client are answered.
+const OUTPUT_MAX: usize = 64 << 10;
+/// Octets of a length, and of the longest message behind it.
+pub(crate) const MESSAGE_MAX: usize = 2 + 65_535;
+
+/// The client sent what is no DNS: the connection is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nonsense;
+
+/// What answers the messages of all streams of a thread.
+pub struct StreamResponder {
+    responder: DnsResponder,
+    /// Room for one message and its answer.
+    scratch: Vec<u8>,
+    /// A buffer for answers that no stream needs now.
+    spare: Vec<u8>,
+}
+
+impl StreamResponder {
+    /// One that answers by `responder`.
+    pub fn new(responder: DnsResponder) -> StreamResponder {
+        StreamResponder { responder, scratch: vec![0; 65_535], spare: Vec::new() }
+    }
+
+    /// The answer to one message, if it gets one.
+    fn answer(&mut self, message: &[u8]) -> Option<&[u8]> {
+        self.scratch[..message.len()].copy_from_slice(message);
+        match self.responder.respond_one(&mut self.scratch, message.len(), Transport::Tcp) {
+            Outcome::Reply(len) => Some(&self.scratch[..len]),
+            Outcome::Drop(_) => None,
+        }
+    }
+}
+
+/// What is kept of one client. The input stays where it came: the caller shows it, and drops what was answered.
+#[derive(Debug)]
+pub struct QueryStream {
+    output: Vec<u8>,
+    /// Octets of the output that are sent.
+    sent: usize,
+    /// When the last whole query came, or the connection began.
+    last_query: Instant,
+}
+
+impl QueryStream {
+    /// The stream of a client that connects now.
+    pub fn new(now: Instant) -> QueryStream {
+        QueryStream { output: Vec::new(), sent: 0, last_query: now }
+    }
+
+    /// Answers the whole messages at the start of `input`, as long as the output has room; returns how many octets they are.
+    pub fn answer(
+        &mut self,
+        input: &[u8],
+        responder: &mut StreamResponder,
+        now: Instant,
+    ) -> Result<usize, Nonsense> {
+        if self.output.capacity() == 0 {
+            mem::swap(&mut self.output, &mut responder.spare);
+        }
+        let mut at = 0;
+        while self.has_room() {
+            let Some((prefix, rest)) = input[at..].split_first_chunk::<2>() else { break };
+            let len = usize::from(u16::from_be_bytes(*prefix));
+            let Some(message) = rest.get(..len) else { break };
+            if len == 0 {
+                return Err(Nonsense);
+            }
+            if let Some(reply) = responder.answer(message) {
+                self.output.extend_from_slice(&(reply.len() as u16).to_be_bytes()); // At most 65535.
+                self.output.extend_from_slice(reply);
+            }
+            self.last_query = now;
+            at += 2 + len;
+        }
+        self.release_buffer(responder);
+        Ok(at)
+    }
+
+    /// Answers that are to be sent.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// The first `count` octets of the output are sent.
+    pub fn on_sent(&mut self, count: usize, responder: &mut StreamResponder) {
+        self.sent += count;
+        self.release_buffer(responder);
+    }
+
+    /// Gives the buffer to whoever needs one next if it is empty: an idle client keeps none.
+    fn release_buffer(&mut self, responder: &mut StreamResponder) {
+        if self.sent < self.output.len() {
+            return;
+        }
+        let mut buffer = mem::take(&mut self.output);
+        self.sent = 0;
+        if responder.spare.capacity() == 0 {
+            buffer.clear();
+            responder.spare = buffer;
+        }
+    }
+
+    /// Whether more queries would be answered before the client takes what there is.
+    pub fn has_room(&self) -> bool {
+        self.output().len() <= OUTPUT_MAX
+    }
+
+    /// When the client has been idle for too long. RFC 7766, 6.2.3: idle is measured in queries.
+    pub fn idle_until(&self, idle_timeout: Duration) -> Instant {
+        self.last_query + idle_timeout
+    }
+}

@@ -1,0 +1,98 @@
+//! The stream of one client: RFC 7766.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use clock::{Duration, Instant};
+use dns_auth::compile::compile;
+use dns_auth::{Catalog, Counters, Settings};
+use dns_server::{DnsResponder, Nonsense, Published, QueryStream, StreamResponder};
+use dns_wire::{NameBuf, Rtype};
+use dns_zone::ZoneBuilder;
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), None).unwrap()
+}
+
+/// Answers from a zone in which `example.` has an address.
+fn responder() -> StreamResponder {
+    let mut builder = ZoneBuilder::new(name("example.").as_name(), 2);
+    let soa = [&[0, 0][..], &[0; 20]].concat();
+    for (rtype, rdata) in [(Rtype::SOA, soa), (Rtype::A, vec![192, 0, 2, 1])] {
+        builder.add(name("example.").as_name(), 60, rtype, &rdata).unwrap();
+    }
+    let catalog = Arc::new(Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5));
+    let published = Published { catalog, settings: Arc::new(Settings::default()) };
+    let published = Arc::new(ArcSwap::from_pointee(published));
+    StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
+}
+
+/// A query for the address with its length in front.
+fn framed(id: u16) -> Vec<u8> {
+    let header = [&id.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
+    let query = [&header[..], name("example.").as_name().as_bytes(), &[0, 1, 0, 1]].concat();
+    [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+}
+
+/// Identifiers of the answers in an output, in order.
+fn ids(mut output: &[u8]) -> Vec<u16> {
+    let mut ids = Vec::new();
+    while let [a, b, rest @ ..] = output {
+        let (message, behind) = rest.split_at(usize::from(u16::from_be_bytes([*a, *b])));
+        ids.push(u16::from_be_bytes([message[0], message[1]]));
+        output = behind;
+    }
+    ids
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+#[test]
+fn queries_that_come_together_are_answered_together_and_in_order() {
+    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let input: Vec<u8> = (0..20).flat_map(framed).collect();
+    assert_eq!(stream.answer(&input, &mut responder, at(0)), Ok(input.len()));
+    assert_eq!(ids(stream.output()), (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_query_that_comes_in_parts_is_answered_when_it_is_whole() {
+    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let input = framed(7);
+    for end in 0..input.len() {
+        assert_eq!(stream.answer(&input[..end], &mut responder, at(0)), Ok(0), "{end}");
+    }
+    assert_eq!(stream.answer(&input, &mut responder, at(0)), Ok(input.len()));
+    assert_eq!(ids(stream.output()), [7]);
+}
+
+#[test]
+fn a_message_without_octets_is_nonsense() {
+    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    assert_eq!(stream.answer(&[0, 0], &mut responder, at(0)), Err(Nonsense));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_answered_until_it_does() {
+    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let input: Vec<u8> = (0..4000).flat_map(framed).collect();
+    let answered = stream.answer(&input, &mut responder, at(0)).unwrap();
+    assert!(answered > 0 && answered < input.len() && !stream.has_room());
+    assert_eq!(stream.answer(&input[answered..], &mut responder, at(0)), Ok(0));
+    let waiting = stream.output().len();
+    stream.on_sent(waiting, &mut responder);
+    assert!(stream.answer(&input[answered..], &mut responder, at(0)).unwrap() > 0);
+}
+
+#[test]
+fn idle_is_measured_in_whole_queries() {
+    let (mut stream, mut responder) = (QueryStream::new(at(1)), responder());
+    let idle = Duration::from_secs(10);
+    assert_eq!(stream.idle_until(idle), at(11));
+    stream.answer(&framed(1)[..5], &mut responder, at(4)).unwrap();
+    assert_eq!(stream.idle_until(idle), at(11));
+    stream.answer(&framed(1), &mut responder, at(5)).unwrap();
+    assert_eq!(stream.idle_until(idle), at(15));
+}
