@@ -1,12 +1,14 @@
 //! A simulated network: two hosts, a path between them, applications, and an observer who knows the rules.
 //!
 //! Everything follows from a seed: there is no clock but the simulation's own and no chance but [`Random`]'s, so that what went
-//! wrong once goes wrong again. Start at [`Simulation`]; [`Scenario`] makes one out of a seed.
+//! wrong once goes wrong again. Start at [`Simulation`]; [`Scenario`] makes one out of a seed. [`hostile`] is another way to
+//! test: one stack, and somebody who lies to it.
 
 mod application;
 mod content;
 mod goodput;
 mod host;
+pub mod hostile;
 mod link;
 mod observer;
 mod our_host;
