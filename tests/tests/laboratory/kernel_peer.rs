@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::MutexGuard;
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -184,9 +184,11 @@ fn read_hash(stream: &mut TcpStream) -> std::io::Result<StreamHash> {
     }
 }
 
-/// How the stream of the pattern's first `len` octets reads as [`StreamHash`].
+/// How the stream of the pattern's first `len` octets reads as [`StreamHash`]. Computed once for each length.
 fn pattern(len: u64) -> String {
-    format!("{len} {:016x}", pattern_hash(len))
+    static KNOWN: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    format!("{len} {:016x}", known.entry(len).or_insert_with(|| pattern_hash(len)))
 }
 
 /// Sends `len` octets to a `sink`, and checks what it says of them.

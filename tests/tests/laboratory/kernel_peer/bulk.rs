@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::Instant;
 
-use super::{Peer, VERSIONS, assert_echo_returns, assert_sink_takes, assert_source_gives};
+use super::{Peer, VERSIONS, assert_echo_returns, assert_sink_takes, assert_source_gives, pattern};
 
 const LEN: u64 = 16 << 20;
 
 /// Says how fast it went, for those who ask with `--nocapture`.
 fn timed(what: &str, act: impl FnOnce()) {
+    pattern(LEN); // Not to be computed meanwhile.
     let start = Instant::now();
     act();
     let rate = LEN as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e9;
