@@ -19,6 +19,7 @@ mod settings;
 mod sight;
 mod simulation;
 mod smoltcp_host;
+mod smoltcp_wire;
 mod too_big;
 mod traffic;
 mod violation;

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
-use smoltcp::phy::{self, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp::{RecvError, Socket, SocketBuffer, State};
 use smoltcp::time;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint};
 
 use super::host::{Host, Io, SocketNumber};
+use super::smoltcp_wire::Wire;
 use super::violation::Broken;
 
 /// How a host with smoltcp is set up.
@@ -52,19 +52,11 @@ pub struct SmoltcpHost {
     stirred: bool,
 }
 
-/// Packets between the interface and the simulation.
-#[derive(Debug)]
-struct Wire {
-    mtu: usize,
-    arrived: VecDeque<Vec<u8>>,
-    leaving: VecDeque<Vec<u8>>,
-}
-
 impl SmoltcpHost {
     /// A host with `address` on a network that has all addresses of its kind.
     pub fn new(settings: SmoltcpSettings, address: std::net::IpAddr, now: Instant) -> SmoltcpHost {
         let mtu = settings.mtu.into();
-        let mut wire = Wire { mtu, arrived: VecDeque::new(), leaving: VecDeque::new() };
+        let mut wire = Wire::new(mtu);
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = settings.seed;
         let mut interface = Interface::new(config, &mut wire, moment(now));
@@ -313,48 +305,5 @@ impl Host for SmoltcpHost {
 impl std::fmt::Debug for SmoltcpHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SmoltcpHost").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
-
-impl Device for Wire {
-    type RxToken<'a> = Arrived;
-    type TxToken<'a> = Leaving<'a>;
-
-    fn receive(&mut self, _at: time::Instant) -> Option<(Arrived, Leaving<'_>)> {
-        let packet = self.arrived.pop_front()?;
-        Some((Arrived(packet), Leaving(&mut self.leaving)))
-    }
-
-    fn transmit(&mut self, _at: time::Instant) -> Option<Leaving<'_>> {
-        Some(Leaving(&mut self.leaving))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = self.mtu;
-        capabilities.checksum = ChecksumCapabilities::default();
-        capabilities
-    }
-}
-
-/// A packet for the interface.
-struct Arrived(Vec<u8>);
-
-impl phy::RxToken for Arrived {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
-        read(&self.0)
-    }
-}
-
-/// Room for a packet of the interface.
-struct Leaving<'a>(&'a mut VecDeque<Vec<u8>>);
-
-impl phy::TxToken for Leaving<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
-        let mut packet = vec![0; len];
-        let result = write(&mut packet);
-        self.0.push_back(packet);
-        result
     }
 }

@@ -28,17 +28,12 @@ impl Script<'_> {
         u32::from(self.u16()) << 16 | u32::from(self.u16())
     }
 
-    /// A number with a magnitude: small ones are written as easily as large ones.
+    /// A distance: up to 63 octets either way, or up to 63 hundreds.
     fn offset(&mut self) -> u32 {
         let octet = self.octet();
-        match octet {
-            0..=127 => {
-                u32::from(octet & 63).wrapping_neg() * u32::from(octet & 64 != 0)
-                    + u32::from(octet & 63) * u32::from(octet & 64 == 0)
-            }
-            128..=191 => u32::from(octet & 63) * 100,
-            _ => (u32::from(octet & 63) * 100).wrapping_neg(),
-        }
+        let unit = if octet & 0x80 == 0 { 1 } else { 100 };
+        let distance = u32::from(octet & 63) * unit;
+        if octet & 0x40 == 0 { distance } else { distance.wrapping_neg() }
     }
 }
 

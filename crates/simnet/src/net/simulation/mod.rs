@@ -1,19 +1,21 @@
 //! Two hosts, the path between them, their applications, and time.
 
+mod verdict;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 
-use super::application::{Application, Outcome};
-use super::host::Host;
-use super::link::{Link, LinkSettings, Passage};
-use super::observer::Observer;
-use super::random::Random;
-use super::sight::describe;
-use super::too_big::too_big;
-use super::traffic::{Connection, Opening};
-use super::violation::{Broken, Violation, require};
+use crate::net::application::Application;
+use crate::net::host::Host;
+use crate::net::link::{Link, LinkSettings, Passage};
+use crate::net::observer::Observer;
+use crate::net::random::Random;
+use crate::net::sight::describe;
+use crate::net::too_big::too_big;
+use crate::net::traffic::{Connection, Opening};
+use crate::net::violation::{Broken, Violation, require};
 
 /// Which host: 0 or 1. Link 0 leads from host 0 to host 1.
 pub type Place = usize;
@@ -117,38 +119,9 @@ impl Simulation {
         self.now - self.started
     }
 
-    /// Segments that both hosts sent.
-    pub fn segments(&self) -> u64 {
-        self.observer.segments
-    }
-
-    /// Calls of all applications that moved data.
-    pub fn calls(&self) -> u64 {
-        self.applications().map(Application::calls).sum()
-    }
-
-    /// Connections of which both ends did all that they were to do.
-    pub fn complete(&self) -> usize {
-        let is_complete =
-            |end: Option<&Application>| end.is_some_and(|end| *end.outcome() == Outcome::Complete);
-        (0..self.connections.len()).filter(|number| self.ends(*number).into_iter().all(is_complete)).count()
-    }
-
-    /// All ends of connections that there are.
-    pub fn applications(&self) -> impl Iterator<Item = &Application> {
-        self.seats.iter().flat_map(|seat| seat.applications.iter().flatten())
-    }
-
     /// Lets time pass until all that is to come has come, or `limit` since the start is over.
     pub fn run(&mut self, limit: Duration) -> Result<(), Violation> {
         self.run_until(limit).map_err(|broken| self.violation(broken))
-    }
-
-    fn violation(&mut self, Broken(text): Broken) -> Violation {
-        let at = self.elapsed();
-        let clocks = self.seats.each_ref().map(|seat| self.now + seat.ahead);
-        let hosts = self.seats.iter_mut().zip(clocks).map(|(seat, now)| seat.host.describe(now));
-        Violation { at, text, hosts: hosts.collect() }
     }
 
     fn run_until(&mut self, limit: Duration) -> Result<(), Broken> {
@@ -167,39 +140,6 @@ impl Simulation {
             self.step()?;
         }
         Ok(())
-    }
-
-    /// Checks that nothing is left to be done, and nothing of the connections.
-    pub fn check_over(&mut self) -> Result<(), Violation> {
-        self.check_ends().map_err(|broken| self.violation(broken))
-    }
-
-    /// Whether a host can not go on though the network lets it.
-    pub fn is_stuck(&mut self) -> bool {
-        let now = [self.clock(0), self.clock(1)];
-        self.seats.iter_mut().zip(now).any(|(seat, now)| seat.host.is_stuck(now))
-    }
-
-    fn check_ends(&mut self) -> Result<(), Broken> {
-        for (number, connection) in self.connections.iter().enumerate() {
-            let ends = self.ends(number);
-            let count = ends.iter().flatten().count();
-            require!(
-                count == 2 || connection.may_fail(),
-                "connection {number} never came to be at both ends"
-            );
-            ends.into_iter().flatten().try_for_each(|end| connection.check_end(number, end))?;
-        }
-        if self.connections.iter().any(|connection| connection.may_hang) {
-            return Ok(());
-        }
-        self.seats.iter_mut().try_for_each(|seat| seat.host.check_empty())
-    }
-
-    /// Both ends of a connection, as far as they exist.
-    pub fn ends(&self, number: usize) -> [Option<&Application>; 2] {
-        let is_of_it = |application: &&Application| application.connection() == number;
-        self.seats.each_ref().map(|seat| seat.applications.iter().flatten().find(is_of_it))
     }
 
     fn schedule(&mut self, at: Instant, event: Event) {

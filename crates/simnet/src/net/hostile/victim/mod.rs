@@ -1,16 +1,18 @@
 //! Our stack with connections that somebody lies to, watched by a reference model.
 
+mod application;
+mod checks;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use clock::{Duration, Instant};
-use stack::tcp::{Shutdown, State, TcpError};
+use stack::tcp::State;
 use stack::{Arrival, Config, Connect, ConnectionId, Hop, ListenerId, Stack, TcpOptions};
 use wire::tcp::flag;
 
 use super::forged::Forged;
 use super::reference::Reference;
-use crate::net::content::Content;
 use crate::net::sight::{Sight, describe};
 
 /// Connections that may be lied to at once: half of them the liar begins, half of them the victim.
@@ -268,54 +270,6 @@ impl Victim {
         }
     }
 
-    /// Compares a connection with what it was before `segment`.
-    fn check_change(&mut self, flow: usize, segment: &Forged, before: Before) {
-        let Some(id) = self.flows[flow].id else {
-            return;
-        };
-        let after = self.stack.state(id);
-        if let Some(info) = self.stack.info(id, self.now) {
-            self.check_acknowledged(flow, segment, before.acked, info.bytes_acked);
-        }
-        let error = if after == Some(State::Closed) { self.stack.take_error(id) } else { None };
-        if let Some(TcpError::Reset | TcpError::Refused | TcpError::BrokenPipe) = error {
-            self.check_reset(flow, segment, before);
-        }
-        let received_fin = matches!(
-            (before.state, after),
-            (State::Established, Some(State::CloseWait))
-                | (State::FinWait1, Some(State::Closing | State::TimeWait))
-                | (State::FinWait2, Some(State::TimeWait))
-        );
-        if received_fin && let Some(reference) = &self.flows[flow].reference {
-            assert!(reference.may_finish(), "the stream ends where no FIN was: {segment:?}");
-        }
-    }
-
-    /// Only an acknowledgement of what was sent moves `snd_una`, and exactly to where it says.
-    fn check_acknowledged(&self, flow: usize, segment: &Forged, before: u64, after: u64) {
-        let Some(reference) = self.flows[flow].reference.as_ref().filter(|_| after != before) else {
-            return;
-        };
-        let una = reference.iss.wrapping_add(1).wrapping_add(after as u32);
-        let says_so = segment.has(flag::ACK) && (segment.ack == una || segment.ack == una.wrapping_add(1));
-        assert!(says_so && after <= reference.sent, "{after} octets count as acknowledged by {segment:?}");
-    }
-
-    /// RFC 5961, 3.2: a reset counts at `rcv_nxt` and nowhere else; RFC 9293, 3.10.7.3: in SYN-SENT if it acknowledges the SYN.
-    fn check_reset(&self, flow: usize, segment: &Forged, before: Before) {
-        assert!(segment.has(flag::RST), "{segment:?} resets a connection");
-        let Some(reference) = &self.flows[flow].reference else {
-            return;
-        };
-        if before.state == State::SynSent {
-            let acknowledges = segment.has(flag::ACK) && segment.ack == reference.iss.wrapping_add(1);
-            assert!(acknowledges, "{segment:?} refuses a connection");
-            return;
-        }
-        assert_eq!(reference.rcv_nxt(before.finished), Some(segment.seq), "a reset elsewhere counts");
-    }
-
     /// Lets go of a connection that is over.
     fn leave_ended(&mut self, flow: usize) {
         if let Some(id) = self.flows[flow].id
@@ -323,48 +277,6 @@ impl Victim {
         {
             self.stack.close(id, self.now);
             self.flows[flow] = self.flows[flow].left();
-        }
-    }
-
-    // --- what the victim's application does ---
-
-    /// Sends octets on a flow.
-    pub fn send(&mut self, flow: usize, octets: usize) {
-        if let Some(id) = self.flows[flow].id {
-            let mut data = vec![0; octets];
-            Content::new(1).fill(0, &mut data);
-            let _ = self.stack.send(id, &data, self.now);
-            self.settle(None);
-        }
-    }
-
-    /// Reads octets from a flow.
-    pub fn recv(&mut self, flow: usize, octets: usize) {
-        if let Some(id) = self.flows[flow].id {
-            let mut room = vec![0; octets];
-            let count = self.stack.recv(id, &mut room, self.now).unwrap_or(0);
-            self.flows[flow].unread -= count as u64;
-            self.settle(None);
-        }
-    }
-
-    /// Sends no more on a flow.
-    pub fn shutdown(&mut self, flow: usize) {
-        if let Some(id) = self.flows[flow].id {
-            self.stack.shutdown(id, Shutdown::Write, self.now);
-            self.settle(None);
-        }
-    }
-
-    /// Closes a flow, or resets it. What still comes for it is no longer looked at.
-    pub fn close(&mut self, flow: usize, abort: bool) {
-        if let Some(id) = self.flows[flow].id.take() {
-            self.flows[flow] = self.flows[flow].left();
-            match abort {
-                true => self.stack.abort(id, self.now),
-                false => self.stack.close(id, self.now),
-            }
-            self.settle(None);
         }
     }
 
