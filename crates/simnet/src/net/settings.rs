@@ -20,7 +20,7 @@ fn config(random: &mut Random) -> Config {
         connections_max: 64,
         half_open_max: 64,
         time_wait_max: 64,
-        buffer_memory: 16 << 20,
+        buffer_memory: if random.one_in(4) { random.magnitude(1 << 17, 1 << 19) as usize } else { 16 << 20 },
         trace_records: 16,
         ecn: random.pick(&[EcnMode::Off, EcnMode::Passive, EcnMode::Active]),
         syn_cookies: if random.one_in(8) { SynCookies::Always } else { SynCookies::UnderPressure },
