@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod dns;
+mod observe;
 
 use std::process::ExitCode;
 
@@ -22,11 +23,29 @@ enum Command {
         #[command(subcommand)]
         command: dns::Command,
     },
+    /// List the sockets of running Sidestep programs, as `ss -tin` does for the kernel's.
+    ///
+    /// Each connection has a second line in the words of ss(8): congestion control, timers, windows, counts. Windows and
+    /// flights are in segments. A listener's Recv-Q is who waits to be accepted, its Send-Q how many may.
+    Sockets(observe::Sockets),
+    /// Print the counters of running Sidestep programs, as nstat(8) does for the kernel's.
+    Counters(observe::Counters),
+    /// Print what the stacks remember: the latest segments, states and timeouts of all connections.
+    Trace(observe::Trace),
+    /// Capture packets that go around the kernel, where tcpdump does not see them.
+    ///
+    /// `sidestep capture -w - tcp port 80 | tcpdump -n -r -`, or `| wireshark -k -i -`.
+    #[command(verbatim_doc_comment)]
+    Capture(observe::Capture),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Dns { command } => dns::run(command),
+        Command::Sockets(options) => observe::sockets(&options),
+        Command::Counters(options) => observe::counters(&options),
+        Command::Trace(options) => observe::trace(&options),
+        Command::Capture(options) => observe::capture(&options),
     };
     match outcome {
         Ok(code) => code,

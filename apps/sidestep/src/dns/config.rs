@@ -63,7 +63,7 @@ pub(crate) struct Config {
     pub(crate) spin: Duration,
     pub(crate) busy_poll: BusyPoll,
     pub(crate) responder: ResponderKind,
-    pub(crate) control: PathBuf,
+    pub(crate) control: Option<PathBuf>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) tcp: TcpLimits,
 }
@@ -99,7 +99,7 @@ impl Config {
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
             busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),
             responder,
-            control: options.control.clone().or(file.control).unwrap_or_else(default_control),
+            control: options.control.clone().or(file.control),
             settings: Arc::new(settings(file.answers)?),
             tcp: tcp_limits(&file.tcp)?,
         })
@@ -230,20 +230,6 @@ fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
 
 fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
     if (min..=max).contains(&value) { Ok(value) } else { Err(ConfigError::Range { option, value, min, max }) }
-}
-
-/// `/run/sidestep/dns.sock` for root, else a place that belongs to the user.
-pub(crate) fn default_control() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return "/run/sidestep/dns.sock".into();
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(directory) => Path::new(&directory).join("sidestep-dns.sock"),
-        None => {
-            let user = rustix::process::geteuid().as_raw();
-            std::env::temp_dir().join(format!("sidestep-{user}")).join("dns.sock")
-        }
-    }
 }
 
 #[cfg(test)]

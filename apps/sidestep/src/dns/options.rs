@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::observe::Which;
+
 /// What is served: files that both `serve` and `check` read.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Sources {
@@ -47,7 +49,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "WHAT")]
     pub(crate) responder: Option<ResponderKind>,
 
-    /// Unix socket for `sidestep dns stats`.
+    /// Unix socket by which tools look at the server [default: PID.sock in /run/sidestep, $XDG_RUNTIME_DIR/sidestep if not
+    /// root; found there by `sidestep sockets` and the like].
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -62,9 +65,8 @@ pub(crate) struct Check {
 /// Print the counters of a running server, one `name value` a line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Stats {
-    /// The server's Unix socket.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) control: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: Which,
 }
 
 /// How an engine waits for packets.

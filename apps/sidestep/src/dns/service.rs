@@ -45,9 +45,9 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         engines: handles,
         steering: ports.steering(),
     };
-    // A server without statistics serves all the same.
-    let stats_socket = stats::serve(&config.control, sources)
-        .inspect_err(|error| eprintln!("sidestep dns: no statistics: {error:#}"))
+    // A server that nobody can look at serves all the same.
+    let control_socket = stats::serve(config.control.as_deref(), sources)
+        .inspect_err(|error| eprintln!("sidestep dns: nobody can look at this server: {error:#}"))
         .ok();
 
     println!("{}", ready_line(&config, &loaded, &ports, engines.len()));
@@ -59,7 +59,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
             eprintln!("sidestep dns: nothing was reloaded: {error:#}");
         }
     }
-    drop(stats_socket);
+    drop(control_socket);
     drain(ports, engines, tcp);
     Ok(ExitCode::SUCCESS)
 }

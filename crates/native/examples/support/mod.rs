@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::{Config, Engine, TcpHandler, TcpServer, UdpResponder};
 use native::{Interface, InterfaceConfig, Reserved};
+use observe::Program;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stack::TcpOptions;
@@ -79,8 +80,12 @@ pub(crate) fn serve<R: UdpResponder + 'static>(
     let serving = std::thread::Builder::new().name("engine".to_owned()).spawn(move || drop(engine.run()))?;
     let port = InterfaceConfig::new(&options.device, listens);
     let interface = Interface::open(port, vec![handle.clone()], Reserved::for_program(options.program))?;
+    // A program that nobody can look at serves all the same.
+    let control = observe::serve(Program::new(options.program, vec![handle.clone()]))
+        .inspect_err(|error| eprintln!("{}: nobody can look at it: {error}", options.program));
     println!("{}: ready {}", options.program, interface.describe());
     signals.forever().next();
+    drop(control);
     handle.stop();
     serving.join().map_err(|_| "the engine panicked")?;
     interface.stop();

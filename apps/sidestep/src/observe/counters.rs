@@ -1,0 +1,162 @@
+//! `sidestep counters`: what nstat(8) is for the kernel's counters.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use observe::client::{Answer, Answering};
+use observe::protocol::{Reply, Request};
+use observe::report::{Count, CountersReport, DeviceCounters};
+
+use super::sockets::write_line;
+use super::{Which, next_reply, to_stdout};
+
+/// The options of `counters`; what it does stands at the command itself.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Counters {
+    #[command(flatten)]
+    which: Which,
+
+    /// Also those that are zero.
+    #[arg(long, short)]
+    zeros: bool,
+
+    /// Each engine and device by itself, instead of their sums.
+    #[arg(long, short)]
+    engines: bool,
+
+    /// One JSON object a line and program, each engine by itself.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Counters {
+    /// Those of `which`, without zeros.
+    pub(super) fn of(which: Which, json: bool) -> Counters {
+        Counters { which, zeros: false, engines: false, json }
+    }
+}
+
+/// `sidestep counters`.
+pub(crate) fn run(options: &Counters) -> anyhow::Result<ExitCode> {
+    let answers = options.which.ask(&Request::Counters)?;
+    to_stdout(|out| {
+        for (answering, mut answer) in answers {
+            print(&answering, &mut answer, options, out)?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    answering: &Answering,
+    answer: &mut Answer,
+    options: &Counters,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    while let Some(reply) = next_reply(answering, answer)? {
+        let Reply::Counters(report) = reply else { continue };
+        if options.json {
+            write_line(out, answering, "counters", &report)?;
+            continue;
+        }
+        writeln!(out, "# {}/{}", answering.name, answering.pid)?;
+        let (counts, devices) = match options.engines {
+            true => (each_engine(&report), device_lines(&report)),
+            false => (sums(&report), Vec::new()),
+        };
+        devices.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        for (name, value) in counts.into_iter().filter(|(_, value)| options.zeros || *value != 0) {
+            writeln!(out, "{name:<40} {value}")?;
+        }
+    }
+    Ok(())
+}
+
+/// What the devices are, as comments.
+pub(crate) fn device_lines(report: &CountersReport) -> Vec<String> {
+    let engines = report.engines.iter().enumerate();
+    let lines = engines.flat_map(|(number, engine)| {
+        let of_device = move |device: &DeviceCounters| {
+            format!("# engine {number} device {}: {}", device.device, device.description)
+        };
+        engine.devices.iter().map(of_device)
+    });
+    lines.collect()
+}
+
+/// All counters, those of engines and devices with their numbers in front.
+pub(crate) fn each_engine(report: &CountersReport) -> Vec<Count> {
+    let mut counts = report.own.clone();
+    for (number, engine) in report.engines.iter().enumerate() {
+        let of_engine = engine.engine.iter().chain(&engine.stack);
+        counts.extend(of_engine.map(|(name, value)| (format!("engine_{number}_{name}"), *value)));
+        for device in &engine.devices {
+            let id = device.device;
+            let of_device = device.counters.iter();
+            counts.extend(
+                of_device.map(|(name, value)| (format!("engine_{number}_device_{id}_{name}"), *value)),
+            );
+        }
+    }
+    counts
+}
+
+/// The program's own counters, then the sums of all stacks, all engines, and all devices.
+fn sums(report: &CountersReport) -> Vec<Count> {
+    let engines = || report.engines.iter();
+    let stacks = sum("", engines().flat_map(|engine| &engine.stack));
+    let own = sum("engine_", engines().flat_map(|engine| &engine.engine));
+    let devices =
+        sum("device_", engines().flat_map(|engine| &engine.devices).flat_map(|device| &device.counters));
+    report.own.iter().cloned().chain(stacks).chain(own).chain(devices).collect()
+}
+
+/// By name; in the order of names.
+fn sum<'c>(prefix: &str, counts: impl Iterator<Item = &'c Count>) -> impl Iterator<Item = Count> {
+    let mut sums = BTreeMap::new();
+    for (name, value) in counts {
+        *sums.entry(format!("{prefix}{name}")).or_default() += value;
+    }
+    sums.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use observe::report::EngineCounters;
+
+    use super::*;
+
+    fn report() -> CountersReport {
+        let count = |name: &str, value| vec![(name.to_owned(), value)];
+        let engine = EngineCounters {
+            engine: count("sleeps", 1),
+            devices: vec![DeviceCounters {
+                device: 4,
+                description: String::new(),
+                counters: count("rx_frames", 2),
+            }],
+            stack: count("TcpInSegs", 3),
+        };
+        CountersReport { own: count("dns_queries", 9), engines: vec![engine.clone(), engine] }
+    }
+
+    #[test]
+    fn sums_are_over_engines_and_devices() {
+        let text: Vec<String> =
+            sums(&report()).iter().map(|(name, value)| format!("{name} {value}")).collect();
+        assert_eq!(text, ["dns_queries 9", "TcpInSegs 6", "engine_sleeps 2", "device_rx_frames 4"]);
+    }
+
+    #[test]
+    fn each_engine_and_device_has_its_number() {
+        let names: Vec<String> = each_engine(&report()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names[..4],
+            ["dns_queries", "engine_0_sleeps", "engine_0_TcpInSegs", "engine_0_device_4_rx_frames"]
+        );
+        assert_eq!(names.len(), 7);
+    }
+}

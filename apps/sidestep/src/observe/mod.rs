@@ -1,0 +1,82 @@
+//! Looking at running programs: `sidestep sockets`, `counters`, `trace`, `capture`.
+
+mod capture;
+mod capture_output;
+mod capture_text;
+mod counters;
+mod sockets;
+mod sockets_text;
+mod time_of_day;
+mod trace;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use observe::Filter;
+use observe::client::{Answer, Answering, Wanted, connect};
+use observe::protocol::{Message, Reply, Request};
+
+pub(crate) use capture::{Capture, run as capture};
+pub(crate) use counters::{Counters, device_lines, each_engine, run as counters};
+pub(crate) use sockets::{Sockets, run as sockets};
+pub(crate) use trace::{Trace, run as trace};
+
+/// Which programs are looked at: all of this user that run, unless one is named.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Which {
+    /// Only this process.
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+
+    /// The program with its control socket there, wherever that is.
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    pub(crate) control: Option<PathBuf>,
+}
+
+impl Which {
+    fn wanted(&self) -> Wanted {
+        match (&self.control, self.pid) {
+            (Some(path), _) => Wanted::At(path.clone()),
+            (None, Some(pid)) => Wanted::Process(pid),
+            (None, None) => Wanted::All,
+        }
+    }
+
+    /// Asks them all.
+    pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Vec<(Answering, Answer)>> {
+        let connections = connect(&self.wanted())?;
+        Ok(connections.into_iter().map(|connection| connection.ask(request)).collect::<Result<_, _>>()?)
+    }
+}
+
+/// The words of a filter on the command line as one text, which is one.
+fn filter_of(words: &[String]) -> anyhow::Result<String> {
+    let text = words.join(" ");
+    text.parse::<Filter>()?;
+    Ok(text)
+}
+
+/// The next reply; packets are not expected here.
+pub(crate) fn next_reply(answering: &Answering, answer: &mut Answer) -> anyhow::Result<Option<Reply>> {
+    let message = answer.next_message().with_context(|| format!("{} {}", answering.name, answering.pid))?;
+    match message {
+        Some(Message::Reply(reply)) => Ok(Some(reply)),
+        Some(Message::Packet(..)) => anyhow::bail!("a packet came where none belongs"),
+        None => Ok(None),
+    }
+}
+
+/// Lets `write` write to stdout. A reader that goes, such as head(1), has seen enough: that is no error.
+pub(crate) fn to_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let outcome = write(&mut out).and_then(|()| Ok(out.flush()?));
+    let is_gone = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    match outcome {
+        Err(error) if error.chain().any(is_gone) => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,100 @@
+//! `sidestep sockets`: what `ss -tin` is for the kernel's sockets.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use observe::client::{Answer, Answering};
+use observe::protocol::{Reply, Request};
+use observe::report::EngineReport;
+use serde::Serialize;
+
+use super::sockets_text::{HEADING, engine_line, socket_lines};
+use super::{Which, counters, filter_of, next_reply, to_stdout};
+
+/// The options of `sockets`; what it does stands at the command itself.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Sockets {
+    #[command(flatten)]
+    which: Which,
+
+    /// Only sockets that wait for peers.
+    #[arg(long, short)]
+    listening: bool,
+
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+
+    /// Counters instead, as `sidestep counters` has them.
+    #[arg(long, conflicts_with_all = ["listening", "filter"])]
+    counters: bool,
+
+    /// Which sockets, such as `dst net 192.0.2.0/24 and not port 22`; `src` is our end. See docs/observability.md.
+    #[arg(value_name = "FILTER", trailing_var_arg = true)]
+    filter: Vec<String>,
+}
+
+/// `sidestep sockets`.
+pub(crate) fn run(options: &Sockets) -> anyhow::Result<ExitCode> {
+    if options.counters {
+        return counters::run(&counters::Counters::of(options.which.clone(), options.json));
+    }
+    let request = Request::Sockets { filter: filter_of(&options.filter)?, listening: options.listening };
+    let answers = options.which.ask(&request)?;
+    to_stdout(|out| {
+        if !options.json {
+            writeln!(out, "{HEADING}")?;
+        }
+        for (answering, mut answer) in answers {
+            print(&answering, &mut answer, options.json, out)?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One program's sockets as they come: there may be a million.
+fn print(answering: &Answering, answer: &mut Answer, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    while let Some(reply) = next_reply(answering, answer)? {
+        match reply {
+            Reply::Sockets(sockets) if json => {
+                for socket in sockets {
+                    write_line(out, answering, "socket", &socket)?;
+                }
+            }
+            Reply::Sockets(sockets) => {
+                for socket in sockets {
+                    out.write_all(socket_lines(answering, &socket).as_bytes())?;
+                }
+            }
+            Reply::Engine(engine) if json => write_line(out, answering, "engine", &engine)?,
+            Reply::Engine(engine) => print_engine(out, answering, &engine)?,
+            _ => {} // Of a later version.
+        }
+    }
+    Ok(())
+}
+
+fn print_engine(out: &mut dyn Write, answering: &Answering, engine: &EngineReport) -> anyhow::Result<()> {
+    Ok(writeln!(out, "{}", engine_line(answering, engine))?)
+}
+
+/// A line of JSON: whose it is, what it is, and its own fields.
+pub(super) fn write_line<T: Serialize>(
+    out: &mut dyn Write,
+    answering: &Answering,
+    kind: &'static str,
+    value: &T,
+) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'l, T> {
+        kind: &'static str,
+        program: &'l str,
+        pid: u32,
+        #[serde(flatten)]
+        value: &'l T,
+    }
+    let line = Line { kind, program: &answering.name, pid: answering.pid, value };
+    Ok(writeln!(out, "{}", serde_json::to_string(&line)?)?)
+}
