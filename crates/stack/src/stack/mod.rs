@@ -251,6 +251,14 @@ impl Stack {
         len.map(|len| Transmit { len, hop })
     }
 
+    /// Whether [`Stack::poll_transmit`] may have a packet: cheaper to ask than to make room for it.
+    pub fn may_transmit(&self) -> bool {
+        !(self.ready.is_empty()
+            && self.udp.ready.is_empty()
+            && self.half_open_ready.is_empty()
+            && self.replies.is_empty())
+    }
+
     /// When [`Stack::on_timeout`] is to be called; never late, at times early.
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.timers.next_deadline(), self.time_wait.next_expiry()].into_iter().flatten().min()

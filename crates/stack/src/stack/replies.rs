@@ -19,6 +19,10 @@ const WAITING_MAX: usize = 1024;
 pub(super) struct Replies(VecDeque<(FlowKey, Hop, Outgoing)>);
 
 impl Replies {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn push(&mut self, key: FlowKey, hop: Hop, outgoing: Outgoing, counters: &mut Counters) {
         if self.0.len() >= WAITING_MAX {
             counters.replies_dropped += 1;

@@ -258,6 +258,11 @@ impl Stack {
         }
     }
 
+    /// Whether a datagram from `remote` to `local` is for a socket here.
+    pub fn udp_takes(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        FlowKey::new(local, remote).is_some_and(|key| self.udp.table.find(&key).is_some())
+    }
+
     /// Whatever the application wants to find again in events of a socket.
     pub fn udp_set_token(&mut self, id: UdpId, token: u64) {
         if let Some(socket) = self.udp.socket_mut(id) {
