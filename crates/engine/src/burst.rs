@@ -97,24 +97,26 @@ impl Port {
             verified: self.capabilities.rx_checksum_verified,
             accept_partial: self.capabilities.partial_checksums,
         };
+        // Asked once a burst: most engines have no sockets but the responder.
+        let sockets = self.link.is_some() && stack.as_ref().is_some_and(|s| s.udp_sockets().next().is_some());
         for frame in received {
-            match parse_udp(frame.bytes(), policy) {
-                Ok(found) => {
+            let reason = match parse_udp(frame.bytes(), policy) {
+                Ok(found) if !sockets || !is_for_socket(&found, frame.bytes(), stack.as_deref()) => {
                     headers.push(found);
                     requests.push(frame);
+                    continue;
                 }
-                Err(reason) => {
-                    let outcome = self.offer(frame.bytes(), reason, policy, stack.as_deref_mut(), now);
-                    if let Err(reason) = outcome {
-                        counters.on_drop(reason);
-                    }
-                    self.device.release(frame);
-                }
+                Ok(_) => DropReason::ProtocolUnknown, // None that the responder speaks.
+                Err(reason) => reason,
+            };
+            if let Err(reason) = self.offer(frame.bytes(), reason, policy, stack.as_deref_mut(), now) {
+                counters.on_drop(reason);
             }
+            self.device.release(frame);
         }
     }
 
-    /// Offers what is no UDP, as `reason` tells, to the stack.
+    /// Offers what is not the responder's, as `reason` tells, to the stack.
     fn offer(
         &self,
         frame: &[u8],
@@ -190,6 +192,11 @@ impl Port {
         let description = self.device.capabilities().description;
         DeviceReport { id: self.id, role: self.role, description, counters: self.device.counters() }
     }
+}
+
+/// Whether the stack has a socket for a datagram.
+fn is_for_socket(headers: &UdpHeaders, frame: &[u8], stack: Option<&Stack>) -> bool {
+    stack.is_some_and(|stack| stack.udp_takes(headers.destination(frame), headers.source(frame)))
 }
 
 /// Lets the responder answer; returns the length of each reply.

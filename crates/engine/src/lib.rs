@@ -86,6 +86,7 @@ pub struct Engine<R, A = NoApplication> {
     sleeper: Sleeper,
     counters: Arc<EngineCounters>,
     turns: u32,
+    started: bool,
 }
 
 impl<R: UdpResponder> Engine<R> {
@@ -113,7 +114,10 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         let counters = Arc::new(EngineCounters::default());
         let (handle, commands) = EngineHandle::new(waker, Arc::clone(&counters));
         let ports = Ports::default();
-        Ok((Engine { config, responder, host, ports, commands, sleeper, counters, turns: 0 }, handle))
+        Ok((
+            Engine { config, responder, host, ports, commands, sleeper, counters, turns: 0, started: false },
+            handle,
+        ))
     }
 
     /// Serves until [`EngineHandle::stop`], then until no packet is waiting, and returns the responder.
@@ -124,11 +128,9 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         let clock = Clock::start();
         let mut last_work = clock.now();
         let mut stopping: Option<Instant> = None;
-        if let Some(host) = &mut self.host {
-            host.start(last_work);
-        }
         loop {
             let now = clock.now();
+            self.start_once(now);
             if self.obey_commands(now) && stopping.is_none() {
                 stopping = Some(now);
                 self.host.iter_mut().for_each(|host| host.stop(now));
@@ -147,9 +149,23 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         }
     }
 
+    /// For whoever drives an engine without a thread for it: carries out what the handle asked for, and one turn over all
+    /// devices. Returns how much was done. `now` must not go back from call to call.
+    pub fn poll(&mut self, now: Instant) -> usize {
+        self.start_once(now);
+        self.obey_commands(now);
+        self.turn(now, true)
+    }
+
+    fn start_once(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.host.iter_mut().for_each(|host| host.start(now));
+        }
+    }
+
     /// One turn over all devices, the shadows only if their turn has come or `all` are wanted. Returns how much was done:
     /// frames that moved and events that were told.
-    pub fn turn(&mut self, now: Instant, all: bool) -> usize {
+    fn turn(&mut self, now: Instant, all: bool) -> usize {
         self.turns = self.turns.wrapping_add(1);
         let shadows = all || self.turns.is_multiple_of(SHADOW_EVERY);
         let stack = self.host.as_mut().map(|host| &mut host.stack);

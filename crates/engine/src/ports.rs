@@ -89,20 +89,16 @@ impl Ports {
     pub(crate) fn transmit(&mut self, stack: &mut Stack, counters: &EngineCounters, now: Instant) -> usize {
         let mut crowded = self.flush(now);
         let mut written = 0;
-        self.waiting = true;
-        while !crowded && written < TRANSMIT_MAX {
+        while stack.may_transmit() && !crowded && written < TRANSMIT_MAX {
             let Some(mut frame) = self.alloc() else { break };
             match write_next(&mut frame, stack, now) {
                 Some(link) => crowded = self.enqueue(frame, link, counters, now),
-                None => {
-                    self.ports[self.latest].device.release(frame);
-                    self.waiting = false;
-                    break;
-                }
+                None => self.ports[self.latest].device.release(frame),
             }
             written += 1;
         }
         self.flush(now);
+        self.waiting = stack.may_transmit();
         written
     }
 

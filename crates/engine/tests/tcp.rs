@@ -5,6 +5,8 @@ mod common;
 use common::{CLIENT, Host, SERVER, pattern, wire};
 use device::memory;
 use engine::{Echo, TcpServer};
+use stack::Hop;
+use stack::udp::{UdpBind, UdpSend};
 
 fn echo_server(device: Box<dyn device::Device>) -> Host {
     Host::start(TcpServer::new(Echo).listen(SERVER), device)
@@ -71,5 +73,20 @@ fn a_live_connection_follows_another_mtu() {
     client.handle.set_mtu(stack::LinkId(0), 1280);
     let info = client.handle.ask_stack(move |stack, now| stack.info(connection, now).unwrap()).unwrap();
     assert_eq!((info.pmtu, info.snd_mss), (1280, 1280 - 40 - 12), "IPv4, TCP and timestamps take the rest");
+    drop((client, server));
+}
+
+#[test]
+fn datagrams_for_a_socket_of_the_stack_go_there_and_not_to_the_responder() {
+    let (left, right) = wire(&memory::Config::default());
+    let (server, client) = (echo_server(right), Host::client(left));
+    let bind = |address| move |stack: &mut stack::Stack, _| stack.udp_bind(&UdpBind::new(address)).unwrap();
+    let socket = server.handle.ask_stack(bind(SERVER)).unwrap();
+    let from = client.handle.ask_stack(bind(CLIENT)).unwrap();
+    client.handle.with_stack(move |stack, now| {
+        let send = UdpSend { to: Some(SERVER), hop: Some(Hop::default()), ..UdpSend::default() };
+        stack.udp_send_to(from, &send, b"hello", now).unwrap();
+    });
+    assert!(server.wait_until(move |stack| stack.udp_recv_from(socket, &mut [0; 16]).is_ok()));
     drop((client, server));
 }
