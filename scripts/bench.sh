@@ -4,15 +4,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Those that compare servers first: a machine that has worked for long is a slower one.
-all=(veth latency)
+all=(veth latency http)
 for file in bench/src/bin/*; do
     name=$(basename "$file" .rs)
     [[ " ${all[*]} " == *" $name "* ]] || all+=("$name")
 done
 
 cargo build --quiet --release --package sidestep --package bench --bins
+cargo build --quiet --release --package native --examples
 binaries="${CARGO_TARGET_DIR:-$PWD/target}/release"
-export SIDESTEP_BIN="$binaries/sidestep"
+export SIDESTEP_BIN="$binaries/sidestep" SIDESTEP_EXAMPLES="$binaries/examples"
 for name in "${@:-${all[@]}}"; do
     echo
     case $name in

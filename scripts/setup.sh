@@ -4,8 +4,9 @@
 set -euo pipefail
 
 # clang, libbpf-dev: the XDP program. nsd, knot, knot-dnsutils, bind9-dnsutils: who Sidestep is compared with, and who
-# asks. curl: a client of the examples. iproute2, ethtool, iputils-ping, tcpdump, procps: the laboratory. valgrind: instruction counts.
-packages=(clang libbpf-dev nsd knot knot-dnsutils bind9-dnsutils curl iproute2 ethtool iputils-ping tcpdump valgrind procps make)
+# asks. curl, wrk, nginx: clients of the examples, and a server to compare them with. iproute2, ethtool, iputils-ping,
+# tcpdump, procps: the laboratory. valgrind: instruction counts.
+packages=(clang libbpf-dev nsd knot knot-dnsutils bind9-dnsutils curl nginx wrk iproute2 ethtool iputils-ping tcpdump valgrind procps make)
 
 is_installed() {
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -53,7 +54,7 @@ fi
 
 # And at boot, where there is a systemd: only those that came just now.
 if [ -d /run/systemd/system ]; then
-    for service in nsd knot; do
+    for service in nsd knot nginx; do
         if printf '%s\n' "${missing[@]}" | grep -qx "$service"; then
             echo "setup: disabling the $service service"
             "${as_root[@]}" systemctl disable --quiet "$service"

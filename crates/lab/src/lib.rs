@@ -13,6 +13,7 @@
 //! | `zone.rs`, `message.rs` | zones and queries, written by hand: an oracle must not share code with what it judges |
 //! | `peers/` | [`Peer`]: NSD, Knot, Sidestep, started and ready |
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
+//! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: who asks them, and its report |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
 //! | `conditions.rs` | what a figure was measured on |
 //! | `binary.rs` | where the `sidestep` binary and the examples are |
@@ -24,6 +25,7 @@ mod child;
 mod conditions;
 mod directory;
 mod error;
+mod http;
 mod kxdpgun;
 mod measure;
 pub mod message;
@@ -31,6 +33,7 @@ mod namespaces;
 mod peers;
 mod registry;
 mod skip;
+mod wrk;
 mod zone;
 
 pub use binary::{example_binary, sidestep_binary, workspace_root};
@@ -38,6 +41,7 @@ pub use child::Child;
 pub use conditions::{Conditions, generator_core, markdown_table, server_core};
 pub use directory::Directory;
 pub use error::LabError;
+pub use http::{HttpPeer, HttpServer};
 pub use kxdpgun::{Kxdpgun, Report};
 pub use measure::{Outcome, Procedure, median, ratio_table};
 pub use namespaces::{
@@ -45,4 +49,5 @@ pub use namespaces::{
 };
 pub use peers::{Device, Peer, Server, Sidestep};
 pub use skip::{require_root_and_xdp, skip};
+pub use wrk::{Wrk, WrkReport};
 pub use zone::Zone;
