@@ -18,7 +18,7 @@ fn sigterm_and_sigint_end_the_server_in_good_order() {
         assert!(control.exists());
         server.process.signal(signal);
         assert_eq!(server.process.wait(END_MAX).unwrap().code(), Some(0), "{signal:?}");
-        assert!(!control.exists(), "the statistics socket goes with the server");
+        assert!(!control.exists(), "the control socket goes with the server");
     }
 }
 
@@ -57,5 +57,5 @@ fn a_server_that_was_killed_is_replaced_at_the_same_control_socket() {
     let zone = Zone::sample().file.display().to_string();
     let second = Serving::start_in(directory, &["--zone", &zone], &[]);
     assert_eq!(second.counter("tcp_connections_open"), 0);
-    assert!(!second.process.output().contains("no statistics"), "{}", second.process.output());
+    assert!(!second.process.output().contains("nobody can look"), "{}", second.process.output());
 }

@@ -4,6 +4,7 @@ mod errors;
 mod idle;
 mod lifecycle;
 mod malformed;
+mod observe;
 mod reload;
 mod serving;
 mod tcp;

@@ -1,0 +1,146 @@
+//! Looking at a server: sockets, counters, traces, captures. The directory of control sockets is the test's own.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::{Child, Directory, Zone, sidestep_binary};
+use rustix::process::Signal;
+use tests::{Dig, Serving, Transport};
+
+/// Runs `sidestep` to its end, where programs are looked for in `directory`.
+fn look(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(sidestep_binary());
+    command.env("SIDESTEP_RUNTIME_DIR", directory).args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn complaint(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// `sidestep capture` of a server, once it captures.
+fn capture(server: &Serving, arguments: &[&str]) -> Child {
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let mut command = Command::new(sidestep_binary());
+    command.args(["capture", "--control", &control]).args(arguments);
+    let mut capture = Child::spawn("capture", &mut command).unwrap();
+    capture.wait_for_line("capturing at dns/", Duration::from_secs(10)).unwrap();
+    capture
+}
+
+fn ask(server: &Serving) {
+    let answer = Dig::ask(server.v4, Transport::Udp, &["mail.example.com", "A"]);
+    assert_eq!(answer.status(), "NOERROR", "{}", answer.text);
+}
+
+/// What tcpdump reads in a file.
+fn tcpdump(file: &Path) -> String {
+    let output = Command::new("tcpdump").args(["-n", "-r"]).arg(file).output().unwrap();
+    told(&output)
+}
+
+#[test]
+fn where_nothing_runs_it_is_said_where_was_looked() {
+    let directory = Directory::new().unwrap();
+    for command in ["sockets", "counters", "trace", "capture"] {
+        let message = complaint(&look(directory.path(), &[command]));
+        let wanted = format!("no Sidestep process is running here; looked in {}", directory.path().display());
+        assert!(message.contains(&wanted), "{message}");
+    }
+    let message = complaint(&look(directory.path(), &["sockets", "--pid", "1"]));
+    assert!(message.contains("no Sidestep process 1 is running here"), "{message}");
+}
+
+#[test]
+fn a_server_is_found_in_the_directory_that_all_know() {
+    let directory = Directory::new().unwrap();
+    let zone = Zone::sample().file.display().to_string();
+    let mut command = Command::new(sidestep_binary());
+    command.env("SIDESTEP_RUNTIME_DIR", directory.path());
+    command.args(["dns", "serve", "--zone", &zone, "--listen", "127.0.0.1:0", "--cores", "0"]);
+    let mut server = Child::spawn("sidestep", &mut command).unwrap();
+    server.wait_for_line("sidestep dns: ready", Duration::from_secs(20)).unwrap();
+    let pid = server.pid().to_string();
+    for arguments in [vec!["counters"], vec!["counters", "--pid", &pid], vec!["dns", "stats"]] {
+        let text = told(&look(directory.path(), &arguments));
+        assert!(text.contains("engine"), "{arguments:?}: {text}");
+    }
+    let sockets = told(&look(directory.path(), &["sockets"]));
+    assert!(sockets.contains(&format!("# dns/{pid} engine 0")), "{sockets}");
+
+    server.kill();
+    let message = complaint(&look(directory.path(), &["sockets"]));
+    assert!(message.contains("no Sidestep process is running here"), "{message}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "what the dead left is removed");
+}
+
+#[test]
+fn a_filter_that_is_wrong_is_shown_with_its_place() {
+    let directory = Directory::new().unwrap();
+    for command in ["sockets", "trace", "capture"] {
+        let message = complaint(&look(directory.path(), &[command, "tcp", "host", "foo"]));
+        assert!(message.ends_with("not `foo`\n  tcp host foo\n           ^\n"), "{message}");
+    }
+}
+
+#[test]
+fn a_capture_in_a_file_is_read_by_tcpdump() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let file = server.directory.path().join("capture.pcapng");
+    let arguments = ["-w", &file.display().to_string(), "--count", "2", "udp", "host", "127.0.0.1"];
+    let mut capture = capture(&server, &arguments);
+    ask(&server);
+    assert!(capture.wait(Duration::from_secs(10)).unwrap().success(), "{}", capture.output());
+    assert!(capture.output().contains("2 packets captured"), "{}", capture.output());
+    let text = tcpdump(&file);
+    let port = server.v4.port();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains(&format!("> 127.0.0.1.{port}: UDP")), "{text}");
+    assert!(text.contains(&format!("127.0.0.1.{port} > ")), "{text}");
+}
+
+#[test]
+fn a_capture_that_is_interrupted_leaves_a_whole_file_and_says_what_was_lost() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let file = server.directory.path().join("capture.pcapng");
+    let mut capture = capture(&server, &["-w", &file.display().to_string()]);
+    ask(&server);
+    capture.signal(Signal::INT);
+    assert!(capture.wait(Duration::from_secs(10)).unwrap().success());
+    let summary = "2 packets captured, 2 passed the filter, 0 dropped";
+    assert!(capture.output().contains(summary), "{}", capture.output());
+    assert_eq!(tcpdump(&file).lines().count(), 2);
+}
+
+#[test]
+fn a_capture_ends_with_the_server() {
+    let mut server = Serving::start(&Zone::sample().file, &[]);
+    let mut capture = capture(&server, &[]);
+    ask(&server);
+    capture.wait_for_line("udp length", Duration::from_secs(10)).unwrap();
+    server.process.signal(Signal::TERM);
+    assert!(capture.wait(Duration::from_secs(10)).unwrap().success(), "{}", capture.output());
+    assert!(capture.output().contains("2 packets captured"), "{}", capture.output());
+}
+
+#[test]
+fn a_capture_ends_when_its_reader_goes_though_nothing_comes() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let mut command = Command::new(sidestep_binary());
+    command.args(["capture", "--control", &control, "-w", "-"]).stdout(Stdio::piped());
+    let mut capture = command.stderr(Stdio::null()).spawn().unwrap();
+    drop(capture.stdout.take());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while capture.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(capture.wait().unwrap().success());
+}
