@@ -5,6 +5,7 @@ mod idle;
 mod interface;
 mod kernel_peer;
 mod lifecycle;
+mod observe;
 mod reload;
 mod serving;
 mod stack;

@@ -16,15 +16,15 @@ use crate::coexistence::{stream, tcp_echo};
 use crate::empty_lab;
 
 /// A laboratory in which an example serves port 80 of all addresses of the server.
-struct Serving {
+pub(crate) struct Serving {
     // Dropped in this order.
-    process: Child,
-    lab: Lab,
+    pub(crate) process: Child,
+    pub(crate) lab: Lab,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Serving {
-    fn start(example: &str, listen: &str) -> Option<Serving> {
+    pub(crate) fn start(example: &str, listen: &str) -> Option<Serving> {
         let (lab, turn) = empty_lab()?;
         let core = lab::server_core().to_string();
         let program = example_binary(example).display().to_string();
@@ -34,7 +34,7 @@ impl Serving {
         Some(Serving { process, lab, _turn: turn })
     }
 
-    fn connect(&self, server: &str) -> TcpStream {
+    pub(crate) fn connect(&self, server: &str) -> TcpStream {
         let server = SocketAddr::new(server.parse::<IpAddr>().unwrap(), 80);
         let patience = Duration::from_secs(20);
         let stream = self.lab.inside(Side::Client, || TcpStream::connect_timeout(&server, patience).unwrap());
