@@ -47,7 +47,8 @@ pub enum Request {
         /// Records of this connection, as [`SocketReport::id`] has it; without generation, of all that had its place.
         connection: Option<String>,
     },
-    /// Packets, from now on: [`Reply::Interface`] before its first one, and a [`Reply::Capture`] at the end.
+    /// Packets, from now on: a [`Reply::Interface`] before the first one of each, and a [`Reply::Capture`] of each engine at the
+    /// end.
     Capture {
         /// Which.
         filter: String,
@@ -79,7 +80,7 @@ pub enum Reply {
     Trace(Vec<TraceReport>),
     /// An interface of a capture.
     Interface(InterfaceReport),
-    /// What became of a capture.
+    /// What became of a capture at one engine.
     Capture(CaptureReport),
     /// The request cannot be carried out.
     Error(String),

@@ -77,7 +77,7 @@ fn the_filter_decides_and_the_snaplen_cuts() {
     tcp.end();
     replies.end();
     assert_eq!(rest(&mut tcp).1, CaptureReport::default());
-    assert_eq!(rest(&mut replies).1, CaptureReport { passed: 1, dropped: 0 });
+    assert_eq!(rest(&mut replies).1, CaptureReport { engine: 0, passed: 1, dropped: 0 });
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_capture_ends_in_good_order_with_the_program() {
     let mut answer = capture(&world, "", 65_535);
     world.ping(b"hello");
     drop(world.control.take());
-    assert_eq!(rest(&mut answer).1, CaptureReport { passed: 2, dropped: 0 });
+    assert_eq!(rest(&mut answer).1, CaptureReport { engine: 0, passed: 2, dropped: 0 });
 }
 
 #[test]

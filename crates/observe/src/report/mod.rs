@@ -12,6 +12,7 @@ pub(crate) use socket::{connection_id, of_connection, of_listener, of_udp};
 pub use tcp::TcpReport;
 pub use trace::TraceReport;
 pub(crate) use trace::of_record;
+pub use trace::{SegmentReport, flag_letters};
 
 /// A counter and its value.
 pub type Count = (String, u64);
@@ -71,15 +72,19 @@ pub struct DeviceCounters {
 pub struct InterfaceReport {
     /// What packets call it.
     pub interface: u32,
+    /// Whose it is.
+    pub engine: usize,
     /// The network interface, or what stands for it.
     pub name: String,
     /// In words.
     pub description: String,
 }
 
-/// What became of a capture: packets that passed the filter, and those of them that were lost.
+/// What became of a capture at one engine: packets that passed the filter, and those of them that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureReport {
+    /// The engine's number within the program.
+    pub engine: usize,
     /// They passed the filter.
     pub passed: u64,
     /// They found no room, because they were not read as fast as they came.

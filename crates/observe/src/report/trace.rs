@@ -105,8 +105,8 @@ fn state_by_number(number: u8) -> Option<State> {
     ALL.into_iter().find(|state| *state as u8 == number)
 }
 
-/// tcpdump's letters, in its order.
-pub(crate) fn flag_letters(flags: u8) -> String {
+/// A segment's flags as tcpdump's letters, in its order.
+pub fn flag_letters(flags: u8) -> String {
     use wire::tcp::flag;
     let letters = [
         (flag::FIN, 'F'),

@@ -43,7 +43,7 @@ pub(super) fn run(
     while !capture.is_idle() {
         capture.write_round(out)?;
     }
-    write_json(out, &Reply::Capture(capture.report()))
+    capture.write_reports(out)
 }
 
 /// Whether the client has shut down its direction; with `wait` after waiting for it a little.
@@ -134,14 +134,15 @@ impl<'e> Capture<'e> {
         let words = report.map_or("a device that has gone", |report| report.description.as_str());
         let name = report.and_then(|_| words.split_whitespace().next()).unwrap_or("unknown").to_owned();
         let description = format!("{words}; engine {engine}, device {device}");
-        write_json(out, &Reply::Interface(InterfaceReport { interface, name, description }))?;
+        write_json(out, &Reply::Interface(InterfaceReport { interface, engine, name, description }))?;
         Ok(interface)
     }
 
-    fn report(&self) -> CaptureReport {
-        self.readers.iter().fold(CaptureReport::default(), |sum, reader| {
+    fn write_reports(&self, out: &mut Out<'_>) -> io::Result<()> {
+        for (engine, reader) in self.readers.iter().enumerate() {
             let (passed, dropped) = reader.tally.read();
-            CaptureReport { passed: sum.passed + passed, dropped: sum.dropped + dropped }
-        })
+            write_json(out, &Reply::Capture(CaptureReport { engine, passed, dropped }))?;
+        }
+        Ok(())
     }
 }

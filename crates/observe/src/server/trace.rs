@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use clock::Instant;
 use engine::EngineHandle;
 use stack::Stack;
 use stack::trace::TraceRecord;
@@ -60,8 +61,11 @@ pub(super) fn write(engines: &[EngineHandle], wanted: Wanted, out: &mut Out<'_>)
     let wanted = Arc::new(wanted);
     for (number, engine) in engines.iter().enumerate() {
         // An engine without a stack has nothing to tell; one that does not answer tells what it told so far.
-        let Ok((end, now)) = ask(engine, |stack, now| (stack.trace().recorded(), now)) else { continue };
-        let epoch_ns = wall_clock_ns().saturating_sub(now.as_nanos());
+        // The time of day is read within the engine's turn, whose `now` is fresh there.
+        let begin = |stack: &Stack, now: Instant| {
+            (stack.trace().recorded(), wall_clock_ns().saturating_sub(now.as_nanos()))
+        };
+        let Ok((end, epoch_ns)) = ask(engine, begin) else { continue };
         let mut next = 0;
         while next < end {
             let wanted = Arc::clone(&wanted);
