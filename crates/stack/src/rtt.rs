@@ -146,6 +146,11 @@ impl RttEstimator {
         Duration::from_nanos(u64::from(self.srtt_eighths) * 125)
     }
 
+    /// Smoothed deviation of the samples: what RTTVAR would be without its least value, and falls with it later.
+    pub fn deviation(&self) -> Duration {
+        Duration::from_nanos(u64::from(self.deviation_quarters) * 250)
+    }
+
     /// RFC 6298's RTTVAR, as the timeout uses it.
     pub fn rttvar(&self) -> Duration {
         Duration::from_nanos(u64::from(self.variance_term) * 250)
@@ -224,6 +229,7 @@ mod tests {
         let mut rtt = RttEstimator::default();
         rtt.on_sample(400 * MS, at(400));
         assert_eq!((rtt.srtt(), rtt.rttvar(), rtt.rto()), (400 * MS, 200 * MS, 1200 * MS));
+        assert_eq!(rtt.deviation(), 200 * MS);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct TcpInfo {
     pub snd_cwnd: u32,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Its variation.
+    /// Its deviation, as Linux tells it: not the least value that the timeout uses.
     pub rttvar: Duration,
     /// Segment size announced.
     pub advmss: u32,
@@ -143,7 +143,7 @@ impl Connection {
             snd_ssthresh: controller.map_or(self.rest.ssthresh, |controller| controller.ssthresh()),
             snd_cwnd: self.cwnd(),
             rtt: self.rtt.srtt(),
-            rttvar: self.rtt.rttvar(),
+            rttvar: self.rtt.deviation(),
             advmss: self.send.peer_mss.into(),
             rcv_space: self.receive.limit,
             total_retrans: self.tally.retransmits_total,
