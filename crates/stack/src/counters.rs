@@ -196,6 +196,9 @@ counters! {
 impl Counters {
     /// Adds what loss recovery tells of.
     pub(crate) fn add_recovery_events(&mut self, events: Events) {
+        if events.is_empty() {
+            return; // As nearly always.
+        }
         for event in events.iter() {
             *self.of_recovery_event(event) += 1;
         }

@@ -236,16 +236,17 @@ impl Stack {
         let len = connection.poll_transmit(room, &mut self.shared, now);
         let hop = self.shared.paths.hop(connection.path);
         self.ready_sent += 1;
-        if len.is_none() || self.ready_sent >= TRANSMIT_QUANTUM {
+        let has_more = len.is_some() && connection.has_more_to_send();
+        if !has_more || self.ready_sent >= TRANSMIT_QUANTUM {
             self.ready.pop_front();
             self.ready_sent = 0;
-            connection.flags.queued = len.is_some();
-            if len.is_some() {
+            connection.flags.queued = has_more;
+            if has_more {
                 self.ready.push_back(index);
             }
         }
         let over = connection.state == State::Closed;
-        if len.is_none() || over {
+        if !has_more || over {
             self.settle(id, if over { Fate::Over } else { Fate::Alive }, now, false);
         }
         len.map(|len| Transmit { len, hop })

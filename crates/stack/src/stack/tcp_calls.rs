@@ -186,11 +186,9 @@ impl Stack {
 
     /// Takes received data; zero octets at the end of the stream.
     pub fn recv(&mut self, id: ConnectionId, out: &mut [u8], now: Instant) -> Result<usize, RecvError> {
-        let mut result = Err(RecvError::NotConnected);
-        self.with_connection(id, now, |connection, shared| {
-            result = connection.recv(out, shared, now);
-            Fate::Alive
-        });
+        let connection = self.connections.get_mut(id).ok_or(RecvError::NotConnected)?;
+        let result = connection.recv(out, &mut self.shared, now);
+        self.settle_reading(id, now);
         result
     }
 
@@ -208,10 +206,17 @@ impl Stack {
 
     /// Takes octets that [`Stack::received`] showed.
     pub fn consume(&mut self, id: ConnectionId, octets: usize, now: Instant) {
-        self.with_connection(id, now, |connection, shared| {
-            connection.consume(octets, shared, now);
-            Fate::Alive
-        });
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.consume(octets, &mut self.shared, now);
+            self.settle_reading(id, now);
+        }
+    }
+
+    /// Reading sets nothing in motion, but for the acknowledgement that tells of a window that opened far.
+    fn settle_reading(&mut self, id: ConnectionId, now: Instant) {
+        if self.connections.get(id).is_some_and(|connection| connection.receive.is_ack_due()) {
+            self.settle(id, Fate::Alive, now, true);
+        }
     }
 
     /// Shuts one or both directions down.

@@ -84,6 +84,7 @@ impl Stack {
     }
 
     /// Writes the next datagram of the socket whose turn it is.
+    #[inline]
     pub(super) fn transmit_udp(&mut self, room: &mut [u8]) -> Option<Transmit> {
         while let Some(&id) = self.udp.ready.front() {
             let transmit = self.transmit_datagram(id, room);

@@ -59,6 +59,23 @@ impl Connection {
         None
     }
 
+    /// After a segment was sent: whether [`Connection::poll_transmit`] is to be asked for another one.
+    pub(crate) fn has_more_to_send(&mut self) -> bool {
+        let has_more = self.has_something_due();
+        if !has_more {
+            self.on_all_sent();
+        }
+        has_more
+    }
+
+    /// There is no data that was not sent: from now on it is the application that limits what is.
+    fn on_all_sent(&mut self) {
+        self.flags.push = false;
+        if let Some(transfer) = &mut self.transfer {
+            transfer.recovery.mark_app_limited();
+        }
+    }
+
     /// RFC 7413, 4.2.2: a child made by Fast Open may answer before the handshake is complete, others may not.
     fn may_send(&self) -> bool {
         let is_open = self.flags.syn_acknowledged || self.flags.fast_open_child;
@@ -89,10 +106,7 @@ impl Connection {
     pub(super) fn due_new_octets(&mut self, shared: &mut Shared, now: Instant) -> Option<u32> {
         let unsent = self.unsent_len();
         if unsent == 0 {
-            self.flags.push = false;
-            if let Some(transfer) = &mut self.transfer {
-                transfer.recovery.mark_app_limited();
-            }
+            self.on_all_sent();
             return (self.is_fin_due() && self.usable_window() > 0).then_some(0);
         }
         let cwnd = self.cwnd();
