@@ -70,7 +70,7 @@ impl Port {
     }
 
     fn turn(&mut self) {
-        let now = clock::Instant::ZERO + self.started.elapsed();
+        let now = clock::Instant::ZERO + self.started.elapsed().into();
         for event in self.supervisor.poll(now) {
             match event {
                 PortEvent::QueuesOpened { device, engine, .. } => {

@@ -272,7 +272,7 @@ impl Direction {
     /// A delay between the shortest and the longest.
     fn delay(&self, random: u64) -> Duration {
         let (min, max) = (self.faults.delay_min, self.faults.delay_max);
-        let range = max.saturating_sub(min).as_nanos() as u64;
+        let range = (max - min).as_nanos();
         min + Duration::from_nanos(random % range.saturating_add(1))
     }
 

@@ -56,7 +56,7 @@ impl Pacer {
             return;
         };
         let quantum = burst_quantum(rate, self.mss);
-        let credit = nanos(time_to_send(quantum, rate) / 2);
+        let credit = (time_to_send(quantum, rate) / 2).as_nanos();
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(credit));
         self.next_departure = self.next_departure.max(earliest);
         if self.burst_left == 0 {
@@ -85,16 +85,12 @@ pub fn burst_quantum(rate: u64, mss: u32) -> u32 {
 pub fn window_rate(cwnd: u32, ssthresh: u32, srtt: Duration) -> Option<u64> {
     let percent = if cwnd < ssthresh / 2 { 200 } else { 120 };
     let octets = u128::from(cwnd) * u128::from(NANOS_PER_SECOND) * percent / 100;
-    let rate = octets.checked_div(srtt.as_nanos())?;
+    let rate = octets.checked_div(srtt.as_nanos().into())?;
     Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
 }
 
 fn time_to_send(octets: u32, rate: u64) -> Duration {
     Duration::from_nanos(u64::from(octets) * NANOS_PER_SECOND / rate)
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

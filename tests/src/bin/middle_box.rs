@@ -60,7 +60,7 @@ fn sleep(wires: [&Wire; 2], clock: &Clock) {
     wires.iter().for_each(|wire| wire.wait_fds(&mut fds));
     let now = clock.now();
     let due = wires.iter().filter_map(|wire| wire.poll_timeout()).min();
-    let left = due.map_or(std::time::Duration::from_millis(100), |due| due.since(now));
+    let left = due.map_or(Duration::from_millis(100), |due| due.since(now));
     let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
     let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let _ = poll(&mut polled, Some(&timeout)); // A signal ends the wait early.

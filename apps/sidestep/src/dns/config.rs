@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
+use clock::Duration;
 use dns_auth::Settings;
 use dns_server::TcpLimits;
 use dns_wire::NameBuf;

@@ -9,9 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use dns_server::{Admission, DnsResponder, StreamResponder};
 use engine::Clock;
 use mio::net::{TcpListener, TcpStream};
@@ -129,7 +128,7 @@ impl Service {
         let mut stop_at: Option<Instant> = None;
         loop {
             let timeout = self.timeout(stop_at);
-            if self.poll.poll(&mut events, timeout).is_err() {
+            if self.poll.poll(&mut events, timeout.map(Into::into)).is_err() {
                 events.clear(); // A signal; anything else would come again, and the sweep goes on meanwhile.
             }
             let now = self.clock.now();

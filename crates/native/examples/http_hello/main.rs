@@ -7,9 +7,7 @@ mod response;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::time::Duration;
-
-use clock::Instant;
+use clock::{Duration, Instant};
 use engine::{Connection, Echo, TcpHandler};
 use request::{HEAD_MAX, Method, Parsed, Request, parse};
 use response::Responses;
@@ -110,9 +108,9 @@ impl TcpHandler for Hello {
 
     fn on_timeout(&mut self, _: &mut Progress, connection: &mut Connection<'_>) {
         let idle = connection.info().map_or(IDLE_MAX, |info| info.last_data_recv);
-        match IDLE_MAX.checked_sub(idle).filter(|left| !left.is_zero()) {
-            Some(left) => connection.set_deadline(Some(connection.now() + left)),
-            None => connection.close(),
+        match IDLE_MAX - idle {
+            Duration::ZERO => connection.close(),
+            left => connection.set_deadline(Some(connection.now() + left)),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What the examples share: their command line, and a service on one core until SIGTERM or SIGINT.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
+use clock::Duration;
 use engine::{Config, Engine, TcpHandler, TcpServer, UdpResponder};
 use native::{Interface, InterfaceConfig, Reserved};
 use observe::Program;

@@ -133,9 +133,9 @@ impl From<&TcpInfo> for TcpReport {
             data_segs_out: info.data_segs_out,
             data_segs_in: info.data_segs_in,
             send_bps: (rtt > 0.0).then(|| f64::from(info.snd_cwnd) * 8.0 / rtt),
-            lastsnd_ms: whole_millis(info.last_data_sent),
-            lastrcv_ms: whole_millis(info.last_data_recv),
-            lastack_ms: whole_millis(info.last_ack_recv),
+            lastsnd_ms: info.last_data_sent.as_millis(),
+            lastrcv_ms: info.last_data_recv.as_millis(),
+            lastack_ms: info.last_ack_recv.as_millis(),
             pacing_bps: info.pacing_rate.map(|rate| rate as f64 * 8.0),
             delivered: info.delivered.div_ceil(mss.into()),
             unacked: info.unacked,
@@ -156,8 +156,4 @@ impl From<&TcpInfo> for TcpReport {
 /// To the microsecond, as far as round-trip times are told.
 fn millis(span: Duration) -> f64 {
     span.as_micros() as f64 / 1000.0
-}
-
-fn whole_millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -139,7 +139,7 @@ impl World {
     pub fn with_bare_wire() -> World {
         let (mut left, mut right) = memory::pair(&memory::Config::default());
         let seen = File::default();
-        let recorded = PcapRecord::new(right.remove(0), seen.clone(), Duration::ZERO);
+        let recorded = PcapRecord::new(right.remove(0), seen.clone(), clock::Duration::ZERO);
         let server = Host::start(TcpServer::new(Echo).listen(SERVER), recorded);
         let directory = lab::Directory::new().unwrap();
         let program = Program::new("test", vec![server.handle.clone()])

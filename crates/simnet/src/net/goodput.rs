@@ -30,7 +30,7 @@ pub struct Bottleneck {
 impl Bottleneck {
     /// Octets in flight that fill the path without its queue.
     pub fn bandwidth_delay_product(&self) -> u64 {
-        self.rate * self.rtt.as_micros() as u64 / 1_000_000
+        self.rate * self.rtt.as_micros() / 1_000_000
     }
 }
 

@@ -128,7 +128,7 @@ impl Link {
 
     /// Octets that wait for the line.
     fn waiting(&self, now: Instant) -> u64 {
-        let nanos = u128::from(self.free_at.since(now).as_nanos() as u64);
+        let nanos = u128::from(self.free_at.since(now).as_nanos());
         (nanos * u128::from(self.settings.rate) / 1_000_000_000) as u64
     }
 

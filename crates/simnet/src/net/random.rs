@@ -61,7 +61,7 @@ impl Random {
 
     /// A span from `least` to `most`, by microseconds.
     pub fn span(&mut self, least: Duration, most: Duration) -> Duration {
-        let (least, most) = (least.as_micros() as u64, most.as_micros() as u64);
+        let (least, most) = (least.as_micros(), most.as_micros());
         Duration::from_micros(self.between(least, most))
     }
 

@@ -84,10 +84,10 @@ impl SmoltcpHost {
         let mut socket = Socket::new(buffer(self.settings.receive_buffer), buffer(self.settings.send_buffer));
         socket.set_nagle_enabled(self.settings.nagle);
         socket.set_ack_delay(
-            self.settings.ack_delay.map(|delay| time::Duration::from_micros(delay.as_micros() as u64)),
+            self.settings.ack_delay.map(|delay| time::Duration::from_micros(delay.as_micros())),
         );
         let give_up = self.settings.gives_up_after;
-        socket.set_timeout(give_up.map(|span| time::Duration::from_micros(span.as_micros() as u64)));
+        socket.set_timeout(give_up.map(|span| time::Duration::from_micros(span.as_micros())));
         self.set.add(socket)
     }
 

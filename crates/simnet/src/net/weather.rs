@@ -70,7 +70,7 @@ pub(super) fn spoil(
 }
 
 fn within(random: &mut Random) -> Duration {
-    Duration::from_micros(random.magnitude(1000, BETTER_AFTER.as_micros() as u64))
+    Duration::from_micros(random.magnitude(1000, BETTER_AFTER.as_micros()))
 }
 
 fn spoiled(fine: &LinkSettings, mtu: &mut u16, weather: Weather, random: &mut Random) -> LinkSettings {

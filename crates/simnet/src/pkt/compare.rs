@@ -138,7 +138,7 @@ fn option_fits(expected: &OptionSpec, came: &OptionSpec, settings: &Settings) ->
 
 fn is_near(expected: u32, came: u32, settings: &Settings) -> bool {
     let ticks = came.wrapping_sub(expected).cast_signed().unsigned_abs();
-    settings.timestamp_tick.saturating_mul(ticks) <= settings.tolerance
+    settings.timestamp_tick * ticks <= settings.tolerance
 }
 
 fn list(options: &[OptionSpec]) -> String {

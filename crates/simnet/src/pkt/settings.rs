@@ -1,7 +1,8 @@
 //! What a script is played with: the options of the command line and of the script itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
+
+use clock::Duration;
 
 use super::ast::ScriptOption;
 

@@ -23,7 +23,7 @@ pub(super) struct Bottleneck {
 impl Bottleneck {
     /// Octets that fill the path without a queue.
     pub(super) fn bdp(&self) -> u64 {
-        self.rate * self.rtt.as_nanos() as u64 / 1_000_000_000
+        self.rate * self.rtt.as_nanos() / 1_000_000_000
     }
 }
 
@@ -83,7 +83,7 @@ impl<C: CongestionControl> Flow<C> {
 
     /// Octets that wait in the buffer or are on the link.
     pub(super) fn queue(&self) -> u64 {
-        (self.link_free - self.now).as_nanos() as u64 * self.path.rate / 1_000_000_000
+        (self.link_free - self.now).as_nanos() * self.path.rate / 1_000_000_000
     }
 
     /// Runs until `end`, telling `observe` after every acknowledgement.

@@ -63,7 +63,7 @@ impl Delivered {
 
     /// What a segment sent at `now` remembers; `flight_start` is when the first of the segments sampled last was sent.
     pub(super) fn snapshot(&self, flight_start: Instant, now: Instant) -> Snapshot {
-        let micros = now.since(flight_start).as_micros().min(u128::from(APP_LIMITED - 1)) as u32;
+        let micros = now.since(flight_start).as_micros().min(u64::from(APP_LIMITED - 1)) as u32;
         let limited = if self.app_limited_until > 0 { APP_LIMITED } else { 0 };
         Snapshot { delivered_at: self.at, delivered: self.total as u32, send_elapsed: micros | limited }
     }

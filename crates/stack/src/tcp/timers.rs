@@ -283,7 +283,7 @@ impl Connection {
     /// Sets the persist timer: the retransmission timeout, doubled with each probe.
     pub(crate) fn schedule_persist(&mut self, now: Instant) {
         let doublings = u32::from(self.send.probe_backoff.min(16));
-        let interval = self.rtt.rto().saturating_mul(1 << doublings).min(PROBE_INTERVAL_MAX);
+        let interval = (self.rtt.rto() * (1 << doublings)).min(PROBE_INTERVAL_MAX);
         self.set_timer(Timer::Persist, now + interval);
     }
 

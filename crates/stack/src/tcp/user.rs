@@ -312,10 +312,7 @@ impl Connection {
     /// Starts the keepalive timer anew, if there is to be one: for what is left of the time that the connection may idle.
     pub(crate) fn restart_keepalive(&mut self, now: Instant) {
         if self.options.keepalive && self.state.is_synchronised() && self.state != State::TimeWait {
-            self.set_timer(
-                Timer::Keepalive,
-                now + self.options.keepalive_idle.saturating_sub(self.idle(now)),
-            );
+            self.set_timer(Timer::Keepalive, now + (self.options.keepalive_idle - self.idle(now)));
         } else {
             self.stop_timer(Timer::Keepalive);
         }

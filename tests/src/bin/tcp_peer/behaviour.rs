@@ -12,9 +12,8 @@
 //! Options: `congestion=reno|cubic|bbr`, `nodelay`, `cork`, `keepalive-ms=N`, `rcvbuf=N`, `sndbuf=N`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use stack::congestion::Algorithm;
 use stack::tcp::Shutdown;
 use stack::{ConnectionId, Stack, TcpOptions};

@@ -158,7 +158,7 @@ impl Simulation {
         let now = self.clock(place);
         let seat = &mut self.seats[place];
         let at = seat.host.poll_timeout(now)?;
-        Some(Instant::from_nanos(at.since(Instant::ZERO + seat.ahead).as_nanos() as u64))
+        Some(Instant::from_nanos(at.since(Instant::ZERO + seat.ahead).as_nanos()))
     }
 
     /// What the host's clock shows.
@@ -275,7 +275,7 @@ impl Simulation {
         };
         application.run(seat.host.as_mut(), now)?;
         if let Some(at) = application.poll_wake() {
-            let at = Instant::from_nanos(at.since(Instant::ZERO + seat.ahead).as_nanos() as u64);
+            let at = Instant::from_nanos(at.since(Instant::ZERO + seat.ahead).as_nanos());
             self.schedule(at, Event::Wake(place, number));
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! System calls and the expressions that are their arguments and results.
 
-use std::time::Duration;
+use clock::Duration;
 
 use super::Position;
 

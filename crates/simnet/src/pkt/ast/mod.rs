@@ -10,7 +10,8 @@ pub use packet::{
 };
 
 use std::fmt;
-use std::time::Duration;
+
+use clock::Duration;
 
 /// A place in a script; lines and columns count from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,6 @@
 //! `struct tcp_info` as code in scripts sees it: Linux's names, units and bits.
 
-use std::time::Duration;
-
+use clock::Duration;
 use stack::tcp::TcpInfo;
 
 use crate::pkt::symbols;

@@ -1,7 +1,6 @@
 //! Socket options that are options of the stack's sockets, with Linux's ranges, units and errors.
 
-use std::time::Duration;
-
+use clock::Duration;
 use stack::TcpOptions;
 use stack::congestion::Algorithm;
 

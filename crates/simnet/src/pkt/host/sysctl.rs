@@ -1,7 +1,6 @@
 //! Settings of Linux's kernel and the stack's for the same thing.
 
-use std::time::Duration;
-
+use clock::Duration;
 use stack::Config;
 use stack::config::{EcnMode, PathMtuProbing, SynCookies};
 use stack::congestion::Algorithm;

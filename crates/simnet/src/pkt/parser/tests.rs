@@ -1,4 +1,4 @@
-use std::time::Duration;
+use clock::Duration;
 
 use super::{Definitions, Problem, parse};
 use crate::pkt::ast::{

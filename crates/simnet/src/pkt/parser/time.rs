@@ -1,6 +1,6 @@
 //! Times of events.
 
-use std::time::Duration;
+use clock::Duration;
 
 use super::cursor::Cursor;
 use super::error::{ParseError, Result};
@@ -46,7 +46,7 @@ pub(super) fn seconds(cursor: &mut Cursor<'_>) -> Result<Duration> {
     };
     let dot = usize::from(!fraction.is_empty());
     cursor.advance(whole_len + dot + fraction.len());
-    Ok(Duration::new(u64::from(whole_seconds), nanos))
+    Ok(Duration::from_secs(whole_seconds.into()) + Duration::from_nanos(nanos.into()))
 }
 
 fn digits(text: &str) -> usize {

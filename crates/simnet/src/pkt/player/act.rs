@@ -45,7 +45,7 @@ impl<'a> Player<'a> {
     fn wait_for(&mut self, mut running: Running<'a>, mut until: Option<Instant>) -> Result<(), Failure<'a>> {
         let event = running.event;
         let wrap = |trouble| Failure { event, trouble };
-        let limit = self.world.now + std::time::Duration::from_secs(WAIT_MAX_SECONDS);
+        let limit = self.world.now + clock::Duration::from_secs(WAIT_MAX_SECONDS);
         loop {
             let deadline = [self.next_deadline(), until].into_iter().flatten().min();
             let Some(deadline) = deadline.filter(|deadline| *deadline < limit) else {

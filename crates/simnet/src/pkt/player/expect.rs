@@ -12,7 +12,7 @@ use crate::pkt::trouble::Trouble;
 use crate::pkt::world::{Sent, World};
 
 /// How long is waited for a packet that may come at any time.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+const PATIENCE: clock::Duration = clock::Duration::from_secs(24 * 3600);
 
 /// A packet that came, perhaps put together of several, and when its first and last part were sent.
 struct Arrived {

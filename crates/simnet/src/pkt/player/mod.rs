@@ -9,9 +9,7 @@ mod expect;
 mod inject;
 mod setup;
 
-use std::time::Duration;
-
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use super::ast::{Action, Direction, Event, PacketSpec, Script, ScriptOption, When};
 use super::host::Host;

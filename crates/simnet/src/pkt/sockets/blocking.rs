@@ -1,8 +1,6 @@
 //! Calls that are under way: each is tried again after everything that happens, until it is done.
 
-use std::time::Duration;
-
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use crate::pkt::ast::{Call, Event};
 use crate::pkt::errno::Errno;

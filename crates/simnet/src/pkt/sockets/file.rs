@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+
+use clock::Duration;
 
 use crate::pkt::host::{ConnectionId, Events, ListenerId, Readiness, TcpOptions, UdpId, UdpOptions};
 use crate::pkt::symbols as sym;

@@ -1,6 +1,6 @@
 //! getsockopt() and setsockopt().
 
-use std::time::Duration;
+use clock::Duration;
 
 use super::Result;
 use super::arguments::{Arguments, bracketed, field, kind_name};

@@ -1,6 +1,6 @@
 //! poll().
 
-use std::time::Duration;
+use clock::Duration;
 
 use super::Result;
 use super::arguments::{Arguments, field, kind_name};

@@ -254,14 +254,13 @@ impl Path {
 
 /// Octets a second, if `octets` take `interval`; zero if that is zero.
 pub(super) fn rate(octets: u64, interval: Duration) -> u64 {
-    let per_second = (u128::from(octets) * 1_000_000_000).checked_div(interval.as_nanos()).unwrap_or(0);
+    let per_second = (u128::from(octets) * 1_000_000_000).checked_div(interval.as_nanos().into()).unwrap_or(0);
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
 /// Octets that `rate` octets a second make in `span`.
 pub(super) fn octets(rate: u64, span: Duration) -> u64 {
-    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    u64::try_from(u128::from(rate) * u128::from(nanos) / 1_000_000_000).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(rate) * u128::from(span.as_nanos()) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

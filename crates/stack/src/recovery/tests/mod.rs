@@ -244,7 +244,7 @@ impl Sender {
 
     /// Time until the deadline in ms.
     fn deadline_ms(&self) -> Option<u64> {
-        self.recovery.deadline().map(|at| at.since(self.now).as_millis() as u64)
+        self.recovery.deadline().map(|at| at.since(self.now).as_millis())
     }
 
     /// The pipe must be what its segments say.
