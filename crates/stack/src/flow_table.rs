@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
+use wire::ip::Ip;
 
 pub(crate) mod host_cache;
 pub(crate) mod recency_list;
@@ -57,6 +58,15 @@ impl FlowKey {
                 Some(FlowKey::v6((*l.ip(), l.port()), (*r.ip(), r.port())))
             }
             _ => None,
+        }
+    }
+
+    /// The key of the flow of a packet that arrived, with the ports behind its IP header.
+    #[inline]
+    pub(crate) fn of_packet(ip: &Ip<'_>, source_port: u16, destination_port: u16) -> FlowKey {
+        match ip {
+            Ip::V4(ip) => FlowKey::v4((ip.destination(), destination_port), (ip.source(), source_port)),
+            Ip::V6(ip) => FlowKey::v6((ip.destination(), destination_port), (ip.source(), source_port)),
         }
     }
 

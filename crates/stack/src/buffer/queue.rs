@@ -105,17 +105,21 @@ impl ByteQueue {
             return Ok(());
         }
         self.allocate_up_to(pool, offset.saturating_add(data.len()))?;
-        let mut position = self.start as usize + offset;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let chunk = self.chunk_at(pool, (position / CHUNK_LEN) as u32);
-            let room = &mut pool.octets_mut(chunk)[position % CHUNK_LEN..];
-            let (now, later) = rest.split_at(rest.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            position += now.len();
-            rest = later;
+        let position = self.start as usize + offset;
+        let mut written = 0;
+        while written < data.len() {
+            written += self.write_piece(pool, position + written, &data[written..]);
         }
         Ok(())
+    }
+
+    /// Writes what fits into the chunk of `position`, counted from the begin of the first; returns how many octets that are.
+    fn write_piece(&mut self, pool: &mut BufferPool, position: usize, data: &[u8]) -> usize {
+        let chunk = self.chunk_at(pool, (position / CHUNK_LEN) as u32);
+        let room = &mut pool.octets_mut(chunk)[position % CHUNK_LEN..];
+        let count = data.len().min(room.len());
+        room[..count].copy_from_slice(&data[..count]);
+        count
     }
 
     /// Declares octets up to offset `len` readable, now that those before it have all been written. No further than what
@@ -130,16 +134,20 @@ impl ByteQueue {
     #[inline]
     pub fn read_at(&mut self, pool: &BufferPool, offset: usize, out: &mut [u8]) -> usize {
         let count = self.len().saturating_sub(offset).min(out.len());
-        let mut position = self.start as usize + offset.min(self.len());
-        let mut rest = &mut out[..count];
-        while !rest.is_empty() {
-            let chunk = self.chunk_at(pool, (position / CHUNK_LEN) as u32);
-            let octets = &pool.octets(chunk)[position % CHUNK_LEN..];
-            let (now, later) = rest.split_at_mut(octets.len().min(rest.len()));
-            now.copy_from_slice(&octets[..now.len()]);
-            position += now.len();
-            rest = later;
+        let position = self.start as usize + offset;
+        let mut read = 0;
+        while read < count {
+            read += self.read_piece(pool, position + read, &mut out[read..count]);
         }
+        count
+    }
+
+    /// Copies what the chunk of `position` has; returns how many octets that are.
+    fn read_piece(&mut self, pool: &BufferPool, position: usize, out: &mut [u8]) -> usize {
+        let chunk = self.chunk_at(pool, (position / CHUNK_LEN) as u32);
+        let octets = &pool.octets(chunk)[position % CHUNK_LEN..];
+        let count = out.len().min(octets.len());
+        out[..count].copy_from_slice(&octets[..count]);
         count
     }
 
@@ -257,7 +265,6 @@ impl ByteQueue {
         self.cursor
     }
 
-    #[inline]
     fn find(&self, pool: &BufferPool, index: u32) -> u32 {
         if index + 1 == self.chunks() {
             return self.tail;

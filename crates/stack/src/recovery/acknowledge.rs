@@ -36,7 +36,8 @@ impl Recovery {
     fn apply(&mut self, ack: &AckSegment<'_>, flight: &mut Flight, cx: &mut Context<'_>) -> AckOutcome {
         flight.mss = cx.mss;
         let una = ack.ack.max(flight.una(ack.snd_nxt));
-        let blocks = if cx.sack { SackBlocks::read(ack, una) } else { SackBlocks::default() };
+        let has_blocks = cx.sack && !ack.sack.is_empty();
+        let blocks = if has_blocks { SackBlocks::read(ack, una) } else { SackBlocks::default() };
         let mut report = Report::default();
         let news = self.take_news(ack, una, &blocks, flight, cx);
         self.take_duplicates(&news, &blocks, ack.snd_nxt, cx, &mut report);

@@ -132,15 +132,17 @@ impl Scoreboard {
             if front.range.start.is_at_or_after(una) {
                 break;
             }
-            let mut acked = *front;
             if front.range.end.is_after(una) {
-                *front = acked.split_off(una);
-            } else {
-                self.sacked_segments -= u32::from(acked.standing == Standing::Sacked);
-                self.segments.pop_front();
+                let behind = front.split_off(una);
+                self.octets[front.standing as usize] -= front.len();
+                visit(front);
+                *front = behind;
+                break;
             }
-            self.octets[acked.standing as usize] -= acked.len();
-            visit(&acked);
+            self.sacked_segments -= u32::from(front.standing == Standing::Sacked);
+            self.octets[front.standing as usize] -= front.len();
+            visit(front);
+            self.segments.pop_front();
         }
         self.sacked.advance(una);
         self.find_first_lost();

@@ -38,10 +38,8 @@ impl Stack {
             self.shared.counters.in_errs += 1;
             return Err(DropReason::TcpChecksum);
         }
-        let local = SocketAddr::new(ip.destination(), tcp.destination_port());
-        let remote = SocketAddr::new(ip.source(), tcp.source_port());
-        check_addresses(local, remote)?;
-        let key = FlowKey::new(local, remote).ok_or(DropReason::IpVersion)?;
+        check_addresses(ip, tcp.source_port())?;
+        let key = FlowKey::of_packet(ip, tcp.source_port(), tcp.destination_port());
         let segment = Segment::new(&tcp, Ecn::of_traffic_class(traffic_class(ip)));
         self.on_segment(key, &segment, arrival, now);
         Ok(())
@@ -155,14 +153,14 @@ pub(super) fn traffic_class(ip: &Ip<'_>) -> u8 {
 }
 
 /// RFC 9293, 3.10.7.2 (MUST-57) and 3.9.2.3 (MUST-63): no connection with or by group addresses.
-fn check_addresses(local: SocketAddr, remote: SocketAddr) -> Result<(), DropReason> {
-    if !is_unicast(remote.ip()) {
+fn check_addresses(ip: &Ip<'_>, source_port: u16) -> Result<(), DropReason> {
+    if !is_unicast(ip.source()) {
         return Err(DropReason::SourceAddress);
     }
-    if !is_unicast(local.ip()) {
+    if !is_unicast(ip.destination()) {
         return Err(DropReason::DestinationAddress);
     }
-    if remote.port() == 0 {
+    if source_port == 0 {
         return Err(DropReason::SourcePortZero);
     }
     Ok(())

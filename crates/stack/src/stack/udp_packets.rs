@@ -83,9 +83,13 @@ impl Stack {
         self.signal_udp(id);
     }
 
-    /// Writes the next datagram of the socket whose turn it is.
+    /// Writes the next datagram of the socket whose turn it is, if there is one.
     #[inline]
     pub(super) fn transmit_udp(&mut self, room: &mut [u8]) -> Option<Transmit> {
+        if self.udp.ready.is_empty() { None } else { self.transmit_ready_udp(room) }
+    }
+
+    fn transmit_ready_udp(&mut self, room: &mut [u8]) -> Option<Transmit> {
         while let Some(&id) = self.udp.ready.front() {
             let transmit = self.transmit_datagram(id, room);
             self.end_udp_turn(id);
