@@ -18,7 +18,8 @@ for name in "${@:-${all[@]}}"; do
     echo
     case $name in
         responder | zone) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$name" ;; # One core, always the same.
+        segments) "$binaries/$name" && scripts/instructions.sh segments ;;
         *) "$binaries/$name" ;;
     esac
 done
-[ $# -gt 0 ] || scripts/instructions.sh
+[ $# -gt 0 ] || scripts/instructions.sh answers
