@@ -47,7 +47,8 @@ impl Stack {
 
     fn on_segment(&mut self, key: FlowKey, segment: &Segment<'_>, arrival: &Arrival, now: Instant) {
         let hop = Hop { link: arrival.link, header: arrival.header.reversed() };
-        match self.find_flow(&key) {
+        let hash = self.flows.hash_of(&key);
+        match self.find_flow(hash, &key) {
             Some(place) if place & HALF_OPEN != 0 => {
                 self.on_half_open_segment(place & !HALF_OPEN, segment, now);
             }
@@ -56,7 +57,7 @@ impl Stack {
                     self.on_connection_segment(id, hop, segment, now);
                 }
             }
-            None => self.on_unknown_segment(key, hop, segment, now),
+            None => self.on_unknown_segment(key, hash, hop, segment, now),
         }
     }
 
@@ -77,9 +78,9 @@ impl Stack {
     }
 
     /// No connection: TIME-WAIT, a listener, or nobody.
-    fn on_unknown_segment(&mut self, key: FlowKey, hop: Hop, segment: &Segment<'_>, now: Instant) {
+    fn on_unknown_segment(&mut self, key: FlowKey, hash: u64, hop: Hop, segment: &Segment<'_>, now: Instant) {
         let mut least_iss = None;
-        match self.ask_time_wait(&key, segment, now) {
+        match self.ask_time_wait(&key, hash, segment, now) {
             Some(TimeWaitVerdict::Acknowledge { seq, ack, window, ts_recent }) => {
                 let timestamps = ts_recent.map(|echo| Timestamps {
                     value: timestamp_clock(now).wrapping_add(self.isn.timestamp_offset(&key)),
@@ -103,6 +104,7 @@ impl Stack {
     fn ask_time_wait(
         &mut self,
         key: &FlowKey,
+        hash: u64,
         segment: &Segment<'_>,
         now: Instant,
     ) -> Option<TimeWaitVerdict> {
@@ -115,7 +117,7 @@ impl Stack {
             flags: segment.flags,
             ts_val: segment.options.timestamps.map(|timestamps| timestamps.value),
         };
-        self.time_wait.on_segment(self.flows.hash_of(key), key, &summary, now)
+        self.time_wait.on_segment(hash, key, &summary, now)
     }
 
     /// The listener for packets to `local`: one for this very address before one for any.

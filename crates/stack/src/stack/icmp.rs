@@ -23,7 +23,7 @@ impl Stack {
             return Err(DropReason::ProtocolUnknown);
         }
         let quoted = Quoted { seq: SeqNum(error.flow.sequence_number), len: quoted_len(ip).unwrap_or(0) };
-        match self.find_flow(&key) {
+        match self.find_flow(self.flows.hash_of(&key), &key) {
             Some(place) if place & HALF_OPEN == 0 => self.on_connection_icmp(place, error.kind, quoted, now),
             // A half-open connection is not ended by hearsay; it has its timer.
             Some(_) => {}

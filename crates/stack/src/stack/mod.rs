@@ -403,7 +403,7 @@ impl Stack {
             let hash = self.flows.hash_of(&connection.key);
             self.flows.remove(hash, id.index());
             if connection.state == State::TimeWait {
-                self.begin_time_wait(id, now);
+                self.begin_time_wait(id, hash, now);
             }
             self.leave_fast_open_queue(id);
         }
@@ -426,7 +426,7 @@ impl Stack {
         }
     }
 
-    fn begin_time_wait(&mut self, id: ConnectionId, now: Instant) {
+    fn begin_time_wait(&mut self, id: ConnectionId, hash: u64, now: Instant) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -439,13 +439,12 @@ impl Stack {
             connection.receive.on_ack_sent(u32::from(final_ack.window) << connection.receive.scale, false);
             self.replies.push(connection.key, hop, final_ack, &mut self.shared.counters);
         }
-        let recycled = self.time_wait.insert(self.flows.hash_of(&entry.key), entry, now);
+        let recycled = self.time_wait.insert(hash, entry, now);
         self.shared.counters.time_wait_overflow += u64::from(recycled.is_some());
     }
 
-    /// The connection of a flow, or the half-open one.
-    fn find_flow(&self, key: &FlowKey) -> Option<u32> {
-        let hash = self.flows.hash_of(key);
+    /// The connection of a flow whose hash is `hash`, or the half-open one.
+    fn find_flow(&self, hash: u64, key: &FlowKey) -> Option<u32> {
         self.flows.find(hash, |place| match place & HALF_OPEN {
             0 => self.connections.at(place).is_some_and(|(_, connection)| connection.key == *key),
             _ => self.half_open.at(place & !HALF_OPEN).is_some_and(|(_, half)| half.key == *key),

@@ -130,10 +130,11 @@ impl Stack {
         if connect.remote.ip().is_multicast() || connect.remote.ip().is_unspecified() {
             return Err(ConnectError::AddressFamily);
         }
-        if self.find_flow(&key).is_some() || self.connections.is_full() {
+        let hash = self.flows.hash_of(&key);
+        if self.find_flow(hash, &key).is_some() || self.connections.is_full() {
             return Err(if self.connections.is_full() { ConnectError::TooMany } else { ConnectError::InUse });
         }
-        if self.time_wait.contains(self.flows.hash_of(&key), &key) {
+        if self.time_wait.contains(hash, &key) {
             return Err(ConnectError::InUse);
         }
         let path = self.shared.paths.acquire(connect.hop).ok_or(ConnectError::TooMany)?;
@@ -148,7 +149,7 @@ impl Stack {
             connection
         };
         let id = self.connections.insert_with(make).ok_or(ConnectError::TooMany)?;
-        self.flows.insert(self.flows.hash_of(&key), id.index());
+        self.flows.insert(hash, id.index());
         self.shared.counters.active_opens += 1;
         self.prepare_fast_open(id, connect, now);
         self.with_connection(id, now, |connection, shared| {
