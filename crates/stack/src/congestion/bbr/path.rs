@@ -254,7 +254,8 @@ impl Path {
 
 /// Octets a second, if `octets` take `interval`; zero if that is zero.
 pub(super) fn rate(octets: u64, interval: Duration) -> u64 {
-    let per_second = (u128::from(octets) * 1_000_000_000).checked_div(interval.as_nanos().into()).unwrap_or(0);
+    let per_second =
+        (u128::from(octets) * 1_000_000_000).checked_div(interval.as_nanos().into()).unwrap_or(0);
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
