@@ -84,9 +84,10 @@ pub(crate) fn start(
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
     let (commands, receiver) = channel();
-    let handle = TcpHandle { commands, waker };
+    let handle = TcpHandle { commands, waker: Arc::clone(&waker) };
     let service = Service {
         poll,
+        _waker: waker,
         commands: receiver,
         clock: Clock::start(),
         responder: StreamResponder::new(responder),
@@ -109,6 +110,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 struct Service {
     poll: Poll,
+    /// The last handle may go as soon as it has told to stop, and closing the waker's descriptor would unmake the wake-up.
+    _waker: Arc<Waker>,
     commands: Receiver<Command>,
     clock: Clock,
     responder: StreamResponder,
