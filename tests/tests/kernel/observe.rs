@@ -120,7 +120,7 @@ fn a_capture_that_is_interrupted_leaves_a_whole_file_and_says_what_was_lost() {
 
 #[test]
 fn a_capture_ends_with_the_server() {
-    let mut server = Serving::start(&Zone::sample().file, &[]);
+    let server = Serving::start(&Zone::sample().file, &[]);
     let mut capture = capture(&server, &[]);
     ask(&server);
     capture.wait_for_line("udp length", Duration::from_secs(10)).unwrap();
