@@ -13,7 +13,7 @@ const RTO_INITIAL_US: u64 = 1_000_000;
 const RTO_AFTER_SYN_LOSS_US: u64 = 3_000_000;
 
 /// Longest timeout, backed off or not (RFC 6298, 2.5 allows no less than a minute).
-const RTO_MAX_US: u64 = 120_000_000;
+pub(crate) const RTO_MAX_US: u64 = 120_000_000;
 
 /// Least allowance for variance, as in Linux; RFC 6298, 2.4 would have a second.
 const RTO_MIN: Duration = Duration::from_millis(200);

@@ -5,6 +5,7 @@
 use clock::{Duration, Instant};
 
 use crate::recovery::TimeoutAction;
+use crate::rtt::RTO_MAX_US;
 use crate::tcp::connection::{Connection, Fate, Shared, State, since_millis};
 use crate::tcp::user::TcpError;
 use crate::trace::TraceKind;
@@ -242,10 +243,23 @@ impl Connection {
             true => shared.config.orphan_retries,
             false => shared.config.retries_max,
         };
-        if self.options.user_timeout.is_none() && timeouts > u32::from(limit) && !self.is_held_off(now) {
+        let exhausted = timeouts > u32::from(limit) && self.has_retried_for_long(limit, shared, now);
+        if self.options.user_timeout.is_none() && exhausted && !self.is_held_off(now) {
             return self.give_up(shared, now);
         }
         Fate::Alive
+    }
+
+    /// Whether the retransmissions took as long as that many do when each timeout is twice the one before. They take less when
+    /// SACKs end the backoff and nothing else moves, and RFC 9293, 3.8.3, counts time.
+    fn has_retried_for_long(&self, retries: u8, shared: &Shared, now: Instant) -> bool {
+        let since = self.transfer.as_ref().and_then(|transfer| transfer.recovery.retransmitting_since());
+        let timeout = |doublings: u32| {
+            let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+            (shared.config.rto_min * factor).min(Duration::from_micros(RTO_MAX_US))
+        };
+        let expected: Duration = (1..=u32::from(retries)).map(timeout).sum();
+        since.is_none_or(|since| now.since(since) >= expected)
     }
 
     /// Whether the peer took back its window and goes on saying so: what is sent again are probes then, and their answers keep
