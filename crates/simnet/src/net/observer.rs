@@ -30,7 +30,7 @@ struct Side {
     arrived: u64,
     /// Window of its SYN, which is never scaled.
     syn_window: u16,
-    was_reset: bool,
+    is_unclear: bool,
 }
 
 /// Checks every packet that a host sends against what that host was told before.
@@ -67,10 +67,10 @@ impl Observer {
             return Ok(()); // A reset for something unknown, or an answer out of TIME-WAIT.
         };
         if sight.has(flag::RST) {
-            side.was_reset = true;
+            side.is_unclear = true;
             return Ok(());
         }
-        if side.was_reset {
+        if side.is_unclear {
             return Ok(());
         }
         side.check_data(&sight, self.contents.get(&flow).copied(), ours)?;
@@ -82,13 +82,11 @@ impl Observer {
     }
 
     fn on_syn_sent(&mut self, flow: Flow, sight: &Sight<'_>) -> Result<(), Broken> {
-        let restarts = self.sides.get(&flow).is_none_or(|side| side.iss != sight.seq);
-        if restarts {
-            self.sides.insert(flow, Side::new(sight));
-            // An old SYN that came late: its sender goes on with what it was at, which is no business of this flow.
-            if let Some(peer) = self.sides.get_mut(&(flow.1, flow.0)) {
-                (peer.acked, peer.offered) = (0, 0);
-            }
+        match self.sides.get_mut(&flow) {
+            Some(side) if side.iss == sight.seq => {}
+            // An old SYN came late, or a cookie's time is over: which of two connections goes on is not told by the wire.
+            Some(_) => self.forget(flow),
+            None => drop(self.sides.insert(flow, Side::new(sight))),
         }
         let arrived = self.sides.get(&(flow.1, flow.0)).cloned();
         let side = self.sides.get_mut(&flow).expect("it was added");
@@ -100,6 +98,15 @@ impl Observer {
             side.edge = side.edge.max(1 + u64::from(peer.syn_window));
         }
         Ok(())
+    }
+
+    /// No longer asks anything of a flow.
+    fn forget(&mut self, flow: Flow) {
+        for flow in [flow, (flow.1, flow.0)] {
+            if let Some(side) = self.sides.get_mut(&flow) {
+                side.is_unclear = true;
+            }
+        }
     }
 
     /// `packet` arrives at its destination: from now on that host knows what is in it.
@@ -138,7 +145,7 @@ impl Side {
             acked: 0,
             arrived: 0,
             syn_window: sight.window,
-            was_reset: false,
+            is_unclear: false,
         }
     }
 
