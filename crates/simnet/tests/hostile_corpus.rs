@@ -130,6 +130,11 @@ fn endings() -> Vec<(&'static str, Vec<u8>)> {
             story(USUAL, &[OPEN_PLAIN, SHUTDOWN, &segment(FIN | 2 << 2, &[&[65], NO_DATA].concat()), &ack]),
         ),
         ("fin_behind_a_gap_and_another", story(USUAL, &[OPEN_PLAIN, &fin_behind_a_gap, &fin, RECV])),
+        // The stream ended for the reader where the data behind the FIN did, and for the state machine not at all.
+        (
+            "fin_in_front_of_data_that_came",
+            story(USUAL, &[OPEN_PLAIN, &segment(ELSEWHERE, &[&[60], DATA].concat()), &fin, &reset]),
+        ),
         ("reset_where_it_counts", story(USUAL, &[OPEN_PLAIN, SEND, &reset])),
         ("reset_where_it_does_not", story(USUAL, &[OPEN_PLAIN, SEND, &reset_elsewhere, &reset_elsewhere])),
         (

@@ -153,8 +153,9 @@ impl Receiver {
         self.learn_segment_size(data.len());
         let (start, data) = self.cut_front(seq, data, &mut received);
         let (data, cut) = self.cut_back(start, data);
-        if fin && !cut && self.fin.is_none() {
-            self.fin = Some(start + data.len() as u32);
+        let end = start + data.len() as u32;
+        if fin && !cut && self.fin.is_none() && !self.has_behind(end) {
+            self.fin = Some(end);
         }
         received.outside_window = cut;
         if !data.is_empty() {
@@ -163,6 +164,11 @@ impl Receiver {
         received.finished = self.take_fin();
         self.note_ack_due(data.len(), &received);
         received
+    }
+
+    /// Whether something behind `end` has come, so that a FIN there is a lie.
+    fn has_behind(&self, end: SeqNum) -> bool {
+        self.assembler.iter().any(|range| range.end.is_after(end))
     }
 
     /// Removes what is in front of `rcv_nxt`.
