@@ -121,6 +121,7 @@ fn endings() -> Vec<(&'static str, Vec<u8>)> {
     let fin = segment(FIN, DATA);
     let fin_behind_a_gap = segment(FIN | ELSEWHERE, &[&[60], DATA].concat());
     let reset = segment(RST, NO_DATA);
+    let reset_in_front = segment(RST | ELSEWHERE, &[&[64 + 1], NO_DATA].concat());
     let reset_elsewhere = segment(RST | ELSEWHERE, &[&[9], NO_DATA].concat());
     vec![
         ("fin_first_by_the_liar", story(USUAL, &[OPEN_PLAIN, &fin, RECV, SHUTDOWN, &ack])),
@@ -133,7 +134,7 @@ fn endings() -> Vec<(&'static str, Vec<u8>)> {
         // The stream ended for the reader where the data behind the FIN did, and for the state machine not at all.
         (
             "fin_in_front_of_data_that_came",
-            story(USUAL, &[OPEN_PLAIN, &segment(ELSEWHERE, &[&[60], DATA].concat()), &fin, &reset]),
+            story(USUAL, &[OPEN_PLAIN, &segment(ELSEWHERE, &[&[60], DATA].concat()), &fin, &reset_in_front]),
         ),
         ("reset_where_it_counts", story(USUAL, &[OPEN_PLAIN, SEND, &reset])),
         ("reset_where_it_does_not", story(USUAL, &[OPEN_PLAIN, SEND, &reset_elsewhere, &reset_elsewhere])),
