@@ -6,8 +6,8 @@ use stack::{Event, Stack};
 /// A program on sockets of an engine's stack. It runs between two bursts of packets and must not block; what it cannot do
 /// yet, an event tells when it can.
 ///
-/// The order of calls: [`Application::on_start`] once, then in each turn [`Application::on_event`] for what the packets of
-/// the turn brought about, and [`Application::on_timeout`] when it is time. What it sends leaves at the end of the turn.
+/// The order of calls: [`Application::on_start`] once, then in each turn [`Application::on_timeout`], and
+/// [`Application::on_event`] for what the packets of the turn brought about. What it sends leaves at the end of the turn.
 ///
 /// Most services want [`crate::TcpServer`], which is one of these.
 pub trait Application: Send {
@@ -17,12 +17,12 @@ pub trait Application: Send {
     /// Something happened on a socket.
     fn on_event(&mut self, event: Event, stack: &mut Stack, now: Instant);
 
-    /// When to call [`Application::on_timeout`] though nothing happens.
+    /// When to call [`Application::on_timeout`] though no packet comes. Asked before the engine sleeps.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// The time that [`Application::poll_timeout`] told has come.
+    /// Does what is due; often nothing, so that finding out is to be cheap.
     fn on_timeout(&mut self, _stack: &mut Stack, _now: Instant) {}
 
     /// The engine is to end, after what is queued now is sent once.

@@ -29,9 +29,7 @@ impl<A: Application> Host<A> {
     /// Lets timers expire and the application act; returns the number of events.
     pub(crate) fn act(&mut self, now: Instant) -> usize {
         self.stack.on_timeout(now);
-        if self.application.poll_timeout().is_some_and(|at| at <= now) {
-            self.application.on_timeout(&mut self.stack, now);
-        }
+        self.application.on_timeout(&mut self.stack, now);
         let mut told = 0;
         while told < EVENTS_MAX
             && let Some(event) = self.stack.poll_event()
