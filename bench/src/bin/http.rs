@@ -8,6 +8,13 @@ use std::process::{Command, ExitCode};
 
 use lab::{Conditions, HttpPeer, Lab, LabError, SERVER_V4, Wrk, WrkReport, markdown_table, median};
 
+/// What a run found.
+struct Outcome {
+    report: WrkReport,
+    /// Processor time of the server for each response, in microseconds: it suffers less from what else the machine does.
+    cpu_us: f64,
+}
+
 /// A way to ask.
 #[derive(Clone, Copy)]
 struct Case {
@@ -48,46 +55,63 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     println!("# HTTP on veth\n");
     println!("{}", Conditions::here("make bench FIGURES=http"));
     println!(
-        "- load: wrk on core 0, {seconds} seconds; servers on core 1, in turns; medians of {rounds} rounds\n"
+        "- load: wrk on core 0, {seconds} seconds; servers on core 1, in turns; medians of {rounds} rounds"
     );
+    println!("- http_hello looks for packets for 200 us before it sleeps (--spin-us 200)\n");
     let mut rows = Vec::new();
     for case in CASES {
         let (mut nginx, mut hello) = (Vec::new(), Vec::new());
         for round in 1..=rounds {
             for (peer, reports) in [(HttpPeer::Nginx, &mut nginx), (HttpPeer::Hello, &mut hello)] {
-                let report = run(case, peer, seconds)?;
-                let (rate, p50) = (report.rate, report.median_us);
+                let outcome = run(case, peer, seconds)?;
+                let (rate, p50) = (outcome.report.rate, outcome.report.median_us);
                 eprintln!(
                     "round {round}: {}: {}: {rate:.0} responses/s, p50 {p50} us",
                     case.name,
                     peer.name()
                 );
-                reports.push(report);
+                reports.push(outcome);
             }
         }
         rows.push(row(case, &nginx, &hello));
     }
-    let head = ["scenario", "nginx/s", "p50 us", "http_hello/s", "p50 us", "errors", "ratio", "target"];
+    let head = [
+        "scenario",
+        "nginx/s",
+        "p50 us",
+        "cpu us",
+        "http_hello/s",
+        "p50 us",
+        "cpu us",
+        "errors",
+        "ratio",
+        "target",
+    ];
     println!("{}", markdown_table(&head, &rows));
     Ok(())
 }
 
-fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<WrkReport, LabError> {
+fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
     let lab = Lab::new()?;
-    let _server = peer.start(&lab)?;
+    let server = peer.start(&lab)?;
     let url = format!("http://{SERVER_V4}/");
-    Wrk { url, connections: case.connections, seconds, close: case.close }.run(&lab)
+    let before = server.process.cpu_time()?;
+    let report = Wrk { url, connections: case.connections, seconds, close: case.close }.run(&lab)?;
+    let used = server.process.cpu_time()? - before;
+    Ok(Outcome { report, cpu_us: used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds)) })
 }
 
-fn row(case: Case, nginx: &[WrkReport], hello: &[WrkReport]) -> Vec<String> {
-    let rate = |reports: &[WrkReport]| {
-        median(&reports.iter().map(|report| report.rate as u64).collect::<Vec<_>>()) as f64
-    };
-    let p50 = |reports: &[WrkReport]| {
-        let hundredths: Vec<u64> = reports.iter().map(|report| (report.median_us * 100.0) as u64).collect();
-        median(&hundredths) as f64 / 100.0
-    };
-    let errors: u64 = hello.iter().map(|report| report.errors).sum();
+/// The middle one of a figure of all rounds, to hundredths.
+fn middle(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
+    let hundredths: Vec<u64> = outcomes.iter().map(|outcome| (figure(outcome) * 100.0) as u64).collect();
+    median(&hundredths) as f64 / 100.0
+}
+
+fn row(case: Case, nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
+    let rate = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.rate);
+    let p50 = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.median_us);
+    let cpu = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.cpu_us);
+    let errors: u64 = hello.iter().map(|outcome| outcome.report.errors).sum();
     let (ratio, is_met, target) = match case.target {
         Some(target) => {
             let ratio = rate(hello) / rate(nginx);
@@ -103,8 +127,10 @@ fn row(case: Case, nginx: &[WrkReport], hello: &[WrkReport]) -> Vec<String> {
         case.name.to_owned(),
         format!("{:.0}", rate(nginx)),
         format!("{:.1}", p50(nginx)),
+        format!("{:.2}", cpu(nginx)),
         format!("{:.0}", rate(hello)),
         format!("{:.1}", p50(hello)),
+        format!("{:.2}", cpu(hello)),
         errors.to_string(),
         ratio,
         format!("{target}: {verdict}"),

@@ -71,7 +71,7 @@ fn start_nginx(lab: &Lab, directory: &Directory) -> Result<Child, LabError> {
         .map(|kind| format!("  {kind}_temp_path {place}/{kind};\n"))
         .concat();
     let text = format!(
-        "worker_processes 1;\ndaemon off;\npid {place}/pid;\nerror_log stderr;\n\
+        "worker_processes 1;\nmaster_process off;\ndaemon off;\npid {place}/pid;\nerror_log stderr;\n\
          events {{ worker_connections 4096; }}\n\
          http {{\n{temporary}  access_log off;\n  keepalive_requests 1000000000;\n  default_type text/plain;\n  \
          server {{ listen {SERVER_V4}:80 backlog=4096; location / {{ return 200 \"Hello, world!\\n\"; }} }}\n}}\n"
@@ -83,8 +83,10 @@ fn start_nginx(lab: &Lab, directory: &Directory) -> Result<Child, LabError> {
 fn start_hello(lab: &Lab) -> Result<Child, LabError> {
     let program = example_binary("http_hello").display().to_string();
     let (listen, core) = (format!("{SERVER_V4}:80"), server_core().to_string());
+    // A client that pauses no longer than this finds the server awake.
+    let spin = ["--spin-us", "200"];
     let arguments = ["--device", SERVER_INTERFACE, "--listen", &listen, "--core", &core];
-    let mut process = lab.spawn_in(Side::Server, &program, &arguments)?;
+    let mut process = lab.spawn_in(Side::Server, &program, &[&arguments[..], &spin].concat())?;
     process.wait_for_line("ready", START_MAX)?;
     Ok(process)
 }
