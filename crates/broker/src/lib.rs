@@ -1,0 +1,2 @@
+//! Who has the privileges: claims, queues and moved connections for programs that have none.
+#![forbid(unsafe_code)]

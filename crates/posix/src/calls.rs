@@ -1,0 +1,253 @@
+//! What the hooked functions of the C library do. Each takes the arguments of its system call as safe types.
+//!
+//! [`Verdict::Kernel`] means: not ours, make the system call as if there were no Sidestep.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::Errno;
+
+/// What a hooked function is to do.
+#[derive(Debug)]
+pub enum Verdict<T> {
+    /// The descriptor is the kernel's: call the C library's own function.
+    Kernel,
+    /// It is done: return this.
+    Done(Result<T, Errno>),
+}
+
+/// What recvmsg(2) was asked for; read(2) and recv(2) are the same without name and control data.
+#[derive(Debug)]
+pub struct Receive<'a, 'b> {
+    /// Where the octets go.
+    pub buffers: &'a mut [IoSliceMut<'b>],
+    /// Where the sender's address goes, a `sockaddr`.
+    pub name: Option<&'a mut [u8]>,
+    /// Where control messages go, `cmsghdr`s.
+    pub control: Option<&'a mut [u8]>,
+    /// `MSG_` flags.
+    pub flags: i32,
+}
+
+/// What recvmsg(2) gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Octets, or with `MSG_TRUNC` the whole datagram's.
+    pub len: usize,
+    /// Octets that the address has, also if there was less room.
+    pub name_len: usize,
+    /// Octets of control messages written.
+    pub control_len: usize,
+    /// `MSG_` flags that came with it.
+    pub flags: i32,
+}
+
+/// What sendmsg(2) was asked for; write(2) and send(2) are the same without name and control data.
+#[derive(Debug)]
+pub struct Send<'a, 'b> {
+    /// The octets.
+    pub buffers: &'a [IoSlice<'b>],
+    /// Where to, a `sockaddr`.
+    pub name: Option<&'a [u8]>,
+    /// Control messages, `cmsghdr`s.
+    pub control: Option<&'a [u8]>,
+    /// `MSG_` flags.
+    pub flags: i32,
+}
+
+/// `struct epoll_event`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpollEvent {
+    /// `EPOLL` bits.
+    pub events: u32,
+    /// The program's.
+    pub data: u64,
+}
+
+/// `struct pollfd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct PollFd {
+    /// The descriptor; negative: to be ignored.
+    pub fd: RawFd,
+    /// What is waited for.
+    pub events: i16,
+    /// What there is.
+    pub revents: i16,
+}
+
+/// The signals that are blocked while a call waits: the kernel's `sigset_t`, 64 bits.
+pub type SignalMask = u64;
+
+/// Whether calls on `fd` may be ours. All functions below say [`Verdict::Kernel`] where this is false; asking first is cheap: one load.
+#[inline]
+pub fn is_ours(fd: RawFd) -> bool {
+    let _ = fd;
+    false
+}
+
+/// socket(2) returned `fd`.
+pub fn on_socket(fd: RawFd, domain: i32, kind: i32, protocol: i32) {
+    let _ = (fd, domain, kind, protocol);
+}
+
+/// listen(2) succeeded on `fd`.
+pub fn on_listen(fd: RawFd, backlog: i32) {
+    let _ = (fd, backlog);
+}
+
+/// bind(2) succeeded on `fd`.
+pub fn on_bind(fd: RawFd) {
+    let _ = fd;
+}
+
+/// accept4(2). The peer's address, as a `sockaddr`, goes to `name`; the result is the descriptor, and the length that the address has.
+pub fn accept(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Verdict<(RawFd, usize)> {
+    let _ = (fd, name, flags);
+    Verdict::Kernel
+}
+
+/// connect(2).
+pub fn connect(fd: RawFd, name: &[u8]) -> Verdict<()> {
+    let _ = (fd, name);
+    Verdict::Kernel
+}
+
+/// shutdown(2).
+pub fn shutdown(fd: RawFd, how: i32) -> Verdict<()> {
+    let _ = (fd, how);
+    Verdict::Kernel
+}
+
+/// close(2). On [`Verdict::Kernel`] the table has let go of `fd` already.
+pub fn close(fd: RawFd) -> Verdict<()> {
+    let _ = fd;
+    Verdict::Kernel
+}
+
+/// close_range(2), and closefrom(3) with an end of `u32::MAX`.
+pub fn close_range(first: u32, last: u32, flags: u32) -> Verdict<()> {
+    let _ = (first, last, flags);
+    Verdict::Kernel
+}
+
+/// recvmsg(2) and all that are special cases of it.
+pub fn receive(fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
+    let _ = (fd, request);
+    Verdict::Kernel
+}
+
+/// sendmsg(2) and all that are special cases of it. Whether `SIGPIPE` is due is told by [`Errno`] `EPIPE` without `MSG_NOSIGNAL`; the
+/// caller raises it.
+pub fn send(fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
+    let _ = (fd, request);
+    Verdict::Kernel
+}
+
+/// sendfile(2) to `out`. Without `offset` the file's own position moves.
+pub fn sendfile(out: RawFd, file: RawFd, offset: Option<&mut i64>, count: usize) -> Verdict<usize> {
+    let _ = (out, file, offset, count);
+    Verdict::Kernel
+}
+
+/// splice(2).
+pub fn splice(from: RawFd, to: RawFd, count: usize, flags: u32) -> Verdict<usize> {
+    let _ = (from, to, count, flags);
+    Verdict::Kernel
+}
+
+/// epoll_create1(2) returned `fd`.
+pub fn on_epoll_create(fd: RawFd) {
+    let _ = fd;
+}
+
+/// epoll_ctl(2).
+pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, event: Option<EpollEvent>) -> Verdict<()> {
+    let _ = (epfd, op, fd, event);
+    Verdict::Kernel
+}
+
+/// epoll_pwait2(2); `None` waits for ever.
+pub fn epoll_wait(
+    epfd: RawFd,
+    events: &mut [EpollEvent],
+    timeout: Option<Duration>,
+    mask: Option<SignalMask>,
+) -> Verdict<usize> {
+    let _ = (epfd, events, timeout, mask);
+    Verdict::Kernel
+}
+
+/// ppoll(2); `None` waits for ever.
+pub fn poll(fds: &mut [PollFd], timeout: Option<Duration>, mask: Option<SignalMask>) -> Verdict<usize> {
+    let _ = (fds, timeout, mask);
+    Verdict::Kernel
+}
+
+/// getsockname(2); returns the length that the address has.
+pub fn getsockname(fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
+    let _ = (fd, name);
+    Verdict::Kernel
+}
+
+/// getpeername(2); returns the length that the address has.
+pub fn getpeername(fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
+    let _ = (fd, name);
+    Verdict::Kernel
+}
+
+/// getsockopt(2); returns the length that was written.
+pub fn getsockopt(fd: RawFd, level: i32, option: i32, value: &mut [u8]) -> Verdict<usize> {
+    let _ = (fd, level, option, value);
+    Verdict::Kernel
+}
+
+/// setsockopt(2).
+pub fn setsockopt(fd: RawFd, level: i32, option: i32, value: &[u8]) -> Verdict<()> {
+    let _ = (fd, level, option, value);
+    Verdict::Kernel
+}
+
+/// fcntl(2) with a number as argument. Duplicating is asked here too.
+pub fn fcntl(fd: RawFd, command: i32, argument: i64) -> Verdict<i32> {
+    let _ = (fd, command, argument);
+    Verdict::Kernel
+}
+
+/// ioctl(2) with a pointer to an int: `FIONREAD`, `FIONBIO`, `SIOCATMARK`, `SIOCOUTQ` and the like.
+pub fn ioctl(fd: RawFd, request: u64, argument: &mut i32) -> Verdict<i32> {
+    let _ = (fd, request, argument);
+    Verdict::Kernel
+}
+
+/// dup(2), dup2(2), dup3(2): `to` becomes the same as `from`, in the kernel as here. `None`: the lowest number that is free.
+pub fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> {
+    let _ = (from, to, flags);
+    Verdict::Kernel
+}
+
+/// `fd` is about to get out of sight, by SCM_RIGHTS or to a program that knows nothing of us: it becomes the kernel's.
+pub fn surrender(fd: RawFd) {
+    let _ = fd;
+}
+
+/// About to fork(2). All locks are held until [`after_fork_in_parent`] or [`after_fork_in_child`].
+pub fn before_fork() {}
+
+/// fork(2) returned in the parent.
+pub fn after_fork_in_parent() {}
+
+/// fork(2) returned in the child: it starts without an engine.
+pub fn after_fork_in_child() {}
+
+/// About to call execve(2): what lives on beyond it becomes the kernel's.
+pub fn before_exec() {}
+
+/// The program ends: what it sent is still delivered.
+pub fn before_exit() {}
+
+/// sigaction(2) set a handler, with or without `SA_RESTART`.
+pub fn on_signal_handler(signal: i32, restart: bool) {
+    let _ = (signal, restart);
+}
