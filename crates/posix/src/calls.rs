@@ -56,8 +56,10 @@ pub struct Send<'a, 'b> {
     pub flags: i32,
 }
 
-/// `struct epoll_event`.
+/// `struct epoll_event`, laid out as in C, so that a program's array is one of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(target_arch = "x86_64", repr(C, packed))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C))]
 pub struct EpollEvent {
     /// `EPOLL` bits.
     pub events: u32,
@@ -80,11 +82,22 @@ pub struct PollFd {
 /// The signals that are blocked while a call waits: the kernel's `sigset_t`, 64 bits.
 pub type SignalMask = u64;
 
+/// The program starts, not yet in `main`, and the environment names `broker`. Without a broker there (false) nothing else is ever asked.
+pub fn start(broker: &str) -> bool {
+    let _ = broker;
+    false
+}
+
 /// Whether calls on `fd` may be ours. All functions below say [`Verdict::Kernel`] where this is false; asking first is cheap: one load.
 #[inline]
 pub fn is_ours(fd: RawFd) -> bool {
     let _ = fd;
     false
+}
+
+/// `fd` came from another process by SCM_RIGHTS: it may be a listener, and whatever the table knows of that number is of old.
+pub fn on_received(fd: RawFd) {
+    let _ = fd;
 }
 
 /// socket(2) returned `fd`.
@@ -227,7 +240,8 @@ pub fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> {
     Verdict::Kernel
 }
 
-/// `fd` is about to get out of sight, by SCM_RIGHTS or to a program that knows nothing of us: it becomes the kernel's.
+/// `fd` is about to get out of sight, by SCM_RIGHTS or to a program that knows nothing of us: it becomes the kernel's,
+/// and [`is_ours`] says no from then on.
 pub fn surrender(fd: RawFd) {
     let _ = fd;
 }
@@ -238,7 +252,8 @@ pub fn before_fork() {}
 /// fork(2) returned in the parent.
 pub fn after_fork_in_parent() {}
 
-/// fork(2) returned in the child: it starts without an engine.
+/// fork(2) returned in the child: it starts without an engine. A child that was made by a bare system call is told of here too, later and without
+/// [`before_fork`]: locks may be held by threads that it does not have, so state is to be replaced, not unlocked.
 pub fn after_fork_in_child() {}
 
 /// About to call execve(2): what lives on beyond it becomes the kernel's.
@@ -246,8 +261,3 @@ pub fn before_exec() {}
 
 /// The program ends: what it sent is still delivered.
 pub fn before_exit() {}
-
-/// sigaction(2) set a handler, with or without `SA_RESTART`.
-pub fn on_signal_handler(signal: i32, restart: bool) {
-    let _ = (signal, restart);
-}

@@ -6,5 +6,6 @@
 
 pub mod calls;
 mod errno;
+pub mod inside;
 
 pub use errno::Errno;
