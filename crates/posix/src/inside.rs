@@ -10,7 +10,17 @@ use std::marker::PhantomData;
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static DEFERRED: Cell<Option<Deferred>> = const { Cell::new(None) };
-    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+    static HANDLED: Cell<Handled> = const { Cell::new(Handled::None) };
+}
+
+/// Which handlers ran since the thread began to sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handled {
+    None,
+    /// With `SA_RESTART` only.
+    Restarting,
+    /// One at least without it.
+    Interrupting,
 }
 
 /// A signal came while the thread was inside: it is pending, and all signals are blocked.
@@ -49,25 +59,28 @@ pub fn is_inside() -> bool {
 
 /// Sleeps, with no lock held and no state of this thread borrowed: handlers run meanwhile, may call in here again and may never return.
 ///
-/// After `EINTR`, [`interrupted`] says whether the call has to fail with it.
-pub fn outside<T>(sleep: impl FnOnce() -> T) -> T {
-    INTERRUPTED.set(false);
+/// `None`: a signal had come while the thread was inside, its handler ran now, and instead of sleeping the call is as good as interrupted.
+/// After that as after `EINTR`, [`interrupted`] says whether the call has to fail.
+pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
+    HANDLED.set(Handled::None);
     let depth = DEPTH.replace(0);
     deliver_deferred();
-    let result = sleep();
+    let result = (HANDLED.get() == Handled::None).then(sleep);
     DEPTH.set(depth);
     result
 }
 
 /// Whether a handler without `SA_RESTART` ran since [`outside`] was last called. With false, calls that signal(7) lists as restarted are to go on.
 pub fn interrupted() -> bool {
-    INTERRUPTED.get()
+    HANDLED.get() == Handled::Interrupting
 }
 
-/// A handler runs on this thread.
+/// A handler ran on this thread.
 pub fn on_handler(restart: bool) {
     if !restart {
-        INTERRUPTED.set(true);
+        HANDLED.set(Handled::Interrupting);
+    } else if HANDLED.get() == Handled::None {
+        HANDLED.set(Handled::Restarting);
     }
 }
 
@@ -82,5 +95,43 @@ pub fn defer(mask: u64, restore: fn(u64)) {
 fn deliver_deferred() {
     if let Some(deferred) = DEFERRED.take() {
         (deferred.restore)(deferred.mask);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_from_our_own_code_is_known() {
+        let inside = Inside::enter();
+        assert!(inside.is_some() && Inside::enter().is_none());
+        drop(inside);
+        assert!(!is_inside());
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_outside() {
+        let _inside = Inside::enter();
+        assert_eq!(outside(is_inside), Some(false));
+        assert!(is_inside());
+    }
+
+    #[test]
+    fn a_deferred_signal_interrupts_before_the_sleep() {
+        let _inside = Inside::enter();
+        defer(0, |_| on_handler(false));
+        assert_eq!(outside(|| unreachable!("it does not sleep")), None::<()>);
+        assert!(interrupted());
+        assert_eq!(outside(|| on_handler(true)), Some(()));
+        assert!(!interrupted());
+    }
+
+    #[test]
+    fn the_first_mask_is_the_one_to_return_to() {
+        let inside = Inside::enter();
+        defer(1, |mask| assert_eq!(mask, 1));
+        defer(2, |_| unreachable!("all were blocked"));
+        drop(inside);
     }
 }
