@@ -173,6 +173,12 @@ counters! {
     mtu_probe_success => "TcpExtTCPMTUPSuccess",
     /// Replies without a connection (resets, challenge ACKs) dropped because too many are waiting.
     replies_dropped => "SidestepRepliesDropped",
+    /// Connections that left for another stack or the kernel.
+    detached => "SidestepDetached",
+    /// Connections that came from another stack.
+    attached => "SidestepAttached",
+    /// Segments ignored because their connection has just left.
+    departed_ignored => "SidestepDepartedIgnored",
     /// UDP datagrams delivered.
     udp_in_datagrams => "UdpInDatagrams",
     /// UDP datagrams to a port that nobody has.

@@ -132,6 +132,15 @@ impl Recovery {
         self.arm_probe(cx);
     }
 
+    /// What is in flight now was sent by another stack, at times that are not known: it counts as sent again, so that it is no
+    /// sample of the round-trip time (RFC 6298, 3) and no evidence of reordering.
+    pub fn mark_taken_over(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.scoreboard.mark_sent_before();
+            flight.rack.reconsider(&flight.scoreboard);
+        }
+    }
+
     /// Octets that were sent before went out again.
     pub fn on_retransmitted(&mut self, sent: &Transmission, cx: &mut Context<'_>) -> Retransmission {
         let range = sent.range;

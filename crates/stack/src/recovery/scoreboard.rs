@@ -319,6 +319,13 @@ impl Scoreboard {
         segment.snapshot = snapshot;
     }
 
+    /// Counts each segment as one that was sent once more than known.
+    pub(super) fn mark_sent_before(&mut self) {
+        self.segments
+            .iter_mut()
+            .for_each(|segment| segment.transmissions = segment.transmissions.saturating_add(1));
+    }
+
     fn set_standing(&mut self, index: usize, standing: Standing) {
         let segment = &mut self.segments[index];
         self.octets[segment.standing as usize] -= segment.len();

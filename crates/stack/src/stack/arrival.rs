@@ -95,6 +95,10 @@ impl Stack {
             Some(TimeWaitVerdict::Reuse { min_iss }) => least_iss = Some(min_iss),
             None => {}
         }
+        if self.departed.contains(hash, &key, now) {
+            self.shared.counters.departed_ignored += 1;
+            return;
+        }
         match self.find_listener(key.local()) {
             Some(listener) => self.on_listener_segment(listener, key, hop, segment, least_iss, now),
             None => self.reset_peer(key, hop, segment),

@@ -2,6 +2,7 @@
 
 mod arrival;
 mod cookies;
+mod departure;
 mod fast_opening;
 mod half_open;
 mod icmp;
@@ -36,7 +37,9 @@ use crate::timer_wheel::TimerWheel;
 use crate::trace::TraceRing;
 use crate::udp::{Udp, UdpId};
 
+use departure::Departed;
 use replies::Replies;
+pub use departure::AttachError;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
 
 /// Names a connection.
@@ -111,6 +114,8 @@ pub struct Stack {
     cookies_sent_at: Option<Instant>,
     fast_open_server: FastOpenServer,
     replies: Replies,
+    /// Flows of connections that have just left.
+    departed: Departed,
     /// Connections with something to send, each once.
     ready: VecDeque<u32>,
     /// Segments that the first of `ready` has sent in this turn.
@@ -149,6 +154,7 @@ impl Stack {
             cookies_sent_at: None,
             fast_open_server: FastOpenServer::new(key(4)),
             replies: Replies::default(),
+            departed: Departed::new(key(0)),
             ready: VecDeque::new(),
             ready_sent: 0,
             half_open_ready: VecDeque::new(),

@@ -82,6 +82,11 @@ impl Listener {
         self.accept_queue.push_back(connection);
     }
 
+    /// Takes a connection out of the queue that is no longer to be accepted.
+    pub(crate) fn remove(&mut self, connection: Handle<Connection>) {
+        self.accept_queue.retain(|waiting| *waiting != connection);
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Handle<Connection>> {
         self.accept_queue.pop_front()
     }

@@ -4,7 +4,7 @@
 //! arrival of segments with `acceptance.rs` and `acknowledgement.rs` for two of its steps, `timers.rs` the timeouts.
 //! `output.rs` decides what is sent, `transmit.rs` sends it. `connecting.rs` is the handshake of an active open,
 //! `handshake.rs` the small state of a connection that a peer has begun and not completed, `listener.rs` what waits to be
-//! accepted.
+//! accepted, `detached.rs` how a connection leaves as a value and goes on elsewhere.
 //!
 //! A connection never sends by itself: it notes what is due, and `Connection::poll_transmit` makes one segment at a time of it.
 
@@ -12,6 +12,7 @@ mod acceptance;
 mod acknowledgement;
 mod connecting;
 mod connection;
+mod detached;
 pub(crate) mod handshake;
 mod info;
 mod input;
@@ -29,6 +30,7 @@ mod user;
 
 pub use connection::{Connection, Events, Readiness, State};
 pub(crate) use connection::{Fate, Origin, Shared};
+pub use detached::{DetachError, Detached};
 pub use info::TcpInfo;
 pub use listener::Listener;
 pub(crate) use path::Quoted;

@@ -66,6 +66,20 @@ pub(crate) struct Receiver {
     duplicate: SeqRange,
 }
 
+/// Where a connection goes on that was another stack's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumption {
+    pub(crate) rcv_nxt: SeqNum,
+    pub(crate) rcv_wup: SeqNum,
+    /// From `rcv_wup` on.
+    pub(crate) rcv_wnd: u32,
+    pub(crate) scale: u8,
+    /// The peer's FIN is the last that came.
+    pub(crate) has_fin: bool,
+    /// Octets that the queue will hold.
+    pub(crate) unread: u32,
+}
+
 /// What became of data that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -116,6 +130,19 @@ impl Receiver {
         self.rcv_nxt = irs + 1;
         self.last_ack_sent = self.rcv_nxt;
         self.rcv_adv = self.rcv_nxt + u32::from(window);
+    }
+
+    /// Goes on in the middle. The buffer is as large as what was promised, unless the application said how large it is.
+    pub(crate) fn resume(&mut self, at: &Resumption) {
+        self.rcv_nxt = at.rcv_nxt;
+        self.last_ack_sent = at.rcv_wup;
+        self.rcv_adv = at.rcv_wup + at.rcv_wnd;
+        self.scale = at.scale;
+        self.fin = at.has_fin.then_some(at.rcv_nxt - 1);
+        if !self.limit_is_fixed {
+            let promised = at.unread.saturating_add(self.offered());
+            self.limit = self.limit.max(promised).min(LIMIT_MAX);
+        }
     }
 
     /// Window scale to offer: enough for what the buffer may become (RFC 7323, 2.3).

@@ -1,0 +1,275 @@
+//! Connections that leave their stack as values and go on in another one. Under loss: `simnet`.
+
+mod common;
+
+use clock::Duration;
+use common::{CLIENT, Pair, SERVER, pattern};
+use stack::tcp::{RecvError, SendError, Shutdown, State, TcpError};
+use stack::{AttachError, Config, ConnectionId, DetachError, Detached, Hop, Stack};
+
+/// Moves the server's connection to a stack of its own; what it was as a value.
+fn move_server(pair: &mut Pair, server: ConnectionId) -> (ConnectionId, Detached) {
+    let detached = pair.server.stack.detach(server, pair.now).unwrap();
+    pair.server.stack = Stack::new(Config::default(), [7; 32], pair.now);
+    let moved = pair.server.stack.attach(&detached, Hop::default(), pair.now).unwrap();
+    (moved, detached)
+}
+
+#[test]
+fn a_transfer_both_ways_goes_on_where_it_was() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let (request, response) = (pattern(200_000, 1), pattern(300_000, 2));
+    let (mut at_server, mut at_client) = (Vec::new(), Vec::new());
+    let (mut sent, mut answered) = (0, 0);
+    let mut server = server;
+    for round in 0..4000 {
+        sent += pair.client.stack.send(client, &request[sent..], pair.now).unwrap_or(0);
+        answered += pair.server.stack.send(server, &response[answered..], pair.now).unwrap_or(0);
+        pair.run_for(Duration::from_micros(300));
+        if round % 3 == 0 {
+            at_server.extend(pair.server.recv(server, pair.now).unwrap_or_default());
+            at_client.extend(pair.client.recv(client, pair.now).unwrap_or_default());
+        }
+        if round % 10 == 9 {
+            (server, _) = move_server(&mut pair, server);
+        }
+    }
+    assert!(at_server == request, "what the client sent is what the server got");
+    assert!(at_client == response, "what the server sent is what the client got");
+    assert_eq!(pair.client.stack.counters().estab_resets, 0);
+}
+
+#[test]
+fn the_value_tells_where_both_directions_are() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.client.stack.send(client, b"unread", pair.now).unwrap();
+    pair.run();
+    pair.server.stack.send(server, b"acknowledged", pair.now).unwrap();
+    pair.run();
+    let before = pair.server.stack.info(server, pair.now).unwrap();
+    // Nagle's rule sends the first and holds the second.
+    pair.server.stack.send(server, b"sent", pair.now).unwrap();
+    pair.server.transmit(pair.now);
+    pair.server.stack.send(server, b"unsent", pair.now).unwrap();
+    pair.server.transmit(pair.now);
+    let detached = pair.server.stack.detach(server, pair.now).unwrap();
+    assert_eq!((detached.local, detached.remote, detached.state), (SERVER, CLIENT, State::Established));
+    assert_eq!(
+        (&*detached.received, &*detached.unacked, &*detached.unsent),
+        (&b"unread"[..], &b"sent"[..], &b"unsent"[..])
+    );
+    assert_eq!(detached.snd_una + 4, detached.snd_nxt);
+    assert_eq!(detached.rcv_wup, detached.rcv_nxt, "all that came is acknowledged");
+    assert_eq!((detached.snd_wnd, detached.rcv_wnd), (before.snd_wnd, before.rcv_wnd));
+    assert_eq!((detached.snd_wscale, detached.rcv_wscale), (before.snd_wscale, before.rcv_wscale));
+    assert_eq!(detached.peer_mss, 1460);
+    assert!(detached.sack_permitted && detached.timestamps.is_some());
+    let flags = [
+        detached.fin_sent,
+        detached.fin_received,
+        detached.write_closed,
+        detached.read_closed,
+        detached.orphaned,
+    ];
+    assert_eq!(flags, [false; 5]);
+}
+
+#[test]
+fn leaving_is_silent_and_what_still_comes_is_ignored() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let detached = pair.server.stack.detach(server, pair.now).unwrap();
+    assert_eq!(pair.server.stack.population(), (0, 0, 0));
+    assert_eq!(pair.server.stack.buffer_memory().0, 0);
+    assert_eq!(pair.server.stack.state(server), None);
+    pair.client.stack.send(client, b"where are you", pair.now).unwrap();
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.client.stack.state(client), Some(State::Established));
+    assert!(pair.server.stack.counters().departed_ignored > 0);
+    let moved = pair.server.stack.attach(&detached, Hop::default(), pair.now).unwrap();
+    pair.run_for(Duration::from_secs(3));
+    assert_eq!(pair.server.recv(moved, pair.now), Ok(b"where are you".to_vec()));
+}
+
+#[test]
+fn who_never_comes_back_is_reset_after_a_while() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.server.stack.detach(server, pair.now).unwrap();
+    pair.client.stack.send(client, b"where are you", pair.now).unwrap();
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.client.stack.take_error(client), Some(TcpError::Reset));
+}
+
+#[test]
+fn every_half_closed_state_goes_on_and_ends_well() {
+    // The server moves after each of these was done at one end, or both: then both finish.
+    for (client_finishes, server_finishes, in_flight) in [
+        (true, false, false), // CLOSE-WAIT
+        (false, true, true),  // FIN-WAIT-1
+        (false, true, false), // FIN-WAIT-2
+        (true, true, true),   // CLOSING or LAST-ACK
+    ] {
+        let mut pair = Pair::new();
+        let (client, server) = pair.connected();
+        if client_finishes && !in_flight {
+            pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+            pair.run();
+        }
+        if server_finishes {
+            pair.server.stack.send(server, b"last words", pair.now).unwrap();
+            pair.server.stack.shutdown(server, Shutdown::Write, pair.now);
+            if client_finishes {
+                pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+            }
+            pair.run_for(if in_flight { Duration::from_micros(700) } else { Duration::from_secs(1) });
+        }
+        let state = pair.server.stack.state(server).unwrap();
+        let (server, detached) = move_server(&mut pair, server);
+        assert_eq!(pair.server.stack.state(server), Some(state));
+        assert_eq!(detached.fin_sent, server_finishes, "{state:?}");
+        assert_eq!(detached.fin_received, client_finishes, "{state:?}");
+        pair.run();
+        pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+        pair.server.stack.shutdown(server, Shutdown::Write, pair.now);
+        pair.run();
+        let said = if server_finishes { b"last words".to_vec() } else { Vec::new() };
+        assert_eq!(pair.client.recv(client, pair.now), Ok(said), "{state:?}");
+        assert_eq!(pair.server.recv(server, pair.now), Ok(Vec::new()), "{state:?}");
+        pair.client.stack.close(client, pair.now);
+        pair.server.stack.close(server, pair.now);
+        pair.run();
+        let left = [pair.client.stack.population().0, pair.server.stack.population().0];
+        assert_eq!(left, [0, 0], "{state:?}");
+        assert_eq!(
+            pair.client.stack.counters().out_rsts + pair.server.stack.counters().out_rsts,
+            0,
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn a_closed_socket_delivers_what_it_had_to_say_from_where_it_is_now() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let said = pattern(50_000, 3);
+    let taken = pair.server.stack.send(server, &said, pair.now).unwrap();
+    pair.server.stack.close(server, pair.now);
+    pair.run_for(Duration::from_micros(700));
+    let (_, detached) = move_server(&mut pair, server);
+    assert!(detached.orphaned && detached.write_closed && !detached.fin_sent);
+    let mut heard = Vec::new();
+    for _ in 0..100 {
+        pair.run_for(Duration::from_millis(10));
+        heard.extend(pair.client.recv(client, pair.now).unwrap_or_default());
+    }
+    assert!(heard == said[..taken]);
+    pair.client.stack.close(client, pair.now);
+    pair.run();
+    assert_eq!(pair.server.stack.population(), (0, 0, 1));
+}
+
+#[test]
+fn a_closed_window_is_probed_after_the_move() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let said = pattern(300_000, 4);
+    let mut sent = 0;
+    for _ in 0..100 {
+        sent += pair.server.stack.send(server, &said[sent..], pair.now).unwrap_or(0);
+        pair.run_for(Duration::from_millis(10));
+    }
+    let (server, detached) = move_server(&mut pair, server);
+    assert!(detached.unacked.is_empty() && !detached.unsent.is_empty(), "the window is closed");
+    let mut heard = Vec::new();
+    for _ in 0..3000 {
+        pair.run_for(Duration::from_millis(10));
+        heard.extend(pair.client.recv(client, pair.now).unwrap_or_default());
+        sent += pair.server.stack.send(server, &said[sent..], pair.now).unwrap_or(0);
+    }
+    assert!(heard == said);
+}
+
+#[test]
+fn only_what_is_established_and_not_over_can_leave() {
+    let mut pair = Pair::new();
+    pair.server.listen(SERVER, 16);
+    let client = pair.client.connect(CLIENT, SERVER);
+    assert_eq!(pair.client.stack.detach(client, pair.now), Err(DetachError::Opening));
+    pair.run();
+    pair.client.stack.abort(client, pair.now);
+    assert_eq!(pair.client.stack.detach(client, pair.now), Err(DetachError::Over), "a reset is due");
+    pair.run();
+    assert_eq!(pair.client.stack.detach(client, pair.now), Err(DetachError::NotConnected));
+}
+
+#[test]
+fn who_waits_to_be_accepted_can_leave_all_together_and_one_by_one() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 16);
+    let mut clients = Vec::new();
+    for port in 0..5 {
+        let mut local = CLIENT;
+        local.set_port(CLIENT.port() + port);
+        clients.push(pair.client.connect(local, SERVER));
+    }
+    pair.run();
+    pair.client.stack.abort(clients[1], pair.now);
+    pair.run();
+    let third: Vec<ConnectionId> = pair.server.stack.connections().collect();
+    let third =
+        third.into_iter().find(|id| pair.server.stack.endpoints(*id).unwrap().1.port() == CLIENT.port() + 2);
+    pair.server.stack.detach(third.unwrap(), pair.now).unwrap();
+    assert_eq!(pair.server.stack.accept_queue(listener), Some((4, 16)));
+    let detached = pair.server.stack.detach_accept_queue(listener, pair.now);
+    let ports: Vec<u16> = detached.iter().map(|it| it.remote.port() - CLIENT.port()).collect();
+    assert_eq!(ports, [0, 3, 4], "the second was reset, the third is gone");
+    assert_eq!(pair.server.stack.accept_queue(listener), Some((0, 16)));
+    assert_eq!(pair.server.stack.population(), (0, 0, 0));
+    assert_eq!(pair.server.stack.tcp_accept(listener), None);
+}
+
+#[test]
+fn a_flow_is_attached_once() {
+    let mut pair = Pair::new();
+    let (_, server) = pair.connected();
+    let detached = pair.server.stack.detach(server, pair.now).unwrap();
+    pair.server.stack.attach(&detached, Hop::default(), pair.now).unwrap();
+    assert_eq!(pair.server.stack.attach(&detached, Hop::default(), pair.now), Err(AttachError::InUse));
+}
+
+#[test]
+fn without_room_for_its_data_a_connection_is_not_taken() {
+    let mut pair = Pair::new();
+    let (_, server) = pair.connected();
+    let mut detached = pair.server.stack.detach(server, pair.now).unwrap();
+    detached.received = vec![0; 1 << 20];
+    let small = Config { buffer_memory: 1 << 18, ..Config::default() };
+    pair.server.stack = Stack::new(small, [7; 32], pair.now);
+    assert_eq!(pair.server.stack.attach(&detached, Hop::default(), pair.now), Err(AttachError::TooMany));
+    assert_eq!(pair.server.stack.population(), (0, 0, 0));
+    assert_eq!(pair.server.stack.buffer_memory().0, 0);
+}
+
+#[test]
+fn a_reader_and_a_writer_hear_of_what_there_is() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.client.stack.send(client, b"unread", pair.now).unwrap();
+    pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+    pair.run();
+    let (server, _) = move_server(&mut pair, server);
+    let event = pair.server.stack.poll_event().unwrap();
+    assert_eq!(event.socket, stack::Socket::Connection(server));
+    use stack::tcp::Events;
+    assert_eq!(event.events, Events::READABLE | Events::WRITABLE | Events::READ_CLOSED);
+    assert_eq!(pair.server.recv(server, pair.now), Ok(b"unread".to_vec()));
+    assert_eq!(pair.server.stack.send(server, b"answer", pair.now), Ok(6));
+    pair.run();
+    assert_eq!(pair.client.recv(client, pair.now), Ok(b"answer".to_vec()));
+    assert_eq!(pair.client.recv(client, pair.now), Err(RecvError::WouldBlock));
+    assert_eq!(pair.client.stack.send(client, b"x", pair.now), Err(SendError::Closed));
+}
