@@ -20,9 +20,10 @@ pub(crate) struct Options {
     listen: SocketAddr,
     core: Option<usize>,
     spin: Duration,
+    busy_poll: bool,
 }
 
-const USAGE: &str = "--device IF --listen ADDR:PORT [--core N] [--spin-us N]";
+const USAGE: &str = "--device IF --listen ADDR:PORT [--core N] [--spin-us N] [--busy-poll on|off]";
 
 impl Options {
     /// Reads the command line, or ends the program with what is wrong with it.
@@ -34,7 +35,7 @@ impl Options {
     }
 
     fn parse(program: &'static str, mut words: impl Iterator<Item = String>) -> Result<Options, Error> {
-        let (mut device, mut listen, mut core, mut spin_us) = (None, None, None, 20);
+        let (mut device, mut listen, mut core, mut spin_us, mut busy_poll) = (None, None, None, 20, false);
         while let Some(option) = words.next() {
             let value = words.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
@@ -46,6 +47,13 @@ impl Options {
                 "--spin-us" => {
                     spin_us = value.parse().map_err(|_| format!("--spin-us: no number: {value}"))?;
                 }
+                "--busy-poll" => {
+                    busy_poll = match value.as_str() {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(format!("--busy-poll: on or off, not {value}").into()),
+                    }
+                }
                 _ => return Err(format!("unknown option {option}").into()),
             }
         }
@@ -56,7 +64,7 @@ impl Options {
             );
         }
         let listen = listen.ok_or("--listen is missing")?;
-        Ok(Options { program, device, listen, core, spin: Duration::from_micros(spin_us) })
+        Ok(Options { program, device, listen, core, spin: Duration::from_micros(spin_us), busy_poll })
     }
 }
 
@@ -78,7 +86,8 @@ pub(crate) fn serve<R: UdpResponder + 'static>(
     }
     let (engine, handle) = Engine::with_stack(config, responder, stack::Config::default(), server)?;
     let serving = std::thread::Builder::new().name("engine".to_owned()).spawn(move || drop(engine.run()))?;
-    let port = InterfaceConfig::new(&options.device, listens);
+    let mut port = InterfaceConfig::new(&options.device, listens);
+    port.device.busy_poll = options.busy_poll.then(device_xdp::BusyPoll::default);
     let interface = Interface::open(port, vec![handle.clone()], Reserved::for_program(options.program))?;
     // A program that nobody can look at serves all the same.
     let control = observe::serve(Program::new(options.program, vec![handle.clone()]))
