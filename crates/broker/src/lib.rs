@@ -1,2 +1,16 @@
 //! Who has the privileges: claims, queues and moved connections for programs that have none.
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `protocol.rs`, `refusal.rs`, `report.rs` | what a program's library and the broker say to each other |
+//! | `client.rs` | the library's end |
+//! | `registry/` | who has which claim and which queue, and what follows; pure |
+//! | `server/` | sockets, the kernel, and the clock around the registry |
 #![forbid(unsafe_code)]
+
+pub mod client;
+mod moving;
+pub mod protocol;
+mod refusal;
+mod report;
+mod transfer;

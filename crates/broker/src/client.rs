@@ -1,0 +1,456 @@
+//! The library's end of the connection to the broker.
+//!
+//! It runs inside foreign programs whose C library is hooked, so it makes system calls by `rustix` and [`syscall`] only. Its
+//! descriptors are at and above the number that [`Client::connect`] is given, out of the program's way.
+//!
+//! Requests wait for their answer, some tenths of a millisecond; [`Client::begin_route`] and [`Client::begin_move_for`] do not,
+//! since theirs may take seconds. News come by [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
+//! readable, and before sleeping on it if [`Client::has_event`]. After an error of [`ClientError::is_fatal`] the broker is gone:
+//! drop the client, and leave everything to the kernel.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use crate::protocol::{
+    Answer, ClaimId, Claimed, Established, FromBroker, Grant, News, ProgramReport, ProtocolError, Purpose,
+    Refusal, Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
+};
+use crate::transfer::{Arrival, Inbox, Internal, discard, send};
+
+/// How long an answer may take that does not depend on others.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why a request was not answered, or not as wished.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The broker does not do it: the kernel serves what it is about, and the text says why.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The broker is gone.
+    #[error("the broker is gone")]
+    Gone,
+    /// The broker does not answer.
+    #[error("the broker does not answer")]
+    TimedOut,
+    /// What listens there is no broker of this user's or root's.
+    #[error("the broker's socket is somebody else's")]
+    Impostor,
+    /// What came is no message.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// A message came that does not belong there.
+    #[error("an answer to another question")]
+    OutOfPlace,
+    /// A system call failed.
+    #[error("the broker's socket: {0}")]
+    System(#[from] Errno),
+}
+
+impl ClientError {
+    /// Whether nothing more is to be had from this broker: all but a refusal.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, ClientError::Refused(_))
+    }
+}
+
+/// What came without being asked for.
+#[derive(Debug)]
+pub enum Event {
+    /// Queues are ours, in addition to those that we have.
+    QueueGranted(Granted),
+    /// A connection to be accepted at a listener of ours.
+    Adopt {
+        /// The listener's claim.
+        claim: ClaimId,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+        /// The kernel's socket.
+        socket: OwnedFd,
+    },
+    /// Any other, which has no descriptors.
+    News(News),
+}
+
+/// Queues, and what makes a device of them.
+#[derive(Debug)]
+pub struct Granted {
+    /// Which queues.
+    pub grant: Grant,
+    /// The packet memory.
+    pub memory: OwnedFd,
+    /// One socket for each queue, in the order of [`Grant::queues`].
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// What [`Client::attach`] gave.
+#[derive(Debug)]
+pub struct Attached {
+    /// Queues that are ours from now on.
+    pub granted: Vec<Granted>,
+    /// Interfaces, by link, of which no queue is, and why. It may come later as an [`Event::QueueGranted`].
+    pub without: Vec<(u16, Refusal)>,
+}
+
+/// A question whose answer takes its time.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Ticket(u64);
+
+/// A message from the broker with what came beside it.
+struct Arrived<M> {
+    message: M,
+    fds: Vec<OwnedFd>,
+}
+
+/// A connection to the broker. Belongs to one process: a child that inherited it drops it, which says nothing to the broker, and
+/// makes its own.
+pub struct Client {
+    socket: Internal,
+    fd_floor: RawFd,
+    last_id: u64,
+    inbox: Inbox,
+    /// Questions with tickets that are still held.
+    open: BTreeMap<u64, Option<Arrived<Answer>>>,
+    events: VecDeque<Event>,
+}
+
+impl Client {
+    /// Connects to the broker whose abstract socket has this name (the value of [`crate::protocol::ENVIRONMENT`]), and tells it that
+    /// this is `program`. Descriptors of the connection, and those that come by it, are numbered `fd_floor` or higher.
+    pub fn connect(
+        name: &[u8],
+        program: &str,
+        pid: u32,
+        fd_floor: RawFd,
+    ) -> Result<(Client, Welcome), ClientError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let socket = Internal::new(raise(socket, fd_floor)?);
+        let (inbox, open, events) = (Inbox::new(), BTreeMap::new(), VecDeque::new());
+        let mut client = Client { socket, fd_floor, last_id: 0, inbox, open, events };
+        connect(&client.socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        client.check_peer()?;
+        let request = Request::Hello { version: VERSION, program: program.to_owned(), pid };
+        match client.ask(request, &[])?.message {
+            Answer::Welcome(welcome) => Ok((client, welcome)),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Abstract names belong to whoever comes first; only root, and this user itself, can be the broker.
+    fn check_peer(&self) -> Result<(), ClientError> {
+        let uid = socket_peercred(&self.socket)?.uid;
+        let trusted = uid.is_root() || uid == rustix::process::geteuid();
+        if trusted { Ok(()) } else { Err(ClientError::Impostor) }
+    }
+
+    /// Readable when there is something to take by [`Client::poll_event`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether something came while a request waited, so that [`Client::fd`] need not be readable.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What came, if anything; never waits.
+    pub fn poll_event(&mut self) -> Result<Option<Event>, ClientError> {
+        while self.events.is_empty() {
+            if !self.receive()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.events.pop_front())
+    }
+
+    /// Asks for queues. Once is enough: what is released later comes as an [`Event::QueueGranted`].
+    pub fn attach(&mut self) -> Result<Attached, ClientError> {
+        match self.ask(Request::Attach, &[])?.message {
+            Answer::Attached { without, .. } => Ok(Attached { granted: self.take_granted(), without }),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Asks that packets to where `shadow` is bound come to this process's queues; returns where they do by now.
+    pub fn claim(
+        &mut self,
+        transport: Transport,
+        purpose: Purpose,
+        shadow: BorrowedFd<'_>,
+    ) -> Result<(ClaimId, Vec<Claimed>), ClientError> {
+        match self.ask(Request::Claim { transport, purpose }, &[shadow])?.message {
+            Answer::Claimed { claim, on } => Ok((claim, on)),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Gives a claim back; at the latest before its shadow is closed, unless it is drained.
+    pub fn release(&mut self, claim: ClaimId) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Release { claim }, &[])
+    }
+
+    /// Leaves new connections to the kernel, and keeps those that there are. To be called before the listener is closed.
+    pub fn drain(&mut self, claim: ClaimId) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Drain { claim }, &[])
+    }
+
+    /// Starts to look for the way to `remote` from `from`, or from wherever the kernel would.
+    pub fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Result<Ticket, ClientError> {
+        self.begin(Request::Route { remote, from })
+    }
+
+    /// The way, if it is known by now. `Ok(None)` may be asked again, after that never.
+    pub fn poll_route(&mut self, ticket: &Ticket) -> Result<Option<Route>, ClientError> {
+        match self.poll_answer(ticket)?.map(|arrived| arrived.message) {
+            None => Ok(None),
+            Some(Answer::Route(route)) => Ok(Some(route)),
+            Some(answer) => Err(unexpected(answer)),
+        }
+    }
+
+    /// Hands over a connection that the stack has let go of; returns the kernel's socket. `token` is that of the
+    /// [`News::Surrender`] which asked for it.
+    pub fn move_connection(
+        &mut self,
+        connection: &Established,
+        token: Option<u64>,
+    ) -> Result<OwnedFd, ClientError> {
+        let (connection, content) = crate::moving::pack(connection)?;
+        let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
+        let answer = self.ask(Request::Move { connection, token }, &fds);
+        content.into_iter().for_each(discard);
+        moved(answer?)
+    }
+
+    /// Answers a [`News::Surrender`] by a kernel socket.
+    pub fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Surrendered { token }, &[socket])
+    }
+
+    /// Answers a [`News::Surrender`] that names no connection of ours.
+    pub fn refuse_surrender(&mut self, token: u64) -> Result<(), ClientError> {
+        self.ask_for_done(Request::NotSurrendered { token }, &[])
+    }
+
+    /// Asks for a connection that the parent had at the fork.
+    pub fn begin_move_for(
+        &mut self,
+        parent: u32,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Ticket, ClientError> {
+        self.begin(Request::MoveFor { parent, local, remote })
+    }
+
+    /// The kernel's socket, if it is there by now; as [`Client::poll_route`].
+    pub fn poll_move_for(&mut self, ticket: &Ticket) -> Result<Option<OwnedFd>, ClientError> {
+        self.poll_answer(ticket)?.map(moved).transpose()
+    }
+
+    /// Waits for the broker to say anything; false if it did not in that time.
+    pub fn wait(&mut self, time: Duration) -> Result<bool, ClientError> {
+        if self.has_event() {
+            return Ok(true);
+        }
+        self.wait_for(PollFlags::IN, Instant::now() + time)
+    }
+
+    /// Hands a kernel socket that waited at a closed listener to another process that has the same listener.
+    pub fn hand_over(&mut self, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Adopt, &[socket])
+    }
+
+    /// Says that the sockets of our queues of this interface are closed.
+    pub fn give_back(&mut self, link: u16) -> Result<(), ClientError> {
+        self.ask_for_done(Request::GiveBack { link }, &[])
+    }
+
+    /// Says what the program looks like.
+    pub fn report(&mut self, report: ProgramReport) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Status(report), &[])
+    }
+
+    fn ask_for_done(&mut self, request: Request, fds: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
+        match self.ask(request, fds)?.message {
+            Answer::Done => Ok(()),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
+        let deadline = Instant::now() + PATIENCE;
+        let id = self.send(request, &[], deadline)?;
+        self.open.insert(id, None);
+        Ok(Ticket(id))
+    }
+
+    fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
+        while self.open.get(&ticket.0).is_some_and(Option::is_none) {
+            if !self.receive()? {
+                return Ok(None);
+            }
+        }
+        // A ticket whose answer was taken has none any more.
+        self.open.remove(&ticket.0).flatten().map(Some).ok_or(ClientError::OutOfPlace)
+    }
+
+    /// Sends a request and waits for its answer; what else comes meanwhile is kept.
+    fn ask(&mut self, request: Request, fds: &[BorrowedFd<'_>]) -> Result<Arrived<Answer>, ClientError> {
+        let deadline = Instant::now() + PATIENCE;
+        let id = self.send(request, fds, deadline)?;
+        self.open.insert(id, None);
+        let answer = self.await_answer(id, deadline);
+        let kept = self.open.remove(&id).flatten();
+        answer?;
+        kept.ok_or(ClientError::TimedOut)
+    }
+
+    fn await_answer(&mut self, id: u64, deadline: Instant) -> Result<(), ClientError> {
+        while self.open.get(&id).is_some_and(Option::is_none) {
+            if !self.receive()? && !self.wait_for(PollFlags::IN, deadline)? {
+                return Err(ClientError::TimedOut);
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        request: Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<u64, ClientError> {
+        self.last_id += 1;
+        let octets = encode(&ToBroker { id: self.last_id, request })?;
+        loop {
+            match send(&self.socket, &octets, fds) {
+                Ok(()) => return Ok(self.last_id),
+                Err(Errno::AGAIN) if self.wait_for(PollFlags::OUT, deadline)? => {}
+                Err(Errno::AGAIN) => return Err(ClientError::TimedOut),
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(ClientError::Gone),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes one message if there is one, and puts it where it belongs.
+    fn receive(&mut self) -> Result<bool, ClientError> {
+        let (message, fds) = match self.inbox.receive(&self.socket)? {
+            Arrival::Nothing => return Ok(false),
+            Arrival::End => return Err(ClientError::Gone),
+            Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
+        };
+        let fds = fds.into_iter().map(|fd| raise(fd, self.fd_floor)).collect::<Result<Vec<_>, _>>()?;
+        match message? {
+            FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
+                Some(place) => *place = Some(Arrived { message: answer, fds }),
+                None => fds.into_iter().for_each(discard), // Somebody lost patience.
+            },
+            FromBroker::News(news) => self.events.push_back(event(news, fds)?),
+        }
+        Ok(true)
+    }
+
+    /// Takes the grants from among the events.
+    fn take_granted(&mut self) -> Vec<Granted> {
+        let (mut granted, mut others) = (Vec::new(), VecDeque::new());
+        for event in self.events.drain(..) {
+            match event {
+                Event::QueueGranted(queues) => granted.push(queues),
+                event => others.push_back(event),
+            }
+        }
+        self.events = others;
+        granted
+    }
+
+    /// Waits until the socket is ready for `what`; false when it is too late.
+    fn wait_for(&self, what: PollFlags, deadline: Instant) -> Result<bool, ClientError> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            match poll(&mut [PollFd::new(&self.socket, what)], Some(&timeout)) {
+                Ok(0) if left.is_zero() => return Ok(false),
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    /// What nobody took is closed past the hooks.
+    fn drop(&mut self) {
+        for event in self.events.drain(..) {
+            match event {
+                Event::QueueGranted(Granted { memory, sockets, .. }) => {
+                    discard(memory);
+                    sockets.into_iter().for_each(discard);
+                }
+                Event::Adopt { socket, .. } => discard(socket),
+                Event::News(_) => {}
+            }
+        }
+        let answers = std::mem::take(&mut self.open).into_values().flatten();
+        answers.flat_map(|arrived| arrived.fds).for_each(discard);
+    }
+}
+
+/// The answer that is a socket.
+fn moved(mut arrived: Arrived<Answer>) -> Result<OwnedFd, ClientError> {
+    match (arrived.message, arrived.fds.pop()) {
+        (Answer::Moved, Some(socket)) => Ok(socket),
+        (answer, _) => Err(unexpected(answer)),
+    }
+}
+
+fn unexpected(answer: Answer) -> ClientError {
+    match answer {
+        Answer::Refused(refusal) => ClientError::Refused(refusal),
+        _ => ClientError::OutOfPlace,
+    }
+}
+
+/// News with the descriptors that belong to them.
+fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Event, ClientError> {
+    match news {
+        News::QueueGranted(grant) if fds.len() == grant.queues.len() + 1 => {
+            let sockets = fds.split_off(1);
+            let memory = fds.pop().expect("there is one more than sockets");
+            Ok(Event::QueueGranted(Granted { grant, memory, sockets }))
+        }
+        News::Adopt { claim, local, remote } if fds.len() == 1 => {
+            let socket = fds.pop().expect("there is one");
+            Ok(Event::Adopt { claim, local, remote, socket })
+        }
+        News::QueueGranted(_) | News::Adopt { .. } => Err(ClientError::OutOfPlace),
+        news => {
+            fds.into_iter().for_each(discard);
+            Ok(Event::News(news))
+        }
+    }
+}
+
+/// The same file at a number of `floor` or higher.
+fn raise(fd: OwnedFd, floor: RawFd) -> Result<OwnedFd, Errno> {
+    if fd.as_raw_fd() >= floor {
+        return Ok(fd);
+    }
+    let raised = fcntl_dupfd_cloexec(&fd, floor);
+    discard(fd);
+    raised
+}

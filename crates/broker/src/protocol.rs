@@ -1,0 +1,433 @@
+//! What a program's library and the broker say to each other.
+//!
+//! ```text
+//! library                                  broker
+//!    | -- Hello ------------------------->  |   who it is; the kernel tells whether that is true
+//!    | <------------------------ Welcome -- |   interfaces, options
+//!    | -- Claim + shadow ---------------->  |   any number of these, in any order; each has a number, and one answer
+//!    | <------------------------ Claimed -- |   with that number
+//!    | <------- News::QueueGranted + fds -- |   news have no number, and come at any time
+//! ```
+//!
+//! Messages are JSON, one in each datagram of a SOCK_SEQPACKET Unix socket with an abstract name, so that a program that changed
+//! its root or its user still reaches it. Descriptors travel beside them (SCM_RIGHTS); which ones stands at each message. A
+//! client that breaks a rule is disconnected, and the kernel serves what was its own.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use crate::refusal::Refusal;
+pub use crate::report::{ProgramReport, SocketReport};
+
+/// Said in [`Request::Hello`]; a broker of another version refuses.
+pub const VERSION: u32 = 1;
+
+/// Names the broker's socket to programs: its abstract name, without the leading zero octet.
+pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
+
+/// Octets of a message at most.
+pub const MESSAGE_MAX: usize = 64 << 10;
+
+/// Descriptors beside a message to a program at most: packet memory and sockets of 64 queues.
+pub const FDS_MAX: usize = 65;
+
+/// Queues of an interface that can be lent: those numbered below this.
+pub const QUEUES_MAX: u16 = 64;
+
+/// Octets of a program's name at most.
+pub const NAME_MAX: usize = 256;
+
+/// What a library sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToBroker {
+    /// The library's number for it, which the answer has too.
+    pub id: u64,
+    /// What it asks.
+    pub request: Request,
+}
+
+/// What the broker sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromBroker {
+    /// The one answer to a request.
+    Answer {
+        /// The request's number.
+        id: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Something happened.
+    News(News),
+}
+
+/// What a library may ask. [`Request::Hello`] comes first, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Who it is: [`Answer::Welcome`].
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// The program's name, for people and for its profile.
+        program: String,
+        /// Its process, as it knows itself. Behind a PID namespace the broker knows it by another number.
+        pid: u32,
+    },
+    /// Queues, please: [`Answer::Attached`]. What there is comes before the answer, what is released later comes later; both as
+    /// [`News::QueueGranted`].
+    Attach,
+    /// Packets to where this socket is bound are to come to us, on our queues: [`Answer::Claimed`]. May be asked without a
+    /// queue: the claim takes force with the first one.
+    ///
+    /// Beside it: the socket.
+    Claim {
+        /// TCP or UDP.
+        transport: Transport,
+        /// What the socket is for.
+        purpose: Purpose,
+    },
+    /// A claim is no longer needed: [`Answer::Done`].
+    Release {
+        /// Which.
+        claim: ClaimId,
+    },
+    /// The listener is closed, and its connections live on: new ones are the kernel's from now on. [`Answer::Done`].
+    Drain {
+        /// Which.
+        claim: ClaimId,
+    },
+    /// The way to a peer: [`Answer::Route`], within some four seconds.
+    Route {
+        /// The peer.
+        remote: IpAddr,
+        /// The address that our end is bound to, if it is.
+        from: Option<IpAddr>,
+    },
+    /// A connection of ours becomes the kernel's: [`Answer::Moved`]. The stack must have let go of it, and must not answer
+    /// segments of it that come on our queues for a while.
+    ///
+    /// Beside it: a file with the octets that [`Moving`] counts, unless there are none.
+    Move {
+        /// The connection.
+        connection: Moving,
+        /// The [`News::Surrender`] that asked for this.
+        token: Option<u64>,
+    },
+    /// Like [`Request::Move`], for a connection that was moved before, or that never was on the stack: [`Answer::Done`].
+    ///
+    /// Beside it: the kernel's socket, to be handed to who asked.
+    Surrendered {
+        /// The [`News::Surrender`] that asked for this.
+        token: u64,
+    },
+    /// The answer to a [`News::Surrender`] that cannot be followed: [`Answer::Done`].
+    NotSurrendered {
+        /// Which.
+        token: u64,
+    },
+    /// A connection that a parent had when it forked: [`Answer::Moved`].
+    MoveFor {
+        /// The parent's process, as the child knows it.
+        parent: u32,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A connection that waited to be accepted at a listener of ours which is closed; some other process that has the same listener
+    /// is to have it: [`Answer::Done`], or a refusal if there is none.
+    ///
+    /// Beside it: the kernel's socket.
+    Adopt,
+    /// Our queues of an interface are free: their sockets are closed. [`Answer::Done`].
+    GiveBack {
+        /// Which.
+        link: u16,
+    },
+    /// What the program looks like: [`Answer::Done`].
+    Status(ProgramReport),
+}
+
+/// The broker's answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The client is known now.
+    Welcome(Welcome),
+    /// This many [`News::QueueGranted`] have come before this; and why there is none, by interface.
+    Attached {
+        /// How many.
+        grants: u32,
+        /// Interfaces without a queue for us.
+        without: Vec<(u16, Refusal)>,
+    },
+    /// The claim is in force, or will be with the first queue.
+    Claimed {
+        /// Its number.
+        claim: ClaimId,
+        /// Where it takes packets from the kernel now; changes with the interfaces' addresses.
+        on: Vec<Claimed>,
+    },
+    /// The way to a peer.
+    Route(Route),
+    /// The kernel has the connection.
+    ///
+    /// Beside it: its socket.
+    Moved,
+    /// It is done.
+    Done,
+    /// It is not possible.
+    Refused(Refusal),
+}
+
+/// What the broker tells by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum News {
+    /// Queues are ours, in addition to those that we have.
+    ///
+    /// Beside it: the packet memory, then one socket for each queue.
+    QueueGranted(Grant),
+    /// The interface went, or must be opened anew: all that we have of it is good for nothing any more.
+    QueuesLost {
+        /// Which.
+        link: u16,
+    },
+    /// The interface has these addresses now, and claims follow.
+    AddressesChanged {
+        /// Which interface.
+        link: u16,
+        /// All of them.
+        addresses: Vec<Address>,
+    },
+    /// The interface takes packets of this size now.
+    MtuChanged {
+        /// Which interface.
+        link: u16,
+        /// Octets of its longest IP packet.
+        mtu: u16,
+    },
+    /// What was sent to one hardware address is to be sent to another.
+    NeighbourMoved {
+        /// On which interface.
+        link: u16,
+        /// The address that it had.
+        old: [u8; 6],
+        /// The address that it has.
+        new: [u8; 6],
+    },
+    /// A child wants a connection that it inherited: answer by [`Request::Move`], [`Request::Surrendered`] or
+    /// [`Request::NotSurrendered`].
+    Surrender {
+        /// To be named in the answer.
+        token: u64,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A connection to be accepted at a listener of ours.
+    ///
+    /// Beside it: the kernel's socket.
+    Adopt {
+        /// The listener's claim.
+        claim: ClaimId,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// Somebody looks: answer by [`Request::Status`].
+    ReportStatus,
+    /// The broker ends. What is claimed becomes the kernel's.
+    Closing,
+}
+
+/// Number of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClaimId(pub u64);
+
+/// A transport that can be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+        })
+    }
+}
+
+/// What a shadow is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// TCP: it listens.
+    Listener,
+    /// TCP: it is bound, and our end of a connection that we make.
+    Outgoing,
+    /// UDP: it is bound, by bind(2) or connect(2).
+    Udp,
+}
+
+/// What a client learns at first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Interfaces that queues may come from.
+    pub interfaces: Vec<Interface>,
+    /// How the program is to run.
+    pub options: Options,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number for it.
+    pub index: u32,
+    /// Ours, which all messages use: it stays the same when the interface goes and comes back.
+    pub link: u16,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// Octets of its longest IP packet.
+    pub mtu: u16,
+    /// Its addresses, and those of VLAN interfaces on it.
+    pub addresses: Vec<Address>,
+    /// Its queues.
+    pub queues: u16,
+}
+
+/// An address, and the VLAN identifiers in front of packets to it, outer first, 0 where there is no tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Address {
+    /// The address.
+    pub address: IpAddr,
+    /// VLAN identifiers.
+    pub vlan: [u16; 2],
+}
+
+/// How a program is to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Microseconds that a call polls before it sleeps.
+    pub spin_us: u32,
+    /// Whether to say on stderr what becomes of each socket.
+    pub verbose: bool,
+    /// What is known of the program.
+    pub profile: Profile,
+}
+
+/// What is known of a program: what of it is worth taking from the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// TCP listeners.
+    pub listeners: bool,
+    /// TCP connections that it makes.
+    pub outgoing: bool,
+    /// UDP sockets.
+    pub udp: bool,
+    /// Why not all.
+    pub reason: Option<String>,
+}
+
+/// How a lent device is mapped: made and read by `device-xdp`.
+pub type Layout = serde_json::Value;
+
+/// A connection: made by `posix`, read by `tcp-repair`.
+pub type Established = serde_json::Value;
+
+/// A connection whose octets are beside the message: those received, then those not acknowledged, then those not sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// All but the octets.
+    pub connection: Established,
+    /// Octets received and not read.
+    pub received_len: u32,
+    /// Octets sent and not acknowledged.
+    pub unacked_len: u32,
+    /// Octets that were never sent.
+    pub unsent_len: u32,
+}
+
+/// Queues that become ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Of which interface, as it is now.
+    pub interface: Interface,
+    /// Their numbers.
+    pub queues: Vec<u16>,
+    /// Whether these and those that we have are all that the interface has.
+    pub all_queues_yours: bool,
+    /// How to map what comes beside it.
+    pub layout: Layout,
+}
+
+/// Where a claim takes packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claimed {
+    /// On which interface.
+    pub link: u16,
+    /// To which address.
+    pub local: Address,
+}
+
+/// The way to a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The address that packets leave from.
+    pub local: IpAddr,
+    /// By which interface.
+    pub link: u16,
+    /// Our hardware address.
+    pub source: [u8; 6],
+    /// The next hop's.
+    pub destination: [u8; 6],
+    /// VLAN identifiers in front of packets, outer first, 0 where there is no tag.
+    pub vlan: [u16; 2],
+    /// Octets of the longest IP packet there.
+    pub mtu: u16,
+    /// Whether all queues of the interface are ours. If not, answers may arrive where nobody knows the connection.
+    pub all_queues_yours: bool,
+}
+
+/// Why a message is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// It is longer than [`MESSAGE_MAX`].
+    #[error("a message of {0} octets")]
+    Length(usize),
+    /// It cannot be read.
+    #[error("a message that cannot be read: {0}")]
+    Content(#[from] serde_json::Error),
+}
+
+/// The octets of a message.
+pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
+    let octets = serde_json::to_vec(message)?;
+    if octets.len() > MESSAGE_MAX { Err(ProtocolError::Length(octets.len())) } else { Ok(octets) }
+}
+
+/// The message that these octets are.
+pub fn decode<M: DeserializeOwned>(octets: &[u8]) -> Result<M, ProtocolError> {
+    if octets.len() > MESSAGE_MAX {
+        return Err(ProtocolError::Length(octets.len()));
+    }
+    Ok(serde_json::from_slice(octets)?)
+}

@@ -1,0 +1,84 @@
+//! Why something is not ours: the text that status shows.
+
+use serde::{Deserialize, Serialize};
+
+/// Why the broker does not do what it was asked. What it is about runs on the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// Another version of the protocol.
+    #[error("the broker speaks version {0} of the protocol")]
+    Version(u32),
+    /// All queues belong to other processes. One that is released comes as news.
+    #[error("all queues are other processes'")]
+    NoFreeQueue,
+    /// The interface cannot be used; the text says why.
+    #[error("{0}")]
+    Interface(String),
+    /// There is no interface that can be used.
+    #[error("no interface is accelerated")]
+    NoInterface,
+    /// No descriptor came with the request, or more than it has.
+    #[error("a socket belongs to this request")]
+    NoSocket,
+    /// The descriptor is no socket of this transport.
+    #[error("not a socket of this transport over IP")]
+    NotThisTransport,
+    /// The socket belongs to another network namespace than the interfaces.
+    #[error("the socket is in another network namespace")]
+    OtherNamespace,
+    /// The socket has no port.
+    #[error("the socket is not bound")]
+    NotBound,
+    /// A listener that does not listen.
+    #[error("the socket does not listen")]
+    NotListening,
+    /// A socket for an outgoing connection that listens or is connected.
+    #[error("the socket is in use")]
+    InUse,
+    /// Loopback is the kernel's.
+    #[error("bound to loopback")]
+    Loopback,
+    /// No accelerated interface has the address.
+    #[error("bound to an address that no accelerated interface has")]
+    ForeignAddress,
+    /// There are too many claims.
+    #[error("too many claims")]
+    TooMany,
+    /// The client has no such claim.
+    #[error("there is no such claim")]
+    NoSuchClaim,
+    /// The client has no queue of that interface.
+    #[error("none of its queues are this process's")]
+    NotYours,
+    /// The peer is this host.
+    #[error("the peer is this host")]
+    Local,
+    /// The kernel has no route there.
+    #[error("no route to the peer: {0}")]
+    NoRoute(String),
+    /// The route does not lead by an accelerated interface.
+    #[error("the route leads by an interface that is not accelerated")]
+    OtherInterface,
+    /// The kernel would send from another address than the one that the socket is bound to.
+    #[error("bound to an address that the route does not have")]
+    OtherSource,
+    /// Neither the peer nor the router in front of it answers.
+    #[error("the next hop does not answer")]
+    NoNeighbour,
+    /// The kernel did not take the connection.
+    #[error("the kernel does not take the connection: {0}")]
+    NotTaken(String),
+    /// The parent is not known, is no parent, or does not have the connection.
+    #[error("the parent does not have the connection")]
+    NoParent,
+    /// There is no such question.
+    #[error("nobody asked for that")]
+    NotAsked,
+    /// Nobody else has the listener.
+    #[error("no other process has this listener")]
+    Nobody,
+    /// The program's profile keeps it on the kernel.
+    #[error("{0}")]
+    Profile(String),
+}

@@ -1,0 +1,46 @@
+//! What a program says of itself, for `sidestep status`.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::Transport;
+
+/// A program's own view. Small enough for one message: see [`ProgramReport::SOCKETS_MAX`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramReport {
+    /// Listeners and UDP sockets first, then connections.
+    pub sockets: Vec<SocketReport>,
+    /// Sockets that are not told.
+    pub more: u64,
+    /// Connections on the stack.
+    pub accelerated: u64,
+    /// Connections on the kernel that the library knows.
+    pub kernel: u64,
+    /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.
+    pub counters: Vec<(String, u64)>,
+}
+
+impl ProgramReport {
+    /// Sockets of a report at most; more are only counted.
+    pub const SOCKETS_MAX: usize = 200;
+}
+
+/// A socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketReport {
+    /// The program's descriptor.
+    pub fd: i32,
+    /// TCP or UDP.
+    pub transport: Transport,
+    /// Where it is bound.
+    pub local: SocketAddr,
+    /// The peer, if it has one.
+    pub remote: Option<SocketAddr>,
+    /// In the words of ss(8): `LISTEN`, `ESTAB`, `UNCONN` and so on.
+    pub state: String,
+    /// On the stack; for a listener, that it may have connections there.
+    pub accelerated: bool,
+    /// Why not, or not wholly.
+    pub why: Option<String>,
+}

@@ -1,0 +1,114 @@
+//! One message, with descriptors, over a SOCK_SEQPACKET Unix socket.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::io::{Errno, Result};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::protocol::{FDS_MAX, MESSAGE_MAX};
+
+const CONTROL_LEN: usize = cmsg_space!(ScmRights(FDS_MAX));
+
+/// Room for one message that comes.
+pub(crate) struct Inbox {
+    octets: Vec<u8>,
+    len: usize,
+}
+
+/// A message that came.
+pub(crate) struct Parcel<'i> {
+    pub(crate) octets: &'i [u8],
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// What there was to receive.
+pub(crate) enum Arrival<'i> {
+    Message(Parcel<'i>),
+    /// Nothing has come yet.
+    Nothing,
+    /// The other end is gone, or sent something that is no message of ours.
+    End,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Inbox {
+        Inbox { octets: vec![0; MESSAGE_MAX], len: 0 }
+    }
+
+    /// Receives without waiting.
+    pub(crate) fn receive(&mut self, socket: impl AsFd) -> Result<Arrival<'_>> {
+        let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let mut room = [IoSliceMut::new(&mut self.octets)];
+        let received = loop {
+            match recvmsg(socket.as_fd(), &mut room, &mut control, flags) {
+                Ok(received) => break received,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Arrival::Nothing),
+                Err(Errno::CONNRESET) => return Ok(Arrival::End),
+                Err(error) => return Err(error),
+            }
+        };
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.bytes == 0 || received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            fds.into_iter().for_each(discard);
+            return Ok(Arrival::End);
+        }
+        self.len = received.bytes;
+        Ok(Arrival::Message(Parcel { octets: &self.octets[..self.len], fds }))
+    }
+}
+
+/// Sends without waiting, all or nothing: `AGAIN` if there is no room.
+pub(crate) fn send(socket: impl AsFd, octets: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
+    loop {
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(Errno::TOOBIG);
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match sendmsg(socket.as_fd(), &[IoSlice::new(octets)], &mut control, flags) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome.map(drop),
+        }
+    }
+}
+
+/// A descriptor that is closed past the hooks.
+pub(crate) struct Internal(Option<OwnedFd>);
+
+impl Internal {
+    pub(crate) fn new(fd: OwnedFd) -> Internal {
+        Internal(Some(fd))
+    }
+}
+
+impl AsFd for Internal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_ref().expect("it is there until it is dropped").as_fd()
+    }
+}
+
+impl Drop for Internal {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(discard);
+    }
+}
+
+/// Closes a descriptor by the system call itself: inside a program the C library's function is hooked.
+pub(crate) fn discard(fd: OwnedFd) {
+    let _ = syscall::close(fd.into_raw_fd()); // An OwnedFd is open, so there is nothing to fail.
+}
