@@ -22,6 +22,13 @@ fn whatever_the_network_does_all_data_arrives_once_it_is_better() {
 }
 
 #[test]
+fn connections_that_move_from_stack_to_stack_lose_nothing() {
+    each_seed("connections", 10_000..11_000, Peers::OursMoving, Weather::Calm);
+    each_seed("connections", 11_000..13_000, Peers::OursMoving, Weather::Lossy);
+    each_seed("connections", 13_000..16_000, Peers::OursMoving, Weather::Rough);
+}
+
+#[test]
 fn one_seed() {
     one(Peers::Ours);
 }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::net::SocketAddr;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use super::violation::Broken;
 
@@ -60,6 +60,12 @@ pub trait Host: Debug {
     fn close(&mut self, socket: SocketNumber, now: Instant);
     /// Ends the connection by a reset.
     fn abort(&mut self, socket: SocketNumber, now: Instant);
+
+    /// Has all connections go on in another stack, if the host has such a thing; the one they were in gets their packets for
+    /// `late` more.
+    fn move_connections(&mut self, late: Duration, now: Instant) {
+        let _ = (late, now);
+    }
 
     /// Checks what must hold inside the host between two turns.
     fn check(&mut self, now: Instant) -> Result<(), Broken>;

@@ -22,10 +22,18 @@ pub use super::weather::Weather;
 pub enum Peers {
     /// Ours on both.
     Ours,
+    /// Ours on both, and connections leave their stacks for others while they are used.
+    OursMoving,
     /// Ours connects to smoltcp.
     SmoltcpServer,
     /// smoltcp connects to ours.
     SmoltcpClient,
+}
+
+impl Peers {
+    fn are_ours(self) -> bool {
+        matches!(self, Peers::Ours | Peers::OursMoving)
+    }
 }
 
 /// How one host is set up.
@@ -92,13 +100,26 @@ impl Scenario {
         scenario.excuse_cookies(weather);
         scenario.probe_for_lost_resets();
         scenario.set_clocks(peers, &mut random);
+        if peers == Peers::OursMoving {
+            scenario.move_connections(&mut random);
+        }
         scenario
+    }
+
+    /// Has the hosts move what is established from one stack to another, at times from the first milliseconds on.
+    fn move_connections(&mut self, random: &mut Random) {
+        for _ in 0..random.between(1, 5) {
+            let place = random.below(2) as Place;
+            let after = Duration::from_micros(random.magnitude(1000, 60_000_000));
+            let late = Duration::from_micros(random.magnitude(1, 1_000_000));
+            self.changes.push((after, Change::Move(place, late)));
+        }
     }
 
     /// smoltcp knows no path MTU discovery: the path takes what its interface does.
     fn spare_smoltcp(&mut self, peers: Peers) {
         let place = match peers {
-            Peers::Ours => return,
+            Peers::Ours | Peers::OursMoving => return,
             Peers::SmoltcpServer => 1,
             Peers::SmoltcpClient => 0,
         };
@@ -154,7 +175,7 @@ impl Scenario {
             let (isn, timestamp) = settings.first_numbers(local, remote, Instant::ZERO + base);
             let distance = random.magnitude(1, 100_000) as u32;
             // smoltcp 0.12 panics on selective acknowledgements around the wrap.
-            let may_wrap = peers == Peers::Ours || !settings.config.sack;
+            let may_wrap = peers.are_ours() || !settings.config.sack;
             self.ahead[place] += match random.below(3) {
                 0 if may_wrap => {
                     Duration::from_micros(u64::from(isn.wrapping_add(distance).wrapping_neg()) * 4)
@@ -228,7 +249,7 @@ fn connections(random: &mut Random, peers: Peers, v6: bool) -> Vec<Connection> {
     let kind = plans::Kind::any(random);
     let count = kind.connections(random);
     let spread = random.span(Duration::ZERO, Duration::from_millis(500));
-    let simultaneous = peers == Peers::Ours && count == 1 && random.one_in(10);
+    let simultaneous = peers.are_ours() && count == 1 && random.one_in(10);
     let make = |number: u64| Connection {
         client: SocketAddr::new(client, 40_000 + number as u16),
         server: SocketAddr::new(server, if simultaneous { 8080 } else { 80 }),
@@ -245,7 +266,7 @@ fn connections(random: &mut Random, peers: Peers, v6: bool) -> Vec<Connection> {
 
 fn host_settings(random: &mut Random, peers: Peers, place: Place, mtu: u16) -> HostSettings {
     let smoltcp = match peers {
-        Peers::Ours => None,
+        Peers::Ours | Peers::OursMoving => None,
         Peers::SmoltcpServer => Some(1),
         Peers::SmoltcpClient => Some(0),
     };

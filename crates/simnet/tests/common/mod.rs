@@ -40,6 +40,7 @@ pub fn one(peers: Peers) {
         return;
     };
     let peers = match std::env::var("SIMNET_PEERS").as_deref() {
+        Ok("OursMoving") => Peers::OursMoving,
         Ok("SmoltcpServer") => Peers::SmoltcpServer,
         Ok("SmoltcpClient") => Peers::SmoltcpClient,
         _ => peers,

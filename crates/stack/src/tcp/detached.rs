@@ -184,6 +184,7 @@ impl Connection {
         self.resume_timers(shared, now);
         self.receive.ack_now(); // The peer hears that we are there, and what the window is.
         self.raise(self.events_of_readiness());
+        self.flags.writer_waits = !self.readiness().writable; // Perhaps a writer was refused before.
         true
     }
 

@@ -27,6 +27,8 @@ pub enum Change {
     Link(Place, Box<LinkSettings>),
     /// A host's clock steps forward, and its timers find out late.
     ClockJump(Place, Duration),
+    /// A host's connections go on in another stack; the first one gets their packets for so long yet.
+    Move(Place, Duration),
 }
 
 /// What is going to happen at some time.
@@ -203,6 +205,12 @@ impl Simulation {
             Event::Change(Change::ClockJump(place, by)) => {
                 self.seats[place].ahead += by;
                 Ok(())
+            }
+            Event::Change(Change::Move(place, late)) => {
+                let now = self.clock(place);
+                self.say(place, "moves its connections");
+                self.seats[place].host.move_connections(late, now);
+                self.turn(place)
             }
         }
     }
