@@ -12,7 +12,7 @@
 //!
 //! # Where the unsafe is
 //!
-//! Two places: the mapping ([`Region`], three system calls), and the pointer inside [`Frame`]. The second rests on one
+//! Two places: the mapping ([`Region`], a handful of system calls), and the pointer inside [`Frame`]. The second rests on one
 //! invariant: *for each slot, at most one of these exists: a `Frame`, an entry in its pool's free list, or an index
 //! handed out by [`Pool::surrender`] to somebody such as the kernel*. Safe code cannot break it, because a `Frame` is
 //! not `Clone`, and the only way to make one from an index, [`Pool::adopt`], is an unsafe function. A pool that is
@@ -87,7 +87,7 @@ impl Frame {
 
     /// The packet.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `slot` points to `slot_size` initialised octets (mappings start zeroed) and offset + len <= slot_size
+        // SAFETY: `slot` points to `slot_size` initialised octets (memory from the kernel always is) and offset + len <= slot_size
         // (kept by every setter); the frame is their only holder, and the borrow of `self` keeps it so.
         unsafe { std::slice::from_raw_parts(self.slot.as_ptr().add(usize::from(self.offset)), self.len()) }
     }
