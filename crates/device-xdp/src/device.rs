@@ -1,16 +1,17 @@
 //! Several queues of one interface as a [`Device`].
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use clock::Instant;
 use device::{BURST, Burst, Capabilities, Device, DeviceCounters};
-use frame::Frame;
+use frame::{Frame, Region};
 
-use crate::netdev::Interface;
-use crate::options::Resolved;
+use crate::lending::LentLayout;
+use crate::options::mtu_max;
+use crate::sockets::{self, Sockets};
 use crate::umem::Umem;
 use crate::xsk::{LinkState, Xsk};
-use crate::{AttachMode, SteeringProgram, XdpError, XdpMode, XdpOptions};
+use crate::{SteeringProgram, XdpError, XdpMode, XdpOptions};
 
 /// Empty fill ring entries that make a refill worth the other core's cache line.
 const REFILL_THRESHOLD: u32 = BURST as u32 / 2;
@@ -46,20 +47,47 @@ impl XdpDevice {
         queues: &[u16],
         options: &XdpOptions,
     ) -> Result<XdpDevice, XdpError> {
-        assert!(!queues.is_empty(), "a device has a queue");
-        let attach = program.mode();
-        let mut options = options.resolve(program.netdev())?;
-        options.force_copy |= attach == AttachMode::Generic; // No driver fills a umem for the stack's own XDP.
-        let mut device = XdpDevice::without_queues(queues.len(), &options, attach)?;
-        for &queue in queues {
-            device.open_queue(program.netdev(), queue, &options)?;
-        }
-        device.mode.copy = device.sockets[0].copy_mode();
-        device.capabilities = capabilities(program.netdev(), queues, device.mode, &options);
-        for (&queue, socket) in queues.iter().zip(&device.sockets) {
-            program.register_queue(queue, socket.fd())?;
+        let Sockets { region, fds, options } = Sockets::create(program, queues.len(), options)?;
+        let layout = LentLayout::new(program, queues, &options);
+        let mut device = XdpDevice::assemble(&layout, region, fds)?;
+        // In this order, as kernels before 6.4 map no rings of a socket that is bound.
+        sockets::bind(program, queues, &device.descriptors(), &options)?;
+        device.learn_mode(&layout)?;
+        Ok(device)
+    }
+
+    /// A device on sockets with rings and the memory that they were made with. Lends the kernel what it needs to begin.
+    pub(crate) fn assemble(
+        layout: &LentLayout,
+        region: Region,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<XdpDevice, XdpError> {
+        let mut device = XdpDevice {
+            sockets: Vec::with_capacity(sockets.len()),
+            umem: Umem::new(region, layout.frame_size),
+            capabilities: capabilities(layout),
+            mtu_max: mtu_max(layout.frame_size),
+            mode: layout.mode,
+            next: 0,
+            rx_frames: 0,
+            tx_frames: 0,
+            tx_dropped: 0,
+            foreign: Burst::new(),
+        };
+        for socket in sockets {
+            let xsk = Xsk::new(socket, layout.ring_entries, layout.busy_poll, &mut device.umem)?;
+            device.sockets.push(xsk);
         }
         Ok(device)
+    }
+
+    /// Asks the sockets, which are bound by now, how packets come in.
+    pub(crate) fn learn_mode(&mut self, layout: &LentLayout) -> Result<(), XdpError> {
+        for socket in &mut self.sockets {
+            self.mode.copy = socket.learn_copy_mode()?;
+        }
+        self.capabilities.description = describe(layout, self.mode);
+        Ok(())
     }
 
     /// How packets come in.
@@ -67,29 +95,9 @@ impl XdpDevice {
         self.mode
     }
 
-    fn without_queues(queues: usize, options: &Resolved, attach: AttachMode) -> Result<XdpDevice, XdpError> {
-        let slots = queues * options.frames_per_queue as usize;
-        let octets = slots * usize::from(options.frame_size);
-        let umem =
-            Umem::new(slots, options.frame_size).map_err(|source| XdpError::Memory { octets, source })?;
-        Ok(XdpDevice {
-            sockets: Vec::with_capacity(queues),
-            umem,
-            capabilities: Capabilities::default(),
-            mtu_max: options.mtu_max(),
-            mode: XdpMode { attach, copy: crate::CopyMode::Copy },
-            next: 0,
-            rx_frames: 0,
-            tx_frames: 0,
-            tx_dropped: 0,
-            foreign: Burst::new(),
-        })
-    }
-
-    fn open_queue(&mut self, interface: &Interface, queue: u16, options: &Resolved) -> Result<(), XdpError> {
-        let socket = Xsk::open(interface, queue, &mut self.umem, self.sockets.first(), options)?;
-        self.sockets.push(socket);
-        Ok(())
+    /// The sockets' descriptors, one for each queue: all that the device has open.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.sockets.iter().map(Xsk::fd).collect()
     }
 
     /// Receives once from each queue, starting with the one whose turn it is.
@@ -266,14 +274,18 @@ impl Drop for XdpDevice {
     }
 }
 
-fn capabilities(interface: &Interface, queues: &[u16], mode: XdpMode, options: &Resolved) -> Capabilities {
-    let numbers: Vec<String> = queues.iter().map(ToString::to_string).collect();
+fn capabilities(layout: &LentLayout) -> Capabilities {
     Capabilities {
-        description: format!("{} queues {}, {mode}", interface.name, numbers.join(",")),
+        description: describe(layout, layout.mode),
         rx_checksum_verified: false,
         tx_checksum_offload: false,
-        partial_checksums: interface.is_virtual(),
-        mtu: options.mtu,
-        queues: queues.len() as u16,
+        partial_checksums: layout.partial_checksums,
+        mtu: layout.mtu,
+        queues: layout.queues.len() as u16,
     }
+}
+
+fn describe(layout: &LentLayout, mode: XdpMode) -> String {
+    let numbers: Vec<String> = layout.queues.iter().map(ToString::to_string).collect();
+    format!("{} queues {}, {mode}", layout.interface, numbers.join(","))
 }

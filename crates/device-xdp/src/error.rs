@@ -92,6 +92,9 @@ pub enum XdpError {
         /// What fits, in octets.
         limit: u32,
     },
+    /// What another process lent is no device. The two are of different versions, or one of them is wrong: start both anew.
+    #[error("the device that was lent cannot be used: {0}")]
+    Lent(&'static str),
     /// An option has a value outside its range.
     #[error("{option} is {value}; it must be {allowed}")]
     Option {

@@ -10,6 +10,9 @@
 //! one umem, and is a [`Device`](::device::Device). Both belong to the network namespace that the thread was in when it made them.
 //! Nothing is pinned: when the process ends, the kernel detaches the program and serves the flows itself.
 //!
+//! Attaching and opening need privileges, serving needs none: a device may be made by [`XdpDevice::lend`] in one process, and
+//! taken over by [`XdpDevice::adopt`] in another.
+//!
 //! # Where the unsafe is
 //!
 //! `syscalls` (system calls, one function each), `ring` (entries of memory shared with the kernel), `umem` (slots coming
@@ -18,10 +21,12 @@
 mod claim_key;
 mod device;
 mod error;
+mod lending;
 mod netdev;
 mod options;
 mod queue;
 mod ring;
+mod sockets;
 mod steering_program;
 mod syscalls;
 mod umem;
@@ -29,14 +34,17 @@ mod xsk;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
+pub use crate::lending::{Lent, LentLayout};
 pub use crate::netdev::queue_pairs;
 pub use crate::options::{BusyPoll, XdpOptions};
 pub use crate::steering_program::{SteeringCounters, SteeringOptions, SteeringProgram};
 
 /// How packets come out of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpMode {
     /// Where the steering program runs.
     pub attach: AttachMode,
@@ -45,7 +53,7 @@ pub struct XdpMode {
 }
 
 /// Where the steering program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttachMode {
     /// In the driver, before the kernel makes a packet buffer of its own.
     Native,
@@ -54,7 +62,7 @@ pub enum AttachMode {
 }
 
 /// How packets get into the umem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CopyMode {
     /// The NIC writes there.
     ZeroCopy,

@@ -1,11 +1,16 @@
 //! How a device is opened.
 
+use std::ops::RangeInclusive;
+
 use crate::XdpError;
 use crate::netdev::Interface;
 use crate::umem::PACKET_HEADROOM;
 
 /// Ethernet header and two VLAN tags.
-const LINK_HEADERS: u32 = 14 + 2 * 4;
+const LINK_HEADERS: u16 = 14 + 2 * 4;
+
+/// What a queue may have of frames.
+pub(crate) const FRAMES_PER_QUEUE: RangeInclusive<u32> = 256..=1 << 20;
 
 /// Largest frame: a page, as the kernel wants it.
 const FRAME_SIZE_MAX: u16 = 4096;
@@ -69,23 +74,24 @@ impl XdpOptions {
     /// Octets of the frames that a device on an interface of `mtu` has; `None` if the chosen ones are too small. As long as
     /// it stays the same, an open device serves another MTU as well: [`device::Device::set_mtu`].
     pub fn frame_size_for(&self, mtu: u32) -> Option<u16> {
-        let size = self.frame_size.unwrap_or(if mtu <= mtu_max(2048) { 2048 } else { FRAME_SIZE_MAX });
+        let size =
+            self.frame_size.unwrap_or(if mtu <= u32::from(mtu_max(2048)) { 2048 } else { FRAME_SIZE_MAX });
         // Frames of the largest size hold all that the steering program lets through, however large the MTU.
-        (size == FRAME_SIZE_MAX || mtu <= mtu_max(size)).then_some(size)
+        (size == FRAME_SIZE_MAX || mtu <= u32::from(mtu_max(size))).then_some(size)
     }
 
     pub(crate) fn resolve(&self, interface: &Interface) -> Result<Resolved, XdpError> {
         self.check()?;
         let mtu = interface.mtu()?;
         let Some(frame_size) = self.frame_size_for(mtu) else {
-            let (interface, limit) = (interface.name.clone(), mtu_max(self.frame_size.unwrap_or(2048)));
-            return Err(XdpError::MtuTooLarge { interface, mtu, limit });
+            let limit = u32::from(mtu_max(self.frame_size.unwrap_or(2048)));
+            return Err(XdpError::MtuTooLarge { interface: interface.name.clone(), mtu, limit });
         };
         Ok(Resolved {
             ring_entries: self.ring_entries,
             frames_per_queue: self.frames_per_queue,
             frame_size,
-            mtu: mtu.min(mtu_max(frame_size)) as u16, // At most 4096.
+            mtu: u16::try_from(mtu).map_or(mtu_max(frame_size), |mtu| mtu.min(mtu_max(frame_size))),
             force_copy: !self.zero_copy,
             busy_poll: self.busy_poll,
         })
@@ -96,7 +102,7 @@ impl XdpOptions {
         if !(rings.is_power_of_two() && (64..=32768).contains(&rings)) {
             return wrong("ring_entries", rings, "a power of two from 64 to 32768");
         }
-        if !(256..=1 << 20).contains(&self.frames_per_queue) {
+        if !FRAMES_PER_QUEUE.contains(&self.frames_per_queue) {
             return wrong("frames_per_queue", self.frames_per_queue, "from 256 to 1048576");
         }
         if let Some(size) = self.frame_size.filter(|size| ![2048, 4096].contains(size)) {
@@ -113,16 +119,9 @@ impl XdpOptions {
     }
 }
 
-impl Resolved {
-    /// Largest MTU whose packets fit the frames.
-    pub(crate) fn mtu_max(&self) -> u16 {
-        mtu_max(self.frame_size) as u16 // Below 4096.
-    }
-}
-
 /// Largest MTU whose packets fit into frames of `frame_size` octets.
-fn mtu_max(frame_size: u16) -> u32 {
-    u32::from(frame_size) - u32::from(PACKET_HEADROOM) - LINK_HEADERS
+pub(crate) fn mtu_max(frame_size: u16) -> u16 {
+    frame_size.saturating_sub(PACKET_HEADROOM + LINK_HEADERS)
 }
 
 fn wrong(option: &'static str, value: u32, allowed: &'static str) -> Result<(), XdpError> {
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_largest_frame_holds_what_the_steering_program_lets_through() {
-        const PACKET_MAX: u32 = 3840; // As in bpf/steer.bpf.c.
+        const PACKET_MAX: u16 = 3840; // As in bpf/steer.bpf.c.
         assert_eq!(mtu_max(FRAME_SIZE_MAX) + LINK_HEADERS, PACKET_MAX);
     }
 }

@@ -135,9 +135,10 @@ pub(crate) mod fake {
 mod tests {
     use super::fake::queue;
     use super::*;
+    use frame::Region;
 
     fn umem(slots: usize) -> Umem {
-        Umem::new(slots, 2048).unwrap()
+        Umem::new(Region::anonymous(slots * 2048).unwrap(), 2048)
     }
 
     #[test]

@@ -191,7 +191,17 @@ pub(crate) fn map_ring(fd: BorrowedFd<'_>, ring: RingKind, len: usize) -> io::Re
         return Err(io::Error::last_os_error());
     }
     let start = NonNull::new(start.cast()).expect("mmap without MAP_FIXED never maps page zero");
-    Ok(Mapping { start, len })
+    let mapping = Mapping { start, len };
+    // A child of fork(2) would be a second user of a ring that has room for one.
+    // SAFETY: the range was mapped just now, and the advice changes nothing in it (madvise(2)).
+    unsafe { libc::madvise(mapping.start.as_ptr().cast(), len, libc::MADV_DONTFORK) };
+    Ok(mapping)
+}
+
+/// Octets of a page, see sysconf(3).
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no pointers. Never fails for this name.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// What BPF_LINK_CREATE reads of `union bpf_attr` (linux/bpf.h).

@@ -1,7 +1,5 @@
 //! The memory that the kernel and the engine pass packets in.
 
-use std::io;
-
 use frame::{Frame, FrameIndex, Pool, Region};
 
 use crate::ring::Descriptor;
@@ -20,10 +18,10 @@ pub(crate) struct Umem {
 }
 
 impl Umem {
-    /// `slots` slots of `slot_size` octets, which is 2048 or 4096.
-    pub(crate) fn new(slots: usize, slot_size: u16) -> io::Result<Umem> {
-        let region = Region::memfd(c"sidestep-umem", slots * usize::from(slot_size))?;
-        Ok(Umem { pool: Pool::new(region, slot_size, PACKET_HEADROOM), lent: vec![false; slots] })
+    /// Cuts `region` into slots of `slot_size` octets, which is 2048 or 4096.
+    pub(crate) fn new(region: Region, slot_size: u16) -> Umem {
+        let pool = Pool::new(region, slot_size, PACKET_HEADROOM);
+        Umem { lent: vec![false; pool.slots()], pool }
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     fn umem() -> Umem {
-        Umem::new(4, 2048).unwrap()
+        Umem::new(Region::anonymous(4 * 2048).unwrap(), 2048)
     }
 
     #[test]

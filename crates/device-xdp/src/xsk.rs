@@ -3,11 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::netdev::Interface;
-use crate::options::Resolved;
 use crate::queue::QueueRings;
-use crate::ring::{Consumer, Entry, Producer, Ring};
-use crate::syscalls::{self, BindMode, RingKind};
+use crate::ring::{Consumer, Descriptor, Entry, Producer, Ring};
+use crate::syscalls::{self, RingKind};
 use crate::umem::Umem;
 use crate::{CopyMode, XdpError};
 
@@ -24,7 +22,7 @@ pub(crate) enum LinkState {
     Gone,
 }
 
-/// A socket bound to one queue.
+/// The socket of one queue.
 pub(crate) struct Xsk {
     pub(crate) rings: QueueRings,
     pub(crate) link: LinkState,
@@ -36,70 +34,21 @@ pub(crate) struct Xsk {
 }
 
 impl Xsk {
-    /// Opens a socket on `queue`, with the slots of `umem`. `first` is the socket that has registered the umem; without
-    /// it, this one does.
-    pub(crate) fn open(
-        interface: &Interface,
-        queue: u16,
-        umem: &mut Umem,
-        first: Option<&Xsk>,
-        options: &Resolved,
-    ) -> Result<Xsk, XdpError> {
-        let fd = syscalls::xdp_socket().map_err(XdpError::system("opening an AF_XDP socket"))?;
-        if first.is_none() {
-            register(fd.as_fd(), umem)?;
-        }
-        let rings = map_rings(fd.as_fd(), options.ring_entries).map_err(XdpError::system("mapping rings"))?;
-        // Kernels before 6.17 do not know this one, and need more calls.
-        let _ = syscalls::set_tx_budget(fd.as_fd(), options.ring_entries);
-        if let Some(busy_poll) = options.busy_poll {
-            syscalls::set_busy_poll(fd.as_fd(), busy_poll.micros, busy_poll.budget)
-                .map_err(XdpError::system("SO_PREFER_BUSY_POLL"))?;
-        }
-        let mut xsk = Xsk {
-            rings,
-            link: LinkState::Up,
-            tx_refused: 0,
-            copy: CopyMode::Copy,
-            busy_poll: options.busy_poll.is_some(),
-            fd,
-        };
-        xsk.rings.refill(umem, 1);
-        xsk.bind(interface, queue, first, options.force_copy)?;
-        Ok(xsk)
+    /// Maps the rings of a socket, each of `entries` entries, and lends it free slots of `umem`, which it was made with.
+    pub(crate) fn new(fd: OwnedFd, entries: u32, busy_poll: bool, umem: &mut Umem) -> Result<Xsk, XdpError> {
+        let mut rings = map_rings(fd.as_fd(), entries).map_err(XdpError::system("mapping rings"))?;
+        rings.refill(umem, 1);
+        Ok(Xsk { rings, link: LinkState::Up, tx_refused: 0, copy: CopyMode::Copy, busy_poll, fd })
     }
 
-    fn bind(
-        &mut self,
-        interface: &Interface,
-        queue: u16,
-        first: Option<&Xsk>,
-        force_copy: bool,
-    ) -> Result<(), XdpError> {
-        let mode = match first {
-            Some(first) => BindMode::Shared(first.fd()),
-            None if force_copy => BindMode::Copy,
-            None => BindMode::ZeroCopyIfPossible,
-        };
-        let name = || interface.name.clone();
-        syscalls::bind(self.fd(), interface.index, u32::from(queue), mode).map_err(|source| match source
-            .raw_os_error()
-        {
-            Some(libc::EBUSY) => XdpError::QueueBusy { interface: name(), queue },
-            Some(libc::EPERM) => XdpError::NotPermitted { operation: "binding an AF_XDP socket", source },
-            _ => XdpError::Bind { interface: name(), queue, source },
-        })?;
-        let zero_copy = syscalls::is_zero_copy(self.fd()).map_err(XdpError::system("XDP_OPTIONS"))?;
-        self.copy = if zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy };
-        Ok(())
+    /// Finds out how packets get into the umem, once the socket is bound.
+    pub(crate) fn learn_copy_mode(&mut self) -> Result<CopyMode, XdpError> {
+        self.copy = copy_mode(self.fd())?;
+        Ok(self.copy)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-
-    pub(crate) fn copy_mode(&self) -> CopyMode {
-        self.copy
     }
 
     /// Lets the kernel poll the queue if it asked to be woken for that, or if that is left to us.
@@ -187,19 +136,31 @@ pub(crate) struct Statistics {
     pub(crate) tx_invalid: u64,
 }
 
-fn register(fd: BorrowedFd<'_>, umem: &Umem) -> Result<(), XdpError> {
-    let (region, slot_size) = (umem.pool().region(), umem.pool().slot_size() as u32);
-    // SAFETY: the kernel learns of slots by `Umem::lend` and `lend_empty` only, which take them from everybody else.
-    unsafe { syscalls::register_umem(fd, region, slot_size) }.map_err(|source| match source.raw_os_error() {
-        Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::Memory { octets: region.len(), source },
-        _ => XdpError::system("registering the umem")(source),
-    })
+/// How packets get from the queue of a bound socket into the umem.
+pub(crate) fn copy_mode(fd: BorrowedFd<'_>) -> Result<CopyMode, XdpError> {
+    let zero_copy = syscalls::is_zero_copy(fd).map_err(XdpError::system("XDP_OPTIONS"))?;
+    Ok(if zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy })
+}
+
+/// Whether all four rings of a socket have room for `entries` entries and for no whole page more. Without that, user space and
+/// kernel would see different entries under one number.
+pub(crate) fn rings_have(fd: BorrowedFd<'_>, entries: u32) -> io::Result<bool> {
+    let offsets = syscalls::ring_offsets(fd)?;
+    let page = syscalls::page_size();
+    let kinds = [RingKind::Fill, RingKind::Completion, RingKind::Rx, RingKind::Tx];
+    let lens = [
+        ring_len::<u64>(&offsets.fr, entries),
+        ring_len::<u64>(&offsets.cr, entries),
+        ring_len::<Descriptor>(&offsets.rx, entries),
+        ring_len::<Descriptor>(&offsets.tx, entries),
+    ];
+    Ok(kinds.into_iter().zip(lens).all(|(kind, len)| {
+        syscalls::map_ring(fd, kind, len).is_ok()
+            && syscalls::map_ring(fd, kind, len.next_multiple_of(page) + page).is_err()
+    }))
 }
 
 fn map_rings(fd: BorrowedFd<'_>, entries: u32) -> io::Result<QueueRings> {
-    for ring in [RingKind::Fill, RingKind::Completion, RingKind::Rx, RingKind::Tx] {
-        syscalls::set_ring_size(fd, ring, entries)?;
-    }
     let offsets = syscalls::ring_offsets(fd)?;
     Ok(QueueRings {
         fill: Producer::new(map_ring(fd, RingKind::Fill, &offsets.fr, entries)?),
@@ -216,7 +177,11 @@ fn map_ring<T: Entry>(
     offsets: &libc::xdp_ring_offset,
     entries: u32,
 ) -> io::Result<Ring<T>> {
-    let len = offsets.desc as usize + entries as usize * size_of::<T>();
-    let mapping = syscalls::map_ring(fd, kind, len)?;
+    let mapping = syscalls::map_ring(fd, kind, ring_len::<T>(offsets, entries))?;
     Ring::new(mapping, offsets, entries).ok_or_else(|| io::Error::other("the ring's offsets make no sense"))
+}
+
+/// Octets of a ring's memory.
+fn ring_len<T: Entry>(offsets: &libc::xdp_ring_offset, entries: u32) -> usize {
+    offsets.desc as usize + entries as usize * size_of::<T>()
 }

@@ -1,0 +1,182 @@
+//! Devices for a process that has no privileges.
+//!
+//! ```text
+//!   broker (privileged)                                       program
+//!   XdpDevice::lend: memory, sockets --layout, descriptors--> XdpDevice::adopt: maps both, fills the fill rings
+//!   keeps nothing of them                                     when it ends, the kernel closes them
+//! ```
+//!
+//! The program maps memory on the word of somebody else. What would make a wrong word dangerous is found out from the kernel
+//! ([`LentLayout::check`], `frame::Region::from_memfd`, `rings_have`); the rest is wrong at worst.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use frame::Region;
+use serde::{Deserialize, Serialize};
+
+use crate::options::{FRAMES_PER_QUEUE, Resolved, mtu_max};
+use crate::sockets::{self, Sockets};
+use crate::xsk;
+use crate::{CopyMode, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions};
+
+/// Smallest rings of a device that is lent: sizes below cannot be told from each other, as the memory of all is one page.
+const LENT_RING_MIN: u32 = 512;
+/// Most queues of one interface, as in `bpf/maps.bpf.h`.
+const QUEUES_MAX: usize = 1024;
+/// Smallest MTU of a link that carries IP: RFC 791, 3.2.
+const MTU_MIN: u16 = 68;
+/// Octets of an interface's name at most, see netdevice(7).
+const NAME_MAX: usize = 15;
+
+/// A device that is ready to be adopted by another process. Whoever has the descriptors has the device: keep no copies.
+#[derive(Debug)]
+pub struct Lent {
+    /// What the other process must know.
+    pub layout: LentLayout,
+    /// The packets' memory, a memfd. It can be adopted once.
+    pub memory: OwnedFd,
+    /// One socket for each queue, in the order of the layout's queues.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// What descriptors do not tell of a device that was lent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentLayout {
+    /// Name of the interface.
+    pub interface: String,
+    /// Its queues that the sockets are bound to.
+    pub queues: Vec<u16>,
+    /// Octets of one frame, 2048 or 4096.
+    pub frame_size: u16,
+    /// Frames in the memory, of all queues together.
+    pub frames: u32,
+    /// Entries of each ring, a power of two from 512.
+    pub ring_entries: u32,
+    /// Octets of the longest IP packet that the interface takes, as far as it fits the frames.
+    pub mtu: u16,
+    /// How packets come in.
+    pub mode: XdpMode,
+    /// Peers may leave transport checksums unfinished.
+    pub partial_checksums: bool,
+    /// The queues' NAPI is left to the program's system calls.
+    pub busy_poll: bool,
+}
+
+impl LentLayout {
+    /// Of sockets that are not bound yet: the copy mode is a guess.
+    pub(crate) fn new(program: &SteeringProgram, queues: &[u16], options: &Resolved) -> LentLayout {
+        let interface = program.netdev();
+        LentLayout {
+            interface: interface.name.clone(),
+            queues: queues.to_vec(),
+            frame_size: options.frame_size,
+            frames: queues.len() as u32 * options.frames_per_queue, // At most 2^10 times 2^20.
+            ring_entries: options.ring_entries,
+            mtu: options.mtu,
+            mode: XdpMode { attach: program.mode(), copy: CopyMode::Copy },
+            partial_checksums: interface.is_virtual(),
+            busy_poll: options.busy_poll.is_some(),
+        }
+    }
+
+    /// Whether the layout is one that [`XdpDevice::lend`] makes for that many sockets.
+    fn check(&self, sockets: usize) -> Result<(), XdpError> {
+        let queues = self.queues.len();
+        let frames_per_queue = self.frames as usize / queues.max(1);
+        let faults = [
+            (!(1..=NAME_MAX).contains(&self.interface.len()), "the interface has no such name"),
+            (
+                !(1..=QUEUES_MAX).contains(&queues) || queues != sockets,
+                "there is not one socket for each queue",
+            ),
+            (![2048, 4096].contains(&self.frame_size), "frames are not of such a size"),
+            (!FRAMES_PER_QUEUE.contains(&(frames_per_queue as u32)), "there are too few or too many frames"),
+            (!rings_can_be_lent(self.ring_entries), "rings are not of such a size"),
+            (
+                !(MTU_MIN..=mtu_max(self.frame_size)).contains(&self.mtu),
+                "packets of that MTU do not fit a frame",
+            ),
+        ];
+        match faults.into_iter().find(|&(wrong, _)| wrong) {
+            Some((_, fault)) => Err(XdpError::Lent(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Octets of the packets' memory.
+    fn octets(&self) -> Result<usize, XdpError> {
+        let octets = (self.frames as usize).checked_mul(usize::from(self.frame_size));
+        octets.ok_or(XdpError::Lent("its memory is larger than any"))
+    }
+}
+
+fn rings_can_be_lent(entries: u32) -> bool {
+    entries.is_power_of_two() && (LENT_RING_MIN..=32768).contains(&entries)
+}
+
+impl XdpDevice {
+    /// Makes a device on `queues` of the interface that `program` sits on, for another process, which need not have any
+    /// privileges: see [`XdpDevice::adopt`]. The program delivers to the sockets from now on; until they are adopted, what
+    /// arrives at them is lost: claim those queues afterwards. When all copies of a socket are closed, the kernel gets the
+    /// queue's packets.
+    ///
+    /// Linux 6.4 or later: earlier ones map no rings of a socket that is bound.
+    ///
+    /// # Errors
+    /// As of [`XdpDevice::open`]; rings of fewer than 512 entries cannot be lent.
+    ///
+    /// # Panics
+    /// If `queues` is empty.
+    pub fn lend(
+        program: &mut SteeringProgram,
+        queues: &[u16],
+        options: &XdpOptions,
+    ) -> Result<Lent, XdpError> {
+        if !rings_can_be_lent(options.ring_entries) {
+            let (option, value) = ("ring_entries", u64::from(options.ring_entries));
+            return Err(XdpError::Option { option, value, allowed: "a power of two from 512 to 32768" });
+        }
+        let Sockets { region, fds, options } = Sockets::create(program, queues.len(), options)?;
+        let memory = region.into_memfd().expect("sockets share a memfd");
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        sockets::bind(program, queues, &borrowed, &options)?;
+        let mut layout = LentLayout::new(program, queues, &options);
+        layout.mode.copy = xsk::copy_mode(borrowed[0])?;
+        Ok(Lent { layout, memory, sockets: fds })
+    }
+
+    /// Takes over a device that another process made by [`XdpDevice::lend`]. Needs no privileges, and closes `memory`. The
+    /// sockets keep their numbers.
+    ///
+    /// The memory is not inherited by children of fork(2), the descriptors are: a child may close them, and must not use the
+    /// device otherwise.
+    ///
+    /// # Errors
+    /// `Lent` if layout, memory and sockets do not fit each other, or the memory has been adopted before; `Memory` or `System` if
+    /// the kernel maps it not.
+    pub fn adopt(layout: LentLayout, memory: OwnedFd, sockets: Vec<OwnedFd>) -> Result<XdpDevice, XdpError> {
+        layout.check(sockets.len())?;
+        for socket in &sockets {
+            match xsk::rings_have(socket.as_fd(), layout.ring_entries) {
+                Ok(true) => (),
+                Ok(false) => return Err(XdpError::Lent("its rings are of another size")),
+                Err(_) => return Err(XdpError::Lent("it has a descriptor that is no AF_XDP socket")),
+            }
+            if xsk::copy_mode(socket.as_fd())? != layout.mode.copy {
+                return Err(XdpError::Lent("packets come in another way"));
+            }
+        }
+        let region = adopt_memory(memory, layout.octets()?)?;
+        let mut device = XdpDevice::assemble(&layout, region, sockets)?;
+        device.learn_mode(&layout)?;
+        Ok(device)
+    }
+}
+
+fn adopt_memory(memory: OwnedFd, octets: usize) -> Result<Region, XdpError> {
+    Region::from_memfd(memory, octets).map_err(|source| match source.kind() {
+        std::io::ErrorKind::InvalidInput => XdpError::Lent("its memory is of another length, or can be cut"),
+        std::io::ErrorKind::PermissionDenied => XdpError::Lent("its memory has been adopted before"),
+        _ => XdpError::Memory { octets, source },
+    })
+}

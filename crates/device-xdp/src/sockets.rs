@@ -1,0 +1,94 @@
+//! AF_XDP sockets as they come to be: given rings and memory, bound, entered into the steering program's map. All of it needs
+//! privileges, and nothing after it does.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use frame::Region;
+
+use crate::options::Resolved;
+use crate::syscalls::{self, BindMode, RingKind};
+use crate::{AttachMode, SteeringProgram, XdpError, XdpOptions};
+
+/// Sockets with rings, and the memory that they share. Not bound yet.
+pub(crate) struct Sockets {
+    pub(crate) region: Region,
+    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) options: Resolved,
+}
+
+impl Sockets {
+    /// Makes `count` sockets for queues of the interface that `program` sits on.
+    ///
+    /// # Panics
+    /// If `count` is zero.
+    pub(crate) fn create(
+        program: &SteeringProgram,
+        count: usize,
+        options: &XdpOptions,
+    ) -> Result<Sockets, XdpError> {
+        assert!(count > 0, "a device has a queue");
+        let mut options = options.resolve(program.netdev())?;
+        options.force_copy |= program.mode() == AttachMode::Generic; // No driver fills a umem for the stack's own XDP.
+        let octets = count * options.frames_per_queue as usize * usize::from(options.frame_size);
+        let region =
+            Region::memfd(c"sidestep-umem", octets).map_err(|source| XdpError::Memory { octets, source })?;
+        let fds: Vec<OwnedFd> = (0..count).map(|_| create_socket(&options)).collect::<Result<_, _>>()?;
+        register(fds[0].as_fd(), &region, options.frame_size)?;
+        Ok(Sockets { region, fds, options })
+    }
+}
+
+/// Binds each socket to its queue, and has `program` deliver to it.
+pub(crate) fn bind(
+    program: &mut SteeringProgram,
+    queues: &[u16],
+    fds: &[BorrowedFd<'_>],
+    options: &Resolved,
+) -> Result<(), XdpError> {
+    for (place, (&queue, &fd)) in queues.iter().zip(fds).enumerate() {
+        let mode = match (place, options.force_copy) {
+            (0, true) => BindMode::Copy,
+            (0, false) => BindMode::ZeroCopyIfPossible,
+            _ => BindMode::Shared(fds[0]),
+        };
+        let interface = program.netdev();
+        syscalls::bind(fd, interface.index, u32::from(queue), mode)
+            .map_err(|error| bind_error(&interface.name, queue, error))?;
+    }
+    queues.iter().zip(fds).try_for_each(|(&queue, &fd)| program.register_queue(queue, fd))
+}
+
+fn bind_error(interface: &str, queue: u16, source: io::Error) -> XdpError {
+    let interface = interface.to_owned();
+    match source.raw_os_error() {
+        Some(libc::EBUSY) => XdpError::QueueBusy { interface, queue },
+        Some(libc::EPERM) => XdpError::NotPermitted { operation: "binding an AF_XDP socket", source },
+        _ => XdpError::Bind { interface, queue, source },
+    }
+}
+
+fn create_socket(options: &Resolved) -> Result<OwnedFd, XdpError> {
+    let socket = syscalls::xdp_socket().map_err(XdpError::system("opening an AF_XDP socket"))?;
+    let fd = socket.as_fd();
+    for ring in [RingKind::Fill, RingKind::Completion, RingKind::Rx, RingKind::Tx] {
+        syscalls::set_ring_size(fd, ring, options.ring_entries).map_err(XdpError::system("making a ring"))?;
+    }
+    // Kernels before 6.17 do not know this one, and need more calls.
+    let _ = syscalls::set_tx_budget(fd, options.ring_entries);
+    if let Some(busy_poll) = options.busy_poll {
+        syscalls::set_busy_poll(fd, busy_poll.micros, busy_poll.budget)
+            .map_err(XdpError::system("SO_PREFER_BUSY_POLL"))?;
+    }
+    Ok(socket)
+}
+
+fn register(fd: BorrowedFd<'_>, region: &Region, slot_size: u16) -> Result<(), XdpError> {
+    // SAFETY: a region is the only one of its memory, and whoever has it makes a `Umem` of it, by whose `lend` and `lend_empty`
+    // alone the kernel learns of slots; those take them from everybody else.
+    let registered = unsafe { syscalls::register_umem(fd, region, u32::from(slot_size)) };
+    registered.map_err(|source| match source.raw_os_error() {
+        Some(libc::ENOBUFS | libc::ENOMEM) => XdpError::Memory { octets: region.len(), source },
+        _ => XdpError::system("registering the umem")(source),
+    })
+}

@@ -1,0 +1,256 @@
+//! A device that one process makes and another, without privileges, serves. Needs root and AF_XDP; skipped otherwise.
+
+#[allow(dead_code)]
+mod echo;
+#[allow(dead_code)]
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use device::Device;
+use device_xdp::{
+    CopyMode, Lent, LentLayout, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
+};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use steering::{Claim, LocalAddress, Transport, VlanTags};
+
+use echo::Echo;
+use support::{Lab, lab};
+
+const SERVER: &str = "10.77.0.1";
+const PORT: u16 = 53;
+/// Nobody, who may do nothing.
+const NOBODY: u32 = 65534;
+/// Set for the process that is to adopt what it is sent on its standard input.
+const ADOPTER: &str = "SIDESTEP_ADOPT_DEVICE";
+
+fn attach(lab: &Lab) -> SteeringProgram {
+    lab.enter_server();
+    SteeringProgram::attach("vs", SteeringOptions::default()).unwrap()
+}
+
+fn claims() -> BTreeSet<Claim> {
+    let local = LocalAddress { address: SERVER.parse().unwrap(), vlan: VlanTags::default() };
+    BTreeSet::from([Claim { transport: Transport::Udp, local, port: PORT }])
+}
+
+/// What comes back for `message`, if anything does within `patience`.
+fn ask(message: &[u8], patience: Duration) -> Option<Vec<u8>> {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    let server = SocketAddr::new(SERVER.parse::<IpAddr>().unwrap(), PORT);
+    socket.send_to(message, server).unwrap();
+    let mut answer = vec![0; 2048];
+    let len = socket.recv(&mut answer).ok()?;
+    answer.truncate(len);
+    Some(answer)
+}
+
+/// A kernel socket in the server's namespace that answers everything with "kernel".
+fn kernel_answers() {
+    let socket = UdpSocket::bind((SERVER, PORT)).unwrap();
+    thread::spawn(move || {
+        while let Ok((_, from)) = socket.recv_from(&mut [0; 2048]) {
+            socket.send_to(b"kernel", from).unwrap();
+        }
+    });
+}
+
+fn send(stream: &UnixStream, lent: Lent) {
+    let layout = serde_json::to_vec(&lent.layout).unwrap();
+    let fds: Vec<_> = [lent.memory.as_fd()].into_iter().chain(lent.sockets.iter().map(AsFd::as_fd)).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let sent = sendmsg(stream, &[IoSlice::new(&layout)], &mut control, SendFlags::empty()).unwrap();
+    assert_eq!(sent, layout.len());
+}
+
+fn receive(stream: &UnixStream) -> (LentLayout, OwnedFd, Vec<OwnedFd>) {
+    let mut octets = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let buffers = &mut [IoSliceMut::new(&mut octets)];
+    let len = recvmsg(stream, buffers, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap().bytes;
+    let mut fds = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
+        _ => Vec::new(),
+    });
+    let memory = fds.next().unwrap();
+    (serde_json::from_slice(&octets[..len]).unwrap(), memory, fds.collect())
+}
+
+/// Gives up all that root may do, as a server does after it has bound its ports.
+fn become_nobody() {
+    // SAFETY: no pointers but a null one for an empty list of groups.
+    let results = unsafe {
+        [
+            libc::setgroups(0, std::ptr::null()),
+            libc::setresgid(NOBODY, NOBODY, NOBODY),
+            libc::setresuid(NOBODY, NOBODY, NOBODY),
+        ]
+    };
+    assert_eq!(results, [0; 3]);
+    let mut status = String::new();
+    File::open("/proc/self/status").unwrap().read_to_string(&mut status).unwrap();
+    let capabilities = status.lines().filter(|line| line.starts_with("CapEff") || line.starts_with("CapPrm"));
+    assert!(
+        capabilities.clone().count() == 2 && capabilities.clone().all(|line| line.ends_with(&"0".repeat(16)))
+    );
+}
+
+/// Not a test by itself: the process that the tests lend a device to.
+#[test]
+fn adopter_of_a_device() {
+    if std::env::var_os(ADOPTER).is_none() {
+        return;
+    }
+    become_nobody();
+    let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let (layout, memory, sockets) = receive(&stream);
+    let device = XdpDevice::adopt(layout, memory, sockets).unwrap();
+    stream.write_all(device.capabilities().description.as_bytes()).unwrap();
+    let _echo = Echo::start(device);
+    loop {
+        thread::park();
+    }
+}
+
+/// A process that has adopted `lent`; returns it with what it says of its device.
+fn adopter(lent: Lent) -> (Child, String) {
+    let (mut here, there) = UnixStream::pair().unwrap();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "adopter_of_a_device", "--nocapture"])
+        .env(ADOPTER, "1")
+        .stdin(Stdio::from(OwnedFd::from(there)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    send(&here, lent);
+    here.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut description = vec![0; 256];
+    let len = here.read(&mut description).expect("the child adopts the device");
+    description.truncate(len);
+    (child, String::from_utf8(description).unwrap())
+}
+
+#[test]
+fn a_process_without_privileges_serves_until_it_is_killed_and_then_the_kernel_does() {
+    let Some(lab) = lab(2) else { return };
+    let mut program = attach(&lab);
+    kernel_answers();
+    let lent = XdpDevice::lend(&mut program, &[0, 1], &XdpOptions::default()).unwrap();
+    let (mut child, description) = adopter(lent);
+    assert_eq!(description, "vs queues 0,1, AF_XDP copy mode, native");
+    program.set_claims(&claims()).unwrap();
+    lab.in_client(|| {
+        // From a port of its own each, so that both queues get some. More than the rings hold.
+        for round in 0..5000u32 {
+            let message = round.to_be_bytes();
+            assert_eq!(ask(&message, Duration::from_secs(2)).as_deref(), Some(&message[..]));
+        }
+    });
+    assert_eq!(program.counters().unwrap().redirected, 5000);
+
+    child.kill().unwrap();
+    let killed = Instant::now();
+    child.wait().unwrap();
+    lab.in_client(|| {
+        while ask(b"who is there", Duration::from_millis(100)).as_deref() != Some(b"kernel") {
+            assert!(killed.elapsed() < Duration::from_secs(1), "the kernel serves what nobody else does");
+        }
+    });
+    assert!(program.counters().unwrap().passed_no_socket > 0);
+
+    // And another may have the queues then.
+    let (mut child, _) = adopter(XdpDevice::lend(&mut program, &[0, 1], &XdpOptions::default()).unwrap());
+    lab.in_client(|| assert_eq!(ask(b"again", Duration::from_secs(2)).unwrap(), b"again"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A layout with something changed.
+fn but(layout: &LentLayout, change: impl FnOnce(&mut LentLayout)) -> LentLayout {
+    let mut layout = layout.clone();
+    change(&mut layout);
+    layout
+}
+
+#[test]
+fn a_wrong_layout_is_an_error_and_the_right_one_is_taken_once() {
+    let Some(lab) = lab(2) else { return };
+    let mut program = attach(&lab);
+    let Lent { layout, memory, sockets } =
+        XdpDevice::lend(&mut program, &[0, 1], &XdpOptions::default()).unwrap();
+    let copies = || (memory.try_clone().unwrap(), sockets.iter().map(|fd| fd.try_clone().unwrap()).collect());
+    let adopt = |layout: LentLayout| {
+        let (memory, sockets) = copies();
+        XdpDevice::adopt(layout, memory, sockets)
+    };
+    for wrong in [
+        but(&layout, |layout| layout.interface.clear()),
+        but(&layout, |layout| layout.interface = "a".repeat(1000)),
+        but(&layout, |layout| layout.queues.clear()),
+        but(&layout, |layout| layout.queues.push(2)),
+        but(&layout, |layout| layout.queues.truncate(1)),
+        but(&layout, |layout| layout.frame_size = 0),
+        but(&layout, |layout| layout.frame_size = 4096),
+        but(&layout, |layout| layout.frame_size = 1000),
+        but(&layout, |layout| layout.frames = 0),
+        but(&layout, |layout| layout.frames -= 1),
+        but(&layout, |layout| layout.frames *= 2),
+        but(&layout, |layout| layout.frames = u32::MAX),
+        but(&layout, |layout| layout.ring_entries = 0),
+        but(&layout, |layout| layout.ring_entries -= 1),
+        but(&layout, |layout| layout.ring_entries /= 2),
+        but(&layout, |layout| layout.ring_entries *= 2),
+        but(&layout, |layout| layout.ring_entries = 1 << 31),
+        but(&layout, |layout| layout.mtu = 0),
+        but(&layout, |layout| layout.mtu = 1900),
+        but(&layout, |layout| layout.mode.copy = CopyMode::ZeroCopy),
+    ] {
+        assert!(matches!(adopt(wrong.clone()).err(), Some(XdpError::Lent(_))), "{wrong:?}");
+    }
+
+    let stranger = OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+    let of_other_kind = XdpDevice::adopt(
+        layout.clone(),
+        copies().0,
+        vec![sockets[0].try_clone().unwrap(), stranger.try_clone().unwrap()],
+    );
+    assert!(matches!(of_other_kind.err(), Some(XdpError::Lent(_))));
+    let without_memory = XdpDevice::adopt(layout.clone(), stranger, copies().1);
+    assert!(matches!(without_memory.err(), Some(XdpError::Lent(_))));
+
+    let device = adopt(layout.clone()).unwrap();
+    assert_eq!(device.descriptors().len(), 2);
+    assert!(matches!(adopt(layout).err(), Some(XdpError::Lent("its memory has been adopted before"))));
+}
+
+#[test]
+fn rings_of_a_single_page_are_not_lent() {
+    let Some(lab) = lab(1) else { return };
+    let mut program = attach(&lab);
+    let options = XdpOptions { ring_entries: 256, ..XdpOptions::default() };
+    let refused = XdpDevice::lend(&mut program, &[0], &options).unwrap_err();
+    assert_eq!(refused.to_string(), "ring_entries is 256; it must be a power of two from 512 to 32768");
+    let smallest = XdpOptions { ring_entries: 512, ..XdpOptions::default() };
+    let Lent { mut layout, memory, sockets } = XdpDevice::lend(&mut program, &[0], &smallest).unwrap();
+    layout.ring_entries = 1024;
+    let copy = sockets.iter().map(|fd| fd.try_clone().unwrap()).collect();
+    assert!(XdpDevice::adopt(layout.clone(), memory.try_clone().unwrap(), copy).is_err());
+    layout.ring_entries = 512;
+    XdpDevice::adopt(layout, memory, sockets).unwrap();
+}
