@@ -1,0 +1,78 @@
+//! Descriptors as numbers: close(2), dup(2), fcntl(2), ioctl(2).
+
+use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+
+use posix::calls::{self, Verdict};
+
+use super::map;
+use crate::answer::{Asked, ours};
+use crate::memory;
+
+/// The last of the descriptors that the C library's own streams write to, past all hooks.
+const LAST_OF_STDIO: c_int = libc::STDERR_FILENO;
+
+pub(crate) fn close(fd: c_int) -> Asked<c_int> {
+    Ok(map(calls::close(fd), |()| 0))
+}
+
+pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Asked<c_int> {
+    Ok(map(calls::close_range(first, last, flags as u32), |()| 0))
+}
+
+pub(crate) fn closefrom(first: c_int) -> Asked<()> {
+    Ok(calls::close_range(first.max(0) as u32, u32::MAX, 0))
+}
+
+pub(crate) fn dup(from: c_int) -> Asked<c_int> {
+    Ok(calls::dup(from, None, 0))
+}
+
+/// dup3(2), and dup2(2) between different descriptors. What becomes standard output may be printed to.
+pub(crate) fn dup3(from: c_int, to: c_int, flags: c_int) -> Asked<c_int> {
+    if to <= LAST_OF_STDIO && ours(from) {
+        calls::surrender(from);
+    }
+    Ok(calls::dup(from, Some(to), flags))
+}
+
+pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int> {
+    Ok(calls::fcntl(fd, command, argument))
+}
+
+/// Of a socket's requests `posix` knows those whose argument is an int; all others are the kernel's.
+///
+/// # Safety
+/// As ioctl(2).
+pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> Asked<c_int> {
+    if !INT_REQUESTS.contains(&request) {
+        return Ok(Verdict::Kernel);
+    }
+    // SAFETY: these requests have an int to read or to write, says ioctl_list(2).
+    let argument = unsafe { memory::at_mut(argument.cast::<c_int>())? };
+    Ok(calls::ioctl(fd, request, argument))
+}
+
+pub(crate) fn sockatmark(fd: c_int) -> Asked<c_int> {
+    let mut at_mark = 0;
+    Ok(map(calls::ioctl(fd, SIOCATMARK, &mut at_mark), |_| c_int::from(at_mark != 0)))
+}
+
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
+const FIOGETOWN: c_ulong = 0x8903;
+const SIOCGPGRP: c_ulong = 0x8904;
+const SIOCATMARK: c_ulong = 0x8905;
+const SIOCOUTQNSD: c_ulong = 0x894b;
+
+const INT_REQUESTS: [c_ulong; 10] = [
+    libc::FIONREAD,
+    libc::FIONBIO,
+    libc::FIOASYNC,
+    libc::TIOCOUTQ,
+    SIOCOUTQNSD,
+    SIOCATMARK,
+    SIOCGPGRP,
+    SIOCSPGRP,
+    FIOGETOWN,
+    FIOSETOWN,
+];

@@ -1,0 +1,91 @@
+//! Processes that become two.
+//!
+//! fork(2) needs no hook: the C library calls the handlers of pthread_atfork(3) around it, wherever it is called from. vfork(2) becomes
+//! fork(2), in `trampolines`: a child that shares our memory would change the parent's descriptors with its own. What a process
+//! looks like that was made by clone(2) without the C library's fork, [`notice`] sees by a page that the kernel cleared.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use posix::calls;
+use posix::inside::Inside;
+
+use crate::hooks::next;
+
+thread_local! {
+    /// The thread that forks is inside from before to after: its signal handlers would find all locks taken.
+    static FORKING: Cell<Option<Inside>> = const { Cell::new(None) };
+}
+
+/// One octet on a page that a child finds empty (`MADV_WIPEONFORK`).
+static MARK: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes forks known to `posix`, of whatever kind they are.
+pub(crate) fn register() {
+    place_mark();
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+/// _Fork(3): fork(2) without handlers, so they are called here.
+pub(crate) fn plain_fork() -> c_int {
+    before();
+    // SAFETY: it has no arguments.
+    let pid = unsafe { next::_Fork() };
+    if pid == 0 {
+        in_child()
+    } else {
+        in_parent()
+    }
+    pid
+}
+
+/// Tells `posix` if this process was forked in a way that no handler saw.
+#[inline]
+pub(crate) fn notice() {
+    // SAFETY: null, or the page that is never unmapped.
+    let mark = unsafe { MARK.load(Ordering::Relaxed).as_ref() };
+    if mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0) {
+        calls::after_fork_in_child();
+        set_mark();
+    }
+}
+
+extern "C" fn before() {
+    FORKING.set(Inside::enter());
+    calls::before_fork();
+}
+
+extern "C" fn in_parent() {
+    calls::after_fork_in_parent();
+    FORKING.take();
+}
+
+extern "C" fn in_child() {
+    calls::after_fork_in_child();
+    set_mark();
+    FORKING.take();
+}
+
+fn place_mark() {
+    const LEN: usize = 4096;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), LEN, protection, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return;
+    }
+    // SAFETY: the page is ours; a kernel that cannot wipe it says so, and then there is no mark.
+    if unsafe { libc::madvise(page, LEN, libc::MADV_WIPEONFORK) } == 0 {
+        MARK.store(page.cast(), Ordering::Relaxed);
+        set_mark();
+    }
+}
+
+fn set_mark() {
+    // SAFETY: null, or the page that is never unmapped.
+    if let Some(mark) = unsafe { MARK.load(Ordering::Relaxed).as_ref() } {
+        mark.store(1, Ordering::Relaxed);
+    }
+}

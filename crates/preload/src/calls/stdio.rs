@@ -1,0 +1,31 @@
+//! What the C library does with descriptors behind its own doors: its streams read, write and close without passing any hook, so what
+//! goes in there becomes the kernel's for good.
+
+use std::ffi::c_int;
+
+use libc::FILE;
+use posix::calls::{self, Verdict};
+
+use crate::answer::{Asked, ours};
+
+/// `fd` is about to be used from inside of the C library.
+pub(crate) fn surrender<T>(fd: c_int) -> Asked<T> {
+    calls::surrender(fd);
+    Ok(Verdict::Kernel)
+}
+
+/// Whether the descriptor below `stream` is ours: it came there when it was the kernel's, by a dup2(2) after fdopen(3).
+///
+/// # Safety
+/// As fclose(3).
+pub(crate) unsafe fn is_ours(stream: *mut FILE) -> bool {
+    // SAFETY: not null, so it is a stream; fileno(3) reads its number.
+    !stream.is_null() && ours(unsafe { libc::fileno(stream) })
+}
+
+/// # Safety
+/// As fclose(3).
+pub(crate) unsafe fn surrender_stream<T>(stream: *mut FILE) -> Asked<T> {
+    // SAFETY: as the caller says.
+    surrender(unsafe { libc::fileno(stream) })
+}

@@ -1,0 +1,298 @@
+//! The table of all functions that are hooked, in the order of the manual's chapters: names with their aliases, arguments, and what is done.
+//!
+//! * `if C => Q`: where condition `C` holds, `posix` is asked question `Q`; without an answer the C library's own function follows.
+//! * `then F`: after the C library's function, with its result, `posix` is told something.
+//! * `when C => W`: where `C` holds, `W` is done in place of the C library's function.
+//!
+//! Not here, because the C library's own do what is right: `fork` (see `calls::fork`); `pread`, `pwrite`, `preadv`, `pwritev` (a
+//! socket answers `ESPIPE`, and descriptors of ours are sockets to the kernel too); `socketpair`, `vmsplice`, `tee`,
+//! `copy_file_range` (never ours); `isfdtype`, `__fdelt_chk` (no system call that could tell); `exit`, `quick_exit` (see `start`).
+//! Variadic functions are in `trampolines`, but for those whose third argument is a single number or pointer: on x86-64 and aarch64 it
+//! is passed like a fixed one, and may be read (and means nothing) also if the caller left it out.
+//! Names of version `GLIBC_PRIVATE` are for the C library's own parts, which are not of the program.
+
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+
+use libc::{
+    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off64_t, pid_t, pollfd,
+    posix_spawn_file_actions_t, posix_spawnattr_t, sighandler_t, sigset_t, size_t, sockaddr, socklen_t,
+    ssize_t, timespec, timeval,
+};
+use posix::calls as told;
+
+use crate::answer::{active, ask, ours, tell};
+use crate::calls::exec::{self, Strings};
+use crate::calls::receive::OWN_POSITION;
+use crate::calls::select::Sets;
+use crate::calls::{
+    descriptor, epoll, fork, option, poll as polling, receive, rights, select as selecting, send as sending,
+    signal as signals, socket as sockets, stdio, system_call,
+};
+
+/// A row's result is one token.
+type Stream = *mut FILE;
+
+macro_rules! hooks {
+    ($( [$name:ident $($alias:ident)*] $arguments:tt -> $result:tt $deed:tt )*) => {
+        $(
+            hook!($name: $name $arguments -> $result $deed);
+            $( hook!($alias: $name $arguments -> $result $deed); )*
+        )*
+
+        /// The C library's own functions.
+        pub(crate) mod next {
+            use super::*;
+            use crate::next::Next;
+
+            $( next!($name $arguments -> $result); )*
+
+            /// Looks up all functions: afterwards none is looked up within a signal handler, or a child of fork.
+            pub(crate) fn look_up() {
+                $( $name::NEXT.address(); )*
+            }
+        }
+    };
+}
+
+macro_rules! hook {
+    ($name:ident: $next:ident($($argument:ident: $type:ty),*) -> $result:tt
+        { if $ours:expr => $question:expr $(, then $news:expr)? }
+    ) => {
+        #[unsafe(no_mangle)]
+        #[allow(unused_unsafe, reason = "not every question has pointers")]
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller gives what this function of the C library is to be given.
+            if unsafe { $ours } && let Some(answer) = ask(|| unsafe { $question }) {
+                return answer;
+            }
+            // SAFETY: as above.
+            let result = unsafe { next::$next($($argument),*) };
+            $( if active() {
+                // SAFETY: as above, and as the function has left it.
+                tell(|| unsafe { ($news)(result) });
+            } )?
+            result
+        }
+    };
+    ($name:ident: $next:ident $arguments:tt -> $result:tt { then $news:expr }) => {
+        hook!($name: $next $arguments -> $result { if false => unreachable!("it is never asked"), then $news });
+    };
+    ($name:ident: $next:ident($($argument:ident: $type:ty),*) -> $result:tt { when $condition:expr => $work:expr }) => {
+        #[unsafe(no_mangle)]
+        #[allow(unused_unsafe, reason = "not every question has pointers")]
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            if $condition {
+                // SAFETY: the caller gives what this function of the C library is to be given.
+                unsafe { $work }
+            } else {
+                // SAFETY: as above.
+                unsafe { next::$next($($argument),*) }
+            }
+        }
+    };
+}
+
+macro_rules! next {
+    ($name:ident($($argument:ident: $type:ty),*) -> $result:tt) => {
+        pub(super) mod $name {
+            use super::*;
+
+            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            };
+            pub(super) static NEXT: Next = Next::new(NAME);
+        }
+
+        #[inline(always)]
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
+            // SAFETY: the address is that of the C library's function of this name, which has this type.
+            let function = unsafe { std::mem::transmute::<*mut c_void, Function>($name::NEXT.address()) };
+            // SAFETY: the caller gives what it is to be given.
+            unsafe { function($($argument),*) }
+        }
+    };
+}
+
+#[rustfmt::skip]
+#[allow(non_snake_case, reason = "the C library's names")]
+mod table {
+use super::*;
+hooks! {
+    // Connections come about.
+    [socket](domain: c_int, kind: c_int, protocol: c_int) -> c_int
+        { then |fd| if fd >= 0 { told::on_socket(fd, domain, kind, protocol) } }
+    [bind](fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int
+        { then |result| if result == 0 && ours(fd) { told::on_bind(fd) } }
+    [bindresvport](fd: c_int, address: *mut sockaddr) -> c_int
+        { then |result| if result == 0 && ours(fd) { told::on_bind(fd) } }
+    [listen](fd: c_int, backlog: c_int) -> c_int
+        { then |result| if result == 0 && ours(fd) { told::on_listen(fd, backlog) } }
+    [accept](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
+        { if ours(fd) => sockets::accept(fd, address, len, 0) }
+    [accept4](fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int
+        { if ours(fd) => sockets::accept(fd, address, len, flags) }
+    [connect __connect](fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int
+        { if ours(fd) => sockets::connect(fd, address, len) }
+    [shutdown](fd: c_int, how: c_int) -> c_int
+        { if ours(fd) => sockets::shutdown(fd, how) }
+    [getsockname](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
+        { if ours(fd) => sockets::getsockname(fd, address, len) }
+    [getpeername](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
+        { if ours(fd) => sockets::getpeername(fd, address, len) }
+    [getsockopt](fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int
+        { if ours(fd) => option::getsockopt(fd, level, name, value, len) }
+    [setsockopt](fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int
+        { if ours(fd) => option::setsockopt(fd, level, name, value, len) }
+    [sockatmark](fd: c_int) -> c_int
+        { if ours(fd) => descriptor::sockatmark(fd) }
+
+    // Data comes.
+    [read __read](fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t
+        { if ours(fd) => receive::read(fd, buffer, count) }
+    [__read_chk](fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t
+        { if ours(fd) && count <= room => receive::read(fd, buffer, count) }
+    [readv](fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t
+        { if ours(fd) => receive::readv(fd, vectors, count, 0) }
+    [preadv2 preadv64v2](fd: c_int, vectors: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
+        { if ours(fd) && offset == OWN_POSITION => receive::readv(fd, vectors, count, flags) }
+    [recv](fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t
+        { if ours(fd) => receive::recv(fd, buffer, count, flags) }
+    [__recv_chk](fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t
+        { if ours(fd) && count <= room => receive::recv(fd, buffer, count, flags) }
+    [recvfrom](fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int, address: *mut sockaddr, len: *mut socklen_t) -> ssize_t
+        { if ours(fd) => receive::recvfrom(fd, buffer, count, flags, address, len) }
+    [__recvfrom_chk](fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int, address: *mut sockaddr, len: *mut socklen_t) -> ssize_t
+        { if ours(fd) && count <= room => receive::recvfrom(fd, buffer, count, flags, address, len) }
+    [recvmsg](fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t
+        { if ours(fd) => receive::recvmsg(fd, message, flags), then |result| rights::received(result, message) }
+    [recvmmsg](fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int
+        { if ours(fd) => receive::recvmmsg(fd, messages, count, flags, timeout), then |result| rights::all_received(result, messages) }
+
+    // Data goes.
+    [write __write](fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t
+        { if ours(fd) => sending::send(fd, buffer, count, 0) }
+    [writev](fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t
+        { if ours(fd) => sending::writev(fd, vectors, count, 0) }
+    [pwritev2 pwritev64v2](fd: c_int, vectors: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
+        { if ours(fd) && offset == OWN_POSITION => sending::writev(fd, vectors, count, flags) }
+    [send __send](fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t
+        { if ours(fd) => sending::send(fd, buffer, count, flags) }
+    [sendto](fd: c_int, buffer: *const c_void, count: size_t, flags: c_int, address: *const sockaddr, len: socklen_t) -> ssize_t
+        { if ours(fd) => sending::sendto(fd, buffer, count, flags, address, len) }
+    [sendmsg](fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
+        { if ours(fd) || rights::may_pass(message) => sending::sendmsg(fd, message, flags) }
+    [sendmmsg](fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int
+        { if active() => sending::sendmmsg(fd, messages, count, flags) }
+    [sendfile sendfile64](out: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t
+        { if ours(out) => sending::sendfile(out, file, offset, count) }
+    [splice](from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, count: size_t, flags: c_uint) -> ssize_t
+        { if ours(from) || ours(to) => sending::splice(from, from_offset, to, to_offset, count, flags) }
+
+    // Waiting.
+    [epoll_create](size: c_int) -> c_int
+        { then |fd| if fd >= 0 { told::on_epoll_create(fd) } }
+    [epoll_create1](flags: c_int) -> c_int
+        { then |fd| if fd >= 0 { told::on_epoll_create(fd) } }
+    [epoll_ctl](epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int
+        { if ours(epfd) || ours(fd) => epoll::epoll_ctl(epfd, op, fd, event) }
+    [epoll_wait](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int
+        { if ours(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, std::ptr::null()) }
+    [epoll_pwait](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int
+        { if ours(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, mask) }
+    [epoll_pwait2](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        { if ours(epfd) => epoll::epoll_pwait2(epfd, events, room, timeout, mask) }
+    [poll __poll](fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
+        { if polling::any_ours(fds, count) => polling::poll(fds, count, timeout) }
+    [__poll_chk](fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int
+        { if polling::fits(count, room) && polling::any_ours(fds, count) => polling::poll(fds, count, timeout) }
+    [ppoll](fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        { if polling::any_ours(fds, count) => polling::ppoll(fds, count, timeout, mask) }
+    [__ppoll_chk](fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int
+        { if polling::fits(count, room) && polling::any_ours(fds, count) => polling::ppoll(fds, count, timeout, mask) }
+    [select __select](count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int
+        { if Sets::new(count, read, write, except).any_ours() => selecting::select(Sets::new(count, read, write, except), timeout) }
+    [pselect](count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        { if Sets::new(count, read, write, except).any_ours() => selecting::pselect(Sets::new(count, read, write, except), timeout, mask) }
+
+    // Descriptors as numbers.
+    [close __close](fd: c_int) -> c_int
+        { if ours(fd) => descriptor::close(fd) }
+    [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int
+        { if active() => descriptor::close_range(first, last, flags) }
+    [closefrom](first: c_int) -> ()
+        { if active() => descriptor::closefrom(first) }
+    [dup](fd: c_int) -> c_int
+        { if ours(fd) => descriptor::dup(fd) }
+    [dup2 __dup2](from: c_int, to: c_int) -> c_int
+        { if from != to && (ours(from) || ours(to)) => descriptor::dup3(from, to, 0) }
+    [dup3](from: c_int, to: c_int, flags: c_int) -> c_int
+        { if from != to && (ours(from) || ours(to)) => descriptor::dup3(from, to, flags) }
+    [fcntl __fcntl fcntl64](fd: c_int, command: c_int, argument: c_long) -> c_int
+        { if ours(fd) => descriptor::fcntl(fd, command, argument) }
+    [ioctl](fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
+        { if ours(fd) => descriptor::ioctl(fd, request, argument) }
+
+    // Streams, which read and write past all hooks.
+    [fdopen _IO_fdopen](fd: c_int, mode: *const c_char) -> Stream
+        { if ours(fd) => stdio::surrender(fd) }
+    [fclose _IO_fclose](stream: *mut FILE) -> c_int
+        { if stdio::is_ours(stream) => stdio::surrender_stream(stream) }
+    [freopen freopen64](path: *const c_char, mode: *const c_char, stream: *mut FILE) -> Stream
+        { if stdio::is_ours(stream) => stdio::surrender_stream(stream) }
+    [vdprintf](fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int
+        { if ours(fd) => stdio::surrender(fd) }
+    [__vdprintf_chk](fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int
+        { if ours(fd) => stdio::surrender(fd) }
+
+    // Processes.
+    [_Fork]() -> pid_t
+        { when active() => fork::plain_fork() }
+    [execve](path: *const c_char, arguments: Strings, environment: Strings) -> c_int
+        { when active() => exec::execve(path, arguments, environment) }
+    [execv](path: *const c_char, arguments: Strings) -> c_int
+        { when active() => exec::execv(path, arguments) }
+    [execvp](file: *const c_char, arguments: Strings) -> c_int
+        { when active() => exec::execvp(file, arguments) }
+    [execvpe](file: *const c_char, arguments: Strings, environment: Strings) -> c_int
+        { when active() => exec::execvpe(file, arguments, environment) }
+    [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int
+        { when active() => exec::fexecve(fd, arguments, environment) }
+    [execveat](folder: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int
+        { when active() => exec::execveat(folder, path, arguments, environment, flags) }
+    [posix_spawn](pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
+        { when active() => exec::posix_spawn(next::posix_spawn, pid, path, actions, attributes, arguments, environment) }
+    [posix_spawnp](pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
+        { when active() => exec::posix_spawn(next::posix_spawnp, pid, file, actions, attributes, arguments, environment) }
+    [posix_spawn_file_actions_adddup2](actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int
+        { if ours(from) => exec::surrender_to_child(from) }
+    [_exit _Exit](status: c_int) -> !
+        { when active() => exit(status) }
+
+    // Signals.
+    [sigaction __sigaction](signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int
+        { when active() => signals::set_action(signal, new, old) }
+    [signal bsd_signal ssignal](signal: c_int, handler: sighandler_t) -> sighandler_t
+        { when active() => signals::set_handler(signal, handler, next::signal) }
+    [sysv_signal __sysv_signal](signal: c_int, handler: sighandler_t) -> sighandler_t
+        { when active() => signals::set_handler(signal, handler, next::sysv_signal) }
+    [sigset](signal: c_int, handler: sighandler_t) -> sighandler_t
+        { when active() => signals::set_handler(signal, handler, next::sigset) }
+    [siginterrupt](signal: c_int, interrupts: c_int) -> c_int
+        { when active() => signals::siginterrupt(signal, interrupts) }
+
+    // Any of the above by its number.
+    [syscall](number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long
+        { when active() => system_call::system_call(number, [a, b, c, d, e, f]) }
+}
+}
+
+pub(crate) use table::*;
+
+/// Ends the process after what it sent is safe.
+unsafe fn exit(status: c_int) -> ! {
+    tell(told::before_exit);
+    // SAFETY: no memory is involved.
+    unsafe { next::_exit(status) }
+}

@@ -1,0 +1,73 @@
+//! What happens before `main`.
+
+use std::ffi::CStr;
+
+use posix::inside::Inside;
+
+use crate::answer;
+use crate::calls::{exec, fork, signal};
+use crate::hooks::next;
+
+/// Names the broker's socket.
+pub(crate) const BROKER: &CStr = c"SIDESTEP_BROKER";
+/// Names this library, for the dynamic linker.
+pub(crate) const PRELOAD: &CStr = c"LD_PRELOAD";
+
+/// The dynamic linker calls this after the constructors of the libraries that the program needs, and before the program's own.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = start;
+
+/// Each step relies on those before it.
+extern "C" fn start() {
+    // 1. Who is there to serve. Most processes that have this library in their environment end here: nothing has been done to them.
+    let Some(broker) = variable(BROKER) else { return };
+    let Some(inside) = Inside::enter() else { return };
+    let is_there = broker.to_str().is_ok_and(posix::calls::start);
+    drop(inside);
+    if !is_there {
+        return;
+    }
+    // 2. The C library's functions, all of them: a handler or a child of fork may not look up any.
+    next::look_up();
+    // 3. What children are to have, before the program writes its title over its environment.
+    exec::remember_family(broker, variable(PRELOAD).unwrap_or_default());
+    // 4. Forks. The handlers run around the fork innermost, being the first: other libraries' may still use sockets.
+    fork::register();
+    // 5. The end: exit(3) and quick_exit(3) call what was registered first last; _exit(2) is a hook.
+    register_exit();
+    // 6. Hooks ask from here on.
+    answer::activate();
+    // 7. Handlers that libraries set before all this.
+    signal::adopt_handlers();
+}
+
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: no thread changes the environment yet; a value stays until the program changes it, and is copied by then.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    }
+}
+
+fn register_exit() {
+    unsafe extern "C" {
+        fn __cxa_at_quick_exit(
+            function: extern "C" fn(*mut std::ffi::c_void),
+            object: *mut std::ffi::c_void,
+        ) -> std::ffi::c_int;
+    }
+    // SAFETY: the functions are of this library, which is never unloaded.
+    unsafe {
+        libc::atexit(at_exit);
+        __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn at_exit() {
+    answer::tell(posix::calls::before_exit);
+}
+
+extern "C" fn at_quick_exit(_: *mut std::ffi::c_void) {
+    at_exit();
+}
