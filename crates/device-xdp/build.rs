@@ -7,7 +7,7 @@ use std::process::Command;
 const SOURCE: &str = "bpf/steer.bpf.c";
 
 fn main() {
-    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let object = Path::new(&env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("steer.bpf.o");

@@ -7,276 +7,25 @@
 //   - behind at most two VLAN tags that are still in the packet (a tag that the NIC stripped is not seen: such packets
 //     look untagged, match no claim of the VLAN's addresses, and stay with the kernel),
 //   - is UDP or TCP to a claimed (address, tags, port), or an ICMP error about a packet from there,
+//   - arrived on a queue on which the claim holds,
+//   - belongs to no flow that the kernel has kept,
 //   - fits a frame, whatever the MTU.
-// Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket.
+// Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
+// a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again.
 //
-// User space keeps the maps; see claim_key.rs for the layouts shared with it.
+// User space keeps the maps: see maps.bpf.h.
 
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-
-#define QUEUES_MAX 1024
-#define CLAIMS_MAX 65536
-#define PORT_WORDS (65536 / 64)
+#include "headers.bpf.h"
+#include "maps.bpf.h"
+#include "unreadable.bpf.h"
 
 // Shared with user space (options.rs): octets of the longest packet that the largest frame holds behind its headroom.
 #define PACKET_MAX 3840
 
-#define VLAN_IDENTIFIER 0x0fff
-#define IPV4_NO_OPTIONS 0x45
-// More fragments, or an offset: RFC 791, 3.1.
-#define IPV4_FRAGMENT 0x3fff
-#define IPV4_FRAGMENT_OFFSET 0x1fff
-
-// Types of ICMP errors: RFC 792, RFC 4443. The kernel's headers for them need those of a C library.
-#define ICMP_UNREACHABLE 3
-#define ICMP_TIME_EXCEEDED 11
-#define ICMP_PARAMETER_PROBLEM 12
-#define ICMPV6_ERROR_FIRST 1
-#define ICMPV6_ERROR_LAST 4
-
-// Shared with user space: 24 octets without holes. Numbers are in network byte order; an IPv4 address a.b.c.d is
-// written ::ffff:a.b.c.d.
-struct claim_key {
-	__u8 address[16];
-	__be16 vlan_outer;
-	__be16 vlan_inner;
-	__be16 port;
-	__u8 protocol;
-	__u8 zero;
-};
-
-_Static_assert(sizeof(struct claim_key) == 24, "the layout is shared with user space");
-
-// What became of a packet: indices of `outcomes`, shared with user space.
-enum outcome {
-	REDIRECTED,
-	PASSED_NOT_IP,
-	PASSED_FRAGMENT_OR_OPTIONS,
-	PASSED_OTHER_PROTOCOL,
-	PASSED_UNCLAIMED_PORT,
-	PASSED_UNCLAIMED_ADDRESS,
-	PASSED_NO_SOCKET,
-	PASSED_TRUNCATED,
-	PASSED_TOO_LONG,
-	OUTCOMES,
-};
-
-struct outcome_counts {
-	__u64 packets[OUTCOMES];
-};
-
-// One bit per port that some claim names: 1024 words for UDP, then 1024 for TCP.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * PORT_WORDS);
-	__type(key, __u32);
-	__type(value, __u64);
-} ports SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, CLAIMS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct claim_key);
-	__type(value, __u8);
-} claims SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, QUEUES_MAX);
-	__type(key, __u32);
-	__type(value, __u32);
-} xsks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct outcome_counts);
-} outcomes SEC(".maps");
-
-struct vlan_tag {
-	__be16 control;
-	__be16 next_ethertype;
-};
-
-// UDP and TCP both start with these.
-struct transport_ports {
-	__be16 source;
-	__be16 destination;
-};
-
-// What ICMP errors of both versions have in front of the packet that they quote.
-struct icmp_header {
-	__u8 type;
-	__u8 code;
-	__be16 checksum;
-	__be32 rest;
-};
-
-// How far the packet has been read.
-struct cursor {
-	void *next;
-	void *end;
-};
-
-// Returns `size` octets and moves behind them, or NULL if the packet is shorter.
-static __always_inline void *take(struct cursor *at, __u32 size)
-{
-	void *taken = at->next;
-
-	if (taken + size > at->end)
-		return NULL;
-	at->next = taken + size;
-	return taken;
-}
-
-static __always_inline int is_vlan(__be16 ethertype)
-{
-	return ethertype == bpf_htons(ETH_P_8021Q) || ethertype == bpf_htons(ETH_P_8021AD);
-}
-
-// Reads one tag if there is one; false if the packet ends within it.
-static __always_inline int take_vlan(struct cursor *at, __be16 *ethertype, __be16 *identifier)
-{
-	struct vlan_tag *tag;
-
-	if (!is_vlan(*ethertype))
-		return 1;
-	tag = take(at, sizeof(*tag));
-	if (!tag)
-		return 0;
-	*identifier = tag->control & bpf_htons(VLAN_IDENTIFIER);
-	*ethertype = tag->next_ethertype;
-	return 1;
-}
-
-static __always_inline enum outcome take_ipv4(struct cursor *at, struct claim_key *key)
-{
-	struct iphdr *ip = take(at, sizeof(*ip));
-
-	if (!ip)
-		return PASSED_TRUNCATED;
-	if (*(__u8 *)ip != IPV4_NO_OPTIONS || ip->frag_off & bpf_htons(IPV4_FRAGMENT))
-		return PASSED_FRAGMENT_OR_OPTIONS;
-	key->address[10] = 0xff;
-	key->address[11] = 0xff;
-	__builtin_memcpy(&key->address[12], &ip->daddr, 4);
-	key->protocol = ip->protocol;
-	return REDIRECTED;
-}
-
-static __always_inline enum outcome take_ipv6(struct cursor *at, struct claim_key *key)
-{
-	struct ipv6hdr *ip = take(at, sizeof(*ip));
-
-	if (!ip)
-		return PASSED_TRUNCATED;
-	__builtin_memcpy(key->address, &ip->daddr, 16);
-	key->protocol = ip->nexthdr;
-	return REDIRECTED;
-}
-
-// Compares `words` times four octets, at any alignment; memcmp would be a call.
-static __always_inline int differ(const void *one, const void *other, int words)
-{
-	__u32 left, right;
-
-#pragma unroll
-	for (int word = 0; word < words; word++) {
-		__builtin_memcpy(&left, one + 4 * word, 4);
-		__builtin_memcpy(&right, other + 4 * word, 4);
-		if (left != right)
-			return 1;
-	}
-	return 0;
-}
-
-// The packets that ICMP errors quote are ours if they came from where the error goes: RFC 5927, 4. Any other error, and one
-// whose quote has options, is the kernel's.
-static __always_inline enum outcome take_quoted_ipv4(struct cursor *at, struct claim_key *key)
-{
-	struct icmp_header *icmp = take(at, sizeof(*icmp));
-	struct iphdr *quoted = take(at, sizeof(*quoted));
-
-	if (!icmp || !quoted)
-		return PASSED_TRUNCATED;
-	if (icmp->type != ICMP_UNREACHABLE && icmp->type != ICMP_TIME_EXCEEDED && icmp->type != ICMP_PARAMETER_PROBLEM)
-		return PASSED_OTHER_PROTOCOL;
-	if (*(__u8 *)quoted != IPV4_NO_OPTIONS || quoted->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET))
-		return PASSED_FRAGMENT_OR_OPTIONS;
-	if (differ(&key->address[12], &quoted->saddr, 1))
-		return PASSED_OTHER_PROTOCOL;
-	key->protocol = quoted->protocol;
-	return REDIRECTED;
-}
-
-static __always_inline enum outcome take_quoted_ipv6(struct cursor *at, struct claim_key *key)
-{
-	struct icmp_header *icmp = take(at, sizeof(*icmp));
-	struct ipv6hdr *quoted = take(at, sizeof(*quoted));
-
-	if (!icmp || !quoted)
-		return PASSED_TRUNCATED;
-	if (icmp->type < ICMPV6_ERROR_FIRST || icmp->type > ICMPV6_ERROR_LAST)
-		return PASSED_OTHER_PROTOCOL;
-	if (differ(key->address, &quoted->saddr, 4))
-		return PASSED_OTHER_PROTOCOL;
-	key->protocol = quoted->nexthdr;
-	return REDIRECTED;
-}
-
-static __always_inline int is_icmp(__be16 ethertype, const struct claim_key *key)
-{
-	return key->protocol == (ethertype == bpf_htons(ETH_P_IP) ? IPPROTO_ICMP : IPPROTO_ICMPV6);
-}
-
-// Fills `key` from the packet's headers, or from those that an ICMP error quotes. REDIRECTED: go on; everything else is the
-// reason not to.
-static __always_inline enum outcome read_headers(struct cursor *at, struct claim_key *key)
-{
-	struct ethhdr *ethernet = take(at, sizeof(*ethernet));
-	struct transport_ports *transport;
-	int quoted;
-	enum outcome outcome;
-	__be16 ethertype;
-
-	if (!ethernet)
-		return PASSED_TRUNCATED;
-	ethertype = ethernet->h_proto;
-	if (!take_vlan(at, &ethertype, &key->vlan_outer) || !take_vlan(at, &ethertype, &key->vlan_inner))
-		return PASSED_TRUNCATED;
-
-	if (ethertype == bpf_htons(ETH_P_IP))
-		outcome = take_ipv4(at, key);
-	else if (ethertype == bpf_htons(ETH_P_IPV6))
-		outcome = take_ipv6(at, key);
-	else
-		outcome = PASSED_NOT_IP;
-	if (outcome != REDIRECTED)
-		return outcome;
-
-	quoted = is_icmp(ethertype, key);
-	if (quoted) {
-		outcome = ethertype == bpf_htons(ETH_P_IP) ? take_quoted_ipv4(at, key) : take_quoted_ipv6(at, key);
-		if (outcome != REDIRECTED)
-			return outcome;
-	}
-	if (key->protocol != IPPROTO_UDP && key->protocol != IPPROTO_TCP)
-		return PASSED_OTHER_PROTOCOL;
-	transport = take(at, sizeof(*transport));
-	if (!transport)
-		return PASSED_TRUNCATED;
-	key->port = quoted ? transport->source : transport->destination;
-	return REDIRECTED;
-}
+// The octet of a TCP header that says so, and what it says: RFC 9293, 3.1.
+#define TCP_FLAGS_AT 13
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
 
 static __always_inline int is_port_claimed(const struct claim_key *key)
 {
@@ -287,22 +36,124 @@ static __always_inline int is_port_claimed(const struct claim_key *key)
 	return word && (*word >> (port % 64)) & 1;
 }
 
+static __always_inline int holds_on(const struct claim_terms *terms, __u32 queue)
+{
+	return terms->queues == QUEUES_ALL || (queue < 64 && (terms->queues >> queue) & 1);
+}
+
+static __always_inline int has_socket(__u32 queue)
+{
+	return bpf_map_lookup_elem(&xsks, &queue) != NULL;
+}
+
+static __always_inline int is_reopening(void)
+{
+	__u32 zero = 0;
+	__u32 *value = bpf_map_lookup_elem(&reopening, &zero);
+
+	return value && *value;
+}
+
+static __always_inline int is_tcp_segment(const struct packet *packet)
+{
+	return packet->key.protocol == IPPROTO_TCP && !packet->quoted;
+}
+
+static __always_inline int begins_connection(struct xdp_md *ctx, const struct packet *packet)
+{
+	const __u8 *flags = (const __u8 *)packet->transport + TCP_FLAGS_AT;
+
+	return is_tcp_segment(packet) && flags + 1 <= (const __u8 *)(long)ctx->data_end &&
+	       (*flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+// Copies the peer's address; false if it is not there, which was found out before, but verifiers do not see that a packet stays
+// of one version.
+static __always_inline int copy_remote(struct xdp_md *ctx, struct flow_key *flow, const struct packet *packet)
+{
+	const __be32 *end = (const __be32 *)(long)ctx->data_end;
+
+	if (is_ipv4(packet)) {
+		if (packet->remote + 1 > end)
+			return 0;
+		flow->remote[2] = IPV4_MAPPED;
+		flow->remote[3] = *packet->remote;
+		return 1;
+	}
+	if (packet->remote + 4 > end)
+		return 0;
+	__builtin_memcpy(flow->remote, packet->remote, 16);
+	return 1;
+}
+
+static __always_inline int name_flow(struct xdp_md *ctx, struct flow_key *flow, const struct packet *packet)
+{
+	__builtin_memcpy(flow->local, packet->key.address, 16);
+	flow->local_port = packet->key.port;
+	flow->remote_port = packet->quoted ? packet->transport->destination : packet->transport->source;
+	flow->protocol = packet->key.protocol;
+	return copy_remote(ctx, flow, packet);
+}
+
+// Whether the packet's flow is the kernel's under a claim that has flags. One that begins is from now on if it is wanted so, or
+// if no socket will get it now (`takeable`) and one might later.
+static __always_inline int is_kernels(struct xdp_md *ctx, const struct packet *packet, __u32 flags, int takeable)
+{
+	struct flow_key flow = {};
+	__u8 noted = 1;
+
+	if (!name_flow(ctx, &flow, packet))
+		return 0;
+	if ((flags & KERNEL_NEW || !takeable) && begins_connection(ctx, packet))
+		return bpf_map_update_elem(&kernel_flows, &flow, &noted, BPF_ANY) == 0;
+	return flags & KERNEL_SOME && bpf_map_lookup_elem(&kernel_flows, &flow);
+}
+
+// What becomes of a packet whose headers are read. `obstacle`: why no socket can be given it, if so.
+static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *packet, enum outcome obstacle)
+{
+	__u32 queue = ctx->rx_queue_index;
+	struct claim_terms *terms;
+	int holds;
+
+	if (!is_port_claimed(&packet->key))
+		return obstacle ?: PASSED_UNCLAIMED_PORT;
+	terms = bpf_map_lookup_elem(&claims, &packet->key);
+	if (!terms)
+		return obstacle ?: PASSED_UNCLAIMED_ADDRESS;
+	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
+		obstacle = PASSED_TOO_LONG;
+	holds = holds_on(terms, queue);
+	if (terms->flags && is_kernels(ctx, packet, terms->flags, !obstacle && holds && has_socket(queue)))
+		return PASSED_KERNEL_FLOW;
+	if (!holds)
+		return PASSED_OTHER_QUEUE;
+	if (obstacle)
+		return is_tcp_segment(packet) && (has_socket(queue) || is_reopening()) ? DROPPED_CLAIMED_TCP : obstacle;
+	// XDP_PASS is what the helper returns for a queue without a socket.
+	if (bpf_redirect_map(&xsks, queue, XDP_PASS) == XDP_REDIRECT)
+		return REDIRECTED;
+	return is_tcp_segment(packet) && is_reopening() ? DROPPED_REOPENING : PASSED_NO_SOCKET;
+}
+
+// Apart from the rest, which is to stay short.
+static __noinline enum outcome classify_unreadable(struct xdp_md *ctx, enum outcome obstacle)
+{
+	struct cursor at = begin(ctx);
+	struct packet packet = {};
+
+	return read_unreadable_tcp(&at, &packet) ? decide(ctx, &packet, obstacle) : obstacle;
+}
+
 static __always_inline enum outcome classify(struct xdp_md *ctx)
 {
-	struct cursor at = { .next = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
-	struct claim_key key = {};
-	enum outcome outcome = read_headers(&at, &key);
+	struct cursor at = begin(ctx);
+	struct packet packet = {};
+	enum outcome outcome = read_headers(&at, &packet);
 
-	if (outcome != REDIRECTED)
-		return outcome;
-	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
-		return PASSED_TOO_LONG;
-	if (!is_port_claimed(&key))
-		return PASSED_UNCLAIMED_PORT;
-	if (!bpf_map_lookup_elem(&claims, &key))
-		return PASSED_UNCLAIMED_ADDRESS;
-	// XDP_PASS is what the helper returns for a queue without a socket.
-	return bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) == XDP_REDIRECT ? REDIRECTED : PASSED_NO_SOCKET;
+	if (outcome == PASSED_FRAGMENT_OR_OPTIONS || outcome == PASSED_OTHER_PROTOCOL)
+		return classify_unreadable(ctx, outcome);
+	return outcome == REDIRECTED ? decide(ctx, &packet, REDIRECTED) : outcome;
 }
 
 SEC("xdp")
@@ -314,7 +165,9 @@ int sidestep_steer(struct xdp_md *ctx)
 
 	if (counts && outcome < OUTCOMES)
 		counts->packets[outcome]++;
-	return outcome == REDIRECTED ? XDP_REDIRECT : XDP_PASS;
+	if (outcome == REDIRECTED)
+		return XDP_REDIRECT;
+	return outcome >= DROPPED_CLAIMED_TCP ? XDP_DROP : XDP_PASS;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

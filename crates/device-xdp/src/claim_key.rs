@@ -1,8 +1,8 @@
-//! The layouts shared with `bpf/steer.bpf.c`.
+//! The layouts of claims that are shared with `bpf/maps.bpf.h`.
 
 use std::net::IpAddr;
 
-use steering::{Claim, Transport};
+use steering::{Claim, ClaimTerms, Transport};
 
 /// Words of the port bitmap that one transport has.
 const PORT_WORDS: u32 = 65536 / 64;
@@ -25,18 +25,44 @@ unsafe impl aya::Pod for ClaimKey {}
 
 impl From<Claim> for ClaimKey {
     fn from(claim: Claim) -> ClaimKey {
-        let address = match claim.local.address {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
         ClaimKey {
-            address: address.octets(),
+            address: octets_of(claim.local.address),
             vlan_outer: claim.local.vlan.outer.to_be_bytes(),
             vlan_inner: claim.local.vlan.inner.to_be_bytes(),
             port: claim.port.to_be_bytes(),
             protocol: claim.transport.number(),
             zero: 0,
         }
+    }
+}
+
+/// `struct claim_terms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct ClaimValue {
+    queues: u64,
+    flags: u32,
+    zero: u32,
+}
+
+// SAFETY: integers of 8, 4 and 4 octets, so there are no holes and every bit pattern is valid.
+unsafe impl aya::Pod for ClaimValue {}
+
+impl From<ClaimTerms> for ClaimValue {
+    fn from(terms: ClaimTerms) -> ClaimValue {
+        const KERNEL_NEW: u32 = 1;
+        const KERNEL_SOME: u32 = 2;
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        let flags = flag(terms.kernel_new, KERNEL_NEW) | flag(terms.kernel_some, KERNEL_SOME);
+        ClaimValue { queues: terms.queues.bits(), flags, zero: 0 }
+    }
+}
+
+/// An address as keys have it.
+pub(crate) fn octets_of(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
     }
 }
 
@@ -62,7 +88,7 @@ impl PortBit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steering::{LocalAddress, VlanTags};
+    use steering::{LocalAddress, QueueSet, VlanTags};
 
     fn claim(address: &str, transport: Transport, port: u16) -> Claim {
         let vlan = VlanTags { outer: 0x0102, inner: 0x0304 };
@@ -91,6 +117,16 @@ mod tests {
         let key = octets(ClaimKey::from(claim("192.0.2.1", Transport::Udp, 53)));
         assert_eq!(key[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
         assert_eq!(key[22], 17);
+    }
+
+    #[test]
+    fn terms_are_a_mask_of_queues_and_flags() {
+        let value = |terms| ClaimValue::from(terms);
+        assert_eq!(value(ClaimTerms::default()), ClaimValue { queues: u64::MAX, flags: 0, zero: 0 });
+        let queues = QueueSet::from_iter([1]);
+        let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false };
+        assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, zero: 0 });
+        assert_eq!(value(ClaimTerms { kernel_some: true, ..terms }).flags, 3);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What can go wrong between here and the kernel, and what the user can do about it.
 
+use std::error::Error;
 use std::io;
+
+use aya::maps::MapError;
 
 /// Opening, attaching or steering failed. Packets keep going to the kernel.
 #[derive(Debug, thiserror::Error)]
@@ -123,4 +126,29 @@ impl XdpError {
             _ => XdpError::System { operation, source },
         }
     }
+}
+
+/// Wraps the kernel's answer about a map of the steering program.
+pub(crate) fn map_error(map: &'static str) -> impl Fn(MapError) -> XdpError {
+    move |error| XdpError::Map { map, reason: chain(&error) }
+}
+
+/// Makes nothing of the kernel's answer that there was nothing to remove.
+pub(crate) fn absent_is_fine(removed: Result<(), MapError>) -> Result<(), MapError> {
+    match removed {
+        Err(MapError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// An error, what it was made of, and so on.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// The texts of an error's causes.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -148,8 +148,8 @@ impl XdpDevice {
     /// Takes over a device that another process made by [`XdpDevice::lend`]. Needs no privileges, and closes `memory`. The
     /// sockets keep their numbers.
     ///
-    /// The memory is not inherited by children of fork(2), the descriptors are: a child may close them, and must not use the
-    /// device otherwise.
+    /// Children of fork(2) inherit the descriptors and not the memory: a child closes the former, and must neither use the device
+    /// nor drop it, as something else may have got the addresses of the latter by then.
     ///
     /// # Errors
     /// `Lent` if layout, memory and sockets do not fit each other, or the memory has been adopted before; `Memory` or `System` if

@@ -19,8 +19,11 @@
 //! back from the kernel). The rules that the unsafe rests on are stated there; the rest of the crate is safe code.
 
 mod claim_key;
+mod claims;
+mod counters;
 mod device;
 mod error;
+mod kernel_flows;
 mod lending;
 mod netdev;
 mod options;
@@ -36,12 +39,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::counters::SteeringCounters;
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
 pub use crate::lending::{Lent, LentLayout};
 pub use crate::netdev::queue_pairs;
 pub use crate::options::{BusyPoll, XdpOptions};
-pub use crate::steering_program::{SteeringCounters, SteeringOptions, SteeringProgram};
+pub use crate::steering_program::{SteeringOptions, SteeringProgram};
 
 /// How packets come out of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,28 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{Array, Map, MapData, MapError, XskMap};
 use aya::programs::Xdp;
-use aya::{Ebpf, include_bytes_aligned};
-use steering::Claim;
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use steering::{Claim, ClaimTerms, Transport};
 
-use crate::claim_key::{ClaimKey, PortBit};
+use crate::claims::Claims;
+use crate::counters::{Outcomes, SteeringCounters};
+use crate::error::{absent_is_fine, causes, chain, map_error};
+use crate::kernel_flows::KernelFlows;
 use crate::netdev::Interface;
 use crate::{AttachMode, XdpError, syscalls};
 
 /// Compiled from `bpf/steer.bpf.c` by the build script.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// Length of `enum outcome` in `bpf/steer.bpf.c`.
-const OUTCOMES: usize = 9;
-
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SteeringOptions {
     /// Attach in generic mode at once, for drivers whose native XDP misbehaves. Costs a copy per packet, and zero-copy.
     pub force_generic: bool,
+    /// How many flows that are the kernel's under a claim can be noted, some 100 octets of locked memory each (0: none are).
+    /// When there are more, those forgotten break off that were quiet for longest.
+    pub kernel_flows: u32,
 }
 
 /// The steering program, attached to one interface for as long as this value lives, and no longer: the kernel detaches
@@ -33,8 +37,10 @@ pub struct SteeringProgram {
     interface: Interface,
     mode: AttachMode,
     claims: Claims,
+    kernel_flows: KernelFlows,
     xsks: XskMap<MapData>,
-    outcomes: PerCpuArray<MapData, [u64; OUTCOMES]>,
+    reopening: Array<MapData, u32>,
+    outcomes: Outcomes,
     /// Queues that the interface had when the program was last given to the driver.
     covered_queues: u16,
     object: Ebpf,
@@ -47,12 +53,16 @@ impl SteeringProgram {
     pub fn attach(interface: &str, options: SteeringOptions) -> Result<SteeringProgram, XdpError> {
         let interface = Interface::open(interface)?;
         syscalls::raise_memlock_limit();
-        let mut object = Ebpf::load(OBJECT).map_err(|error| load_error(&error))?;
+        let mut loader = EbpfLoader::new();
+        loader.map_max_entries("kernel_flows", options.kernel_flows.max(1)); // The kernel makes no empty map.
+        let mut object = loader.load(OBJECT).map_err(|error| load_error(&error))?;
         let covered_queues = interface.queue_pairs();
         let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
         Ok(SteeringProgram {
             claims: Claims::new(typed(&mut object, "claims")?, typed(&mut object, "ports")?),
+            kernel_flows: KernelFlows(typed(&mut object, "kernel_flows")?),
             xsks: typed(&mut object, "xsks")?,
+            reopening: typed(&mut object, "reopening")?,
             outcomes: typed(&mut object, "outcomes")?,
             interface,
             mode,
@@ -62,7 +72,7 @@ impl SteeringProgram {
         })
     }
 
-    /// Takes exactly these claims from the kernel, from the next packet on.
+    /// Takes exactly these claims from the kernel, all of each, from the next packet on.
     ///
     /// At no point is a packet taken that neither the old nor the new set claims, or one missed that both claim. After
     /// an error some of the changes are made; calling again makes the rest.
@@ -70,9 +80,56 @@ impl SteeringProgram {
         self.claims.change_to(claims)
     }
 
-    /// The claims in force.
-    pub fn claims(&self) -> &BTreeSet<Claim> {
-        &self.claims.current
+    /// Adds a claim, or changes its terms from one packet to the next.
+    pub fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError> {
+        self.claims.put(claim, terms)
+    }
+
+    /// Removes a claim, if there is one.
+    pub fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError> {
+        self.claims.remove(claim)
+    }
+
+    /// The claims in force, and their terms.
+    pub fn claims(&self) -> &BTreeMap<Claim, ClaimTerms> {
+        self.claims.current()
+    }
+
+    /// Notes a flow as the kernel's: under a claim of [`ClaimTerms::kernel_some`] its packets, and ICMP errors about it, pass.
+    /// [`SteeringOptions::kernel_flows`] says how many there can be.
+    pub fn add_kernel_flow(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), XdpError> {
+        self.kernel_flows.add(transport, local, remote)
+    }
+
+    /// Forgets a flow of the kernel's, if it was noted.
+    pub fn remove_kernel_flow(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), XdpError> {
+        self.kernel_flows.remove(transport, local, remote)
+    }
+
+    /// Whether a flow is noted as the kernel's, by [`SteeringProgram::add_kernel_flow`] or as it began.
+    pub fn is_kernel_flow(
+        &self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<bool, XdpError> {
+        self.kernel_flows.contains(transport, local, remote)
+    }
+
+    /// Says whether sockets are being opened anew. Meanwhile claimed TCP on a queue without one is dropped, for its sender to
+    /// send it again, instead of being the kernel's, which would reset connections that it does not know.
+    pub fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError> {
+        self.reopening.set(0, u32::from(reopening), 0).map_err(map_error("reopening"))
     }
 
     /// Has claimed packets of receive queue `queue` delivered to the AF_XDP socket `xsk`, bound to that queue, until the
@@ -82,6 +139,11 @@ impl SteeringProgram {
             self.cover_new_queues()?;
         }
         self.xsks.set(u32::from(queue), xsk.as_raw_fd(), 0).map_err(map_error("xsks"))
+    }
+
+    /// Ends what [`SteeringProgram::register_queue`] began, though somebody may have the socket open. Queues without are no error.
+    pub fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
+        absent_is_fine(self.xsks.unset(u32::from(queue))).map_err(map_error("xsks"))
     }
 
     /// veth runs a program on the queues only that it had when the program was attached (seen with Linux 6.18). A fresh
@@ -119,19 +181,7 @@ impl SteeringProgram {
 
     /// What became of the interface's packets since the program was attached.
     pub fn counters(&self) -> Result<SteeringCounters, XdpError> {
-        let per_cpu = self.outcomes.get(&0, 0).map_err(map_error("outcomes"))?;
-        let sum = |outcome: usize| per_cpu.iter().map(|counts| counts[outcome]).sum();
-        Ok(SteeringCounters {
-            redirected: sum(0),
-            passed_not_ip: sum(1),
-            passed_fragment_or_options: sum(2),
-            passed_other_protocol: sum(3),
-            passed_unclaimed_port: sum(4),
-            passed_unclaimed_address: sum(5),
-            passed_no_socket: sum(6),
-            passed_truncated: sum(7),
-            passed_too_long: sum(8),
-        })
+        SteeringCounters::read(&self.outcomes)
     }
 }
 
@@ -140,103 +190,6 @@ impl Drop for SteeringProgram {
     fn drop(&mut self) {
         // Fails only if the interface is gone, and the program with it.
         let _ = syscalls::detach_link(self.link.as_fd());
-    }
-}
-
-/// Packets by what the steering program did with them. All but the first went to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SteeringCounters {
-    /// Given to an AF_XDP socket, which may still have dropped them: see the device's counters.
-    pub redirected: u64,
-    /// Neither IPv4 nor IPv6, or behind more than two tags.
-    pub passed_not_ip: u64,
-    /// An IPv4 fragment or a packet with IPv4 options.
-    pub passed_fragment_or_options: u64,
-    /// Neither UDP nor TCP, or behind an IPv6 extension header.
-    pub passed_other_protocol: u64,
-    /// No claim has this port.
-    pub passed_unclaimed_port: u64,
-    /// A claim has this port, but on another address or behind other tags.
-    pub passed_unclaimed_address: u64,
-    /// Claimed, but no socket serves the receive queue.
-    pub passed_no_socket: u64,
-    /// Shorter than its headers.
-    pub passed_truncated: u64,
-    /// Longer than the largest frame holds.
-    pub passed_too_long: u64,
-}
-
-impl SteeringCounters {
-    /// Name and value of each count, in a stable order.
-    pub fn named(&self) -> [(&'static str, u64); OUTCOMES] {
-        [
-            ("redirected", self.redirected),
-            ("passed_not_ip", self.passed_not_ip),
-            ("passed_fragment_or_options", self.passed_fragment_or_options),
-            ("passed_other_protocol", self.passed_other_protocol),
-            ("passed_unclaimed_port", self.passed_unclaimed_port),
-            ("passed_unclaimed_address", self.passed_unclaimed_address),
-            ("passed_no_socket", self.passed_no_socket),
-            ("passed_truncated", self.passed_truncated),
-            ("passed_too_long", self.passed_too_long),
-        ]
-    }
-}
-
-/// The maps `claims` and `ports`, and what they hold.
-struct Claims {
-    claims: HashMap<MapData, ClaimKey, u8>,
-    ports: Array<MapData, u64>,
-    current: BTreeSet<Claim>,
-    /// How many claims have each port.
-    port_users: BTreeMap<PortBit, usize>,
-}
-
-impl Claims {
-    fn new(claims: HashMap<MapData, ClaimKey, u8>, ports: Array<MapData, u64>) -> Claims {
-        Claims { claims, ports, current: BTreeSet::new(), port_users: BTreeMap::new() }
-    }
-
-    fn change_to(&mut self, wanted: &BTreeSet<Claim>) -> Result<(), XdpError> {
-        let gone: Vec<Claim> = self.current.difference(wanted).copied().collect();
-        let new: Vec<Claim> = wanted.difference(&self.current).copied().collect();
-        gone.into_iter().try_for_each(|claim| self.remove(claim))?;
-        new.into_iter().try_for_each(|claim| self.add(claim))
-    }
-
-    /// The port's bit only says that it is worth looking; the claim itself decides. So order does not matter.
-    fn add(&mut self, claim: Claim) -> Result<(), XdpError> {
-        let bit = PortBit::of(&claim);
-        if !self.port_users.contains_key(&bit) {
-            self.write_port(bit, true)?;
-        }
-        self.claims.insert(ClaimKey::from(claim), 1, 0).map_err(map_error("claims"))?;
-        *self.port_users.entry(bit).or_default() += 1;
-        self.current.insert(claim);
-        Ok(())
-    }
-
-    fn remove(&mut self, claim: Claim) -> Result<(), XdpError> {
-        match self.claims.remove(&ClaimKey::from(claim)) {
-            Ok(()) | Err(MapError::KeyNotFound) => (),
-            Err(error) => return Err(map_error("claims")(error)),
-        }
-        self.current.remove(&claim);
-        let bit = PortBit::of(&claim);
-        let users = self.port_users.get_mut(&bit).expect("every claim is counted");
-        *users -= 1;
-        if *users == 0 {
-            self.port_users.remove(&bit);
-            self.write_port(bit, false)?;
-        }
-        Ok(())
-    }
-
-    /// We are the map's only writer, so reading and writing back loses nothing.
-    fn write_port(&mut self, bit: PortBit, claimed: bool) -> Result<(), XdpError> {
-        let word = self.ports.get(&bit.word, 0).map_err(map_error("ports"))?;
-        let word = if claimed { word | bit.mask } else { word & !bit.mask };
-        self.ports.set(bit.word, word, 0).map_err(map_error("ports"))
     }
 }
 
@@ -298,10 +251,6 @@ fn typed<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static st
     T::try_from(map).map_err(map_error(name))
 }
 
-fn map_error(map: &'static str) -> impl Fn(MapError) -> XdpError {
-    move |error| XdpError::Map { map, reason: chain(&error) }
-}
-
 /// Tells "not permitted" from "not possible".
 fn load_error(error: &(dyn Error + 'static)) -> XdpError {
     let refused = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
@@ -322,12 +271,4 @@ fn is_verifier(error: &(dyn Error + 'static)) -> bool {
         }
         _ => false,
     })
-}
-
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
-fn chain(error: &(dyn Error + 'static)) -> String {
-    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

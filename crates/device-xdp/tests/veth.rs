@@ -210,7 +210,8 @@ fn another_program_is_named_and_left_alone() {
     lab.enter_server();
     let first = SteeringProgram::attach("vs", SteeringOptions::default()).unwrap();
     for force_generic in [false, true] {
-        match SteeringProgram::attach("vs", SteeringOptions { force_generic }).err() {
+        let options = SteeringOptions { force_generic, ..SteeringOptions::default() };
+        match SteeringProgram::attach("vs", options).err() {
             Some(XdpError::ProgramPresent { interface, program, id }) => {
                 assert_eq!((interface.as_str(), program.as_str()), ("vs", "sidestep_steer"));
                 assert_ne!(id, 0);
@@ -237,7 +238,8 @@ fn a_queue_that_another_socket_has_is_named() {
 fn generic_mode_works_where_it_is_asked_for() {
     let Some(lab) = lab(1) else { return };
     lab.enter_server();
-    let mut program = SteeringProgram::attach("vs", SteeringOptions { force_generic: true }).unwrap();
+    let options = SteeringOptions { force_generic: true, ..SteeringOptions::default() };
+    let mut program = SteeringProgram::attach("vs", options).unwrap();
     assert_eq!(program.mode(), AttachMode::Generic);
     let device = XdpDevice::open(&mut program, &[0], &XdpOptions::default()).unwrap();
     program.set_claims(&untagged(&[SERVER_V4])).unwrap();

@@ -62,6 +62,59 @@ pub struct Claim {
     pub port: u16,
 }
 
+/// Receive queues of one interface. Those from 64 on cannot be named one by one: they are in the set of all queues only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSet(u64);
+
+impl QueueSet {
+    /// Every queue, whatever its number.
+    pub const ALL: QueueSet = QueueSet(u64::MAX);
+    /// No queue.
+    pub const NONE: QueueSet = QueueSet(0);
+
+    /// The queues whose bits are set: bit `q` is queue `q`'s. All bits: every queue.
+    pub const fn from_bits(bits: u64) -> QueueSet {
+        QueueSet(bits)
+    }
+
+    /// The opposite of [`QueueSet::from_bits`].
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether `queue` is in the set.
+    pub fn contains(self, queue: u16) -> bool {
+        self == QueueSet::ALL || (queue < 64 && self.0 >> queue & 1 == 1)
+    }
+}
+
+/// Queues that cannot be named are left out.
+impl FromIterator<u16> for QueueSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(queues: I) -> QueueSet {
+        let named = queues.into_iter().filter(|&queue| queue < 64);
+        QueueSet(named.fold(0, |bits, queue| bits | 1 << queue))
+    }
+}
+
+/// On which terms a claim holds. What is claimed and not taken is the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimTerms {
+    /// Packets are taken on these receive queues.
+    pub queues: QueueSet,
+    /// TCP connections that begin now are left to the kernel, and noted as flows of its.
+    pub kernel_new: bool,
+    /// Some flows are the kernel's, and noted: their packets are left to it. Connections that begin where no socket takes them are
+    /// noted as well, so that they stay where they are when one does. Costs a look-up for every packet.
+    pub kernel_some: bool,
+}
+
+/// Every packet of the claim is taken.
+impl Default for ClaimTerms {
+    fn default() -> ClaimTerms {
+        ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: false }
+    }
+}
+
 /// The claims that `listens` amount to while the device has the addresses `locals`.
 ///
 /// A listen on an address that the device does not have claims nothing: what is not ours stays the kernel's.
@@ -105,6 +158,18 @@ mod tests {
         let without = BTreeSet::from([local("192.0.2.2")]);
         assert_eq!(resolve(Transport::Udp, &listens, &with).len(), 1);
         assert!(resolve(Transport::Udp, &listens, &without).is_empty());
+    }
+
+    #[test]
+    fn queues_are_named_by_bits_and_those_beyond_are_in_the_whole_only() {
+        let some = QueueSet::from_iter([0, 3, 63, 64, 1000]);
+        assert_eq!(some.bits(), 1 | 1 << 3 | 1 << 63);
+        assert_eq!(
+            [0, 1, 3, 63, 64, 1000].map(|queue| some.contains(queue)),
+            [true, false, true, true, false, false]
+        );
+        assert!([0, 63, 64, 1000].iter().all(|&queue| QueueSet::ALL.contains(queue)));
+        assert!([0, 63, 64, 1000].iter().all(|&queue| !QueueSet::NONE.contains(queue)));
     }
 
     #[test]

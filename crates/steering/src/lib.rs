@@ -6,4 +6,4 @@
 pub mod claim;
 pub mod rss;
 
-pub use claim::{Claim, ListenAddress, LocalAddress, Transport, VlanTags};
+pub use claim::{Claim, ClaimTerms, ListenAddress, LocalAddress, QueueSet, Transport, VlanTags};

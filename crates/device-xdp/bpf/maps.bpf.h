@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+//
+// What the steering program and user space share: see claim_key.rs, kernel_flows.rs and counters.rs for the other side.
+
+#pragma once
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define QUEUES_MAX 1024
+#define CLAIMS_MAX 65536
+#define PORT_WORDS (65536 / 64)
+// A default only: user space says how many it wants.
+#define KERNEL_FLOWS_MAX 1
+
+// Shared with user space: 24 octets without holes. Numbers are in network byte order; an IPv4 address a.b.c.d is
+// written ::ffff:a.b.c.d.
+struct claim_key {
+	__be32 address[4];
+	__be16 vlan_outer;
+	__be16 vlan_inner;
+	__be16 port;
+	__u8 protocol;
+	__u8 zero;
+};
+
+_Static_assert(sizeof(struct claim_key) == 24, "the layout is shared with user space");
+
+// What stands in front of an IPv4 address, with two words of zeroes in front of itself.
+#define IPV4_MAPPED bpf_htonl(0xffff)
+
+// On which terms a claim holds.
+struct claim_terms {
+	// Bit q: on receive queue q. All ones: on every queue, also those that have no bit.
+	__u64 queues;
+	__u32 flags;
+	__u32 zero;
+};
+
+#define QUEUES_ALL (~0ULL)
+
+// Flags of claims. What begins now is the kernel's: its flow is noted.
+#define KERNEL_NEW 1
+// Some flows are the kernel's: those that are noted.
+#define KERNEL_SOME 2
+
+// A flow that is the kernel's though it is claimed: 40 octets without holes, like `claim_key`.
+struct flow_key {
+	__be32 local[4];
+	__be32 remote[4];
+	__be16 local_port;
+	__be16 remote_port;
+	__u8 protocol;
+	__u8 zero[3];
+};
+
+_Static_assert(sizeof(struct flow_key) == 40, "the layout is shared with user space");
+
+// What became of a packet: indices of `outcomes`, shared with user space.
+enum outcome {
+	REDIRECTED,
+	PASSED_NOT_IP,
+	PASSED_FRAGMENT_OR_OPTIONS,
+	PASSED_OTHER_PROTOCOL,
+	PASSED_UNCLAIMED_PORT,
+	PASSED_UNCLAIMED_ADDRESS,
+	PASSED_NO_SOCKET,
+	PASSED_TRUNCATED,
+	PASSED_TOO_LONG,
+	PASSED_OTHER_QUEUE,
+	PASSED_KERNEL_FLOW,
+	// From here on neither the kernel nor a socket gets the packet.
+	DROPPED_CLAIMED_TCP,
+	DROPPED_REOPENING,
+	OUTCOMES,
+};
+
+struct outcome_counts {
+	__u64 packets[OUTCOMES];
+};
+
+// One bit per port that some claim names: 1024 words for UDP, then 1024 for TCP.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * PORT_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, CLAIMS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct claim_key);
+	__type(value, struct claim_terms);
+} claims SEC(".maps");
+
+// The value means nothing. A flow that is forgotten, as others came after it, is as good as one that ended.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, KERNEL_FLOWS_MAX);
+	__type(key, struct flow_key);
+	__type(value, __u8);
+} kernel_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, QUEUES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} xsks SEC(".maps");
+
+// Not zero: sockets are being opened anew, and claimed TCP waits for them.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} reopening SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct outcome_counts);
+} outcomes SEC(".maps");

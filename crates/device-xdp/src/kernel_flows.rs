@@ -1,0 +1,97 @@
+//! Flows that are the kernel's though they are claimed.
+
+use std::net::SocketAddr;
+
+use aya::maps::{HashMap, MapData, MapError};
+use steering::Transport;
+
+use crate::XdpError;
+use crate::claim_key::octets_of;
+use crate::error::{absent_is_fine, map_error};
+
+/// `struct flow_key` of `bpf/maps.bpf.h`: 40 octets without holes, numbers in network byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct FlowKey {
+    local: [u8; 16],
+    remote: [u8; 16],
+    local_port: [u8; 2],
+    remote_port: [u8; 2],
+    protocol: u8,
+    zero: [u8; 3],
+}
+
+// SAFETY: only octets, so there are no holes and every bit pattern is valid.
+unsafe impl aya::Pod for FlowKey {}
+
+impl FlowKey {
+    fn new(transport: Transport, local: SocketAddr, remote: SocketAddr) -> FlowKey {
+        FlowKey {
+            local: octets_of(local.ip()),
+            remote: octets_of(remote.ip()),
+            local_port: local.port().to_be_bytes(),
+            remote_port: remote.port().to_be_bytes(),
+            protocol: transport.number(),
+            zero: [0; 3],
+        }
+    }
+}
+
+/// The map `kernel_flows`. The steering program writes to it as well, and the kernel removes what was not looked up for longest
+/// when it is full.
+pub(crate) struct KernelFlows(pub(crate) HashMap<MapData, FlowKey, u8>);
+
+impl KernelFlows {
+    pub(crate) fn add(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), XdpError> {
+        let key = FlowKey::new(transport, local, remote);
+        self.0.insert(key, 1, 0).map_err(map_error("kernel_flows"))
+    }
+
+    pub(crate) fn remove(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), XdpError> {
+        let key = FlowKey::new(transport, local, remote);
+        absent_is_fine(self.0.remove(&key)).map_err(map_error("kernel_flows"))
+    }
+
+    pub(crate) fn contains(
+        &self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<bool, XdpError> {
+        match self.0.get(&FlowKey::new(transport, local, remote), 0) {
+            Ok(_) => Ok(true),
+            Err(MapError::KeyNotFound) => Ok(false),
+            Err(error) => Err(map_error("kernel_flows")(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_octets_that_the_program_makes() {
+        let key = FlowKey::new(
+            Transport::Tcp,
+            "192.0.2.1:258".parse().unwrap(),
+            "198.51.100.7:772".parse().unwrap(),
+        );
+        // SAFETY: `FlowKey` is `repr(C)`, made of octets only, 40 of them.
+        let octets: [u8; 40] = unsafe { std::mem::transmute(key) };
+        let address = |last: [u8; 4]| [&[0; 10][..], &[0xff, 0xff], &last].concat();
+        let expected =
+            [&address([192, 0, 2, 1])[..], &address([198, 51, 100, 7]), &[1, 2, 3, 4, 6, 0, 0, 0]].concat();
+        assert_eq!(octets[..], expected);
+    }
+}

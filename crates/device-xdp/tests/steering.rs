@@ -1,0 +1,289 @@
+//! What becomes of packets under claims of several terms, told by the steering program's counters. Needs root and AF_XDP; skipped
+//! otherwise.
+
+mod crafted;
+#[allow(dead_code)]
+mod packet_socket;
+#[allow(dead_code)]
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use device_xdp::{AttachMode, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
+use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
+
+use crafted::*;
+use packet_socket::PacketSocket;
+use support::{Lab, lab};
+
+const PORT: u16 = 53;
+const NO_OPERATION: [u8; 4] = [1; 4];
+/// Terms under which the kernel may have flows.
+const KERNEL_SOME: ClaimTerms = ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: true };
+
+/// The program on an interface with one queue.
+struct Setting {
+    program: SteeringProgram,
+    lab: Lab,
+}
+
+impl Setting {
+    /// Claims UDP and TCP to [`PORT`] on both addresses, by `terms`.
+    fn new(terms: ClaimTerms) -> Option<Setting> {
+        Setting::in_lab(lab(1)?, terms)
+    }
+
+    fn in_lab(lab: Lab, terms: ClaimTerms) -> Option<Setting> {
+        lab.enter_server();
+        let options = SteeringOptions { kernel_flows: 1000, ..SteeringOptions::default() };
+        let program = SteeringProgram::attach("vs", options).unwrap();
+        let mut setting = Setting { program, lab };
+        setting.set_terms(terms);
+        Some(setting)
+    }
+
+    fn set_terms(&mut self, terms: ClaimTerms) {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            for address in [IpAddr::from(SERVER_V4), IpAddr::from(SERVER_V6)] {
+                let local = LocalAddress { address, vlan: VlanTags::default() };
+                self.program.put_claim(Claim { transport, local, port: PORT }, terms).unwrap();
+            }
+        }
+    }
+
+    fn device(&mut self) -> XdpDevice {
+        XdpDevice::open(&mut self.program, &[0], &XdpOptions::default()).unwrap()
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        // What the kernels tell each other of neighbours and groups is none of ours.
+        const NOISE: [&str; 3] = ["passed_not_ip", "passed_other_protocol", "passed_truncated"];
+        let named = self.program.counters().unwrap().named().into_iter();
+        named.filter(|(name, _)| !NOISE.contains(name)).collect()
+    }
+
+    /// Sends `frame` from the client's end; returns what it was counted as, and "other" if that is not of the ports' business.
+    fn outcome(&self, frame: &[u8]) -> &'static str {
+        let before = self.counts();
+        self.lab.in_client(|| PacketSocket::open("vc").send(frame));
+        let deadline = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < deadline {
+            let after = self.counts();
+            let mut changed = after.iter().filter(|(name, count)| before[*name] != **count);
+            if let Some((name, count)) = changed.next() {
+                assert_eq!((*count, changed.next()), (before[name] + 1, None), "one packet is counted once");
+                return name;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        "other"
+    }
+
+    /// Whether the client's flow of TCP from port `source` is noted as the kernel's.
+    fn is_noted(&self, source: u16) -> bool {
+        let [local, remote] = flow(source);
+        self.program.is_kernel_flow(Transport::Tcp, local, remote).unwrap()
+    }
+}
+
+/// Our end and the client's of a flow from its port `source`.
+fn flow(source: u16) -> [SocketAddr; 2] {
+    [SocketAddr::new(SERVER_V4.into(), PORT), SocketAddr::new(CLIENT_V4.into(), source)]
+}
+
+fn flow_v6(source: u16) -> [SocketAddr; 2] {
+    [SocketAddr::new(SERVER_V6.into(), PORT), SocketAddr::new(CLIENT_V6.into(), source)]
+}
+
+/// TCP in packets that no socket is given.
+fn unreadable(segment: &[u8]) -> [(&'static str, Vec<u8>); 7] {
+    [
+        ("options", ipv4_with(TCP, 0, &NO_OPERATION, segment)),
+        ("most options", ipv4_with(TCP, 0, &[1; 40], segment)),
+        ("a first fragment", ipv4_with(TCP, FIRST, &[], segment)),
+        ("a first fragment with options", ipv4_with(TCP, FIRST, &NO_OPERATION, segment)),
+        ("an extension header", ipv6(HOP_BY_HOP, &options(TCP, segment))),
+        (
+            "several extension headers",
+            ipv6(HOP_BY_HOP, &options(DESTINATION_OPTIONS, &options(FRAGMENT, &fragment(TCP, 0, segment)))),
+        ),
+        ("a first fragment of IPv6", ipv6(FRAGMENT, &fragment(TCP, 0, segment))),
+    ]
+}
+
+#[test]
+fn claimed_tcp_that_no_socket_can_be_given_is_dropped() {
+    let Some(mut setting) = Setting::new(ClaimTerms::default()) else { return };
+    let device = setting.device();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
+    assert_eq!(setting.outcome(&ipv6(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
+    for (what, frame) in unreadable(&tcp(4000, PORT, ACK, 10)) {
+        assert_eq!(setting.outcome(&frame), "dropped_claimed_tcp", "{what}");
+    }
+    let unclaimed = tcp(4000, PORT + 1, ACK, 10);
+    assert_eq!(setting.outcome(&ipv4_with(TCP, FIRST, &[], &unclaimed)), "passed_fragment_or_options");
+    assert_eq!(setting.outcome(&ipv6(FRAGMENT, &fragment(TCP, 0, &unclaimed))), "other");
+    let segment = tcp(4000, PORT, ACK, 10);
+    assert_eq!(setting.outcome(&ipv4_with(TCP, LATER, &[], &segment)), "passed_fragment_or_options");
+    assert_eq!(setting.outcome(&ipv6(FRAGMENT, &fragment(TCP, 1, &segment))), "other");
+    assert_eq!(setting.outcome(&ipv4_with(TCP, 0, &[1; 40], &[])), "passed_fragment_or_options", "cut off");
+    assert_eq!(setting.outcome(&ipv6(HOP_BY_HOP, &[TCP, 255, 0, 0])), "other", "cut off");
+
+    // The rest is no worse off at the kernel.
+    let datagram = udp(4000, PORT, 10);
+    assert_eq!(setting.outcome(&ipv4(UDP, &datagram)), "redirected");
+    assert_eq!(setting.outcome(&ipv4_with(UDP, 0, &NO_OPERATION, &datagram)), "passed_fragment_or_options");
+    assert_eq!(setting.outcome(&ipv4_with(UDP, FIRST, &[], &datagram)), "passed_fragment_or_options");
+    assert_eq!(setting.outcome(&ipv6(HOP_BY_HOP, &options(UDP, &datagram))), "other");
+    drop(device);
+    assert_eq!(setting.outcome(&unreadable(&segment)[0].1), "passed_fragment_or_options");
+    assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "passed_no_socket");
+}
+
+#[test]
+fn a_claimed_segment_longer_than_a_frame_is_dropped_and_a_datagram_is_not() {
+    let Some(lab) = lab(1) else { return };
+    lab.ip_server("link set vs mtu 9000");
+    lab.ip_client("link set vc mtu 9000");
+    let Some(mut setting) = Setting::in_lab(lab, KERNEL_SOME) else { return };
+    assert_eq!(setting.program.mode(), AttachMode::Generic);
+    let _device = setting.device();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 4000))), "dropped_claimed_tcp");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 3000))), "redirected");
+    assert_eq!(setting.outcome(&ipv4(UDP, &udp(4000, PORT, 4000))), "passed_too_long");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT + 1, ACK, 4000))), "passed_unclaimed_port");
+    let [local, remote] = flow(4000);
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote).unwrap();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 4000))), "passed_kernel_flow");
+}
+
+#[test]
+fn a_claim_holds_on_the_queues_that_it_names() {
+    let Some(mut setting) = Setting::new(ClaimTerms::default()) else { return };
+    let _device = setting.device();
+    let (segment, datagram) = (ipv4(TCP, &tcp(4000, PORT, ACK, 10)), ipv6(UDP, &udp(4000, PORT, 10)));
+    for (queues, expected) in [
+        (QueueSet::from_iter([0]), "redirected"),
+        (QueueSet::from_iter([1, 63]), "passed_other_queue"),
+        (QueueSet::from_iter([0, 1, 63]), "redirected"),
+        (QueueSet::NONE, "passed_other_queue"),
+        (QueueSet::ALL, "redirected"),
+    ] {
+        setting.set_terms(ClaimTerms { queues, ..ClaimTerms::default() });
+        assert_eq!(setting.outcome(&segment), expected, "{queues:?}");
+        assert_eq!(setting.outcome(&datagram), expected, "{queues:?}");
+    }
+    setting.set_terms(ClaimTerms { queues: QueueSet::NONE, ..ClaimTerms::default() });
+    for (what, frame) in unreadable(&tcp(4000, PORT, ACK, 10)) {
+        assert_eq!(setting.outcome(&frame), "passed_other_queue", "{what}");
+    }
+    let claim = *setting.program.claims().keys().next().unwrap();
+    setting.program.remove_claim(claim).unwrap();
+    setting.program.remove_claim(claim).unwrap();
+    assert_eq!(setting.program.claims().len(), 3);
+}
+
+#[test]
+fn noted_flows_are_the_kernels_and_so_are_errors_about_them() {
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    let _device = setting.device();
+    for (transport, protocol) in [(Transport::Tcp, TCP), (Transport::Udp, UDP)] {
+        let packet = |source, destination| match transport {
+            Transport::Tcp => tcp(source, destination, ACK, 10),
+            Transport::Udp => udp(source, destination, 10),
+        };
+        let [local, remote] = flow(4000);
+        setting.program.add_kernel_flow(transport, local, remote).unwrap();
+        let [local_v6, remote_v6] = flow_v6(4001);
+        setting.program.add_kernel_flow(transport, local_v6, remote_v6).unwrap();
+        assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "passed_kernel_flow");
+        assert_eq!(setting.outcome(&ipv4(protocol, &packet(4001, PORT))), "redirected");
+        assert_eq!(setting.outcome(&ipv6(protocol, &packet(4001, PORT))), "passed_kernel_flow");
+        assert_eq!(setting.outcome(&ipv6(protocol, &packet(4000, PORT))), "redirected");
+        assert_eq!(setting.outcome(&unreachable(protocol, &packet(PORT, 4000))), "passed_kernel_flow");
+        assert_eq!(setting.outcome(&unreachable(protocol, &packet(PORT, 4001))), "redirected");
+
+        setting.set_terms(ClaimTerms::default());
+        assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "redirected", "nobody looks");
+        setting.set_terms(KERNEL_SOME);
+        for _ in 0..2 {
+            setting.program.remove_kernel_flow(transport, local, remote).unwrap();
+            assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "redirected");
+        }
+    }
+    let [local, remote] = flow_v6(4002);
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote).unwrap();
+    let [local, remote] = flow(4002);
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote).unwrap();
+    for (what, frame) in unreadable(&tcp(4002, PORT, ACK, 10)) {
+        assert_eq!(setting.outcome(&frame), "passed_kernel_flow", "{what}");
+    }
+}
+
+#[test]
+fn while_new_connections_are_the_kernels_they_are_noted_as_they_begin() {
+    let Some(mut setting) = Setting::new(ClaimTerms { kernel_new: true, ..KERNEL_SOME }) else { return };
+    let _device = setting.device();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "redirected");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN | ACK, 0))), "redirected");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0)[..13])), "redirected", "no flags to see");
+    assert_eq!(setting.outcome(&unreachable(TCP, &tcp(PORT, 4000, SYN, 0))), "redirected");
+    assert!(!setting.is_noted(4000));
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_kernel_flow");
+    assert!(setting.is_noted(4000));
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "passed_kernel_flow");
+
+    setting.set_terms(KERNEL_SOME);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4001, PORT, SYN, 0))), "redirected");
+    assert!(!setting.is_noted(4001));
+}
+
+#[test]
+fn connections_that_begin_where_no_socket_takes_them_stay_with_the_kernel() {
+    let elsewhere = ClaimTerms { queues: QueueSet::from_iter([1]), ..KERNEL_SOME };
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "passed_no_socket");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4001, PORT, SYN, 0))), "passed_kernel_flow");
+    let _device = setting.device();
+    setting.set_terms(elsewhere);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "passed_other_queue");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4002, PORT, SYN, 0))), "passed_kernel_flow");
+    setting.set_terms(KERNEL_SOME);
+    assert_eq!(
+        setting.outcome(&ipv4_with(TCP, 0, &NO_OPERATION, &tcp(4003, PORT, SYN, 0))),
+        "passed_kernel_flow"
+    );
+    assert_eq!([4000, 4001, 4002, 4003].map(|source| setting.is_noted(source)), [false, true, true, true]);
+    for source in [4001, 4002, 4003] {
+        assert_eq!(setting.outcome(&ipv4(TCP, &tcp(source, PORT, ACK, 10))), "passed_kernel_flow");
+    }
+
+    // Without flags nothing is noted.
+    setting.set_terms(ClaimTerms { queues: QueueSet::NONE, ..ClaimTerms::default() });
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4004, PORT, SYN, 0))), "passed_other_queue");
+    assert!(!setting.is_noted(4004));
+}
+
+#[test]
+fn while_sockets_are_reopened_claimed_tcp_waits_for_them() {
+    let Some(mut setting) = Setting::new(ClaimTerms::default()) else { return };
+    let segment = tcp(4000, PORT, ACK, 10);
+    setting.program.set_reopening(true).unwrap();
+    assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "dropped_reopening");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "dropped_reopening");
+    assert_eq!(setting.outcome(&unreadable(&segment)[0].1), "dropped_claimed_tcp");
+    assert_eq!(setting.outcome(&ipv4(UDP, &udp(4000, PORT, 10))), "passed_no_socket");
+    assert_eq!(setting.outcome(&unreachable(TCP, &tcp(PORT, 4000, ACK, 0))), "passed_no_socket");
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT + 1, ACK, 0))), "passed_unclaimed_port");
+    let device = setting.device();
+    assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "redirected");
+    setting.program.remove_queue(0).unwrap();
+    setting.program.remove_queue(0).unwrap();
+    setting.program.set_reopening(false).unwrap();
+    assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "passed_no_socket", "though somebody has the socket");
+    drop(device);
+}
