@@ -1,0 +1,176 @@
+//! How the kernel is told, in its order.
+//!
+//! Sequence numbers are set while the socket is closed; connecting in repair mode sends nothing and leaves it ESTABLISHED; what
+//! is written to its queues counts as received, or as sent; options and windows follow. See `tcp_sendmsg_locked`,
+//! `tcp_repair_options_est` and `tcp_repair_set_window` in Linux's net/ipv4/tcp.c.
+//!
+//! Closing states have no knob of their own. Our FIN is put into the send queue by shutdown(2): in repair mode with that queue
+//! chosen it counts as sent. The peer's FIN has to arrive, so one does, in its name.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::established::{Established, State};
+use crate::socket::{Queue, RepairWindow, Shutdown, Socket, linux_state};
+use crate::stand_in::StandIn;
+
+/// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For who has seen to it that the
+/// connection's packets do not reach the kernel before this is called, and do afterwards.
+pub fn make_kernel_socket(established: &Established) -> io::Result<OwnedFd> {
+    prepare(established)?.start()
+}
+
+/// A connection that the kernel has and has not begun to serve of its own accord. Dropped, it is gone without a packet.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    socket: Socket,
+    established: &'a Established,
+    stand_in: Option<StandIn<'a>>,
+}
+
+/// Has the kernel take over a connection, in the network namespace of the calling thread. Needs `CAP_NET_ADMIN`, and
+/// `CAP_NET_RAW` where the peer's FIN came already.
+///
+/// From when this returns the kernel answers packets of the connection as its own, and only from then on they may reach it.
+/// The peer's FIN, if it came, is acknowledged once more.
+///
+/// Fails with `InvalidInput` if [`Established::check`] does, with `EADDRINUSE` or `EADDRNOTAVAIL` if the kernel has this
+/// very connection or lost the local address, and else as the system calls do.
+pub fn prepare(established: &Established) -> io::Result<Prepared<'_>> {
+    established.check()?;
+    let (local, remote) = established.socket_ends();
+    let socket = Socket::new(local.is_ipv6(), local.ip().to_canonical().is_ipv4())?;
+    make_room(&socket, established)?;
+    socket.enter_repair()?; // From here on the port may be bound though others have it.
+    socket.bind(local, established.scope_id)?;
+    socket.set_queue_start(Queue::Send, established.send_queue_start())?;
+    let unread = established.received.len() as u32;
+    socket.set_queue_start(Queue::Receive, established.received_end().wrapping_sub(unread))?;
+    socket.connect(remote, established.scope_id)?;
+    set_agreements(&socket, established)?;
+    socket.fill(Queue::Receive, &established.received)?;
+    socket.fill(Queue::Send, &established.unacked)?;
+    set_windows(&socket, established)?;
+    let has_peer_closed = established.state.has_fin_received() || established.state == State::FinWait2;
+    let stand_in = if has_peer_closed { Some(StandIn::new(established)?) } else { None };
+    let prepared = Prepared { socket, established, stand_in };
+    prepared.close_as_far_as_told()?;
+    prepared.socket.choose(Queue::None)?;
+    Ok(prepared)
+}
+
+/// Buffers that take the queues, and the window that was promised. They go on growing by need.
+fn make_room(socket: &Socket, established: &Established) -> io::Result<()> {
+    let sending = established.unacked.len() + established.unsent.len();
+    // Twice for the kernel's own overhead with small segments, on top of its own doubling.
+    socket.grow_send_buffer(2 * sending + (64 << 10))?;
+    socket.grow_receive_buffer(2 * established.received.len() + established.rcv_wnd as usize)?;
+    socket.unlock_buffers()
+}
+
+fn set_agreements(socket: &Socket, established: &Established) -> io::Result<()> {
+    let scales = (established.snd_wscale, established.rcv_wscale);
+    let has_timestamps = established.timestamps.is_some();
+    socket.set_agreements(established.peer_mss, scales, established.sack_permitted, has_timestamps)?;
+    match established.timestamps {
+        // The lowest bit chooses between milliseconds and microseconds (Linux 6.7).
+        Some(timestamps) => socket.set_clock(timestamps.value.wrapping_add(timestamps.value & 1)),
+        None => Ok(()),
+    }
+}
+
+fn set_windows(socket: &Socket, established: &Established) -> io::Result<()> {
+    let (rcv_wnd, rcv_wup) = established.window_before_fin();
+    socket.set_windows(&RepairWindow {
+        snd_wl1: established.snd_wl1,
+        snd_wnd: established.snd_wnd,
+        max_window: established.max_window,
+        rcv_wnd,
+        rcv_wup,
+    })
+}
+
+impl Prepared<'_> {
+    /// Ends repair mode: the kernel asks the peer where it is, sends what was not sent yet, and goes on as with any connection.
+    ///
+    /// Fails if the connection ended meanwhile, such as by a reset of the peer's.
+    pub fn start(self) -> io::Result<OwnedFd> {
+        let Established { state, fin_sent, .. } = *self.established;
+        self.socket.leave_repair()?;
+        if self.established.reuse_address {
+            self.socket.set_reuse_address()?;
+        }
+        self.socket.send_all(&self.established.unsent)?;
+        if state.is_write_closed() && !fin_sent {
+            self.socket.shutdown(Shutdown::Write)?;
+            if state == State::Closing {
+                self.receive_fin()?;
+            }
+        }
+        if self.established.read_closed {
+            self.socket.shutdown(Shutdown::Read)?;
+        }
+        Ok(self.socket.into())
+    }
+
+    /// Puts FINs that were sent and received in their places, in the order in which they were.
+    fn close_as_far_as_told(&self) -> io::Result<()> {
+        let Established { state, fin_sent, .. } = *self.established;
+        match state {
+            State::Established => Ok(()),
+            State::CloseWait => self.receive_fin(),
+            State::LastAck => {
+                self.receive_fin()?;
+                if fin_sent { self.count_fin_as_sent() } else { Ok(()) }
+            }
+            State::FinWait1 | State::FinWait2 | State::Closing => {
+                if !fin_sent {
+                    return Ok(()); // Unsent data goes first.
+                }
+                self.count_fin_as_sent()?;
+                match state {
+                    State::Closing => self.receive_fin(),
+                    State::FinWait2 => self.receive_acknowledgement(),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn count_fin_as_sent(&self) -> io::Result<()> {
+        self.socket.choose(Queue::Send)?;
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    fn receive_fin(&self) -> io::Result<()> {
+        self.stand_in()?.send_fin()?;
+        let is_there = |state| {
+            !matches!(state, linux_state::ESTABLISHED | linux_state::FIN_WAIT1 | linux_state::FIN_WAIT2)
+        };
+        self.wait_for("the FIN in the peer's name did not arrive", is_there)
+    }
+
+    /// The peer acknowledged our FIN long ago: the kernel hears it again.
+    fn receive_acknowledgement(&self) -> io::Result<()> {
+        self.stand_in()?.send_acknowledgement()?;
+        self.wait_for("the ACK in the peer's name did not arrive", |state| state != linux_state::FIN_WAIT1)
+    }
+
+    fn stand_in(&self) -> io::Result<&StandIn<'_>> {
+        self.stand_in.as_ref().ok_or_else(|| io::Error::other("nobody stands in for the peer"))
+    }
+
+    /// What is sent to an address of the same host has arrived as a rule when the call returns.
+    fn wait_for(&self, otherwise: &str, is_there: impl Fn(u8) -> bool) -> io::Result<()> {
+        const TRIES: u32 = 100;
+        for _ in 0..TRIES {
+            if is_there(self.socket.state()?) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, otherwise))
+    }
+}

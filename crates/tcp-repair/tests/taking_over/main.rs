@@ -1,0 +1,504 @@
+//! Connections between a kernel and our stack that go on between that kernel and another, with nothing lost.
+
+mod wire;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use lab::{CLIENT_V4, Lab, SERVER_V4, SERVER_V6, Side, require_root_and_xdp};
+use stack::{Config, ConnectionId, Detached};
+use tcp_repair::{Established, Prepared, State, Timestamps, make_kernel_socket, prepare};
+use wire::{Server, Wire};
+
+const PORT: u16 = 7000;
+/// Octets that each side sends in all.
+const TOTAL: usize = 3 << 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The octet at a place of the stream that `from` sends.
+fn octet(from: u8, at: usize) -> u8 {
+    (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0] ^ from
+}
+
+fn stream(from: u8, place: std::ops::Range<usize>) -> Vec<u8> {
+    place.map(|at| octet(from, at)).collect()
+}
+
+const CLIENT: u8 = 1;
+const SERVER: u8 = 2;
+
+/// As the layer between the two has it.
+fn established(detached: &Detached, ipv6_socket: bool) -> Established {
+    let state = match detached.state {
+        stack::tcp::State::Established => State::Established,
+        stack::tcp::State::FinWait1 => State::FinWait1,
+        stack::tcp::State::FinWait2 => State::FinWait2,
+        stack::tcp::State::CloseWait => State::CloseWait,
+        stack::tcp::State::Closing => State::Closing,
+        stack::tcp::State::LastAck => State::LastAck,
+        other => panic!("{other:?} is not transferable"),
+    };
+    Established {
+        local: detached.local,
+        remote: detached.remote,
+        scope_id: 0,
+        ipv6_socket,
+        reuse_address: true,
+        state,
+        snd_una: detached.snd_una.0,
+        snd_wnd: detached.snd_wnd,
+        snd_wl1: detached.snd_wl1.0,
+        max_window: detached.max_window,
+        rcv_nxt: detached.rcv_nxt.0,
+        rcv_wnd: detached.rcv_wnd,
+        rcv_wup: detached.rcv_wup.0,
+        snd_wscale: detached.snd_wscale,
+        rcv_wscale: detached.rcv_wscale,
+        peer_mss: detached.peer_mss,
+        sack_permitted: detached.sack_permitted,
+        timestamps: detached.timestamps.map(|it| Timestamps { value: it.value, echo: it.echo }),
+        unacked: detached.unacked.clone(),
+        unsent: detached.unsent.clone(),
+        received: detached.received.clone(),
+        fin_sent: detached.fin_sent,
+        read_closed: detached.read_closed,
+    }
+}
+
+/// A laboratory with a connection of the client's kernel to our stack.
+struct Scene {
+    wire: Wire,
+    lab: Lab,
+    client: TcpStream,
+    ours: ConnectionId,
+    /// The kernel's socket on the port, as every socket of a program has one.
+    shadow: TcpListener,
+}
+
+impl Scene {
+    fn set(server: &str, config: Config) -> Scene {
+        let lab = Lab::with_box().unwrap();
+        let address = SocketAddr::new(server.parse::<IpAddr>().unwrap(), PORT);
+        let shadow = lab.inside(Side::Server, || TcpListener::bind(address).unwrap());
+        let wire = Wire::lay(&lab, config);
+        let listener = wire.middle().listen(address);
+        let client = lab.inside(Side::Client, || TcpStream::connect_timeout(&address, PATIENCE).unwrap());
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_write_timeout(Some(PATIENCE)).unwrap();
+        let ours = wire.until("accepting", |middle| middle.stack.tcp_accept(listener));
+        Scene { wire, lab, client, ours, shadow }
+    }
+
+    /// Has our stack write `octets` for as long as it takes them, and returns how many it took.
+    fn write(&self, octets: &[u8]) -> usize {
+        let mut middle = self.wire.middle();
+        let now = middle.now();
+        middle.stack.send(self.ours, octets, now).unwrap_or(0)
+    }
+
+    /// What our stack has to read, at most `most` octets.
+    fn read(&self, most: usize) -> Vec<u8> {
+        let mut middle = self.wire.middle();
+        let now = middle.now();
+        let mut room = vec![0; most];
+        let count = middle.stack.recv(self.ours, &mut room, now).unwrap_or(0);
+        room.truncate(count);
+        room
+    }
+
+    fn shutdown(&self) {
+        let mut middle = self.wire.middle();
+        let now = middle.now();
+        middle.stack.shutdown(self.ours, stack::tcp::Shutdown::Write, now);
+    }
+
+    fn wait_for_state(&self, state: stack::tcp::State) {
+        self.wire.until(&format!("{state:?}"), |middle| {
+            (middle.stack.state(self.ours) == Some(state)).then_some(())
+        });
+    }
+
+    /// Moves our end to the kernel of the server's namespace.
+    fn take_over(&self, value: &Established) -> TcpStream {
+        let socket = self.lab.inside(Side::Server, || {
+            let prepared: Prepared<'_> = prepare(value).unwrap();
+            let said = self.wire.middle().spoken_too_early;
+            assert!(
+                said <= u32::from(value.state.has_fin_received()),
+                "the peer's FIN is acknowledged once more"
+            );
+            self.wire.middle().server = Server::Kernel;
+            prepared.start().unwrap()
+        });
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    fn detach(&self) -> Detached {
+        self.wire.middle().detach(self.ours)
+    }
+}
+
+fn read_to_end(mut socket: &TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    socket.read_to_end(&mut all).unwrap();
+    all
+}
+
+/// The kernel's state of a socket, by its number.
+fn kernel_state(socket: &TcpStream, lab: &Lab) -> String {
+    let local = socket.local_addr().unwrap().port();
+    let peer = socket.peer_addr().unwrap().port();
+    let filter = format!("sport = :{local} and dport = :{peer}");
+    let listing = lab.run_in(Side::Server, "ss", &["-tanH", &filter]).unwrap();
+    listing.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// Both sides send a lot; in the middle of it our end moves, with data unread, unacknowledged and unsent.
+fn move_in_mid_transfer(server: &str, timestamps: bool, mapped: bool, lose_each: Option<u32>) {
+    let scene = Scene::set(server, Config { timestamps, ..Config::default() });
+    scene.wire.middle().lose_each = lose_each;
+    let writer = thread::spawn({
+        let mut client = scene.client.try_clone().unwrap();
+        move || {
+            client.write_all(&stream(CLIENT, 0..TOTAL)).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+    });
+    let reader = thread::spawn({
+        let client = scene.client.try_clone().unwrap();
+        move || read_to_end(&client)
+    });
+    let says = stream(SERVER, 0..TOTAL);
+    let (mut written, mut heard) = (0, Vec::new());
+    while heard.len() < TOTAL / 3 || written < TOTAL / 3 {
+        written += scene.write(&says[written..TOTAL / 2]);
+        heard.extend(scene.read(10_000));
+        thread::sleep(Duration::from_micros(200));
+    }
+    // The client's data piles up unread, then nothing arrives any more and what is sent stays unacknowledged.
+    thread::sleep(Duration::from_millis(50));
+    scene.wire.middle().lose_each = Some(1);
+    for _ in 0..20 {
+        written += scene.write(&says[written..]);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let detached = scene.detach();
+    assert!(!detached.received.is_empty() && !detached.unacked.is_empty() && !detached.unsent.is_empty());
+    assert_eq!(detached.timestamps.is_some(), timestamps);
+    scene.wire.middle().lose_each = lose_each;
+    let socket = scene.take_over(&established(&detached, mapped || server.contains(':')));
+    assert_eq!(socket.peer_addr().unwrap().port(), scene.client.local_addr().unwrap().port());
+    let rest = thread::spawn({
+        let mut socket = socket.try_clone().unwrap();
+        move || {
+            socket.write_all(&says[written..]).unwrap();
+            socket.shutdown(Shutdown::Write).unwrap();
+        }
+    });
+    heard.extend(read_to_end(&socket));
+    rest.join().unwrap();
+    writer.join().unwrap();
+    assert!(heard == stream(CLIENT, 0..TOTAL), "{} octets came of {TOTAL}", heard.len());
+    let answered = reader.join().unwrap();
+    assert!(answered == stream(SERVER, 0..TOTAL), "{} octets went of {TOTAL}", answered.len());
+    assert_eq!(scene.wire.middle().stack.counters().out_rsts, 0);
+}
+
+#[test]
+fn a_transfer_goes_on_over_ipv4() {
+    if require_root_and_xdp() {
+        move_in_mid_transfer(SERVER_V4, true, false, None);
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_over_ipv6() {
+    if require_root_and_xdp() {
+        move_in_mid_transfer(SERVER_V6, true, false, None);
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_without_timestamps() {
+    if require_root_and_xdp() {
+        move_in_mid_transfer(SERVER_V4, false, false, None);
+        move_in_mid_transfer(SERVER_V6, false, false, None);
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_under_loss() {
+    if require_root_and_xdp() {
+        move_in_mid_transfer(SERVER_V4, true, false, Some(100));
+        move_in_mid_transfer(SERVER_V6, false, false, Some(100));
+    }
+}
+
+#[test]
+fn a_socket_of_ipv6_keeps_its_mapped_addresses() {
+    if require_root_and_xdp() {
+        move_in_mid_transfer(SERVER_V4, true, true, None);
+    }
+}
+
+/// Each side's say before and after the move, and who closed before it.
+fn move_half_closed(server: &str, reach: impl FnOnce(&Scene) -> Detached, state: State) {
+    let scene = Scene::set(server, Config::default());
+    let detached = reach(&scene);
+    let value = established(&detached, server.contains(':'));
+    assert_eq!(value.state, state);
+    let mut socket = scene.take_over(&value);
+    if !state.is_write_closed() {
+        socket.write_all(b", and goodbye").unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+    }
+    if !state.has_fin_received() {
+        (&scene.client).write_all(b", and goodbye").unwrap();
+        scene.client.shutdown(Shutdown::Write).unwrap();
+    }
+    let (at_server, at_client) = (read_to_end(&socket), read_to_end(&scene.client));
+    let expect = |closed: bool| if closed { b"hello".to_vec() } else { b"hello, and goodbye".to_vec() };
+    assert_eq!(at_server, expect(state.has_fin_received()), "{state:?}, to the server");
+    assert_eq!(at_client, expect(state.is_write_closed()), "{state:?}, to the client");
+    assert_eq!(scene.client.take_error().unwrap().map(|error| error.to_string()), None);
+    assert_eq!(socket.take_error().unwrap().map(|error| error.to_string()), None);
+}
+
+/// Both have said hello, and both hellos are on the way or there.
+fn greet(scene: &Scene) {
+    hear_greeting(scene);
+    assert_eq!(scene.write(b"hello"), 5);
+}
+
+fn hear_greeting(scene: &Scene) {
+    (&scene.client).write_all(b"hello").unwrap();
+    scene.wire.until("the greeting", |middle| {
+        let (unread, _) = middle.stack.queued(scene.ours)?;
+        (unread == 5).then_some(())
+    });
+}
+
+fn each_version(test: impl Fn(&str)) {
+    if require_root_and_xdp() {
+        [SERVER_V4, SERVER_V6].into_iter().for_each(test);
+    }
+}
+
+#[test]
+fn close_wait_goes_on() {
+    each_version(|server| {
+        let reach = |scene: &Scene| {
+            greet(scene);
+            scene.client.shutdown(Shutdown::Write).unwrap();
+            scene.wait_for_state(stack::tcp::State::CloseWait);
+            scene.detach()
+        };
+        move_half_closed(server, reach, State::CloseWait);
+    });
+}
+
+#[test]
+fn fin_wait_1_goes_on_with_a_fin_that_was_lost() {
+    each_version(|server| {
+        let reach = |scene: &Scene| {
+            greet(scene);
+            thread::sleep(Duration::from_millis(20));
+            scene.wire.middle().lose_each = Some(1);
+            scene.shutdown();
+            thread::sleep(Duration::from_millis(20));
+            scene.wire.middle().lose_each = None;
+            scene.detach()
+        };
+        move_half_closed(server, reach, State::FinWait1);
+    });
+}
+
+#[test]
+fn fin_wait_1_goes_on_with_data_that_was_never_sent() {
+    each_version(|server| {
+        let reach = |scene: &Scene| {
+            hear_greeting(scene);
+            let mut middle = scene.wire.middle();
+            let now = middle.now();
+            // In one piece with the lock held: nothing leaves in between.
+            middle.stack.send(scene.ours, b"hello", now).unwrap();
+            middle.stack.shutdown(scene.ours, stack::tcp::Shutdown::Write, now);
+            let detached = middle.detach(scene.ours);
+            assert!(detached.unsent == b"hello" && !detached.fin_sent);
+            detached
+        };
+        move_half_closed(server, reach, State::FinWait1);
+    });
+}
+
+#[test]
+fn fin_wait_2_goes_on() {
+    each_version(|server| {
+        let reach = |scene: &Scene| {
+            greet(scene);
+            scene.shutdown();
+            scene.wait_for_state(stack::tcp::State::FinWait2);
+            scene.detach()
+        };
+        move_half_closed(server, reach, State::FinWait2);
+    });
+}
+
+#[test]
+fn last_ack_goes_on() {
+    each_version(|server| {
+        let reach = |scene: &Scene| {
+            greet(scene);
+            scene.client.shutdown(Shutdown::Write).unwrap();
+            scene.wait_for_state(stack::tcp::State::CloseWait);
+            scene.wire.middle().lose_each = Some(1);
+            scene.shutdown();
+            thread::sleep(Duration::from_millis(20));
+            scene.wire.middle().lose_each = None;
+            scene.detach()
+        };
+        move_half_closed(server, reach, State::LastAck);
+    });
+}
+
+#[test]
+fn closing_goes_on() {
+    each_version(|server| {
+        let reach = |scene: &Scene| {
+            greet(scene);
+            thread::sleep(Duration::from_millis(20));
+            {
+                let mut middle = scene.wire.middle();
+                let now = middle.now();
+                middle.stack.shutdown(scene.ours, stack::tcp::Shutdown::Write, now);
+                // Our FIN is lost, the client's comes.
+                middle.lose_to_client = true;
+            }
+            scene.client.shutdown(Shutdown::Write).unwrap();
+            scene.wait_for_state(stack::tcp::State::Closing);
+            scene.detach()
+        };
+        move_half_closed(server, reach, State::Closing);
+    });
+}
+
+#[test]
+fn a_server_that_starts_anew_finds_its_port_free() {
+    if !require_root_and_xdp() {
+        return;
+    }
+    let scene = Scene::set(SERVER_V4, Config::default());
+    let value = established(&scene.detach(), false);
+    let mut socket = scene.take_over(&value);
+    let address = scene.shadow.local_addr().unwrap();
+    assert_eq!(kernel_state(&socket, &scene.lab), "ESTAB");
+    let Scene { wire: _wire, lab, client, shadow, .. } = scene;
+    drop(shadow);
+    let anew = lab.inside(Side::Server, || TcpListener::bind(address).unwrap());
+    let second = lab.inside(Side::Client, || TcpStream::connect_timeout(&address, PATIENCE).unwrap());
+    let (accepted, from) = anew.accept().unwrap();
+    assert_eq!(from, second.local_addr().unwrap());
+    drop(accepted);
+    socket.write_all(b"still here").unwrap();
+    let mut room = [0; 10];
+    (&client).read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"still here");
+}
+
+#[test]
+fn what_is_prepared_and_dropped_is_gone_without_a_packet() {
+    if !require_root_and_xdp() {
+        return;
+    }
+    let scene = Scene::set(SERVER_V4, Config::default());
+    scene.write(b"unacknowledged");
+    let detached = scene.detach();
+    let value = established(&detached, false);
+    scene.lab.inside(Side::Server, || {
+        let prepared = prepare(&value).unwrap();
+        let twice = prepare(&value).unwrap_err();
+        assert_eq!(twice.kind(), std::io::ErrorKind::AddrNotAvailable, "{twice}");
+        thread::sleep(Duration::from_millis(500));
+        drop(prepared);
+    });
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(scene.wire.middle().spoken_too_early, 0);
+    // It can still go on anywhere.
+    let socket = scene.take_over(&value);
+    drop(socket);
+    assert_eq!(read_to_end(&scene.client), b"unacknowledged");
+}
+
+#[test]
+fn a_client_connection_of_ours_goes_on_too() {
+    if !require_root_and_xdp() {
+        return;
+    }
+    let lab = Lab::with_box().unwrap();
+    let wire = Wire::lay(&lab, Config::default());
+    let listener = lab.inside(Side::Client, || TcpListener::bind((CLIENT_V4, 0)).unwrap());
+    let mac = |side, interface| -> [u8; 6] {
+        let text = lab.hardware_address(side, interface).unwrap();
+        let octets: Vec<u8> = text.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect();
+        octets.try_into().unwrap()
+    };
+    let header = stack::LinkHeader {
+        destination: ::wire::MacAddress(mac(Side::Client, lab::CLIENT_INTERFACE)),
+        source: ::wire::MacAddress(mac(Side::Server, lab::SERVER_INTERFACE)),
+        ..stack::LinkHeader::default()
+    };
+    let ours = {
+        let mut middle = wire.middle();
+        let now = middle.now();
+        let connect = stack::Connect {
+            local: format!("{SERVER_V4}:45678").parse().unwrap(),
+            remote: listener.local_addr().unwrap(),
+            hop: stack::Hop { header, ..stack::Hop::default() },
+            options: Default::default(),
+            data: b"question",
+        };
+        middle.stack.tcp_connect(&connect, now).unwrap()
+    };
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    wire.until("connecting", |middle| {
+        (middle.stack.state(ours) == Some(stack::tcp::State::Established)).then_some(())
+    });
+    let value = established(&wire.middle().detach(ours), false);
+    let socket = lab.inside(Side::Server, || {
+        let prepared = prepare(&value).unwrap();
+        wire.middle().server = Server::Kernel;
+        prepared.start().unwrap()
+    });
+    let mut socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut room = [0; 8];
+    peer.read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"question");
+    peer.write_all(b"answer").unwrap();
+    drop(peer);
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"answer");
+}
+
+#[test]
+fn nonsense_is_refused() {
+    if !require_root_and_xdp() {
+        return;
+    }
+    let scene = Scene::set(SERVER_V4, Config::default());
+    let mut value = established(&scene.detach(), false);
+    value.snd_wscale = 15;
+    let refused = scene.lab.inside(Side::Server, || make_kernel_socket(&value).unwrap_err());
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    value.snd_wscale = 0;
+    value.local = "203.0.113.1:80".parse().unwrap();
+    let foreign = scene.lab.inside(Side::Server, || make_kernel_socket(&value).unwrap_err());
+    assert_eq!(foreign.kind(), std::io::ErrorKind::AddrNotAvailable);
+}
