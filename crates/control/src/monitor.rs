@@ -155,7 +155,7 @@ fn parse(mut octets: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkM
 }
 
 /// Cuts off the first message by the length in its header, padded to four octets (netlink(7)).
-fn split_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     const HEADER: usize = 16;
     let len = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;
     let message = octets.get(..len).filter(|_| len >= HEADER)?;

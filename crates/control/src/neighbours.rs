@@ -19,7 +19,7 @@ pub struct NeighbourMove {
 
 /// Remembers where each neighbour was last seen, also while the kernel looks for it anew.
 #[derive(Debug, Default)]
-pub(crate) struct NeighbourWatch {
+pub struct NeighbourWatch {
     seen: BTreeMap<(u32, IpAddr), [u8; 6]>,
     /// Moves that are not told yet.
     pending: Vec<NeighbourMove>,
@@ -31,7 +31,7 @@ impl NeighbourWatch {
     /// Flows are known by the hardware address that they are sent to. While another neighbour is known to be there still (two
     /// addresses of one router, of which one moved), nobody can tell whose flows are whose, and nothing is told. What the
     /// kernel has not heard of for a while is no such neighbour: it is most likely the other address of the one that moved.
-    pub(crate) fn compare(&mut self, mirror: &Mirror, interfaces: &BTreeSet<u32>) -> Vec<NeighbourMove> {
+    pub fn compare(&mut self, mirror: &Mirror, interfaces: &BTreeSet<u32>) -> Vec<NeighbourMove> {
         let here: Vec<_> = mirror.neighbours().filter(|((index, _), _)| interfaces.contains(index)).collect();
         for (key, neighbour) in &here {
             if let Some(new) = neighbour.mac.filter(|_| neighbour.usable)

@@ -1,0 +1,189 @@
+//! The kernel's own sockets of TCP and UDP: sock_diag(7).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
+use netlink_sys::{Socket, SocketAddr as NetlinkAddress, protocols::NETLINK_SOCK_DIAG};
+use steering::Transport;
+
+use crate::monitor::split_message;
+
+/// SOCK_DIAG_BY_FAMILY (linux/sock_diag.h), NLMSG_ERROR and NLMSG_DONE (linux/netlink.h).
+const BY_FAMILY: u16 = 20;
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+
+/// AF_INET and AF_INET6.
+const FAMILIES: [u8; 2] = [2, 10];
+
+/// States as bits (net/tcp_states.h). Sockets of UDP are in ESTABLISHED or CLOSE.
+const CLOSE: u32 = 1 << 7;
+const LISTEN: u32 = 1 << 10;
+const ALL: u32 = 0x1ffe;
+
+const HEADER_LEN: usize = 16;
+/// `struct inet_diag_req_v2`, and the first part of `struct inet_diag_msg` (linux/inet_diag.h).
+const REQUEST_LEN: usize = 56;
+const ANSWER_LEN: usize = 52;
+
+/// The kernel's answers come in parts of at most this many octets.
+const PART_MAX: usize = 1 << 16;
+
+/// A socket of this network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelSocket {
+    /// Its own end; IPv4 addresses are never written as mapped ones.
+    pub local: SocketAddr,
+    /// Its peer's; zero without a peer.
+    pub remote: SocketAddr,
+    /// The kernel's number for it, which is never used again: SO_COOKIE in socket(7).
+    pub cookie: u64,
+}
+
+/// The kernel's TCP connections with this local port, also half-open ones and those in TIME-WAIT. The kernel looks through all
+/// that it has: some milliseconds on a large machine.
+pub fn tcp_connections(local_port: u16) -> io::Result<Vec<KernelSocket>> {
+    dump(Transport::Tcp, ALL & !LISTEN & !CLOSE, local_port)
+}
+
+/// The kernel's TCP sockets that listen.
+pub fn tcp_listeners() -> io::Result<Vec<KernelSocket>> {
+    dump(Transport::Tcp, LISTEN, 0)
+}
+
+/// The kernel's UDP sockets that have a port.
+pub fn udp_sockets() -> io::Result<Vec<KernelSocket>> {
+    dump(Transport::Udp, ALL, 0)
+}
+
+/// Port 0 stands for all.
+fn dump(transport: Transport, states: u32, local_port: u16) -> io::Result<Vec<KernelSocket>> {
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    let mut found = Vec::new();
+    for family in FAMILIES {
+        let request = request(family, transport.number(), states, local_port);
+        socket.send_to(&request, &NetlinkAddress::new(0, 0), 0)?;
+        receive(&socket, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn request(family: u8, protocol: u8, states: u32, local_port: u16) -> [u8; HEADER_LEN + REQUEST_LEN] {
+    let mut octets = [0; HEADER_LEN + REQUEST_LEN];
+    let len = octets.len() as u32;
+    octets[..4].copy_from_slice(&len.to_ne_bytes());
+    octets[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    octets[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    octets[16] = family;
+    octets[17] = protocol;
+    octets[20..24].copy_from_slice(&states.to_ne_bytes());
+    octets[24..26].copy_from_slice(&local_port.to_be_bytes());
+    octets
+}
+
+/// Reads to the end of a dump.
+fn receive(socket: &Socket, found: &mut Vec<KernelSocket>) -> io::Result<()> {
+    let mut part = Vec::with_capacity(PART_MAX);
+    loop {
+        part.clear();
+        socket.recv(&mut part, 0)?;
+        let mut rest = &part[..];
+        while let Some((message, behind)) = split_message(rest) {
+            rest = behind;
+            match u16::from_ne_bytes([message[4], message[5]]) {
+                DONE => return Ok(()),
+                ERROR => return Err(error(message)),
+                BY_FAMILY => found.extend(read(&message[HEADER_LEN..])),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn error(message: &[u8]) -> io::Error {
+    let code = message.get(HEADER_LEN..).and_then(|code| code.first_chunk());
+    let code = code.map_or(0, |code| i32::from_ne_bytes(*code));
+    io::Error::from_raw_os_error(code.checked_neg().unwrap_or(0))
+}
+
+/// Reads a `struct inet_diag_msg`.
+fn read(octets: &[u8]) -> Option<KernelSocket> {
+    let octets: &[u8; ANSWER_LEN] = octets.first_chunk()?;
+    let end = |port: usize, address: usize| {
+        let port = u16::from_be_bytes([octets[port], octets[port + 1]]);
+        SocketAddr::new(read_address(octets[0], &octets[address..address + 16]), port)
+    };
+    let cookie = |at: usize| {
+        u64::from(u32::from_ne_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]))
+    };
+    Some(KernelSocket { local: end(4, 8), remote: end(6, 24), cookie: cookie(44) | cookie(48) << 32 })
+}
+
+fn read_address(family: u8, octets: &[u8]) -> IpAddr {
+    if family == FAMILIES[0] {
+        IpAddr::from(*octets.first_chunk::<4>().expect("an address has room for sixteen"))
+    } else {
+        let address = *octets.first_chunk::<16>().expect("an address has room for sixteen");
+        IpAddr::from(address).to_canonical()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use rustix::net::sockopt::socket_cookie;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_is_found_by_its_cookie_and_its_connections_by_its_port() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let local = listener.local_addr().unwrap();
+            let listens = KernelSocket {
+                local,
+                remote: SocketAddr::new(if local.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, 0),
+                cookie: socket_cookie(&listener).unwrap(),
+            };
+            assert!(tcp_listeners().unwrap().contains(&listens));
+            assert_eq!(tcp_connections(local.port()).unwrap(), []);
+
+            let client = TcpStream::connect(local).unwrap();
+            let (accepted, _) = listener.accept().unwrap();
+            let found = tcp_connections(local.port()).unwrap();
+            let expected = KernelSocket {
+                local,
+                remote: client.local_addr().unwrap(),
+                cookie: socket_cookie(&accepted).unwrap(),
+            };
+            assert_eq!(found, [expected]);
+            drop(listener);
+            assert!(!tcp_listeners().unwrap().contains(&listens));
+        }
+    }
+
+    #[test]
+    fn a_connection_over_a_mapped_address_is_one_over_ipv4() {
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let found = tcp_connections(port).unwrap();
+        assert_eq!(found[0].remote, client.local_addr().unwrap());
+    }
+
+    #[test]
+    fn udp_sockets_are_found_bound_or_connected() {
+        let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let connected = UdpSocket::bind("127.0.0.1:0").unwrap();
+        connected.connect(bound.local_addr().unwrap()).unwrap();
+        let found = udp_sockets().unwrap();
+        for socket in [bound, connected] {
+            let cookie = socket_cookie(&socket).unwrap();
+            let found = found.iter().find(|found| found.cookie == cookie).unwrap();
+            assert_eq!(found.local, socket.local_addr().unwrap());
+        }
+    }
+}
