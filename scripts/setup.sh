@@ -2,11 +2,15 @@
 # Installs what building, testing and the laboratory need on Debian, says so first, and installs nothing else.
 # Servers that it installs are not started, now or at boot: the laboratory starts its own.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 # clang, libbpf-dev: the XDP program. nsd, knot, knot-dnsutils, bind9-dnsutils: who Sidestep is compared with, and who
 # asks. curl, wrk, nginx: clients of the examples, and a server to compare them with. iproute2, ethtool, iputils-ping,
 # tcpdump, procps: the laboratory. valgrind: instruction counts.
 packages=(clang libbpf-dev nsd knot knot-dnsutils bind9-dnsutils curl nginx wrk iproute2 ethtool iputils-ping tcpdump valgrind procps make)
+# Programs that `sidestep run` is tried with, and their clients (docs/programs.md).
+packages+=(haproxy redis-server memcached libmemcached-tools postgresql wget iperf3 sockperf openssl openssh-server openssh-client)
+packages+=(python3-venv libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool)
 
 is_installed() {
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -25,7 +29,23 @@ missing=()
 for package in "${packages[@]}"; do
     is_installed "$package" || missing+=("$package")
 done
+# What Debian does not have, or not with what is needed: beside what cargo builds, and gone with it.
+tools=target/programs
+python_packages=(aioquic==1.2.0 uvloop==0.21.0)
+
+install_tools() {
+    local stamp="$tools/python/.installed"
+    [ "$(cat "$stamp" 2>/dev/null)" = "${python_packages[*]}" ] && return
+    echo "setup: installing with pip into $tools/python: ${python_packages[*]}"
+    rm -rf "$tools/python"
+    mkdir -p "$tools"
+    /usr/bin/python3 -m venv "$tools/python"
+    "$tools/python/bin/pip" install --quiet --disable-pip-version-check "${python_packages[@]}"
+    echo "${python_packages[*]}" >"$stamp"
+}
+
 if [ ${#missing[@]} -eq 0 ]; then
+    install_tools
     echo "setup: everything is installed"
     exit 0
 fi
@@ -54,11 +74,13 @@ fi
 
 # And at boot, where there is a systemd: only those that came just now.
 if [ -d /run/systemd/system ]; then
-    for service in nsd knot nginx; do
-        if printf '%s\n' "${missing[@]}" | grep -qx "$service"; then
+    for package in nsd knot nginx haproxy redis-server memcached postgresql openssh-server; do
+        service=${package/openssh-server/ssh}
+        if printf '%s\n' "${missing[@]}" | grep -qx "$package"; then
             echo "setup: disabling the $service service"
             "${as_root[@]}" systemctl disable --quiet "$service"
         fi
     done
 fi
+install_tools
 echo "setup: done"

@@ -1,16 +1,18 @@
 //! Tests that cross rooms: the `sidestep` command as its users meet it, on kernel sockets and in the laboratory.
 //!
-//! Here is what they share; the tests are in `tests/kernel`, which need no privilege, and in `tests/laboratory`, which
-//! need root and AF_XDP and say so when they cannot run.
+//! Here is what they share; the tests are in `tests/kernel`, which need no privilege, and in `tests/laboratory` and
+//! `tests/programs`, which need root and AF_XDP and say so when they cannot run.
 #![forbid(unsafe_code)]
 
 mod dig;
+mod exchange;
 mod load;
 mod reload;
 mod serving;
 mod stream;
 
 pub use dig::{Dig, Transport};
+pub use exchange::{Answer, Exchange, ExchangeTally};
 pub use load::{Load, Tally};
 pub use reload::{VERSION_NAME, VersionedZone, reload_under_load};
 pub use serving::{Serving, command, stats};

@@ -12,6 +12,8 @@ use crate::{LabError, registry};
 
 /// Time for a process to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
+/// Time for the last of what a process wrote to be read, after its end.
+const READ_MAX: Duration = Duration::from_secs(1);
 /// How often an ending process is looked at.
 const GLANCE: Duration = Duration::from_millis(5);
 
@@ -70,8 +72,13 @@ impl Child {
         &self.command_line
     }
 
-    /// Everything it wrote so far.
+    /// Everything it wrote so far; of one that has been seen to end, everything.
     pub fn output(&self) -> String {
+        let deadline = Instant::now() + READ_MAX;
+        // The last of it may still be on its way here; but a child of its own may also keep the pipe open.
+        while self.status.is_some() && Arc::strong_count(&self.captured) > 1 && Instant::now() < deadline {
+            thread::sleep(GLANCE / 5);
+        }
         self.captured.lines().join("\n")
     }
 
@@ -214,6 +221,15 @@ mod tests {
         let process = format!("/proc/{}", child.pid());
         drop(child);
         assert!(!std::path::Path::new(&process).exists());
+    }
+
+    #[test]
+    fn the_output_of_one_that_ended_is_whole() {
+        for _ in 0..20 {
+            let mut child = shell("seq 1000");
+            child.wait(Duration::from_secs(5)).unwrap();
+            assert!(child.output().ends_with("\n1000"));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | `directory.rs` | [`Directory`]: a temporary directory |
 //! | `zone.rs`, `message.rs` | zones and queries, written by hand: an oracle must not share code with what it judges |
 //! | `peers/` | [`Peer`]: NSD, Knot, Sidestep, started and ready |
+//! | `programs/` | [`programs::Program`]: nginx, redis and many more, on the kernel or by `sidestep run` |
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
 //! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: who asks them, and its report |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
@@ -31,6 +32,7 @@ mod measure;
 pub mod message;
 mod namespaces;
 mod peers;
+pub mod programs;
 mod registry;
 mod skip;
 mod wrk;

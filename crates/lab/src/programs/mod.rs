@@ -1,0 +1,254 @@
+//! Real programs, each described by what it needs, how it is started and when it is ready.
+//!
+//! A [`Program`] is a value without effects; [`Program::start`] brings it to life on one side of a laboratory, on the kernel's
+//! network or by `sidestep run` ([`Network`]), and gives a [`Running`] that ends with its owner. The descriptions are in the
+//! files beside this one; the smallest programs, written for this purpose, in `crates/lab/programs`.
+
+mod databases;
+mod interpreted;
+mod remote;
+mod running;
+mod web;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::namespaces::run;
+use crate::{
+    CLIENT_V4, CLIENT_V6, Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
+    sidestep_binary, workspace_root,
+};
+
+pub use databases::{memcached, postgresql, redis};
+pub use interpreted::{
+    asyncio_echo, http_server, java_http, java_nio, node_cluster, node_http, python_suite, quic_echo,
+    uvloop_echo,
+};
+pub use remote::{dnsmasq, iperf3, nsd, openssl_server, sockperf, sshd};
+pub use running::Running;
+pub use web::{LARGE, Nginx, haproxy};
+
+/// How a program gets its network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// From the kernel, as ever.
+    Kernel,
+    /// From `sidestep run` with these options.
+    Sidestep(Vec<String>),
+}
+
+/// Says `kernel` where programs are to run as ever, to see what is expected of them.
+const NETWORK: &str = "SIDESTEP_PROGRAMS";
+
+impl Network {
+    /// `sidestep run` on the laboratory's interface, with more `options`.
+    pub fn sidestep(options: &[&str]) -> Network {
+        let options = ["--device", SERVER_INTERFACE].iter().chain(options);
+        Network::Sidestep(options.map(|&option| option.to_owned()).collect())
+    }
+
+    /// What `SIDESTEP_PROGRAMS` asks for: `kernel`, or, without it, `sidestep run`.
+    pub fn wanted() -> Network {
+        match std::env::var(NETWORK).as_deref() {
+            Ok("kernel") => Network::Kernel,
+            _ => Network::sidestep(&[]),
+        }
+    }
+
+    /// Its name in tables.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Network::Kernel => "kernel",
+            Network::Sidestep(_) => "sidestep run",
+        }
+    }
+
+    /// The words that start a program of these words.
+    fn wrap(&self, words: Vec<String>) -> Vec<String> {
+        let Network::Sidestep(options) = self else { return words };
+        let mut wrapped = vec![sidestep_binary().display().to_string(), "run".to_owned()];
+        wrapped.extend(options.iter().cloned());
+        wrapped.push("--".to_owned());
+        wrapped.extend(words);
+        wrapped
+    }
+}
+
+/// When a program can be used.
+#[derive(Clone, Debug)]
+pub enum Ready {
+    /// At once, or whenever it has done what it does.
+    AtOnce,
+    /// When it has written a line that contains this.
+    Line(&'static str),
+    /// When a connection to this TCP port, from the other side, is accepted.
+    Port(u16),
+    /// When this datagram to this UDP port, from the other side, is answered.
+    Answer(u16, Vec<u8>),
+}
+
+/// What a program needs and how it is started.
+///
+/// In commands, scripts and files these stand for what is known only at start: `{dir}` for the program's own directory, `{own}`
+/// and `{own6}` for the addresses of its side, `{peer}` and `{peer6}` for those of the other one, `{tools}` for what
+/// `scripts/setup.sh` brought from elsewhere than Debian.
+#[derive(Clone, Debug)]
+pub struct Program {
+    name: String,
+    files: Vec<(String, String)>,
+    scripts: Vec<String>,
+    words: Vec<String>,
+    environment: Vec<(String, String)>,
+    ready: Ready,
+    is_daemon: bool,
+}
+
+impl Program {
+    /// A program called `name` in messages and tables, started by the words of `command`.
+    pub fn new(name: &str, command: &str) -> Program {
+        Program {
+            name: name.to_owned(),
+            files: Vec::new(),
+            scripts: Vec::new(),
+            words: command.split_whitespace().map(str::to_owned).collect(),
+            environment: Vec::new(),
+            ready: Ready::AtOnce,
+            is_daemon: false,
+        }
+    }
+
+    /// With one more argument, which may hold spaces.
+    pub fn argument(mut self, word: &str) -> Program {
+        self.words.push(word.to_owned());
+        self
+    }
+
+    /// With more arguments, the words of `words`.
+    pub fn with_words(mut self, words: &str) -> Program {
+        self.words.extend(words.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// With a file in its directory.
+    pub fn file(mut self, name: &str, text: &str) -> Program {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
+    /// With a script for `sh` that is run in its directory before it is started.
+    pub fn prepare(mut self, script: &str) -> Program {
+        self.scripts.push(script.to_owned());
+        self
+    }
+
+    /// With a variable in its environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Program {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Which is ready then.
+    pub fn ready(mut self, ready: Ready) -> Program {
+        self.ready = ready;
+        self
+    }
+
+    /// On these cores instead of its side's own, in taskset(1)'s words.
+    pub fn on_cores(mut self, cores: &str) -> Program {
+        self.words.splice(0..0, ["taskset", "-c", cores].map(str::to_owned));
+        self
+    }
+
+    /// Which goes to the background: the process that was started ends, and the program does not.
+    pub fn daemon(mut self) -> Program {
+        self.is_daemon = true;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The words that start it, with spaces between them.
+    pub fn command_line(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// Starts it on `side`; returns when it is ready.
+    pub fn start(&self, lab: &Lab, side: Side, network: &Network) -> Result<Running, LabError> {
+        let directory = Directory::new()?;
+        let place = Place::new(side, &directory);
+        for (name, text) in &self.files {
+            directory.write(name, &place.fill(text))?;
+        }
+        for script in &self.scripts {
+            let mut command = lab.command(side, "sh");
+            run(command.current_dir(directory.path()).args(["-ec", &place.fill(script)]))?;
+        }
+        let process = Child::spawn(&self.name, &mut self.command(lab, &place, &directory, network))?;
+        let mut running = Running::new(process, directory, network.clone(), self.is_daemon);
+        running.wait_until_ready(lab, side, &self.ready)?;
+        Ok(running)
+    }
+
+    fn command(&self, lab: &Lab, place: &Place, directory: &Directory, network: &Network) -> Command {
+        let words = network.wrap(self.words.iter().map(|word| place.fill(word)).collect());
+        let mut command = lab.command(place.side, &words[0]);
+        command.args(&words[1..]).current_dir(directory.path());
+        for (name, value) in &self.environment {
+            command.env(name, place.fill(value));
+        }
+        command
+    }
+}
+
+/// Where a program is started: what stands for the names in braces.
+struct Place {
+    side: Side,
+    values: [(&'static str, String); 6],
+}
+
+impl Place {
+    fn new(side: Side, directory: &Directory) -> Place {
+        let (server, client) = ([SERVER_V4, SERVER_V6], [CLIENT_V4, CLIENT_V6]);
+        let (own, peer) = if side == Side::Server { (server, client) } else { (client, server) };
+        let values = [
+            ("{dir}", directory.path().display().to_string()),
+            ("{own}", own[0].to_owned()),
+            ("{own6}", own[1].to_owned()),
+            ("{peer}", peer[0].to_owned()),
+            ("{peer6}", peer[1].to_owned()),
+            ("{tools}", tools().display().to_string()),
+        ];
+        Place { side, values }
+    }
+
+    fn fill(&self, text: &str) -> String {
+        self.values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+}
+
+/// Where `scripts/setup.sh` puts what does not come from Debian.
+fn tools() -> PathBuf {
+    workspace_root().join("target/programs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_has_its_own_addresses() {
+        let directory = Directory::new().unwrap();
+        let fill = |side| Place::new(side, &directory).fill("{own} {own6} {peer} {peer6}");
+        assert_eq!(fill(Side::Server), "10.53.0.1 fd53::1 10.53.0.2 fd53::2");
+        assert_eq!(fill(Side::Client), "10.53.0.2 fd53::2 10.53.0.1 fd53::1");
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_nothing_more() {
+        let words = vec!["nginx".to_owned(), "-t".to_owned()];
+        assert_eq!(Network::Kernel.wrap(words.clone()), words);
+    }
+}

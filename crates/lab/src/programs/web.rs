@@ -1,0 +1,74 @@
+//! Web servers.
+
+use super::{Program, Ready};
+
+/// Octets of the file `large` that [`Nginx`] and others serve; `large.sum` is its SHA-256 checksum.
+pub const LARGE: u64 = 8_000_000;
+
+/// nginx on port 80: `/` is a line, `/large` a file of [`LARGE`] octets, what is put to `/put/` is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Nginx {
+    /// Its worker processes.
+    pub workers: u32,
+    /// Whether each worker has a listening socket of its own.
+    pub reuseport: bool,
+    /// Whether it goes to the background, as init scripts have it; only then can its binary be replaced while it runs.
+    pub daemon: bool,
+}
+
+impl Nginx {
+    /// With so many workers.
+    pub fn with_workers(workers: u32) -> Nginx {
+        Nginx { workers, reuseport: false, daemon: false }
+    }
+
+    /// Which says this at `/`.
+    pub fn saying(self, greeting: &str) -> Program {
+        let place = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("  {kind}_temp_path {{dir}}/{kind};\n"))
+            .concat();
+        let reuseport = if self.reuseport { " reuseport" } else { "" };
+        let config = format!(
+            "worker_processes {};\ndaemon {};\npid {{dir}}/pid;\nerror_log {{dir}}/error.log notice;\n\
+             events {{ worker_connections 4096; }}\nhttp {{\n{place}  access_log off;\n  sendfile on;\n  \
+             keepalive_requests 1000000000;\n  default_type text/plain;\n  server {{\n    \
+             listen 80 backlog=4096{reuseport};\n    listen [::]:80 backlog=4096{reuseport};\n    root {{dir}}/www;\n    \
+             location = / {{ return 200 \"{greeting}\\n\"; }}\n    \
+             location /put/ {{ dav_methods PUT; client_max_body_size 64m; }}\n  }}\n}}\n",
+            self.workers,
+            if self.daemon { "on" } else { "off" },
+        );
+        let program = Program::new(
+            &format!("nginx, {} worker{}", self.workers, if self.workers == 1 { "" } else { "s" }),
+            "/usr/sbin/nginx -c {dir}/nginx.conf -e {dir}/error.log -p {dir}",
+        )
+        .file("nginx.conf", &config)
+        .prepare(&large_file())
+        .prepare("mkdir -m 777 www/put")
+        .ready(Ready::Port(80));
+        if self.daemon { program.daemon() } else { program }
+    }
+
+    /// Which says hello.
+    pub fn program(self) -> Program {
+        self.saying("Hello, world!")
+    }
+}
+
+/// A script that makes `www/large`, which looks random and is the same every time, and its checksum.
+pub(super) fn large_file() -> String {
+    format!(
+        "mkdir -m 755 www; head -c {LARGE} /dev/zero | openssl enc -aes-128-ctr -nosalt -K 00 -iv 00 2>/dev/null > www/large; \
+         sha256sum < www/large | cut -d' ' -f1 > large.sum"
+    )
+}
+
+/// haproxy with two threads on port 8080, in front of a web server on port 80 of the other side.
+pub fn haproxy() -> Program {
+    let config = "global\n  nbthread 2\n  maxconn 4000\n  user nobody\ndefaults\n  mode http\n  timeout connect 5s\n  \
+                  timeout client 10s\n  timeout server 10s\n  option redispatch\nfrontend front\n  \
+                  bind 0.0.0.0:8080\n  bind [::]:8080 v6only\n  default_backend back\nbackend back\n  server web {peer}:80\n";
+    Program::new("haproxy, 2 threads", "haproxy -db -f {dir}/haproxy.cfg")
+        .file("haproxy.cfg", config)
+        .ready(Ready::Port(8080))
+}

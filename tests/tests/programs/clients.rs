@@ -1,0 +1,78 @@
+//! Clients: they run under `sidestep run`, and the servers they ask are the kernel's.
+
+use lab::programs::{Nginx, Program, Running};
+use lab::{CLIENT_V4, CLIENT_V6, Side};
+
+use crate::trial::{Carrier, Figure, Trial};
+
+/// Who carries short-lived clients.
+const SHORT: Carrier = Carrier::Either("a client that ends at once may be gone before its queue is its own");
+
+/// Requests of a load.
+const REQUESTS: u64 = 500;
+
+/// The program fetches the large file from `nginx` into its directory, whole.
+fn assert_fetches(trial: &Trial, nginx: &Running, program: &Program) {
+    let sum = nginx.read("large.sum");
+    let checked = Program::new(program.name(), "sh -ec")
+        .argument(&format!("{} && sha256sum < got | cut -d' ' -f1", program.command_line()));
+    assert!(trial.run(&checked).contains(sum.trim()), "{}: what came is not what was sent", program.name());
+}
+
+#[test]
+fn curl() {
+    let Some(trial) = Trial::of_client("curl") else { return };
+    let nginx = trial.start_peer(&Nginx::with_workers(1).program());
+    assert_fetches(&trial, &nginx, &Program::new("curl", "curl -sS -m 30 -o got http://{peer}/large"));
+    for address in [CLIENT_V4, &format!("[{CLIENT_V6}]")] {
+        let page = trial.run(&Program::new("curl", &format!("curl -sS -m 10 http://{address}/")));
+        assert!(page.contains("Hello, world!"), "{page}");
+    }
+    let put = Program::new("curl", "curl -sS -m 30 -T file http://{peer}/put/file")
+        .prepare("head -c 3000000 /dev/urandom > file; sha256sum file");
+    trial.run(&put);
+    assert_eq!(std::fs::metadata(nginx.path("www/put/file")).unwrap().len(), 3_000_000);
+    let refused = trial.start(&Program::new("curl", "curl -sS -m 10 http://{peer}:81/"));
+    assert_eq!(exit_code(refused), Some(7), "nobody listens there");
+
+    for (load, options) in [("one connection", ""), ("a connection for each", "-H Connection:close")] {
+        trial.load(&format!("{REQUESTS} pages, {load}"), SHORT, || {
+            let began = std::time::Instant::now();
+            let words = format!("curl -sS -m 60 {options} http://{{peer}}/?[1-{REQUESTS}]");
+            let pages = trial.run(&Program::new("curl", &words)).matches("Hello, world!").count() as u64;
+            let rate = REQUESTS as f64 / began.elapsed().as_secs_f64();
+            Figure::new(rate, "pages/s").with_errors(REQUESTS - pages, "pages are missing")
+        });
+    }
+}
+
+fn exit_code(mut running: Running) -> Option<i32> {
+    running.process.wait(crate::trial::PATIENCE).unwrap().code()
+}
+
+#[test]
+fn wget() {
+    let Some(trial) = Trial::of_client("wget") else { return };
+    let nginx = trial.start_peer(&Nginx::with_workers(1).program());
+    assert_fetches(&trial, &nginx, &Program::new("wget", "wget -q -T 30 -t 1 -O got http://{peer}/large"));
+    trial.load(&format!("{REQUESTS} pages, one connection"), SHORT, || {
+        let began = std::time::Instant::now();
+        let program = Program::new("wget", "wget -q -T 30 -t 1 -O - -i urls")
+            .prepare(&format!("for n in $(seq {REQUESTS}); do echo http://{{peer}}/?$n; done > urls"));
+        let pages = trial.run(&program).matches("Hello, world!").count() as u64;
+        let rate = REQUESTS as f64 / began.elapsed().as_secs_f64();
+        Figure::new(rate, "pages/s").with_errors(REQUESTS - pages, "pages are missing")
+    });
+}
+
+#[test]
+fn a_client_of_a_server_on_its_own_host() {
+    let Some(trial) = Trial::of_client("curl to its own host") else { return };
+    let nginx =
+        Nginx::with_workers(1).program().start(&trial.lab, Side::Server, &lab::programs::Network::Kernel);
+    let _nginx = nginx.unwrap();
+    for address in ["127.0.0.1", "[::1]", "{own}", "[{own6}]"] {
+        let page = trial.run(&Program::new("curl", &format!("curl -sS -m 10 http://{address}/")));
+        assert!(page.contains("Hello, world!"), "{address}: {page}");
+    }
+}

@@ -1,0 +1,15 @@
+//! A matrix of real programs, each unmodified and under `sidestep run` in a laboratory: what it is for still works, and a short load
+//! brings no error. Needs root and AF_XDP; skipped otherwise, and says so.
+//!
+//! `SIDESTEP_PROGRAMS=kernel` runs the same programs without Sidestep: what does not hold there cannot be asked of us.
+//! `scripts/programs.sh` does both and writes docs/programs.md.
+
+mod clients;
+mod counters;
+mod databases;
+mod interpreted;
+mod names;
+mod nginx;
+mod reload;
+mod tools;
+mod trial;

@@ -1,0 +1,81 @@
+//! nginx, and haproxy in front of it.
+
+use lab::programs::{LARGE, Nginx, Running, haproxy};
+use lab::{SERVER_V4, SERVER_V6, Side, Wrk};
+use tests::Exchange;
+
+use crate::trial::{Carrier, Figure, LOAD, Trial, server};
+
+/// What nginx is for: pages over both versions of IP and by loopback, a large file, an upload, several requests on one connection.
+fn assert_serves(trial: &Trial, nginx: &Running) {
+    for address in [SERVER_V4, &format!("[{SERVER_V6}]")] {
+        let url = format!("http://{address}/");
+        assert_eq!(trial.ask(&format!("curl -sS -m 10 {url} {url} {url}")), ["Hello, world!"; 3].join("\n"));
+    }
+    let loopback = trial.ask_from(Side::Server, "curl -sS -m 10 http://127.0.0.1/");
+    assert_eq!(loopback, "Hello, world!");
+    assert_large_file(trial, nginx, &format!("http://{SERVER_V4}/large"));
+
+    let upload =
+        format!("curl -sS -m 30 -T {} http://{SERVER_V4}/put/large", nginx.path("www/large").display());
+    trial.ask(&upload);
+    let stored = std::fs::read(nginx.path("www/put/large")).unwrap();
+    assert!(stored == std::fs::read(nginx.path("www/large")).unwrap(), "what was put is not what was stored");
+    let head = trial.ask(&format!("curl -sS -m 10 -I http://{SERVER_V4}/large"));
+    assert!(head.contains(&format!("Content-Length: {LARGE}")), "{head}");
+}
+
+/// Gets the large file whole.
+fn assert_large_file(trial: &Trial, nginx: &Running, url: &str) {
+    let sum = trial.ask_script(&format!("curl -sS -m 30 {url} | sha256sum | cut -d' ' -f1"));
+    assert_eq!(sum.trim(), nginx.read("large.sum").trim());
+}
+
+/// A short run of wrk.
+fn wrk(trial: &Trial, port: u16, close: bool) -> Figure {
+    let url = format!("http://{SERVER_V4}:{port}/");
+    let report = Wrk { url, connections: 64, seconds: LOAD.as_secs() as u32, close }.run(&trial.lab).unwrap();
+    let errors = report.errors + u64::from(report.rate < 1.0);
+    Figure::new(report.rate, "requests/s").with_errors(errors, format!("{report:?}"))
+}
+
+fn nginx_serves(workers: u32, reuseport: bool, name: &str) {
+    let Some(trial) = Trial::with_queues(name, workers) else { return };
+    let nginx = trial.start(&Nginx { reuseport, ..Nginx::with_workers(workers) }.program());
+    assert_serves(&trial, &nginx);
+    trial.load("wrk, 64 connections", Carrier::Stack, || wrk(&trial, 80, false));
+    trial.load("wrk, 64 connections, Connection: close", Carrier::Stack, || wrk(&trial, 80, true));
+    trial.load("32 clients, a connection for each request", Carrier::Stack, || {
+        trial.inside(|| Exchange::hello(server(80), 32, false).run(LOAD)).into()
+    });
+    assert!(trial.end(nginx).success());
+}
+
+#[test]
+fn nginx_with_one_worker() {
+    nginx_serves(1, false, "nginx, 1 worker");
+}
+
+#[test]
+fn nginx_with_two_workers() {
+    nginx_serves(2, false, "nginx, 2 workers");
+}
+
+#[test]
+fn nginx_with_two_workers_that_have_a_listener_each() {
+    nginx_serves(2, true, "nginx, 2 workers, reuseport");
+}
+
+#[test]
+fn haproxy_in_front_of_nginx() {
+    let Some(trial) = Trial::of("haproxy, 2 threads") else { return };
+    let nginx = trial.start_peer(&Nginx::with_workers(1).program());
+    let proxy = trial.start(&haproxy());
+    let url = format!("http://{SERVER_V4}:8080/");
+    assert_eq!(trial.ask(&format!("curl -sS -m 10 {url} {url}")), ["Hello, world!"; 2].join("\n"));
+    assert_large_file(&trial, &nginx, &format!("{url}large"));
+    let carrier = Carrier::Either("connections to the web server behind it may be the kernel's");
+    trial.load("wrk, 64 connections", carrier, || wrk(&trial, 8080, false));
+    trial.load("wrk, 64 connections, Connection: close", carrier, || wrk(&trial, 8080, true));
+    trial.end(proxy);
+}

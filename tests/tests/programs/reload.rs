@@ -1,0 +1,122 @@
+//! nginx is given a new configuration, and a new binary, while clients ask: none of them notices.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::programs::{Nginx, Running};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tests::{Exchange, ExchangeTally};
+
+use crate::trial::{Carrier, Figure, PATIENCE, Trial, server};
+
+/// Asks on new connections and on kept ones while `change` is made; returns what came back to the one and the other.
+fn ask_meanwhile(trial: &Trial, change: impl FnOnce()) -> [ExchangeTally; 2] {
+    let stop = AtomicBool::new(false);
+    let clients = [Exchange::hello(server(80), 12, false), Exchange::hello(server(80), 12, true)];
+    thread::scope(|scope| {
+        let running = clients.each_ref().map(|client| {
+            let stop = &stop;
+            scope.spawn(move || trial.inside(|| client.run_until(stop)))
+        });
+        thread::sleep(Duration::from_millis(300));
+        {
+            let _stop = StopAtEnd(&stop); // Also if the change fails.
+            change();
+            thread::sleep(Duration::from_millis(300));
+        }
+        running.map(|client| client.join().unwrap())
+    })
+}
+
+/// Tells clients to stop when it goes.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Both together: no request may fail.
+fn figure(tallies: &[ExchangeTally; 2]) -> Figure {
+    let failed: u64 = tallies.iter().map(|tally| tally.failed() + u64::from(tally.answered == 0)).sum();
+    let rate = tallies.iter().map(ExchangeTally::rate).sum();
+    Figure::new(rate, "answers/s").with_errors(failed, format!("{tallies:?}"))
+}
+
+fn wait_until(what: &str, mut happens: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !happens() {
+        assert!(Instant::now() < deadline, "{what} does not happen");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How often nginx has said this.
+fn count(nginx: &Running, words: &str) -> usize {
+    nginx.read("error.log").matches(words).count()
+}
+
+fn reload_under_load(workers: u32) {
+    let name = format!("nginx, {workers} worker{}, reload", if workers == 1 { "" } else { "s" });
+    let Some(trial) = Trial::with_queues(&name, workers) else { return };
+    let nginx = trial.start(&Nginx::with_workers(workers).program());
+    const RELOADS: usize = 4;
+    let carrier = Carrier::Either("the connections of workers that end are moved to the kernel");
+    trial.load("24 clients, four reloads", carrier, || {
+        figure(&ask_meanwhile(&trial, || {
+            for reload in 1..=RELOADS {
+                kill_process(nginx.pid_in("pid").unwrap(), Signal::HUP).unwrap();
+                wait_until("a reload", || count(&nginx, "exited with code 0") >= reload * workers as usize);
+            }
+        }))
+    });
+    assert_eq!(count(&nginx, "exited on signal"), 0, "{}", nginx.read("error.log"));
+    assert!(trial.end(nginx).success());
+}
+
+#[test]
+fn one_worker_is_replaced_under_load() {
+    reload_under_load(1);
+}
+
+#[test]
+fn two_workers_are_replaced_under_load() {
+    reload_under_load(2);
+}
+
+/// As <https://nginx.org/en/docs/control.html> has it: start the new binary beside the old one, let the old workers end, then the old
+/// master.
+fn upgrade(nginx: &Running) -> Pid {
+    let old = nginx.pid_in("pid").unwrap();
+    kill_process(old, Signal::USR2).unwrap();
+    wait_until("the new master", || {
+        nginx.path("pid.oldbin").exists() && nginx.pid_in("pid").is_some_and(|pid| pid != old)
+    });
+    let new = nginx.pid_in("pid").unwrap();
+    thread::sleep(Duration::from_millis(200)); // Both serve.
+    kill_process(old, Signal::WINCH).unwrap();
+    wait_until("the end of the old workers", || count(nginx, "exited with code 0") >= 1);
+    kill_process(old, Signal::QUIT).unwrap();
+    wait_until("the end of the old master", || !nginx.path("pid.oldbin").exists());
+    new
+}
+
+#[test]
+fn the_binary_is_replaced_under_load() {
+    let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade") else { return };
+    let mut nginx = trial.start(&Nginx { daemon: true, ..Nginx::with_workers(1) }.program());
+    let mut new = None;
+    let carrier = Carrier::Either("the connections of workers that end are moved to the kernel");
+    trial.load("24 clients, one upgrade", carrier, || {
+        figure(&ask_meanwhile(&trial, || new = Some(upgrade(&nginx))))
+    });
+    let new = new.unwrap();
+    assert_eq!(trial.ask(&format!("curl -sS -m 10 http://{}/", server(80))), "Hello, world!");
+    assert_eq!(count(&nginx, "exited on signal"), 0, "{}", nginx.read("error.log"));
+    kill_process(new, Signal::QUIT).unwrap();
+    wait_until("the end of the new master", || test_kill_process(new).is_err());
+    nginx.process.wait(PATIENCE).unwrap();
+    trial.assert_nothing_left(&nginx.process.output());
+}
