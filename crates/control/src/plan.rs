@@ -1,10 +1,10 @@
 //! What to do with one interface, given how it looks now. Pure: views and results come in, actions come out.
 //!
 //! ```text
-//!                  view: interface is there                   needs other frames
+//!                  view: interface is there                   needs larger frames
 //!   Absent ---------------------------------> Attached ----------------------+
 //!     ^            Attach, Open*, SetClaims      |  ^                          |
-//!     |                                          |  +--- Detach, then Attach --+
+//!     |                                          |  +- Reopen, Open*, Reopened +
 //!     +---------- view: gone, or a new index ----+
 //!                       Detach
 //! ```
@@ -16,8 +16,12 @@ use steering::{Claim, ListenAddress, LocalAddress, Transport};
 
 /// How long after a failure the next attempt comes, and how often queues are counted.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the engines get to close a device's sockets before its queues are opened again.
-const REOPEN: Duration = Duration::from_millis(100);
+/// How long the engines get to drop their devices before a program that takes the place of one is attached.
+const REPLACE: Duration = Duration::from_millis(100);
+/// How often it is tried to open queues again that the engines were told to close: the kernel frees them when it gets to it.
+const REOPEN: Duration = Duration::from_millis(20);
+/// How long claimed TCP waits for that at most.
+const REOPEN_MAX: Duration = Duration::from_secs(1);
 
 /// The interface as it looks now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,11 @@ pub struct PortView {
 pub enum Action {
     /// Have the engines drop their devices, and detach the program if there is one.
     Detach,
+    /// Have the engines drop their devices, for new ones to take their place. The program stays; it is told that claimed TCP
+    /// waits.
+    Reopen,
+    /// Tell the program that claimed TCP does not wait any more.
+    Reopened,
     /// Attach the program, then tell [`PortPlan::on_attached`] or [`PortPlan::on_failure`].
     Attach,
     /// Open these queues as one device for this engine, then tell [`PortPlan::on_opened`] or
@@ -48,6 +57,8 @@ pub enum Action {
         engine: usize,
         /// Queues of the interface, not open so far.
         queues: Vec<u16>,
+        /// Octets of its frames; `None` if there are none for the interface, which opening will tell.
+        frame_size: Option<u16>,
     },
     /// Tell the engines the MTU, then [`PortPlan::on_mtu_told`].
     TellMtu(u32),
@@ -71,9 +82,12 @@ pub struct PortPlan {
 struct Attached {
     index: u32,
     mtu: u32,
+    /// Of the devices. They keep it when the interface needs less.
     frame_size: Option<u16>,
     open: BTreeSet<u16>,
     claims: BTreeSet<Claim>,
+    /// Queues are being opened again, and until when claimed TCP waits for that.
+    reopening: Option<Instant>,
 }
 
 impl PortPlan {
@@ -96,26 +110,38 @@ impl PortPlan {
     pub fn next(&mut self, view: Option<&PortView>, now: Instant) -> Option<Action> {
         self.last_look = now;
         let Some(view) = view else { return self.attached.take().map(|_| Action::Detach) };
-        if let Some(attached) = &self.attached
-            && (attached.index, attached.frame_size) != (view.index, view.frame_size)
-        {
-            self.attached = None;
-            self.not_before = now + REOPEN;
-            return Some(Action::Detach);
-        }
-        if let Some(attached) = &self.attached
-            && attached.mtu != view.mtu
-        {
-            return Some(Action::TellMtu(view.mtu));
+        if let Some(action) = self.follow_link(view, now) {
+            return Some(action);
         }
         if now < self.not_before {
             return None;
         }
         let Some(attached) = &self.attached else { return Some(Action::Attach) };
-        self.queues_to_open(attached, view).or_else(|| {
-            let claims = self.claims(view);
-            (claims != attached.claims).then_some(Action::SetClaims(claims))
-        })
+        self.queues_to_open(attached, view)
+            .or_else(|| attached.reopening.map(|_| Action::Reopened))
+            .or_else(|| self.claims_to_set(attached, view))
+    }
+
+    /// What the link needs that cannot wait until it is time to try something again.
+    fn follow_link(&mut self, view: &PortView, now: Instant) -> Option<Action> {
+        let attached = self.attached.as_mut()?;
+        let (had, needed) = (attached.frame_size, view.frame_size);
+        if attached.index != view.index || (had.is_some() && needed.is_none()) {
+            self.attached = None;
+            self.not_before = now + REPLACE;
+            return Some(Action::Detach);
+        }
+        attached.frame_size = had.max(needed);
+        if attached.frame_size != had && !attached.open.is_empty() {
+            attached.open.clear();
+            attached.reopening = Some(now + REOPEN_MAX);
+            self.not_before = now + REOPEN;
+            return Some(Action::Reopen);
+        }
+        if attached.mtu != view.mtu {
+            return Some(Action::TellMtu(view.mtu));
+        }
+        attached.reopening.is_some_and(|until| now >= until).then_some(Action::Reopened)
     }
 
     /// When to call [`PortPlan::next`] again though nothing was heard: the kernel does not tell of new queues.
@@ -128,7 +154,7 @@ impl PortPlan {
     pub fn on_attached(&mut self, view: &PortView) {
         let &PortView { index, mtu, frame_size, .. } = view;
         let (open, claims) = (BTreeSet::new(), BTreeSet::new());
-        self.attached = Some(Attached { index, mtu, frame_size, open, claims });
+        self.attached = Some(Attached { index, mtu, frame_size, open, claims, reopening: None });
     }
 
     /// The engines know this MTU.
@@ -145,6 +171,18 @@ impl PortPlan {
         }
     }
 
+    /// Claimed TCP does not wait any more.
+    pub fn on_reopened(&mut self) {
+        if let Some(attached) = &mut self.attached {
+            attached.reopening = None;
+        }
+    }
+
+    /// Queues are being opened again that may be in use for a moment yet.
+    pub fn is_reopening(&self) -> bool {
+        self.attached.as_ref().is_some_and(|attached| attached.reopening.is_some())
+    }
+
     /// These claims are in force.
     pub fn on_claimed(&mut self, claims: BTreeSet<Claim>) {
         if let Some(attached) = &mut self.attached {
@@ -152,9 +190,9 @@ impl PortPlan {
         }
     }
 
-    /// The last action failed; it comes again in a second.
+    /// The last action failed; it comes again in a second, or in a moment while queues are being opened again.
     pub fn on_failure(&mut self, now: Instant) {
-        self.not_before = now + RETRY;
+        self.not_before = now + if self.is_reopening() { REOPEN } else { RETRY };
     }
 
     /// The queues that are not open, of the first engine that has such.
@@ -163,7 +201,12 @@ impl PortPlan {
         let engine = usize::from(*missing.first()?) % self.engines;
         let queues =
             missing.into_iter().filter(|&queue| usize::from(queue) % self.engines == engine).collect();
-        Some(Action::Open { engine, queues })
+        Some(Action::Open { engine, queues, frame_size: attached.frame_size })
+    }
+
+    fn claims_to_set(&self, attached: &Attached, view: &PortView) -> Option<Action> {
+        let claims = self.claims(view);
+        (claims != attached.claims).then_some(Action::SetClaims(claims))
     }
 
     fn claims(&self, view: &PortView) -> BTreeSet<Claim> {
@@ -198,7 +241,8 @@ mod tests {
         let mut actions = Vec::new();
         while let Some(action) = plan.next(view, now) {
             match &action {
-                Action::Detach => (),
+                Action::Detach | Action::Reopen => (),
+                Action::Reopened => plan.on_reopened(),
                 Action::Attach => plan.on_attached(view.unwrap()),
                 Action::Open { queues, .. } => plan.on_opened(queues),
                 Action::TellMtu(mtu) => plan.on_mtu_told(*mtu),
@@ -207,6 +251,10 @@ mod tests {
             actions.push(action);
         }
         actions
+    }
+
+    fn open(engine: usize, queues: &[u16]) -> Action {
+        Action::Open { engine, queues: queues.to_vec(), frame_size: Some(2048) }
     }
 
     fn claims(view: &PortView) -> Action {
@@ -218,12 +266,7 @@ mod tests {
     fn queues_are_dealt_out_to_engines_by_number() {
         let view = view(2, 5, &["192.0.2.1"]);
         let actions = settle(&mut plan(2), Some(&view), at(0));
-        let expected = [
-            Action::Attach,
-            Action::Open { engine: 0, queues: vec![0, 2, 4] },
-            Action::Open { engine: 1, queues: vec![1, 3] },
-            claims(&view),
-        ];
+        let expected = [Action::Attach, open(0, &[0, 2, 4]), open(1, &[1, 3]), claims(&view)];
         assert_eq!(actions, expected);
     }
 
@@ -248,7 +291,7 @@ mod tests {
         let (mut plan, old, new) = (plan(1), view(2, 1, &[]), view(3, 1, &[]));
         settle(&mut plan, Some(&old), at(0));
         assert_eq!(settle(&mut plan, None, at(1)), [Action::Detach]);
-        let anew = [Action::Attach, Action::Open { engine: 0, queues: vec![0] }];
+        let anew = [Action::Attach, open(0, &[0])];
         assert_eq!(settle(&mut plan, Some(&new), at(2)), anew);
     }
 
@@ -270,13 +313,73 @@ mod tests {
         assert_eq!(settle(&mut plan, Some(&new), at(2)), []);
     }
 
+    fn with_larger_frames(view: &PortView) -> PortView {
+        PortView { mtu: 3000, frame_size: Some(4096), ..view.clone() }
+    }
+
     #[test]
-    fn an_mtu_that_needs_other_frames_reopens_the_port() {
-        let (mut plan, old) = (plan(1), view(2, 1, &[]));
-        settle(&mut plan, Some(&old), at(0));
-        let new = PortView { mtu: 9000, frame_size: Some(4096), ..old };
-        assert_eq!(settle(&mut plan, Some(&new), at(1)), [Action::Detach]);
-        assert_eq!(settle(&mut plan, Some(&new), at(200)).first(), Some(&Action::Attach));
+    fn an_mtu_that_needs_larger_frames_has_queues_opened_again_under_the_same_program() {
+        let (mut plan, small) = (plan(2), view(2, 3, &["192.0.2.1"]));
+        settle(&mut plan, Some(&small), at(0));
+        let large = with_larger_frames(&small);
+        assert_eq!(settle(&mut plan, Some(&large), at(1)), [Action::Reopen, Action::TellMtu(3000)]);
+        assert!(plan.is_reopening());
+        assert_eq!(plan.poll_timeout(), at(21));
+        let open = |engine, queues| Action::Open { engine, queues, frame_size: Some(4096) };
+        assert_eq!(
+            settle(&mut plan, Some(&large), at(21)),
+            [open(0, vec![0, 2]), open(1, vec![1]), Action::Reopened]
+        );
+        assert!(!plan.is_reopening());
+    }
+
+    #[test]
+    fn an_mtu_that_shrinks_again_leaves_devices_their_larger_frames() {
+        let (mut plan, small) = (plan(1), view(2, 1, &[]));
+        let large = with_larger_frames(&small);
+        settle(&mut plan, Some(&large), at(0));
+        assert_eq!(settle(&mut plan, Some(&small), at(1)), [Action::TellMtu(1500)]);
+        assert_eq!(settle(&mut plan, Some(&large), at(2)), [Action::TellMtu(3000)]);
+        let more = PortView { queues: 2, ..small };
+        let opened = Action::Open { engine: 0, queues: vec![1], frame_size: Some(4096) };
+        assert_eq!(settle(&mut plan, Some(&more), at(3)), [Action::TellMtu(1500), opened]);
+    }
+
+    #[test]
+    fn queues_that_are_still_in_use_are_tried_again_in_a_moment_and_tcp_waits_a_second_at_most() {
+        let (mut plan, small) = (plan(1), view(2, 1, &[]));
+        settle(&mut plan, Some(&small), at(0));
+        let large = PortView { mtu: 1500, ..with_larger_frames(&small) };
+        assert_eq!(plan.next(Some(&large), at(0)), Some(Action::Reopen));
+        let mut tries = 0;
+        for millis in 1..1000 {
+            if let Some(action) = plan.next(Some(&large), at(millis)) {
+                assert!(matches!(action, Action::Open { .. }));
+                plan.on_failure(at(millis));
+                tries += 1;
+            }
+        }
+        assert_eq!(tries, 49);
+        assert_eq!(plan.next(Some(&large), at(1000)), Some(Action::Reopened));
+        plan.on_reopened();
+        assert!(matches!(plan.next(Some(&large), at(1000)), Some(Action::Open { .. })));
+        plan.on_failure(at(1000));
+        assert_eq!(plan.next(Some(&large), at(1999)), None);
+    }
+
+    #[test]
+    fn an_interface_for_which_there_are_no_frames_is_left_to_the_kernel_until_there_are() {
+        let (mut plan, small) = (plan(1), view(2, 1, &[]));
+        settle(&mut plan, Some(&small), at(0));
+        let none = PortView { mtu: 3000, frame_size: None, ..small.clone() };
+        assert_eq!(settle(&mut plan, Some(&none), at(1)), [Action::Detach]);
+        assert_eq!(plan.next(Some(&none), at(200)), Some(Action::Attach));
+        plan.on_attached(&none);
+        let refused = Action::Open { engine: 0, queues: vec![0], frame_size: None };
+        assert_eq!(plan.next(Some(&none), at(200)), Some(refused));
+        plan.on_failure(at(200));
+        assert_eq!(settle(&mut plan, Some(&small), at(300)), [Action::TellMtu(1500)]);
+        assert_eq!(settle(&mut plan, Some(&small), at(1200)), [open(0, &[0])]);
     }
 
     #[test]
@@ -284,8 +387,7 @@ mod tests {
         let mut plan = plan(2);
         settle(&mut plan, Some(&view(2, 2, &[])), at(0));
         assert_eq!(plan.poll_timeout(), at(1000), "queues are counted once a second");
-        let expected =
-            [Action::Open { engine: 0, queues: vec![2] }, Action::Open { engine: 1, queues: vec![3] }];
+        let expected = [open(0, &[2]), open(1, &[3])];
         assert_eq!(settle(&mut plan, Some(&view(2, 4, &[])), at(1000)), expected);
     }
 

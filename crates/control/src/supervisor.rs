@@ -40,9 +40,12 @@ pub enum PortEvent {
         /// How packets come in.
         mode: XdpMode,
     },
-    /// The interface is gone, or must be opened anew: every engine drops all devices of this port. Until it is back, the
+    /// The interface is gone, or must be attached anew: every engine drops all devices of this port. Until it is back, the
     /// kernel serves what arrives.
     DeviceGone,
+    /// The interface takes packets that need larger frames: every engine drops all devices of this port, and gets others in a
+    /// moment. Claimed TCP is dropped meanwhile, and sent again; what else arrives, the kernel serves.
+    Reopening,
     /// The interface takes IP packets of this size now: engines tell their devices and stacks.
     MtuChanged(u16),
     /// A neighbour has another hardware address now.
@@ -119,6 +122,8 @@ impl PortSupervisor {
         while let Some(action) = self.plan.next(view.as_ref(), now) {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,
+                // The engines are still at it, or the kernel.
+                Err(XdpError::QueueBusy { .. }) if self.plan.is_reopening() => self.plan.on_failure(now),
                 Err(error) => {
                     self.plan.on_failure(now);
                     self.fail(error.into(), &mut events);
@@ -184,13 +189,23 @@ impl PortSupervisor {
                 self.program = None;
                 events.push(PortEvent::DeviceGone);
             }
+            Action::Reopen => {
+                events.push(PortEvent::Reopening);
+                attached(&mut self.program).set_reopening(true)?;
+            }
+            Action::Reopened => {
+                attached(&mut self.program).set_reopening(false)?;
+                self.plan.on_reopened();
+            }
             Action::Attach => {
                 let program = SteeringProgram::attach(&self.config.interface, self.config.steering)?;
                 self.program = Some(program);
                 self.plan.on_attached(view.expect("only what is there is attached"));
             }
-            Action::Open { engine, queues } => {
-                let device = XdpDevice::open(attached(&mut self.program), &queues, &self.config.device)?;
+            Action::Open { engine, queues, frame_size } => {
+                let frame_size = frame_size.or(self.config.device.frame_size);
+                let options = XdpOptions { frame_size, ..self.config.device.clone() };
+                let device = XdpDevice::open(attached(&mut self.program), &queues, &options)?;
                 self.plan.on_opened(&queues);
                 let mode = device.mode();
                 events.push(PortEvent::QueuesOpened { device: Box::new(device), engine, queues, mode });

@@ -76,7 +76,7 @@ impl Port {
                 PortEvent::QueuesOpened { device, engine, .. } => {
                     self.echoes.push((engine, Echo::start(*device)));
                 }
-                PortEvent::DeviceGone => {
+                PortEvent::DeviceGone | PortEvent::Reopening => {
                     self.gone += 1;
                     self.echoes.drain(..).for_each(|(_, echo)| drop(echo.stop()));
                 }
@@ -163,10 +163,16 @@ fn another_mtu_is_told_and_one_that_needs_larger_frames_brings_a_new_device() {
     assert!(is_echoed(&lab, "10.77.0.1"));
     assert_eq!(port.gone, 0, "the device stays");
     lab.ip_server("link set vs mtu 3000");
-    port.until(|port| port.gone == 1 && port.echoes.len() == 1 && port.claims() >= 2);
+    port.until(|port| port.gone == 1);
+    assert!(port.claims() >= 2, "claims stay in force");
+    port.until(|port| port.echoes.len() == 1);
     assert!(is_echoed(&lab, "10.77.0.1"));
+    lab.ip_server("link set vs mtu 1500");
+    port.until(|port| port.mtus == [1400, 3000, 1500]);
+    assert!(is_echoed(&lab, "10.77.0.1"));
+    assert_eq!((port.gone, port.failures.len()), (1, 0), "larger frames do");
     let (_, echo) = port.echoes.remove(0);
-    assert_eq!(echo.stop().capabilities().mtu, 3000);
+    assert_eq!(echo.stop().capabilities().mtu, 3000, "nobody told this one");
 }
 
 #[test]

@@ -33,8 +33,13 @@ pub enum Notice {
         /// How packets come in.
         mode: XdpMode,
     },
-    /// The interface went, or must be opened anew. The kernel serves what arrives meanwhile.
+    /// The interface went, or must be attached anew. The kernel serves what arrives meanwhile.
     Gone {
+        /// The interface.
+        interface: String,
+    },
+    /// The interface takes packets that need larger frames. It is opened with such in a moment, and TCP waits for that.
+    Reopening {
         /// The interface.
         interface: String,
     },
@@ -67,7 +72,8 @@ impl fmt::Display for Notice {
             Notice::QueuesOpened { interface, queues, engine, mode } => {
                 write!(f, "{interface}: queues {queues:?} by engine {engine}, {mode}")
             }
-            Notice::Gone { interface } => write!(f, "{interface}: gone, or to be opened anew"),
+            Notice::Gone { interface } => write!(f, "{interface}: gone, or to be attached anew"),
+            Notice::Reopening { interface } => write!(f, "{interface}: to be opened with larger frames"),
             Notice::MtuChanged { interface, mtu } => write!(f, "{interface}: MTU {mtu}"),
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}; trying again"),
             Notice::NoShadow { address, error } => {
@@ -117,10 +123,12 @@ impl<O: Owner> Follower<O> {
                 self.owner.on_notice(&Notice::QueuesOpened { interface, queues, engine, mode });
             }
             PortEvent::DeviceGone => {
-                for (engine, id) in self.devices.drain(..) {
-                    self.engines[engine].remove_device(id);
-                }
+                self.remove_devices();
                 self.owner.on_notice(&Notice::Gone { interface });
+            }
+            PortEvent::Reopening => {
+                self.remove_devices();
+                self.owner.on_notice(&Notice::Reopening { interface });
             }
             PortEvent::MtuChanged(mtu) => {
                 self.engines.iter().for_each(|engine| engine.set_mtu(self.config.link, mtu));
@@ -132,6 +140,12 @@ impl<O: Owner> Follower<O> {
             }
             PortEvent::AddressesChanged(addresses) => self.follow_addresses(&addresses),
             PortEvent::Failed(error) => self.owner.on_notice(&Notice::Failed { interface, error }),
+        }
+    }
+
+    fn remove_devices(&mut self) {
+        for (engine, id) in self.devices.drain(..) {
+            self.engines[engine].remove_device(id);
         }
     }
 

@@ -74,16 +74,33 @@ fn a_neighbour_whose_other_address_is_silent_may_change_its_hardware_address() {
     }
 }
 
+fn new_mtu(side: Side, mtu: u16) -> (Side, String) {
+    let interface = if side == Side::Server { SERVER_INTERFACE } else { CLIENT_INTERFACE };
+    (side, format!("link set {interface} mtu {mtu}"))
+}
+
 #[test]
 fn the_mtu_may_change_under_live_connections() {
-    let set = |side, mtu: u16| match side {
-        Side::Server => (side, format!("link set {SERVER_INTERFACE} mtu {mtu}")),
-        _ => (side, format!("link set {CLIENT_INTERFACE} mtu {mtu}")),
-    };
-    let changes =
-        [set(Side::Client, 1280), set(Side::Server, 1280), set(Side::Server, 1500), set(Side::Client, 1500)];
+    let changes = [
+        new_mtu(Side::Client, 1280),
+        new_mtu(Side::Server, 1280),
+        new_mtu(Side::Server, 1500),
+        new_mtu(Side::Client, 1500),
+    ];
     for version in VERSIONS {
         let Some(peer) = Peer::start() else { return };
         assert_streams_survive(&peer, version, &changes);
+    }
+}
+
+#[test]
+fn the_mtu_may_outgrow_the_frames_under_live_connections() {
+    let grow = [new_mtu(Side::Server, 3000), new_mtu(Side::Client, 3000)];
+    let shrink = [new_mtu(Side::Client, 1500), new_mtu(Side::Server, 1500)];
+    for version in VERSIONS {
+        let Some(peer) = Peer::start() else { return };
+        assert_streams_survive(&peer, version, &[grow.clone(), shrink.clone()].concat());
+        assert_streams_survive(&peer, version, &grow);
+        assert_eq!(peer.counts()["mtu"], 3000, "frames are larger now");
     }
 }
