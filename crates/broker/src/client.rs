@@ -17,10 +17,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use tcp_repair::Established;
 
+use crate::moving::pack;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, Established, FromBroker, Grant, News, ProgramReport, ProtocolError, Purpose,
-    Refusal, Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
+    Answer, ClaimId, Claimed, FromBroker, Grant, News, ProgramReport, ProtocolError, Purpose, Refusal,
+    Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
 };
 use crate::transfer::{Arrival, Inbox, Internal, discard, send};
 
@@ -181,6 +183,11 @@ impl Client {
         }
     }
 
+    /// Says that granted queues are served: an engine has the device, and polls it. Claims take hold of them from now on.
+    pub fn ready(&mut self, link: u16, queues: &[u16]) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Ready { link, queues: queues.to_vec() }, &[])
+    }
+
     /// Asks that packets to where `shadow` is bound come to this process's queues; returns where they do by now.
     pub fn claim(
         &mut self,
@@ -218,14 +225,14 @@ impl Client {
         }
     }
 
-    /// Hands over a connection that the stack has let go of; returns the kernel's socket. `token` is that of the
+    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket. `token` is that of the
     /// [`News::Surrender`] which asked for it.
     pub fn move_connection(
         &mut self,
-        connection: &Established,
+        connection: Established,
         token: Option<u64>,
     ) -> Result<OwnedFd, ClientError> {
-        let (connection, content) = crate::moving::pack(connection)?;
+        let (connection, content) = pack(connection)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
         let answer = self.ask(Request::Move { connection, token }, &fds);
         content.into_iter().for_each(discard);

@@ -12,5 +12,6 @@ pub mod client;
 mod moving;
 pub mod protocol;
 mod refusal;
+pub mod registry;
 mod report;
 mod transfer;

@@ -1,12 +1,138 @@
 //! A connection on its way from a stack to the kernel: what it is in the message, its octets in a file beside it.
+//!
+//! The file is somebody else's, who may cut it at any time: it is read, not mapped.
 
-use std::os::fd::OwnedFd;
+use std::io::Result as IoResult;
+use std::os::fd::{AsFd, OwnedFd};
 
-use crate::client::ClientError;
-use crate::protocol::{Established, Moving};
+use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
+use rustix::io::{Errno, Result, pread, write};
+use tcp_repair::Established;
+
+use crate::protocol::Moving;
+
+/// Octets of one connection at most: a peer's window has room for a gigabyte, but nobody's buffers do.
+pub(crate) const OCTETS_MAX: usize = 64 << 20;
 
 /// The message, and the file if there are octets.
-pub(crate) fn pack(connection: &Established) -> Result<(Moving, Option<OwnedFd>), ClientError> {
-    let moving = Moving { connection: connection.clone(), received_len: 0, unacked_len: 0, unsent_len: 0 };
-    Ok((moving, None))
+pub(crate) fn pack(mut connection: Established) -> Result<(Moving, Option<OwnedFd>)> {
+    let parts = [&mut connection.received, &mut connection.unacked, &mut connection.unsent];
+    let parts = parts.map(std::mem::take);
+    let lens = parts.each_ref().map(Vec::len);
+    if lens.iter().sum::<usize>() > OCTETS_MAX {
+        return Err(Errno::TOOBIG);
+    }
+    let [received_len, unacked_len, unsent_len] = lens.map(|len| len as u32); // At most 2^26.
+    let file = match lens {
+        [0, 0, 0] => None,
+        _ => Some(memfd_create("sidestep-connection", MemfdFlags::CLOEXEC)?),
+    };
+    if let Some(file) = &file {
+        parts.iter().try_for_each(|part| write_all(file, part))?;
+    }
+    Ok((Moving { connection, received_len, unacked_len, unsent_len }, file))
+}
+
+/// The connection with its octets.
+pub(crate) fn unpack(moving: Moving, file: Option<&OwnedFd>) -> IoResult<Established> {
+    let lens = [moving.received_len, moving.unacked_len, moving.unsent_len].map(|len| len as usize);
+    if lens.iter().sum::<usize>() > OCTETS_MAX {
+        return Err(Errno::TOOBIG.into());
+    }
+    if let Some(file) = file {
+        fcntl_get_seals(file)?; // Files in memory have seals, and reading one never blocks.
+    }
+    let mut at = 0;
+    let mut part = |len: usize| -> IoResult<Vec<u8>> {
+        let mut octets = vec![0; len];
+        if len > 0 {
+            read_all(file.ok_or(Errno::BADF)?, &mut octets, at)?;
+        }
+        at += len as u64;
+        Ok(octets)
+    };
+    let [received, unacked, unsent] = [part(lens[0])?, part(lens[1])?, part(lens[2])?];
+    Ok(Established { received, unacked, unsent, ..moving.connection })
+}
+
+fn write_all(file: impl AsFd, mut octets: &[u8]) -> Result<()> {
+    while !octets.is_empty() {
+        let count = write(&file, octets)?;
+        octets = &octets[count..];
+    }
+    Ok(())
+}
+
+/// An end of the file before that of `octets` is an error.
+fn read_all(file: impl AsFd, mut octets: &mut [u8], mut at: u64) -> Result<()> {
+    while !octets.is_empty() {
+        match pread(&file, &mut *octets, at)? {
+            0 => return Err(Errno::NODATA),
+            count => {
+                at += count as u64;
+                octets = &mut octets[count..];
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tcp_repair::State;
+
+    use super::*;
+
+    fn connection(received: &[u8], unacked: &[u8], unsent: &[u8]) -> Established {
+        Established {
+            local: SocketAddr::from(([192, 0, 2, 1], 80)),
+            remote: SocketAddr::from(([192, 0, 2, 2], 4000)),
+            scope_id: 0,
+            ipv6_socket: false,
+            reuse_address: false,
+            state: State::Established,
+            snd_una: 1,
+            snd_wnd: 1000,
+            snd_wl1: 2,
+            max_window: 1000,
+            rcv_nxt: 3,
+            rcv_wnd: 1000,
+            rcv_wup: 3,
+            snd_wscale: 0,
+            rcv_wscale: 0,
+            peer_mss: 1460,
+            sack_permitted: false,
+            timestamps: None,
+            unacked: unacked.to_vec(),
+            unsent: unsent.to_vec(),
+            received: received.to_vec(),
+            fin_sent: false,
+            read_closed: false,
+        }
+    }
+
+    #[test]
+    fn a_connection_arrives_as_it_left() {
+        for original in
+            [connection(b"", b"", b""), connection(b"abc", b"", b"defg"), connection(b"", b"x", b"")]
+        {
+            let (moving, file) = pack(original.clone()).unwrap();
+            assert_eq!(moving.connection.received.len() + moving.connection.unsent.len(), 0);
+            assert_eq!(unpack(moving, file.as_ref()).unwrap(), original);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_or_missing_or_no_file_is_an_error() {
+        let (moving, file) = pack(connection(b"abc", b"", b"")).unwrap();
+        rustix::fs::ftruncate(file.as_ref().unwrap(), 2).unwrap();
+        assert!(unpack(moving.clone(), file.as_ref()).is_err());
+        assert!(unpack(moving.clone(), None).is_err());
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        assert!(unpack(moving.clone(), Some(&pipe.into())).is_err());
+        let other = Moving { received_len: u32::MAX, ..moving };
+        assert!(unpack(other, file.as_ref()).is_err());
+    }
 }

@@ -16,8 +16,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use device_xdp::LentLayout;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tcp_repair::Established;
 
 pub use crate::refusal::Refusal;
 pub use crate::report::{ProgramReport, SocketReport};
@@ -81,6 +83,13 @@ pub enum Request {
     /// Queues, please: [`Answer::Attached`]. What there is comes before the answer, what is released later comes later; both as
     /// [`News::QueueGranted`].
     Attach,
+    /// Queues of a [`News::QueueGranted`] are served: the device was made, and packets may come. [`Answer::Done`].
+    Ready {
+        /// Of which interface.
+        link: u16,
+        /// Which.
+        queues: Vec<u16>,
+    },
     /// Packets to where this socket is bound are to come to us, on our queues: [`Answer::Claimed`]. May be asked without a
     /// queue: the claim takes force with the first one.
     ///
@@ -189,7 +198,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
-    /// Queues are ours, in addition to those that we have.
+    /// Queues are ours, in addition to those that we have; claims take hold of them after [`Request::Ready`].
     ///
     /// Beside it: the packet memory, then one socket for each queue.
     QueueGranted(Grant),
@@ -347,12 +356,6 @@ pub struct Profile {
     pub reason: Option<String>,
 }
 
-/// How a lent device is mapped: made and read by `device-xdp`.
-pub type Layout = serde_json::Value;
-
-/// A connection: made by `posix`, read by `tcp-repair`.
-pub type Established = serde_json::Value;
-
 /// A connection whose octets are beside the message: those received, then those not acknowledged, then those not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moving {
@@ -376,7 +379,7 @@ pub struct Grant {
     /// Whether these and those that we have are all that the interface has.
     pub all_queues_yours: bool,
     /// How to map what comes beside it.
-    pub layout: Layout,
+    pub layout: LentLayout,
 }
 
 /// Where a claim takes packets.

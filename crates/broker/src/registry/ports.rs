@@ -1,0 +1,111 @@
+//! TCP ports on which the kernel has connections of its own beside ours.
+
+use std::collections::BTreeMap;
+
+use clock::{Duration, Instant};
+
+/// How long SYNs pass to the kernel before it is asked which connections it has: what was passed before has its socket by then.
+pub(super) const MARKING: Duration = Duration::from_millis(5);
+/// How often the kernel is asked again while it has some.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// The ports.
+#[derive(Debug, Default)]
+pub(super) struct PortTable {
+    ports: BTreeMap<u16, Port>,
+}
+
+/// What is known of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Port {
+    /// SYNs pass until the kernel was asked.
+    marking: bool,
+    /// When to ask the kernel.
+    look_at: Instant,
+}
+
+impl PortTable {
+    /// Packets to this port come to more queues than before: connections that the kernel has are to be found.
+    pub(super) fn mark(&mut self, port: u16, now: Instant) {
+        let state = self.ports.entry(port).or_insert(Port { marking: true, look_at: now + MARKING });
+        if !state.marking {
+            *state = Port { marking: true, look_at: now + MARKING };
+        }
+    }
+
+    /// The kernel has, or may have, connections with this local port.
+    pub(super) fn note_kernel_connections(&mut self, port: u16, now: Instant) {
+        self.ports.entry(port).or_insert(Port { marking: false, look_at: now + LOOK });
+    }
+
+    /// The kernel was asked, and has or has not.
+    pub(super) fn on_looked(&mut self, port: u16, found: bool, now: Instant) {
+        if found {
+            self.ports.insert(port, Port { marking: false, look_at: now + LOOK });
+        } else {
+            self.ports.remove(&port);
+        }
+    }
+
+    /// Nobody claims the port any more.
+    pub(super) fn forget(&mut self, port: u16) {
+        self.ports.remove(&port);
+    }
+
+    /// Whether SYNs pass to the kernel.
+    pub(super) fn is_marking(&self, port: u16) -> bool {
+        self.ports.get(&port).is_some_and(|state| state.marking)
+    }
+
+    /// Whether the kernel may have connections.
+    pub(super) fn has_kernel_connections(&self, port: u16) -> bool {
+        self.ports.contains_key(&port)
+    }
+
+    /// The ports about which the kernel is to be asked now.
+    pub(super) fn due(&self, now: Instant) -> Vec<u16> {
+        self.ports.iter().filter(|(_, state)| state.look_at <= now).map(|(port, _)| *port).collect()
+    }
+
+    /// When the next one is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.ports.values().map(|state| state.look_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_marked_port_is_looked_at_once_and_forgotten_if_nothing_is_there() {
+        let mut ports = PortTable::default();
+        ports.mark(80, at(0));
+        assert!(ports.is_marking(80) && ports.has_kernel_connections(80));
+        assert_eq!((ports.due(at(4)), ports.due(at(5))), (vec![], vec![80]));
+        ports.on_looked(80, false, at(5));
+        assert!(!ports.has_kernel_connections(80));
+        assert_eq!(ports.poll_timeout(), None);
+    }
+
+    #[test]
+    fn as_long_as_the_kernel_has_connections_it_is_asked_again() {
+        let mut ports = PortTable::default();
+        ports.mark(80, at(0));
+        ports.on_looked(80, true, at(5));
+        assert!(ports.has_kernel_connections(80) && !ports.is_marking(80));
+        assert_eq!(ports.poll_timeout(), Some(at(10_005)));
+    }
+
+    #[test]
+    fn marking_again_while_marked_does_not_put_off_the_look() {
+        let mut ports = PortTable::default();
+        ports.mark(80, at(0));
+        ports.mark(80, at(4));
+        assert_eq!(ports.due(at(5)), [80]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Whose the queues of an interface are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clock::{Duration, Instant};
+use steering::QueueSet;
+
+use super::ClientId;
+use crate::protocol::QUEUES_MAX;
+
+/// How long after the last process that asked the rest of the queues is dealt out: workers of one program ask at about the same
+/// time.
+const SETTLING: Duration = Duration::from_millis(100);
+/// How long a queue that was released waits for a new process before it goes to one that has others: a worker that ended is
+/// replaced.
+const SUCCESSION: Duration = Duration::from_secs(1);
+
+/// The queues of one interface. One queue belongs to one client at a time.
+#[derive(Debug)]
+pub(super) struct QueueTable {
+    count: u16,
+    owners: BTreeMap<u16, ClientId>,
+    /// Queues that their owners serve; the others are on their way.
+    ready: QueueSet,
+    /// Queues that could not be lent, and when to try again.
+    blocked: BTreeMap<u16, Instant>,
+    /// Who wants queues, in the order in which they asked.
+    attached: Vec<ClientId>,
+    /// Before this, nobody gets more than one.
+    settled_at: Instant,
+}
+
+impl Default for QueueTable {
+    fn default() -> QueueTable {
+        QueueTable {
+            count: 0,
+            owners: BTreeMap::new(),
+            ready: QueueSet::NONE,
+            blocked: BTreeMap::new(),
+            attached: Vec::new(),
+            settled_at: Instant::ZERO,
+        }
+    }
+}
+
+impl QueueTable {
+    /// The interface has this many queues now.
+    pub(super) fn set_count(&mut self, count: u16) {
+        self.count = count;
+    }
+
+    /// `client` wants queues, now and later.
+    pub(super) fn attach(&mut self, client: ClientId, now: Instant) {
+        if !self.attached.contains(&client) {
+            self.attached.push(client);
+            self.settled_at = self.settled_at.max(now + SETTLING);
+        }
+    }
+
+    /// `client` wants no more queues; returns what was its own.
+    pub(super) fn detach(&mut self, client: ClientId, now: Instant) -> Vec<u16> {
+        self.attached.retain(|other| *other != client);
+        let released: Vec<u16> = self.owned(client).collect();
+        self.owners.retain(|queue, _| !released.contains(queue));
+        self.ready = without(self.ready, &released);
+        if !released.is_empty() {
+            self.settled_at = self.settled_at.max(now + SUCCESSION);
+        }
+        released
+    }
+
+    /// All queues are gone with the interface; returns whose they were. Those who wanted some still do.
+    pub(super) fn clear(&mut self) -> BTreeSet<ClientId> {
+        self.blocked.clear();
+        self.ready = QueueSet::NONE;
+        std::mem::take(&mut self.owners).into_values().collect()
+    }
+
+    /// `client` serves these of its queues.
+    pub(super) fn on_ready(&mut self, client: ClientId, queues: &[u16]) {
+        let ready: QueueSet = self.owned(client).filter(|queue| queues.contains(queue)).collect();
+        self.ready = QueueSet::from_bits(self.ready.bits() | ready.bits());
+    }
+
+    /// These queues, dealt out just now, could not be lent, and are tried again at `until`.
+    pub(super) fn block(&mut self, queues: &[u16], until: Instant) {
+        for &queue in queues {
+            self.owners.remove(&queue);
+            self.blocked.insert(queue, until);
+        }
+    }
+
+    /// Deals out what is free: to each client without a queue one, in the order in which they asked; once that has settled, the
+    /// rest to those who have the fewest.
+    pub(super) fn deal(&mut self, now: Instant) -> Vec<(ClientId, Vec<u16>)> {
+        self.blocked.retain(|_, until| *until > now);
+        let mut dealt: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
+        for queue in self.free() {
+            let Some(client) = self.next_owner(now) else { break };
+            self.owners.insert(queue, client);
+            dealt.entry(client).or_default().push(queue);
+        }
+        dealt.into_iter().collect()
+    }
+
+    fn free(&self) -> Vec<u16> {
+        let usable = 0..self.count.min(QUEUES_MAX);
+        let is_free = |queue: &u16| !self.owners.contains_key(queue) && !self.blocked.contains_key(queue);
+        usable.filter(is_free).collect()
+    }
+
+    /// Who gets the next queue.
+    fn next_owner(&self, now: Instant) -> Option<ClientId> {
+        let poorest = self.attached.iter().copied().min_by_key(|client| self.owned(*client).count())?;
+        (self.owned(poorest).next().is_none() || now >= self.settled_at).then_some(poorest)
+    }
+
+    /// The queues of `client`.
+    pub(super) fn owned(&self, client: ClientId) -> impl Iterator<Item = u16> + '_ {
+        self.owners.iter().filter(move |(_, owner)| **owner == client).map(|(queue, _)| *queue)
+    }
+
+    /// The queues that `client` serves.
+    pub(super) fn served_by(&self, client: ClientId) -> QueueSet {
+        self.owned(client).filter(|queue| self.ready.contains(*queue)).collect()
+    }
+
+    /// Whether whatever arrives arrives at `client`.
+    pub(super) fn is_whole(&self, client: ClientId) -> bool {
+        self.count > 0 && (0..self.count).all(|queue| self.owners.get(&queue) == Some(&client))
+    }
+
+    /// Whether anybody asked for queues.
+    #[cfg(test)]
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// When to deal again though nothing happened.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let unblocked = self.blocked.values().min().copied();
+        let waits = !self.attached.is_empty() && !self.free().is_empty();
+        let settled = waits.then_some(self.settled_at);
+        unblocked.into_iter().chain(settled).min()
+    }
+}
+
+fn without(set: QueueSet, queues: &[u16]) -> QueueSet {
+    let gone: QueueSet = queues.iter().copied().collect();
+    QueueSet::from_bits(set.bits() & !gone.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ClientId = ClientId(1);
+    const B: ClientId = ClientId(2);
+    const C: ClientId = ClientId(3);
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn table(count: u16) -> QueueTable {
+        let mut table = QueueTable::default();
+        table.set_count(count);
+        table
+    }
+
+    #[test]
+    fn the_first_gets_one_at_once_and_the_rest_when_nobody_else_asked() {
+        let mut table = table(3);
+        table.attach(A, at(0));
+        assert_eq!(table.deal(at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(at(99)), []);
+        assert_eq!(table.poll_timeout(), Some(at(100)));
+        assert_eq!(table.deal(at(100)), [(A, vec![1, 2])]);
+        assert_eq!(table.poll_timeout(), None);
+        assert!(table.is_whole(A));
+    }
+
+    #[test]
+    fn workers_share_evenly() {
+        let mut table = table(5);
+        table.attach(A, at(0));
+        assert_eq!(table.deal(at(0)), [(A, vec![0])]);
+        table.attach(B, at(50));
+        assert_eq!(table.deal(at(50)), [(B, vec![1])]);
+        assert_eq!(table.deal(at(149)), []);
+        assert_eq!(table.deal(at(150)), [(A, vec![2, 4]), (B, vec![3])]);
+    }
+
+    #[test]
+    fn who_waits_gets_what_is_released() {
+        let mut table = table(1);
+        table.attach(A, at(0));
+        table.attach(B, at(0));
+        assert_eq!(table.deal(at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(at(500)), []);
+        assert_eq!(table.detach(A, at(600)), [0]);
+        assert_eq!(table.deal(at(600)), [(B, vec![0])]);
+    }
+
+    #[test]
+    fn what_is_released_waits_a_second_for_a_successor() {
+        let mut table = table(2);
+        table.attach(A, at(0));
+        table.attach(B, at(0));
+        table.deal(at(0));
+        table.detach(A, at(1000));
+        assert_eq!(table.deal(at(1999)), []);
+        let mut succeeded = table;
+        assert_eq!(succeeded.poll_timeout(), Some(at(2000)));
+        succeeded.attach(C, at(1999));
+        assert_eq!(succeeded.deal(at(1999)), [(C, vec![0])]);
+    }
+
+    #[test]
+    fn a_blocked_queue_is_tried_again() {
+        let mut table = table(1);
+        table.attach(A, at(0));
+        table.deal(at(0));
+        table.block(&[0], at(50));
+        assert_eq!(table.deal(at(49)), []);
+        assert_eq!(table.poll_timeout(), Some(at(50)));
+        assert_eq!(table.deal(at(50)), [(A, vec![0])]);
+    }
+
+    #[test]
+    fn queues_that_have_no_bit_are_nobodys() {
+        let mut table = table(QUEUES_MAX + 1);
+        table.attach(A, at(0));
+        table.deal(at(0));
+        assert_eq!(table.deal(at(100)).first().map(|(_, queues)| queues.len()), Some(63));
+        assert!(!table.is_whole(A), "something arrives where nobody can be");
+    }
+}
