@@ -3,9 +3,16 @@
 mod accept;
 mod bind;
 mod connect;
+mod descriptors;
+mod epoll_control;
+mod epoll_wait;
+mod files;
+mod flags;
 mod listen;
 mod names;
+mod poll;
 mod read;
+mod select;
 mod shutdown;
 mod write;
 
@@ -22,6 +29,13 @@ pub(crate) fn all() -> Vec<Check> {
         read::checks(),
         write::checks(),
         shutdown::checks(),
+        poll::checks(),
+        select::checks(),
+        epoll_control::checks(),
+        epoll_wait::checks(),
+        descriptors::checks(),
+        flags::checks(),
+        files::checks(),
     ];
     themes.into_iter().flatten().collect()
 }

@@ -7,9 +7,9 @@ use libc::{
     SO_SNDTIMEO, SOL_SOCKET, TCP_CORK, TCP_NODELAY,
 };
 
-use crate::scene::{Pair, SOON_MS, Scene};
+use crate::scene::{SOON_MS, Scene};
 use crate::show::{pattern, pattern_from};
-use crate::sys::{self, Control, Errno, Outgoing};
+use crate::sys::{self, Control, Outgoing};
 use crate::table::{Done, checks};
 
 checks! {
@@ -92,34 +92,9 @@ fn after_shutdown_without_signal(s: &mut Scene) -> Done {
     Ok(())
 }
 
-/// Writes the pattern until there is no room; gives how many octets went.
-fn fill(pair: &Pair) -> Result<usize, Errno> {
-    let mut sent = 0;
-    loop {
-        match sys::send(pair.fd, &pattern_from(sent, 20_000), MSG_DONTWAIT) {
-            Ok(len) => sent += len,
-            Err(Errno(libc::EAGAIN)) => return Ok(sent),
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
-/// Fills, and again as long as what is on its way makes room.
-fn fill_for_good(pair: &Pair) -> Result<usize, Errno> {
-    let mut sent = 0;
-    loop {
-        while let Ok(len) = sys::send(pair.fd, &pattern_from(sent, 20_000), MSG_DONTWAIT) {
-            sent += len;
-        }
-        if sys::poll_one(pair.fd, POLLOUT, 100)? == 0 {
-            return Ok(sent);
-        }
-    }
-}
-
 fn until_full_and_on(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
-    let sent = fill_for_good(&pair)?;
+    let sent = pair.fill()?;
     s.see("more than the smallest buffer", sent > 4096);
     s.see("one more", sys::send(pair.fd, b"x", MSG_DONTWAIT));
     s.see_poll("full", sys::poll_one(pair.fd, POLLOUT, 0));
@@ -134,7 +109,7 @@ fn until_full_and_on(s: &mut Scene) -> Done {
 
 fn dontwait_when_full(s: &mut Scene) -> Done {
     let pair = s.pair()?;
-    fill_for_good(&pair)?;
+    pair.fill()?;
     s.see("send", sys::send(pair.fd, b"x", MSG_DONTWAIT));
     sys::fcntl(pair.fd, libc::F_SETFL, O_NONBLOCK.into())?;
     s.see("write", sys::write(pair.fd, b"x"));
@@ -146,7 +121,7 @@ fn dontwait_when_full(s: &mut Scene) -> Done {
 
 fn to_a_peer_that_does_not_read(s: &mut Scene) -> Done {
     let pair = s.pair()?;
-    let first = fill(&pair)?;
+    let first = pair.fill()?;
     s.see("something went", first > 0);
     s.see_poll("readable", sys::poll_one(pair.fd, libc::POLLIN, 0));
     Ok(())
@@ -154,7 +129,7 @@ fn to_a_peer_that_does_not_read(s: &mut Scene) -> Done {
 
 fn blocks_until_all_is_taken(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
-    let sent = fill_for_good(&pair)?;
+    let sent = pair.fill()?;
     let (other, len) = (pair.other, 500_000);
     pair.peer.later(150).drain(other, sent + len)?;
     let start = Instant::now();
@@ -165,7 +140,7 @@ fn blocks_until_all_is_taken(s: &mut Scene) -> Done {
 
 fn so_sndtimeo(s: &mut Scene) -> Done {
     let pair = s.pair()?;
-    fill_for_good(&pair)?;
+    pair.fill()?;
     sys::set_timeout(pair.fd, SO_SNDTIMEO, 150)?;
     let start = Instant::now();
     s.see("write", sys::write(pair.fd, b"x"));
@@ -175,32 +150,29 @@ fn so_sndtimeo(s: &mut Scene) -> Done {
 
 fn large(s: &mut Scene) -> Done {
     const LEN: usize = 1_000_000;
-    let mut pair = s.pair()?;
-    let other = pair.other;
-    let mut second = s.peer()?;
-    second.greet()?;
-    // The peer reads while this writes.
-    let reader = std::thread::spawn(move || pair.peer.recv_pattern(other, LEN));
+    let pair = s.pair()?;
+    let fd = pair.fd;
+    let hearing = pair.hear_meanwhile(LEN);
     let octets = pattern(LEN);
     let mut sent = 0;
     while sent < LEN {
-        sent += sys::write(pair.fd, &octets[sent..])?;
+        sent += sys::write(fd, &octets[sent..])?;
     }
     s.see("sent", sent);
-    s.see("peer", reader.join().unwrap_or(Err(Errno(libc::EIO))));
+    s.see("peer", hearing.wait());
     Ok(())
 }
 
 fn large_by_writev(s: &mut Scene) -> Done {
     const LEN: usize = 300_000;
-    let mut pair = s.pair()?;
-    let (fd, other) = (pair.fd, pair.other);
-    let reader = std::thread::spawn(move || pair.peer.recv_pattern(other, LEN));
+    let pair = s.pair()?;
+    let fd = pair.fd;
+    let hearing = pair.hear_meanwhile(LEN);
     let octets = pattern(LEN);
     let (one, rest) = octets.split_at(7);
     let (two, three) = rest.split_at(100_000);
     s.see("writev", sys::writev(fd, &[one, two, b"", three]));
-    s.see("peer", reader.join().unwrap_or(Err(Errno(libc::EIO))));
+    s.see("peer", hearing.wait());
     Ok(())
 }
 
@@ -209,7 +181,7 @@ fn both_directions_at_once(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     let (fd, other) = (pair.fd, pair.other);
     pair.peer.later(1).send_pattern(other, LEN)?;
-    let reader = std::thread::spawn(move || pair.peer.recv_pattern(other, LEN));
+    let hearing = pair.hear_meanwhile(LEN);
     let octets = pattern(LEN);
     sys::fcntl(fd, libc::F_SETFL, O_NONBLOCK.into())?;
     let (mut sent, mut came) = (0, Vec::new());
@@ -224,7 +196,7 @@ fn both_directions_at_once(s: &mut Scene) -> Done {
         }
     }
     s.see("came", came);
-    s.see("peer", reader.join().unwrap_or(Err(Errno(libc::EIO))));
+    s.see("peer", hearing.wait());
     Ok(())
 }
 
@@ -411,7 +383,7 @@ fn unix_flag_oob(s: &mut Scene) -> Done {
 fn with_a_small_buffer(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     s.see("SO_SNDBUF", sys::setsockopt_int(pair.fd, SOL_SOCKET, SO_SNDBUF, 5000));
-    let sent = fill_for_good(&pair)?;
+    let sent = pair.fill()?;
     let other = pair.other;
     s.see("peer got all", pair.peer.recv_pattern(other, sent)? == (sent, true));
     Ok(())

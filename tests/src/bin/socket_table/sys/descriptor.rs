@@ -182,3 +182,9 @@ pub(crate) fn own(fd: RawFd) -> File {
     // SAFETY: by the condition above.
     unsafe { File::from_raw_fd(fd) }
 }
+
+/// flock(2).
+pub(crate) fn flock(fd: RawFd, operation: c_int) -> Result<()> {
+    // SAFETY: no pointers.
+    done(unsafe { libc::flock(fd, operation) })
+}

@@ -155,8 +155,13 @@ pub(crate) fn epoll_mod(epfd: RawFd, fd: RawFd, events: i32, data: u64) -> Resul
 
 /// epoll_ctl(2) with `EPOLL_CTL_DEL` and a null event.
 pub(crate) fn epoll_del(epfd: RawFd, fd: RawFd) -> Result<()> {
-    // SAFETY: the event may be null, see epoll_ctl(2).
-    done(unsafe { libc::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) })
+    epoll_ctl_without_event(epfd, libc::EPOLL_CTL_DEL, fd)
+}
+
+/// epoll_ctl(2) with a null event.
+pub(crate) fn epoll_ctl_without_event(epfd: RawFd, op: c_int, fd: RawFd) -> Result<()> {
+    // SAFETY: the kernel says EFAULT where it needs one.
+    done(unsafe { libc::epoll_ctl(epfd, op, fd, std::ptr::null_mut()) })
 }
 
 /// Which function waits.
