@@ -10,7 +10,7 @@ const EVENTS_MAX: usize = 256;
 
 pub(crate) struct Host<A> {
     pub(crate) stack: Stack,
-    application: A,
+    pub(crate) application: A,
 }
 
 impl<A: Application> Host<A> {

@@ -15,6 +15,7 @@
 mod application;
 mod burst;
 mod counters;
+mod driven;
 mod handle;
 mod host;
 mod link_layer;
@@ -33,12 +34,13 @@ use stack::Stack;
 
 pub use application::{Application, NoApplication};
 pub use counters::{DeviceReport, EngineCounters};
+pub use driven::Sleep;
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};
 use host::Host;
 use ports::Ports;
 pub use responder::{Datagram, Echo, UdpResponder};
-use sleeper::Sleeper;
+use sleeper::{Sleeper, Waker};
 pub use tap::{Direction, Tap};
 pub use tcp::{Connection, TcpHandler, TcpServer};
 
@@ -111,13 +113,23 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
 
     fn make(config: Config, responder: R, host: Option<Host<A>>) -> io::Result<(Engine<R, A>, EngineHandle)> {
         let (sleeper, waker) = Sleeper::new()?;
+        Ok(Engine::put_together(config, responder, host, sleeper, waker))
+    }
+
+    fn put_together(
+        config: Config,
+        responder: R,
+        host: Option<Host<A>>,
+        sleeper: Sleeper,
+        waker: Waker,
+    ) -> (Engine<R, A>, EngineHandle) {
         let counters = Arc::new(EngineCounters::default());
         let (handle, commands) = EngineHandle::new(waker, Arc::clone(&counters));
         let ports = Ports::default();
-        Ok((
+        (
             Engine { config, responder, host, ports, commands, sleeper, counters, turns: 0, started: false },
             handle,
-        ))
+        )
     }
 
     /// Serves until [`EngineHandle::stop`], then until no packet is waiting, and returns the responder.

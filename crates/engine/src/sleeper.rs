@@ -13,18 +13,24 @@ use rustix::io::{read, write};
 /// Not epoll(7): what watches a socket all the time is called for every burst that arrives there, also while the engine is
 /// busy and need not be told.
 pub(crate) struct Sleeper {
-    wake: Arc<OwnedFd>,
+    /// `None` for an engine that never sleeps by itself.
+    wake: Option<Arc<OwnedFd>>,
 }
 
 /// Ends the sleep of one engine.
 #[derive(Clone)]
-pub(crate) struct Waker(Arc<OwnedFd>);
+pub(crate) struct Waker(Option<Arc<OwnedFd>>);
 
 impl Sleeper {
     pub(crate) fn new() -> io::Result<(Sleeper, Waker)> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let waker = Waker(Arc::clone(&wake));
-        Ok((Sleeper { wake }, waker))
+        let waker = Waker(Some(Arc::clone(&wake)));
+        Ok((Sleeper { wake: Some(wake) }, waker))
+    }
+
+    /// For an engine that somebody else drives, and wakes: without a descriptor.
+    pub(crate) fn none() -> (Sleeper, Waker) {
+        (Sleeper { wake: None }, Waker(None))
     }
 
     /// Sleeps until one of `fds` is readable, somebody wakes, or `timeout` is over; a signal ends it too.
@@ -33,21 +39,26 @@ impl Sleeper {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: span.subsec_nanos().into(),
         });
-        let watched = std::iter::once(self.wake.as_fd()).chain(fds.iter().copied());
+        let wake = self.wake.as_ref().map(AsFd::as_fd);
+        let watched = wake.into_iter().chain(fds.iter().copied());
         let mut watched: Vec<PollFd<'_>> =
             watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An error, such as for want of memory, ends the sleep like a signal: the engine looks around and comes back.
         let _ = poll(&mut watched, timeout.as_ref());
-        if watched[0].revents().contains(PollFlags::IN) {
+        if let Some(wake) = &self.wake
+            && watched[0].revents().contains(PollFlags::IN)
+        {
             // Never blocks; what it reads, a count of wake-ups, does not matter.
-            let _ = read(&*self.wake, &mut [0; 8]);
+            let _ = read(&**wake, &mut [0; 8]);
         }
     }
 }
 
 impl Waker {
     pub(crate) fn wake(&self) {
-        // Only fails when the count is at its end: then the engine is awake.
-        let _ = write(&*self.0, &1u64.to_ne_bytes());
+        if let Some(wake) = &self.0 {
+            // Only fails when the count is at its end: then the engine is awake.
+            let _ = write(&**wake, &1u64.to_ne_bytes());
+        }
     }
 }

@@ -6,7 +6,9 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::Errno;
+use crate::fd_table::FdTable;
+use crate::process::Process;
+use crate::{Errno, global};
 
 /// What a hooked function is to do.
 #[derive(Debug)]
@@ -84,101 +86,89 @@ pub type SignalMask = u64;
 
 /// The program starts, not yet in `main`, and the environment names `broker`. Without a broker there (false) nothing else is ever asked.
 pub fn start(broker: &str) -> bool {
-    let _ = broker;
-    false
+    global::start(broker)
 }
 
 /// Whether calls on `fd` may be ours. All functions below say [`Verdict::Kernel`] where this is false; asking first is cheap: one load.
 #[inline]
 pub fn is_ours(fd: RawFd) -> bool {
-    let _ = fd;
-    false
+    FdTable::global().is_ours(fd)
 }
 
 /// `fd` came from another process by SCM_RIGHTS: it may be a listener, and whatever the table knows of that number is of old.
 pub fn on_received(fd: RawFd) {
-    let _ = fd;
+    with(|process| process.on_received(fd));
 }
 
 /// socket(2) returned `fd`.
 pub fn on_socket(fd: RawFd, domain: i32, kind: i32, protocol: i32) {
-    let _ = (fd, domain, kind, protocol);
+    with(|process| process.on_socket(fd, domain, kind, protocol));
 }
 
 /// listen(2) succeeded on `fd`.
 pub fn on_listen(fd: RawFd, backlog: i32) {
-    let _ = (fd, backlog);
+    with_ours(fd, |process| process.on_listen(fd, backlog));
 }
 
 /// bind(2) succeeded on `fd`.
 pub fn on_bind(fd: RawFd) {
-    let _ = fd;
+    with_ours(fd, |process| process.on_bind(fd));
 }
 
 /// accept4(2). The peer's address, as a `sockaddr`, goes to `name`; the result is the descriptor, and the length that the address has.
 pub fn accept(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Verdict<(RawFd, usize)> {
-    let _ = (fd, name, flags);
-    Verdict::Kernel
+    verdict(fd, |process| process.accept(fd, name, flags))
 }
 
 /// connect(2).
 pub fn connect(fd: RawFd, name: &[u8]) -> Verdict<()> {
-    let _ = (fd, name);
-    Verdict::Kernel
+    verdict(fd, |process| process.connect(fd, name))
 }
 
 /// shutdown(2).
 pub fn shutdown(fd: RawFd, how: i32) -> Verdict<()> {
-    let _ = (fd, how);
-    Verdict::Kernel
+    verdict(fd, |process| process.shutdown(fd, how))
 }
 
 /// close(2). On [`Verdict::Kernel`] the table has let go of `fd` already.
 pub fn close(fd: RawFd) -> Verdict<()> {
-    let _ = fd;
-    Verdict::Kernel
+    verdict(fd, |process| process.close(fd))
 }
 
 /// close_range(2), and closefrom(3) with an end of `u32::MAX`.
 pub fn close_range(first: u32, last: u32, flags: u32) -> Verdict<()> {
-    let _ = (first, last, flags);
-    Verdict::Kernel
+    global::process().map_or(Verdict::Kernel, |process| process.close_range(first, last, flags))
 }
 
 /// recvmsg(2) and all that are special cases of it.
 pub fn receive(fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
-    let _ = (fd, request);
-    Verdict::Kernel
+    verdict(fd, |process| process.receive(fd, request))
 }
 
 /// sendmsg(2) and all that are special cases of it. Whether `SIGPIPE` is due is told by [`Errno`] `EPIPE` without `MSG_NOSIGNAL`; the
 /// caller raises it.
 pub fn send(fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
-    let _ = (fd, request);
-    Verdict::Kernel
+    verdict(fd, |process| process.send(fd, request))
 }
 
 /// sendfile(2) to `out`. Without `offset` the file's own position moves.
 pub fn sendfile(out: RawFd, file: RawFd, offset: Option<&mut i64>, count: usize) -> Verdict<usize> {
-    let _ = (out, file, offset, count);
-    Verdict::Kernel
+    verdict(out, |process| process.sendfile(out, file, offset, count))
 }
 
 /// splice(2).
 pub fn splice(from: RawFd, to: RawFd, count: usize, flags: u32) -> Verdict<usize> {
-    let _ = (from, to, count, flags);
-    Verdict::Kernel
+    either(from, to, |process| process.splice(from, to, count, flags))
 }
 
 /// epoll_create1(2) returned `fd`.
 pub fn on_epoll_create(fd: RawFd) {
-    let _ = fd;
+    with(|process| process.on_epoll_create(fd));
 }
 
 /// epoll_ctl(2).
 pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, event: Option<EpollEvent>) -> Verdict<()> {
-    let _ = (epfd, op, fd, event);
-    Verdict::Kernel
+    verdict(epfd, |process| process.epoll_ctl(epfd, op, fd, event))
 }
 
 /// epoll_pwait2(2); `None` waits for ever.
@@ -188,76 +178,102 @@ pub fn epoll_wait(
     timeout: Option<Duration>,
     mask: Option<SignalMask>,
 ) -> Verdict<usize> {
-    let _ = (epfd, events, timeout, mask);
-    Verdict::Kernel
+    verdict(epfd, |process| process.epoll_wait(epfd, events, timeout, mask))
 }
 
 /// ppoll(2); `None` waits for ever.
 pub fn poll(fds: &mut [PollFd], timeout: Option<Duration>, mask: Option<SignalMask>) -> Verdict<usize> {
-    let _ = (fds, timeout, mask);
-    Verdict::Kernel
+    global::process().map_or(Verdict::Kernel, |process| process.poll(fds, timeout, mask))
 }
 
 /// getsockname(2); returns the length that the address has.
 pub fn getsockname(fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
-    let _ = (fd, name);
-    Verdict::Kernel
+    verdict(fd, |process| process.getsockname(fd, name))
 }
 
 /// getpeername(2); returns the length that the address has.
 pub fn getpeername(fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
-    let _ = (fd, name);
-    Verdict::Kernel
+    verdict(fd, |process| process.getpeername(fd, name))
 }
 
 /// getsockopt(2); returns the length that was written.
 pub fn getsockopt(fd: RawFd, level: i32, option: i32, value: &mut [u8]) -> Verdict<usize> {
-    let _ = (fd, level, option, value);
-    Verdict::Kernel
+    verdict(fd, |process| process.getsockopt(fd, level, option, value))
 }
 
 /// setsockopt(2).
 pub fn setsockopt(fd: RawFd, level: i32, option: i32, value: &[u8]) -> Verdict<()> {
-    let _ = (fd, level, option, value);
-    Verdict::Kernel
+    verdict(fd, |process| process.setsockopt(fd, level, option, value))
 }
 
 /// fcntl(2) with a number as argument. Duplicating is asked here too.
 pub fn fcntl(fd: RawFd, command: i32, argument: i64) -> Verdict<i32> {
-    let _ = (fd, command, argument);
-    Verdict::Kernel
+    verdict(fd, |process| process.fcntl(fd, command, argument))
 }
 
 /// ioctl(2) with a pointer to an int: `FIONREAD`, `FIONBIO`, `SIOCATMARK`, `SIOCOUTQ` and the like.
 pub fn ioctl(fd: RawFd, request: u64, argument: &mut i32) -> Verdict<i32> {
-    let _ = (fd, request, argument);
-    Verdict::Kernel
+    verdict(fd, |process| process.ioctl(fd, request, argument))
 }
 
 /// dup(2), dup2(2), dup3(2): `to` becomes the same as `from`, in the kernel as here. `None`: the lowest number that is free.
 pub fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> {
-    let _ = (from, to, flags);
-    Verdict::Kernel
+    either(from, to.unwrap_or(-1), |process| process.dup(from, to, flags))
 }
 
 /// `fd` is about to get out of sight, by SCM_RIGHTS or to a program that knows nothing of us: it becomes the kernel's,
 /// and [`is_ours`] says no from then on.
 pub fn surrender(fd: RawFd) {
-    let _ = fd;
+    with_ours(fd, |process| process.surrender(fd));
 }
 
 /// About to fork(2). All locks are held until [`after_fork_in_parent`] or [`after_fork_in_child`].
-pub fn before_fork() {}
+pub fn before_fork() {
+    with(Process::before_fork);
+}
 
 /// fork(2) returned in the parent.
-pub fn after_fork_in_parent() {}
+pub fn after_fork_in_parent() {
+    with(Process::after_fork_in_parent);
+}
 
 /// fork(2) returned in the child: it starts without an engine. A child that was made by a bare system call is told of here too, later and without
 /// [`before_fork`]: locks may be held by threads that it does not have, so state is to be replaced, not unlocked.
-pub fn after_fork_in_child() {}
+pub fn after_fork_in_child() {
+    with(Process::after_fork_in_child);
+}
 
 /// About to call execve(2): what lives on beyond it becomes the kernel's.
-pub fn before_exec() {}
+pub fn before_exec() {
+    with(Process::before_exec);
+}
 
 /// The program ends: what it sent is still delivered.
-pub fn before_exit() {}
+pub fn before_exit() {
+    with(Process::before_exit);
+}
+
+/// Tells the process, if there is a broker for it.
+fn with(tell: impl FnOnce(&'static Process)) {
+    if let Some(process) = global::process() {
+        tell(process);
+    }
+}
+
+/// The same about a descriptor that is ours.
+fn with_ours(fd: RawFd, tell: impl FnOnce(&'static Process)) {
+    if is_ours(fd) {
+        with(tell);
+    }
+}
+
+/// Asks the process about a descriptor that is ours.
+#[inline]
+fn verdict<T>(fd: RawFd, ask: impl FnOnce(&'static Process) -> Verdict<T>) -> Verdict<T> {
+    if is_ours(fd) { global::process().map_or(Verdict::Kernel, ask) } else { Verdict::Kernel }
+}
+
+/// The same about two descriptors of which one is ours.
+fn either<T>(one: RawFd, other: RawFd, ask: impl FnOnce(&'static Process) -> Verdict<T>) -> Verdict<T> {
+    verdict(if is_ours(one) { one } else { other }, ask)
+}

@@ -1,11 +1,38 @@
 //! Sockets as programs know them: descriptors, blocking, epoll, poll, errno, on an engine that the program's own calls drive.
 //!
 //! Start at [`calls`]: one function for each family of system calls. Everything there takes safe types; `preload` makes them of
-//! C's.
+//! C's. Behind it:
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `fd_table.rs` | what each descriptor is: one load |
+//! | `process.rs`, `global.rs` | everything behind one lock; the process that we are loaded into |
+//! | `runtime.rs`, `attachment.rs`, `brokered.rs` | the engine, and who gives it queues, claims and ways |
+//! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs` | turns of the engine, sleeping, waking |
+//! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
+//! | `lifecycle.rs` | fork, exec, exit |
 #![forbid(unsafe_code)]
 
+mod attachment;
+mod batch;
+mod brokered;
 pub mod calls;
+mod drive;
+mod epoll;
 mod errno;
+mod fd_table;
+mod global;
 pub mod inside;
+mod internal;
+mod lifecycle;
+mod poll;
+mod process;
+mod runtime;
+mod socket;
+mod status;
+#[cfg(test)]
+mod tests;
+mod waiter;
+mod watchdog;
 
 pub use errno::Errno;

@@ -3,16 +3,32 @@
 //! Within the preloaded library a C function such as `close` is our own hook; these calls go to the kernel whatever is hooked.
 //! They take descriptors as numbers, as a program has them: a wrong number is the kernel's `EBADF`, and never memory unsafe.
 
+mod epoll;
+mod file;
+mod message;
+mod poll;
+mod raw;
+mod socket;
+mod thread;
+
 use std::io;
-use std::os::fd::RawFd;
+
+pub use epoll::{EpollEvent, epoll_create, epoll_ctl, epoll_wait};
+pub use file::{
+    close, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pread, raise, read,
+    splice, write,
+};
+pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};
+pub use poll::{PollFd, ppoll};
+pub use socket::{
+    accept, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown, socket,
+    socketpair,
+};
+pub use thread::{
+    descriptor_limit, futex_wait, futex_wake, parent_id, process_id, set_signal_mask, thread_id,
+};
 
 /// What a system call returned, as `io::Result`.
 fn check(returned: libc::c_long) -> io::Result<usize> {
-    usize::try_from(returned).map_err(|_| io::Error::last_os_error())
-}
-
-/// close(2).
-pub fn close(fd: RawFd) -> io::Result<()> {
-    // SAFETY: no memory is involved.
-    check(unsafe { libc::syscall(libc::SYS_close, fd) }).map(drop)
+    usize::try_from(returned).map_err(|_| io::Error::from_raw_os_error(-returned as i32))
 }

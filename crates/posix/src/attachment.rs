@@ -1,0 +1,192 @@
+//! What a process needs of somebody with privileges: queues, claims, ways to peers.
+//!
+//! The broker's client is one of these ([`crate::brokered`]); tests have another, over a wire in memory. Whatever takes long is
+//! begun by one call and comes back as an [`Incident`]. Calls that answer at once may take a round trip to another process, and
+//! are made where sockets are set up, never where data flows.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use clock::Duration;
+use device::Device;
+use stack::tcp::Detached;
+use stack::{Hop, LinkId};
+use wire::MacAddress;
+
+/// Names a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClaimId(pub(crate) u64);
+
+/// Names something that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestId(pub(crate) u64);
+
+/// What a shadow is to be claimed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A TCP listener.
+    Listener,
+    /// Our end of a TCP connection that we make.
+    Outgoing,
+    /// A UDP socket.
+    Udp,
+}
+
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The address that packets leave from.
+    pub(crate) local: IpAddr,
+    /// How they leave.
+    pub(crate) hop: Hop,
+    /// Whether all queues of the interface are ours: if not, answers may arrive where nobody knows the connection.
+    pub(crate) is_whole: bool,
+}
+
+/// What the stack does not know of a socket whose connection is to be the kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MovedSocket {
+    /// It is of IPv6, also if the addresses are of IPv4.
+    pub is_ipv6: bool,
+    /// It has `SO_REUSEADDR`.
+    pub(crate) reuse_address: bool,
+}
+
+/// What happened.
+pub(crate) enum Incident {
+    /// Packets come and go by this device as well from now on.
+    Granted {
+        /// The interface.
+        link: LinkId,
+        /// The device.
+        device: Box<dyn Device>,
+        /// Descriptors that the device keeps, to be closed in a child that must not touch it.
+        descriptors: Vec<RawFd>,
+    },
+    /// The devices of an interface are good for nothing any more.
+    Lost(LinkId),
+    /// What [`Attachment::begin_route`] asked.
+    Routed(RequestId, Option<Way>),
+    /// What [`Attachment::begin_inherit`] asked: the kernel's socket, if there is one.
+    Inherited(RequestId, Option<OwnedFd>),
+    /// A connection of the kernel is to be accepted at the listener of a claim.
+    Adopt {
+        /// The claim.
+        claim: ClaimId,
+        /// The connection.
+        socket: OwnedFd,
+    },
+    /// A child wants a connection that it inherited.
+    Surrender {
+        /// To be named in the answer.
+        token: u64,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// An interface takes packets of another size.
+    Mtu(LinkId, u16),
+    /// A neighbour has another hardware address.
+    Neighbour {
+        /// Of which interface.
+        link: LinkId,
+        /// The address that it had.
+        old: MacAddress,
+        /// The address that it has.
+        new: MacAddress,
+    },
+    /// Somebody looks: tell by [`Attachment::report`].
+    StatusWanted,
+    /// There is nobody any more who could help: new sockets are the kernel's.
+    Gone,
+}
+
+/// A socket, as status shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SocketStatus {
+    /// The program's descriptor.
+    pub(crate) fd: RawFd,
+    /// Whether it is UDP; else TCP.
+    pub(crate) is_udp: bool,
+    /// Where it is bound.
+    pub(crate) local: SocketAddr,
+    /// The peer.
+    pub(crate) remote: Option<SocketAddr>,
+    /// In the words of ss(8).
+    pub(crate) state: &'static str,
+    /// On the stack.
+    pub(crate) accelerated: bool,
+    /// Why not, or not wholly.
+    pub(crate) why: Option<String>,
+}
+
+/// What a process tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Some sockets, the most telling first.
+    pub(crate) sockets: Vec<SocketStatus>,
+    /// How many are not among them.
+    pub(crate) more: u64,
+    /// Connections on the stack.
+    pub(crate) accelerated: u64,
+    /// Counters, by name.
+    pub(crate) counters: Vec<(String, u64)>,
+}
+
+/// Somebody with privileges.
+pub(crate) trait Attachment: Send {
+    /// Becomes readable when there is an incident.
+    fn descriptor(&self) -> Option<RawFd>;
+
+    /// How long calls look for packets before they sleep.
+    fn spin(&self) -> Duration;
+
+    /// Whether sockets for this are worth taking from the kernel.
+    fn wants(&self, purpose: Purpose) -> bool;
+
+    /// Asks for queues: what there is now comes as incidents before this returns, what becomes free later comes later.
+    fn attach(&mut self);
+
+    /// Has packets to where `shadow` is bound come to us. The error is the reason why not, for people.
+    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String>;
+
+    /// Ends a claim.
+    fn release(&mut self, claim: ClaimId);
+
+    /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`].
+    fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId>;
+
+    /// Has the kernel take a connection that our stack let go of, as the answer to [`Incident::Surrender`] if there is a token;
+    /// the kernel's socket, or `None` if the connection is lost.
+    fn move_to_kernel(
+        &mut self,
+        connection: &Detached,
+        socket: MovedSocket,
+        token: Option<u64>,
+    ) -> Option<OwnedFd>;
+
+    /// A connection that was asked for by [`Incident::Surrender`] is not ours.
+    fn refuse_surrender(&mut self, token: u64);
+
+    /// Asks for a connection that this process has inherited: [`Incident::Inherited`].
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId>;
+
+    /// Hands a connection of the kernel to some process that has its listener.
+    fn give_for_adoption(&mut self, socket: OwnedFd);
+
+    /// Has new connections of a claim be the kernel's.
+    fn drain(&mut self, claim: ClaimId);
+
+    /// Gives back the queues of an interface, whose device is closed.
+    fn give_back(&mut self, link: LinkId);
+
+    /// Tells of the process.
+    fn report(&mut self, status: Status);
+
+    /// The next thing that happened; does not wait.
+    fn poll(&mut self) -> Option<Incident>;
+
+    /// In a child of fork(2): another of the same kind, that knows nothing yet; this one is the parent's.
+    fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>>;
+}

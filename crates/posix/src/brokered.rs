@@ -1,0 +1,298 @@
+//! The broker as an [`Attachment`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use broker::client::{Client, ClientError, Event, Granted, Ticket};
+use broker::protocol::{News, ProgramReport, Purpose as Asked, Route, SocketReport, Transport, Welcome};
+use clock::Duration;
+use device_xdp::XdpDevice;
+use stack::tcp::{Detached, State};
+use stack::{Hop, LinkHeader, LinkId};
+use tcp_repair::Established;
+use wire::{MacAddress, VlanTag};
+
+use crate::attachment::{
+    Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, SocketStatus, Status, Way,
+};
+use crate::internal;
+
+/// A client of the broker, with what it was asked and has not answered.
+pub(crate) struct Brokered {
+    name: String,
+    /// The process that this one was forked from, if that had a broker.
+    parent: Option<u32>,
+    /// `None` once it is gone.
+    client: Option<Client>,
+    welcome: Welcome,
+    routes: Vec<(RequestId, Ticket)>,
+    inherits: Vec<(RequestId, Ticket)>,
+    incidents: std::collections::VecDeque<Incident>,
+    next_request: u64,
+}
+
+impl Brokered {
+    /// Reaches the broker of that name; `None` if it is not there.
+    pub(crate) fn connect(name: &str) -> Option<Brokered> {
+        let program = std::env::args_os().next().unwrap_or_default();
+        let program = program.to_string_lossy().into_owned();
+        let pid = u32::try_from(syscall::process_id()).ok()?;
+        let (client, welcome) = Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()?;
+        Some(Brokered {
+            name: name.to_owned(),
+            parent: None,
+            client: Some(client),
+            welcome,
+            routes: Vec::new(),
+            inherits: Vec::new(),
+            incidents: std::collections::VecDeque::new(),
+            next_request: 0,
+        })
+    }
+
+    /// Asks, unless the broker is gone; notices if it is by now.
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
+        let client = self.client.as_mut().ok_or("the broker is gone")?;
+        ask(client).map_err(|error| {
+            if error.is_fatal() {
+                self.client = None;
+                self.incidents.push_back(Incident::Gone);
+            }
+            error.to_string()
+        })
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    fn on_granted(&mut self, granted: Granted) {
+        let link = LinkId(granted.grant.interface.link);
+        let descriptors: Vec<RawFd> = granted.sockets.iter().map(AsRawFd::as_raw_fd).collect();
+        // What cannot be mapped serves nobody: its queues stay silent until the process ends, and the kernel's sockets go on.
+        if let Ok(device) = XdpDevice::adopt(granted.grant.layout, granted.memory, granted.sockets) {
+            self.incidents.push_back(Incident::Granted { link, device: Box::new(device), descriptors });
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::QueueGranted(granted) => self.on_granted(granted),
+            Event::Adopt { claim, socket, .. } => {
+                self.incidents.push_back(Incident::Adopt { claim: ClaimId(claim.0), socket });
+            }
+            Event::News(news) => self.incidents.extend(incident_of(news)),
+        }
+    }
+
+    /// Looks whether questions that take their time were answered.
+    fn poll_tickets(&mut self) {
+        for (request, ticket) in std::mem::take(&mut self.routes) {
+            match self.ask(|client| client.poll_route(&ticket)) {
+                Ok(None) => self.routes.push((request, ticket)),
+                answer => {
+                    let way = answer.ok().flatten().map(way_of);
+                    self.incidents.push_back(Incident::Routed(request, way));
+                }
+            }
+        }
+        for (request, ticket) in std::mem::take(&mut self.inherits) {
+            match self.ask(|client| client.poll_move_for(&ticket)) {
+                Ok(None) => self.inherits.push((request, ticket)),
+                answer => {
+                    self.incidents.push_back(Incident::Inherited(request, answer.ok().flatten()));
+                }
+            }
+        }
+    }
+}
+
+impl Attachment for Brokered {
+    fn descriptor(&self) -> Option<RawFd> {
+        self.client.as_ref().map(|client| client.fd().as_raw_fd())
+    }
+
+    fn spin(&self) -> Duration {
+        Duration::from_micros(self.welcome.options.spin_us.into())
+    }
+
+    fn wants(&self, purpose: Purpose) -> bool {
+        let profile = &self.welcome.options.profile;
+        self.client.is_some()
+            && match purpose {
+                Purpose::Listener => profile.listeners,
+                Purpose::Outgoing => profile.outgoing,
+                Purpose::Udp => profile.udp,
+            }
+    }
+
+    fn attach(&mut self) {
+        if let Ok(attached) = self.ask(Client::attach) {
+            attached.granted.into_iter().for_each(|granted| self.on_granted(granted));
+        }
+    }
+
+    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String> {
+        let (transport, purpose) = match purpose {
+            Purpose::Listener => (Transport::Tcp, Asked::Listener),
+            Purpose::Outgoing => (Transport::Tcp, Asked::Outgoing),
+            Purpose::Udp => (Transport::Udp, Asked::Udp),
+        };
+        self.ask(|client| client.claim(transport, purpose, shadow)).map(|(claim, _)| ClaimId(claim.0))
+    }
+
+    fn release(&mut self, claim: ClaimId) {
+        // If the broker is gone, so is the claim; here as below.
+        let _ = self.ask(|client| client.release(broker::protocol::ClaimId(claim.0)));
+    }
+
+    fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId> {
+        let ticket = self.ask(|client| client.begin_route(remote, from)).ok()?;
+        let request = self.next_request();
+        self.routes.push((request, ticket));
+        Some(request)
+    }
+
+    fn move_to_kernel(
+        &mut self,
+        connection: &Detached,
+        socket: MovedSocket,
+        token: Option<u64>,
+    ) -> Option<OwnedFd> {
+        let established = established_of(connection, socket)?;
+        self.ask(|client| client.move_connection(established, token)).ok()
+    }
+
+    fn refuse_surrender(&mut self, token: u64) {
+        let _ = self.ask(|client| client.refuse_surrender(token));
+    }
+
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId> {
+        let parent = self.parent?;
+        let ticket = self.ask(|client| client.begin_move_for(parent, local, remote)).ok()?;
+        let request = self.next_request();
+        self.inherits.push((request, ticket));
+        Some(request)
+    }
+
+    fn give_for_adoption(&mut self, socket: OwnedFd) {
+        let _ = self.ask(|client| client.hand_over(socket.as_fd()));
+        let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
+    }
+
+    fn drain(&mut self, claim: ClaimId) {
+        let _ = self.ask(|client| client.drain(broker::protocol::ClaimId(claim.0)));
+    }
+
+    fn give_back(&mut self, link: LinkId) {
+        let _ = self.ask(|client| client.give_back(link.0));
+    }
+
+    fn report(&mut self, status: Status) {
+        let sockets = status.sockets.into_iter().map(socket_report).collect();
+        let report = ProgramReport {
+            sockets,
+            more: status.more,
+            accelerated: status.accelerated,
+            kernel: 0,
+            counters: status.counters,
+        };
+        let _ = self.ask(|client| client.report(report));
+    }
+
+    fn poll(&mut self) -> Option<Incident> {
+        if self.incidents.is_empty() {
+            while let Ok(Some(event)) = self.ask(Client::poll_event) {
+                self.on_event(event);
+            }
+            self.poll_tickets();
+        }
+        self.incidents.pop_front()
+    }
+
+    fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {
+        let name = self.name.clone();
+        // Its descriptors were closed by number, as all internal ones.
+        std::mem::forget(self);
+        let parent = u32::try_from(syscall::parent_id()).ok();
+        Some(Box::new(Brokered { parent, ..Brokered::connect(&name)? }))
+    }
+}
+
+fn incident_of(news: News) -> Option<Incident> {
+    Some(match news {
+        News::QueuesLost { link } => Incident::Lost(LinkId(link)),
+        News::MtuChanged { link, mtu } => Incident::Mtu(LinkId(link), mtu),
+        News::NeighbourMoved { link, old, new } => {
+            Incident::Neighbour { link: LinkId(link), old: MacAddress(old), new: MacAddress(new) }
+        }
+        News::Surrender { token, local, remote } => Incident::Surrender { token, local, remote },
+        News::ReportStatus => Incident::StatusWanted,
+        News::Closing => Incident::Gone,
+        // These come with descriptors, as events of their own; addresses are the broker's to follow.
+        News::QueueGranted(_) | News::Adopt { .. } | News::AddressesChanged { .. } => return None,
+    })
+}
+
+fn way_of(route: Route) -> Way {
+    let tag = |vlan: u16| (vlan != 0).then_some(VlanTag { tpid: 0x8100, control: vlan });
+    let header = LinkHeader {
+        destination: MacAddress(route.destination),
+        source: MacAddress(route.source),
+        tags: route.vlan.map(tag),
+    };
+    let hop = Hop { link: LinkId(route.link), header };
+    Way { local: route.local, hop, is_whole: route.all_queues_yours }
+}
+
+/// The connection as the kernel is to have it; `None` for one that has no more to do.
+fn established_of(connection: &Detached, socket: MovedSocket) -> Option<Established> {
+    let state = match connection.state {
+        State::Established => tcp_repair::State::Established,
+        State::FinWait1 => tcp_repair::State::FinWait1,
+        State::FinWait2 => tcp_repair::State::FinWait2,
+        State::CloseWait => tcp_repair::State::CloseWait,
+        State::Closing => tcp_repair::State::Closing,
+        State::LastAck => tcp_repair::State::LastAck,
+        State::SynSent | State::SynReceived | State::TimeWait | State::Closed => return None,
+    };
+    let timestamps = connection.timestamps;
+    Some(Established {
+        local: connection.local,
+        remote: connection.remote,
+        scope_id: 0,
+        ipv6_socket: socket.is_ipv6,
+        reuse_address: socket.reuse_address,
+        state,
+        snd_una: connection.snd_una.0,
+        snd_wnd: connection.snd_wnd,
+        snd_wl1: connection.snd_wl1.0,
+        max_window: connection.max_window,
+        rcv_nxt: connection.rcv_nxt.0,
+        rcv_wnd: connection.rcv_wnd,
+        rcv_wup: connection.rcv_wup.0,
+        snd_wscale: connection.snd_wscale,
+        rcv_wscale: connection.rcv_wscale,
+        peer_mss: connection.peer_mss,
+        sack_permitted: connection.sack_permitted,
+        timestamps: timestamps.map(|it| tcp_repair::Timestamps { value: it.value, echo: it.echo }),
+        unacked: connection.unacked.clone(),
+        unsent: connection.unsent.clone(),
+        received: connection.received.clone(),
+        fin_sent: connection.fin_sent,
+        read_closed: connection.read_closed,
+    })
+}
+
+fn socket_report(socket: SocketStatus) -> SocketReport {
+    SocketReport {
+        fd: socket.fd,
+        transport: if socket.is_udp { Transport::Udp } else { Transport::Tcp },
+        local: socket.local,
+        remote: socket.remote,
+        state: socket.state.to_owned(),
+        accelerated: socket.accelerated,
+        why: socket.why,
+    }
+}

@@ -1,0 +1,265 @@
+//! Driving the engine from the program's own calls: turns, and sleeping when there is nothing to do.
+//!
+//! Of the threads that sleep one is the *driver*: it sleeps on the devices and the broker, for all. When it leaves, another
+//! takes its place. Whoever makes a turn wakes the threads whose sockets it made ready.
+
+use std::os::fd::RawFd;
+use std::sync::{Arc, MutexGuard};
+
+use clock::{Duration, Instant};
+use engine::Sleep;
+use stack::tcp::Events;
+use syscall::PollFd;
+
+use crate::epoll::EpollId;
+use crate::inside;
+use crate::process::{Process, State};
+use crate::socket::{READABLE, SocketId, WRITABLE};
+use crate::waiter::{self, Waiter};
+
+/// Between two looks at a device that has no descriptor.
+const POLL_EVERY: Duration = Duration::from_micros(50);
+/// Turns that one call makes while there is more and more work, before it looks at its own.
+const TURNS_MAX: usize = 4;
+
+/// What a call waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum On<'a> {
+    /// Something on one socket; and on its shadow, with these poll(2) bits.
+    Socket(SocketId, Option<(RawFd, i16)>),
+    /// Something at an epoll instance, or its kernel's counterpart.
+    Epoll(EpollId, RawFd),
+    /// Something on any of these sockets, or what the kernel has of these descriptors.
+    Many(&'a [SocketId], &'a [PollFd]),
+}
+
+/// How a call waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) on: On<'a>,
+    /// `None`: for ever.
+    pub(crate) deadline: Option<Instant>,
+    /// Signals blocked while it sleeps.
+    pub(crate) mask: Option<u64>,
+    /// A handler with `SA_RESTART` does not end it.
+    pub(crate) restarts: bool,
+}
+
+/// Why a call waited in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The time is over.
+    TimedOut,
+    /// A signal came (`EINTR`).
+    Interrupted,
+}
+
+impl State {
+    /// One turn of the engine; what it brought about is noted with the sockets. Returns how much was done.
+    pub(crate) fn turn(&mut self, now: Instant) -> usize {
+        let Some(runtime) = &mut self.runtime else { return 0 };
+        let done = runtime.engine.poll(now);
+        let spare = std::mem::take(&mut runtime.spare);
+        let mut events = std::mem::replace(&mut runtime.engine.application().0, spare);
+        for event in events.drain(..) {
+            if let Some((id, _)) =
+                self.sockets.at(event.token as u32).filter(|it| it.0.to_bits() == event.token)
+            {
+                self.raise(id, key_of(event.events));
+            }
+        }
+        if let Some(runtime) = &mut self.runtime {
+            runtime.spare = events;
+        }
+        self.release_ports(now);
+        done
+    }
+
+    /// Sends what is queued, without looking for more to do.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.engine.flush(now);
+        }
+    }
+
+    fn enlist(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
+        match on {
+            On::Socket(id, _) => self.enlist_at(id, waiter),
+            On::Epoll(id, _) => {
+                if let Some(epoll) = self.epolls.get_mut(id) {
+                    epoll.waiters.push(Arc::clone(waiter));
+                }
+            }
+            On::Many(ids, _) => ids.iter().for_each(|id| self.enlist_at(*id, waiter)),
+        }
+        self.sleepers.push(Arc::clone(waiter));
+    }
+
+    fn enlist_at(&mut self, id: SocketId, waiter: &Arc<Waiter>) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.waiters.push(Arc::clone(waiter));
+        }
+    }
+
+    fn strike_off(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
+        let ids = match &on {
+            On::Socket(id, _) => std::slice::from_ref(id),
+            On::Epoll(id, _) => {
+                self.stop_waiting_at(*id, waiter);
+                &[]
+            }
+            On::Many(ids, _) => ids,
+        };
+        for id in ids {
+            if let Some(socket) = self.sockets.get_mut(*id) {
+                waiter::remove(&mut socket.waiters, waiter);
+            }
+        }
+        waiter::remove(&mut self.sleepers, waiter);
+        if self.driver.as_ref().is_some_and(|driver| Arc::ptr_eq(driver, waiter)) {
+            self.driver = None;
+        }
+    }
+
+    /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
+    pub(crate) fn hand_over(&mut self) {
+        if self.driver.is_none()
+            && let Some(next) = self.sleepers.first()
+        {
+            next.wake();
+        }
+    }
+
+    /// Becomes the driver if there is none, and says what to sleep on for that and how long; `None` if there is something to do.
+    fn prepare_to_drive(
+        &mut self,
+        waiter: &Arc<Waiter>,
+        now: Instant,
+        fds: &mut Vec<PollFd>,
+    ) -> Option<Option<Instant>> {
+        if self.driver.is_some() {
+            return Some(None);
+        }
+        let mut devices = Vec::new();
+        let sleep = self.runtime.as_mut().map(|runtime| runtime.engine.prepare_sleep(now, &mut devices));
+        let until = match sleep {
+            Some(Sleep::Busy) => return None,
+            Some(Sleep::Until(at)) => Some(at),
+            Some(Sleep::Unknown) => Some(now + POLL_EVERY),
+            Some(Sleep::Descriptors) | None => None,
+        };
+        devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
+        fds.extend(devices.iter().map(|fd| readable(*fd)));
+        self.driver = Some(Arc::clone(waiter));
+        Some(until)
+    }
+}
+
+impl Process {
+    /// Drives the engine until `attempt` has a result.
+    pub(crate) fn wait<'p, T>(
+        &'p self,
+        mut state: MutexGuard<'p, State>,
+        waiting: &Waiting<'_>,
+        attempt: &mut dyn FnMut(&mut State, Instant) -> Option<T>,
+    ) -> Result<T, Stop> {
+        let mut interrupted = false;
+        let mut spin_until = None;
+        loop {
+            let mut now = self.now();
+            let mut worked = 0;
+            for _ in 0..TURNS_MAX {
+                let done = state.turn(now);
+                self.note_turn();
+                worked += done;
+                if let Some(result) = attempt(&mut state, now) {
+                    state.hand_over();
+                    return Ok(result);
+                }
+                if done == 0 {
+                    break;
+                }
+                now = self.now();
+            }
+            if interrupted || waiting.deadline.is_some_and(|deadline| deadline <= now) {
+                state.hand_over();
+                return Err(if interrupted { Stop::Interrupted } else { Stop::TimedOut });
+            }
+            let spin_until = *spin_until.get_or_insert(now + state.spin);
+            if worked > 0 || now < spin_until {
+                // Others may want the lock.
+                drop(state);
+                std::hint::spin_loop();
+                state = self.lock();
+                continue;
+            }
+            (state, interrupted) = self.sleep(state, waiting, now);
+        }
+    }
+
+    /// Sleeps until something of what is waited for may have happened; returns whether a signal ended the call.
+    fn sleep<'p>(
+        &'p self,
+        mut state: MutexGuard<'p, State>,
+        waiting: &Waiting<'_>,
+        now: Instant,
+    ) -> (MutexGuard<'p, State>, bool) {
+        let mut fds = Vec::with_capacity(8);
+        match waiting.on {
+            On::Socket(_, shadow) => fds.extend(shadow.map(|(fd, events)| PollFd { fd, events, revents: 0 })),
+            On::Epoll(_, fd) => fds.push(readable(fd)),
+            On::Many(_, kernel) => fds.extend_from_slice(kernel),
+        }
+        let Some(waiter) = Waiter::of_this_thread(self.table) else {
+            // Without a descriptor nobody can wake us: look again soon.
+            drop(state);
+            let slept = inside::outside(|| syscall::ppoll(&mut fds, Some(POLL_EVERY.into()), waiting.mask));
+            return (self.lock(), is_end(slept, waiting));
+        };
+        let own = fds.len();
+        fds.push(readable(waiter.descriptor()));
+        let Some(timer) = state.prepare_to_drive(&waiter, now, &mut fds) else {
+            return (state, false);
+        };
+        state.enlist(waiting.on, &waiter);
+        let end = [timer, waiting.deadline].into_iter().flatten().min();
+        let timeout = end.map(|end| end.since(now).into());
+        drop(state);
+        let slept = inside::outside(|| syscall::ppoll(&mut fds, timeout, waiting.mask));
+        let mut state = self.lock();
+        state.strike_off(waiting.on, &waiter);
+        waiter.settle();
+        if fds[own + 1..].last().is_some_and(|broker| broker.revents != 0) || state.attachment.is_none() {
+            let now = self.now();
+            state.hear(now);
+        }
+        (state, is_end(slept, waiting))
+    }
+}
+
+/// Whether what ended a sleep ends the call.
+fn is_end(slept: Option<std::io::Result<usize>>, waiting: &Waiting<'_>) -> bool {
+    let by_signal = match slept {
+        Some(Err(error)) => error.kind() == std::io::ErrorKind::Interrupted,
+        Some(Ok(_)) => false,
+        None => true,
+    };
+    by_signal && (!waiting.restarts || inside::interrupted())
+}
+
+/// To be told when `fd` is readable.
+pub(crate) fn readable(fd: RawFd) -> PollFd {
+    PollFd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// What the stack calls an event, as poll(2) bits.
+fn key_of(events: Events) -> u32 {
+    let parts = [
+        (Events::READABLE, READABLE),
+        (Events::WRITABLE, WRITABLE),
+        (Events::READ_CLOSED, READABLE | libc::EPOLLRDHUP as u32),
+        (Events::CLOSED, (libc::EPOLLHUP | libc::EPOLLRDHUP) as u32),
+        (Events::ERROR, libc::EPOLLERR as u32),
+    ];
+    parts.into_iter().filter(|(event, _)| events.contains(*event)).fold(0, |all, (_, bits)| all | bits)
+}

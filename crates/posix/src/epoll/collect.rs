@@ -1,0 +1,90 @@
+//! What is ready of ours, for epoll_wait(2).
+
+use super::{ALWAYS, EpollId, ItemId, NESTING_MAX, PRIVATE, Target};
+use crate::calls::EpollEvent;
+use crate::process::State;
+
+/// `EPOLLET`.
+const EDGE: u32 = libc::EPOLLET as u32;
+/// `EPOLLONESHOT`.
+const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
+
+impl State {
+    /// Tells what is ready of the stack's, as much as there is room for. Items that are watched by level stay in the list, at its
+    /// end; what does not fit stays at its front.
+    pub(crate) fn collect(&mut self, id: EpollId, events: &mut [EpollEvent]) -> usize {
+        let listed = self.epolls.get(id).map_or(0, |epoll| epoll.ready.len());
+        let mut count = 0;
+        for _ in 0..listed {
+            if count == events.len() {
+                break;
+            }
+            let Some(item_id) = self.epolls.get_mut(id).and_then(|epoll| epoll.ready.pop_front()) else {
+                break;
+            };
+            if let Some(event) = self.look_at(id, item_id) {
+                events[count] = event;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// What an item that was queued is ready for. It is queued again if it is watched by level.
+    fn look_at(&mut self, id: EpollId, item_id: ItemId) -> Option<EpollEvent> {
+        let item = self.epolls.get_mut(id)?.items.get_mut(item_id)?;
+        item.queued = false;
+        let item = *item;
+        let ready = self.poll_target(item.target, 0) & (item.events & !PRIVATE);
+        if ready == 0 {
+            return None;
+        }
+        if item.events & ONE_SHOT != 0 {
+            self.disarm(id, item_id);
+        } else if item.events & EDGE == 0
+            && let Some(epoll) = self.epolls.get_mut(id)
+        {
+            epoll.queue(item_id);
+        }
+        Some(EpollEvent { events: ready, data: item.data })
+    }
+
+    /// A one-shot item was told: it is silent until it is modified, in the kernel as well.
+    pub(super) fn disarm(&mut self, id: EpollId, item_id: ItemId) {
+        let Some(epoll) = self.epolls.get_mut(id) else { return };
+        let (fd, Some(item)) = (epoll.fd, epoll.items.get_mut(item_id)) else { return };
+        item.events &= PRIVATE;
+        if item.in_kernel {
+            let silent = syscall::EpollEvent { events: item.events, u64: item.data };
+            // Fails if the program has closed it meanwhile: then it is silent too.
+            let _ = syscall::epoll_ctl(fd, libc::EPOLL_CTL_MOD, item.fd, Some(silent));
+        }
+    }
+
+    /// What the target of an item is ready for.
+    pub(super) fn poll_target(&mut self, target: Target, depth: u32) -> u32 {
+        match target {
+            Target::Socket(id) => self.poll_socket(id),
+            Target::Epoll(id) if depth < NESTING_MAX && self.has_ready(id, depth) => crate::socket::READABLE,
+            Target::Epoll(_) => 0,
+        }
+    }
+
+    /// What a socket is ready for, as far as the stack goes.
+    pub(crate) fn poll_socket(&mut self, id: crate::socket::SocketId) -> u32 {
+        let stack = self.runtime.as_mut().map(|runtime| &*runtime.stack());
+        self.sockets.get(id).map_or(0, |socket| socket.poll(stack))
+    }
+
+    /// Whether an instance has something of ours to tell.
+    pub(crate) fn has_ready(&mut self, id: EpollId, depth: u32) -> bool {
+        let listed = self.epolls.get(id).map_or(0, |epoll| epoll.ready.len());
+        (0..listed).any(|place| {
+            let item =
+                self.epolls.get(id).and_then(|epoll| epoll.items.get(*epoll.ready.get(place)?)).copied();
+            item.is_some_and(|item| {
+                self.poll_target(item.target, depth + 1) & (item.events & !PRIVATE | ALWAYS) != 0
+            })
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! epoll(7): each instance stays the kernel's for the kernel's descriptors, with a list of what is ready of ours beside it.
+//!
+//! A shadow is in both: the kernel tells of what it received itself. An item is queued when something happens that it asks for,
+//! and looked at when the program collects: what it is ready for by then is told, as Linux does it.
+
+mod collect;
+mod control;
+mod wait;
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use clock::Instant;
+use stack::slab::{Handle, Slab};
+
+use crate::process::State;
+use crate::socket::{Interests, SocketId};
+use crate::waiter::{self, Waiter};
+
+/// Names an epoll instance.
+pub(crate) type EpollId = Handle<Epoll>;
+/// Names what one of them watches.
+pub(crate) type ItemId = Handle<Item>;
+
+/// Items of one instance at most.
+const ITEMS_MAX: u32 = 1 << 24;
+
+/// Who watches something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) epoll: EpollId,
+    pub(crate) item: ItemId,
+}
+
+/// What an item is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Socket(SocketId),
+    Epoll(EpollId),
+}
+
+/// One descriptor that is watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) target: Target,
+    pub(crate) fd: RawFd,
+    /// `EPOLL` bits as the program gave them; none are left of a one-shot item that was told.
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    queued: bool,
+    /// The kernel's instance has it as well.
+    pub(crate) in_kernel: bool,
+}
+
+/// An epoll instance.
+pub(crate) struct Epoll {
+    fd: RawFd,
+    dups: Vec<RawFd>,
+    pub(crate) items: Slab<Item>,
+    ready: VecDeque<ItemId>,
+    pub(crate) waiters: Vec<Arc<Waiter>>,
+    /// Instances that watch this one.
+    pub(crate) watchers: Interests,
+    /// Items of shadows that the kernel watches too.
+    shadows: Vec<ItemId>,
+    /// Some of `shadows` has not been looked at whether it can be claimed.
+    pub(crate) has_news: bool,
+    kernel_asked_at: Instant,
+}
+
+impl Epoll {
+    pub(crate) fn new(fd: RawFd) -> Epoll {
+        Epoll {
+            fd,
+            dups: Vec::new(),
+            items: Slab::new(ITEMS_MAX),
+            ready: VecDeque::new(),
+            waiters: Vec::new(),
+            watchers: Interests::default(),
+            shadows: Vec::new(),
+            has_news: false,
+            kernel_asked_at: Instant::ZERO,
+        }
+    }
+
+    /// One of its descriptors.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    pub(crate) fn add_fd(&mut self, fd: RawFd) {
+        self.dups.push(fd);
+    }
+
+    /// Takes a descriptor away; true if it was the last.
+    pub(crate) fn remove_fd(&mut self, fd: RawFd) -> bool {
+        if self.fd != fd {
+            self.dups.retain(|dup| *dup != fd);
+            return false;
+        }
+        match self.dups.pop() {
+            Some(dup) => self.fd = dup,
+            None => return true,
+        }
+        false
+    }
+
+    /// Sockets that the kernel watches too.
+    pub(crate) fn shadow_sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
+        self.shadows.iter().filter_map(|item| match self.items.get(*item)?.target {
+            Target::Socket(id) => Some(id),
+            Target::Epoll(_) => None,
+        })
+    }
+
+    fn queue(&mut self, id: ItemId) {
+        if let Some(item) = self.items.get_mut(id)
+            && !std::mem::replace(&mut item.queued, true)
+        {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Wakes one thread that waits here, as the kernel does; false if none does.
+    fn wake_one(&mut self) -> bool {
+        match self.waiters.pop() {
+            Some(waiter) => {
+                waiter.wake();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Bits beside the events themselves.
+const PRIVATE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
+/// What is told though nobody asked.
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+/// Instances within instances, at most.
+pub(crate) const NESTING_MAX: u32 = 5;
+
+impl State {
+    /// Something happened on a socket: who waits for it is woken, and who watches it finds it.
+    pub(crate) fn raise(&mut self, id: SocketId, key: u32) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        for waiter in socket.waiters.drain(..) {
+            waiter.wake();
+        }
+        let mut exclusive_done = false;
+        for place in 0.. {
+            let Some(interest) = self.sockets.get(id).and_then(|socket| socket.interests.at(place)) else {
+                return;
+            };
+            exclusive_done |= self.tell(interest, key, exclusive_done, 0);
+        }
+    }
+
+    /// Queues an item that asks for any of `key`; true if that woke a thread which waits exclusively.
+    fn tell(&mut self, interest: Interest, key: u32, exclusive_done: bool, depth: u32) -> bool {
+        let Some(epoll) = self.epolls.get_mut(interest.epoll) else { return false };
+        let Some(item) = epoll.items.get(interest.item) else { return false };
+        let is_exclusive = item.events & libc::EPOLLEXCLUSIVE as u32 != 0;
+        if item.events & !PRIVATE & key == 0 || is_exclusive && exclusive_done {
+            return false;
+        }
+        epoll.queue(interest.item);
+        let woken = epoll.wake_one();
+        self.tell_watchers(interest.epoll, depth);
+        woken && is_exclusive
+    }
+
+    /// Tells the instances that watch this one, which has something ready.
+    fn tell_watchers(&mut self, id: EpollId, depth: u32) {
+        for place in 0.. {
+            let watcher = self.epolls.get(id).and_then(|epoll| epoll.watchers.at(place));
+            let Some(watcher) = watcher.filter(|_| depth < NESTING_MAX) else { return };
+            self.tell(watcher, crate::socket::READABLE, false, depth + 1);
+        }
+    }
+
+    /// A thread no longer waits at an instance.
+    pub(crate) fn stop_waiting_at(&mut self, id: EpollId, waiter: &Arc<Waiter>) {
+        if let Some(epoll) = self.epolls.get_mut(id) {
+            waiter::remove(&mut epoll.waiters, waiter);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! epoll_wait(2).
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use clock::Instant;
+
+use super::{EpollId, Target};
+use crate::attachment::Purpose;
+use crate::calls::{EpollEvent, SignalMask, Verdict};
+use crate::drive::{On, Stop, Waiting};
+use crate::errno::fail;
+use crate::process::{Process, State};
+use crate::socket::{Role, SocketId};
+use crate::{Errno, batch};
+
+/// The kernel is asked this often while there is something of ours.
+const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(50);
+/// Events of the kernel's that are taken at once.
+const KERNEL_MAX: usize = 64;
+
+impl Process {
+    /// epoll_pwait2(2).
+    pub(crate) fn epoll_wait(
+        &self,
+        epfd: RawFd,
+        events: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        mask: Option<SignalMask>,
+    ) -> Verdict<usize> {
+        let mut state = self.lock();
+        let Some(id) = state.epoll_of(epfd).filter(|_| !events.is_empty()) else { return Verdict::Kernel };
+        let now = self.now();
+        if state.epolls.get(id).is_some_and(|epoll| epoll.has_news) {
+            state.claim_watched(id, now);
+        }
+        if state.runtime.is_none() && !state.attached
+            || state.epolls.get(id).is_some_and(|it| it.items.is_empty())
+        {
+            return Verdict::Kernel;
+        }
+        if state.attached {
+            self.start_watchdog(&mut state);
+        }
+        batch::set(0);
+        let deadline = timeout.map(|timeout| now + timeout.into());
+        let waiting = Waiting { on: On::Epoll(id, epfd), deadline, mask, restarts: false };
+        let result =
+            self.wait(state, &waiting, &mut |state, now| match state.collect_all(id, epfd, events, now) {
+                Ok(0) => None,
+                result => Some(result),
+            });
+        Verdict::Done(match result {
+            Ok(result) => result.inspect(|count| batch::set(*count)),
+            Err(Stop::TimedOut) => Ok(0),
+            Err(Stop::Interrupted) => fail(libc::EINTR),
+        })
+    }
+}
+
+impl State {
+    /// Takes the listeners and UDP sockets that an instance watches from the kernel: somebody waits for them.
+    fn claim_watched(&mut self, id: EpollId, now: Instant) {
+        let Some(epoll) = self.epolls.get_mut(id) else { return };
+        epoll.has_news = false;
+        let watched: Vec<SocketId> = epoll.shadow_sockets().collect();
+        for socket in watched {
+            self.claim_to_read(socket, now);
+        }
+        let items = self.epolls.get(id).into_iter().flat_map(|epoll| epoll.items.iter());
+        let inner: Vec<EpollId> = items
+            .filter_map(|(_, item)| match item.target {
+                Target::Epoll(inner) => Some(inner),
+                Target::Socket(_) => None,
+            })
+            .collect();
+        for inner in inner {
+            if self.epolls.get(inner).is_some_and(|inner| inner.has_news) {
+                self.claim_watched(inner, now);
+            }
+        }
+    }
+
+    /// Somebody waits for connections or datagrams at a shadow.
+    pub(crate) fn claim_to_read(&mut self, id: SocketId, now: Instant) -> bool {
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Listener { .. }) => self.claim(id, Purpose::Listener, now),
+            Some(Role::Udp(udp)) if udp.is_bound => self.claim(id, Purpose::Udp, now),
+            _ => false,
+        }
+    }
+
+    /// What is ready of ours, and from time to time what is of the kernel's.
+    fn collect_all(
+        &mut self,
+        id: EpollId,
+        epfd: RawFd,
+        events: &mut [EpollEvent],
+        now: Instant,
+    ) -> Result<usize, Errno> {
+        let count = self.collect(id, events);
+        let Some(epoll) = self.epolls.get_mut(id) else { return fail(libc::EBADF) };
+        let is_time = now.since(epoll.kernel_asked_at) >= KERNEL_EVERY;
+        if count == events.len() || count > 0 && !is_time {
+            return Ok(count);
+        }
+        epoll.kernel_asked_at = now;
+        self.collect_kernel(id, epfd, events, count)
+    }
+
+    /// Adds what is ready of the kernel's behind `count` events. A shadow may be among both: then it is told once.
+    fn collect_kernel(
+        &mut self,
+        id: EpollId,
+        epfd: RawFd,
+        events: &mut [EpollEvent],
+        mut count: usize,
+    ) -> Result<usize, Errno> {
+        let mut room = [syscall::EpollEvent { events: 0, u64: 0 }; KERNEL_MAX];
+        let most = KERNEL_MAX.min(events.len() - count);
+        let found = syscall::epoll_wait(epfd, &mut room[..most], 0)?;
+        let own = count;
+        for event in &room[..found] {
+            let (bits, data) = (event.events, event.u64);
+            self.settle_one_shot(id, data);
+            match events[..own].iter_mut().find(|other| other.data == data) {
+                Some(other) => other.events |= bits,
+                None => {
+                    events[count] = EpollEvent { events: bits, data };
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// The kernel told of a shadow that is to be told of once.
+    fn settle_one_shot(&mut self, id: EpollId, data: u64) {
+        let Some(epoll) = self.epolls.get(id) else { return };
+        let is_it = |item: &super::Item| item.data == data && item.events & libc::EPOLLONESHOT as u32 != 0;
+        let shadow = epoll.shadows.iter().copied().find(|item| epoll.items.get(*item).is_some_and(is_it));
+        if let Some(item) = shadow {
+            self.disarm(id, item);
+        }
+    }
+}

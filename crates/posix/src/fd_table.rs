@@ -1,0 +1,116 @@
+//! What each descriptor of the program is to us: one load tells.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Descriptors that may be ours; those above are the kernel's alone.
+const DESCRIPTORS: usize = 1 << 20;
+
+/// Untouched pages of it cost nothing.
+static SLOTS: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+
+/// What a descriptor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// The kernel's.
+    None,
+    /// A socket, at this place.
+    Socket(u32),
+    /// An epoll instance, at this place.
+    Epoll(u32),
+    /// Our own; to the program it does not exist.
+    Internal,
+}
+
+const SOCKET: u32 = 1;
+const EPOLL: u32 = 2;
+const INTERNAL: u32 = 3;
+const KIND_BITS: u32 = 2;
+
+impl Entry {
+    fn from_bits(bits: u32) -> Entry {
+        match bits & ((1 << KIND_BITS) - 1) {
+            SOCKET => Entry::Socket(bits >> KIND_BITS),
+            EPOLL => Entry::Epoll(bits >> KIND_BITS),
+            INTERNAL => Entry::Internal,
+            _ => Entry::None,
+        }
+    }
+
+    fn to_bits(self) -> u32 {
+        match self {
+            Entry::None => 0,
+            Entry::Socket(place) => place << KIND_BITS | SOCKET,
+            Entry::Epoll(place) => place << KIND_BITS | EPOLL,
+            Entry::Internal => INTERNAL,
+        }
+    }
+}
+
+/// The table of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FdTable {
+    slots: &'static [AtomicU32],
+}
+
+impl FdTable {
+    /// That of the process that we are loaded into.
+    pub(crate) const fn global() -> FdTable {
+        FdTable { slots: &SLOTS }
+    }
+
+    /// One that tests may have several of; its memory is never given back.
+    #[cfg(test)]
+    pub(crate) fn leaked() -> FdTable {
+        FdTable { slots: (0..4096).map(|_| AtomicU32::new(0)).collect::<Vec<_>>().leak() }
+    }
+
+    /// What `fd` is.
+    #[inline]
+    pub(crate) fn get(self, fd: RawFd) -> Entry {
+        let slot = usize::try_from(fd).ok().and_then(|at| self.slots.get(at));
+        slot.map_or(Entry::None, |slot| Entry::from_bits(slot.load(Ordering::Relaxed)))
+    }
+
+    /// Whether `fd` is anything to us.
+    #[inline]
+    pub(crate) fn is_ours(self, fd: RawFd) -> bool {
+        let slot = usize::try_from(fd).ok().and_then(|at| self.slots.get(at));
+        slot.is_some_and(|slot| slot.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Says what `fd` is; false if its number is too high for us.
+    pub(crate) fn set(self, fd: RawFd, entry: Entry) -> bool {
+        let slot = usize::try_from(fd).ok().and_then(|at| self.slots.get(at));
+        slot.map(|slot| slot.store(entry.to_bits(), Ordering::Relaxed)).is_some()
+    }
+
+    /// Descriptors from `first` to `last` that are ours.
+    pub(crate) fn within(self, first: u32, last: u32) -> impl Iterator<Item = (RawFd, Entry)> {
+        let end = (last as usize).saturating_add(1).min(self.slots.len());
+        let used = move |fd: &usize| self.slots[*fd].load(Ordering::Relaxed) != 0;
+        (first as usize..end).filter(used).map(move |fd| (fd as RawFd, self.get(fd as RawFd)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_of_a_descriptor_is_found() {
+        let table = FdTable::leaked();
+        for entry in [Entry::Socket(0), Entry::Socket(1 << 29), Entry::Epoll(7), Entry::Internal, Entry::None]
+        {
+            assert!(table.set(5, entry));
+            assert_eq!((table.get(5), table.is_ours(5)), (entry, entry != Entry::None));
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_no_descriptors_are_the_kernels() {
+        for fd in [-1, RawFd::MIN, RawFd::MAX] {
+            assert!(!FdTable::global().is_ours(fd) && !FdTable::global().set(fd, Entry::Internal));
+        }
+    }
+}

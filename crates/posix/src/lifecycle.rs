@@ -1,0 +1,158 @@
+//! fork(2), execve(2), and the end.
+
+use std::cell::RefCell;
+use std::sync::MutexGuard;
+
+use crate::fd_table::Entry;
+use crate::process::{Process, State};
+use crate::socket::{Inherited, Role};
+use crate::waiter::Waiter;
+
+thread_local! {
+    /// Locks that are held while the process forks.
+    static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+}
+
+impl Process {
+    /// About to fork: nobody is in the middle of anything.
+    pub(crate) fn before_fork(&'static self) {
+        let mut state = self.lock();
+        let now = self.now();
+        state.flush(now);
+        HELD.with_borrow_mut(|held| *held = Some(state));
+    }
+
+    /// The parent goes on.
+    pub(crate) fn after_fork_in_parent(&self) {
+        HELD.with_borrow_mut(|held| *held = None);
+    }
+
+    /// The child knows its descriptors, and has nothing on the stack.
+    pub(crate) fn after_fork_in_child(&'static self) {
+        let Some(mut state) = HELD.with_borrow_mut(Option::take) else {
+            // Made by a bare system call: the lock may be held by a thread that is not here. The kernel serves this child.
+            return self.abandon();
+        };
+        state.become_child();
+        Waiter::forget_all();
+    }
+
+    /// Nothing is ours any more.
+    fn abandon(&self) {
+        for (fd, entry) in self.table.within(0, u32::MAX).collect::<Vec<_>>() {
+            self.table.set(fd, Entry::None);
+            if entry == Entry::Internal {
+                let _ = syscall::close(fd); // It is open: nothing to fail.
+            }
+        }
+    }
+
+    /// execve(2): what the new program inherits becomes the kernel's.
+    pub(crate) fn before_exec(&self) {
+        let mut state = self.lock();
+        let now = self.now();
+        state.turn(now);
+        let inherited: Vec<i32> = state
+            .sockets
+            .iter()
+            .filter(|(_, socket)| !socket.is_shadow())
+            .filter_map(|(_, socket)| {
+                let survives = |fd: &i32| {
+                    syscall::fcntl(*fd, libc::F_GETFD, 0).is_ok_and(|it| it & libc::FD_CLOEXEC == 0)
+                };
+                // A child that a program makes to run another inherits by accident what it was not told of: it knows the
+                // first three numbers.
+                let is_meant = |fd: &i32| matches!(socket.role, Role::Connection(_)) || *fd <= 2;
+                socket.fds().find(|fd| survives(fd) && is_meant(fd))
+            })
+            .collect();
+        drop(state);
+        inherited.into_iter().for_each(|fd| self.surrender(fd));
+        let mut state = self.lock();
+        let now = self.now();
+        state.finish(now);
+    }
+
+    /// The program ends: the kernel delivers what is not delivered.
+    pub(crate) fn before_exit(&self) {
+        let mut state = self.lock();
+        let now = self.now();
+        state.turn(now);
+        state.finish(now);
+    }
+}
+
+impl State {
+    /// Connections that have something to say yet become the kernel's, which says it.
+    fn finish(&mut self, now: clock::Instant) {
+        if self.runtime.is_some() {
+            self.move_all(None, now);
+            self.flush(now);
+        }
+    }
+
+    /// In a child: the parent's engine, broker and claims are not ours.
+    fn become_child(&mut self) {
+        let endpoints: Vec<_> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| !socket.is_shadow())
+            .map(|(id, _)| id)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|id| (id, self.endpoints(id)))
+            .collect();
+        for (id, ends) in endpoints {
+            let Some(socket) = self.sockets.get_mut(id) else { continue };
+            socket.role = match ends {
+                Some((local, remote)) => {
+                    Role::Inherited(Box::new(Inherited { local, remote, request: None }))
+                }
+                None => Role::Failed,
+            };
+        }
+        for place in 0..self.sockets.places() {
+            let Some((_, socket)) = self.sockets.at_mut(place) else { continue };
+            socket.claim = None;
+            socket.unclaimable = None;
+            socket.waiters.clear();
+            match &mut socket.role {
+                Role::Listener { on_stack, adopted, .. } => {
+                    *on_stack = None;
+                    // Whom they were left to is the parent.
+                    std::mem::take(adopted).into_iter().for_each(|socket| {
+                        drop(syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)));
+                    });
+                }
+                Role::Udp(udp) => udp.on_stack = None,
+                _ => {}
+            }
+        }
+        for place in 0..self.epolls.places() {
+            let Some((_, epoll)) = self.epolls.at_mut(place) else { continue };
+            epoll.waiters.clear();
+            epoll.has_news = true;
+        }
+        // Its packet memory is not here, so that even dropping it would be wrong.
+        std::mem::forget(self.runtime.take());
+        std::mem::forget(std::mem::take(&mut self.kept_ports));
+        self.driver = None;
+        self.sleepers.clear();
+        self.close_internal();
+        self.attached = false;
+        self.watchdog = false;
+        let attachment = self.attachment.take();
+        self.attachment = attachment.and_then(|attachment| attachment.in_child());
+    }
+
+    /// Descriptors of our own that belong to the parent; the placeholder is of use to the child as well.
+    fn close_internal(&mut self) {
+        let own: Vec<(i32, Entry)> = self.table.within(0, u32::MAX).collect();
+        for (fd, entry) in own {
+            if entry == Entry::Internal && !self.is_placeholder(fd) {
+                self.table.set(fd, Entry::None);
+                let _ = syscall::close(fd); // It is open: nothing to fail.
+            }
+        }
+    }
+}

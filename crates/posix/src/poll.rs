@@ -1,0 +1,136 @@
+//! poll(2), and select(2) by way of it.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::calls::{PollFd, SignalMask, Verdict};
+use crate::drive::{On, Stop, Waiting};
+use crate::epoll::EpollId;
+use crate::errno::fail;
+use crate::fd_table::Entry;
+use crate::process::{Process, State};
+use crate::socket::SocketId;
+use crate::{Errno, batch};
+
+/// The kernel is asked this often while the call spins.
+const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(20);
+
+/// What one of the descriptors is.
+#[derive(Clone, Copy)]
+enum Watched {
+    Kernel,
+    Socket(SocketId),
+    Epoll(EpollId),
+    /// A descriptor of our own, which does not exist for the program.
+    Invalid,
+}
+
+impl Process {
+    /// ppoll(2).
+    pub(crate) fn poll(
+        &self,
+        fds: &mut [PollFd],
+        timeout: Option<Duration>,
+        mask: Option<SignalMask>,
+    ) -> Verdict<usize> {
+        if !fds.iter().any(|it| self.table.is_ours(it.fd)) {
+            return Verdict::Kernel;
+        }
+        let mut state = self.lock();
+        let now = self.now();
+        let mut sockets = Vec::new();
+        let watched: Vec<Watched> = fds.iter().map(|it| state.watched(it.fd)).collect();
+        for (it, fd) in watched.iter().zip(fds.iter()) {
+            if let Watched::Socket(id) = it {
+                if fd.events & (libc::POLLIN | libc::POLLRDNORM) != 0 {
+                    state.claim_to_read(*id, now);
+                }
+                sockets.push(*id);
+            }
+        }
+        let only_kernel = |it: &Watched| match it {
+            Watched::Kernel => true,
+            Watched::Socket(id) => {
+                state.sockets.get(*id).is_some_and(|it| it.is_shadow() && it.claim.is_none())
+            }
+            Watched::Epoll(id) => state.epolls.get(*id).is_none_or(|epoll| epoll.items.is_empty()),
+            Watched::Invalid => false,
+        };
+        if watched.iter().all(only_kernel) && !(state.attached && state.runtime.is_none()) {
+            return Verdict::Kernel;
+        }
+        self.start_watchdog(&mut state);
+        let mut kernel: Vec<syscall::PollFd> = Vec::with_capacity(fds.len());
+        for (it, fd) in watched.iter().zip(fds.iter()) {
+            let is_in_kernel = match it {
+                Watched::Kernel | Watched::Epoll(_) => true,
+                Watched::Socket(id) => state.sockets.get(*id).is_some_and(|socket| socket.is_shadow()),
+                Watched::Invalid => false,
+            };
+            let number = if is_in_kernel { fd.fd } else { -1 };
+            kernel.push(syscall::PollFd { fd: number, events: fd.events, revents: 0 });
+        }
+        batch::set(0);
+        let deadline = timeout.map(|timeout| now + timeout.into());
+        let sleeping = kernel.clone();
+        let waiting = Waiting { on: On::Many(&sockets, &sleeping), deadline, mask, restarts: false };
+        let mut asked_at = clock::Instant::ZERO;
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            let own = state.poll_own(&watched, fds);
+            let ask = own == 0 && now.since(asked_at) >= KERNEL_EVERY || own > 0;
+            if ask {
+                asked_at = now;
+                if let Err(errno) = ask_kernel(&mut kernel, fds) {
+                    return Some(Err(errno));
+                }
+            }
+            let count = fds.iter().filter(|it| it.revents != 0).count();
+            (count > 0).then_some(Ok(count))
+        });
+        Verdict::Done(match result {
+            Ok(result) => result.inspect(|count| batch::set(*count)),
+            Err(Stop::TimedOut) => Ok(0),
+            Err(Stop::Interrupted) => fail(libc::EINTR),
+        })
+    }
+}
+
+/// Adds what the kernel has.
+fn ask_kernel(kernel: &mut [syscall::PollFd], fds: &mut [PollFd]) -> Result<(), Errno> {
+    if kernel.iter().all(|it| it.fd < 0) {
+        return Ok(());
+    }
+    syscall::ppoll(kernel, Some(Duration::ZERO), None)?;
+    for (own, fd) in kernel.iter().zip(fds) {
+        fd.revents |= own.revents;
+    }
+    Ok(())
+}
+
+impl State {
+    fn watched(&self, fd: RawFd) -> Watched {
+        match self.table.get(fd) {
+            Entry::None => Watched::Kernel,
+            Entry::Internal => Watched::Invalid,
+            Entry::Socket(_) => self.socket_of(fd).map_or(Watched::Kernel, Watched::Socket),
+            Entry::Epoll(_) => self.epoll_of(fd).map_or(Watched::Kernel, Watched::Epoll),
+        }
+    }
+
+    /// Notes what the stack has; returns how many have something.
+    fn poll_own(&mut self, watched: &[Watched], fds: &mut [PollFd]) -> usize {
+        let mut count = 0;
+        for (it, fd) in watched.iter().zip(fds) {
+            let ready = match it {
+                Watched::Kernel => 0,
+                Watched::Invalid => libc::POLLNVAL,
+                Watched::Socket(id) => self.poll_socket(*id) as i16,
+                Watched::Epoll(id) if self.has_ready(*id, 0) => libc::POLLIN | libc::POLLRDNORM,
+                Watched::Epoll(_) => 0,
+            };
+            fd.revents = ready & (fd.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
+            count += usize::from(fd.revents != 0);
+        }
+        count
+    }
+}

@@ -1,0 +1,132 @@
+//! All that a process has, behind one lock.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clock::{Duration, Instant};
+use engine::Clock;
+use stack::slab::Slab;
+
+use crate::attachment::Attachment;
+use crate::epoll::{Epoll, EpollId};
+use crate::fd_table::{Entry, FdTable};
+use crate::internal;
+use crate::runtime::Runtime;
+use crate::socket::{KeptPort, Socket, SocketId};
+use crate::waiter::Waiter;
+
+/// Sockets and epoll instances that we know at most.
+const PLACES_MAX: u32 = 1 << 24;
+
+/// A process: its descriptors, and what they stand for.
+pub(crate) struct Process {
+    pub(crate) table: FdTable,
+    pub(crate) clock: Clock,
+    lock: Mutex<State>,
+    /// Turns of the engine, for the watchdog: whether somebody drives it.
+    pub(crate) turns: AtomicU32,
+}
+
+/// What the lock protects.
+pub(crate) struct State {
+    pub(crate) table: FdTable,
+    pub(crate) sockets: Slab<Socket>,
+    pub(crate) epolls: Slab<Epoll>,
+    pub(crate) attachment: Option<Box<dyn Attachment>>,
+    pub(crate) attached: bool,
+    pub(crate) runtime: Option<Runtime>,
+    /// The thread that sleeps for all: on the devices and the broker.
+    pub(crate) driver: Option<Arc<Waiter>>,
+    /// Threads that sleep, the driver among them.
+    pub(crate) sleepers: Vec<Arc<Waiter>>,
+    /// What the descriptors of accepted connections are copies of: a socket that does nothing.
+    placeholder: Option<OwnedFd>,
+    pub(crate) spin: Duration,
+    pub(crate) watchdog: bool,
+    /// Ports of closed connections that the stack is not done with.
+    pub(crate) kept_ports: Vec<KeptPort>,
+    pub(crate) ports_looked_at: Instant,
+}
+
+impl Process {
+    /// A process that knows no descriptors, with somebody to ask for queues.
+    pub(crate) fn new(table: FdTable, attachment: Option<Box<dyn Attachment>>) -> Process {
+        Process {
+            table,
+            clock: Clock::start(),
+            lock: Mutex::new(State::new(table, attachment)),
+            turns: AtomicU32::new(0),
+        }
+    }
+
+    /// Takes the lock. A thread that panicked left nothing behind that others could not go on with.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// A turn was made.
+    pub(crate) fn note_turn(&self) {
+        // Exact counts do not matter, that it changes does.
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    pub(crate) fn new(table: FdTable, attachment: Option<Box<dyn Attachment>>) -> State {
+        let spin = attachment.as_ref().map_or(Duration::ZERO, |attachment| attachment.spin());
+        State {
+            table,
+            sockets: Slab::new(PLACES_MAX),
+            epolls: Slab::new(PLACES_MAX),
+            attachment,
+            attached: false,
+            runtime: None,
+            driver: None,
+            sleepers: Vec::new(),
+            placeholder: None,
+            spin,
+            watchdog: false,
+            kept_ports: Vec::new(),
+            ports_looked_at: Instant::ZERO,
+        }
+    }
+
+    /// The socket behind a descriptor.
+    pub(crate) fn socket_of(&self, fd: RawFd) -> Option<SocketId> {
+        match self.table.get(fd) {
+            Entry::Socket(place) => self.sockets.at(place).map(|(id, _)| id),
+            _ => None,
+        }
+    }
+
+    /// The epoll instance behind a descriptor.
+    pub(crate) fn epoll_of(&self, fd: RawFd) -> Option<EpollId> {
+        match self.table.get(fd) {
+            Entry::Epoll(place) => self.epolls.at(place).map(|(id, _)| id),
+            _ => None,
+        }
+    }
+
+    /// A descriptor for a connection of the stack: the lowest number that is free.
+    pub(crate) fn new_descriptor(&mut self, close_on_exec: bool) -> std::io::Result<RawFd> {
+        if self.placeholder.is_none() {
+            let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+            let socket = syscall::socket(libc::AF_INET, kind, 0)?;
+            let socket = internal::raise(socket).ok_or(std::io::Error::from_raw_os_error(libc::EMFILE))?;
+            self.table.set(socket.as_raw_fd(), Entry::Internal);
+            self.placeholder = Some(socket);
+        }
+        let placeholder = self.placeholder.as_ref().expect("it was just made").as_raw_fd();
+        syscall::dup_from(placeholder, 0, close_on_exec)
+    }
+
+    /// Whether `fd` is what the descriptors of accepted connections are copies of.
+    pub(crate) fn is_placeholder(&self, fd: RawFd) -> bool {
+        self.placeholder.as_ref().is_some_and(|placeholder| placeholder.as_raw_fd() == fd)
+    }
+}

@@ -1,0 +1,234 @@
+//! The engine of a process, and what the broker has to say to it.
+
+use std::os::fd::{AsFd, RawFd};
+use std::sync::Arc;
+
+use clock::Instant;
+use engine::{Application, Config, Datagram, DeviceId, Engine, EngineHandle, UdpResponder};
+use stack::{Event, LinkId, Stack};
+
+use crate::attachment::{Attachment, ClaimId, Incident, Purpose};
+use crate::fd_table::Entry;
+use crate::process::State;
+use crate::socket::{Role, SocketId};
+
+/// Connections that the tables of a process are made for.
+const CONNECTIONS_MAX: u32 = 1 << 18;
+
+/// Keeps what happened on the stack until the turn is over.
+#[derive(Default)]
+pub(crate) struct Events(pub(crate) Vec<Event>);
+
+impl Application for Events {
+    fn on_start(&mut self, _: &mut Stack, _: Instant) {}
+
+    fn on_event(&mut self, event: Event, _: &mut Stack, _: Instant) {
+        self.0.push(event);
+    }
+}
+
+/// UDP is for sockets; what no socket wants is not answered.
+pub(crate) struct Nobody;
+
+impl UdpResponder for Nobody {
+    fn respond(&mut self, _: &mut [Datagram<'_>]) {}
+}
+
+/// What a process has once it has a queue.
+pub(crate) struct Runtime {
+    pub(crate) engine: Engine<Nobody, Events>,
+    pub(crate) handle: EngineHandle,
+    /// Events of the turn that is being worked on: kept for its memory.
+    pub(crate) spare: Vec<Event>,
+    /// Devices by the interface that they belong to, with their descriptors.
+    devices: Vec<(DeviceId, LinkId, Vec<RawFd>)>,
+    next_device: u32,
+}
+
+impl Runtime {
+    fn new() -> std::io::Result<Runtime> {
+        let stack = stack::Config { connections_max: CONNECTIONS_MAX, ..stack::Config::default() };
+        let (engine, handle) = Engine::driven(Config::default(), Nobody, stack, Events::default())?;
+        Ok(Runtime { engine, handle, spare: Vec::new(), devices: Vec::new(), next_device: 0 })
+    }
+
+    pub(crate) fn stack(&mut self) -> &mut Stack {
+        self.engine.stack()
+    }
+
+    /// Interfaces that we have queues of.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.devices.iter().map(|(_, link, _)| *link)
+    }
+
+    /// Lets go of the devices of an interface.
+    pub(crate) fn remove_link(&mut self, link: LinkId) -> Vec<RawFd> {
+        let (gone, kept) = std::mem::take(&mut self.devices).into_iter().partition(|device| device.1 == link);
+        self.devices = kept;
+        let gone: Vec<(DeviceId, LinkId, Vec<RawFd>)> = gone;
+        gone.iter().for_each(|(id, ..)| self.engine.remove_device(*id));
+        gone.into_iter().flat_map(|(.., descriptors)| descriptors).collect()
+    }
+}
+
+impl State {
+    /// The stack, if the process has one.
+    pub(crate) fn stack(&mut self) -> Option<&mut Stack> {
+        self.runtime.as_mut().map(Runtime::stack)
+    }
+
+    /// Asks for queues, if that was not done yet; then what is claimed takes force with the first one.
+    pub(crate) fn attach(&mut self, now: Instant) {
+        if self.attached {
+            return;
+        }
+        let Some(attachment) = &mut self.attachment else { return };
+        self.attached = true;
+        attachment.attach();
+        self.hear(now);
+    }
+
+    /// Listens to what the broker has to say.
+    pub(crate) fn hear(&mut self, now: Instant) {
+        while let Some(incident) = self.attachment.as_mut().and_then(|attachment| attachment.poll()) {
+            self.on_incident(incident, now);
+        }
+    }
+
+    fn on_incident(&mut self, incident: Incident, now: Instant) {
+        match incident {
+            Incident::Granted { link, device, descriptors } => {
+                self.on_granted(link, device, descriptors, now)
+            }
+            Incident::Lost(link) => self.on_lost(link),
+            Incident::Routed(request, way) => self.on_routed(request, way, now),
+            Incident::Inherited(request, socket) => self.on_inherited(request, socket),
+            Incident::Adopt { claim, socket } => self.on_adopt(claim, socket),
+            Incident::Surrender { token, local, remote } => self.on_surrender(token, local, remote, now),
+            Incident::Mtu(link, mtu) => {
+                if let Some(runtime) = &self.runtime {
+                    runtime.handle.set_mtu(link, mtu);
+                }
+            }
+            Incident::Neighbour { link, old, new } => {
+                if let Some(stack) = self.stack() {
+                    stack.replace_neighbour(link, old, new);
+                }
+            }
+            Incident::StatusWanted => self.report(now),
+            Incident::Gone => self.on_broker_gone(),
+        }
+    }
+
+    fn on_granted(
+        &mut self,
+        link: LinkId,
+        device: Box<dyn device::Device>,
+        descriptors: Vec<RawFd>,
+        now: Instant,
+    ) {
+        if self.runtime.is_none() {
+            let Ok(runtime) = Runtime::new() else { return };
+            self.runtime = Some(runtime);
+            self.install_listeners();
+        }
+        for fd in &descriptors {
+            self.table.set(*fd, Entry::Internal);
+        }
+        let Some(runtime) = &mut self.runtime else { return };
+        let id = DeviceId(runtime.next_device);
+        runtime.next_device += 1;
+        runtime.engine.add_link(id, link, device, now);
+        runtime.devices.push((id, link, descriptors));
+    }
+
+    fn on_lost(&mut self, link: LinkId) {
+        let descriptors = self.runtime.as_mut().map(|runtime| runtime.remove_link(link)).unwrap_or_default();
+        for fd in descriptors {
+            self.table.set(fd, Entry::None);
+        }
+    }
+
+    /// Claims for listeners come into force on the stack as soon as there is one.
+    fn install_listeners(&mut self) {
+        let claimed: Vec<SocketId> =
+            self.sockets.iter().filter(|(_, socket)| socket.claim.is_some()).map(|(id, _)| id).collect();
+        for id in claimed {
+            self.install(id);
+        }
+    }
+
+    /// Claims where a shadow is bound, once. Returns whether that is ours now, or will be with the first queue.
+    pub(crate) fn claim(&mut self, id: SocketId, purpose: Purpose, now: Instant) -> bool {
+        let Some(socket) = self.sockets.get(id) else { return false };
+        if socket.claim.is_some() || socket.unclaimable.is_some() {
+            return socket.claim.is_some();
+        }
+        let fd = socket.fd();
+        let Some(local) = crate::socket::address::local_of(fd) else { return false };
+        if local.ip().is_loopback() || local.port() == 0 {
+            self.note_unclaimable(id, "bound to loopback".to_owned());
+            return false;
+        }
+        self.attach(now);
+        let Some(attachment) = &mut self.attachment else { return false };
+        if !attachment.wants(purpose) {
+            self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned());
+            return false;
+        }
+        let Ok(shadow) = syscall::dup_owned(fd, crate::internal::floor()) else { return false };
+        let claimed = attachment.claim(shadow.as_fd(), purpose);
+        crate::internal::close(shadow);
+        match claimed {
+            Ok(claim) => {
+                if let Some(socket) = self.sockets.get_mut(id) {
+                    socket.claim = Some(claim);
+                }
+                self.install(id);
+                true
+            }
+            Err(reason) => {
+                self.note_unclaimable(id, reason);
+                false
+            }
+        }
+    }
+
+    fn note_unclaimable(&mut self, id: SocketId, reason: String) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.unclaimable = Some(reason.into());
+        }
+    }
+
+    /// Brings a claimed socket onto the stack, if there is one.
+    fn install(&mut self, id: SocketId) {
+        if self.runtime.is_none() {
+            return;
+        }
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Listener { .. }) => self.install_listener(id),
+            Some(Role::Udp { .. }) => self.install_udp(id),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn release_claim(&mut self, claim: Option<ClaimId>) {
+        if let (Some(claim), Some(attachment)) = (claim, &mut self.attachment) {
+            attachment.release(claim);
+        }
+    }
+
+    /// Without a broker there are no queues: XDP went with it. What is on the stack is cut off, what is new is the kernel's.
+    fn on_broker_gone(&mut self) {
+        self.attachment = None;
+        self.fail_all();
+    }
+
+    /// The attachment, for calls that need it and the rest of the state.
+    pub(crate) fn attachment(&mut self) -> Option<&mut (dyn Attachment + 'static)> {
+        self.attachment.as_deref_mut()
+    }
+}
+
+/// Reasons are kept for status; most are shared.
+pub(crate) type Reason = Arc<str>;

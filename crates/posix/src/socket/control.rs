@@ -1,0 +1,165 @@
+//! fcntl(2), ioctl(2), getsockname(2), getpeername(2).
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use super::address::write_name;
+use super::{Role, SocketId};
+use crate::Errno;
+use crate::calls::Verdict;
+use crate::errno::fail;
+use crate::fd_table::Entry;
+use crate::process::{Process, State};
+
+/// `SIOCATMARK`.
+const AT_MARK: u64 = 0x8905;
+/// `SIOCOUTQNSD`.
+const OUT_QUEUE_NOT_SENT: u64 = 0x894b;
+
+impl Process {
+    /// fcntl(2).
+    pub(crate) fn fcntl(&self, fd: RawFd, command: i32, argument: i64) -> Verdict<i32> {
+        match self.table.get(fd) {
+            Entry::Internal => return Verdict::Done(fail(libc::EBADF)),
+            Entry::None => return Verdict::Kernel,
+            _ => {}
+        }
+        if let libc::F_DUPFD | libc::F_DUPFD_CLOEXEC = command {
+            return self.dup_from(fd, argument, command == libc::F_DUPFD_CLOEXEC);
+        }
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
+        match command {
+            libc::F_SETFL => {
+                socket.nonblocking = argument & i64::from(libc::O_NONBLOCK) != 0;
+                // The placeholder's status flags are shared with all other connections.
+                if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel }
+            }
+            libc::F_GETFL if socket.is_placeholder => {
+                let nonblocking = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
+                Verdict::Done(Ok(libc::O_RDWR | nonblocking))
+            }
+            _ => Verdict::Kernel,
+        }
+    }
+
+    /// ioctl(2) with an int.
+    pub(crate) fn ioctl(&self, fd: RawFd, request: u64, argument: &mut i32) -> Verdict<i32> {
+        if self.table.get(fd) == Entry::Internal {
+            return Verdict::Done(fail(libc::EBADF));
+        }
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
+        if request == libc::FIONBIO {
+            socket.nonblocking = *argument != 0;
+            return if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel };
+        }
+        match (request, &socket.role) {
+            (_, Role::Connection(connection)) => {
+                let connection = *connection;
+                let Some(stack) = state.stack() else { return Verdict::Done(fail(libc::ENOTCONN)) };
+                let (unread, queued) = stack.queued(connection).unwrap_or_default();
+                let now = self.now();
+                let value = match request {
+                    libc::FIONREAD => unread,
+                    libc::TIOCOUTQ => queued,
+                    OUT_QUEUE_NOT_SENT => {
+                        stack.info(connection, now).map_or(0, |info| info.notsent_bytes as usize)
+                    }
+                    AT_MARK => 0,
+                    _ => return Verdict::Kernel,
+                };
+                *argument = i32::try_from(value).unwrap_or(i32::MAX);
+                Verdict::Done(Ok(0))
+            }
+            (libc::FIONREAD, Role::Udp(udp)) => {
+                let on_stack = udp.on_stack;
+                let queued =
+                    on_stack.and_then(|id| state.stack()?.udp_queued(id)).map_or(0, |(next, _)| next);
+                if queued == 0 {
+                    return Verdict::Kernel;
+                }
+                *argument = queued as i32;
+                Verdict::Done(Ok(0))
+            }
+            _ => Verdict::Kernel,
+        }
+    }
+
+    /// getsockname(2).
+    pub(crate) fn getsockname(&self, fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        match state.endpoints(id) {
+            Some((local, _)) => Verdict::Done(Ok(state.write_name_of(id, local, name))),
+            None => Verdict::Kernel,
+        }
+    }
+
+    /// getpeername(2).
+    pub(crate) fn getpeername(&self, fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        if state.is_connecting(id) || state.is_over(id) {
+            return Verdict::Done(fail(libc::ENOTCONN));
+        }
+        match state.endpoints(id) {
+            Some((_, remote)) => Verdict::Done(Ok(state.write_name_of(id, remote, name))),
+            None => Verdict::Kernel,
+        }
+    }
+}
+
+impl State {
+    /// Both ends of what is a connection of ours, or of the parent's.
+    pub(crate) fn endpoints(&mut self, id: SocketId) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.sockets.get(id)?.role {
+            Role::Connection(connection) => {
+                let connection = *connection;
+                self.stack()?.endpoints(connection)
+            }
+            Role::Inherited(inherited) => Some((inherited.local, inherited.remote)),
+            _ => None,
+        }
+    }
+
+    /// Whether the handshake is not over yet.
+    pub(crate) fn is_connecting(&mut self, id: SocketId) -> bool {
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Departing { .. }) => true,
+            Some(Role::Connection(connection)) => {
+                let connection = *connection;
+                let state = self.stack().and_then(|stack| stack.state(connection));
+                matches!(state, Some(stack::tcp::State::SynSent | stack::tcp::State::SynReceived))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the connection is over: Linux knows no peer then.
+    fn is_over(&mut self, id: SocketId) -> bool {
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Failed) => true,
+            Some(Role::Connection(connection)) => {
+                let connection = *connection;
+                let state = self.stack().and_then(|stack| stack.state(connection));
+                state.is_none_or(|state| state == stack::tcp::State::Closed)
+            }
+            _ => false,
+        }
+    }
+
+    fn write_name_of(&self, id: SocketId, address: SocketAddr, name: &mut [u8]) -> usize {
+        let domain = self.sockets.get(id).map_or(libc::AF_INET, |socket| socket.domain);
+        write_name(address, domain, name)
+    }
+
+    /// The error of a UDP socket that the stack has, once.
+    pub(crate) fn take_udp_error(&mut self, id: SocketId) -> Option<Errno> {
+        let Role::Udp(udp) = &self.sockets.get(id)?.role else { return None };
+        let on_stack = udp.on_stack?;
+        self.stack()?.udp_take_error(on_stack).map(Errno::from)
+    }
+}

@@ -1,0 +1,282 @@
+//! Connections that become the kernel's, and those that were.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::MutexGuard;
+
+use clock::Instant;
+use stack::tcp::Detached;
+
+use super::{READABLE, Role, Socket, SocketId, WRITABLE};
+use crate::Errno;
+use crate::attachment::{MovedSocket, RequestId};
+use crate::drive::{On, Stop, Waiting};
+use crate::epoll::Interest;
+use crate::errno::fail;
+use crate::internal::close;
+use crate::process::{Process, State};
+
+impl State {
+    /// What our epoll instances watch of a socket, the kernel's watch from now on.
+    pub(crate) fn give_to_kernel(&mut self, id: SocketId) {
+        for place in 0.. {
+            let interest = self.sockets.get(id).and_then(|socket| socket.interests.at(place));
+            let Some(Interest { epoll: epoll_id, item: item_id }) = interest else { return };
+            let Some(epoll) = self.epolls.get_mut(epoll_id) else { continue };
+            let (epfd, Some(item)) = (epoll.fd(), epoll.items.get_mut(item_id)) else { continue };
+            if !std::mem::replace(&mut item.in_kernel, true) {
+                let event = syscall::EpollEvent { events: item.events, u64: item.data };
+                // For want of memory only; then it is silent, and there is nobody to tell.
+                let _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, item.fd, Some(event));
+            }
+        }
+    }
+
+    /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. A connection that cannot
+    /// move stays, if it only is not established yet; one that was lost on the way has failed.
+    pub(crate) fn move_to_kernel(
+        &mut self,
+        id: SocketId,
+        token: Option<u64>,
+        now: Instant,
+    ) -> Result<(), Errno> {
+        let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
+        let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
+        let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
+        let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
+        let moved =
+            self.attachment().and_then(|attachment| attachment.move_to_kernel(&detached, kind, token));
+        match moved {
+            Some(kernel) => {
+                settle_kernel_socket(&kernel, &detached);
+                self.replace_by(id, kernel, now);
+            }
+            None => {
+                self.fail_socket(id, Errno(libc::ECONNRESET));
+                return fail(libc::ECONNRESET);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a socket of the kernel's behind the descriptors of `id`, which is forgotten.
+    fn replace_by(&mut self, id: SocketId, kernel: OwnedFd, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return close(kernel) };
+        let status = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
+        let claim = socket.claim.take();
+        socket.role = Role::Fresh;
+        let fds: Vec<RawFd> = socket.fds().collect();
+        // An own, open descriptor: none of these calls can fail but for want of memory.
+        let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
+        for fd in &fds {
+            let flags = syscall::fcntl(*fd, libc::F_GETFD, 0).unwrap_or(0);
+            let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+            let _ = syscall::dup3(kernel.as_raw_fd(), *fd, flags);
+        }
+        close(kernel);
+        self.give_to_kernel(id);
+        fds.into_iter().for_each(|fd| self.let_go(fd, now));
+        self.release_claim(claim);
+    }
+
+    fn fail_socket(&mut self, id: SocketId, errno: Errno) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.role = Role::Failed;
+            socket.error = Some(errno);
+        }
+        self.raise(id, READABLE | WRITABLE | (libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLRDHUP) as u32);
+    }
+
+    /// Everything on the stack is cut off.
+    pub(crate) fn fail_all(&mut self) {
+        let connections: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| socket.connection().is_some())
+            .map(|(id, _)| id)
+            .collect();
+        for id in connections {
+            self.fail_socket(id, Errno(libc::ECONNRESET));
+        }
+        for place in 0..self.sockets.places() {
+            let Some((_, socket)) = self.sockets.at_mut(place) else { continue };
+            socket.claim = None;
+            match &mut socket.role {
+                Role::Listener { on_stack, .. } => *on_stack = None,
+                Role::Udp(udp) => udp.on_stack = None,
+                _ => {}
+            }
+        }
+        self.runtime = None;
+    }
+
+    /// Moves connections to the kernel, those at one port of ours or all, also those that the program has closed and that are not
+    /// done yet.
+    pub(crate) fn move_all(&mut self, port: Option<u16>, now: Instant) {
+        let is_meant = |local: SocketAddr| port.is_none_or(|port| local.port() == port);
+        let held: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| socket.connection().is_some())
+            .map(|(id, _)| id)
+            .collect();
+        for id in held {
+            if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
+                // One that is not established yet stays, and ends with the process.
+                let _ = self.move_to_kernel(id, None, now);
+            }
+        }
+        self.move_closed(is_meant, now);
+    }
+
+    /// Connections that the program has closed: the kernel finishes them.
+    fn move_closed(&mut self, is_meant: impl Fn(SocketAddr) -> bool, now: Instant) {
+        let held: Vec<_> = self.sockets.iter().filter_map(|(_, socket)| socket.connection()).collect();
+        let Some(stack) = self.stack() else { return };
+        let closed: Vec<_> = stack.connections().filter(|id| !held.contains(id)).collect();
+        let meant = |id: &_| stack.endpoints(*id).is_some_and(|(local, _)| is_meant(local));
+        let closed: Vec<_> = closed.into_iter().filter(meant).collect();
+        let detached: Vec<Detached> =
+            closed.into_iter().filter_map(|id| stack.detach(id, now).ok()).collect();
+        for detached in detached {
+            let kind = MovedSocket::default();
+            let moved =
+                self.attachment().and_then(|attachment| attachment.move_to_kernel(&detached, kind, None));
+            moved.into_iter().for_each(|kernel| {
+                settle_kernel_socket(&kernel, &detached);
+                close(kernel);
+            });
+        }
+    }
+
+    /// A listener goes. Who waits there is left to the kernel, and to another process that has the same listener; and if it was
+    /// the last, all that we have is, so that our queues are free for who comes after us.
+    pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let kind = socket.kind_to_move();
+        let port = super::address::local_of(socket.fd()).map(|local| local.port());
+        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return };
+        let (on_stack, adopted) = (on_stack.take(), std::mem::take(adopted));
+        let claim = socket.claim.take();
+        let mut waiting: Vec<OwnedFd> = adopted.into();
+        if let (Some(listener), Some(stack)) = (on_stack, self.stack()) {
+            let detached = stack.detach_accept_queue(listener, now);
+            stack.close_listener(listener, now);
+            let attachment = self.attachment();
+            if let Some(attachment) = attachment {
+                waiting.extend(detached.iter().filter_map(|it| attachment.move_to_kernel(it, kind, None)));
+            }
+        }
+        let Some(claim) = claim else { return };
+        if let Some(attachment) = self.attachment() {
+            attachment.drain(claim);
+            waiting.into_iter().for_each(|socket| attachment.give_for_adoption(socket));
+        }
+        self.move_all(port, now);
+        if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
+            self.give_queues_back(now);
+        }
+        self.release_claim(Some(claim));
+    }
+
+    fn give_queues_back(&mut self, now: Instant) {
+        self.flush(now);
+        let Some(runtime) = &mut self.runtime else { return };
+        let mut links: Vec<_> = runtime.links().collect();
+        links.dedup();
+        for link in links {
+            let descriptors = runtime.remove_link(link);
+            for fd in descriptors {
+                self.table.set(fd, crate::fd_table::Entry::None);
+            }
+            if let Some(attachment) = &mut self.attachment {
+                attachment.give_back(link);
+            }
+        }
+        self.runtime = None;
+        self.attached = false;
+    }
+
+    /// A child wants a connection that it inherited from us.
+    pub(crate) fn on_surrender(&mut self, token: u64, local: SocketAddr, remote: SocketAddr, now: Instant) {
+        let ids: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| socket.connection().is_some())
+            .map(|(id, _)| id)
+            .collect();
+        let found = ids.into_iter().find(|id| self.endpoints(*id) == Some((local, remote)));
+        let moved = found.map(|id| self.move_to_kernel(id, Some(token), now));
+        if !matches!(moved, Some(Ok(())))
+            && let Some(attachment) = self.attachment()
+        {
+            attachment.refuse_surrender(token);
+        }
+    }
+
+    /// The parent gave a connection up, or does not have it any more.
+    pub(crate) fn on_inherited(&mut self, request: RequestId, kernel: Option<OwnedFd>) {
+        let is_it = |socket: &Socket| matches!(&socket.role, Role::Inherited(inherited) if inherited.request == Some(request));
+        let Some(id) = self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(id, _)| id) else {
+            return;
+        };
+        match kernel {
+            Some(kernel) => self.replace_by(id, kernel, Instant::ZERO),
+            None => self.fail_socket(id, Errno(libc::ECONNRESET)),
+        }
+    }
+}
+
+impl Process {
+    /// Waits until a connection that this process inherited is the kernel's, behind the same descriptor.
+    pub(crate) fn inherit(&self, mut state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Errno> {
+        let Some(socket) = state.sockets.get(id) else { return Ok(()) };
+        let Role::Inherited(inherited) = &socket.role else { return Ok(()) };
+        let (local, remote, asked) = (inherited.local, inherited.remote, inherited.request);
+        if asked.is_none() {
+            let Some(attachment) = state.attachment() else { return fail(libc::ECONNRESET) };
+            let request = attachment.begin_inherit(local, remote);
+            let Some(socket) = state.sockets.get_mut(id) else { return Ok(()) };
+            let Role::Inherited(inherited) = &mut socket.role else { return Ok(()) };
+            inherited.request = Some(request.ok_or(Errno(libc::ECONNRESET))?);
+        }
+        let waiting = Waiting { on: On::Socket(id, None), deadline: None, mask: None, restarts: true };
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            state.hear(now);
+            match state.sockets.get(id).map(|socket| &socket.role) {
+                Some(Role::Inherited(_)) => None,
+                Some(_) => Some(state.take_error(id).map_or(fail(libc::ECONNRESET), Err)),
+                None => Some(Ok(())),
+            }
+        });
+        result.unwrap_or_else(|stop| match stop {
+            Stop::TimedOut => fail(libc::ECONNRESET),
+            Stop::Interrupted => fail(libc::EINTR),
+        })
+    }
+
+    /// `fd` gets out of sight: it becomes the kernel's.
+    pub(crate) fn surrender(&self, fd: RawFd) {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return };
+        let now = self.now();
+        match state.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Connection(_)) => {
+                state.turn(now);
+                // What cannot move is lost to who gets it, as if the peer had reset it.
+                let _ = state.move_to_kernel(id, None, now);
+            }
+            Some(Role::Inherited(_)) => drop(self.inherit(state, id)),
+            _ => {}
+        }
+    }
+}
+
+/// What repairing does not bring: a FIN that is due, and options.
+fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached) {
+    super::option_table::set_at_kernel(kernel.as_raw_fd(), &from.options);
+    if from.write_closed && !from.fin_sent {
+        // The connection is there and open: nothing to fail.
+        let _ = syscall::shutdown(kernel.as_raw_fd(), libc::SHUT_WR);
+    }
+}

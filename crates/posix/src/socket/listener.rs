@@ -1,0 +1,333 @@
+//! Sockets that are made, and those that listen.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use clock::Instant;
+use stack::ListenerId;
+
+use super::address::{local_of, write_name};
+use super::udp::UdpRole;
+use super::{READABLE, Role, Socket, SocketId, options_of_shadow};
+use crate::Errno;
+use crate::attachment::ClaimId;
+use crate::calls::Verdict;
+use crate::drive::{On, Stop, Waiting};
+use crate::errno::fail;
+use crate::fd_table::Entry;
+use crate::process::{Process, State};
+
+/// The shadow is asked this often by a call that waits.
+const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(50);
+
+/// What accept4(2) returns.
+type Accepted = Result<(RawFd, usize), Errno>;
+
+impl Process {
+    /// socket(2) returned `fd`.
+    pub(crate) fn on_socket(&self, fd: RawFd, domain: i32, kind: i32, protocol: i32) {
+        const KIND: i32 = 0xf;
+        let role = match (domain, kind & KIND, protocol) {
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Some(Role::Fresh),
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                Some(Role::Udp(UdpRole::default()))
+            }
+            _ => None,
+        };
+        if role.is_none() && !self.table.is_ours(fd) {
+            return;
+        }
+        let mut state = self.lock();
+        state.forget_stale(fd);
+        if let Some(role) = role {
+            state.insert(Socket::new(role, domain, fd));
+        }
+    }
+
+    /// `fd` came from another process.
+    pub(crate) fn on_received(&self, fd: RawFd) {
+        let mut state = self.lock();
+        state.forget_stale(fd);
+        let int = |option| super::udp_int(fd, libc::SOL_SOCKET, option);
+        let Some(domain) = int(libc::SO_DOMAIN).filter(|it| matches!(*it, libc::AF_INET | libc::AF_INET6))
+        else {
+            return;
+        };
+        // How long its queue is, the kernel does not tell.
+        const BACKLOG: u32 = 4096;
+        let is_tcp = int(libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP);
+        if is_tcp && int(libc::SO_ACCEPTCONN) == Some(1) {
+            let role = Role::Listener { on_stack: None, backlog: BACKLOG, adopted: VecDeque::new() };
+            state.insert(Socket::new(role, domain, fd));
+        }
+    }
+
+    /// listen(2) succeeded on `fd`.
+    pub(crate) fn on_listen(&self, fd: RawFd, backlog: i32) {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return };
+        let backlog = backlog_of(backlog);
+        let Some(socket) = state.sockets.get_mut(id) else { return };
+        match &mut socket.role {
+            Role::Fresh => {
+                socket.role = Role::Listener { on_stack: None, backlog, adopted: VecDeque::new() };
+                state.note_news(id);
+            }
+            Role::Listener { on_stack, backlog: before, .. } => {
+                *before = backlog;
+                let on_stack = *on_stack;
+                if let (Some(listener), Some(stack)) = (on_stack, state.stack()) {
+                    stack.set_backlog(listener, backlog);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// accept4(2).
+    pub(crate) fn accept(
+        &self,
+        fd: RawFd,
+        mut name: Option<&mut [u8]>,
+        flags: i32,
+    ) -> Verdict<(RawFd, usize)> {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        let now = self.now();
+        match state.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Listener { .. }) => {}
+            Some(Role::Fresh | Role::Udp(_)) | None => return Verdict::Kernel,
+            Some(_) => return Verdict::Done(fail(libc::EINVAL)),
+        }
+        if !state.claim_to_read(id, now) {
+            return Verdict::Kernel;
+        }
+        if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+            return Verdict::Done(fail(libc::EINVAL));
+        }
+        self.start_watchdog(&mut state);
+        if let Some(accepted) = state.accept_own(id, name.as_deref_mut(), flags) {
+            return Verdict::Done(accepted);
+        }
+        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
+        if socket.nonblocking {
+            return Verdict::Done(self.accept_now(state, id, fd, name, flags));
+        }
+        let timeout = socket.receive_timeout;
+        let deadline = timeout.map(|timeout| now + timeout);
+        let on = On::Socket(id, Some((fd, libc::POLLIN)));
+        let waiting = Waiting { on, deadline, mask: None, restarts: timeout.is_none() };
+        let mut asked_at = Instant::ZERO;
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            state.accept_own(id, name.as_deref_mut(), flags).or_else(|| {
+                let is_time = now.since(asked_at) >= KERNEL_EVERY;
+                asked_at = if is_time { now } else { asked_at };
+                (is_time && has_kernel_connection(fd))
+                    .then(|| accept_of_kernel(fd, name.as_deref_mut(), flags))
+            })
+        });
+        Verdict::Done(result.unwrap_or_else(|stop| match stop {
+            Stop::TimedOut => fail(libc::EAGAIN),
+            Stop::Interrupted => fail(libc::EINTR),
+        }))
+    }
+
+    /// What a non-blocking socket has beside the stack's queue: another look at the devices for who asks twice, and the
+    /// kernel's queue.
+    fn accept_now(
+        &self,
+        mut state: std::sync::MutexGuard<'_, State>,
+        id: SocketId,
+        fd: RawFd,
+        mut name: Option<&mut [u8]>,
+        flags: i32,
+    ) -> Accepted {
+        if self.asks_again(&mut state, id) {
+            let now = self.now();
+            state.turn(now);
+            self.note_turn();
+            if let Some(accepted) = state.accept_own(id, name.as_deref_mut(), flags) {
+                return accepted;
+            }
+        }
+        accept_of_kernel(fd, name, flags)
+    }
+
+    /// Whether a call found nothing for the second time since the last turn: who polls like that drives the engine.
+    pub(crate) fn asks_again(&self, state: &mut State, id: SocketId) -> bool {
+        let turn = self.turns.load(std::sync::atomic::Ordering::Relaxed);
+        let socket = state.sockets.get_mut(id);
+        socket.is_some_and(|socket| std::mem::replace(&mut socket.blocked_in_turn, turn) == turn)
+    }
+}
+
+/// A negative backlog is a large one, and none exceeds `somaxconn`, which is 4096 unless somebody changed it.
+fn backlog_of(backlog: i32) -> u32 {
+    (backlog as u32).min(4096)
+}
+
+fn has_kernel_connection(fd: RawFd) -> bool {
+    let mut fds = [crate::drive::readable(fd)];
+    syscall::ppoll(&mut fds, Some(std::time::Duration::ZERO), None).is_ok_and(|count| count > 0)
+}
+
+fn accept_of_kernel(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
+    syscall::accept(fd, name, flags).map_err(Errno::from)
+}
+
+impl State {
+    /// Enters a socket and its descriptor.
+    pub(crate) fn insert(&mut self, socket: Socket) -> Option<SocketId> {
+        let fd = socket.fd();
+        let id = self.sockets.insert_with(|_| socket)?;
+        if !self.table.set(fd, Entry::Socket(id.index())) {
+            self.sockets.remove(id);
+            return None;
+        }
+        Some(id)
+    }
+
+    /// A number was given out anew without our hearing of its end.
+    pub(crate) fn forget_stale(&mut self, fd: RawFd) {
+        if self.table.is_ours(fd) {
+            let now = Instant::ZERO;
+            self.let_go(fd, now);
+        }
+    }
+
+    /// A shadow became something that can be claimed: those who watch it already look again.
+    pub(crate) fn note_news(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        for interest in socket.interests.iter() {
+            if let Some(epoll) = self.epolls.get_mut(interest.epoll) {
+                epoll.has_news = true;
+            }
+        }
+    }
+
+    /// Listens on the stack as the shadow does. If another socket of ours listens there already, as with `SO_REUSEPORT`, this
+    /// one has only what comes by the kernel.
+    pub(crate) fn install_listener(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let Role::Listener { on_stack: None, backlog, .. } = socket.role else { return };
+        let fd = socket.fd();
+        let Some(local) = local_of(fd) else { return };
+        let mut flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+        flags &= libc::O_NONBLOCK;
+        socket.nonblocking = flags != 0;
+        let domain = socket.domain;
+        let dual_stack = domain == libc::AF_INET6 && !is_v6_only(fd);
+        let (options, settings) = options_of_shadow(fd, domain);
+        let listened = match self.stack() {
+            Some(stack) => stack.tcp_listen(local, dual_stack, backlog, Arc::new(options)),
+            None => return,
+        };
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.receive_timeout = settings.receive_timeout();
+        socket.settings = settings;
+        match listened {
+            Ok(listener) => {
+                socket.role = Role::Listener { on_stack: Some(listener), backlog, adopted: VecDeque::new() };
+                if let Some(stack) = self.stack() {
+                    stack.set_listener_token(listener, id.to_bits());
+                }
+            }
+            Err(_) => socket.unclaimable = Some("another socket of this process listens there".into()),
+        }
+    }
+
+    /// What options were set at a listener, its next connections have.
+    pub(crate) fn refresh_listener(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let Role::Listener { on_stack: Some(listener), .. } = socket.role else { return };
+        let (options, settings) = options_of_shadow(socket.fd(), socket.domain);
+        socket.receive_timeout = settings.receive_timeout();
+        socket.settings = settings;
+        if let Some(stack) = self.stack() {
+            stack.set_listener_options(listener, Arc::new(options));
+        }
+    }
+
+    /// A connection of the stack's, or one that another process left to us.
+    fn accept_own(&mut self, id: SocketId, name: Option<&mut [u8]>, flags: i32) -> Option<Accepted> {
+        let Role::Listener { on_stack, adopted, .. } = &mut self.sockets.get_mut(id)?.role else {
+            return Some(fail(libc::EINVAL));
+        };
+        if let Some(socket) = adopted.pop_front() {
+            return Some(take_adopted(socket, name, flags));
+        }
+        let listener = (*on_stack)?;
+        if self.stack()?.accept_queue(listener)?.0 == 0 {
+            return None;
+        }
+        Some(self.accept_of_stack(id, listener, name, flags))
+    }
+
+    fn accept_of_stack(
+        &mut self,
+        id: SocketId,
+        listener: ListenerId,
+        name: Option<&mut [u8]>,
+        flags: i32,
+    ) -> Accepted {
+        // The descriptor first: a connection that finds none keeps its place in the queue.
+        let fd = self.new_descriptor(flags & libc::SOCK_CLOEXEC != 0)?;
+        let from = self.sockets.get(id).ok_or(Errno(libc::EBADF))?;
+        let (domain, settings, timeout) = (from.domain, from.settings.clone(), from.receive_timeout);
+        let Some(connection) = self.stack().and_then(|stack| stack.tcp_accept(listener)) else {
+            syscall::close(fd)?;
+            return fail(libc::EAGAIN);
+        };
+        let mut socket = Socket::new(Role::Connection(connection), domain, fd);
+        socket.is_placeholder = true;
+        socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+        socket.send_timeout = settings.send_timeout();
+        socket.settings = settings;
+        socket.receive_timeout = timeout;
+        let accepted = self.insert(socket);
+        let Some(stack) = self.stack() else { return fail(libc::EAGAIN) };
+        let Some(accepted) = accepted else {
+            stack.abort(connection, Instant::ZERO);
+            syscall::close(fd)?;
+            return fail(libc::EMFILE);
+        };
+        stack.set_token(connection, accepted.to_bits());
+        let remote = stack.endpoints(connection).map(|(_, remote)| remote);
+        let name_len = match (name, remote) {
+            (Some(name), Some(remote)) => write_name(remote, domain, name),
+            _ => 0,
+        };
+        Ok((fd, name_len))
+    }
+
+    /// Another process left a connection to us.
+    pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd) {
+        let listener = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim)).map(|(id, _)| id);
+        let Some(id) = listener else { return };
+        if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        {
+            adopted.push_back(connection);
+            self.raise(id, READABLE);
+        }
+    }
+}
+
+/// Gives the program a connection of the kernel's that has waited at a high number.
+fn take_adopted(socket: OwnedFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
+    let fd = syscall::dup_from(socket.as_raw_fd(), 0, flags & libc::SOCK_CLOEXEC != 0)?;
+    let status = if flags & libc::SOCK_NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
+    syscall::fcntl(fd, libc::F_SETFL, i64::from(libc::O_RDWR | status))?;
+    let name_len = match name {
+        Some(name) => syscall::getpeername(fd, name)?,
+        None => 0,
+    };
+    syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket))?;
+    Ok((fd, name_len))
+}
+
+pub(crate) fn is_v6_only(fd: RawFd) -> bool {
+    let mut value = [0; 4];
+    let read = syscall::getsockopt(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY, &mut value);
+    read.is_ok() && i32::from_ne_bytes(value) != 0
+}

@@ -1,0 +1,274 @@
+//! A socket of the program: what it is to the stack, who waits for it, and what it can be used for now.
+
+pub(crate) mod address;
+mod close;
+mod connect;
+mod control;
+mod duplicate;
+mod kernel_side;
+mod listener;
+mod option_table;
+mod options;
+mod receive;
+mod send;
+mod sendfile;
+mod tcp_info;
+mod udp;
+mod udp_messages;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
+
+use clock::Duration;
+use stack::slab::Handle;
+use stack::tcp::Readiness;
+use stack::{ConnectionId, ListenerId, Stack};
+
+use crate::Errno;
+use crate::attachment::{ClaimId, MovedSocket, RequestId};
+use crate::epoll::Interest;
+use crate::runtime::Reason;
+use crate::waiter::Waiter;
+
+pub(crate) use connect::KeptPort;
+pub(crate) use options::{Settings, options_of_shadow};
+pub(crate) use udp::UdpRole;
+pub(crate) use udp_messages::{apply_udp_control, udp_control, udp_int};
+
+/// Names a socket.
+pub(crate) type SocketId = Handle<Socket>;
+
+/// What a socket is.
+pub(crate) enum Role {
+    /// A TCP socket of the kernel that may become something else.
+    Fresh,
+    /// A TCP listener: the kernel's, and the stack's if it is claimed.
+    Listener {
+        /// On the stack.
+        on_stack: Option<ListenerId>,
+        /// As listen(2) was told.
+        backlog: u32,
+        /// Connections of the kernel that other processes left to us.
+        adopted: VecDeque<OwnedFd>,
+    },
+    /// Connecting; the way to the peer is not known yet.
+    Departing {
+        /// What was asked.
+        request: RequestId,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A connection of the stack, or one that begins or has failed there.
+    Connection(ConnectionId),
+    /// Was to be a connection; it never came to it.
+    Failed,
+    /// A UDP socket: the kernel's, and the stack's if it is claimed.
+    Udp(UdpRole),
+    /// A connection on the stack of the process that we are a child of.
+    Inherited(Box<Inherited>),
+}
+
+/// What is known of a connection of the parent.
+pub(crate) struct Inherited {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    /// It was asked for.
+    pub(crate) request: Option<RequestId>,
+}
+
+/// A socket that we know, behind one or more descriptors.
+pub(crate) struct Socket {
+    pub(crate) role: Role,
+    /// `AF_INET` or `AF_INET6`.
+    pub(crate) domain: i32,
+    fd: RawFd,
+    dups: Vec<RawFd>,
+    /// The descriptors are copies of the placeholder, and not of a socket of its own.
+    pub(crate) is_placeholder: bool,
+    pub(crate) nonblocking: bool,
+    pub(crate) claim: Option<ClaimId>,
+    /// Why it was not claimed.
+    pub(crate) unclaimable: Option<Reason>,
+    pub(crate) interests: Interests,
+    pub(crate) waiters: Vec<Arc<Waiter>>,
+    pub(crate) settings: Settings,
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    /// connect(2) has not told yet that it is connected.
+    pub(crate) is_connecting: bool,
+    /// What `SO_ERROR` has, beside the stack's.
+    pub(crate) error: Option<Errno>,
+    /// The turn in which a call had to say that it would block: who asks twice in one turn gets another.
+    pub(crate) blocked_in_turn: u32,
+}
+
+impl Socket {
+    pub(crate) fn new(role: Role, domain: i32, fd: RawFd) -> Socket {
+        Socket {
+            role,
+            domain,
+            fd,
+            dups: Vec::new(),
+            is_placeholder: false,
+            nonblocking: false,
+            claim: None,
+            unclaimable: None,
+            interests: Interests::default(),
+            waiters: Vec::new(),
+            settings: Settings::default(),
+            receive_timeout: None,
+            send_timeout: None,
+            is_connecting: false,
+            error: None,
+            blocked_in_turn: 0,
+        }
+    }
+
+    /// One of its descriptors.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    /// All of its descriptors.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        std::iter::once(self.fd).chain(self.dups.iter().copied())
+    }
+
+    pub(crate) fn add_fd(&mut self, fd: RawFd) {
+        self.dups.push(fd);
+    }
+
+    /// Takes a descriptor away; true if it was the last.
+    pub(crate) fn remove_fd(&mut self, fd: RawFd) -> bool {
+        if self.fd != fd {
+            self.dups.retain(|dup| *dup != fd);
+            return false;
+        }
+        match self.dups.pop() {
+            Some(dup) => self.fd = dup,
+            None => return true,
+        }
+        false
+    }
+
+    /// Whether its descriptor may have news of the kernel's.
+    pub(crate) fn is_shadow(&self) -> bool {
+        matches!(self.role, Role::Fresh | Role::Listener { .. } | Role::Udp(_))
+    }
+
+    /// What the kernel has to know of it.
+    pub(crate) fn kind_to_move(&self) -> MovedSocket {
+        MovedSocket {
+            is_ipv6: self.domain == libc::AF_INET6,
+            reuse_address: self.settings.is_on(libc::SO_REUSEADDR),
+        }
+    }
+
+    /// The connection on the stack, if it is one.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        match self.role {
+            Role::Connection(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// What poll(2) has of it, as far as the stack goes.
+    pub(crate) fn poll(&self, stack: Option<&Stack>) -> u32 {
+        let error = if self.error.is_some() { libc::EPOLLERR as u32 | READABLE | WRITABLE } else { 0 };
+        error
+            | match (&self.role, stack) {
+                (Role::Listener { on_stack, adopted, .. }, stack) => {
+                    let waiting =
+                        |id| stack.and_then(|stack| stack.accept_queue(id)).is_some_and(|(n, _)| n > 0);
+                    if !adopted.is_empty() || on_stack.is_some_and(waiting) { READABLE } else { 0 }
+                }
+                (Role::Connection(id), Some(stack)) => {
+                    stack.readiness(*id).map_or(HANG_UP, poll_of_connection)
+                }
+                (Role::Connection(_) | Role::Failed, _) => HANG_UP | WRITABLE,
+                (Role::Udp(udp), Some(stack)) => udp.poll(stack),
+                (Role::Departing { .. } | Role::Fresh | Role::Udp(_), _) => 0,
+                // As the kernel's own would be: using it finds out.
+                (Role::Inherited(_), _) => READABLE | WRITABLE,
+            }
+    }
+}
+
+pub(crate) const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+pub(crate) const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+const HANG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLRDHUP) as u32 | READABLE;
+
+/// `tcp_poll` of Linux.
+fn poll_of_connection(readiness: Readiness) -> u32 {
+    let parts = [
+        (readiness.readable, READABLE),
+        (readiness.read_closed, READABLE | libc::EPOLLRDHUP as u32),
+        (readiness.writable, WRITABLE),
+        (readiness.hangup, libc::EPOLLHUP as u32),
+        (readiness.error, libc::EPOLLERR as u32),
+    ];
+    parts.into_iter().filter(|(is, _)| *is).fold(0, |all, (_, bits)| all | bits)
+}
+
+/// The epoll instances that watch something: mostly one.
+#[derive(Default)]
+pub(crate) struct Interests {
+    first: Option<Interest>,
+    more: Vec<Interest>,
+}
+
+impl Interests {
+    pub(crate) fn add(&mut self, interest: Interest) {
+        match self.first {
+            None => self.first = Some(interest),
+            Some(_) => self.more.push(interest),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, interest: Interest) {
+        if self.first == Some(interest) {
+            self.first = self.more.pop();
+        } else {
+            self.more.retain(|other| *other != interest);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Interest> + '_ {
+        self.first.iter().chain(&self.more).copied()
+    }
+
+    /// By place, for those who cannot hold on to the list.
+    pub(crate) fn at(&self, place: usize) -> Option<Interest> {
+        match place {
+            0 => self.first,
+            _ => self.more.get(place - 1).copied(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_polls_as_on_linux() {
+        let open = Readiness { writable: true, ..Readiness::default() };
+        assert_eq!(poll_of_connection(open), WRITABLE);
+        let half = Readiness { readable: true, read_closed: true, ..open };
+        assert_eq!(poll_of_connection(half), WRITABLE | READABLE | libc::EPOLLRDHUP as u32);
+        let reset = Readiness { hangup: true, error: true, ..half };
+        assert_eq!(poll_of_connection(reset) & (libc::EPOLLHUP | libc::EPOLLERR) as u32, 0x18);
+    }
+
+    #[test]
+    fn the_last_descriptor_ends_a_socket() {
+        let mut socket = Socket::new(Role::Fresh, libc::AF_INET, 5);
+        socket.add_fd(6);
+        socket.add_fd(7);
+        assert!(!socket.remove_fd(5) && !socket.remove_fd(6));
+        assert_eq!(socket.fds().collect::<Vec<_>>(), [7]);
+        assert!(socket.remove_fd(7));
+    }
+}

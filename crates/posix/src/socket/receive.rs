@@ -1,0 +1,183 @@
+//! recvmsg(2) and all that are special cases of it, on connections.
+
+use std::os::fd::RawFd;
+use std::sync::MutexGuard;
+
+use clock::Instant;
+use stack::ConnectionId;
+use stack::tcp::RecvError;
+
+use super::{Role, SocketId};
+use crate::Errno;
+use crate::calls::{Receive, Received, Verdict};
+use crate::drive::{On, Stop, Waiting};
+use crate::errno::fail;
+use crate::process::{Process, State};
+
+impl Process {
+    /// recvmsg(2).
+    pub(crate) fn receive(&self, fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
+        match &socket.role {
+            Role::Connection(connection) => {
+                let connection = *connection;
+                Verdict::Done(self.receive_stream(state, id, connection, request))
+            }
+            Role::Udp(_) => self.receive_datagram(state, id, fd, request),
+            Role::Fresh | Role::Listener { .. } => Verdict::Kernel,
+            Role::Departing { .. } => match self.wait_connected(state, id) {
+                Ok(()) => self.receive(fd, request),
+                Err(errno) => Verdict::Done(Err(errno)),
+            },
+            Role::Failed => Verdict::Done(state.take_error(id).map_or(fail(libc::ENOTCONN), Err)),
+            Role::Inherited(_) => match self.inherit(state, id) {
+                Ok(()) => Verdict::Kernel,
+                Err(errno) => Verdict::Done(Err(errno)),
+            },
+        }
+    }
+
+    fn receive_stream(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        connection: ConnectionId,
+        request: &mut Receive<'_, '_>,
+    ) -> Result<Received, Errno> {
+        if request.flags & libc::MSG_ERRQUEUE != 0 {
+            return fail(libc::EAGAIN);
+        }
+        if request.flags & libc::MSG_OOB != 0 {
+            return fail(libc::EINVAL);
+        }
+        let wanted: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
+        if wanted == 0 && request.flags & libc::MSG_PEEK == 0 {
+            return Ok(Received::default());
+        }
+        let now = self.now();
+        let least = state.least_to_receive(id, wanted, request.flags);
+        let mut progress = Progress { done: 0, least };
+        if let Some(result) = progress.take(&mut state, connection, request, now) {
+            return result;
+        }
+        let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
+        let timeout = socket.receive_timeout;
+        if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
+            if self.asks_again(&mut state, id) {
+                state.turn(now);
+                self.note_turn();
+                if let Some(result) = progress.take(&mut state, connection, request, now) {
+                    return result;
+                }
+            }
+            return if progress.done > 0 { Ok(progress.result()) } else { fail(libc::EAGAIN) };
+        }
+        let deadline = timeout.map(|timeout| now + timeout);
+        let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
+        let result =
+            self.wait(state, &waiting, &mut |state, now| progress.take(state, connection, request, now));
+        match result {
+            Ok(result) => result,
+            Err(_) if progress.done > 0 => Ok(progress.result()),
+            Err(Stop::TimedOut) => fail(libc::EAGAIN),
+            Err(Stop::Interrupted) => fail(libc::EINTR),
+        }
+    }
+}
+
+/// What one call has received by now.
+struct Progress {
+    done: usize,
+    /// It returns with less only at the end of the stream, after an error, or if it may not wait.
+    least: usize,
+}
+
+impl Progress {
+    fn result(&self) -> Received {
+        Received { len: self.done, ..Received::default() }
+    }
+
+    /// Takes what there is; `None` if the call is to wait for more.
+    fn take(
+        &mut self,
+        state: &mut State,
+        connection: ConnectionId,
+        request: &mut Receive<'_, '_>,
+        now: Instant,
+    ) -> Option<Result<Received, Errno>> {
+        let Some(stack) = state.stack() else { return Some(fail(libc::ECONNRESET)) };
+        let peek = request.flags & libc::MSG_PEEK != 0;
+        let discard = request.flags & libc::MSG_TRUNC != 0 && !peek;
+        if peek {
+            self.done = 0;
+        }
+        let mut skip = self.done;
+        for buffer in request.buffers.iter_mut() {
+            if skip >= buffer.len() {
+                skip -= buffer.len();
+                continue;
+            }
+            let room = &mut buffer[std::mem::take(&mut skip)..];
+            let taken = match (peek, discard) {
+                (true, _) => stack.peek(connection, self.done, room),
+                (false, true) => discard_octets(stack, connection, room.len(), now),
+                (false, false) => stack.recv(connection, room, now),
+            };
+            match taken {
+                // The end of the stream, or of what there is to look at.
+                Ok(0) if peek && self.done > 0 => break,
+                Ok(0) => return Some(Ok(self.result())),
+                Ok(count) => {
+                    self.done += count;
+                    if count < room.len() {
+                        break;
+                    }
+                }
+                Err(RecvError::WouldBlock) => break,
+                Err(_) if self.done > 0 => return Some(Ok(self.result())),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+        if self.done >= self.least {
+            return Some(Ok(self.result()));
+        }
+        // With less than asked for: only the end is a reason to return.
+        let is_over = stack.readiness(connection).is_none_or(|ready| ready.read_closed || ready.error);
+        (self.done > 0 && is_over).then(|| Ok(self.result()))
+    }
+}
+
+/// `MSG_TRUNC` on a stream: the octets are dropped.
+fn discard_octets(
+    stack: &mut stack::Stack,
+    connection: ConnectionId,
+    most: usize,
+    now: Instant,
+) -> Result<usize, RecvError> {
+    let count = stack.received(connection).len().min(most);
+    if count == 0 {
+        return stack.peek(connection, 0, &mut [0]);
+    }
+    stack.consume(connection, count, now);
+    Ok(count)
+}
+
+impl State {
+    /// `sock_rcvlowat`: how much makes a call return.
+    fn least_to_receive(&self, id: SocketId, wanted: usize, flags: i32) -> usize {
+        let low_water = self.sockets.get(id).map_or(1, |socket| socket.settings.receive_low_water());
+        if flags & libc::MSG_WAITALL != 0 { wanted.max(1) } else { low_water.clamp(1, wanted.max(1)) }
+    }
+
+    /// The error that a socket has, once.
+    pub(crate) fn take_error(&mut self, id: SocketId) -> Option<Errno> {
+        let socket = self.sockets.get_mut(id)?;
+        if let Some(errno) = socket.error.take() {
+            return Some(errno);
+        }
+        let connection = socket.connection()?;
+        self.stack()?.take_error(connection).map(Errno::from)
+    }
+}

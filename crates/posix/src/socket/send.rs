@@ -1,0 +1,165 @@
+//! sendmsg(2) and all that are special cases of it, on connections.
+
+use std::os::fd::RawFd;
+use std::sync::{Arc, MutexGuard};
+
+use clock::Instant;
+use stack::tcp::SendError;
+use stack::{ConnectionId, TcpOptions};
+
+use super::{Role, SocketId};
+use crate::calls::{Send, Verdict};
+use crate::drive::{On, Stop, Waiting};
+use crate::errno::fail;
+use crate::process::{Process, State};
+use crate::{Errno, batch};
+
+impl Process {
+    /// sendmsg(2).
+    pub(crate) fn send(&self, fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
+        let state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
+        match &socket.role {
+            Role::Connection(connection) => {
+                let connection = *connection;
+                Verdict::Done(self.send_stream(state, id, connection, request))
+            }
+            Role::Udp(_) => self.send_datagram(state, id, fd, request),
+            Role::Fresh | Role::Listener { .. } => Verdict::Kernel,
+            Role::Departing { .. } => match self.wait_connected(state, id) {
+                Ok(()) => self.send(fd, request),
+                Err(errno) => Verdict::Done(Err(errno)),
+            },
+            Role::Failed => {
+                let mut state = state;
+                Verdict::Done(state.take_error(id).map_or(fail(libc::EPIPE), Err))
+            }
+            Role::Inherited(_) => match self.inherit(state, id) {
+                Ok(()) => Verdict::Kernel,
+                Err(errno) => Verdict::Done(Err(errno)),
+            },
+        }
+    }
+
+    fn send_stream(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        connection: ConnectionId,
+        request: &Send<'_, '_>,
+    ) -> Result<usize, Errno> {
+        if request.flags & libc::MSG_OOB != 0 {
+            return fail(libc::EOPNOTSUPP);
+        }
+        let now = self.now();
+        state.hold_back(id, connection, request.flags & libc::MSG_MORE != 0, now);
+        let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
+        if let Some(result) = progress.push(&mut state, connection, request, now) {
+            state.leave(now);
+            return result;
+        }
+        let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
+        if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
+            if progress.done == 0 && self.asks_again(&mut state, id) {
+                state.turn(now);
+                self.note_turn();
+                if let Some(result) = progress.push(&mut state, connection, request, now) {
+                    return result;
+                }
+            }
+            state.leave(now);
+            return if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };
+        }
+        let timeout = socket.send_timeout;
+        let deadline = timeout.map(|timeout| now + timeout);
+        let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
+        let result =
+            self.wait(state, &waiting, &mut |state, now| progress.push(state, connection, request, now));
+        match result {
+            Ok(result) => {
+                let mut state = self.lock();
+                let now = self.now();
+                state.leave(now);
+                result
+            }
+            Err(_) if progress.done > 0 => Ok(progress.done),
+            Err(Stop::TimedOut) => fail(libc::EAGAIN),
+            Err(Stop::Interrupted) => fail(libc::EINTR),
+        }
+    }
+}
+
+/// What one call has sent by now.
+struct Progress {
+    done: usize,
+    all: usize,
+}
+
+impl Progress {
+    /// Queues what there is room for; `None` if the call is to wait for more room.
+    fn push(
+        &mut self,
+        state: &mut State,
+        connection: ConnectionId,
+        request: &Send<'_, '_>,
+        now: Instant,
+    ) -> Option<Result<usize, Errno>> {
+        let Some(stack) = state.stack() else { return Some(fail(libc::ECONNRESET)) };
+        if self.all == 0 {
+            return Some(match stack.send(connection, &[], now) {
+                Ok(_) | Err(SendError::WouldBlock | SendError::Connecting) => Ok(0),
+                Err(error) => Err(error.into()),
+            });
+        }
+        let mut skip = self.done;
+        for buffer in request.buffers {
+            if skip >= buffer.len() {
+                skip -= buffer.len();
+                continue;
+            }
+            let data = &buffer[std::mem::take(&mut skip)..];
+            match stack.send(connection, data, now) {
+                Ok(count) => {
+                    self.done += count;
+                    if count < data.len() {
+                        return None;
+                    }
+                }
+                Err(SendError::WouldBlock | SendError::Connecting) => return None,
+                Err(_) if self.done > 0 => return Some(Ok(self.done)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+        (self.done >= self.all).then_some(Ok(self.done))
+    }
+}
+
+impl State {
+    /// What was queued leaves: at once, or with the rest if the thread has more to do before it comes back.
+    pub(crate) fn leave(&mut self, now: Instant) {
+        if !batch::is_open() {
+            self.flush(now);
+        }
+    }
+
+    /// `MSG_MORE`: what does not fill a segment waits for the next call, as if corked until then.
+    fn hold_back(&mut self, id: SocketId, connection: ConnectionId, more: bool, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let was_held = std::mem::replace(&mut socket.settings.is_held_back, more);
+        if was_held == more {
+            return;
+        }
+        let Some(stack) = self.stack() else { return };
+        let Some(options) = stack.options(connection) else { return };
+        if more && options.cork {
+            // Corked anyway: uncorking is not ours to do.
+            if let Some(socket) = self.sockets.get_mut(id) {
+                socket.settings.is_held_back = false;
+            }
+            return;
+        }
+        let options = Arc::new(TcpOptions { cork: more, ..TcpOptions::clone(options) });
+        stack.set_options(connection, options, now);
+    }
+}

@@ -1,0 +1,92 @@
+//! `struct tcp_info` as Linux 6.x lays it out.
+
+use clock::Duration;
+use stack::tcp::TcpInfo;
+
+/// Octets of the structure up to and with `tcpi_rehash`.
+const LEN: usize = 240;
+
+const TIMESTAMPS: u8 = 1;
+const SACK: u8 = 2;
+const WINDOW_SCALING: u8 = 4;
+const ECN: u8 = 8;
+const SYN_DATA: u8 = 32;
+
+/// The structure of a connection.
+pub(crate) fn linux_tcp_info(info: &TcpInfo) -> [u8; LEN] {
+    let mut out = Writer { octets: [0; LEN], at: 0 };
+    let options = [
+        (info.timestamps, TIMESTAMPS),
+        (info.sack, SACK),
+        (info.window_scaling, WINDOW_SCALING),
+        (info.ecn, ECN),
+        (info.syn_data, SYN_DATA),
+    ];
+    let options = options.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit);
+    let scales = info.snd_wscale & 0xf | info.rcv_wscale << 4;
+    out.put(&[
+        info.state,
+        info.ca_state,
+        info.retransmits.min(255) as u8,
+        info.probes,
+        info.backoff,
+        options,
+    ]);
+    out.put(&[scales, 0]);
+    for value in [micros(info.rto), micros(info.ato), info.snd_mss, info.rcv_mss] {
+        out.u32(value);
+    }
+    for value in [info.unacked, info.sacked, info.lost, info.retrans, 0] {
+        out.u32(value); // The last is `tcpi_fackets`, which Linux no longer fills in.
+    }
+    for time in [info.last_data_sent, Duration::ZERO, info.last_data_recv, info.last_ack_recv] {
+        out.u32((time.as_nanos() / 1_000_000).try_into().unwrap_or(u32::MAX));
+    }
+    let mss = info.snd_mss.max(1);
+    let ssthresh = if info.snd_ssthresh == u32::MAX { 0x7fff_ffff } else { info.snd_ssthresh / mss };
+    for value in [info.pmtu, info.rcv_wnd, micros(info.rtt), micros(info.rttvar), ssthresh] {
+        out.u32(value);
+    }
+    for value in [info.snd_cwnd.div_ceil(mss), info.advmss, 3, 0, info.rcv_space, info.total_retrans] {
+        out.u32(value); // The third is reordering, the fourth the receiver's rtt.
+    }
+    for value in [info.pacing_rate.unwrap_or(u64::MAX), u64::MAX, info.bytes_acked, info.bytes_received] {
+        out.put(&value.to_ne_bytes());
+    }
+    for value in [info.segs_out, info.segs_in, info.notsent_bytes, micros(info.min_rtt)] {
+        out.u32(value);
+    }
+    for value in [info.data_segs_in, info.data_segs_out] {
+        out.u32(value);
+    }
+    out.put(&[0; 32]); // Delivery rate, and times of being busy and limited.
+    let delivered = (info.delivered / u64::from(mss)).try_into().unwrap_or(u32::MAX);
+    out.u32(delivered);
+    out.u32(0);
+    out.put(&info.bytes_sent.to_ne_bytes());
+    out.put(&info.bytes_retrans.to_ne_bytes());
+    out.put(&[0; 12]); // D-SACKs, reordering seen, out-of-order packets.
+    out.u32(info.snd_wnd);
+    out.u32(info.rcv_wnd);
+    out.octets
+}
+
+fn micros(span: Duration) -> u32 {
+    span.as_micros().try_into().unwrap_or(u32::MAX)
+}
+
+struct Writer {
+    octets: [u8; LEN],
+    at: usize,
+}
+
+impl Writer {
+    fn put(&mut self, value: &[u8]) {
+        self.octets[self.at..self.at + value.len()].copy_from_slice(value);
+        self.at += value.len();
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.put(&value.to_ne_bytes());
+    }
+}

@@ -1,0 +1,308 @@
+//! UDP sockets: the kernel's, and for what is claimed the stack's as well.
+//!
+//! What arrives is taken from the stack first, then from the shadow. What is sent leaves by the stack where the way to its
+//! destination is known from a datagram that came from there, else by the shadow; both have the same port.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::MutexGuard;
+
+use clock::{Duration, Instant};
+use stack::tcp::Readiness;
+use stack::udp::{UdpBind, UdpId, UdpOptions, UdpRecvError, UdpSend, UdpSendError};
+use stack::{Hop, Stack};
+
+use super::address::{decode, local_of, write_name};
+use super::{READABLE, Role, SocketId, WRITABLE};
+use crate::Errno;
+use crate::calls::{Receive, Received, Send, Verdict};
+use crate::drive::{On, Stop, Waiting};
+use crate::errno::fail;
+use crate::process::{Process, State};
+
+/// Destinations whose way is remembered.
+const WAYS_MAX: usize = 64;
+/// How long a way is believed: neighbours change, and the kernel knows.
+const WAY_LIFETIME: Duration = Duration::from_secs(30);
+/// The shadow is asked this often by a call that waits.
+const KERNEL_EVERY: Duration = Duration::from_micros(50);
+
+/// A UDP socket.
+#[derive(Default)]
+pub(crate) struct UdpRole {
+    pub(crate) on_stack: Option<UdpId>,
+    /// bind(2) was called: who waits for datagrams there gets them from the stack.
+    pub(crate) is_bound: bool,
+    ways: Vec<LearnedWay>,
+    /// Room to put a datagram together that comes in pieces, or is to leave so.
+    room: Vec<u8>,
+}
+
+/// How a datagram came: what goes back goes the same way.
+struct LearnedWay {
+    remote: SocketAddr,
+    local: SocketAddr,
+    hop: Hop,
+    at: Instant,
+}
+
+impl UdpRole {
+    pub(crate) fn poll(&self, stack: &Stack) -> u32 {
+        let readiness = self.on_stack.and_then(|id| stack.udp_readiness(id)).unwrap_or_default();
+        let Readiness { readable, error, .. } = readiness;
+        let bits = if readable { READABLE | WRITABLE } else { 0 };
+        bits | if error { libc::EPOLLERR as u32 } else { 0 }
+    }
+
+    fn learn(&mut self, remote: SocketAddr, local: SocketAddr, hop: Hop, now: Instant) {
+        match self.ways.iter_mut().find(|way| way.remote == remote) {
+            Some(way) => *way = LearnedWay { remote, local, hop, at: now },
+            None => {
+                if self.ways.len() >= WAYS_MAX {
+                    self.ways.remove(0);
+                }
+                self.ways.push(LearnedWay { remote, local, hop, at: now });
+            }
+        }
+    }
+
+    fn way_to(&self, remote: SocketAddr, now: Instant) -> Option<&LearnedWay> {
+        self.ways.iter().find(|way| way.remote == remote && now.since(way.at) < WAY_LIFETIME)
+    }
+}
+
+impl Process {
+    /// bind(2) succeeded on `fd`.
+    pub(crate) fn on_bind(&self, fd: RawFd) {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return };
+        if let Some(Role::Udp(udp)) = state.sockets.get_mut(id).map(|socket| &mut socket.role) {
+            udp.is_bound = true;
+            state.note_news(id);
+        }
+    }
+
+    pub(crate) fn receive_datagram(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        fd: RawFd,
+        request: &mut Receive<'_, '_>,
+    ) -> Verdict<Received> {
+        let now = self.now();
+        if request.flags & libc::MSG_ERRQUEUE != 0 || !state.claim_to_read(id, now) {
+            return Verdict::Kernel;
+        }
+        self.start_watchdog(&mut state);
+        if let Some(result) = state.receive_datagram_own(id, request, now) {
+            return Verdict::Done(result);
+        }
+        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
+        let timeout = socket.receive_timeout;
+        if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
+            if self.asks_again(&mut state, id) {
+                state.turn(now);
+                self.note_turn();
+                if let Some(result) = state.receive_datagram_own(id, request, now) {
+                    return Verdict::Done(result);
+                }
+            }
+            return Verdict::Kernel;
+        }
+        let deadline = timeout.map(|timeout| now + timeout);
+        let on = On::Socket(id, Some((fd, libc::POLLIN)));
+        let waiting = Waiting { on, deadline, mask: None, restarts: timeout.is_none() };
+        let mut asked_at = Instant::ZERO;
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            if let Some(result) = state.receive_datagram_own(id, request, now) {
+                return Some(Verdict::Done(result));
+            }
+            let is_time = now.since(asked_at) >= KERNEL_EVERY;
+            asked_at = if is_time { now } else { asked_at };
+            let mut fds = [crate::drive::readable(fd)];
+            let ready =
+                is_time && syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0);
+            ready.then_some(Verdict::Kernel)
+        });
+        result.unwrap_or_else(|stop| match stop {
+            Stop::TimedOut => Verdict::Done(fail(libc::EAGAIN)),
+            Stop::Interrupted => Verdict::Done(fail(libc::EINTR)),
+        })
+    }
+
+    pub(crate) fn send_datagram(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        _fd: RawFd,
+        request: &Send<'_, '_>,
+    ) -> Verdict<usize> {
+        let now = self.now();
+        match state.send_datagram_own(id, request, now) {
+            Some(result) => {
+                state.leave(now);
+                Verdict::Done(result)
+            }
+            None => Verdict::Kernel,
+        }
+    }
+}
+
+impl State {
+    /// Brings a claimed UDP socket onto the stack.
+    pub(crate) fn install_udp(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        let Some(local) = local_of(socket.fd()) else { return };
+        let dual_stack = socket.domain == libc::AF_INET6 && !super::listener::is_v6_only(socket.fd());
+        let bind = UdpBind { dual_stack, reuse_port: true, token: id.to_bits(), ..UdpBind::new(local) };
+        let bound = self.stack().map(|stack| stack.udp_bind(&bind));
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let flags = syscall::fcntl(socket.fd(), libc::F_GETFL, 0).unwrap_or(0);
+        socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+        if let (Role::Udp(udp), Some(Ok(on_stack))) = (&mut socket.role, bound) {
+            udp.on_stack = Some(on_stack);
+            self.refresh_udp(id);
+        }
+    }
+
+    /// Options of the shadow hold on the stack.
+    pub(crate) fn refresh_udp(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let fd = socket.fd();
+        let settings = super::options_of_shadow(fd, socket.domain).1;
+        socket.receive_timeout = settings.receive_timeout();
+        socket.send_timeout = settings.send_timeout();
+        socket.settings = settings;
+        let Role::Udp(udp) = &socket.role else { return };
+        let Some(on_stack) = udp.on_stack else { return };
+        let int = |level, option| super::udp_int(fd, level, option);
+        let default = UdpOptions::default();
+        let options = UdpOptions {
+            receive_buffer: int(libc::SOL_SOCKET, libc::SO_RCVBUF)
+                .map_or(default.receive_buffer, |it| it as u32),
+            send_buffer: int(libc::SOL_SOCKET, libc::SO_SNDBUF).map_or(default.send_buffer, |it| it as u32),
+            hop_limit: int(libc::SOL_IP, libc::IP_TTL).map_or(default.hop_limit, |it| it as u8),
+            traffic_class: int(libc::SOL_IP, libc::IP_TOS).map_or(0, |it| it as u8),
+            segment_len: int(libc::SOL_UDP, libc::UDP_SEGMENT).map_or(0, |it| it as u16),
+            receive_coalesced: int(libc::SOL_UDP, libc::UDP_GRO).is_some_and(|it| it != 0),
+            receive_errors: false,
+        };
+        if let Some(stack) = self.stack() {
+            stack.udp_set_options(on_stack, options);
+        }
+    }
+
+    /// connect(2) is about to connect the shadow: the kernel chooses what comes, and the stack has no part in it any more.
+    pub(crate) fn on_udp_connect(&mut self, id: SocketId, _now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let claim = socket.claim.take();
+        let Role::Udp(udp) = &mut socket.role else { return };
+        udp.is_bound = false;
+        let on_stack = udp.on_stack.take();
+        if let (Some(on_stack), Some(stack)) = (on_stack, self.stack()) {
+            stack.udp_close(on_stack);
+        }
+        self.release_claim(claim);
+    }
+
+    fn receive_datagram_own(
+        &mut self,
+        id: SocketId,
+        request: &mut Receive<'_, '_>,
+        now: Instant,
+    ) -> Option<Result<Received, Errno>> {
+        let socket = self.sockets.get_mut(id)?;
+        let domain = socket.domain;
+        let Role::Udp(udp) = &mut socket.role else { return None };
+        let on_stack = udp.on_stack?;
+        let stack = self.runtime.as_mut()?.stack();
+        let room: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
+        let peek = request.flags & libc::MSG_PEEK != 0;
+        let read = |stack: &mut Stack, out: &mut [u8]| match peek {
+            true => stack.udp_peek_from(on_stack, out),
+            false => stack.udp_recv_from(on_stack, out),
+        };
+        let received = match &mut *request.buffers {
+            [buffer] => read(stack, buffer),
+            buffers => {
+                udp.room.resize(room, 0);
+                read(stack, &mut udp.room).inspect(|received| scatter(&udp.room[..received.len], buffers))
+            }
+        };
+        let received = match received {
+            Ok(received) => received,
+            Err(UdpRecvError::WouldBlock) => return None,
+            Err(error) => return Some(Err(error.into())),
+        };
+        udp.learn(received.remote, received.local, received.hop, now);
+        let truncated = received.full_len > room;
+        let whole = request.flags & libc::MSG_TRUNC != 0;
+        let mut result = Received {
+            len: if whole { received.full_len } else { received.len },
+            flags: if truncated { libc::MSG_TRUNC } else { 0 },
+            ..Received::default()
+        };
+        if let Some(name) = request.name.as_deref_mut() {
+            result.name_len = write_name(received.remote, domain, name);
+        }
+        if let Some(control) = request.control.as_deref_mut() {
+            let fd = self.sockets.get(id)?.fd();
+            let (len, cut) = super::udp_control(fd, domain, &received, control);
+            result.control_len = len;
+            result.flags |= if cut { libc::MSG_CTRUNC } else { 0 };
+        }
+        Some(Ok(result))
+    }
+
+    /// Sends by the stack if the way is known; `None` leaves it to the shadow.
+    fn send_datagram_own(
+        &mut self,
+        id: SocketId,
+        request: &Send<'_, '_>,
+        now: Instant,
+    ) -> Option<Result<usize, Errno>> {
+        let socket = self.sockets.get_mut(id)?;
+        let domain = socket.domain;
+        let Role::Udp(udp) = &mut socket.role else { return None };
+        let on_stack = udp.on_stack?;
+        if request.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
+            return None;
+        }
+        let remote = decode(request.name?, domain).ok()?;
+        let way = udp.way_to(remote, now)?;
+        let mut send = UdpSend {
+            to: Some(remote),
+            from: Some(way.local.ip()),
+            hop: Some(way.hop),
+            ..UdpSend::default()
+        };
+        if let Some(control) = request.control.filter(|control| !control.is_empty()) {
+            super::apply_udp_control(control, &mut send)?;
+        }
+        let stack = self.runtime.as_mut()?.stack();
+        let (sent, len) = match request.buffers {
+            [buffer] => (stack.udp_send_to(on_stack, &send, buffer, now), buffer.len()),
+            buffers => {
+                udp.room.clear();
+                buffers.iter().for_each(|buffer| udp.room.extend_from_slice(buffer));
+                (stack.udp_send_to(on_stack, &send, &udp.room, now), udp.room.len())
+            }
+        };
+        match sent {
+            Ok(()) => Some(Ok(len)),
+            Err(UdpSendError::Failed(error)) => Some(Err(error.into())),
+            Err(UdpSendError::Segments) => Some(fail(libc::EINVAL)),
+            // The kernel fragments, waits, or knows better.
+            Err(_) => None,
+        }
+    }
+}
+
+fn scatter(octets: &[u8], buffers: &mut [std::io::IoSliceMut<'_>]) {
+    let mut rest = octets;
+    for buffer in buffers {
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        rest = &rest[count..];
+    }
+}

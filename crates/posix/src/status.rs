@@ -1,0 +1,46 @@
+//! What a process tells of itself.
+
+use clock::Instant;
+
+use crate::attachment::{SocketStatus, Status};
+use crate::process::State;
+use crate::socket::address::local_of;
+use crate::socket::{Role, SocketId};
+
+/// Sockets that are told of.
+const SOCKETS_MAX: usize = 200;
+
+impl State {
+    /// Answers who wants to know.
+    pub(crate) fn report(&mut self, _now: Instant) {
+        let mut ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
+        ids.sort_by_key(|id| self.sockets.get(*id).is_none_or(|socket| socket.connection().is_some()));
+        let more = ids.len().saturating_sub(SOCKETS_MAX) as u64;
+        let sockets = ids.into_iter().take(SOCKETS_MAX).filter_map(|id| self.status_of(id)).collect();
+        let accelerated = self.stack().map_or(0, |stack| stack.population().0.into());
+        let handle = self.runtime.as_ref().map(|runtime| &runtime.handle);
+        let counters = handle.map(|handle| handle.counters().named()).unwrap_or_default();
+        let status = Status { sockets, more, accelerated, counters };
+        if let Some(attachment) = self.attachment() {
+            attachment.report(status);
+        }
+    }
+
+    fn status_of(&mut self, id: SocketId) -> Option<SocketStatus> {
+        let socket = self.sockets.get(id)?;
+        let (fd, why) = (socket.fd(), socket.unclaimable.as_ref().map(ToString::to_string));
+        let (state, is_udp, accelerated) = match &socket.role {
+            Role::Listener { on_stack, .. } => ("LISTEN", false, on_stack.is_some()),
+            Role::Udp(udp) => ("UNCONN", true, udp.on_stack.is_some()),
+            Role::Departing { .. } => ("SYN-SENT", false, true),
+            Role::Connection(_) => ("ESTAB", false, true),
+            Role::Inherited(_) => ("ESTAB", false, false),
+            Role::Fresh | Role::Failed => return None,
+        };
+        let (local, remote) = match self.endpoints(id) {
+            Some((local, remote)) => (local, Some(remote)),
+            None => (local_of(fd)?, None),
+        };
+        Some(SocketStatus { fd, is_udp, local, remote, state, accelerated, why })
+    }
+}

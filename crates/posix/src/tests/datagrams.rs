@@ -1,0 +1,77 @@
+//! UDP.
+
+use super::*;
+
+/// A bound socket of a process; the kernel's until somebody reads it.
+fn bound(process: &Process) -> (RawFd, u16) {
+    let fd = syscall::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0).unwrap().into_raw_fd();
+    process.on_socket(fd, libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0);
+    let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+    syscall::bind(fd, &name[..len]).unwrap();
+    process.on_bind(fd);
+    (fd, crate::socket::address::local_of(fd).unwrap().port())
+}
+
+fn receive(process: &Process, fd: RawFd, room: &mut [u8], flags: i32) -> Option<(Received, SocketAddr)> {
+    let mut name = [0; 28];
+    let mut buffers = [IoSliceMut::new(room)];
+    let mut request = Receive { buffers: &mut buffers, name: Some(&mut name), control: None, flags };
+    match process.receive(fd, &mut request) {
+        Verdict::Done(received) => {
+            let received = received.unwrap();
+            Some((received, decode(&name[..received.name_len], libc::AF_INET).unwrap()))
+        }
+        Verdict::Kernel => None,
+    }
+}
+
+fn send(process: &Process, fd: RawFd, to: SocketAddr, data: &[u8]) -> bool {
+    let (name, len) = encode(to, libc::AF_INET);
+    let request = Send { buffers: &[IoSlice::new(data)], name: Some(&name[..len]), control: None, flags: 0 };
+    match process.send(fd, &request) {
+        Verdict::Done(sent) => sent == Ok(data.len()),
+        Verdict::Kernel => false,
+    }
+}
+
+/// Puts a datagram from the right to the left onto the wire: to begin with nobody knows the way to anybody.
+fn inject(pair: &Pair, from: u16, to: u16, data: &[u8]) {
+    let mut state = pair.right.lock();
+    let now = pair.right.now();
+    state.attach(now);
+    let stack = state.stack().unwrap();
+    let socket = stack.udp_bind(&stack::udp::UdpBind::new(SocketAddr::new(RIGHT, from))).unwrap();
+    let to = Some(SocketAddr::new(LEFT, to));
+    let send = stack::udp::UdpSend { to, hop: Some(Hop::default()), ..Default::default() };
+    stack.udp_send_to(socket, &send, data, now).unwrap();
+    state.turn(now);
+}
+
+#[test]
+fn a_datagram_is_answered_the_way_it_came() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    let mut room = [0; 64];
+    assert!(receive(&pair.left, left, &mut room, 0).is_none(), "the kernel is asked, as nothing is there");
+    let stranger = SocketAddr::new(RIGHT, 9999);
+    assert!(!send(&pair.left, left, stranger, b"?"), "whose way nobody knows, the kernel sends to");
+    inject(&pair, 9999, port, b"hello");
+    pair.settle();
+    let (received, from) = receive(&pair.left, left, &mut room, 0).unwrap();
+    assert_eq!((received.len, from), (5, stranger));
+    assert!(send(&pair.left, left, stranger, b"hi"));
+}
+
+#[test]
+fn what_is_too_long_for_the_room_is_told() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    receive(&pair.left, left, &mut [0; 8], 0);
+    inject(&pair, 9999, port, b"hello");
+    pair.settle();
+    let (peeked, _) = receive(&pair.left, left, &mut [0; 2], libc::MSG_PEEK | libc::MSG_TRUNC).unwrap();
+    assert_eq!((peeked.len, peeked.flags), (5, libc::MSG_TRUNC));
+    let (received, _) = receive(&pair.left, left, &mut [0; 2], 0).unwrap();
+    assert_eq!((received.len, received.flags), (2, libc::MSG_TRUNC));
+    assert!(receive(&pair.left, left, &mut [0; 2], 0).is_none());
+}

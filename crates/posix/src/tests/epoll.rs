@@ -1,0 +1,193 @@
+//! epoll and poll.
+
+use libc::{
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLRDHUP,
+};
+
+use super::*;
+use crate::calls::PollFd;
+
+#[test]
+fn by_level_it_is_told_until_it_is_read() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    assert_eq!(pair.left.ready(epfd), []);
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN)]);
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN)]);
+    pair.left.recv(left, &mut [0; 8], 0).unwrap();
+    assert_eq!(pair.left.ready(epfd), []);
+}
+
+#[test]
+fn by_edge_it_is_told_once_for_each_arrival() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET).unwrap();
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLOUT)]);
+    assert_eq!(pair.left.ready(epfd), []);
+    for _ in 0..2 {
+        pair.right.send_all(right, b"x").unwrap();
+        pair.settle();
+        assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLOUT)], "both, as on Linux");
+        assert_eq!(pair.left.ready(epfd), []);
+    }
+    pair.right.shut_down(right);
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLOUT | EPOLLRDHUP)]);
+}
+
+#[test]
+fn one_shot_is_silent_until_it_is_modified() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN | EPOLLONESHOT).unwrap();
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN)]);
+    pair.right.send_all(right, b"y").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), []);
+    pair.left.watch(epfd, EPOLL_CTL_MOD, left, EPOLLIN | EPOLLONESHOT).unwrap();
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN)]);
+}
+
+#[test]
+fn errors_of_epoll_ctl_are_linuxs() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let epfd = pair.left.epoll();
+    let watch = |op| pair.left.watch(epfd, op, left, EPOLLIN);
+    assert_eq!(watch(EPOLL_CTL_MOD), Err(Errno(libc::ENOENT)));
+    assert_eq!(watch(EPOLL_CTL_DEL), Err(Errno(libc::ENOENT)));
+    assert_eq!(watch(EPOLL_CTL_ADD), Ok(()));
+    assert_eq!(watch(EPOLL_CTL_ADD), Err(Errno(libc::EEXIST)));
+    assert_eq!(watch(EPOLL_CTL_DEL), Ok(()));
+    assert_eq!(watch(77), Err(Errno(libc::EINVAL)));
+}
+
+#[test]
+fn a_listener_is_ready_when_somebody_has_connected() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN).unwrap();
+    assert_eq!(pair.left.ready(epfd), []);
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let _ = pair.right.connect_to(right, address);
+    pair.settle();
+    assert_eq!(pair.left.ready(epfd), [(listener, EPOLLIN)]);
+    pair.left.accept4(listener, 0).unwrap();
+    assert_eq!(pair.left.ready(epfd), []);
+}
+
+#[test]
+fn what_came_by_the_kernel_is_told_with_the_rest() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN).unwrap();
+    let local = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(pair.left.ready(epfd), [(listener, EPOLLIN)]);
+    let fd = pair.left.accept4(listener, 0).unwrap();
+    assert!(!pair.left.table.is_ours(fd));
+    drop(local);
+}
+
+#[test]
+fn an_instance_within_another_tells_it() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let (inner, outer) = (pair.left.epoll(), pair.left.epoll());
+    pair.left.watch(outer, EPOLL_CTL_ADD, inner, EPOLLIN).unwrap();
+    pair.left.watch(inner, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    assert_eq!(pair.left.ready(outer), []);
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.ready(outer), [(inner, EPOLLIN)]);
+    assert_eq!(pair.left.ready(inner), [(left, EPOLLIN)]);
+    pair.left.recv(left, &mut [0; 8], 0).unwrap();
+    assert_eq!(pair.left.ready(outer), []);
+}
+
+#[test]
+fn several_instances_watch_one_socket() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let both = [pair.left.epoll(), pair.left.epoll()];
+    for epfd in both {
+        pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN | EPOLLET).unwrap();
+    }
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    for epfd in both {
+        assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN)]);
+    }
+}
+
+#[test]
+fn a_sleeper_is_woken_by_the_thread_that_makes_the_turn() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let mut events = [EpollEvent::default(); 4];
+            done(pair.left.epoll_wait(epfd, &mut events, None, None)).unwrap()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        pair.right.send_all(right, b"x").unwrap();
+        while !sleeper.is_finished() {
+            pair.settle();
+        }
+        assert_eq!(sleeper.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_wait_ends_in_time() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    let start = std::time::Instant::now();
+    let time = std::time::Duration::from_millis(20);
+    assert_eq!(done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default(); 4], Some(time), None)), Ok(0));
+    assert!((time..10 * time).contains(&start.elapsed()));
+}
+
+#[test]
+fn poll_has_ours_and_the_kernels() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let [pipe, other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+    let pipe = pipe.into_raw_fd();
+    let ask = |fd| PollFd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [ask(left), ask(pipe), ask(-1)];
+    let now = Some(std::time::Duration::ZERO);
+    assert_eq!(done(pair.left.poll(&mut fds, now, None)), Ok(0));
+    pair.right.send_all(right, b"x").unwrap();
+    syscall::write(other.into_raw_fd(), b"y").unwrap();
+    pair.settle();
+    assert_eq!(done(pair.left.poll(&mut fds, None, None)), Ok(2));
+    assert_eq!(fds.map(|it| it.revents), [libc::POLLIN, libc::POLLIN, 0]);
+}
+
+#[test]
+fn closing_ends_the_watch() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    pair.left.shut_down(left);
+    assert_eq!(pair.left.ready(epfd), []);
+}

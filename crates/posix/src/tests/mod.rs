@@ -1,0 +1,248 @@
+//! Two processes on a wire in memory, each with an engine of its own, in one process of the kernel's.
+
+mod datagrams;
+mod epoll;
+mod streams;
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+use clock::Duration;
+use device::memory::{self, MemoryDevice};
+use stack::tcp::Detached;
+use stack::{Hop, LinkId};
+
+use crate::Errno;
+use crate::attachment::{Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Status, Way};
+use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
+use crate::fd_table::FdTable;
+use crate::process::Process;
+use crate::socket::address::{decode, encode};
+
+/// Where the left process is, and the right one.
+const LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const RIGHT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+
+/// Gives a process one end of the wire, and all that it asks for.
+struct Wire {
+    device: Option<MemoryDevice>,
+    local: IpAddr,
+    incidents: VecDeque<Incident>,
+    asked: u64,
+}
+
+impl Attachment for Wire {
+    fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn spin(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wants(&self, _: Purpose) -> bool {
+        true
+    }
+
+    fn attach(&mut self) {
+        let device = self.device.take().map(Box::new);
+        self.incidents.extend(device.map(|device| Incident::Granted {
+            link: LinkId(0),
+            device,
+            descriptors: Vec::new(),
+        }));
+    }
+
+    fn claim(&mut self, _: BorrowedFd<'_>, _: Purpose) -> Result<ClaimId, String> {
+        self.asked += 1;
+        Ok(ClaimId(self.asked))
+    }
+
+    fn release(&mut self, _: ClaimId) {}
+
+    fn begin_route(&mut self, _: IpAddr, _: Option<IpAddr>) -> Option<RequestId> {
+        self.asked += 1;
+        let way = Way { local: self.local, hop: Hop::default(), is_whole: true };
+        self.incidents.push_back(Incident::Routed(RequestId(self.asked), Some(way)));
+        Some(RequestId(self.asked))
+    }
+
+    /// The kernel's socket is one end of a pair, with what was received ready to be read.
+    fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket, _: Option<u64>) -> Option<OwnedFd> {
+        let [ours, other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
+        syscall::write(other.into_raw_fd(), &connection.received).ok()?;
+        Some(ours)
+    }
+
+    fn refuse_surrender(&mut self, _: u64) {}
+
+    fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Option<RequestId> {
+        None
+    }
+
+    fn give_for_adoption(&mut self, _: OwnedFd) {}
+
+    fn drain(&mut self, _: ClaimId) {}
+
+    fn give_back(&mut self, _: LinkId) {}
+
+    fn report(&mut self, _: Status) {}
+
+    fn poll(&mut self) -> Option<Incident> {
+        self.incidents.pop_front()
+    }
+
+    fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {
+        None
+    }
+}
+
+/// Both ends.
+struct Pair {
+    left: Process,
+    right: Process,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let (mut left, mut right) = memory::pair(&memory::Config::default());
+        let process = |device, local| {
+            let wire = Wire { device: Some(device), local, incidents: VecDeque::new(), asked: 0 };
+            Process::new(FdTable::leaked(), Some(Box::new(wire)))
+        };
+        Pair { left: process(left.remove(0), LEFT), right: process(right.remove(0), RIGHT) }
+    }
+
+    /// Lets packets travel until all have arrived.
+    fn settle(&self) {
+        for _ in 0..50 {
+            for process in [&self.left, &self.right] {
+                let mut state = process.lock();
+                let now = process.now();
+                state.turn(now);
+                process.note_turn();
+            }
+        }
+    }
+
+    /// A listener on the left that does not block.
+    fn listen(&self) -> (RawFd, SocketAddr) {
+        let fd = self.left.listen_anywhere(libc::SOCK_NONBLOCK);
+        let port = super::socket::address::local_of(fd).unwrap().port();
+        // Whoever asks for connections first makes it ours.
+        assert_eq!(self.left.accept4(fd, 0), Err(Errno(libc::EAGAIN)));
+        (fd, SocketAddr::new(LEFT, port))
+    }
+
+    /// A connection: the descriptor of the left process, and that of the right one. Neither blocks.
+    fn connected(&self) -> (RawFd, RawFd) {
+        let (listener, address) = self.listen();
+        let right = self.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(self.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        self.settle();
+        let left = self.left.accept4(listener, libc::SOCK_NONBLOCK).expect("the handshake is complete");
+        (left, right)
+    }
+}
+
+/// Calls as a program would make them: first ours, then the kernel's.
+impl Process {
+    fn tcp_socket(&self, flags: i32) -> RawFd {
+        const FREE_BIND: i32 = 15;
+        let fd = syscall::socket(libc::AF_INET, libc::SOCK_STREAM | flags, 0).unwrap().into_raw_fd();
+        syscall::setsockopt(fd, libc::SOL_IP, FREE_BIND, &1i32.to_ne_bytes()).unwrap();
+        self.on_socket(fd, libc::AF_INET, libc::SOCK_STREAM | flags, 0);
+        fd
+    }
+
+    fn listen_anywhere(&self, flags: i32) -> RawFd {
+        let fd = self.tcp_socket(flags);
+        let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+        syscall::bind(fd, &name[..len]).unwrap();
+        syscall::listen(fd, 16).unwrap();
+        self.on_listen(fd, 16);
+        fd
+    }
+
+    fn accept4(&self, fd: RawFd, flags: i32) -> Result<RawFd, Errno> {
+        done(self.accept(fd, None, flags)).map(|(fd, _)| fd)
+    }
+
+    fn connect_to(&self, fd: RawFd, address: SocketAddr) -> Result<(), Errno> {
+        let (name, len) = encode(address, libc::AF_INET);
+        done(self.connect(fd, &name[..len]))
+    }
+
+    fn recv(&self, fd: RawFd, room: &mut [u8], flags: i32) -> Result<usize, Errno> {
+        self.recvmsg(fd, room, flags).map(|received| received.len)
+    }
+
+    fn recvmsg(&self, fd: RawFd, room: &mut [u8], flags: i32) -> Result<Received, Errno> {
+        let mut buffers = [IoSliceMut::new(room)];
+        done(self.receive(fd, &mut Receive { buffers: &mut buffers, name: None, control: None, flags }))
+    }
+
+    fn send_all(&self, fd: RawFd, data: &[u8]) -> Result<usize, Errno> {
+        self.send_with(fd, data, 0)
+    }
+
+    fn send_with(&self, fd: RawFd, data: &[u8], flags: i32) -> Result<usize, Errno> {
+        let buffers = [IoSlice::new(data)];
+        done(self.send(fd, &Send { buffers: &buffers, name: None, control: None, flags }))
+    }
+
+    fn shut_down(&self, fd: RawFd) {
+        match self.close(fd) {
+            Verdict::Kernel => syscall::close(fd).unwrap(),
+            Verdict::Done(result) => result.unwrap(),
+        }
+    }
+
+    fn epoll(&self) -> RawFd {
+        let fd = syscall::epoll_create(libc::EPOLL_CLOEXEC).unwrap();
+        self.on_epoll_create(fd);
+        fd
+    }
+
+    fn watch(&self, epfd: RawFd, op: i32, fd: RawFd, events: i32) -> Result<(), Errno> {
+        done(self.epoll_ctl(epfd, op, fd, Some(EpollEvent { events: events as u32, data: fd as u64 })))
+    }
+
+    /// What is ready now: descriptors and bits.
+    fn ready(&self, epfd: RawFd) -> Vec<(RawFd, i32)> {
+        let mut events = [EpollEvent::default(); 8];
+        let count = match self.epoll_wait(epfd, &mut events, Some(std::time::Duration::ZERO), None) {
+            Verdict::Done(count) => count.unwrap(),
+            Verdict::Kernel => 0,
+        };
+        let mut ready: Vec<_> =
+            events[..count].iter().map(|it| ({ it.data } as RawFd, { it.events } as i32)).collect();
+        ready.sort_unstable();
+        ready
+    }
+
+    fn peer_of(&self, fd: RawFd) -> SocketAddr {
+        let mut name = [0; 28];
+        let len = done(self.getpeername(fd, &mut name)).unwrap();
+        decode(&name[..len], libc::AF_INET).unwrap()
+    }
+
+    fn option(&self, fd: RawFd, level: i32, option: i32) -> i32 {
+        let mut value = [0; 4];
+        assert_eq!(done(self.getsockopt(fd, level, option, &mut value)), Ok(4));
+        i32::from_ne_bytes(value)
+    }
+}
+
+/// What a call that is ours returned.
+#[track_caller]
+fn done<T>(verdict: Verdict<T>) -> Result<T, Errno> {
+    match verdict {
+        Verdict::Done(result) => result,
+        Verdict::Kernel => panic!("left to the kernel"),
+    }
+}
+
+const EAGAIN: Errno = Errno(libc::EAGAIN);

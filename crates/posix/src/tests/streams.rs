@@ -1,0 +1,189 @@
+//! Connections.
+
+use super::*;
+
+#[test]
+fn what_is_sent_arrives_both_ways() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    assert_eq!(pair.right.send_all(right, b"GET /"), Ok(5));
+    pair.settle();
+    let mut room = [0; 64];
+    assert_eq!(pair.left.recv(left, &mut room, 0), Ok(5));
+    assert_eq!(&room[..5], b"GET /");
+    assert_eq!(pair.left.recv(left, &mut room, 0), Err(EAGAIN));
+    assert_eq!(pair.left.send_all(left, b"200"), Ok(3));
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut room, 0), Ok(3));
+}
+
+#[test]
+fn the_end_of_the_stream_is_zero_octets_and_writing_on_breaks() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.right.shut_down(right);
+    pair.settle();
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(0));
+    assert_eq!(pair.left.send_all(left, b"late"), Ok(4), "as on Linux, nobody knows yet");
+    pair.settle();
+    assert_eq!(pair.left.send_all(left, b"later"), Err(Errno(libc::EPIPE)));
+}
+
+#[test]
+fn peeking_leaves_and_truncating_drops() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.right.send_all(right, b"abcdef").unwrap();
+    pair.settle();
+    let mut room = [0; 4];
+    assert_eq!(pair.left.recv(left, &mut room, libc::MSG_PEEK), Ok(4));
+    assert_eq!(&room, b"abcd");
+    assert_eq!(pair.left.recv(left, &mut room, libc::MSG_TRUNC), Ok(4));
+    assert_eq!(pair.left.recv(left, &mut room, 0), Ok(2));
+    assert_eq!(&room[..2], b"ef");
+}
+
+#[test]
+fn connecting_tells_where_it_is() {
+    let pair = Pair::new();
+    let (_, address) = pair.listen();
+    let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EINPROGRESS)));
+    assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EALREADY)));
+    pair.settle();
+    assert_eq!(pair.right.connect_to(fd, address), Ok(()));
+    assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EISCONN)));
+    assert_eq!(pair.right.peer_of(fd), address);
+    assert_eq!(pair.right.option(fd, libc::SOL_SOCKET, libc::SO_ERROR), 0);
+}
+
+#[test]
+fn options_of_a_listener_are_those_of_its_connections() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let set = |level, option, value: i32| {
+        done(pair.left.setsockopt(listener, level, option, &value.to_ne_bytes())).unwrap();
+    };
+    set(libc::SOL_TCP, libc::TCP_NODELAY, 1);
+    set(libc::SOL_TCP, libc::TCP_KEEPIDLE, 77);
+    set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let _ = pair.right.connect_to(right, address);
+    pair.settle();
+    let left = pair.left.accept4(listener, 0).unwrap();
+    assert_eq!(pair.left.option(left, libc::SOL_TCP, libc::TCP_NODELAY), 1);
+    assert_eq!(pair.left.option(left, libc::SOL_TCP, libc::TCP_KEEPIDLE), 77);
+    assert_eq!(pair.left.option(left, libc::SOL_SOCKET, libc::SO_REUSEADDR), 1);
+    assert_eq!(pair.left.option(left, libc::SOL_SOCKET, libc::SO_TYPE), libc::SOCK_STREAM);
+}
+
+#[test]
+fn option_errors_are_the_kernels() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let set = |level, option, value: &[u8]| done(pair.left.setsockopt(left, level, option, value));
+    assert_eq!(set(libc::SOL_TCP, libc::TCP_NODELAY, &[1]), Err(Errno(libc::EINVAL)));
+    assert_eq!(set(libc::SOL_TCP, libc::TCP_KEEPIDLE, &0i32.to_ne_bytes()), Err(Errno(libc::EINVAL)));
+    assert_eq!(set(libc::SOL_TCP, 9999, &1i32.to_ne_bytes()), Err(Errno(libc::ENOPROTOOPT)));
+    let unknown = done(pair.left.getsockopt(left, libc::SOL_TCP, 9999, &mut [0; 4]));
+    assert_eq!(unknown, Err(Errno(libc::ENOPROTOOPT)));
+}
+
+#[test]
+fn tcp_info_tells_an_established_connection() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let mut info = [0; 512];
+    let len = done(pair.left.getsockopt(left, libc::SOL_TCP, libc::TCP_INFO, &mut info)).unwrap();
+    assert!(len >= 232, "{len}");
+    assert_eq!(info[0], 1, "TCP_ESTABLISHED");
+    assert_eq!(u32::from_ne_bytes(*info[16..].first_chunk().unwrap()), 1448, "tcpi_snd_mss");
+}
+
+#[test]
+fn a_copy_of_a_descriptor_keeps_the_connection() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let copy = done(pair.left.dup(left, None, 0)).unwrap();
+    pair.left.shut_down(left);
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(copy, &mut [0; 8], 0), Ok(1));
+    pair.left.shut_down(copy);
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(0));
+}
+
+#[test]
+fn blocking_calls_wait_for_each_other() {
+    let pair = Pair::new();
+    let listener = pair.left.listen_anywhere(0);
+    let port = super::super::socket::address::local_of(listener).unwrap().port();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let fd = pair.left.accept4(listener, 0).unwrap();
+            let mut room = [0; 10];
+            assert_eq!(pair.left.recv(fd, &mut room, libc::MSG_WAITALL), Ok(10));
+            assert_eq!(pair.left.send_all(fd, &room), Ok(10));
+            pair.left.shut_down(fd);
+        });
+        let fd = pair.right.tcp_socket(0);
+        let address = SocketAddr::new(LEFT, port);
+        assert_eq!(pair.right.connect_to(fd, address), Ok(()));
+        assert_eq!(pair.right.send_all(fd, b"01234"), Ok(5));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert_eq!(pair.right.send_all(fd, b"56789"), Ok(5));
+        let mut room = [0; 10];
+        assert_eq!(pair.right.recv(fd, &mut room, libc::MSG_WAITALL), Ok(10));
+        assert_eq!(&room, b"0123456789");
+        assert_eq!(pair.right.recv(fd, &mut room, 0), Ok(0));
+    });
+}
+
+#[test]
+fn a_receive_timeout_ends_the_wait() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    done(pair.left.fcntl(left, libc::F_SETFL, 0)).unwrap();
+    let time: [u8; 16] = [0i64.to_ne_bytes(), 20_000i64.to_ne_bytes()].concat().try_into().unwrap();
+    done(pair.left.setsockopt(left, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time)).unwrap();
+    let start = std::time::Instant::now();
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(EAGAIN));
+    assert!(start.elapsed() >= std::time::Duration::from_millis(20));
+}
+
+#[test]
+fn a_megabyte_through_a_blocking_writer() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    done(pair.left.fcntl(left, libc::F_SETFL, 0)).unwrap();
+    let data: Vec<u8> = (0..1 << 20).map(|at: u32| (at * 7 / 5) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(pair.left.send_all(left, &data), Ok(data.len())));
+        let mut got = Vec::new();
+        let mut room = [0; 8192];
+        while got.len() < data.len() {
+            match pair.right.recv(right, &mut room, 0) {
+                Ok(count) => got.extend_from_slice(&room[..count]),
+                // There is no watchdog here for what the writer has left behind.
+                Err(errno) => {
+                    assert_eq!(errno, EAGAIN);
+                    pair.settle();
+                }
+            }
+        }
+        assert!(got == data);
+    });
+}
+
+#[test]
+fn a_moved_connection_goes_on_behind_its_descriptor() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.right.send_all(right, b"unread").unwrap();
+    pair.settle();
+    pair.left.surrender(left);
+    assert!(!pair.left.table.is_ours(left));
+    let mut room = [0; 8];
+    assert_eq!(syscall::read(left, &mut room).unwrap(), 6, "the kernel has what was not read");
+}

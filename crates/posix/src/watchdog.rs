@@ -1,0 +1,82 @@
+//! A thread that drives the engine while the program does not: it computes, or sleeps in a call that is not ours.
+//!
+//! It looks every millisecond whether somebody made a turn. If nobody did, and nobody sleeps for all, it makes one. After some
+//! time in which nothing happened it sleeps on the devices itself, as the driver that is there when no other is.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::drive::{On, Waiting};
+use crate::inside::Inside;
+use crate::process::{Process, State};
+
+/// How long the program may compute until somebody else looks after its connections.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// With somebody asleep for all, there is no hurry.
+const IDLE: Duration = Duration::from_millis(20);
+
+impl Process {
+    /// Starts the thread, once there is something to look after.
+    pub(crate) fn start_watchdog(&self, state: &mut MutexGuard<'_, State>) {
+        if state.watchdog || state.runtime.is_none() {
+            return;
+        }
+        let Some(process) = crate::global::process().filter(|process| std::ptr::eq(*process, self)) else {
+            return; // A test drives its processes itself.
+        };
+        state.watchdog = true;
+        // It must not run the program's signal handlers: a thread starts with the mask of who starts it.
+        let before = syscall::set_signal_mask(u64::MAX);
+        let started = std::thread::Builder::new()
+            .name("sidestep".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || process.look_after());
+        syscall::set_signal_mask(before);
+        // Without a thread the program's own calls do all: it only may be late.
+        drop(started);
+    }
+
+    fn look_after(&self) {
+        let _inside = Inside::enter();
+        let never = AtomicU32::new(0);
+        let mut seen = self.turns.load(Ordering::Relaxed);
+        let mut patience = PATIENCE;
+        loop {
+            syscall::futex_wait(&never, 0, Some(patience));
+            let turns = self.turns.load(Ordering::Relaxed);
+            let is_driven = std::mem::replace(&mut seen, turns) != turns;
+            if is_driven {
+                patience = PATIENCE;
+                continue;
+            }
+            let state = self.lock();
+            if state.runtime.is_none() || state.driver.is_some() {
+                patience = IDLE;
+                continue;
+            }
+            patience = PATIENCE;
+            self.stand_in(state);
+            seen = self.turns.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Drives until somebody of the program does again, or for a while.
+    fn stand_in(&self, state: MutexGuard<'_, State>) {
+        const WHILE: clock::Duration = clock::Duration::from_millis(100);
+        let now = self.now();
+        let sleeping = [];
+        let waiting = Waiting {
+            on: On::Many(&[], &sleeping),
+            deadline: Some(now + WHILE),
+            mask: Some(u64::MAX),
+            restarts: true,
+        };
+        let mut made = 0;
+        // It ends by time, or after the turn of another.
+        let _ = self.wait(state, &waiting, &mut |_, _| {
+            made += 1;
+            None::<()>
+        });
+    }
+}

@@ -1,0 +1,64 @@
+//! Processes, threads and their limits.
+
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use crate::raw::raw;
+
+/// getpid(2).
+pub fn process_id() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { raw!(libc::SYS_getpid) as i32 }
+}
+
+/// gettid(2).
+pub fn thread_id() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { raw!(libc::SYS_gettid) as i32 }
+}
+
+/// How many descriptors the process may have: the soft limit of `RLIMIT_NOFILE`.
+pub fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let none = std::ptr::null::<libc::rlimit64>();
+    // SAFETY: the kernel writes one `rlimit64` into `limit`.
+    let result = unsafe { raw!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, none, &raw mut limit) };
+    if result == 0 { limit.rlim_cur } else { 1024 }
+}
+
+/// futex(2), `FUTEX_WAIT_PRIVATE`: sleeps until woken if `word` still is `expected`, at most for `timeout`. Wakes early at
+/// times.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+    let time = timeout.map(|span| libc::timespec {
+        tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: span.subsec_nanos().into(),
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), |time| &raw const *time);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: `word` lives until the call returns, and so does the time, if any.
+    unsafe { raw!(libc::SYS_futex, word.as_ptr(), operation, expected, time) };
+}
+
+/// futex(2), `FUTEX_WAKE_PRIVATE`: wakes one that sleeps on `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: `word` is a reference, thus alive.
+    unsafe { raw!(libc::SYS_futex, word.as_ptr(), operation, 1) };
+}
+
+/// rt_sigprocmask(2), `SIG_SETMASK`: the signals blocked in this thread, as the kernel's `sigset_t`; returns those that were.
+pub fn set_signal_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: both sets have the 8 octets that are told, and live until the call returns.
+    unsafe {
+        let (new, old) = (&raw const mask, &raw mut before);
+        raw!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, 8usize)
+    };
+    before
+}
+
+/// getppid(2).
+pub fn parent_id() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { raw!(libc::SYS_getppid) as i32 }
+}
