@@ -148,6 +148,9 @@ pub(crate) trait Attachment: Send {
     /// Asks for queues: what there is now comes as incidents before this returns, what becomes free later comes later.
     fn attach(&mut self);
 
+    /// The devices of an interface that were granted are driven by an engine from now on.
+    fn ready(&mut self, link: LinkId);
+
     /// Has packets to where `shadow` is bound come to us. The error is the reason why not, for people.
     fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String>;
 

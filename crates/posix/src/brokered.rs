@@ -28,6 +28,8 @@ pub(crate) struct Brokered {
     routes: Vec<(RequestId, Ticket)>,
     inherits: Vec<(RequestId, Ticket)>,
     incidents: std::collections::VecDeque<Incident>,
+    /// Queues that were granted, and that nobody drives yet.
+    granted: Vec<(LinkId, Vec<u16>)>,
     next_request: u64,
 }
 
@@ -46,6 +48,7 @@ impl Brokered {
             routes: Vec::new(),
             inherits: Vec::new(),
             incidents: std::collections::VecDeque::new(),
+            granted: Vec::new(),
             next_request: 0,
         })
     }
@@ -70,8 +73,10 @@ impl Brokered {
     fn on_granted(&mut self, granted: Granted) {
         let link = LinkId(granted.grant.interface.link);
         let descriptors: Vec<RawFd> = granted.sockets.iter().map(AsRawFd::as_raw_fd).collect();
+        let queues = granted.grant.queues;
         // What cannot be mapped serves nobody: its queues stay silent until the process ends, and the kernel's sockets go on.
         if let Ok(device) = XdpDevice::adopt(granted.grant.layout, granted.memory, granted.sockets) {
+            self.granted.push((link, queues));
             self.incidents.push_back(Incident::Granted { link, device: Box::new(device), descriptors });
         }
     }
@@ -130,6 +135,17 @@ impl Attachment for Brokered {
     fn attach(&mut self) {
         if let Ok(attached) = self.ask(Client::attach) {
             attached.granted.into_iter().for_each(|granted| self.on_granted(granted));
+        }
+    }
+
+    fn ready(&mut self, link: LinkId) {
+        for (granted, queues) in std::mem::take(&mut self.granted) {
+            if granted == link {
+                // If the broker is gone, so are the queues.
+                let _ = self.ask(|client| client.ready(link.0, &queues));
+            } else {
+                self.granted.push((granted, queues));
+            }
         }
     }
 

@@ -140,6 +140,9 @@ impl State {
         runtime.next_device += 1;
         runtime.engine.add_link(id, link, device, now);
         runtime.devices.push((id, link, descriptors));
+        if let Some(attachment) = &mut self.attachment {
+            attachment.ready(link);
+        }
     }
 
     fn on_lost(&mut self, link: LinkId) {

@@ -55,6 +55,8 @@ impl Attachment for Wire {
         }));
     }
 
+    fn ready(&mut self, _: LinkId) {}
+
     fn claim(&mut self, _: BorrowedFd<'_>, _: Purpose) -> Result<ClaimId, String> {
         self.asked += 1;
         Ok(ClaimId(self.asked))
