@@ -123,7 +123,8 @@ impl XdpDevice {
     /// Linux 6.4 or later: earlier ones map no rings of a socket that is bound.
     ///
     /// # Errors
-    /// As of [`XdpDevice::open`]; rings of fewer than 512 entries cannot be lent.
+    /// As of [`XdpDevice::open`]; rings of fewer than 512 entries cannot be lent. `QueueBusy` goes on for some tens of milliseconds
+    /// after a queue's last socket was closed: the kernel frees it when it gets to it.
     ///
     /// # Panics
     /// If `queues` is empty.

@@ -46,6 +46,18 @@ fn claims() -> BTreeSet<Claim> {
     BTreeSet::from([Claim { transport: Transport::Udp, local, port: PORT }])
 }
 
+/// Lends both queues, which the kernel may have to free first.
+fn lend_patiently(program: &mut SteeringProgram) -> Lent {
+    let begin = Instant::now();
+    loop {
+        match XdpDevice::lend(program, &[0, 1], &XdpOptions::default()) {
+            Err(XdpError::QueueBusy { .. }) => assert!(begin.elapsed() < Duration::from_secs(1)),
+            lent => return lent.unwrap(),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// What comes back for `message`, if anything does within `patience`.
 fn ask(message: &[u8], patience: Duration) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -175,7 +187,7 @@ fn a_process_without_privileges_serves_until_it_is_killed_and_then_the_kernel_do
     assert!(program.counters().unwrap().passed_no_socket > 0);
 
     // And another may have the queues then.
-    let (mut child, _) = adopter(XdpDevice::lend(&mut program, &[0, 1], &XdpOptions::default()).unwrap());
+    let (mut child, _) = adopter(lend_patiently(&mut program));
     lab.in_client(|| assert_eq!(ask(b"again", Duration::from_secs(2)).unwrap(), b"again"));
     child.kill().unwrap();
     child.wait().unwrap();
