@@ -25,6 +25,13 @@ enum Octets {
 
 const _: () = assert!(size_of::<FlowKey>() <= 40);
 
+/// The addresses of a flow, local first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AddressPair {
+    V4(Ipv4Addr, Ipv4Addr),
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
 impl FlowKey {
     /// The key of a flow over IPv4.
     #[inline]
@@ -71,13 +78,41 @@ impl FlowKey {
     }
 
     /// Our end.
+    #[inline]
     pub fn local(&self) -> SocketAddr {
         self.end(0)
     }
 
     /// The peer's end.
+    #[inline]
     pub fn remote(&self) -> SocketAddr {
         self.end(1)
+    }
+
+    /// Both addresses, local first.
+    #[inline]
+    pub(crate) fn address_pair(&self) -> AddressPair {
+        match &self.0 {
+            Octets::V4([a, b, c, d, e, f, g, h, ..]) => {
+                AddressPair::V4(Ipv4Addr::new(*a, *b, *c, *d), Ipv4Addr::new(*e, *f, *g, *h))
+            }
+            Octets::V6(octets) => {
+                let address = |which: usize| {
+                    Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|at| octets[16 * which + at]))
+                };
+                AddressPair::V6(address(0), address(1))
+            }
+        }
+    }
+
+    /// Both ports, local first.
+    #[inline]
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        match &self.0 {
+            Octets::V4([.., a, b, c, d]) | Octets::V6([.., a, b, c, d]) => {
+                (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))
+            }
+        }
     }
 
     /// Whether the addresses are of IPv6.
@@ -104,6 +139,7 @@ impl FlowKey {
         }
     }
 
+    #[inline]
     fn end(&self, which: usize) -> SocketAddr {
         let octets = self.octets();
         let ports = &octets[octets.len() - 4..];
@@ -232,6 +268,12 @@ mod tests {
             let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
             let key = FlowKey::new(local, remote).unwrap();
             assert_eq!((key.local(), key.remote(), key.is_v6()), (local, remote, local.is_ipv6()));
+            assert_eq!(key.ports(), (local.port(), remote.port()));
+            let (first, second) = match key.address_pair() {
+                AddressPair::V4(first, second) => (first.into(), second.into()),
+                AddressPair::V6(first, second) => (first.into(), second.into()),
+            };
+            assert_eq!((first, second), (local.ip(), remote.ip()));
             assert_ne!(FlowKey::new(remote, local), Some(key));
         }
         assert_eq!(FlowKey::new("192.0.2.1:80".parse().unwrap(), "[::1]:80".parse().unwrap()), None);

@@ -44,9 +44,9 @@ pub struct RttEstimator {
     backoff: u8,
     syn_was_lost: bool,
     /// When the bucket of `min_rtt_now` began.
-    bucket_start: Instant,
+    bucket_start: BucketTime,
     /// When the deviation may fall again.
-    round_end: Instant,
+    round_end: RoundTime,
 }
 
 impl Default for RttEstimator {
@@ -68,8 +68,8 @@ impl RttEstimator {
             min_rtt_now: u32::MAX,
             backoff: 0,
             syn_was_lost: false,
-            bucket_start: Instant::ZERO,
-            round_end: Instant::ZERO,
+            bucket_start: BucketTime::default(),
+            round_end: RoundTime::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl RttEstimator {
         self.smooth(sample);
         self.deviation_max = self.deviation_max.max(self.deviation_quarters);
         self.variance_term = self.variance_term.max(self.deviation_max);
-        if now >= self.round_end {
+        if !self.round_end.is_ahead(now) {
             let fall = self.variance_term.saturating_sub(self.deviation_max).div_ceil(4);
             self.variance_term -= fall;
             self.start_round(now);
@@ -106,11 +106,11 @@ impl RttEstimator {
 
     /// Takes a sample that is good for the least round-trip time only.
     pub fn on_min_rtt(&mut self, rtt: Duration, now: Instant) {
-        let age = now.since(self.bucket_start);
+        let age = self.bucket_start.age(now);
         if age >= MIN_RTT_BUCKET {
             self.min_rtt_before = if age < 2 * MIN_RTT_BUCKET { self.min_rtt_now } else { u32::MAX };
             self.min_rtt_now = u32::MAX;
-            self.bucket_start = now;
+            self.bucket_start = BucketTime::of(now);
         }
         self.min_rtt_now = self.min_rtt_now.min(micros(rtt).max(1));
     }
@@ -188,7 +188,40 @@ impl RttEstimator {
 
     fn start_round(&mut self, now: Instant) {
         self.deviation_max = self.variance_term_min;
-        self.round_end = now + self.srtt();
+        self.round_end = RoundTime::of(now + self.srtt());
+    }
+}
+
+/// A time in milliseconds, modulo 49 days: of two that are farther apart one looks younger than it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct BucketTime(u32);
+
+impl BucketTime {
+    fn of(at: Instant) -> BucketTime {
+        BucketTime((at.as_nanos() / 1_000_000) as u32)
+    }
+
+    fn age(self, now: Instant) -> Duration {
+        Duration::from_millis(u64::from(BucketTime::of(now).0.wrapping_sub(self.0)))
+    }
+}
+
+/// A time in microseconds, modulo 71 minutes, which is less than a minute ahead, or past.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundTime(u32);
+
+impl RoundTime {
+    /// A round is no longer than [`micros`] makes a sample; what seems to be farther ahead is long past.
+    const AHEAD_MAX: u32 = 61_000_000;
+
+    /// The first microsecond that is not before `at`.
+    fn of(at: Instant) -> RoundTime {
+        RoundTime(at.as_nanos().div_ceil(1000) as u32)
+    }
+
+    fn is_ahead(self, now: Instant) -> bool {
+        let ahead = self.0.wrapping_sub((now.as_nanos() / 1000) as u32);
+        ahead != 0 && ahead <= RoundTime::AHEAD_MAX
     }
 }
 
@@ -200,6 +233,16 @@ fn micros(span: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_is_over_at_its_end_and_long_behind_it() {
+        let at = |micros: u64| Instant::from_nanos(micros * 1000);
+        let end = RoundTime::of(at(u64::from(u32::MAX) + 10));
+        assert!(end.is_ahead(at(u64::from(u32::MAX) + 9)));
+        for past in [0, 1, 60_000_000, 1 << 31, 3_600_000_000] {
+            assert!(!end.is_ahead(at(u64::from(u32::MAX) + 10 + past)), "{past} microseconds later");
+        }
+    }
 
     const MS: Duration = Duration::from_millis(1);
 

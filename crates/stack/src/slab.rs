@@ -1,13 +1,19 @@
 //! Values at stable places, with handles that tell when a place has been taken over by another value.
 
 use core::marker::PhantomData;
+use core::num::NonZeroU32;
 
 /// Names a value of a [`Slab`]. A handle of a value that has gone finds nothing, also when its place is in use again.
 pub struct Handle<T> {
     index: u32,
-    generation: u32,
+    generation: Generation,
     kind: PhantomData<fn() -> T>,
 }
+
+const _: () = assert!(size_of::<Option<Handle<u8>>>() == 8);
+
+/// How often a place was in use, this time counted: never zero, so that no handle takes no more than a handle.
+type Generation = NonZeroU32;
 
 impl<T> Handle<T> {
     /// Its place. Places are dense from zero.
@@ -17,12 +23,12 @@ impl<T> Handle<T> {
 
     /// How often the place was in use before.
     pub const fn generation(self) -> u32 {
-        self.generation
+        self.generation.get() - 1
     }
 
     /// Place and generation as one number, for those who keep handles in other people's data.
     pub const fn to_bits(self) -> u64 {
-        (self.generation as u64) << 32 | self.index as u64
+        (self.generation() as u64) << 32 | self.index as u64
     }
 }
 
@@ -62,7 +68,7 @@ impl<T> Ord for Handle<T> {
 
 impl<T> core::fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}.{}", self.index, self.generation)
+        write!(f, "{}.{}", self.index, self.generation())
     }
 }
 
@@ -80,7 +86,7 @@ pub struct Slab<T> {
 
 #[derive(Debug)]
 struct Place<T> {
-    generation: u32,
+    generation: Generation,
     value: Option<T>,
 }
 
@@ -123,7 +129,7 @@ impl<T> Slab<T> {
 
     fn grow(&mut self) {
         let start = (self.blocks.len() * BLOCK) as u32;
-        self.blocks.push((0..BLOCK).map(|_| Place { generation: 0, value: None }).collect());
+        self.blocks.push((0..BLOCK).map(|_| Place { generation: Generation::MIN, value: None }).collect());
         self.free.extend((start..start + BLOCK as u32).rev());
     }
 
@@ -131,7 +137,7 @@ impl<T> Slab<T> {
     pub fn remove(&mut self, handle: Handle<T>) -> Option<T> {
         let place = self.place_mut(handle.index).filter(|place| place.generation == handle.generation)?;
         let value = place.value.take()?;
-        place.generation = place.generation.wrapping_add(1);
+        place.generation = place.generation.checked_add(1).unwrap_or(Generation::MIN);
         self.free.push(handle.index);
         self.used -= 1;
         Some(value)

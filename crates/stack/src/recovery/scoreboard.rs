@@ -339,6 +339,7 @@ impl Scoreboard {
         self.segments.insert(index + 1, behind);
     }
 
+    #[inline]
     fn find_first_lost(&mut self) {
         if self.waiting() > 0 {
             let index = self.index_of(self.first_lost);

@@ -9,7 +9,7 @@ use crate::segment::{FastOpenCookie, Segment};
 use crate::seq::SeqNum;
 use crate::slab::Handle;
 use crate::tcp::handshake::Agreement;
-use crate::tcp::{Connection, Origin, receive_limit, scale_for};
+use crate::tcp::{Connection, Origin, micros, receive_limit, scale_for};
 use clock::{Duration, Instant};
 use std::sync::Arc;
 use wire::tcp::flag;
@@ -150,7 +150,7 @@ impl Stack {
         };
         if let Some(connection) = self.connections.get_mut(id) {
             connection.handshakes = sent;
-            connection.handshake_sent_at = first_sent_at;
+            connection.handshake_sent_at = micros(first_sent_at);
         }
         self.on_connection_segment(id, hop, segment, now);
         self.offer_to_accept(half_open.listener, id);

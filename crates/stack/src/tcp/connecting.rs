@@ -1,7 +1,7 @@
 //! The handshake as the connecting side, or both, see it: SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.3; RFC 7413).
 
 use crate::segment::{Ecn, Segment, SegmentOptions, Timestamps};
-use crate::tcp::connection::{Connection, Events, Fate, Shared, State, millis};
+use crate::tcp::connection::{Connection, Events, Fate, Shared, State, micros, millis, since_micros};
 use crate::tcp::segment_writer::Outgoing;
 use crate::tcp::timers::Timer;
 use crate::tcp::user::TcpError;
@@ -181,7 +181,7 @@ impl Connection {
     pub(super) fn sample_handshake_rtt(&mut self, segment: &Segment<'_>, now: Instant) {
         let echoed = segment.options.timestamps.filter(|_| self.flags.timestamps).map(|t| t.echo);
         if self.handshakes == 1 {
-            let rtt = now.since(self.handshake_sent_at);
+            let rtt = since_micros(self.handshake_sent_at, now);
             self.rtt.on_sample(rtt, now);
         } else if self.handshakes > 1 {
             self.rtt.on_syn_retransmitted();
@@ -215,16 +215,17 @@ impl Connection {
         }
         self.send.snd_nxt = self.send.snd_nxt.max(self.send.iss + 1 + octets);
         if self.handshakes == 1 {
-            self.handshake_sent_at = now;
+            self.handshake_sent_at = micros(now);
             shared.counters.out_segs += 1;
         } else {
             shared.counters.retrans_segs += 1;
             self.tally.retransmits_total += 1;
         }
         // RFC 9293, 3.10.1: a user timeout counts from the OPEN on.
-        let limit = self.options.user_timeout.map(|limit| self.handshake_sent_at + limit);
-        let timeout = now + self.rtt.rto();
-        self.set_timer(Timer::Handshake, limit.map_or(timeout, |limit| limit.min(timeout)));
+        let age = since_micros(self.handshake_sent_at, now);
+        let limit = self.options.user_timeout.map(|limit| limit - age);
+        let timeout = self.rtt.rto();
+        self.set_timer(Timer::Handshake, now + limit.map_or(timeout, |limit| limit.min(timeout)));
         let kind = if self.handshakes == 1 { TraceKind::Sent } else { TraceKind::Retransmitted };
         self.on_written(&outgoing, octets, kind, shared, now);
         Some(len)

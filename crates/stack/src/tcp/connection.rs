@@ -340,8 +340,8 @@ pub struct Connection {
     pub(crate) timestamp_offset: u32,
     /// SYNs or SYN-ACKs sent.
     pub(crate) handshakes: u8,
-    /// When the first of them was.
-    pub(crate) handshake_sent_at: Instant,
+    /// When the first of them was, in [`micros`].
+    pub(crate) handshake_sent_at: u32,
     pub(crate) tally: Tally,
     /// Whatever the application wants to find again.
     pub(crate) token: u64,
@@ -421,6 +421,7 @@ impl Connection {
     }
 
     /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable.
+    #[inline]
     pub(crate) fn has_send_room(&self) -> bool {
         let limit = self.send_limit();
         let queued = self.send.queue.len() as u32;
@@ -467,6 +468,16 @@ impl Connection {
 /// Milliseconds since the stack's start, for [`Tally`].
 pub(crate) fn millis(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
+}
+
+/// Microseconds since the stack's start, for spans of less than an hour.
+pub(crate) fn micros(now: Instant) -> u32 {
+    (now.as_nanos() / 1000) as u32
+}
+
+/// Time since a stamp of [`micros`].
+pub(crate) fn since_micros(stamp: u32, now: Instant) -> Duration {
+    Duration::from_micros(u64::from(micros(now).wrapping_sub(stamp)))
 }
 
 /// Time since a stamp of [`millis`].

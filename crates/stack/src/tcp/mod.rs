@@ -29,7 +29,7 @@ mod transmit;
 mod user;
 
 pub use connection::{Connection, Events, Readiness, State};
-pub(crate) use connection::{Fate, Origin, Shared};
+pub(crate) use connection::{Fate, Origin, Shared, micros};
 pub use detached::{DetachError, Detached};
 pub use info::TcpInfo;
 pub use listener::Listener;

@@ -15,7 +15,9 @@ use crate::rtt::RttEstimator;
 use crate::segment::{FastOpenCookie, Segment, SegmentOptions, Timestamps};
 use crate::seq::SeqNum;
 use crate::slab::Handle;
-use crate::tcp::connection::{Connection, Events, Fate, Flags, Origin, Sender, Shared, State, Tally, millis};
+use crate::tcp::connection::{
+    Connection, Events, Fate, Flags, Origin, Sender, Shared, State, Tally, micros, millis,
+};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::receiver::Receiver;
 use crate::tcp::timers::Timers;
@@ -64,7 +66,7 @@ impl Connection {
             fast_open: None,
             timestamp_offset: 0,
             handshakes: 0,
-            handshake_sent_at: now,
+            handshake_sent_at: micros(now),
             tally: Tally { last_received_ms: millis(now), last_ack_ms: millis(now), ..Tally::default() },
             token: 0,
             listener: None,

@@ -1,9 +1,9 @@
 //! The octets of a segment.
 
-use crate::flow_table::FlowKey;
+use crate::flow_table::{AddressPair, FlowKey};
 use crate::segment::SegmentOptions;
 use crate::seq::SeqNum;
-use core::net::IpAddr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use wire::checksum::Sum;
 use wire::tcp::{self};
 use wire::{ipv4, ipv6, protocol};
@@ -42,9 +42,10 @@ impl SegmentWriter {
         let (ip_len, pseudo_header) = self.write_ip(room, segment_len)?;
         let segment = room.get_mut(ip_len..ip_len + segment_len)?;
         fill(&mut segment[header_len..]);
+        let (source_port, destination_port) = self.key.ports();
         let fields = tcp::Fields {
-            source_port: self.key.local().port(),
-            destination_port: self.key.remote().port(),
+            source_port,
+            destination_port,
             sequence_number: outgoing.seq.0,
             acknowledgement_number: outgoing.ack.0,
             flags: outgoing.flags,
@@ -55,33 +56,49 @@ impl SegmentWriter {
         Some(ip_len + segment_len)
     }
 
+    #[inline]
     fn write_ip(&self, room: &mut [u8], payload_len: usize) -> Option<(usize, Sum)> {
-        match (self.key.local().ip(), self.key.remote().ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let fields = ipv4::Fields {
-                    source,
-                    destination,
-                    protocol: protocol::TCP,
-                    ttl: self.hop_limit,
-                    traffic_class: self.traffic_class,
-                    payload_len,
-                };
-                let sum = Sum::pseudo_v4(source, destination, protocol::TCP, payload_len as u16);
-                Some((ipv4::write(room, &fields)?, sum))
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let fields = ipv6::Fields {
-                    source,
-                    destination,
-                    next_header: protocol::TCP,
-                    hop_limit: self.hop_limit,
-                    traffic_class: self.traffic_class,
-                    payload_len,
-                };
-                let sum = Sum::pseudo_v6(source, destination, protocol::TCP, payload_len as u16);
-                Some((ipv6::write(room, &fields)?, sum))
-            }
-            _ => None, // A key has two addresses of one family.
+        match self.key.address_pair() {
+            AddressPair::V4(source, destination) => self.write_ipv4(room, (source, destination), payload_len),
+            AddressPair::V6(source, destination) => self.write_ipv6(room, (source, destination), payload_len),
         }
+    }
+
+    #[inline]
+    fn write_ipv4(
+        &self,
+        room: &mut [u8],
+        (source, destination): (Ipv4Addr, Ipv4Addr),
+        payload_len: usize,
+    ) -> Option<(usize, Sum)> {
+        let fields = ipv4::Fields {
+            source,
+            destination,
+            protocol: protocol::TCP,
+            ttl: self.hop_limit,
+            traffic_class: self.traffic_class,
+            payload_len,
+        };
+        let sum = Sum::pseudo_v4(source, destination, protocol::TCP, payload_len as u16);
+        Some((ipv4::write(room, &fields)?, sum))
+    }
+
+    #[inline(never)]
+    fn write_ipv6(
+        &self,
+        room: &mut [u8],
+        (source, destination): (Ipv6Addr, Ipv6Addr),
+        payload_len: usize,
+    ) -> Option<(usize, Sum)> {
+        let fields = ipv6::Fields {
+            source,
+            destination,
+            next_header: protocol::TCP,
+            hop_limit: self.hop_limit,
+            traffic_class: self.traffic_class,
+            payload_len,
+        };
+        let sum = Sum::pseudo_v6(source, destination, protocol::TCP, payload_len as u16);
+        Some((ipv6::write(room, &fields)?, sum))
     }
 }

@@ -6,7 +6,7 @@ use clock::{Duration, Instant};
 
 use crate::recovery::TimeoutAction;
 use crate::rtt::RTO_MAX_US;
-use crate::tcp::connection::{Connection, Fate, Shared, State, since_millis};
+use crate::tcp::connection::{Connection, Fate, Shared, State, since_micros, since_millis};
 use crate::tcp::user::TcpError;
 use crate::trace::TraceKind;
 
@@ -204,7 +204,7 @@ impl Connection {
             State::SynSent => self.options.syn_retries.unwrap_or(shared.config.syn_retries),
             _ => shared.config.syn_ack_retries,
         };
-        let waited = now.since(self.handshake_sent_at);
+        let waited = since_micros(self.handshake_sent_at, now);
         if self.handshakes > retries || self.options.user_timeout.is_some_and(|limit| waited >= limit) {
             shared.counters.attempt_fails += 1;
             return self.fail(TcpError::TimedOut, shared, now);
