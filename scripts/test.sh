@@ -24,9 +24,12 @@ step "tests"
 # The laboratory serves with the command itself and with the examples: built once here, found by all tests.
 cargo build --quiet --package sidestep
 cargo build --quiet --package native --examples
+# No package can depend on a library that programs load: it, and its mirror for tests, are built here too.
+cargo build --quiet --package preload --lib --examples
 SIDESTEP_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sidestep"
 SIDESTEP_EXAMPLES="${CARGO_TARGET_DIR:-$PWD/target}/debug/examples"
-export SIDESTEP_BIN SIDESTEP_EXAMPLES
+SIDESTEP_PRELOAD="${CARGO_TARGET_DIR:-$PWD/target}/debug"
+export SIDESTEP_BIN SIDESTEP_EXAMPLES SIDESTEP_PRELOAD
 cargo test --workspace --no-fail-fast 2>&1 | tee "$scratch/tests"
 
 step "documentation: warnings are errors"

@@ -26,7 +26,7 @@ pub(crate) fn activate() {
 /// Whether `posix` is to be asked about a call on `fd`. Without a broker it has no descriptors.
 #[inline(always)]
 pub(crate) fn ours(fd: c_int) -> bool {
-    posix::calls::is_ours(fd)
+    crate::asked::is_ours(fd)
 }
 
 /// A type that C functions return.

@@ -18,9 +18,9 @@ use libc::{
     posix_spawn_file_actions_t, posix_spawnattr_t, sighandler_t, sigset_t, size_t, sockaddr, socklen_t,
     ssize_t, timespec, timeval,
 };
-use posix::calls as told;
 
 use crate::answer::{active, ask, ours, tell};
+use crate::asked as told;
 use crate::calls::exec::{self, Strings};
 use crate::calls::receive::OWN_POSITION;
 use crate::calls::select::Sets;

@@ -19,3 +19,6 @@ mod memory;
 mod next;
 mod start;
 mod trampolines;
+
+// What is asked and told is `posix`'s; the example `mirror` is this library with the kernel in its place.
+use posix::calls as asked;

@@ -4,9 +4,9 @@ use std::ffi::CStr;
 
 use posix::inside::Inside;
 
-use crate::answer;
 use crate::calls::{exec, fork, signal};
 use crate::hooks::next;
+use crate::{answer, asked};
 
 /// Names the broker's socket.
 pub(crate) const BROKER: &CStr = c"SIDESTEP_BROKER";
@@ -23,7 +23,7 @@ extern "C" fn start() {
     // 1. Who is there to serve. Most processes that have this library in their environment end here: nothing has been done to them.
     let Some(broker) = variable(BROKER) else { return };
     let Some(inside) = Inside::enter() else { return };
-    let is_there = broker.to_str().is_ok_and(posix::calls::start);
+    let is_there = broker.to_str().is_ok_and(asked::start);
     drop(inside);
     if !is_there {
         return;
@@ -65,7 +65,7 @@ fn register_exit() {
 }
 
 extern "C" fn at_exit() {
-    answer::tell(posix::calls::before_exit);
+    answer::tell(asked::before_exit);
 }
 
 extern "C" fn at_quick_exit(_: *mut std::ffi::c_void) {

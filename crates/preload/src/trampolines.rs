@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use posix::calls;
+use crate::asked;
 
 use crate::answer::{active, ours, tell};
 use crate::next::Next;
@@ -121,7 +121,7 @@ extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
 
 fn surrender(fd: c_int) {
     if ours(fd) {
-        tell(|| calls::surrender(fd));
+        tell(|| asked::surrender(fd));
     }
 }
 
@@ -145,7 +145,7 @@ extern "C" fn before_execlp(_: *const c_char) -> *mut c_void {
 
 fn before_exec() {
     if active() {
-        tell(calls::before_exec);
+        tell(asked::before_exec);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
-use posix::calls::{self, Verdict};
+use crate::asked::{self, Verdict};
 
 use super::map;
 use crate::answer::{Asked, ours};
@@ -12,31 +12,31 @@ use crate::memory;
 const LAST_OF_STDIO: c_int = libc::STDERR_FILENO;
 
 pub(crate) fn close(fd: c_int) -> Asked<c_int> {
-    Ok(map(calls::close(fd), |()| 0))
+    Ok(map(asked::close(fd), |()| 0))
 }
 
 pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Asked<c_int> {
-    Ok(map(calls::close_range(first, last, flags as u32), |()| 0))
+    Ok(map(asked::close_range(first, last, flags as u32), |()| 0))
 }
 
 pub(crate) fn closefrom(first: c_int) -> Asked<()> {
-    Ok(calls::close_range(first.max(0) as u32, u32::MAX, 0))
+    Ok(asked::close_range(first.max(0) as u32, u32::MAX, 0))
 }
 
 pub(crate) fn dup(from: c_int) -> Asked<c_int> {
-    Ok(calls::dup(from, None, 0))
+    Ok(asked::dup(from, None, 0))
 }
 
 /// dup3(2), and dup2(2) between different descriptors. What becomes standard output may be printed to.
 pub(crate) fn dup3(from: c_int, to: c_int, flags: c_int) -> Asked<c_int> {
     if to <= LAST_OF_STDIO && ours(from) {
-        calls::surrender(from);
+        asked::surrender(from);
     }
-    Ok(calls::dup(from, Some(to), flags))
+    Ok(asked::dup(from, Some(to), flags))
 }
 
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int> {
-    Ok(calls::fcntl(fd, command, argument))
+    Ok(asked::fcntl(fd, command, argument))
 }
 
 /// Of a socket's requests `posix` knows those whose argument is an int; all others are the kernel's.
@@ -49,12 +49,12 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     }
     // SAFETY: these requests have an int to read or to write, says ioctl_list(2).
     let argument = unsafe { memory::at_mut(argument.cast::<c_int>())? };
-    Ok(calls::ioctl(fd, request, argument))
+    Ok(asked::ioctl(fd, request, argument))
 }
 
 pub(crate) fn sockatmark(fd: c_int) -> Asked<c_int> {
     let mut at_mark = 0;
-    Ok(map(calls::ioctl(fd, SIOCATMARK, &mut at_mark), |_| c_int::from(at_mark != 0)))
+    Ok(map(asked::ioctl(fd, SIOCATMARK, &mut at_mark), |_| c_int::from(at_mark != 0)))
 }
 
 const FIOSETOWN: c_ulong = 0x8901;

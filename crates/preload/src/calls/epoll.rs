@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
+use crate::asked::{self, EpollEvent, SignalMask};
 use libc::{epoll_event, sigset_t, timespec};
-use posix::calls::{self, EpollEvent, SignalMask};
 
 use super::map;
 use crate::answer::Asked;
@@ -25,7 +25,7 @@ pub(crate) unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *const 
         // SAFETY: not null; nothing is said of its alignment.
         _ => Some(unsafe { event.cast::<EpollEvent>().read_unaligned() }),
     };
-    Ok(map(calls::epoll_ctl(epfd, op, fd, event), |()| 0))
+    Ok(map(asked::epoll_ctl(epfd, op, fd, event), |()| 0))
 }
 
 /// # Safety
@@ -69,5 +69,5 @@ unsafe fn wait(
     }
     // SAFETY: as the caller says; the layouts are the same, and any octets are an event.
     let events = unsafe { memory::array_mut(events.cast::<EpollEvent>(), room)? };
-    Ok(map(calls::epoll_wait(epfd, events, timeout, mask), |count| count as c_int))
+    Ok(map(asked::epoll_wait(epfd, events, timeout, mask), |count| count as c_int))
 }

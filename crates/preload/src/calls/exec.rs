@@ -10,8 +10,8 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
+use crate::asked::{self, Verdict};
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
-use posix::calls::{self, Verdict};
 
 use crate::answer::{Asked, tell};
 use crate::hooks::next;
@@ -39,7 +39,7 @@ pub(crate) fn remember_family(broker: &CStr, preload: &CStr) {
 /// # Safety
 /// As execve(2).
 pub(crate) unsafe fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    tell(calls::before_exec);
+    tell(asked::before_exec);
     // SAFETY: as the caller says.
     unsafe { with_family(environment, |environment| next::execve(path, arguments, environment)) }
 }
@@ -54,7 +54,7 @@ pub(crate) unsafe fn execv(path: *const c_char, arguments: Strings) -> c_int {
 /// # Safety
 /// As execvpe(3).
 pub(crate) unsafe fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    tell(calls::before_exec);
+    tell(asked::before_exec);
     // SAFETY: as the caller says.
     unsafe { with_family(environment, |environment| next::execvpe(file, arguments, environment)) }
 }
@@ -69,7 +69,7 @@ pub(crate) unsafe fn execvp(file: *const c_char, arguments: Strings) -> c_int {
 /// # Safety
 /// As fexecve(3).
 pub(crate) unsafe fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    tell(calls::before_exec);
+    tell(asked::before_exec);
     // SAFETY: as the caller says.
     unsafe { with_family(environment, |environment| next::fexecve(fd, arguments, environment)) }
 }
@@ -83,7 +83,7 @@ pub(crate) unsafe fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    tell(calls::before_exec);
+    tell(asked::before_exec);
     let exec = |environment| {
         // SAFETY: as the caller says.
         unsafe { next::execveat(folder, path, arguments, environment, flags) }
@@ -123,7 +123,7 @@ pub(crate) unsafe fn posix_spawn(
 
 /// A child is to get `fd` under another number: it is to be the kernel's before that.
 pub(crate) fn surrender_to_child(fd: c_int) -> Asked<c_int> {
-    calls::surrender(fd);
+    asked::surrender(fd);
     Ok(Verdict::Kernel)
 }
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use posix::calls;
+use crate::asked;
 use posix::inside::Inside;
 
 use crate::hooks::next;
@@ -47,23 +47,23 @@ pub(crate) fn notice() {
     // SAFETY: null, or the page that is never unmapped.
     let mark = unsafe { MARK.load(Ordering::Relaxed).as_ref() };
     if mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0) {
-        calls::after_fork_in_child();
+        asked::after_fork_in_child();
         set_mark();
     }
 }
 
 extern "C" fn before() {
     FORKING.set(Inside::enter());
-    calls::before_fork();
+    asked::before_fork();
 }
 
 extern "C" fn in_parent() {
-    calls::after_fork_in_parent();
+    asked::after_fork_in_parent();
     FORKING.take();
 }
 
 extern "C" fn in_child() {
-    calls::after_fork_in_child();
+    asked::after_fork_in_child();
     set_mark();
     FORKING.take();
 }

@@ -18,7 +18,7 @@ pub(crate) mod socket;
 pub(crate) mod stdio;
 pub(crate) mod system_call;
 
-use posix::calls::Verdict;
+use crate::asked::Verdict;
 
 /// `verdict` with another value.
 fn map<T, U>(verdict: Verdict<T>, change: impl FnOnce(T) -> U) -> Verdict<U> {

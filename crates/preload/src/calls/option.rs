@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::asked;
 use libc::socklen_t;
-use posix::calls;
 
 use super::map;
 use crate::answer::Asked;
@@ -23,7 +23,7 @@ pub(crate) unsafe fn getsockopt(
     let room = usize::try_from(*len as c_int).map_err(|_| EINVAL)?;
     // SAFETY: as the caller says.
     let value = unsafe { memory::bytes_mut(value, room)? };
-    Ok(map(calls::getsockopt(fd, level, option, value), |written| {
+    Ok(map(asked::getsockopt(fd, level, option, value), |written| {
         *len = written as socklen_t;
         0
     }))
@@ -41,5 +41,5 @@ pub(crate) unsafe fn setsockopt(
     let len = usize::try_from(len as c_int).map_err(|_| EINVAL)?;
     // SAFETY: as the caller says.
     let value = unsafe { memory::bytes(value, len)? };
-    Ok(map(calls::setsockopt(fd, level, option, value), |()| 0))
+    Ok(map(asked::setsockopt(fd, level, option, value), |()| 0))
 }

@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
+use crate::asked::{self, PollFd, SignalMask};
 use libc::{nfds_t, pollfd, sigset_t, timespec};
-use posix::calls::{self, PollFd, SignalMask};
 
 use super::map;
 use crate::answer::{Asked, active, ours};
@@ -64,5 +64,5 @@ unsafe fn wait(
 ) -> Asked<c_int> {
     // SAFETY: as the caller says; the layouts are the same.
     let fds = unsafe { memory::array_mut(fds.cast::<PollFd>(), count as usize)? };
-    Ok(map(calls::poll(fds, timeout, mask), |ready| ready as c_int))
+    Ok(map(asked::poll(fds, timeout, mask), |ready| ready as c_int))
 }

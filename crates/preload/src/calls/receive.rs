@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
+use crate::asked::{self, Receive, Received, Verdict};
 use libc::{iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use posix::Errno;
-use posix::calls::{self, Receive, Received, Verdict};
 
 use super::map;
 use crate::answer::Asked;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: 
     // SAFETY: as the caller says.
     let octets = unsafe { memory::bytes_mut(buffer, count)? };
     let buffers = &mut [IoSliceMut::new(octets)];
-    let received = calls::receive(fd, &mut Receive { buffers, name: None, control: None, flags });
+    let received = asked::receive(fd, &mut Receive { buffers, name: None, control: None, flags });
     Ok(map(received, octets_received))
 }
 
@@ -50,7 +50,7 @@ pub(crate) unsafe fn recvfrom(
         unsafe { (memory::bytes_mut(buffer, count)?, NameRoom::optional(address, len)?) };
     let buffers = &mut [IoSliceMut::new(octets)];
     let name = room.octets.as_deref_mut();
-    let received = calls::receive(fd, &mut Receive { buffers, name, control: None, flags });
+    let received = asked::receive(fd, &mut Receive { buffers, name, control: None, flags });
     Ok(map(received, |received| {
         room.set_len(received.name_len);
         octets_received(received)
@@ -66,7 +66,7 @@ pub(crate) unsafe fn readv(fd: c_int, vectors: *const iovec, count: c_int, flags
         if buffers.iter().all(|buffer| buffer.is_empty()) {
             return Ok(Verdict::Done(Ok(0)));
         }
-        let received = calls::receive(fd, &mut Receive { buffers, name: None, control: None, flags });
+        let received = asked::receive(fd, &mut Receive { buffers, name: None, control: None, flags });
         Ok(map(received, octets_received))
     };
     // SAFETY: as the caller says.
@@ -97,7 +97,7 @@ unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Aske
     let control = unsafe { memory::bytes_mut(message.msg_control, control_room)? };
     let ask = |buffers: &mut [IoSliceMut<'_>]| {
         let (name, control) = (has_name.then_some(name), has_control.then_some(control));
-        Ok(calls::receive(fd, &mut Receive { buffers, name, control, flags }))
+        Ok(asked::receive(fd, &mut Receive { buffers, name, control, flags }))
     };
     let too_many = Errno(libc::EMSGSIZE);
     // SAFETY: as the caller says.

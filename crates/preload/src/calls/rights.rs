@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
+use crate::asked;
 use libc::{cmsghdr, mmsghdr, msghdr, ssize_t};
-use posix::calls;
 
 use crate::answer::{active, ours};
 
@@ -25,7 +25,7 @@ pub(crate) unsafe fn surrender(message: &msghdr) {
     unsafe {
         for_each_descriptor(message, |fd| {
             if ours(fd) {
-                calls::surrender(fd)
+                asked::surrender(fd)
             }
         })
     }
@@ -38,7 +38,7 @@ pub(crate) unsafe fn surrender(message: &msghdr) {
 pub(crate) unsafe fn received(received: ssize_t, message: *const msghdr) {
     if received >= 0 {
         // SAFETY: the call succeeded, so there is a message.
-        unsafe { for_each_descriptor(&*message, calls::on_received) }
+        unsafe { for_each_descriptor(&*message, asked::on_received) }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_ulong};
 use std::time::{Duration, Instant};
 
+use crate::asked::{self, PollFd, SignalMask, Verdict};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, sigset_t, timespec, timeval};
 use posix::Errno;
-use posix::calls::{self, PollFd, SignalMask, Verdict};
 
 use crate::answer::{Asked, active, ours};
 use crate::memory::{self, EINVAL};
@@ -104,7 +104,7 @@ pub(crate) unsafe fn pselect(sets: Sets, timeout: *const timespec, mask: *const 
 
 fn wait(sets: Sets, timeout: Option<Duration>, mask: Option<SignalMask>) -> Asked<c_int> {
     let mut polled = sets.polled();
-    Ok(match calls::poll(&mut polled, timeout, mask) {
+    Ok(match asked::poll(&mut polled, timeout, mask) {
         Verdict::Done(Ok(_)) if polled.iter().any(|entry| entry.revents & POLLNVAL != 0) => {
             Verdict::Done(Err(Errno(libc::EBADF)))
         }

@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::io::IoSlice;
 
+use crate::asked::{self, Send, Verdict};
 use libc::{iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use posix::Errno;
-use posix::calls::{self, Send, Verdict};
 
 use super::{map, rights};
 use crate::answer::{Asked, ours};
@@ -119,7 +119,7 @@ pub(crate) unsafe fn sendfile(
 ) -> Asked<ssize_t> {
     // SAFETY: as the caller says.
     let offset = unsafe { offset.as_mut() };
-    Ok(map(with_signal(out, 0, calls::sendfile(out, file, offset, count)), octets_sent))
+    Ok(map(with_signal(out, 0, asked::sendfile(out, file, offset, count)), octets_sent))
 }
 
 /// # Safety
@@ -133,13 +133,13 @@ pub(crate) unsafe fn splice(
     flags: c_uint,
 ) -> Asked<ssize_t> {
     if !from_offset.is_null() || !to_offset.is_null() {
-        return Err(Errno(libc::ESPIPE)); // one end is a socket, the other has to be a pipe: neither has a position
+        return Ok(Verdict::Kernel); // sockets and pipes have no position: the kernel knows which error that is
     }
-    Ok(map(with_signal(to, 0, calls::splice(from, to, count, flags)), octets_sent))
+    Ok(map(with_signal(to, 0, asked::splice(from, to, count, flags)), octets_sent))
 }
 
 fn send_message(fd: c_int, request: &Send<'_, '_>) -> Verdict<usize> {
-    with_signal(fd, request.flags, calls::send(fd, request))
+    with_signal(fd, request.flags, asked::send(fd, request))
 }
 
 /// Raises `SIGPIPE` where the kernel does: for streams, unless told not to. The program's handler runs when our code is left.
@@ -154,7 +154,7 @@ fn with_signal(fd: c_int, flags: c_int, sent: Verdict<usize>) -> Verdict<usize> 
 
 fn is_stream(fd: c_int) -> bool {
     let mut kind = [0; 4];
-    match calls::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) {
+    match asked::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) {
         Verdict::Done(Ok(_)) => c_int::from_ne_bytes(kind) == libc::SOCK_STREAM,
         _ => true,
     }

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
+use crate::asked::{self, Verdict};
 use libc::{sockaddr, socklen_t};
-use posix::calls::{self, Verdict};
 
 use super::map;
 use crate::answer::Asked;
@@ -19,7 +19,7 @@ pub(crate) unsafe fn accept(
 ) -> Asked<c_int> {
     // SAFETY: as the caller says.
     let mut room = unsafe { NameRoom::optional(address, len)? };
-    let accepted = calls::accept(fd, room.octets.as_deref_mut(), flags);
+    let accepted = asked::accept(fd, room.octets.as_deref_mut(), flags);
     Ok(map(accepted, |(accepted, name_len)| {
         room.set_len(name_len);
         accepted
@@ -31,21 +31,21 @@ pub(crate) unsafe fn accept(
 pub(crate) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> Asked<c_int> {
     // SAFETY: as the caller says.
     let name = unsafe { memory::name(address, len)? };
-    Ok(map(calls::connect(fd, name), |()| 0))
+    Ok(map(asked::connect(fd, name), |()| 0))
 }
 
 /// # Safety
 /// As getsockname(2).
 pub(crate) unsafe fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    unsafe { own_name(address, len, |name| calls::getsockname(fd, name)) }
+    unsafe { own_name(address, len, |name| asked::getsockname(fd, name)) }
 }
 
 /// # Safety
 /// As getpeername(2).
 pub(crate) unsafe fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    unsafe { own_name(address, len, |name| calls::getpeername(fd, name)) }
+    unsafe { own_name(address, len, |name| asked::getpeername(fd, name)) }
 }
 
 /// # Safety
@@ -65,5 +65,5 @@ unsafe fn own_name(
 }
 
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Asked<c_int> {
-    Ok(map(calls::shutdown(fd, how), |()| 0))
+    Ok(map(asked::shutdown(fd, how), |()| 0))
 }

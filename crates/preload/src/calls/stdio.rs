@@ -3,14 +3,14 @@
 
 use std::ffi::c_int;
 
+use crate::asked::{self, Verdict};
 use libc::FILE;
-use posix::calls::{self, Verdict};
 
 use crate::answer::{Asked, ours};
 
 /// `fd` is about to be used from inside of the C library.
 pub(crate) fn surrender<T>(fd: c_int) -> Asked<T> {
-    calls::surrender(fd);
+    asked::surrender(fd);
     Ok(Verdict::Kernel)
 }
 

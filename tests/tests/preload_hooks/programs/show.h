@@ -1,0 +1,94 @@
+// What the programs share: each line of output is an expression and what it came to.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// A number that is the same in every run.
+#define SHOW(expression) (errno = 0, show(#expression, (long)(expression)))
+// A number, such as a descriptor, of which only the sign is.
+#define WORKS(expression) (errno = 0, works(#expression, (long)(expression)))
+
+static inline long show(const char *expression, long value) {
+    int error = errno;
+    printf("%s: %ld%s%s\n", expression, value, value == -1 ? " " : "", value == -1 ? strerrorname_np(error) : "");
+    fflush(stdout);
+    return value;
+}
+
+static inline long works(const char *expression, long value) {
+    if (value >= 0) {
+        printf("%s: fine\n", expression);
+        fflush(stdout);
+        return value;
+    }
+    return show(expression, value);
+}
+
+static inline struct sockaddr_in loopback(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+// The port of a socket that was bound to any.
+static inline struct sockaddr_in own_address(int fd) {
+    struct sockaddr_in address;
+    socklen_t len = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+        perror("getsockname");
+        exit(1);
+    }
+    return address;
+}
+
+static inline int listener(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = loopback(0);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, 16) != 0) {
+        perror("listener");
+        exit(1);
+    }
+    return fd;
+}
+
+// A TCP connection over loopback: its two ends.
+static inline void connection(int ends[2]) {
+    int listening = listener();
+    struct sockaddr_in address = own_address(listening);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(ends[0], (struct sockaddr *)&address, sizeof address) != 0) {
+        perror("connect");
+        exit(1);
+    }
+    ends[1] = accept(listening, NULL, NULL);
+    close(listening);
+}
+
+// Waits until `fd` has something to read.
+static inline void await(int fd) {
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    poll(&entry, 1, 5000);
+}

@@ -1,0 +1,69 @@
+// Sockets used by several threads, and threads that are cancelled while they wait.
+#include "show.h"
+
+static int shared[2];
+static volatile int cleaned;
+
+static void *echo(void *unused) {
+    char data[64];
+    ssize_t len;
+    while ((len = recv(shared[1], data, sizeof data, 0)) > 0) send(shared[1], data, len, 0);
+    return NULL;
+}
+
+static void clean(void *unused) { cleaned++; }
+
+static int how;
+static void *waiting(void *fd) {
+    char data[8];
+    struct pollfd entry = {.fd = (long)fd, .events = POLLIN};
+    fd_set set;
+    FD_ZERO(&set); FD_SET(entry.fd, &set);
+    struct epoll_event event = {.events = EPOLLIN};
+    int epoll = epoll_create1(0);
+    epoll_ctl(epoll, EPOLL_CTL_ADD, entry.fd, &event);
+    pthread_cleanup_push(clean, NULL);
+    switch (how) {
+        case 0: read(entry.fd, data, 8); break;
+        case 1: recv(entry.fd, data, 8, 0); break;
+        case 2: poll(&entry, 1, -1); break;
+        case 3: select(entry.fd + 1, &set, NULL, NULL, NULL); break;
+        case 4: epoll_wait(epoll, &event, 1, -1); break;
+        case 5: accept(entry.fd, NULL, NULL); break;
+    }
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static int cancelled(int which, int fd) {
+    pthread_t thread;
+    void *result;
+    how = which;
+    pthread_create(&thread, NULL, waiting, (void *)(long)fd);
+    usleep(30000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    return result == PTHREAD_CANCELED;
+}
+
+int main(void) {
+    pthread_t threads[4];
+    connection(shared);
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, echo, NULL);
+    long returned = 0;
+    char data[64] = "";
+    for (int i = 0; i < 2000; i++) {
+        send(shared[0], data, sizeof data, 0);
+        returned += recv(shared[0], data, sizeof data, MSG_WAITALL);
+    }
+    SHOW(returned);
+    int listening = listener(), ends[2];
+    connection(ends);
+    for (int which = 0; which < 6; which++) SHOW(cancelled(which, which == 5 ? listening : ends[0]));
+    SHOW(cleaned);
+    SHOW(send(ends[0], "after", 5, 0));
+    SHOW(recv(ends[1], data, 64, 0));
+    SHOW(shutdown(shared[0], SHUT_WR));
+    for (int i = 0; i < 4; i++) SHOW(pthread_join(threads[i], NULL));
+    return 0;
+}
