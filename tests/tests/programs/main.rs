@@ -6,7 +6,9 @@
 
 mod clients;
 mod counters;
+mod cpython;
 mod databases;
+mod ends;
 mod interpreted;
 mod names;
 mod nginx;

@@ -128,6 +128,11 @@ impl Trial {
         finish(self.lab.command(Side::Client, "sh").args(["-ec", script]))
     }
 
+    /// Who runs in a namespace: process ids.
+    pub(crate) fn pids(&self, side: Side) -> String {
+        finish(Command::new("ip").args(["netns", "pids", self.lab.namespace(side)]))
+    }
+
     /// Puts a load on the program: no error may come of it, and who carries the packets is compared with what is expected.
     pub(crate) fn load(&self, load: &str, carrier: Carrier, action: impl FnOnce() -> Figure) {
         let before = Counters::of(&self.lab);

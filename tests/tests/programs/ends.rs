@@ -1,0 +1,289 @@
+//! How things end: the program is killed, the broker is killed, both end well. The kernel takes over, and nothing stays behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::programs::{Network, Nginx, Program, Running, redis};
+use lab::{SERVER_INTERFACE, Side};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::trial::{PATIENCE, Trial, server};
+
+/// Within this time the kernel has to have taken over.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(1);
+/// The kernel takes down programs and maps some time after their last owner has gone.
+const TAKE_DOWN_MAX: Duration = Duration::from_secs(10);
+
+/// What `sidestep run` has made, and what must be gone when it is.
+#[derive(Debug)]
+struct Footprint {
+    /// The XDP program on the interface, and its maps.
+    programs: BTreeSet<u64>,
+    maps: BTreeSet<u64>,
+    /// What is pinned on the machine.
+    pinned: BTreeSet<String>,
+    /// How the namespace is called in /proc.
+    namespace: String,
+}
+
+impl Footprint {
+    fn of(trial: &Trial) -> Footprint {
+        let link = trial.lab.ip(Side::Server, &format!("-d link show {SERVER_INTERFACE}")).unwrap();
+        let programs: BTreeSet<u64> = numbers_after(&link, "prog/xdp id ").collect();
+        let shown = programs.iter().filter_map(|id| bpftool("prog", *id));
+        let maps = shown.flat_map(|text| {
+            let list = text.split_once("\"map_ids\":[").map_or("", |(_, rest)| rest);
+            let list = list.split(']').next().unwrap_or_default();
+            list.split(',').filter_map(|id| id.trim().parse().ok()).collect::<Vec<u64>>()
+        });
+        let inode = fs::metadata(format!("/run/netns/{}", trial.lab.namespace(Side::Server))).unwrap().ino();
+        Footprint { maps: maps.collect(), programs, pinned: pinned(), namespace: format!("net:[{inode}]") }
+    }
+
+    /// Waits until nothing of it is left.
+    fn assert_gone(&self, trial: &Trial) {
+        let deadline = Instant::now() + TAKE_DOWN_MAX;
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "left behind: {left:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        trial.assert_nothing_left("");
+    }
+
+    fn left(&self) -> Vec<String> {
+        let objects = [("prog", &self.programs), ("map", &self.maps)];
+        let objects = objects.into_iter().flat_map(|(kind, ids)| ids.iter().map(move |id| (kind, *id)));
+        let mut left: Vec<String> = objects
+            .filter(|(kind, id)| bpftool(kind, *id).is_some())
+            .map(|(kind, id)| format!("BPF {kind} {id}"))
+            .collect();
+        left.extend(pinned().difference(&self.pinned).map(|path| format!("pinned {path}")));
+        left.extend(holders(&self.namespace));
+        left
+    }
+}
+
+/// What bpftool says of an object; nothing if there is none.
+fn bpftool(kind: &str, id: u64) -> Option<String> {
+    let output = Command::new("bpftool").args(["-j", kind, "show", "id", &id.to_string()]).output().unwrap();
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Everything below the place where BPF objects are pinned.
+fn pinned() -> BTreeSet<String> {
+    let output = Command::new("find").args(["/sys/fs/bpf", "-mindepth", "1"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// Who is in a namespace or has a descriptor of it.
+fn holders(namespace: &str) -> Vec<String> {
+    let is_it =
+        |path: &std::path::Path| fs::read_link(path).is_ok_and(|target| target.as_os_str() == namespace);
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let holds = |process: &std::path::PathBuf| {
+        let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        is_it(&process.join("ns/net")) || descriptors.map(|entry| entry.path()).any(|path| is_it(&path))
+    };
+    let name = |process: std::path::PathBuf| {
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        format!("{} ({})", process.display(), name.trim())
+    };
+    processes.filter(holds).map(name).collect()
+}
+
+fn numbers_after<'a>(text: &'a str, label: &'a str) -> impl Iterator<Item = u64> + 'a {
+    text.split(label).skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    })
+}
+
+/// A connection to redis that has been answered once.
+fn answered_connection(trial: &Trial) -> TcpStream {
+    let mut stream = connect(trial, server(6379)).unwrap();
+    assert_eq!(ping(&mut stream).unwrap(), "+PONG\r\n");
+    stream
+}
+
+fn connect(trial: &Trial, server: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = trial.inside(|| TcpStream::connect_timeout(&server, PATIENCE))?;
+    stream.set_read_timeout(Some(TAKE_OVER_MAX))?;
+    Ok(stream)
+}
+
+fn ping(stream: &mut TcpStream) -> std::io::Result<String> {
+    stream.write_all(b"PING\r\n")?;
+    let mut octets = [0; 100];
+    let len = stream.read(&mut octets)?;
+    Ok(String::from_utf8_lossy(&octets[..len]).into_owned())
+}
+
+/// Checks that whoever speaks on a connection soon learns that it is no more.
+fn assert_ended(mut stream: TcpStream) {
+    let deadline = Instant::now() + TAKE_OVER_MAX;
+    // A process that is being killed may answer once more.
+    while ping(&mut stream).is_ok_and(|answer| !answer.is_empty()) {
+        assert!(Instant::now() < deadline, "somebody still answers");
+    }
+    let error = ping(&mut stream).err().map(|error| error.kind());
+    let is_silence = matches!(error, Some(ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    assert!(!is_silence, "nobody answers, and nobody says so");
+}
+
+/// Checks that whoever connects to redis is soon refused.
+fn assert_refused(trial: &Trial) {
+    let deadline = Instant::now() + TAKE_OVER_MAX;
+    while connect(trial, server(6379)).is_ok() {
+        assert!(Instant::now() < deadline, "somebody still accepts");
+    }
+    // And not only after a time-out.
+    let error = connect(trial, server(6379)).err().map(|error| error.kind());
+    assert_eq!(error, Some(ErrorKind::ConnectionRefused));
+    assert!(Instant::now() < deadline, "it took longer");
+}
+
+/// Everything that was started under it is gone.
+fn assert_all_ended(trial: &Trial, running: &mut Running) {
+    running.process.wait(TAKE_DOWN_MAX).unwrap_or_else(|error| panic!("{error}"));
+    wait_until_alone(trial);
+}
+
+/// Waits until nobody runs in the server's namespace.
+fn wait_until_alone(trial: &Trial) {
+    let deadline = Instant::now() + TAKE_DOWN_MAX;
+    while !trial.pids(Side::Server).is_empty() {
+        assert!(Instant::now() < deadline, "still running: {}", trial.pids(Side::Server));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_kernel_answers_the_peers_of_a_program_that_was_killed() {
+    let Some(trial) = Trial::of("redis, killed") else { return };
+    let mut redis = trial.start(&redis(""));
+    let stream = answered_connection(&trial);
+    let footprint = Footprint::of(&trial);
+    redis.signal_program(Signal::KILL);
+    assert_ended(stream);
+    assert_refused(&trial);
+    assert_all_ended(&trial, &mut redis);
+    footprint.assert_gone(&trial);
+}
+
+#[test]
+fn the_other_worker_serves_when_one_is_killed() {
+    let Some(trial) = Trial::with_queues("nginx, a worker killed", 2) else { return };
+    let nginx = trial.start(&Nginx::with_workers(2).program());
+    let master = nginx.pid_in("pid").unwrap();
+    let workers = fs::read_to_string(format!("/proc/{0}/task/{0}/children", master.as_raw_pid())).unwrap();
+    let victim = workers.split_whitespace().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?)).unwrap();
+    for _ in 0..20 {
+        assert_eq!(page(&trial).unwrap(), "Hello, world!\n");
+    }
+    kill_process(victim, Signal::KILL).unwrap();
+    thread::sleep(TAKE_OVER_MAX);
+    for _ in 0..50 {
+        assert_eq!(page(&trial).unwrap(), "Hello, world!\n");
+    }
+    assert!(trial.end(nginx).success());
+}
+
+/// The body of the page `/` of a web server, on a new connection.
+fn page(trial: &Trial) -> std::io::Result<String> {
+    let mut stream = connect(trial, server(80))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned())
+}
+
+#[test]
+fn a_program_whose_broker_was_killed_goes_on_on_the_kernel() {
+    let Some(trial) = Trial::of("redis, broker killed") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let mut redis = trial.start(&redis(""));
+    let (stream, program) = (answered_connection(&trial), redis.program().unwrap());
+    let footprint = Footprint::of(&trial);
+    assert!(!footprint.programs.is_empty() && !footprint.maps.is_empty(), "{footprint:?}");
+    redis.process.signal(Signal::KILL);
+    redis.process.wait(TAKE_DOWN_MAX).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert_ended(stream);
+    for _ in 0..20 {
+        drop(answered_connection(&trial));
+    }
+    trial.assert_nothing_left("");
+    let larger = trial.ask(&format!("redis-benchmark -h {} -c 20 -n 2000 -t set --csv", server(6379).ip()));
+    assert!(larger.contains("SET"), "{larger}");
+    kill_process(program, Signal::TERM).unwrap();
+    wait_until_alone(&trial);
+    footprint.assert_gone(&trial);
+}
+
+#[test]
+fn nothing_is_left_behind_by_any_end() {
+    for (name, signal, of_program) in [
+        ("nginx, ended", Signal::QUIT, true),
+        ("nginx, asked to end", Signal::TERM, false),
+        ("nginx, master killed", Signal::KILL, true),
+    ] {
+        let Some(trial) = Trial::of(name) else { return };
+        let mut nginx = trial.start(&Nginx::with_workers(1).program());
+        assert_eq!(page(&trial).unwrap(), "Hello, world!\n");
+        let footprint = Footprint::of(&trial);
+        let is_accelerated = !footprint.programs.is_empty();
+        assert_eq!(is_accelerated, trial.network != Network::Kernel, "{footprint:?}");
+        match of_program {
+            true => nginx.signal_program(signal),
+            false => nginx.process.signal(signal),
+        }
+        if signal == Signal::KILL {
+            // Its workers go on without it, as they do on the kernel, until somebody ends them.
+            assert_eq!(page(&trial).unwrap(), "Hello, world!\n");
+            end_everybody(&trial);
+        }
+        assert_all_ended(&trial, &mut nginx);
+        footprint.assert_gone(&trial);
+    }
+}
+
+/// SIGTERM to whoever runs in the server's namespace.
+fn end_everybody(trial: &Trial) {
+    let pids = trial.pids(Side::Server);
+    for pid in pids.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        let _ = kill_process(pid, Signal::TERM); // Ended this moment: all the better.
+    }
+}
+
+#[test]
+fn exit_status_and_signals_pass_through() {
+    let Some(trial) = Trial::of("sh") else { return };
+    let shell = |script: &str| Program::new("sh", "sh -c").argument(script);
+    let mut seven = trial.start(&shell("exit 7"));
+    assert_eq!(seven.process.wait(PATIENCE).unwrap().code(), Some(7));
+
+    let mut signalled =
+        trial.start(&shell("trap 'echo heard; exit 3' USR1; echo ready; while :; do sleep 0.02; done"));
+    signalled.process.wait_for_line("ready", PATIENCE).unwrap();
+    signalled.process.signal(Signal::USR1);
+    assert_eq!(signalled.process.wait(PATIENCE).unwrap().code(), Some(3));
+    assert!(signalled.process.output().contains("heard"));
+
+    use std::os::unix::process::ExitStatusExt;
+    let mut killed = trial.start(&shell("kill -KILL $$"));
+    let status = killed.process.wait(PATIENCE).unwrap();
+    assert!(status.signal() == Some(9) || status.code() == Some(128 + 9), "{status}");
+    trial.assert_nothing_left("");
+}
