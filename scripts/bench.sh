@@ -11,6 +11,7 @@ for file in bench/src/bin/*; do
 done
 
 cargo build --quiet --release --package sidestep --package bench --bins
+cargo build --quiet --release --package preload
 cargo build --quiet --release --package native --examples
 binaries="${CARGO_TARGET_DIR:-$PWD/target}/release"
 export SIDESTEP_BIN="$binaries/sidestep" SIDESTEP_EXAMPLES="$binaries/examples"

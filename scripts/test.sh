@@ -22,7 +22,7 @@ cargo clippy --quiet --workspace --all-targets -- -D warnings
 
 step "tests"
 # The laboratory serves with the command itself and with the examples: built once here, found by all tests.
-cargo build --quiet --package sidestep
+cargo build --quiet --package sidestep --package preload
 cargo build --quiet --package native --examples
 # No package can depend on a library that programs load: it, and its mirror for tests, are built here too.
 cargo build --quiet --package preload --lib --examples

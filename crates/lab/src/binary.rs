@@ -16,8 +16,8 @@ pub fn workspace_root() -> PathBuf {
     own.ancestors().nth(2).unwrap_or(own).to_owned()
 }
 
-/// The `sidestep` of the same build as the calling program, brought up to date once per process; or the one that
-/// `SIDESTEP_BIN` names.
+/// The `sidestep` of the same build as the calling program, with the library of `sidestep run` beside it, brought up to date once
+/// per process; or the one that `SIDESTEP_BIN` names.
 ///
 /// # Panics
 ///
@@ -46,7 +46,8 @@ pub fn example_binary(name: &str) -> PathBuf {
 }
 
 fn build() -> PathBuf {
-    cargo_build(&["--package", "sidestep"]);
+    // No package can depend on a library that is only loaded.
+    cargo_build(&["--package", "sidestep", "--package", "preload"]);
     build_directory().join("sidestep")
 }
 
