@@ -28,7 +28,7 @@ cargo build --quiet --package native --examples
 cargo build --quiet --package preload --lib --examples
 SIDESTEP_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sidestep"
 SIDESTEP_EXAMPLES="${CARGO_TARGET_DIR:-$PWD/target}/debug/examples"
-SIDESTEP_PRELOAD="${CARGO_TARGET_DIR:-$PWD/target}/debug"
+SIDESTEP_PRELOAD="${CARGO_TARGET_DIR:-$PWD/target}/debug/libsidestep_preload.so"
 export SIDESTEP_BIN SIDESTEP_EXAMPLES SIDESTEP_PRELOAD
 cargo test --workspace --no-fail-fast 2>&1 | tee "$scratch/tests"
 

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Names the directory of `libsidestep_preload.so`, with `examples/libmirror.so` below it, to use instead of building them.
-const BUILT: &str = "SIDESTEP_PRELOAD";
+/// Names the library to use instead of building it.
+const LIBRARY: &str = "SIDESTEP_PRELOAD";
+/// Names a directory of examples to use instead of building them.
+const EXAMPLES: &str = "SIDESTEP_EXAMPLES";
 
 /// What a program is started with.
 #[derive(Clone, Copy, Debug)]
@@ -41,16 +43,17 @@ impl With {
 }
 
 pub(crate) fn library() -> PathBuf {
-    built().join("libsidestep_preload.so")
+    std::env::var_os(LIBRARY).map_or_else(|| built().join("libsidestep_preload.so"), PathBuf::from)
 }
 
 pub(crate) fn mirror() -> PathBuf {
-    built().join("examples/libmirror.so")
+    let examples = std::env::var_os(EXAMPLES).map_or_else(|| built().join("examples"), PathBuf::from);
+    examples.join("libmirror.so")
 }
 
 fn built() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| std::env::var_os(BUILT).map_or_else(build, PathBuf::from))
+    DIRECTORY.get_or_init(build)
 }
 
 /// Builds both beside this test, since no package can depend on a library that is only loaded.
