@@ -21,7 +21,7 @@ use tcp_repair::Established;
 
 use crate::moving::pack;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, FromBroker, Grant, News, ProgramReport, ProtocolError, Purpose, Refusal,
+    Answer, ClaimId, Claimed, FromBroker, Grant, Key, News, ProgramReport, ProtocolError, Purpose, Refusal,
     Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
 };
 use crate::transfer::{Arrival, Inbox, Internal, discard, send};
@@ -178,7 +178,7 @@ impl Client {
     /// Asks for queues. Once is enough: what is released later comes as an [`Event::QueueGranted`].
     pub fn attach(&mut self) -> Result<Attached, ClientError> {
         match self.ask(Request::Attach, &[])?.message {
-            Answer::Attached { without, .. } => Ok(Attached { granted: self.take_granted(), without }),
+            Answer::Attached { without } => Ok(Attached { granted: self.take_granted(), without }),
             answer => Err(unexpected(answer)),
         }
     }
@@ -249,14 +249,15 @@ impl Client {
         self.ask_for_done(Request::NotSurrendered { token }, &[])
     }
 
-    /// Asks for a connection that the parent had at the fork.
+    /// Asks for a connection of a process that this one was forked from. `keys` are the [`Welcome::key`]s of its parent, its
+    /// parent's parent and so on, as far as they had one.
     pub fn begin_move_for(
         &mut self,
-        parent: u32,
+        keys: &[Key],
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<Ticket, ClientError> {
-        self.begin(Request::MoveFor { parent, local, remote })
+        self.begin(Request::MoveFor { keys: keys.to_vec(), local, remote })
     }
 
     /// The kernel's socket, if it is there by now; as [`Client::poll_route`].

@@ -14,4 +14,5 @@ pub mod protocol;
 mod refusal;
 pub mod registry;
 mod report;
+pub mod server;
 mod transfer;

@@ -39,7 +39,10 @@ pub const FDS_MAX: usize = 65;
 /// Queues of an interface that can be lent: those numbered below this.
 pub const QUEUES_MAX: u16 = 64;
 
-/// Octets of a program's name at most.
+/// Keys in a [`Request::MoveFor`] at most.
+pub const KEYS_MAX: usize = 16;
+
+/// Characters of a program's name at most.
 pub const NAME_MAX: usize = 256;
 
 /// What a library sends.
@@ -139,10 +142,10 @@ pub enum Request {
         /// Which.
         token: u64,
     },
-    /// A connection that a parent had when it forked: [`Answer::Moved`].
+    /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
     MoveFor {
-        /// The parent's process, as the child knows it.
-        parent: u32,
+        /// Their keys, as they were inherited, the nearest first; at most [`KEYS_MAX`]. They are asked in this order.
+        keys: Vec<Key>,
         /// Our end.
         local: SocketAddr,
         /// The peer.
@@ -168,11 +171,9 @@ pub enum Request {
 pub enum Answer {
     /// The client is known now.
     Welcome(Welcome),
-    /// This many [`News::QueueGranted`] have come before this; and why there is none, by interface.
+    /// What there is has come before this, as [`News::QueueGranted`].
     Attached {
-        /// How many.
-        grants: u32,
-        /// Interfaces without a queue for us.
+        /// Interfaces without a queue for us, and why.
         without: Vec<(u16, Refusal)>,
     },
     /// The claim is in force, or will be with the first queue.
@@ -300,7 +301,14 @@ pub struct Welcome {
     pub interfaces: Vec<Interface>,
     /// How the program is to run.
     pub options: Options,
+    /// Proves to the broker that a process was forked from this one.
+    pub key: Key,
 }
+
+/// A random number that the broker gives to each client, and that its children inherit with its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Key(pub [u64; 2]);
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

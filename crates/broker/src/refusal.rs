@@ -30,6 +30,9 @@ pub enum Refusal {
     /// The socket has no port.
     #[error("the socket is not bound")]
     NotBound,
+    /// The socket's interface is not accelerated, or is a VLAN's.
+    #[error("bound to an interface that is not accelerated")]
+    OtherDevice,
     /// A listener that does not listen.
     #[error("the socket does not listen")]
     NotListening,
@@ -69,8 +72,8 @@ pub enum Refusal {
     /// The kernel did not take the connection.
     #[error("the kernel does not take the connection: {0}")]
     NotTaken(String),
-    /// The parent is not known, is no parent, or does not have the connection.
-    #[error("the parent does not have the connection")]
+    /// The process that has the connection is gone, or has it no longer.
+    #[error("nobody has the connection any more")]
     NoParent,
     /// There is no such question.
     #[error("nobody asked for that")]

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use broker::client::{Client, ClientError, Event, Granted, Ticket};
-use broker::protocol::{News, ProgramReport, Purpose as Asked, Route, SocketReport, Transport, Welcome};
+use broker::protocol::{
+    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Route, SocketReport, Transport, Welcome,
+};
 use clock::Duration;
 use device_xdp::XdpDevice;
 use stack::tcp::{Detached, State};
@@ -20,8 +22,8 @@ use crate::internal;
 /// A client of the broker, with what it was asked and has not answered.
 pub(crate) struct Brokered {
     name: String,
-    /// The process that this one was forked from, if that had a broker.
-    parent: Option<u32>,
+    /// Those of the processes that this one was forked from, the nearest first.
+    inherited_keys: Vec<Key>,
     /// `None` once it is gone.
     client: Option<Client>,
     welcome: Welcome,
@@ -42,7 +44,7 @@ impl Brokered {
         let (client, welcome) = Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()?;
         Some(Brokered {
             name: name.to_owned(),
-            parent: None,
+            inherited_keys: Vec::new(),
             client: Some(client),
             welcome,
             routes: Vec::new(),
@@ -185,8 +187,8 @@ impl Attachment for Brokered {
     }
 
     fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId> {
-        let parent = self.parent?;
-        let ticket = self.ask(|client| client.begin_move_for(parent, local, remote)).ok()?;
+        let keys = self.inherited_keys.clone();
+        let ticket = self.ask(|client| client.begin_move_for(&keys, local, remote)).ok()?;
         let request = self.next_request();
         self.inherits.push((request, ticket));
         Some(request)
@@ -229,10 +231,11 @@ impl Attachment for Brokered {
 
     fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {
         let name = self.name.clone();
+        let keys = std::iter::once(self.welcome.key).chain(self.inherited_keys.iter().copied());
+        let inherited_keys = keys.take(KEYS_MAX).collect();
         // Its descriptors were closed by number, as all internal ones.
         std::mem::forget(self);
-        let parent = u32::try_from(syscall::parent_id()).ok();
-        Some(Box::new(Brokered { parent, ..Brokered::connect(&name)? }))
+        Some(Box::new(Brokered { inherited_keys, ..Brokered::connect(&name)? }))
     }
 }
 

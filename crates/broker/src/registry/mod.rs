@@ -199,6 +199,17 @@ impl Registry {
         self.interfaces.get(&link).is_some_and(|interface| interface.queues.is_whole(client))
     }
 
+    /// Whether the client has a queue of this interface, or is about to.
+    pub fn has_queues(&self, client: ClientId, link: LinkNumber) -> bool {
+        let interface = self.interfaces.get(&link);
+        interface.is_some_and(|interface| interface.queues.owned(client).next().is_some())
+    }
+
+    /// How many queues of an interface belong to somebody.
+    pub fn queues_lent(&self, link: LinkNumber) -> u16 {
+        self.interfaces.get(&link).map_or(0, |interface| interface.queues.taken())
+    }
+
     /// The queues of an interface that the client serves.
     pub fn queues_of(&self, client: ClientId, link: LinkNumber) -> QueueSet {
         self.interfaces.get(&link).map_or(QueueSet::NONE, |interface| interface.queues.served_by(client))

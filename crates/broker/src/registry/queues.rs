@@ -120,6 +120,11 @@ impl QueueTable {
         self.owners.iter().filter(move |(_, owner)| **owner == client).map(|(queue, _)| *queue)
     }
 
+    /// How many queues have an owner.
+    pub(super) fn taken(&self) -> u16 {
+        self.owners.len() as u16 // At most QUEUES_MAX.
+    }
+
     /// The queues that `client` serves.
     pub(super) fn served_by(&self, client: ClientId) -> QueueSet {
         self.owned(client).filter(|queue| self.ready.contains(*queue)).collect()

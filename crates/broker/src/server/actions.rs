@@ -1,0 +1,190 @@
+//! What the registry wants done, and what the kernel has changed.
+
+use std::collections::BTreeSet;
+
+use clock::{Duration, Instant};
+use control::sock_diag::{KernelSocket, tcp_connections, tcp_listeners, udp_sockets};
+use control::{Change as KernelChange, NeighbourMove, NetlinkMonitor};
+use device_xdp::XdpError;
+use steering::Transport;
+
+use super::port::Change;
+use super::requests::ADDRESSES_MAX;
+use super::{Notice, Server, token, watch};
+use crate::protocol::{ClaimId, Grant, News};
+use crate::registry::{Action, ClientId, LinkNumber};
+
+/// How long until a queue is lent again that could not be: its last owner's socket is gone a moment after it was closed.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Lists sockets of the kernel's.
+type List = fn() -> std::io::Result<Vec<KernelSocket>>;
+
+impl Server {
+    /// Reads what the kernel told. After an error of the socket itself a new one reads everything again.
+    pub(super) fn read_news(&mut self) {
+        let news: Result<Vec<KernelChange>, _> = self.monitor.on_readable();
+        if news.is_err()
+            && let Ok(monitor) = NetlinkMonitor::new()
+        {
+            self.monitor = monitor; // Closing the old one ends that it is watched.
+            let flags = rustix::event::epoll::EventFlags::IN;
+            let _ = watch(&self.epoll, self.monitor.fd(), token::NETLINK, flags); // Ticks remain.
+        }
+    }
+
+    /// Compares the interfaces with what the kernel has, and tells everybody whom it concerns.
+    pub(super) fn follow_interfaces(&mut self, now: Instant) {
+        for place in 0..self.ports.len() {
+            let paths = self.config.paths.as_ref();
+            let changes = self.ports[place].follow(paths, self.monitor.mirror(), now);
+            changes.into_iter().for_each(|change| self.on_change(place as LinkNumber, change, now));
+        }
+    }
+
+    fn on_change(&mut self, link: LinkNumber, change: Change, now: Instant) {
+        let Some(port) = self.ports.get(usize::from(link)) else { return };
+        let interface = port.name.clone();
+        let Some(open) = &port.open else {
+            match change {
+                Change::Detached => {
+                    self.registry.on_detached(link);
+                    self.notices.push(Notice::Detached { interface });
+                }
+                Change::Failed(error) => self.notices.push(Notice::Failed { interface, error }),
+                _ => {}
+            }
+            return;
+        };
+        match change {
+            Change::Attached => {
+                let (view, mode) = (open.view.clone(), open.path.describe());
+                self.registry.on_attached(link, view, now);
+                self.notices.push(Notice::Attached { interface, mode });
+            }
+            Change::Queues => self.registry.on_view(link, open.view.clone()),
+            Change::Addresses => {
+                let addresses = open.addresses(ADDRESSES_MAX);
+                self.registry.on_view(link, open.view.clone());
+                self.settle_registry(now);
+                self.tell_all(&News::AddressesChanged { link, addresses }, now);
+            }
+            Change::Mtu => self.tell_all(&News::MtuChanged { link, mtu: open.mtu }, now),
+            Change::Moved(NeighbourMove { old, new }) => {
+                self.tell_all(&News::NeighbourMoved { link, old, new }, now);
+            }
+            Change::Detached => self.registry.on_detached(link),
+            Change::Failed(_) => {}
+        }
+    }
+
+    /// Does all that is due.
+    pub(super) fn settle(&mut self, now: Instant) {
+        self.settle_registry(now);
+        self.answer_routes(now);
+        for question in self.questions.expire(now, None) {
+            self.ask_on(question, now);
+        }
+        self.settle_registry(now); // Somebody may have been disconnected.
+    }
+
+    /// Does what the registry wants.
+    pub(super) fn settle_registry(&mut self, now: Instant) {
+        while let Some(action) = self.registry.poll(now) {
+            match action {
+                Action::Lend { client, link, queues } => self.lend(client, link, queues, now),
+                Action::TellLost { client, link } => {
+                    self.tell(client, News::QueuesLost { link }, Vec::new(), now);
+                }
+                Action::Look { port } => self.look(port, now),
+                Action::Withdraw { .. } | Action::PutClaim { .. } | Action::RemoveClaim { .. } => {
+                    self.steer(action);
+                }
+            }
+        }
+    }
+
+    fn lend(&mut self, client: ClientId, link: LinkNumber, queues: Vec<u16>, now: Instant) {
+        let Some(port) = self.port(link) else { return };
+        let Some(open) = &mut port.open else { return };
+        match open.path.lend(&queues) {
+            Ok(lent) => {
+                let Some(interface) = port.interface(ADDRESSES_MAX) else { return };
+                let all_queues_yours = self.registry.has_all_queues(client, link);
+                let grant = Grant { interface, queues, all_queues_yours, layout: lent.layout };
+                let fds = std::iter::once(lent.memory).chain(lent.sockets).collect();
+                self.tell(client, News::QueueGranted(grant), fds, now);
+            }
+            Err(error) => {
+                let is_busy = matches!(error, XdpError::QueueBusy { .. });
+                self.registry.on_not_lent(
+                    link,
+                    &queues,
+                    if is_busy { BUSY_PAUSE } else { FAILURE_PAUSE },
+                    now,
+                );
+                if !is_busy {
+                    self.fail(link, &error);
+                }
+            }
+        }
+    }
+
+    fn steer(&mut self, action: Action) {
+        let (link, outcome) = match action {
+            Action::Withdraw { link, queues } => (link, self.withdraw(link, &queues)),
+            Action::PutClaim { link, claim, terms } => {
+                let open = self.port(link).and_then(|port| port.open.as_mut());
+                (link, open.map_or(Ok(()), |open| open.path.put_claim(claim, terms)))
+            }
+            Action::RemoveClaim { link, claim } => {
+                let open = self.port(link).and_then(|port| port.open.as_mut());
+                (link, open.map_or(Ok(()), |open| open.path.remove_claim(claim)))
+            }
+            Action::Lend { .. } | Action::TellLost { .. } | Action::Look { .. } => return,
+        };
+        if let Err(error) = outcome {
+            self.fail(link, &error);
+        }
+    }
+
+    fn withdraw(&mut self, link: LinkNumber, queues: &[u16]) -> Result<(), XdpError> {
+        let Some(open) = self.port(link).and_then(|port| port.open.as_mut()) else { return Ok(()) };
+        queues.iter().try_for_each(|queue| open.path.remove_queue(*queue))
+    }
+
+    /// Notes the connections that the kernel has on a port.
+    fn look(&mut self, local_port: u16, now: Instant) {
+        let connections = tcp_connections(local_port);
+        for KernelSocket { local, remote, .. } in connections.iter().flatten() {
+            self.ports.iter_mut().for_each(|port| port.add_kernel_flow(*local, *remote));
+        }
+        let found = connections.map_or(true, |connections| !connections.is_empty());
+        self.registry.on_looked(local_port, found, now);
+    }
+
+    fn fail(&mut self, link: LinkNumber, error: &XdpError) {
+        let Some(port) = self.port(link) else { return };
+        let interface = port.name.clone();
+        if let Some(error) = port.fail(error) {
+            self.notices.push(Notice::Failed { interface, error });
+        }
+    }
+
+    /// Finds claims whose sockets are gone though nobody said so: others may bind their ports now.
+    pub(super) fn look_after_shadows(&mut self, now: Instant) {
+        for (transport, list) in [(Transport::Tcp, tcp_listeners as List), (Transport::Udp, udp_sockets)] {
+            let own = self.registry.shadows().filter(|(_, shadow)| shadow.transport == transport);
+            let own: Vec<(ClaimId, u64)> = own.map(|(claim, shadow)| (claim, shadow.cookie)).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let Ok(alive) = list() else { continue };
+            let alive: BTreeSet<u64> = alive.iter().map(|socket| socket.cookie).collect();
+            for (claim, _) in own.into_iter().filter(|(_, cookie)| !alive.contains(cookie)) {
+                self.registry.on_shadow_gone(claim, now);
+            }
+        }
+    }
+}

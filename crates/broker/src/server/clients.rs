@@ -1,0 +1,170 @@
+//! Those who connect, send, stop reading, and go.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use clock::{Duration, Instant};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt::socket_peercred};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::connection::{Connection, Fault};
+use super::{Notice, Server, random_numbers, token, watch};
+use crate::protocol::{Answer, Key, News, Refusal, ToBroker, decode};
+use crate::registry::ClientId;
+use crate::transfer::Arrival;
+
+/// Clients at one time.
+const CLIENTS_MAX: usize = 1024;
+/// Connections that are accepted, and messages of one client that are read, in one turn.
+const ACCEPTS_MAX: usize = 16;
+const MESSAGES_MAX: usize = 32;
+/// How long nobody is accepted for want of descriptors.
+const DEAFNESS: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Lets those in who may.
+    pub(super) fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS_MAX {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                // A stranger, or one too many, sees the end of the connection; everything of its runs on the kernel.
+                Ok(socket) => drop(self.admit(socket)),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    let _ = epoll::delete(&self.epoll, &self.listener);
+                    self.deaf_until = Some(now + DEAFNESS);
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Listens again when there may be descriptors.
+    pub(super) fn listen_again(&mut self, now: Instant) {
+        if self.deaf_until.is_some_and(|until| now >= until) {
+            let added = watch(&self.epoll, &self.listener, token::LISTENER, EventFlags::IN);
+            self.deaf_until = added.is_err().then_some(now + DEAFNESS);
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd) -> Option<()> {
+        let peer = socket_peercred(&socket).ok()?;
+        // Opened before anything is asked about the process: a number that was used again later does no harm.
+        let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
+        if self.connections.len() >= CLIENTS_MAX || !self.family.includes(&peer) {
+            return None;
+        }
+        let key = Key(random_numbers().ok()?);
+        let client = self.registry.add_client();
+        let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
+        let connection = Connection::new(socket, pidfd, pid, key);
+        let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
+        let process = connection.pidfd.as_ref();
+        let watched = watched.and_then(|()| match process {
+            Some(process) => watch(&self.epoll, process, token::process(client), EventFlags::IN),
+            None => Ok(()),
+        });
+        self.connections.insert(client, connection);
+        if watched.is_err() {
+            self.connections.remove(&client);
+            self.registry.remove_client(client, Instant::ZERO);
+        }
+        Some(())
+    }
+
+    /// One of a client's descriptors is ready.
+    pub(super) fn serve(&mut self, client: ClientId, which: u64, flags: EventFlags, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&client) else { return };
+        let outcome = if which == token::process(client) {
+            Err(Fault::Gone)
+        } else if flags.contains(EventFlags::OUT) {
+            connection.flush().and_then(|()| self.read(client, now))
+        } else {
+            self.read(client, now)
+        };
+        self.note(client, outcome, now);
+    }
+
+    /// Reads what a client sent, a part of it if it is much: others want to be served too.
+    fn read(&mut self, client: ClientId, now: Instant) -> Result<(), Fault> {
+        for _ in 0..MESSAGES_MAX {
+            let Some(connection) = self.connections.get(&client) else { return Ok(()) };
+            // Who does not read its answers gets no more of them.
+            if connection.is_waiting() {
+                return Ok(());
+            }
+            let arrival = self.inbox.receive(connection.socket()).map_err(|_| Fault::Gone)?;
+            let (message, fds) = match arrival {
+                Arrival::Nothing => return Ok(()),
+                Arrival::End => return Err(Fault::Gone),
+                Arrival::Message(parcel) => (decode::<ToBroker>(parcel.octets), parcel.fds),
+            };
+            let ToBroker { id, request } = message.map_err(|error| Fault::NoMessage(error.to_string()))?;
+            self.handle(client, id, request, fds, now)?;
+        }
+        Ok(())
+    }
+
+    /// Answers a request.
+    pub(super) fn answer(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        outcome: Result<Answer, Refusal>,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Fault> {
+        let answer = outcome.unwrap_or_else(Answer::Refused);
+        self.connections.get_mut(&client).map_or(Ok(()), |connection| connection.answer(id, answer, fds))
+    }
+
+    /// Tells one client something.
+    pub(super) fn tell(&mut self, client: ClientId, news: News, fds: Vec<OwnedFd>, now: Instant) {
+        let outcome =
+            self.connections.get_mut(&client).map_or(Ok(()), |connection| connection.tell(news, fds));
+        self.note(client, outcome, now);
+    }
+
+    /// Tells all who are known.
+    pub(super) fn tell_all(&mut self, news: &News, now: Instant) {
+        let known = self.connections.iter().filter(|(_, connection)| connection.program.is_some());
+        let clients: Vec<ClientId> = known.map(|(client, _)| *client).collect();
+        clients.into_iter().for_each(|client| self.tell(client, news.clone(), Vec::new(), now));
+    }
+
+    /// After something was done for a client: disconnects it if it is at fault, and waits for it to read if it must.
+    pub(super) fn note(&mut self, client: ClientId, outcome: Result<(), Fault>, now: Instant) {
+        match outcome {
+            Ok(()) => self.set_interest(client),
+            Err(fault) => self.disconnect(client, &fault, now),
+        }
+    }
+
+    fn set_interest(&mut self, client: ClientId) {
+        let Some(connection) = self.connections.get(&client) else { return };
+        let flags = if connection.is_waiting() { EventFlags::OUT } else { EventFlags::IN };
+        let data = epoll::EventData::new_u64(token::socket(client));
+        // The connection is watched, and changing that takes no memory.
+        let _ = epoll::modify(&self.epoll, connection.socket(), data, flags);
+    }
+
+    /// A client is gone, or is to go. What it had goes with it.
+    pub(super) fn disconnect(&mut self, client: ClientId, fault: &Fault, now: Instant) {
+        let Some(connection) = self.connections.remove(&client) else { return };
+        // A child may have the socket open, and epoll watches the file, not our descriptor of it.
+        let _ = epoll::delete(&self.epoll, connection.socket());
+        if let Some(process) = &connection.pidfd {
+            let _ = epoll::delete(&self.epoll, process.as_fd());
+        }
+        if *fault != Fault::Gone {
+            let (pid, fault) = (connection.pid, fault.to_string());
+            self.notices.push(Notice::Disconnected { pid, fault });
+        }
+        let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
+        claims.iter().for_each(|claim| drop(self.kept.remove(claim)));
+        self.registry.remove_client(client, now);
+        self.routes.forget(client);
+        for question in self.questions.expire(now, Some(client)) {
+            self.ask_on(question, now);
+        }
+    }
+}

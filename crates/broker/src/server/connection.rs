@@ -1,0 +1,120 @@
+//! One client's connection, and what waits to be sent to it.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, encode};
+use crate::transfer::send;
+
+/// Messages and octets that may wait for a client that does not read, beside what the kernel keeps.
+const WAITING_MAX: usize = 1024;
+const WAITING_OCTETS_MAX: usize = 1 << 20;
+/// Descriptors that may wait with them.
+const WAITING_FDS_MAX: usize = 256;
+
+/// Why a client is disconnected.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// It closed its end, or its process ended.
+    #[error("it is gone")]
+    Gone,
+    /// It does not read what is sent to it.
+    #[error("it does not read its messages")]
+    DoesNotRead,
+    /// It sent something that is no message.
+    #[error("{0}")]
+    NoMessage(String),
+    /// It broke the order of messages, or sent descriptors where none belong.
+    #[error("its messages are out of order")]
+    OutOfOrder,
+}
+
+/// A process that is connected.
+pub(super) struct Connection {
+    socket: OwnedFd,
+    /// Ends with the process, also if a child of it holds the socket.
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) pid: u32,
+    /// Who it says it is, once it has.
+    pub(super) program: Option<String>,
+    pub(super) key: Key,
+    pub(super) report: Option<ProgramReport>,
+    /// A report is on its way.
+    pub(super) is_asked: bool,
+    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    waiting_octets: usize,
+    waiting_fds: usize,
+}
+
+impl Connection {
+    pub(super) fn new(socket: OwnedFd, pidfd: Option<OwnedFd>, pid: u32, key: Key) -> Connection {
+        Connection {
+            socket,
+            pidfd,
+            pid,
+            program: None,
+            key,
+            report: None,
+            is_asked: false,
+            waiting: VecDeque::new(),
+            waiting_octets: 0,
+            waiting_fds: 0,
+        }
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(super) fn answer(&mut self, id: u64, answer: Answer, fds: Vec<OwnedFd>) -> Result<(), Fault> {
+        self.push(&FromBroker::Answer { id, answer }, fds)
+    }
+
+    pub(super) fn tell(&mut self, news: News, fds: Vec<OwnedFd>) -> Result<(), Fault> {
+        self.push(&FromBroker::News(news), fds)
+    }
+
+    fn push(&mut self, message: &FromBroker, fds: Vec<OwnedFd>) -> Result<(), Fault> {
+        // Whatever has no bound of its own is cut before: addresses, texts.
+        let octets = encode(message).map_err(|error| Fault::NoMessage(error.to_string()))?;
+        self.waiting_octets += octets.len();
+        self.waiting_fds += fds.len();
+        self.waiting.push_back((octets, fds));
+        self.flush()?;
+        let too_much = self.waiting.len() > WAITING_MAX
+            || self.waiting_octets > WAITING_OCTETS_MAX
+            || self.waiting_fds > WAITING_FDS_MAX;
+        if too_much { Err(Fault::DoesNotRead) } else { Ok(()) }
+    }
+
+    /// Sends what can be sent now.
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        while let Some((octets, fds)) = self.waiting.front() {
+            let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match send(&self.socket, octets, &borrowed) {
+                Ok(()) => {
+                    self.waiting_octets -= octets.len();
+                    self.waiting_fds -= fds.len();
+                    self.waiting.pop_front();
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                // ETOOMANYREFS: descriptors under way count as the sender's, until somebody receives them.
+                Err(Errno::TOOMANYREFS) => return Err(Fault::DoesNotRead),
+                Err(_) => return Err(Fault::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something waits for the client to read.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether others may have things told to it: what they cause must never be what it is disconnected for.
+    pub(super) fn is_patient(&self) -> bool {
+        self.waiting.len() < WAITING_MAX / 4 && self.waiting_fds < WAITING_FDS_MAX / 4
+    }
+}

@@ -1,0 +1,118 @@
+//! What the broker needs of an interface: to steer packets, and to lend queues.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use device_xdp::{
+    AttachMode, Lent, LentLayout, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
+    queue_pairs,
+};
+use steering::{Claim, ClaimTerms, Transport};
+
+/// Flows of the kernel that are remembered on each interface; more, and the longest unused are forgotten.
+const KERNEL_FLOWS: u32 = 1 << 16;
+
+/// An interface whose packets can be had.
+pub trait DataPath {
+    /// How packets come in, for people.
+    fn describe(&self) -> String;
+    /// Makes sockets on these queues, and memory for them, to be given away.
+    fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError>;
+    /// Delivers nothing to the socket of this queue any more.
+    fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError>;
+    /// Takes packets from the kernel.
+    fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError>;
+    /// Leaves packets to the kernel.
+    fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError>;
+    /// Leaves a TCP connection to the kernel.
+    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError>;
+    /// What became of the interface's packets.
+    fn counters(&self) -> Vec<(String, u64)>;
+}
+
+/// What is given to a client.
+#[derive(Debug)]
+pub struct LentQueues {
+    /// How it is mapped.
+    pub layout: LentLayout,
+    /// Packet memory.
+    pub memory: OwnedFd,
+    /// One socket for each queue.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// Opens data paths, and says what can be known without one.
+pub trait DataPaths {
+    /// Attaches to the interface of this name.
+    fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError>;
+    /// Its queues.
+    fn queues(&self, interface: &str) -> Result<u16, XdpError>;
+    /// Octets of the frames that fit an MTU; another size needs other devices.
+    fn frame_size(&self, mtu: u32) -> Option<u16>;
+}
+
+/// AF_XDP.
+#[derive(Clone, Debug, Default)]
+pub struct Xdp {
+    /// Attach in generic mode at once.
+    pub force_generic: bool,
+    /// How devices are made.
+    pub device: XdpOptions,
+}
+
+impl DataPaths for Xdp {
+    fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
+        let options = SteeringOptions { force_generic: self.force_generic, kernel_flows: KERNEL_FLOWS };
+        let program = SteeringProgram::attach(interface, options)?;
+        Ok(Box::new(XdpPath { program, device: self.device.clone() }))
+    }
+
+    fn queues(&self, interface: &str) -> Result<u16, XdpError> {
+        queue_pairs(interface)
+    }
+
+    fn frame_size(&self, mtu: u32) -> Option<u16> {
+        self.device.frame_size_for(mtu)
+    }
+}
+
+struct XdpPath {
+    program: SteeringProgram,
+    device: XdpOptions,
+}
+
+impl DataPath for XdpPath {
+    fn describe(&self) -> String {
+        match self.program.mode() {
+            AttachMode::Native => "AF_XDP, native".to_owned(),
+            AttachMode::Generic => "AF_XDP, generic".to_owned(),
+        }
+    }
+
+    fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {
+        let Lent { layout, memory, sockets } = XdpDevice::lend(&mut self.program, queues, &self.device)?;
+        Ok(LentQueues { layout, memory, sockets })
+    }
+
+    fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
+        self.program.remove_queue(queue)
+    }
+
+    fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError> {
+        self.program.put_claim(claim, terms)
+    }
+
+    fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError> {
+        self.program.remove_claim(claim)
+    }
+
+    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
+        self.program.add_kernel_flow(Transport::Tcp, local, remote)
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        let counters = self.program.counters().map(|counters| counters.named());
+        let named = counters.into_iter().flatten();
+        named.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}

@@ -1,0 +1,192 @@
+//! One interface as it comes, changes and goes.
+
+use std::net::SocketAddr;
+
+use clock::{Duration, Instant};
+use control::{Mirror, NeighbourMove, NeighbourWatch};
+use device_xdp::XdpError;
+use steering::LocalAddress;
+
+use super::data_path::{DataPath, DataPaths};
+use crate::protocol::{Address, Interface};
+use crate::registry::{LinkNumber, View};
+
+/// How long after a failure the next attempt comes.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long clients get to close the sockets of an interface before it is opened again.
+const REOPEN: Duration = Duration::from_millis(100);
+
+/// An interface that was configured. It need not be there.
+pub(super) struct Port {
+    pub(super) link: LinkNumber,
+    pub(super) name: String,
+    /// What it is while it is attached.
+    pub(super) open: Option<Open>,
+    /// Why it is not, or not wholly, usable.
+    pub(super) failure: Option<String>,
+    neighbours: NeighbourWatch,
+    not_before: Instant,
+}
+
+/// An interface that is attached.
+pub(super) struct Open {
+    pub(super) path: Box<dyn DataPath>,
+    pub(super) view: View,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u16,
+    frame_size: Option<u16>,
+}
+
+/// What happened to an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Its program was attached.
+    Attached,
+    /// Its program was detached, and devices on it are good for nothing any more.
+    Detached,
+    /// It has other addresses.
+    Addresses,
+    /// It has another number of queues.
+    Queues,
+    /// It takes packets of another size.
+    Mtu,
+    /// A neighbour has another hardware address.
+    Moved(NeighbourMove),
+    /// It cannot be attached, for another reason than before.
+    Failed(String),
+}
+
+/// An interface as the kernel has it.
+struct Found {
+    view: View,
+    mac: [u8; 6],
+    mtu: u32,
+}
+
+impl Port {
+    pub(super) fn new(link: LinkNumber, name: String) -> Port {
+        let neighbours = NeighbourWatch::default();
+        Port { link, name, open: None, failure: None, neighbours, not_before: Instant::ZERO }
+    }
+
+    /// Compares with what the kernel has, and does what follows.
+    pub(super) fn follow(&mut self, paths: &dyn DataPaths, mirror: &Mirror, now: Instant) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let found = self.find(paths, mirror);
+        if self.must_close(paths, found.as_ref()) {
+            self.open = None;
+            self.not_before = now + REOPEN;
+            changes.push(Change::Detached);
+        }
+        let Some(found) = found else { return changes };
+        match &mut self.open {
+            Some(open) => changes.extend(open.take(found)),
+            None if now >= self.not_before => changes.extend(self.attach(paths, found, now)),
+            None => {}
+        }
+        let interfaces = mirror.interfaces_on(&self.name);
+        let moves = self.neighbours.compare(mirror, &interfaces);
+        changes.extend(moves.into_iter().map(Change::Moved));
+        changes
+    }
+
+    fn find(&self, paths: &dyn DataPaths, mirror: &Mirror) -> Option<Found> {
+        let link = mirror.link(&self.name)?;
+        let queues = paths.queues(&self.name).ok()?; // It may be gone already; the news are on their way.
+        let addresses = mirror.local_addresses(&self.name);
+        let view = View { index: link.index, queues, addresses };
+        Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu })
+    }
+
+    /// Another interface of the same name, or one whose packets do not fit the frames, needs other devices.
+    fn must_close(&self, paths: &dyn DataPaths, found: Option<&Found>) -> bool {
+        let Some(open) = &self.open else { return false };
+        found.is_none_or(|found| {
+            found.view.index != open.view.index || paths.frame_size(found.mtu) != open.frame_size
+        })
+    }
+
+    fn attach(&mut self, paths: &dyn DataPaths, found: Found, now: Instant) -> Option<Change> {
+        match paths.open(&self.name) {
+            Ok(path) => {
+                let frame_size = paths.frame_size(found.mtu);
+                let mtu = octets(found.mtu);
+                self.open = Some(Open { path, view: found.view, mac: found.mac, mtu, frame_size });
+                self.failure = None;
+                Some(Change::Attached)
+            }
+            Err(error) => {
+                self.not_before = now + RETRY;
+                self.fail(&error).map(Change::Failed)
+            }
+        }
+    }
+
+    /// Notes a failure; returns its text if it is not the last one again.
+    pub(super) fn fail(&mut self, error: &XdpError) -> Option<String> {
+        let text = error.to_string();
+        let is_new = self.failure.as_ref() != Some(&text);
+        self.failure = Some(text.clone());
+        is_new.then_some(text)
+    }
+
+    /// The interface for clients, while it is attached, with so many addresses at most.
+    pub(super) fn interface(&self, addresses_max: usize) -> Option<Interface> {
+        let open = self.open.as_ref()?;
+        Some(Interface {
+            name: self.name.clone(),
+            index: open.view.index,
+            link: self.link,
+            mac: open.mac,
+            mtu: open.mtu,
+            addresses: open.addresses(addresses_max),
+            queues: open.view.queues,
+        })
+    }
+
+    /// Leaves a TCP connection to the kernel. The map forgets old ones rather than to be full.
+    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr) {
+        let outcome = self.open.as_mut().map(|open| open.path.add_kernel_flow(local, remote));
+        if let Some(Err(error)) = outcome {
+            self.fail(&error);
+        }
+    }
+
+    /// When to attach again.
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        (self.open.is_none() && self.not_before > now).then_some(self.not_before)
+    }
+}
+
+impl Open {
+    /// Takes over what changed.
+    fn take(&mut self, found: Found) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if found.view.addresses != self.view.addresses {
+            changes.push(Change::Addresses);
+        }
+        if found.view.queues != self.view.queues {
+            changes.push(Change::Queues);
+        }
+        let mtu = octets(found.mtu);
+        if mtu != self.mtu {
+            changes.push(Change::Mtu);
+        }
+        (self.view, self.mac, self.mtu) = (found.view, found.mac, mtu);
+        changes
+    }
+
+    /// The addresses for clients, so many at most.
+    pub(super) fn addresses(&self, max: usize) -> Vec<Address> {
+        self.view.addresses.iter().take(max).map(|local| address(*local)).collect()
+    }
+}
+
+/// An address for clients.
+pub(super) fn address(local: LocalAddress) -> Address {
+    Address { address: local.address, vlan: [local.vlan.outer, local.vlan.inner] }
+}
+
+fn octets(mtu: u32) -> u16 {
+    u16::try_from(mtu).unwrap_or(u16::MAX)
+}

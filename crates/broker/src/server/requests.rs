@@ -1,0 +1,293 @@
+//! What each request does.
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use clock::Instant;
+use rustix::net::{getpeername, getsockname};
+
+use super::connection::Fault;
+use super::port::address;
+use super::questions::Question;
+use super::{Server, moves, shadow};
+use crate::protocol::{
+    Answer, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal, Request,
+    Transport, VERSION, Welcome,
+};
+use crate::registry::{ClientId, LinkNumber};
+
+/// Addresses of all interfaces together in a message, and of one in news.
+pub(super) const ADDRESSES_MAX: usize = 400;
+/// Places of a claim in an answer.
+const PLACES_MAX: usize = 200;
+
+/// An answer at once, with at most one descriptor; `Ok(None)`: it comes later.
+type Outcome = Result<Option<(Answer, Option<OwnedFd>)>, Refusal>;
+
+fn done(outcome: Result<(), Refusal>) -> Outcome {
+    outcome.map(|()| Some((Answer::Done, None)))
+}
+
+impl Server {
+    /// Carries out a request and answers it, unless the answer takes its time. An error ends the client.
+    pub(super) fn handle(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        request: Request,
+        mut fds: Vec<OwnedFd>,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        let is_hello = matches!(request, Request::Hello { .. });
+        let is_known = self.connections.get(&client).is_some_and(|connection| connection.program.is_some());
+        if is_hello == is_known || fds.len() > usize::from(takes_fd(&request)) {
+            return Err(Fault::OutOfOrder);
+        }
+        let outcome = self.carry_out(client, id, request, fds.pop(), now);
+        // What it wants done is done before it is told so.
+        self.settle_registry(now);
+        match outcome {
+            Ok(None) => Ok(()),
+            Ok(Some((answer, fd))) => self.answer(client, id, Ok(answer), fd.into_iter().collect()),
+            Err(refusal) => self.answer(client, id, Err(refusal), Vec::new()),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        request: Request,
+        fd: Option<OwnedFd>,
+        now: Instant,
+    ) -> Outcome {
+        match request {
+            Request::Hello { version, program, .. } => self.hello(client, version, program),
+            Request::Attach => Ok(Some((self.attach(client, now), None))),
+            Request::Ready { link, queues } => done(self.ready(client, link, &queues)),
+            Request::Claim { transport, purpose } => {
+                let socket = fd.ok_or(Refusal::NoSocket)?;
+                self.claim(client, transport, purpose, socket).map(|answer| Some((answer, None)))
+            }
+            Request::Release { claim } => {
+                self.kept.remove(&claim);
+                done(self.registry.release(client, claim))
+            }
+            Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
+            Request::Route { remote, from } => self.route(client, id, remote, from, now),
+            Request::Move { connection, token } => {
+                let socket = self.take_over(client, connection, fd, now)?;
+                self.answer_question(client, token, Some(&socket), now);
+                Ok(Some((Answer::Moved, Some(socket))))
+            }
+            Request::Surrendered { token } => {
+                let socket = fd.ok_or(Refusal::NoSocket)?;
+                let asked = self.answer_question(client, Some(token), Some(&socket), now);
+                done(asked.then_some(()).ok_or(Refusal::NotAsked))
+            }
+            Request::NotSurrendered { token } => {
+                let asked = self.answer_question(client, Some(token), None, now);
+                done(asked.then_some(()).ok_or(Refusal::NotAsked))
+            }
+            Request::MoveFor { keys, local, remote } => {
+                let holders = self.holders(client, &keys);
+                let question = self.questions.ask((client, id), holders, (local, remote), now);
+                self.tell_holder(question.ok_or(Refusal::NoParent)?, now);
+                Ok(None)
+            }
+            Request::Adopt => done(self.hand_over(client, fd.ok_or(Refusal::NoSocket)?, now)),
+            Request::GiveBack { link } => done(self.registry.give_back(client, link, now)),
+            Request::Status(report) => {
+                self.note_report(client, report);
+                done(Ok(()))
+            }
+        }
+    }
+
+    fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {
+        if version != VERSION {
+            return Err(Refusal::Version(VERSION));
+        }
+        let program: String = program.chars().take(NAME_MAX).collect();
+        let options = (self.config.options)(&program);
+        let addresses_max = ADDRESSES_MAX / self.ports.len().max(1);
+        let interfaces = self.ports.iter().filter_map(|port| port.interface(addresses_max)).collect();
+        let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
+        connection.program = Some(program);
+        Ok(Some((Answer::Welcome(Welcome { interfaces, options, key: connection.key }), None)))
+    }
+
+    fn attach(&mut self, client: ClientId, now: Instant) -> Answer {
+        self.registry.attach(client, now);
+        self.settle_registry(now); // Grants come before the answer.
+        let lacks = self.ports.iter().filter(|port| !self.registry.has_queues(client, port.link));
+        let without = lacks.map(|port| {
+            let refusal = match (&port.failure, &port.open) {
+                (Some(failure), _) => Refusal::Interface(failure.clone()),
+                (None, None) => Refusal::Interface(format!("there is no interface {}", port.name)),
+                (None, Some(_)) => Refusal::NoFreeQueue,
+            };
+            (port.link, refusal)
+        });
+        Answer::Attached { without: without.collect() }
+    }
+
+    fn ready(&mut self, client: ClientId, link: LinkNumber, queues: &[u16]) -> Result<(), Refusal> {
+        if queues.len() > usize::from(QUEUES_MAX) || !self.registry.has_queues(client, link) {
+            return Err(Refusal::NotYours);
+        }
+        self.registry.on_ready(client, link, queues);
+        Ok(())
+    }
+
+    fn claim(
+        &mut self,
+        client: ClientId,
+        transport: Transport,
+        purpose: Purpose,
+        socket: OwnedFd,
+    ) -> Result<Answer, Refusal> {
+        self.check_profile(client, purpose)?;
+        let shadow = shadow::examine(&socket, transport.into(), purpose, self.namespace)?;
+        let claim = self.registry.claim(client, shadow)?;
+        if purpose == Purpose::Outgoing {
+            self.kept.insert(claim, socket);
+        }
+        let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);
+        let on = places.map(|(link, local)| Claimed { link, local: address(local) }).collect();
+        Ok(Answer::Claimed { claim, on })
+    }
+
+    fn check_profile(&self, client: ClientId, purpose: Purpose) -> Result<(), Refusal> {
+        let program = self.connections.get(&client).and_then(|connection| connection.program.as_ref());
+        let profile = (self.config.options)(program.map_or("", String::as_str)).profile;
+        let wanted = match purpose {
+            Purpose::Listener => profile.listeners,
+            Purpose::Outgoing => profile.outgoing,
+            Purpose::Udp => profile.udp,
+        };
+        match (wanted, profile.reason) {
+            (true, _) => Ok(()),
+            (false, Some(reason)) => Err(Refusal::Profile(reason)),
+            (false, None) => Err(Refusal::Profile(format!("by the profile {}", profile.name))),
+        }
+    }
+
+    fn route(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        remote: IpAddr,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Outcome {
+        let mirror = self.monitor.mirror();
+        self.routes.begin((client, id), (remote, from), &self.ports, mirror, now)?;
+        self.answer_routes(now); // The neighbour is known more often than not.
+        Ok(None)
+    }
+
+    /// Answers those whose way is known by now.
+    pub(super) fn answer_routes(&mut self, now: Instant) {
+        for mut found in self.routes.settle(&self.ports, self.monitor.mirror(), now) {
+            if let Ok(route) = &mut found.outcome {
+                route.all_queues_yours = self.registry.has_all_queues(found.client, route.link);
+            }
+            let answer = found.outcome.map(Answer::Route);
+            let outcome = self.answer(found.client, found.id, answer, Vec::new());
+            self.note(found.client, outcome, now);
+        }
+    }
+
+    /// Those whose keys these are. One that does not read its messages is not asked.
+    fn holders(&self, asker: ClientId, keys: &[Key]) -> Vec<ClientId> {
+        let holder = |key: &Key| {
+            let mut others = self.connections.iter().filter(|(other, _)| **other != asker);
+            others.find(|(_, connection)| connection.key == *key && connection.is_patient())
+        };
+        keys.iter().take(KEYS_MAX).filter_map(holder).map(|(holder, _)| *holder).collect()
+    }
+
+    fn tell_holder(&mut self, question: Question, now: Instant) {
+        let Question { token, holder, local, remote, .. } = question;
+        self.tell(holder, News::Surrender { token, local, remote }, Vec::new(), now);
+    }
+
+    /// Gives who asked what the holder answered, or asks the next; whether somebody had asked.
+    fn answer_question(
+        &mut self,
+        holder: ClientId,
+        token: Option<u64>,
+        socket: Option<&OwnedFd>,
+        now: Instant,
+    ) -> bool {
+        let Some(question) = token.and_then(|token| self.questions.close(token, holder)) else {
+            return false;
+        };
+        match socket.and_then(|socket| socket.try_clone().ok()) {
+            Some(copy) => {
+                let outcome = self.answer(question.asker, question.id, Ok(Answer::Moved), vec![copy]);
+                self.note(question.asker, outcome, now);
+            }
+            None => self.ask_on(question, now),
+        }
+        true
+    }
+
+    /// Asks the next who may have the connection, if there is one.
+    pub(super) fn ask_on(&mut self, question: Question, now: Instant) {
+        let (asker, id) = (question.asker, question.id);
+        match self.questions.ask_next(question, now) {
+            Some(next) => self.tell_holder(next, now),
+            None => {
+                let outcome = self.answer(asker, id, Err(Refusal::NoParent), Vec::new());
+                self.note(asker, outcome, now);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, client: ClientId, socket: OwnedFd, now: Instant) -> Result<(), Refusal> {
+        let local = getsockname(&socket).ok().and_then(moves::end).ok_or(Refusal::NotBound)?;
+        let remote = getpeername(&socket).ok().flatten().and_then(moves::end).ok_or(Refusal::NotBound)?;
+        let (heir, claim) = self.registry.heir(client, local).ok_or(Refusal::Nobody)?;
+        if !self.connections.get(&heir).is_some_and(|connection| connection.is_patient()) {
+            return Err(Refusal::Nobody);
+        }
+        self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
+        Ok(())
+    }
+
+    fn note_report(&mut self, client: ClientId, mut report: ProgramReport) {
+        report.sockets.truncate(ProgramReport::SOCKETS_MAX);
+        if let Some(connection) = self.connections.get_mut(&client) {
+            connection.report = Some(report);
+            connection.is_asked = false;
+        }
+    }
+}
+
+/// Whether a descriptor belongs to the request.
+fn takes_fd(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Claim { .. } | Request::Move { .. } | Request::Surrendered { .. } | Request::Adopt
+    )
+}
+
+impl From<Transport> for steering::Transport {
+    fn from(transport: Transport) -> steering::Transport {
+        match transport {
+            Transport::Tcp => steering::Transport::Tcp,
+            Transport::Udp => steering::Transport::Udp,
+        }
+    }
+}
+
+impl From<steering::Transport> for Transport {
+    fn from(transport: steering::Transport) -> Transport {
+        match transport {
+            steering::Transport::Tcp => Transport::Tcp,
+            steering::Transport::Udp => Transport::Udp,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the kernel says of a socket that somebody says is bound.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketType, ipproto, sockopt};
+use steering::Transport;
+
+use crate::protocol::{Purpose, Refusal};
+use crate::registry::{Bound, Scope, Shadow};
+
+/// Options of socket(7) that rustix does not have (asm-generic/socket.h).
+const SOL_SOCKET: i32 = 1;
+const SO_BINDTOIFINDEX: i32 = 62;
+const SO_NETNS_COOKIE: i32 = 71;
+
+/// The kernel's number for the network namespace of a socket.
+pub(super) fn namespace_of(socket: &OwnedFd) -> std::io::Result<u64> {
+    let mut cookie = [0; 8];
+    syscall::getsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
+    Ok(u64::from_ne_bytes(cookie))
+}
+
+/// Looks at a socket. Nothing here blocks, whatever the descriptor is.
+pub(super) fn examine(
+    socket: &OwnedFd,
+    transport: Transport,
+    purpose: Purpose,
+    namespace: u64,
+) -> Result<Shadow, Refusal> {
+    check_kind(socket, transport)?;
+    if (purpose == Purpose::Udp) != (transport == Transport::Udp) {
+        return Err(Refusal::NotThisTransport);
+    }
+    if namespace_of(socket).ok() != Some(namespace) {
+        return Err(Refusal::OtherNamespace);
+    }
+    let local = net::getsockname(socket).ok().and_then(|name| SocketAddr::try_from(name).ok());
+    let local = local.filter(|local| local.port() != 0).ok_or(Refusal::NotBound)?;
+    check_purpose(socket, purpose)?;
+    let bound =
+        Bound { scope: scope_of(socket, local), port: local.port(), device: device_of(socket, local) };
+    let shares = |answer: Result<bool, Errno>| answer.unwrap_or(true);
+    Ok(Shadow {
+        transport,
+        purpose,
+        bound,
+        cookie: sockopt::socket_cookie(socket).map_err(|_| Refusal::NotThisTransport)?,
+        shares_port: shares(sockopt::socket_reuseaddr(socket)) || shares(sockopt::socket_reuseport(socket)),
+    })
+}
+
+fn check_kind(socket: impl AsFd, transport: Transport) -> Result<(), Refusal> {
+    let domain = sockopt::socket_domain(&socket).map_err(|_| Refusal::NoSocket)?;
+    let wanted = match transport {
+        Transport::Tcp => (SocketType::STREAM, ipproto::TCP),
+        Transport::Udp => (SocketType::DGRAM, ipproto::UDP),
+    };
+    let kind = sockopt::socket_type(&socket).ok().zip(sockopt::socket_protocol(&socket).ok().flatten());
+    let is_ip = [AddressFamily::INET, AddressFamily::INET6].contains(&domain);
+    if is_ip && kind == Some(wanted) { Ok(()) } else { Err(Refusal::NotThisTransport) }
+}
+
+fn check_purpose(socket: &OwnedFd, purpose: Purpose) -> Result<(), Refusal> {
+    let listens = || sockopt::socket_acceptconn(socket).unwrap_or(false);
+    match purpose {
+        Purpose::Udp => Ok(()),
+        Purpose::Listener if listens() => Ok(()),
+        Purpose::Listener => Err(Refusal::NotListening),
+        Purpose::Outgoing if listens() || net::getpeername(socket).is_ok() => Err(Refusal::InUse),
+        Purpose::Outgoing => Ok(()),
+    }
+}
+
+fn scope_of(socket: &OwnedFd, local: SocketAddr) -> Scope {
+    match local.ip().to_canonical() {
+        IpAddr::V6(address) if address.is_unspecified() => {
+            let only_v6 = sockopt::ipv6_v6only(socket).unwrap_or(true);
+            Scope::Any { v4: !only_v6, v6: true }
+        }
+        // A socket of IPv6 that is bound to ::ffff:0.0.0.0 takes IPv4 only too.
+        IpAddr::V4(address) if address.is_unspecified() => Scope::Any { v4: true, v6: false },
+        address => Scope::One(address),
+    }
+}
+
+/// The interface that the socket takes packets of only.
+fn device_of(socket: &OwnedFd, local: SocketAddr) -> Option<u32> {
+    let mut index = [0; 4];
+    let bound = syscall::getsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_BINDTOIFINDEX, &mut index);
+    let bound = bound.map_or(0, |_| u32::from_ne_bytes(index));
+    let scope = match local {
+        SocketAddr::V6(local) if local.ip().is_unicast_link_local() => local.scope_id(),
+        _ => 0,
+    };
+    [bound, scope].into_iter().find(|index| *index != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn look(socket: impl Into<OwnedFd>, transport: Transport, purpose: Purpose) -> Result<Shadow, Refusal> {
+        let socket = socket.into();
+        let own: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
+        examine(&socket, transport, purpose, namespace_of(&own).unwrap())
+    }
+
+    fn scope(address: &str) -> Scope {
+        let listener = TcpListener::bind(address).unwrap();
+        look(listener, Transport::Tcp, Purpose::Listener).unwrap().bound.scope
+    }
+
+    #[test]
+    fn a_listener_is_where_the_kernel_says() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shadow = look(listener, Transport::Tcp, Purpose::Listener).unwrap();
+        let bound = Bound { scope: Scope::One([127, 0, 0, 1].into()), port, device: None };
+        assert_eq!(shadow.bound, bound);
+        assert!(shadow.shares_port, "the standard library sets SO_REUSEADDR");
+    }
+
+    #[test]
+    fn wildcards_have_the_families_that_the_kernel_gives_them() {
+        assert_eq!(scope("0.0.0.0:0"), Scope::Any { v4: true, v6: false });
+        assert_eq!(scope("[::]:0"), Scope::Any { v4: true, v6: true });
+        assert_eq!(scope("[::ffff:127.0.0.1]:0"), Scope::One([127, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn a_socket_that_is_something_else_is_refused() {
+        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let tcp = |purpose| look(listener(), Transport::Tcp, purpose).err();
+        assert_eq!(tcp(Purpose::Outgoing), Some(Refusal::InUse));
+        assert_eq!(tcp(Purpose::Udp), Some(Refusal::NotThisTransport));
+        assert_eq!(look(udp(), Transport::Tcp, Purpose::Listener), Err(Refusal::NotThisTransport));
+        assert_eq!(look(listener(), Transport::Udp, Purpose::Udp), Err(Refusal::NotThisTransport));
+        let (pair, _other) = UnixStream::pair().unwrap();
+        assert_eq!(look(pair, Transport::Tcp, Purpose::Listener), Err(Refusal::NotThisTransport));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(look(file, Transport::Tcp, Purpose::Listener), Err(Refusal::NoSocket));
+    }
+
+    #[test]
+    fn a_connection_is_no_outgoing_one_that_is_yet_to_be_made() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(look(client, Transport::Tcp, Purpose::Outgoing), Err(Refusal::InUse));
+    }
+
+    #[test]
+    fn a_socket_without_a_port_is_not_bound() {
+        let socket = net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        assert_eq!(look(socket, Transport::Udp, Purpose::Udp), Err(Refusal::NotBound));
+    }
+
+    #[test]
+    fn a_socket_of_another_namespace_is_refused() {
+        let socket: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
+        let other = namespace_of(&socket).unwrap() + 1;
+        let refused = examine(&socket, Transport::Udp, Purpose::Udp, other);
+        assert_eq!(refused, Err(Refusal::OtherNamespace));
+    }
+}

@@ -1,0 +1,128 @@
+//! What the broker has and has given away, for `sidestep status`.
+
+use clock::Instant;
+use serde::{Deserialize, Serialize};
+
+use super::Server;
+use super::connection::Connection;
+use crate::protocol::{News, ProgramReport, Purpose, Transport};
+use crate::registry::{ClientId, Scope, Shadow};
+
+/// Everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Interfaces, in the order in which they were configured.
+    pub interfaces: Vec<InterfaceStatus>,
+    /// Processes that are connected.
+    pub programs: Vec<ProgramStatus>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// How packets come in; nothing while it is not attached.
+    pub mode: Option<String>,
+    /// Why it is not, or not wholly, usable.
+    pub failure: Option<String>,
+    /// Its queues.
+    pub queues: u16,
+    /// Queues that belong to a process.
+    pub lent: u16,
+    /// What became of its packets.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramStatus {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub program: String,
+    /// Queues that it serves, by interface.
+    pub queues: Vec<(String, Vec<u16>)>,
+    /// Why its profile keeps something on the kernel.
+    pub profile: Option<String>,
+    /// What it has claimed.
+    pub claims: Vec<ClaimStatus>,
+    /// What it says of itself; nothing if it never did.
+    pub report: Option<ProgramReport>,
+}
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimStatus {
+    /// TCP or UDP.
+    pub transport: Transport,
+    /// What for.
+    pub purpose: Purpose,
+    /// Address and port, as ss(8) writes them.
+    pub local: String,
+    /// Only connections that there are, no new ones.
+    pub draining: bool,
+}
+
+impl Server {
+    /// Asks all programs for their reports, which come in the next turns.
+    pub fn ask_for_reports(&mut self, now: Instant) {
+        let known = self.connections.iter_mut().filter(|(_, connection)| connection.program.is_some());
+        known.for_each(|(_, connection)| connection.is_asked = true);
+        self.tell_all(&News::ReportStatus, now);
+    }
+
+    /// Whether somebody has not answered yet. A program that does not call its library cannot.
+    pub fn awaits_reports(&self) -> bool {
+        self.connections.values().any(|connection| connection.is_asked)
+    }
+
+    /// How things are, with the reports that there are.
+    pub fn status(&self) -> StatusReport {
+        let interfaces = self.ports.iter().map(|port| InterfaceStatus {
+            name: port.name.clone(),
+            mode: port.open.as_ref().map(|open| open.path.describe()),
+            failure: port.failure.clone(),
+            queues: port.open.as_ref().map_or(0, |open| open.view.queues),
+            lent: self.registry.queues_lent(port.link),
+            counters: port.open.as_ref().map(|open| open.path.counters()).unwrap_or_default(),
+        });
+        let programs = self.connections.iter();
+        let programs = programs.filter_map(|(client, connection)| self.program_status(*client, connection));
+        StatusReport { interfaces: interfaces.collect(), programs: programs.collect() }
+    }
+
+    fn program_status(&self, client: ClientId, connection: &Connection) -> Option<ProgramStatus> {
+        let program = connection.program.clone()?;
+        let queues = self.ports.iter().filter_map(|port| {
+            let served = self.registry.queues_of(client, port.link);
+            let queues: Vec<u16> = (0..64).filter(|queue| served.bits() >> queue & 1 == 1).collect();
+            (!queues.is_empty()).then(|| (port.name.clone(), queues))
+        });
+        let claims = self.registry.claims(client).map(|(_, shadow, draining)| ClaimStatus {
+            transport: shadow.transport.into(),
+            purpose: shadow.purpose,
+            local: name(shadow),
+            draining,
+        });
+        Some(ProgramStatus {
+            pid: connection.pid,
+            queues: queues.collect(),
+            profile: (self.config.options)(&program).profile.reason,
+            claims: claims.collect(),
+            report: connection.report.clone(),
+            program,
+        })
+    }
+}
+
+/// Where a socket is bound: `*` for both families.
+fn name(shadow: &Shadow) -> String {
+    let port = shadow.bound.port;
+    match shadow.bound.scope {
+        Scope::Any { v4: true, v6: true } => format!("*:{port}"),
+        Scope::Any { v4: true, .. } => format!("0.0.0.0:{port}"),
+        Scope::Any { .. } => format!("[::]:{port}"),
+        Scope::One(address) => std::net::SocketAddr::new(address, port).to_string(),
+    }
+}
