@@ -39,7 +39,7 @@ impl Inside {
     /// Enters; `None` if the thread is inside already: the call comes from our own code.
     #[inline]
     pub fn enter() -> Option<Inside> {
-        DEPTH.with(|depth| (depth.replace(1) == 0).then_some(Inside(PhantomData)))
+        DEPTH.with(|depth| (depth.replace(1) == 0).then(|| Inside(PhantomData)))
     }
 }
 
@@ -106,6 +106,7 @@ mod tests {
     fn a_call_from_our_own_code_is_known() {
         let inside = Inside::enter();
         assert!(inside.is_some() && Inside::enter().is_none());
+        assert!(is_inside(), "a call that is not let in does not let the first one out");
         drop(inside);
         assert!(!is_inside());
     }

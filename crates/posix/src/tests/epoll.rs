@@ -191,3 +191,33 @@ fn closing_ends_the_watch() {
     pair.left.shut_down(left);
     assert_eq!(pair.left.ready(epfd), []);
 }
+
+#[test]
+fn a_server_of_two_clients_answers_both_in_one_turn() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN).unwrap();
+    let clients = [(); 2].map(|()| pair.right.tcp_socket(libc::SOCK_NONBLOCK));
+    clients.iter().for_each(|fd| drop(pair.right.connect_to(*fd, address)));
+    pair.settle();
+    let mut served = Vec::new();
+    while let Ok(fd) = pair.left.accept4(listener, libc::SOCK_NONBLOCK) {
+        pair.left.watch(epfd, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP | EPOLLET).unwrap();
+        served.push(fd);
+    }
+    assert_eq!(served.len(), 2);
+    for _ in 0..3 {
+        clients.iter().for_each(|fd| assert_eq!(pair.right.send_all(*fd, b"?"), Ok(1)));
+        pair.settle();
+        let ready = pair.left.ready(epfd);
+        assert_eq!(ready.len(), 2);
+        for (fd, _) in ready {
+            assert_eq!(pair.left.recv(fd, &mut [0; 8], 0), Ok(1));
+            assert_eq!(pair.left.send_all(fd, b"!"), Ok(1));
+        }
+        assert_eq!(pair.left.ready(epfd), []);
+        pair.settle();
+        clients.iter().for_each(|fd| assert_eq!(pair.right.recv(*fd, &mut [0; 8], 0), Ok(1)));
+    }
+}
