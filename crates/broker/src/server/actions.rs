@@ -8,9 +8,9 @@ use control::{Change as KernelChange, NeighbourMove, NetlinkMonitor};
 use device_xdp::XdpError;
 use steering::Transport;
 
+use super::broker::{Broker, Notice, token, watch};
 use super::port::Change;
 use super::requests::ADDRESSES_MAX;
-use super::{Notice, Server, token, watch};
 use crate::protocol::{ClaimId, Grant, News};
 use crate::registry::{Action, ClientId, LinkNumber};
 
@@ -21,7 +21,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Lists sockets of the kernel's.
 type List = fn() -> std::io::Result<Vec<KernelSocket>>;
 
-impl Server {
+impl Broker {
     /// Reads what the kernel told. After an error of the socket itself a new one reads everything again.
     pub(super) fn read_news(&mut self) {
         let news: Result<Vec<KernelChange>, _> = self.monitor.on_readable();
@@ -37,7 +37,7 @@ impl Server {
     /// Compares the interfaces with what the kernel has, and tells everybody whom it concerns.
     pub(super) fn follow_interfaces(&mut self, now: Instant) {
         for place in 0..self.ports.len() {
-            let paths = self.config.paths.as_ref();
+            let paths = self.paths.as_ref();
             let changes = self.ports[place].follow(paths, self.monitor.mirror(), now);
             changes.into_iter().for_each(|change| self.on_change(place as LinkNumber, change, now));
         }

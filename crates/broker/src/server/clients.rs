@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt::socket_peercred};
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
-use super::{Notice, Server, random_numbers, token, watch};
 use crate::protocol::{Answer, Key, News, Refusal, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
@@ -22,7 +22,7 @@ const MESSAGES_MAX: usize = 32;
 /// How long nobody is accepted for want of descriptors.
 const DEAFNESS: Duration = Duration::from_millis(50);
 
-impl Server {
+impl Broker {
     /// Lets those in who may.
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_MAX {

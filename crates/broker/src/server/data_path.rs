@@ -13,7 +13,7 @@ use steering::{Claim, ClaimTerms, Transport};
 const KERNEL_FLOWS: u32 = 1 << 16;
 
 /// An interface whose packets can be had.
-pub trait DataPath {
+pub(crate) trait DataPath: Send {
     /// How packets come in, for people.
     fn describe(&self) -> String;
     /// Makes sockets on these queues, and memory for them, to be given away.
@@ -32,17 +32,17 @@ pub trait DataPath {
 
 /// What is given to a client.
 #[derive(Debug)]
-pub struct LentQueues {
+pub(crate) struct LentQueues {
     /// How it is mapped.
-    pub layout: LentLayout,
+    pub(crate) layout: LentLayout,
     /// Packet memory.
-    pub memory: OwnedFd,
+    pub(crate) memory: OwnedFd,
     /// One socket for each queue.
-    pub sockets: Vec<OwnedFd>,
+    pub(crate) sockets: Vec<OwnedFd>,
 }
 
 /// Opens data paths, and says what can be known without one.
-pub trait DataPaths {
+pub(crate) trait DataPaths: Send {
     /// Attaches to the interface of this name.
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError>;
     /// Its queues.
@@ -53,16 +53,14 @@ pub trait DataPaths {
 
 /// AF_XDP.
 #[derive(Clone, Debug, Default)]
-pub struct Xdp {
-    /// Attach in generic mode at once.
-    pub force_generic: bool,
+pub(crate) struct Xdp {
     /// How devices are made.
-    pub device: XdpOptions,
+    device: XdpOptions,
 }
 
 impl DataPaths for Xdp {
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
-        let options = SteeringOptions { force_generic: self.force_generic, kernel_flows: KERNEL_FLOWS };
+        let options = SteeringOptions { kernel_flows: KERNEL_FLOWS, ..SteeringOptions::default() };
         let program = SteeringProgram::attach(interface, options)?;
         Ok(Box::new(XdpPath { program, device: self.device.clone() }))
     }

@@ -15,12 +15,12 @@ use rustix::net::SocketAddrAny;
 use steering::Transport;
 use tcp_repair::{Established, prepare};
 
-use super::Server;
+use super::broker::Broker;
 use crate::moving::unpack;
 use crate::protocol::{Moving, Refusal};
 use crate::registry::ClientId;
 
-impl Server {
+impl Broker {
     /// Makes the kernel's socket of a client's connection. Its local end must be one that the client has claimed: it cannot speak
     /// for others.
     pub(super) fn take_over(

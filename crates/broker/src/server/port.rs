@@ -24,6 +24,8 @@ pub(super) struct Port {
     pub(super) open: Option<Open>,
     /// Why it is not, or not wholly, usable.
     pub(super) failure: Option<String>,
+    /// Not tried again.
+    pub(super) is_given_up: bool,
     neighbours: NeighbourWatch,
     not_before: Instant,
 }
@@ -66,12 +68,23 @@ struct Found {
 impl Port {
     pub(super) fn new(link: LinkNumber, name: String) -> Port {
         let neighbours = NeighbourWatch::default();
-        Port { link, name, open: None, failure: None, neighbours, not_before: Instant::ZERO }
+        Port {
+            link,
+            name,
+            open: None,
+            failure: None,
+            is_given_up: false,
+            neighbours,
+            not_before: Instant::ZERO,
+        }
     }
 
     /// Compares with what the kernel has, and does what follows.
     pub(super) fn follow(&mut self, paths: &dyn DataPaths, mirror: &Mirror, now: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
+        if self.is_given_up {
+            return changes;
+        }
         let found = self.find(paths, mirror);
         if self.must_close(paths, found.as_ref()) {
             self.open = None;
@@ -154,7 +167,21 @@ impl Port {
 
     /// When to attach again.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        (self.open.is_none() && self.not_before > now).then_some(self.not_before)
+        (self.is_wanted() && self.not_before > now).then_some(self.not_before)
+    }
+
+    /// Whether it is to be attached and is not.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.open.is_none() && !self.is_given_up
+    }
+
+    /// Why it is not attached.
+    pub(super) fn describe_failure(&self) -> String {
+        match &self.failure {
+            Some(failure) if failure.contains(&self.name) => failure.clone(),
+            Some(failure) => format!("{}: {failure}", self.name),
+            None => format!("there is no interface {}", self.name),
+        }
     }
 }
 

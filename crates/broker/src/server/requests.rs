@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use clock::Instant;
 use rustix::net::{getpeername, getsockname};
 
+use super::broker::Broker;
 use super::connection::Fault;
 use super::port::address;
 use super::questions::Question;
-use super::{Server, moves, shadow};
+use super::{moves, shadow};
 use crate::protocol::{
     Answer, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal, Request,
     Transport, VERSION, Welcome,
@@ -28,7 +29,7 @@ fn done(outcome: Result<(), Refusal>) -> Outcome {
     outcome.map(|()| Some((Answer::Done, None)))
 }
 
-impl Server {
+impl Broker {
     /// Carries out a request and answers it, unless the answer takes its time. An error ends the client.
     pub(super) fn handle(
         &mut self,
@@ -109,7 +110,7 @@ impl Server {
             return Err(Refusal::Version(VERSION));
         }
         let program: String = program.chars().take(NAME_MAX).collect();
-        let options = (self.config.options)(&program);
+        let options = self.options.clone();
         let addresses_max = ADDRESSES_MAX / self.ports.len().max(1);
         let interfaces = self.ports.iter().filter_map(|port| port.interface(addresses_max)).collect();
         let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
@@ -124,7 +125,7 @@ impl Server {
         let without = lacks.map(|port| {
             let refusal = match (&port.failure, &port.open) {
                 (Some(failure), _) => Refusal::Interface(failure.clone()),
-                (None, None) => Refusal::Interface(format!("there is no interface {}", port.name)),
+                (None, None) => Refusal::Interface(port.describe_failure()),
                 (None, Some(_)) => Refusal::NoFreeQueue,
             };
             (port.link, refusal)
@@ -147,7 +148,7 @@ impl Server {
         purpose: Purpose,
         socket: OwnedFd,
     ) -> Result<Answer, Refusal> {
-        self.check_profile(client, purpose)?;
+        self.check_profile(purpose)?;
         let shadow = shadow::examine(&socket, transport.into(), purpose, self.namespace)?;
         let claim = self.registry.claim(client, shadow)?;
         if purpose == Purpose::Outgoing {
@@ -158,17 +159,16 @@ impl Server {
         Ok(Answer::Claimed { claim, on })
     }
 
-    fn check_profile(&self, client: ClientId, purpose: Purpose) -> Result<(), Refusal> {
-        let program = self.connections.get(&client).and_then(|connection| connection.program.as_ref());
-        let profile = (self.config.options)(program.map_or("", String::as_str)).profile;
+    fn check_profile(&self, purpose: Purpose) -> Result<(), Refusal> {
+        let profile = &self.options.profile;
         let wanted = match purpose {
             Purpose::Listener => profile.listeners,
             Purpose::Outgoing => profile.outgoing,
             Purpose::Udp => profile.udp,
         };
-        match (wanted, profile.reason) {
+        match (wanted, &profile.reason) {
             (true, _) => Ok(()),
-            (false, Some(reason)) => Err(Refusal::Profile(reason)),
+            (false, Some(reason)) => Err(Refusal::Profile(reason.clone())),
             (false, None) => Err(Refusal::Profile(format!("by the profile {}", profile.name))),
         }
     }

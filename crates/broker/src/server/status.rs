@@ -3,7 +3,7 @@
 use clock::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::Server;
+use super::broker::Broker;
 use super::connection::Connection;
 use crate::protocol::{News, ProgramReport, Purpose, Transport};
 use crate::registry::{ClientId, Scope, Shadow};
@@ -64,21 +64,21 @@ pub struct ClaimStatus {
     pub draining: bool,
 }
 
-impl Server {
+impl Broker {
     /// Asks all programs for their reports, which come in the next turns.
-    pub fn ask_for_reports(&mut self, now: Instant) {
+    pub(super) fn ask_for_reports(&mut self, now: Instant) {
         let known = self.connections.iter_mut().filter(|(_, connection)| connection.program.is_some());
         known.for_each(|(_, connection)| connection.is_asked = true);
         self.tell_all(&News::ReportStatus, now);
     }
 
     /// Whether somebody has not answered yet. A program that does not call its library cannot.
-    pub fn awaits_reports(&self) -> bool {
+    pub(super) fn awaits_reports(&self) -> bool {
         self.connections.values().any(|connection| connection.is_asked)
     }
 
     /// How things are, with the reports that there are.
-    pub fn status(&self) -> StatusReport {
+    pub(super) fn status(&self) -> StatusReport {
         let interfaces = self.ports.iter().map(|port| InterfaceStatus {
             name: port.name.clone(),
             mode: port.open.as_ref().map(|open| open.path.describe()),
@@ -108,7 +108,7 @@ impl Server {
         Some(ProgramStatus {
             pid: connection.pid,
             queues: queues.collect(),
-            profile: (self.config.options)(&program).profile.reason,
+            profile: self.options.profile.reason.clone(),
             claims: claims.collect(),
             report: connection.report.clone(),
             program,

@@ -1,0 +1,276 @@
+//! The broker itself: what it has, and its turns. It never waits for a client.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use clock::{Duration, Instant};
+use control::NetlinkMonitor;
+use rustix::event::epoll;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use super::OpenError;
+use super::connection::Connection;
+use super::data_path::DataPaths;
+use super::family::Family;
+use super::port::Port;
+use super::questions::Questions;
+use super::routes::Routes;
+use super::shadow;
+use crate::protocol::{ClaimId, News, Options};
+use crate::registry::{ClientId, LinkNumber, Registry};
+use crate::transfer::Inbox;
+
+/// How often the interfaces' queues are counted, of which the kernel does not tell, and shadows are looked after.
+const TICK: Duration = Duration::from_secs(1);
+/// Interfaces at most.
+const INTERFACES_MAX: usize = 64;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// What happened, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// Packets can be had from an interface.
+    Attached {
+        /// Its name.
+        interface: String,
+        /// How.
+        mode: String,
+    },
+    /// The interface went, or must be opened anew.
+    Detached {
+        /// Its name.
+        interface: String,
+    },
+    /// An interface cannot be used, or not wholly; what concerns it runs on the kernel.
+    Failed {
+        /// Its name.
+        interface: String,
+        /// Why.
+        error: String,
+    },
+    /// A client was disconnected.
+    Disconnected {
+        /// Its process.
+        pid: u32,
+        /// Why.
+        fault: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Attached { interface, mode } => write!(f, "{interface}: {mode}"),
+            Notice::Detached { interface } => write!(f, "{interface}: gone, or to be opened anew"),
+            Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
+            Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
+        }
+    }
+}
+
+/// What a broker is to do.
+pub(super) struct Setup {
+    /// Names of interfaces. They need not be there yet.
+    pub(super) interfaces: Vec<String>,
+    /// How they are used.
+    pub(super) paths: Box<dyn DataPaths>,
+    /// Who may connect.
+    pub(super) family: Family,
+    /// How programs are to run.
+    pub(super) options: Options,
+}
+
+/// The broker without its thread: poll [`Broker::fd`] until [`Broker::poll_timeout`], then call [`Broker::turn`]. Dropping it gives
+/// everything back.
+pub(super) struct Broker {
+    pub(super) paths: Box<dyn DataPaths>,
+    pub(super) options: Options,
+    pub(super) family: Family,
+    /// The kernel's number for the network namespace.
+    pub(super) namespace: u64,
+    name: String,
+    pub(super) listener: OwnedFd,
+    /// Set while no descriptors are to be had for those who connect.
+    pub(super) deaf_until: Option<Instant>,
+    pub(super) epoll: OwnedFd,
+    pub(super) monitor: NetlinkMonitor,
+    pub(super) ports: Vec<Port>,
+    pub(super) registry: Registry,
+    pub(super) connections: BTreeMap<ClientId, Connection>,
+    /// Shadows of outgoing connections: while we have them, nobody else gets their ports.
+    pub(super) kept: BTreeMap<ClaimId, OwnedFd>,
+    pub(super) routes: Routes,
+    pub(super) questions: Questions,
+    pub(super) inbox: Inbox,
+    next_tick: Instant,
+    pub(super) notices: Vec<Notice>,
+}
+
+/// What epoll tells of: clients have two tokens each.
+pub(super) mod token {
+    pub(in crate::server) const LISTENER: u64 = 0;
+    pub(in crate::server) const NETLINK: u64 = 1;
+
+    pub(in crate::server) fn socket(client: super::ClientId) -> u64 {
+        client.0 * 2
+    }
+
+    pub(in crate::server) fn process(client: super::ClientId) -> u64 {
+        client.0 * 2 + 1
+    }
+}
+
+impl Broker {
+    /// Listens, follows the kernel from now on, and attaches to those of the interfaces that are there.
+    pub(super) fn open(setup: Setup, now: Instant) -> Result<Broker, OpenError> {
+        let (name, listener) = listen_anywhere()?;
+        let namespace = shadow::namespace_of(&any_socket()?)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let monitor = NetlinkMonitor::new()?;
+        watch(&epoll, &listener, token::LISTENER, epoll::EventFlags::IN)?;
+        watch(&epoll, monitor.fd(), token::NETLINK, epoll::EventFlags::IN)?;
+        let names = setup.interfaces.into_iter().take(INTERFACES_MAX);
+        let mut broker = Broker {
+            paths: setup.paths,
+            options: setup.options,
+            family: setup.family,
+            namespace,
+            name,
+            listener,
+            deaf_until: None,
+            epoll,
+            monitor,
+            ports: (0..).zip(names).map(|(link, name)| Port::new(link, name)).collect(),
+            registry: Registry::default(),
+            connections: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            routes: Routes::default(),
+            questions: Questions::default(),
+            inbox: Inbox::new(),
+            next_tick: now + TICK,
+            notices: Vec::new(),
+        };
+        broker.follow_interfaces(now);
+        broker.settle(now);
+        Ok(broker)
+    }
+
+    /// The abstract name of its socket, for [`crate::protocol::ENVIRONMENT`].
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Readable when there is something to do.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// When to call [`Server::turn`] at the latest.
+    pub(super) fn poll_timeout(&self, now: Instant) -> Instant {
+        let ports = self.ports.iter().filter_map(|port| port.poll_timeout(now));
+        let others = [
+            self.registry.poll_timeout(),
+            self.routes.poll_timeout(),
+            self.questions.poll_timeout(),
+            self.deaf_until,
+        ];
+        ports.chain(others.into_iter().flatten()).fold(self.next_tick, Instant::min)
+    }
+
+    /// Does what there is to do, without waiting for anything.
+    pub(super) fn turn(&mut self, now: Instant) {
+        let mut events = Vec::with_capacity(64);
+        let no_wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A signal leaves the events for the next turn.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&no_wait));
+        let mut kernel_has_news = false;
+        for event in events {
+            match event.data.u64() {
+                token::LISTENER => self.accept(now),
+                token::NETLINK => kernel_has_news = true,
+                other => self.serve(ClientId(other / 2), other, event.flags, now),
+            }
+        }
+        let is_tick = now >= self.next_tick;
+        if kernel_has_news {
+            self.read_news();
+        }
+        if kernel_has_news || is_tick || self.ports.iter().any(Port::is_wanted) {
+            self.follow_interfaces(now);
+        }
+        if is_tick {
+            self.next_tick = now + TICK;
+            self.look_after_shadows(now);
+        }
+        self.listen_again(now);
+        self.settle(now);
+    }
+
+    /// What happened since this was asked last.
+    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Tells all clients that this is the end, and gives everything back.
+    pub(super) fn close(mut self) {
+        for connection in self.connections.values_mut() {
+            let _ = connection.tell(News::Closing, Vec::new()); // Who does not read it sees the end of the connection.
+        }
+    }
+
+    /// Whether nobody is connected.
+    pub(super) fn is_alone(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Whether an interface can be used.
+    pub(super) fn has_interface(&self) -> bool {
+        self.ports.iter().any(|port| port.open.is_some())
+    }
+
+    /// What is in the way of interfaces that cannot be used.
+    pub(super) fn describe_failures(&self) -> Vec<String> {
+        let failed = self.ports.iter().filter(|port| port.open.is_none());
+        failed.map(Port::describe_failure).collect()
+    }
+
+    /// Forgets the interfaces that cannot be used: nobody named them. To be called before anybody connects.
+    pub(super) fn leave_out_failures(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.is_given_up = port.open.is_none());
+    }
+
+    pub(super) fn port(&mut self, link: LinkNumber) -> Option<&mut Port> {
+        self.ports.get_mut(usize::from(link))
+    }
+}
+
+/// Listens at an abstract name that nobody else has.
+fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let [random, _] = random_numbers()?;
+    let name = format!("sidestep-run-{}-{random:016x}", std::process::id());
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen(&socket, BACKLOG)?;
+    Ok((name, socket))
+}
+
+/// A socket of this network namespace.
+fn any_socket() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Numbers that nobody can guess.
+pub(super) fn random_numbers() -> io::Result<[u64; 2]> {
+    use std::io::Read;
+    let mut octets = [[0; 8]; 2];
+    std::fs::File::open("/dev/urandom")?.read_exact(octets.as_flattened_mut())?;
+    Ok(octets.map(u64::from_ne_bytes))
+}
+
+pub(super) fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64, flags: epoll::EventFlags) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token), flags)?)
+}

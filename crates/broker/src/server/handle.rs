@@ -1,0 +1,163 @@
+//! The broker's thread.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use clock::{Duration, Instant};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::StatusReport;
+use super::broker::Broker;
+
+/// How long a program may take to report.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A broker that serves. Stop it, or it ends with the process.
+pub struct Handle {
+    reporter: Reporter,
+    thread: JoinHandle<()>,
+}
+
+/// Asks a broker how things are. Once it has stopped, it says nothing.
+#[derive(Clone)]
+pub struct Reporter {
+    requests: Sender<Request>,
+    wake: Arc<OwnedFd>,
+}
+
+/// What the thread can be asked.
+enum Request {
+    Report(Sender<StatusReport>),
+    TellWhenAlone(Sender<()>),
+    Stop,
+}
+
+/// What the thread works on.
+struct Serving {
+    broker: Broker,
+    verbose: bool,
+    receiver: Receiver<Request>,
+    wake: Arc<OwnedFd>,
+    started: std::time::Instant,
+    /// Who waits for reports of programs, and until when.
+    reports: Vec<(Instant, Sender<StatusReport>)>,
+    alone: Vec<Sender<()>>,
+}
+
+pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
+    let (requests, receiver) = channel();
+    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let mut serving = Serving {
+        broker,
+        verbose,
+        receiver,
+        wake: Arc::clone(&wake),
+        started: std::time::Instant::now(),
+        reports: Vec::new(),
+        alone: Vec::new(),
+    };
+    let serve = move || {
+        while serving.turn() {}
+        serving.broker.close();
+    };
+    let thread = std::thread::Builder::new().name("broker".to_owned()).spawn(serve)?;
+    Ok(Handle { reporter: Reporter { requests, wake }, thread })
+}
+
+impl Handle {
+    /// For whoever wants to know how things are.
+    pub fn reporter(&self) -> Reporter {
+        self.reporter.clone()
+    }
+
+    /// Waits until nobody is connected any more, but no longer than `max`.
+    pub fn linger(&self, max: Duration) {
+        let (sender, receiver) = channel();
+        self.reporter.send(Request::TellWhenAlone(sender));
+        let _ = receiver.recv_timeout(std::time::Duration::from_nanos(max.as_nanos())); // Both answers are fine.
+    }
+
+    /// Tells all clients that this is the end, gives everything back to the kernel, and waits until that is done.
+    pub fn stop(self) {
+        self.reporter.send(Request::Stop);
+        let _ = self.thread.join(); // A panic there has been reported; the rest is to end all the same.
+    }
+}
+
+impl Reporter {
+    /// How things are. Programs get some tenths of a second to say what they see.
+    pub fn report(&self) -> Option<StatusReport> {
+        let (sender, receiver) = channel();
+        self.send(Request::Report(sender));
+        receiver.recv().ok()
+    }
+
+    fn send(&self, request: Request) {
+        let _ = self.requests.send(request); // A thread that ended answers nothing.
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.
+    }
+}
+
+impl Serving {
+    /// Sleeps until there is something to do, and does it; false when it is time to end.
+    fn turn(&mut self) -> bool {
+        self.wait();
+        let now = self.now();
+        while let Ok(request) = self.receiver.try_recv() {
+            match request {
+                Request::Report(sender) => {
+                    self.broker.ask_for_reports(now);
+                    self.reports.push((now + PATIENCE, sender));
+                }
+                Request::TellWhenAlone(sender) => self.alone.push(sender),
+                Request::Stop => return false,
+            }
+        }
+        self.broker.turn(now);
+        self.answer(now);
+        for notice in self.broker.take_notices() {
+            if self.verbose {
+                eprintln!("sidestep: {notice}");
+            }
+        }
+        true
+    }
+
+    fn answer(&mut self, now: Instant) {
+        let is_whole = !self.broker.awaits_reports();
+        for (_, sender) in self.reports.extract_if(.., |(until, _)| is_whole || now >= *until) {
+            let _ = sender.send(self.broker.status()); // Who asked may have given up.
+        }
+        if self.broker.is_alone() {
+            for sender in self.alone.drain(..) {
+                let _ = sender.send(()); // As above.
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let now = self.now();
+        let reports = self.reports.iter().map(|(until, _)| *until);
+        let left = reports.fold(self.broker.poll_timeout(now), Instant::min).since(now);
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.broker.fd(), PollFlags::IN),
+            PollFd::new(&*self.wake, PollFlags::IN),
+        ];
+        // A signal ends the wait early, which does no harm.
+        let _ = poll(&mut fds, Some(&timeout));
+        if fds[1].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(&*self.wake, &mut [0; 8]); // Never blocks; the count does not matter.
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
