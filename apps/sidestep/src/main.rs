@@ -3,6 +3,7 @@
 
 mod dns;
 mod observe;
+mod run;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,10 @@ enum Command {
         #[command(subcommand)]
         command: dns::Command,
     },
+    /// Run a program on our stack, unchanged: `sidestep run -- nginx`.
+    ///
+    /// What cannot be accelerated runs on the kernel, and one line says why. Signals and the exit status pass through.
+    Run(run::Options),
     /// List the sockets of running Sidestep programs, as `ss -tin` does for the kernel's.
     ///
     /// Each connection has a second line in the words of ss(8): congestion control, timers, windows, counts. Windows and
@@ -42,6 +47,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Dns { command } => dns::run(command),
+        Command::Run(options) => run::run(&options),
         Command::Sockets(options) => observe::sockets(&options),
         Command::Counters(options) => observe::counters(&options),
         Command::Trace(options) => observe::trace(&options),

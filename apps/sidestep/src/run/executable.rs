@@ -1,0 +1,219 @@
+//! The program's file, and what in it stands in the way of a preloaded library.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Octets of a file that are looked at: headers, and the program headers that linkers put behind them.
+const HEAD: usize = 4096;
+/// Scripts that interpret scripts, at most, as execve(2) has it.
+const INTERPRETERS_MAX: usize = 4;
+
+/// A program that can be executed.
+#[derive(Debug)]
+pub(super) struct Executable {
+    path: PathBuf,
+}
+
+/// Why there is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotFound {
+    #[error("{0}: command not found")]
+    Missing(String),
+    #[error("{0}: not an executable file")]
+    NotExecutable(String),
+}
+
+/// Why the dynamic linker would not load our library into it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    Static,
+    OtherMachine,
+    Privileged,
+    Unreadable(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::Static => {
+                f.write_str("it is linked statically, so that no library can be put in front of its calls")
+            }
+            Obstacle::OtherMachine => f.write_str("it is made for another kind of machine than Sidestep"),
+            Obstacle::Privileged => f.write_str(
+                "it is setuid, setgid or has capabilities, and the system loads no library for such",
+            ),
+            Obstacle::Unreadable(error) => write!(f, "its file cannot be read: {error}"),
+        }
+    }
+}
+
+impl Executable {
+    /// Finds a program as execvp(3) does.
+    pub(super) fn find(name: &OsStr) -> Result<Executable, NotFound> {
+        let told = || name.to_string_lossy().into_owned();
+        if name.as_bytes().contains(&b'/') {
+            return match fs::metadata(name) {
+                Err(_) => Err(NotFound::Missing(told())),
+                Ok(metadata) if is_executable(&metadata) => Ok(Executable { path: name.into() }),
+                Ok(_) => Err(NotFound::NotExecutable(told())),
+            };
+        }
+        let folders = env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+        let mut present = env::split_paths(&folders)
+            .map(|folder| folder.join(name))
+            .filter(|path| path.is_file())
+            .peekable();
+        let found_some = present.peek().is_some();
+        match present.find(|path| fs::metadata(path).is_ok_and(|metadata| is_executable(&metadata))) {
+            Some(path) => Ok(Executable { path }),
+            None if found_some => Err(NotFound::NotExecutable(told())),
+            None => Err(NotFound::Missing(told())),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of the file, which profiles go by.
+    pub(super) fn name(&self) -> &str {
+        self.path.file_name().and_then(OsStr::to_str).unwrap_or("the program")
+    }
+
+    /// What stands in the way of our library, in the program or in who interprets it.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        let mut path = self.path.clone();
+        for _ in 0..INTERPRETERS_MAX {
+            let head = match read_head(&path) {
+                Ok(head) => head,
+                Err(error) => return Some(Obstacle::Unreadable(error.to_string())),
+            };
+            if is_privileged(&path) {
+                return Some(Obstacle::Privileged);
+            }
+            match interpreter(&head) {
+                Some(next) => path = next,
+                None => return elf_obstacle(&head),
+            }
+        }
+        None
+    }
+}
+
+fn is_executable(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+}
+
+fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD);
+    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// Whether executing the file raises privileges (`AT_SECURE`, ld.so(8)).
+fn is_privileged(path: &Path) -> bool {
+    const SETUID: u32 = 0o4000;
+    const SETGID: u32 = 0o2000;
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    let mode = metadata.mode();
+    let other_user = mode & SETUID != 0 && metadata.uid() != rustix::process::geteuid().as_raw();
+    let other_group = mode & SETGID != 0 && metadata.gid() != rustix::process::getegid().as_raw();
+    let mut capabilities = [0u8; 64];
+    let raised = !rustix::process::geteuid().is_root()
+        && rustix::fs::getxattr(path, "security.capability", &mut capabilities[..]).is_ok();
+    other_user || other_group || raised
+}
+
+/// The interpreter that a script names in its first line.
+fn interpreter(head: &[u8]) -> Option<PathBuf> {
+    let line = head.strip_prefix(b"#!")?.split(|&octet| octet == b'\n').next()?;
+    let mut words = line.split(|&octet| octet == b' ' || octet == b'\t').filter(|word| !word.is_empty());
+    let named = Path::new(OsStr::from_bytes(words.next()?)).to_owned();
+    // `#!/usr/bin/env python3`: what it will execute is what counts.
+    if named.file_name() == Some(OsStr::new("env"))
+        && let Some(program) = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))
+        && let Ok(program) = Executable::find(OsStr::from_bytes(program))
+    {
+        return Some(program.path);
+    }
+    Some(named)
+}
+
+/// Reads an ELF header of 64 bits, little-endian (elf(5)): is there an interpreter, the dynamic linker? What is no ELF file is left
+/// to the kernel's judgement.
+fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
+    const CLASS_64: u8 = 2;
+    const LITTLE_ENDIAN: u8 = 1;
+    const PT_INTERP: u32 = 3;
+    let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    if !head.starts_with(b"\x7fELF") {
+        return None;
+    }
+    if head.get(4) != Some(&CLASS_64)
+        || head.get(5) != Some(&LITTLE_ENDIAN)
+        || number(head, 18, 2) != Some(machine)
+    {
+        return Some(Obstacle::OtherMachine);
+    }
+    let (Some(table), Some(size), Some(count)) =
+        (number(head, 32, 8), number(head, 54, 2), number(head, 56, 2))
+    else {
+        return Some(Obstacle::Unreadable("it is cut short".to_owned()));
+    };
+    let kind = |entry: u64| number(head, usize::try_from(table + entry * size).ok()?, 4);
+    let dynamic = (0..count).any(|entry| kind(entry) == Some(PT_INTERP.into()));
+    (!dynamic).then_some(Obstacle::Static)
+}
+
+/// A little-endian number of up to eight octets.
+fn number(octets: &[u8], at: usize, len: usize) -> Option<u64> {
+    let octets = octets.get(at..at.checked_add(len)?)?;
+    Some(octets.iter().rev().fold(0, |number, &octet| number << 8 | u64::from(octet)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_a_shell_finds_it() {
+        assert_eq!(Executable::find(OsStr::new("sh")).unwrap().name(), "sh");
+        assert!(matches!(Executable::find(OsStr::new("no-such-program")), Err(NotFound::Missing(_))));
+        assert!(matches!(Executable::find(OsStr::new("/etc/passwd")), Err(NotFound::NotExecutable(_))));
+        assert!(matches!(Executable::find(OsStr::new("/etc")), Err(NotFound::NotExecutable(_))));
+    }
+
+    #[test]
+    fn nothing_stands_in_the_way_of_what_is_linked_dynamically() {
+        assert_eq!(Executable::find(OsStr::new("sh")).unwrap().obstacle(), None);
+    }
+
+    #[test]
+    fn a_static_program_is_known_by_its_lack_of_an_interpreter() {
+        let mut head = vec![0; 128];
+        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        head[18] = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+        head[32] = 64; // program headers behind the header
+        head[54] = 56;
+        head[56] = 1;
+        assert_eq!(elf_obstacle(&head), Some(Obstacle::Static));
+        head[64] = 3; // PT_INTERP
+        assert_eq!(elf_obstacle(&head), None);
+        head[4] = 1; // 32 bits
+        assert_eq!(elf_obstacle(&head), Some(Obstacle::OtherMachine));
+    }
+
+    #[test]
+    fn the_interpreter_of_a_script_is_what_counts() {
+        assert_eq!(interpreter(b"#! /bin/sh -e\nexit"), Some(PathBuf::from("/bin/sh")));
+        let by_env = interpreter(b"#!/usr/bin/env -S LANG=C sh\n").unwrap();
+        assert_eq!(by_env.file_name(), Some(OsStr::new("sh")));
+        assert_eq!(interpreter(b"\x7fELF"), None);
+    }
+}

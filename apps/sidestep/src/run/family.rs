@@ -1,0 +1,109 @@
+//! The program and its descendants: started, sent what we are sent, waited for to the last.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::Signals;
+
+/// Signals that are the program's when they are sent to us.
+const PASSED_ON: [i32; 9] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
+/// What a shell adds to the number of the signal that ended a program.
+const SIGNALLED: u8 = 128;
+
+/// Who starts a program and becomes the parent of its orphans.
+pub(super) struct Family {
+    signals: Signals,
+}
+
+/// A program that was started.
+pub(super) struct Running {
+    signals: Signals,
+    program: Pid,
+    /// How the program itself ended.
+    code: Option<u8>,
+}
+
+impl Family {
+    /// Orphans of what this process starts become its children, instead of init's: PR_SET_CHILD_SUBREAPER in prctl(2). A program
+    /// that goes into the background is one.
+    pub(super) fn adopt_orphans() -> io::Result<Family> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let signals = Signals::new(PASSED_ON.iter().chain(&[SIGCHLD]))?;
+        Ok(Family { signals })
+    }
+
+    /// Starts the program.
+    pub(super) fn start(self, command: &mut Command) -> io::Result<Running> {
+        // Dropping the handle neither ends it nor waits for it.
+        let child = command.spawn()?;
+        let program = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
+        Ok(Running { signals: self.signals, program, code: None })
+    }
+}
+
+impl Running {
+    /// Waits until the program and all who came of it have ended. Returns the program's exit status as a shell tells it.
+    pub(super) fn wait(mut self) -> u8 {
+        while self.reap() {
+            let arrived: Vec<i32> = self.signals.wait().collect();
+            for signal in arrived.into_iter().filter(|signal| PASSED_ON.contains(signal)) {
+                self.pass_on(signal);
+            }
+        }
+        self.code.unwrap_or_default()
+    }
+
+    /// Takes note of who has ended; false when nobody is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.program => self.code = Some(exit_code(status)),
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false, // ECHILD: nobody is left.
+            }
+        }
+    }
+
+    /// To the program; when that has ended, to those of its descendants that came to us.
+    fn pass_on(&self, signal: i32) {
+        if is_of_the_terminal(signal) {
+            return;
+        }
+        let to = if self.code.is_none() { vec![self.program] } else { children() };
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            for pid in to {
+                let _ = kill_process(pid, signal); // Who has ended meanwhile needs none.
+            }
+        }
+    }
+}
+
+/// Whether the terminal sends this signal to all in the foreground, so that the program has it already.
+fn is_of_the_terminal(signal: i32) -> bool {
+    let input = io::stdin();
+    matches!(signal, SIGINT | SIGQUIT | SIGWINCH)
+        && input.is_terminal()
+        && rustix::termios::tcgetpgrp(&input).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
+}
+
+/// Processes whose parent we are: proc(5).
+fn children() -> Vec<Pid> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let numbers: Vec<i32> = lists
+        .flat_map(|list| list.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<i32>>())
+        .collect();
+    numbers.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+fn exit_code(status: WaitStatus) -> u8 {
+    let by_signal = || status.terminating_signal().map(|signal| SIGNALLED.wrapping_add(signal as u8));
+    status.exit_status().map(|code| code as u8).or_else(by_signal).unwrap_or_default()
+}

@@ -1,0 +1,119 @@
+//! `sidestep run`: a program on our stack, unchanged.
+//!
+//! This process is the broker: it has the privileges, starts the program with our library in front of the C library, and lives as
+//! long as the program's family does. Whatever stands in the way, the program runs on the kernel, and one line says why.
+
+mod executable;
+mod family;
+mod library;
+mod profile;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use broker::protocol::ENVIRONMENT;
+use broker::server::{Config, Server};
+use clap::Args;
+use clock::Duration;
+
+use executable::{Executable, NotFound};
+use family::Family;
+
+/// How long what a program left behind may take to be handed to the kernel.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+/// What a shell returns for a program that is not there, and for one that cannot be executed.
+const EXIT_NOT_FOUND: u8 = 127;
+const EXIT_NOT_EXECUTABLE: u8 = 126;
+
+/// Options of `sidestep run`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Interface to accelerate; several times for several [default: every one that can be]
+    #[arg(long = "device", value_name = "IF")]
+    devices: Vec<String>,
+    /// What of the program is accelerated [default: by the program's name]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<profile::Name>,
+    /// Microseconds to look for packets before sleeping, 0 to 1000000. Longer saves wake-ups of some microseconds, and burns the core
+    /// meanwhile.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    spin_us: u32,
+    /// Say what is accelerated and what is not, as it happens.
+    #[arg(long)]
+    verbose: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program, and returns as it does.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let (name, arguments) = options.command.split_first().expect("clap requires a program");
+    let program = match Executable::find(name) {
+        Ok(program) => program,
+        Err(error) => return Ok(refuse(&error)),
+    };
+    match prepare(options, &program) {
+        Ok((server, library)) => accelerate(options, &program, arguments, server, &library),
+        Err(reason) => {
+            eprintln!("sidestep: {} runs on the kernel: {reason}", program.name());
+            let error = Command::new(program.path()).arg0(name).args(arguments).exec();
+            eprintln!("sidestep: {}: {error}", program.path().display());
+            Ok(ExitCode::from(EXIT_NOT_EXECUTABLE))
+        }
+    }
+}
+
+fn refuse(error: &NotFound) -> ExitCode {
+    eprintln!("sidestep: {error}");
+    ExitCode::from(match error {
+        NotFound::Missing(_) => EXIT_NOT_FOUND,
+        NotFound::NotExecutable(_) => EXIT_NOT_EXECUTABLE,
+    })
+}
+
+/// All that acceleration needs; otherwise the reason why the program is left to the kernel.
+fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString), String> {
+    let profile = profile::choose(options.profile, program.name())?;
+    if let Some(obstacle) = program.obstacle() {
+        return Err(obstacle.to_string());
+    }
+    let library = library::find()?;
+    let config = Config {
+        interfaces: options.devices.clone(),
+        spin: Duration::from_micros(options.spin_us.into()),
+        verbose: options.verbose,
+        profile,
+    };
+    let server = Server::open(config).map_err(|error| error.to_string())?;
+    Ok((server, library.into_os_string()))
+}
+
+fn accelerate(
+    options: &Options,
+    program: &Executable,
+    arguments: &[OsString],
+    server: Server,
+    library: &OsString,
+) -> anyhow::Result<ExitCode> {
+    if options.verbose || !options.devices.is_empty() {
+        server.notes().iter().for_each(|reason| eprintln!("sidestep: {reason}"));
+    }
+    let mut command = Command::new(program.path());
+    command.arg0(&options.command[0]).args(arguments);
+    command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));
+    // From here on orphans of the program come to us: their end is ours.
+    let family = Family::adopt_orphans()?;
+    let serving = server.start()?;
+    let code = match family.start(&mut command) {
+        Ok(running) => running.wait(),
+        Err(error) => {
+            eprintln!("sidestep: {}: {error}", program.path().display());
+            EXIT_NOT_EXECUTABLE
+        }
+    };
+    serving.linger(LINGER_MAX);
+    serving.stop();
+    Ok(ExitCode::from(code))
+}
