@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Those that compare servers first: a machine that has worked for long is a slower one.
-all=(veth latency http)
+all=(veth latency http run)
 for file in bench/src/bin/*; do
     name=$(basename "$file" .rs)
     [[ " ${all[*]} " == *" $name "* ]] || all+=("$name")

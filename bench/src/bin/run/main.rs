@@ -1,0 +1,125 @@
+//! Unmodified programs on the kernel's network and by `sidestep run`, in turns: nginx, redis, sockperf, and what a hooked call costs on
+//! descriptors that are the kernel's.
+//!
+//! Usage: `run [ROUNDS] [SECONDS] [SCENARIO...]` (default: 3 rounds of 3 seconds, all scenarios)
+#![forbid(unsafe_code)]
+
+mod hooks;
+mod scenarios;
+
+use std::process::ExitCode;
+
+use lab::programs::Network;
+use lab::{Conditions, Lab, LabError, markdown_table};
+
+use scenarios::{SCENARIOS, Scenario, Wanted};
+
+/// What a run found.
+#[derive(Clone, Copy, Debug)]
+struct Measurement {
+    value: f64,
+    errors: u64,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == hooks::CALLS) {
+        hooks::call();
+        return ExitCode::SUCCESS;
+    }
+    if !lab::require_root_and_xdp() {
+        return ExitCode::SUCCESS;
+    }
+    let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(3);
+    match measure(number(0), number(1), words.get(2..).unwrap_or_default()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("run: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> {
+    println!("# Unmodified programs: sidestep run against the kernel\n");
+    println!("{}", Conditions::here("make bench FIGURES=run"));
+    println!(
+        "- veth; clients on core 0, always on the kernel; programs on core 1, in turns; medians of {rounds} rounds"
+    );
+    println!(
+        "- {seconds} seconds each; where nothing is said of spinning, it is what `sidestep run` does by itself\n"
+    );
+    let wanted =
+        |scenario: &&Scenario| names.is_empty() || names.iter().any(|name| scenario.name.contains(name));
+    let mut rows = Vec::new();
+    for scenario in SCENARIOS.iter().filter(wanted) {
+        rows.extend(rows_of(scenario, rounds, seconds)?);
+    }
+    let head = ["scenario", "unit", "network", "median", "lowest and highest", "errors", "ratio", "target"];
+    println!("{}", markdown_table(&head, &rows));
+    Ok(())
+}
+
+/// All contenders of a scenario, in turns; a row for each, the kernel's first.
+fn rows_of(scenario: &Scenario, rounds: u32, seconds: u32) -> Result<Vec<Vec<String>>, LabError> {
+    let mut found: Vec<Vec<Measurement>> = vec![Vec::new(); scenario.contenders.len() + 1];
+    for round in 1..=rounds {
+        for (index, found) in found.iter_mut().enumerate() {
+            let network = index.checked_sub(1).map(|index| scenario.contenders[index]);
+            let network = network.map_or(Network::Kernel, |contender| Network::sidestep(contender.options));
+            let lab = Lab::new()?;
+            let measurement = (scenario.measure)(&lab, &network, seconds)?;
+            eprintln!("round {round}: {}: {network:?}: {measurement:?}", scenario.name);
+            found.push(measurement);
+        }
+    }
+    let base = median(&found[0]);
+    let mut rows = vec![row(scenario, "kernel", &found[0], String::new(), String::new())];
+    for (contender, found) in scenario.contenders.iter().zip(&found[1..]) {
+        let (ratio, verdict) = judge(scenario, contender.target, base, median(found));
+        let name = format!("sidestep run {}", contender.options.join(" "));
+        rows.push(row(scenario, name.trim(), found, ratio, verdict));
+    }
+    Ok(rows)
+}
+
+fn row(
+    scenario: &Scenario,
+    name: &str,
+    found: &[Measurement],
+    ratio: String,
+    verdict: String,
+) -> Vec<String> {
+    let values = || found.iter().map(|measurement| measurement.value);
+    let (lowest, highest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let show = |value: f64| if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+    let errors: u64 = found.iter().map(|measurement| measurement.errors).sum();
+    vec![
+        scenario.name.to_owned(),
+        scenario.unit.to_owned(),
+        name.to_owned(),
+        show(median(found)),
+        format!("{} - {}", show(lowest), show(highest)),
+        errors.to_string(),
+        ratio,
+        verdict,
+    ]
+}
+
+/// The ratio to the kernel's value, or the difference, and whether it is as wanted.
+fn judge(scenario: &Scenario, target: Option<f64>, base: f64, value: f64) -> (String, String) {
+    let (figure, text) = match scenario.wanted {
+        Wanted::HigherRatio | Wanted::LowerRatio => (value / base, format!("{:.2}", value / base)),
+        Wanted::LowerDifference => (value - base, format!("{:+.1}", value - base)),
+    };
+    let Some(target) = target else { return (text, "none".to_owned()) };
+    let (is_met, sign) = match scenario.wanted {
+        Wanted::HigherRatio => (figure >= target, "at least"),
+        Wanted::LowerRatio | Wanted::LowerDifference => (figure <= target, "at most"),
+    };
+    (text, format!("{sign} {target}: {}", if is_met { "met" } else { "MISSED" }))
+}
+
+fn median(found: &[Measurement]) -> f64 {
+    bench::report::median(&mut found.iter().map(|measurement| measurement.value).collect::<Vec<_>>())
+}

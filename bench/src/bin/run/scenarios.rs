@@ -1,0 +1,171 @@
+//! What is measured, on whose network, and what is wanted of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bench::open_loop::OpenLoop;
+use bench::processor::{busy_time, stay_on};
+use lab::programs::{Network, Nginx, redis, sockperf};
+use lab::{Lab, LabError, SERVER_V4, Side, Wrk};
+
+use crate::{Measurement, hooks};
+
+/// A measurement by name.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) wanted: Wanted,
+    pub(crate) contenders: &'static [Contender],
+    pub(crate) measure: fn(&Lab, &Network, u32) -> Result<Measurement, LabError>,
+}
+
+/// How the kernel and a contender are compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    HigherRatio,
+    LowerRatio,
+    LowerDifference,
+}
+
+/// `sidestep run` with these options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender {
+    pub(crate) options: &'static [&'static str],
+    pub(crate) target: Option<f64>,
+}
+
+/// Looks for packets for 200 us before it sleeps: longer than a client on the same machine thinks.
+const SPINNING: &[&str] = &["--spin-us", "200"];
+/// Sleeps at once.
+const INTERRUPTS: &[&str] = &["--spin-us", "0"];
+
+/// Requests a second at which processor time is compared.
+const FIXED_RATE: u32 = 40_000;
+
+pub(crate) const SCENARIOS: [Scenario; 7] = [
+    Scenario {
+        name: "nginx_keepalive_64conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: &[Contender { options: &[], target: Some(1.4) }],
+        measure: |lab, network, seconds| nginx(lab, network, seconds, 64, false, |report| report.rate),
+    },
+    Scenario {
+        name: "nginx_close_64conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: &[Contender { options: &[], target: Some(2.5) }],
+        measure: |lab, network, seconds| nginx(lab, network, seconds, 64, true, |report| report.rate),
+    },
+    Scenario {
+        name: "nginx_keepalive_1conn",
+        unit: "us, p50",
+        wanted: Wanted::LowerRatio,
+        contenders: &[
+            Contender { options: SPINNING, target: Some(0.7) },
+            Contender { options: INTERRUPTS, target: Some(1.0) },
+        ],
+        measure: |lab, network, seconds| nginx(lab, network, seconds, 1, false, |report| report.median_us),
+    },
+    Scenario {
+        name: "nginx_cpu_at_40000_rps",
+        unit: "us of the machine's cores per request",
+        wanted: Wanted::LowerRatio,
+        contenders: &[Contender { options: INTERRUPTS, target: Some(0.7) }],
+        measure: nginx_cpu,
+    },
+    Scenario {
+        name: "redis_get_50conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: &[Contender { options: &[], target: Some(1.5) }],
+        measure: redis_get,
+    },
+    Scenario {
+        name: "sockperf_udp_ping_pong_64b",
+        unit: "us round trip, p50",
+        wanted: Wanted::LowerRatio,
+        contenders: &[
+            Contender { options: SPINNING, target: Some(0.5) },
+            Contender { options: INTERRUPTS, target: None },
+        ],
+        measure: sockperf_udp,
+    },
+    Scenario {
+        name: "hooked_call_on_kernel_fd",
+        unit: "ns a call",
+        wanted: Wanted::LowerDifference,
+        contenders: &[Contender { options: &[], target: Some(10.0) }],
+        measure: hooks::measure,
+    },
+];
+
+/// A worker may be a moment on its way to its queue.
+const SETTLING: Duration = Duration::from_millis(500);
+
+fn nginx(
+    lab: &Lab,
+    network: &Network,
+    seconds: u32,
+    connections: u32,
+    close: bool,
+    value: impl Fn(&lab::WrkReport) -> f64,
+) -> Result<Measurement, LabError> {
+    let _nginx = Nginx::with_workers(1).program().start(lab, Side::Server, network)?;
+    std::thread::sleep(SETTLING);
+    let report = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close }.run(lab)?;
+    Ok(Measurement { value: value(&report), errors: report.errors })
+}
+
+fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
+    let _nginx = Nginx::with_workers(1).program().start(lab, Side::Server, network)?;
+    std::thread::sleep(SETTLING);
+    let load = OpenLoop {
+        server: SocketAddr::new(SERVER_V4.parse().expect("an address"), 80),
+        connections: 64,
+        rate: FIXED_RATE,
+        duration: Duration::from_secs(u64::from(seconds)),
+    };
+    let (before, began) = (busy_time(), std::time::Instant::now());
+    let report = lab.inside(Side::Client, || {
+        stay_on(lab::generator_core());
+        load.run()
+    });
+    let used = busy_time() - before;
+    let report =
+        report.map_err(|source| LabError::System { what: "requests at a fixed rate".to_owned(), source })?;
+    eprintln!(
+        "  {:.0} requests/s, p50 {} us, p99 {} us",
+        report.answered as f64 / began.elapsed().as_secs_f64(),
+        report.percentile_us(0.5),
+        report.percentile_us(0.99)
+    );
+    Ok(Measurement { value: used.as_secs_f64() * 1e6 / report.answered.max(1) as f64, errors: report.failed })
+}
+
+fn redis_get(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
+    let _redis = redis("").start(lab, Side::Server, network)?;
+    std::thread::sleep(SETTLING);
+    let count = (seconds * 90_000).to_string(); // About the kernel's rate.
+    let arguments = ["-h", SERVER_V4, "-c", "50", "-n", &count, "-t", "get", "--csv"];
+    let text = lab.run_in(Side::Client, "redis-benchmark", &arguments)?;
+    let mut rates = text.lines().filter_map(|line| line.split("\",\"").nth(1)?.parse::<f64>().ok());
+    let errors = u64::from(text.to_lowercase().contains("error"));
+    Ok(Measurement { value: rates.next_back().unwrap_or(0.0), errors })
+}
+
+fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
+    let _sockperf = sockperf(false).start(lab, Side::Server, network)?;
+    std::thread::sleep(SETTLING);
+    let seconds = seconds.to_string();
+    let arguments = ["ping-pong", "-i", SERVER_V4, "-p", "11111", "-m", "64", "-t", &seconds];
+    let text = lab.run_in(Side::Client, "sockperf", &arguments)?;
+    let after = |label: &str| {
+        let rest = text.split_once(label).map_or("", |(_, rest)| rest);
+        rest.split_whitespace().next().and_then(|word| word.trim_end_matches(';').parse::<f64>().ok())
+    };
+    let counts = ["# dropped messages =", "# duplicated messages =", "# out-of-order messages ="];
+    let errors = counts.iter().map(|label| after(label).unwrap_or(1.0)).sum::<f64>() as u64;
+    // It gives latency as half a round trip.
+    Ok(Measurement { value: 2.0 * after("percentile 50.000 =").unwrap_or(f64::NAN), errors })
+}
