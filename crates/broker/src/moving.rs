@@ -78,14 +78,14 @@ fn read_all(file: impl AsFd, mut octets: &mut [u8], mut at: u64) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::SocketAddr;
 
     use tcp_repair::State;
 
     use super::*;
 
-    fn connection(received: &[u8], unacked: &[u8], unsent: &[u8]) -> Established {
+    pub(crate) fn connection(received: &[u8], unacked: &[u8], unsent: &[u8]) -> Established {
         Established {
             local: SocketAddr::from(([192, 0, 2, 1], 80)),
             remote: SocketAddr::from(([192, 0, 2, 2], 4000)),

@@ -31,6 +31,8 @@ pub struct Reporter {
 /// What the thread can be asked.
 enum Request {
     Report(Sender<StatusReport>),
+    #[cfg(test)]
+    ReportAtOnce(Sender<StatusReport>),
     TellWhenAlone(Sender<()>),
     Stop,
 }
@@ -95,6 +97,12 @@ impl Reporter {
         receiver.recv().ok()
     }
 
+    /// Has programs asked, and does not wait for them.
+    #[cfg(test)]
+    pub(super) fn look_at_once(&self, sender: Sender<StatusReport>) {
+        self.send(Request::ReportAtOnce(sender));
+    }
+
     fn send(&self, request: Request) {
         let _ = self.requests.send(request); // A thread that ended answers nothing.
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.
@@ -111,6 +119,11 @@ impl Serving {
                 Request::Report(sender) => {
                     self.broker.ask_for_reports(now);
                     self.reports.push((now + PATIENCE, sender));
+                }
+                #[cfg(test)]
+                Request::ReportAtOnce(sender) => {
+                    self.broker.ask_for_reports(now);
+                    self.reports.push((now, sender));
                 }
                 Request::TellWhenAlone(sender) => self.alone.push(sender),
                 Request::Stop => return false,

@@ -1,1 +1,598 @@
+//! Clients good and bad, at a broker whose interface is made up. What needs real interfaces is tested in the laboratory.
 
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketType, connect, recv, send, sendmsg, socket,
+};
+use steering::{Claim, ClaimTerms};
+
+use super::broker::{Broker, Setup};
+use super::data_path::{DataPath, DataPaths, LentQueues};
+use super::family::Family;
+use super::handle::{self, Handle};
+use crate::client::{Client, ClientError, Event};
+use crate::protocol::{
+    News, Options, Profile, ProgramReport, Purpose, Refusal, Request, ToBroker, Transport, VERSION, Welcome,
+    encode,
+};
+
+/// What happened to a made-up interface.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn note(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    fn has(&self, what: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|noted| noted == what)
+    }
+}
+
+struct MadeUp {
+    queues: u16,
+    log: Log,
+}
+
+impl DataPaths for MadeUp {
+    fn open(&self, _interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
+        Ok(Box::new(MadeUp { queues: self.queues, log: self.log.clone() }))
+    }
+
+    fn queues(&self, _interface: &str) -> Result<u16, XdpError> {
+        Ok(self.queues)
+    }
+
+    fn frame_size(&self, _mtu: u32) -> Option<u16> {
+        Some(2048)
+    }
+}
+
+impl DataPath for MadeUp {
+    fn describe(&self) -> String {
+        "made up".to_owned()
+    }
+
+    fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {
+        self.log.note(format!("lend {queues:?}"));
+        let any = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let layout = LentLayout {
+            interface: "lo".to_owned(),
+            queues: queues.to_vec(),
+            frame_size: 2048,
+            frames: 4096,
+            ring_entries: 2048,
+            mtu: 1500,
+            mode: XdpMode { attach: AttachMode::Native, copy: CopyMode::Copy },
+            partial_checksums: true,
+            busy_poll: false,
+        };
+        Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
+    }
+
+    fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
+        self.log.note(format!("remove {queue}"));
+        Ok(())
+    }
+
+    fn put_claim(&mut self, _claim: Claim, _terms: ClaimTerms) -> Result<(), XdpError> {
+        Ok(())
+    }
+
+    fn remove_claim(&mut self, _claim: Claim) -> Result<(), XdpError> {
+        Ok(())
+    }
+
+    fn add_kernel_flow(&mut self, _local: SocketAddr, _remote: SocketAddr) -> Result<(), XdpError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        vec![("redirected".to_owned(), 7)]
+    }
+}
+
+/// A broker that serves.
+struct Served {
+    name: String,
+    log: Log,
+    handle: Option<Handle>,
+}
+
+impl Served {
+    fn of(queues: u16, head: u32, profile: Profile) -> Served {
+        let log = Log::default();
+        let setup = Setup {
+            interfaces: vec!["lo".to_owned()],
+            paths: Box::new(MadeUp { queues, log: log.clone() }),
+            family: Family { head, group: None },
+            options: Options { spin_us: 20, verbose: false, profile },
+        };
+        let broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
+        let name = broker.name().to_owned();
+        Served { name, log, handle: Some(handle::start(broker, false).unwrap()) }
+    }
+
+    fn new(queues: u16) -> Served {
+        Served::of(queues, std::process::id(), all())
+    }
+
+    fn try_connect(&self, program: &str) -> Result<(Client, Welcome), ClientError> {
+        Client::connect(self.name.as_bytes(), program, std::process::id(), 3)
+    }
+
+    fn connect(&self) -> Client {
+        self.try_connect("program").unwrap().0
+    }
+
+    /// A connection that says what it likes.
+    fn raw(&self) -> OwnedFd {
+        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new_abstract_name(self.name.as_bytes()).unwrap()).unwrap();
+        socket
+    }
+
+    /// A connection that is known.
+    fn raw_known(&self) -> OwnedFd {
+        let socket = self.raw();
+        say(&socket, &hello());
+        assert!(hears(&socket).contains("welcome"));
+        socket
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.handle.take().into_iter().for_each(Handle::stop);
+    }
+}
+
+fn all() -> Profile {
+    Profile { name: "default".to_owned(), listeners: true, outgoing: true, udp: true, reason: None }
+}
+
+fn hello() -> ToBroker {
+    ToBroker { id: 1, request: Request::Hello { version: VERSION, program: "raw".to_owned(), pid: 1 } }
+}
+
+fn ask(request: Request) -> ToBroker {
+    ToBroker { id: 2, request }
+}
+
+fn say(socket: &OwnedFd, message: &ToBroker) {
+    send(socket, &encode(message).unwrap(), SendFlags::NOSIGNAL).unwrap();
+}
+
+fn say_with(socket: &OwnedFd, message: &ToBroker, fds: &[&OwnedFd]) {
+    let mut space = [std::mem::MaybeUninit::uninit(); 256];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    let octets = encode(message).unwrap();
+    sendmsg(socket, &[IoSlice::new(&octets)], &mut control, SendFlags::NOSIGNAL).unwrap();
+}
+
+/// The next message; empty at the end of the connection.
+fn hears(socket: &OwnedFd) -> String {
+    let mut octets = vec![0; 1 << 16];
+    match recv(socket, &mut octets[..], RecvFlags::empty()) {
+        Ok((len, _)) => String::from_utf8_lossy(&octets[..len]).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> Refusal {
+    match outcome.unwrap_err() {
+        ClientError::Refused(refusal) => refusal,
+        error => panic!("{error}"),
+    }
+}
+
+fn next_event(client: &mut Client) -> Event {
+    loop {
+        assert!(client.wait(Duration::from_secs(2)).unwrap(), "nothing came");
+        if let Some(event) = client.poll_event().unwrap() {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn a_client_is_welcome_and_gets_a_queue() {
+    let served = Served::new(1);
+    let (mut client, welcome) = served.try_connect("program").unwrap();
+    assert_eq!(welcome.interfaces[0].name, "lo");
+    assert_eq!(welcome.options.spin_us, 20);
+    let attached = client.attach().unwrap();
+    assert_eq!(attached.granted[0].grant.queues, [0]);
+    assert!(attached.granted[0].grant.all_queues_yours && attached.without.is_empty());
+    client.ready(0, &[0]).unwrap();
+    let attached = served.connect().attach().unwrap();
+    assert_eq!(attached.without, [(0, Refusal::NoFreeQueue)]);
+}
+
+#[test]
+fn who_is_alone_gets_all_queues_a_moment_later() {
+    let served = Served::new(3);
+    let mut client = served.connect();
+    assert_eq!(client.attach().unwrap().granted[0].grant.queues, [0]);
+    let Event::QueueGranted(granted) = next_event(&mut client) else { panic!("something else") };
+    assert_eq!((granted.grant.queues.clone(), granted.sockets.len()), (vec![1, 2], 2));
+    assert!(granted.grant.all_queues_yours);
+}
+
+#[test]
+fn a_queue_goes_from_who_gave_it_back_or_died_to_who_waits() {
+    let served = Served::new(1);
+    let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());
+    first.attach().unwrap();
+    second.attach().unwrap();
+    third.attach().unwrap();
+    first.give_back(0).unwrap();
+    assert!(matches!(next_event(&mut second), Event::QueueGranted(_)));
+    assert!(served.log.has("remove 0"), "nothing reaches the old socket, whoever holds it");
+    assert_eq!(refusal(first.give_back(0)), Refusal::NotYours);
+    drop(second);
+    assert!(matches!(next_event(&mut third), Event::QueueGranted(_)));
+}
+
+#[test]
+fn descriptors_are_out_of_the_programs_way() {
+    let served = Served::new(1);
+    let (mut client, _) =
+        Client::connect(served.name.as_bytes(), "program", std::process::id(), 700).unwrap();
+    assert!(client.fd().as_raw_fd() >= 700);
+    let granted = client.attach().unwrap().granted;
+    let fds = granted.iter().flat_map(|granted| granted.sockets.iter().chain([&granted.memory]));
+    assert!(fds.into_iter().all(|fd| fd.as_raw_fd() >= 700));
+}
+
+#[test]
+fn a_stranger_is_not_heard() {
+    let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let served = Served::of(1, stranger.id(), all());
+    assert!(matches!(served.try_connect("program"), Err(ClientError::Gone)));
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn another_version_is_refused() {
+    let served = Served::new(1);
+    let socket = served.raw();
+    let request = Request::Hello { version: VERSION + 1, program: String::new(), pid: 1 };
+    say(&socket, &ToBroker { id: 1, request });
+    assert!(hears(&socket).contains("version"));
+}
+
+#[test]
+fn claims_that_the_kernel_does_not_confirm_are_refused() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let any = TcpListener::bind("0.0.0.0:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut claim = |transport, purpose, fd| refusal(client.claim(transport, purpose, fd));
+    let (tcp, listens) = (Transport::Tcp, Purpose::Listener);
+    assert_eq!(claim(tcp, listens, listener.as_fd()), Refusal::Loopback);
+    assert_eq!(claim(tcp, Purpose::Outgoing, listener.as_fd()), Refusal::InUse);
+    assert_eq!(claim(tcp, listens, udp.as_fd()), Refusal::NotThisTransport);
+    assert_eq!(claim(Transport::Udp, Purpose::Udp, udp.as_fd()), Refusal::Loopback);
+    assert_eq!(claim(tcp, listens, file.as_fd()), Refusal::NoSocket);
+    let (id, places) = client.claim(tcp, listens, any.as_fd()).unwrap();
+    assert_eq!(places, [], "the interface has loopback addresses only");
+    client.drain(id).unwrap();
+    client.release(id).unwrap();
+    assert_eq!(refusal(client.release(id)), Refusal::NoSuchClaim);
+}
+
+#[test]
+fn one_clients_claim_is_not_anothers_to_touch() {
+    let served = Served::new(1);
+    let (mut owner, mut other) = (served.connect(), served.connect());
+    let any = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (id, _) = owner.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
+    assert_eq!(refusal(other.release(id)), Refusal::NoSuchClaim);
+    assert_eq!(refusal(other.drain(id)), Refusal::NoSuchClaim);
+    owner.release(id).unwrap();
+}
+
+#[test]
+fn the_profile_keeps_on_the_kernel_what_it_names() {
+    let reason = Some("it forks for each connection".to_owned());
+    let profile = Profile { listeners: false, reason: reason.clone(), ..all() };
+    let served = Served::of(1, std::process::id(), profile);
+    let mut client = served.connect();
+    let any = TcpListener::bind("0.0.0.0:0").unwrap();
+    let refused = refusal(client.claim(Transport::Tcp, Purpose::Listener, any.as_fd()));
+    assert_eq!(refused, Refusal::Profile(reason.unwrap()));
+}
+
+#[test]
+fn there_is_no_way_to_this_host_itself() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let ticket = client.begin_route([127, 0, 0, 1].into(), None).unwrap();
+    while client.wait(Duration::from_secs(2)).unwrap() {
+        match client.poll_route(&ticket) {
+            Ok(None) => {}
+            outcome => return assert_eq!(refusal(outcome), Refusal::Local),
+        }
+    }
+    panic!("no answer");
+}
+
+fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
+    loop {
+        match client.poll_move_for(ticket) {
+            Ok(None) => assert!(client.wait(Duration::from_secs(4)).unwrap(), "no answer"),
+            Ok(Some(socket)) => return Ok(socket),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn ends() -> (SocketAddr, SocketAddr) {
+    (SocketAddr::from(([192, 0, 2, 1], 80)), SocketAddr::from(([192, 0, 2, 2], 4000)))
+}
+
+fn token(event: &Event) -> u64 {
+    match event {
+        Event::News(News::Surrender { token, local, remote }) if (*local, *remote) == ends() => *token,
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn a_child_gets_its_parents_connection_by_the_inherited_key() {
+    let served = Served::new(1);
+    let ((mut parent, welcome), mut child) = (served.try_connect("parent").unwrap(), served.connect());
+    let (local, remote) = ends();
+    let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
+    let token = token(&next_event(&mut parent));
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    parent.surrender(token, theirs.as_fd()).unwrap();
+    let mut got = UnixStream::from(moved(&mut child, &ticket).unwrap());
+    ours.write_all(b"x").unwrap();
+    got.read_exact(&mut [0]).unwrap();
+    assert_eq!(refusal(parent.surrender(token, theirs.as_fd())), Refusal::NotAsked);
+}
+
+#[test]
+fn ancestors_are_asked_one_after_the_other() {
+    let served = Served::new(1);
+    let (mut near, first) = served.try_connect("near").unwrap();
+    let (mut far, second) = served.try_connect("far").unwrap();
+    let mut child = served.connect();
+    let (local, remote) = ends();
+    let ticket = child.begin_move_for(&[first.key, second.key], local, remote).unwrap();
+    let asked = token(&next_event(&mut near));
+    near.refuse_surrender(asked).unwrap();
+    token(&next_event(&mut far));
+    drop(far);
+    assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
+}
+
+#[test]
+fn nobody_gets_a_connection_by_a_guessed_key_or_answers_for_others() {
+    let served = Served::new(1);
+    let ((mut parent, welcome), mut child) = (served.try_connect("parent").unwrap(), served.connect());
+    let (local, remote) = ends();
+    let guessed = crate::protocol::Key([1, 2]);
+    let ticket = child.begin_move_for(&[guessed], local, remote).unwrap();
+    assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
+    let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
+    let token = token(&next_event(&mut parent));
+    assert_eq!(refusal(served.connect().refuse_surrender(token)), Refusal::NotAsked);
+    parent.refuse_surrender(token).unwrap();
+    assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
+}
+
+#[test]
+fn a_connection_that_nobody_claimed_cannot_be_moved() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let connection = crate::moving::tests::connection(b"received", b"", b"");
+    assert_eq!(refusal(client.move_connection(connection, None)), Refusal::NoSuchClaim);
+}
+
+#[test]
+fn a_waiting_connection_goes_to_who_has_the_same_listener() {
+    let served = Served::new(1);
+    let (mut old, mut new) = (served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let (waiting, _) = listener.accept().unwrap();
+    assert_eq!(refusal(old.hand_over(waiting.as_fd())), Refusal::Nobody);
+    let (claim, _) = new.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    old.hand_over(waiting.as_fd()).unwrap();
+    match next_event(&mut new) {
+        Event::Adopt { claim: at, remote, .. } => {
+            assert_eq!((at, remote), (claim, peer.local_addr().unwrap()));
+        }
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn a_listener_that_went_without_a_word_leaves_its_port_to_the_kernel() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    let draining = || {
+        let report = served.handle.as_ref().unwrap().reporter().report().unwrap();
+        report.programs[0].claims[0].draining
+    };
+    assert!(!draining());
+    std::thread::sleep(Duration::from_millis(1300));
+    assert!(!draining(), "it is there");
+    drop(listener);
+    std::thread::sleep(Duration::from_millis(1300));
+    assert!(draining());
+}
+
+#[test]
+fn the_port_of_an_outgoing_connection_is_kept_until_it_is_released() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let bound = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&bound, &SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+    let name: SocketAddr = rustix::net::getsockname(&bound).unwrap().try_into().unwrap();
+    let (claim, _) = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
+    drop(bound);
+    let bind = || {
+        let other = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&other, &name)
+    };
+    assert!(bind().is_err());
+    client.release(claim).unwrap();
+    assert!(bind().is_ok());
+}
+
+#[test]
+fn programs_report_when_somebody_looks() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    client.attach().unwrap();
+    client.ready(0, &[0]).unwrap();
+    let reporter = served.handle.as_ref().unwrap().reporter();
+    let looking = std::thread::spawn(move || reporter.report().unwrap());
+    assert!(matches!(next_event(&mut client), Event::News(News::ReportStatus)));
+    client.report(ProgramReport { accelerated: 5, ..ProgramReport::default() }).unwrap();
+    let report = looking.join().unwrap();
+    assert_eq!(report.interfaces[0].lent, 1);
+    let program = &report.programs[0];
+    assert_eq!((program.program.as_str(), program.pid), ("program", std::process::id()));
+    assert_eq!(program.queues, [("lo".to_owned(), vec![0])]);
+    assert_eq!(program.report.as_ref().map(|report| report.accelerated), Some(5));
+}
+
+#[test]
+fn who_does_not_report_does_not_hold_up_who_looks() {
+    let served = Served::new(1);
+    let _silent = served.connect();
+    let report = served.handle.as_ref().unwrap().reporter().report().unwrap();
+    assert_eq!(report.programs[0].report, None);
+}
+
+#[test]
+fn the_end_is_told() {
+    let mut served = Served::new(1);
+    let mut client = served.connect();
+    served.handle.take().into_iter().for_each(Handle::stop);
+    assert!(matches!(next_event(&mut client), Event::News(News::Closing)));
+    assert!(matches!(client.poll_event(), Err(ClientError::Gone)));
+}
+
+/// What clients do that break rules: each ends the client, and nobody else.
+#[test]
+fn who_breaks_a_rule_is_disconnected_and_nobody_else() {
+    let served = Served::new(1);
+    let mut good = served.connect();
+    let any: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let octets = |octets: &[u8]| {
+        let socket = served.raw_known();
+        send(&socket, octets, SendFlags::NOSIGNAL).unwrap();
+        socket
+    };
+    let after_hello = |message: &ToBroker, fds: &[&OwnedFd]| {
+        let socket = served.raw_known();
+        say_with(&socket, message, fds);
+        socket
+    };
+    let first = served.raw();
+    say(&first, &ask(Request::Attach));
+    let release = || ask(Request::Release { claim: crate::protocol::ClaimId(1) });
+    let claim = || ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener });
+    let bad = [
+        ("a request before hello", first),
+        ("hello twice", octets(&encode(&hello()).unwrap())),
+        ("no JSON", octets(b"\xff\0garbage")),
+        ("half of a message", octets(&encode(&release()).unwrap()[..10])),
+        ("an unknown request", octets(br#"{"id":1,"request":"fly"}"#)),
+        ("an unknown field", octets(br#"{"id":1,"request":"attach","more":1}"#)),
+        ("deep nesting", octets(&[b"{\"id\":1,\"request\":".as_slice(), &[b'['; 60_000]].concat())),
+        ("a message that is too long", octets(&vec![b' '; (64 << 10) + 1])),
+        ("a descriptor where none belongs", after_hello(&release(), &[&any])),
+        ("more descriptors than one", after_hello(&claim(), &[&any, &any])),
+    ];
+    for (what, socket) in &bad {
+        assert_eq!(hears(socket), "", "{what}");
+    }
+    assert!(good.attach().is_ok());
+}
+
+#[test]
+fn who_does_not_read_its_answers_costs_little_and_others_are_served() {
+    let served = Served::new(1);
+    let mut good = served.connect();
+    let flooder = served.raw_known();
+    let octets = encode(&ask(Request::GiveBack { link: 9 })).unwrap();
+    let mut sent = 0;
+    let blocked = loop {
+        match send(&flooder, &octets, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) => sent += 1,
+            Err(error) => break error,
+        }
+        if sent % 100 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(sent < 100_000, "the broker keeps answers for whoever does not read them");
+    };
+    assert!(matches!(blocked, rustix::io::Errno::AGAIN | rustix::io::Errno::PIPE), "{blocked}");
+    assert!(good.attach().is_ok());
+}
+
+#[test]
+fn news_for_who_does_not_read_end_its_connection_not_the_broker() {
+    let served = Served::new(1);
+    let _silent = served.raw_known();
+    let reporter = served.handle.as_ref().unwrap().reporter();
+    let mut present = true;
+    for _ in 0..10_000 {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        reporter.look_at_once(sender);
+        present = !receiver.recv().unwrap().programs.is_empty();
+        if !present {
+            break;
+        }
+    }
+    assert!(!present, "it would have been told for ever");
+    assert!(served.connect().attach().is_ok());
+}
+
+#[test]
+fn nothing_is_left_of_clients_that_came_and_went() {
+    let served = Served::new(4);
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let serve_some = || {
+        for _ in 0..20 {
+            let mut client = served.connect();
+            client.attach().unwrap();
+            let any = TcpListener::bind("0.0.0.0:0").unwrap();
+            client.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
+        }
+        served.handle.as_ref().unwrap().linger(clock::Duration::from_secs(2));
+    };
+    serve_some();
+    let before = count();
+    serve_some();
+    // Other tests of this process open and close descriptors meanwhile.
+    let settled = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        count() <= before
+    });
+    assert!(settled, "{before} descriptors became {}", count());
+}
