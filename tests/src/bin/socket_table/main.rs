@@ -6,7 +6,7 @@
 //! | `socket_table --list [FILTER]...` | names of checks |
 //! | `socket_table --loopback [FILTER]...` | runs them on 127.0.0.1 and ::1, for writing checks without privileges |
 //! | `socket_table --serve-peer PATH` | the other end of the checks' connections, at a Unix socket |
-//! | `socket_table --peer-unix PATH --local IP --remote IP [--shard I/N] [FILTER]...` | runs them; both options twice, for IPv4 and IPv6 |
+//! | `socket_table --peer-unix PATH --local IP --remote IP [--shard I/N] [--settle-ms MS] [FILTER]...` | runs them; `--local` and `--remote` twice, for IPv4 and IPv6 |
 //!
 //! A filter is a part of a name. `table.rs` is what a check is, `scene.rs` what it has, `sys` what it calls, `peer` the other end,
 //! `checks` the table itself.
@@ -23,12 +23,13 @@ mod table;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use runner::Run;
 use scene::Stage;
 
 const USAGE: &str = "usage: socket_table --list | --loopback | --serve-peer PATH | \
-                     --peer-unix PATH --local IP --remote IP [--shard I/N], and parts of names";
+                     --peer-unix PATH --local IP --remote IP [--shard I/N] [--settle-ms MS], and parts of names";
 
 type Error = Box<dyn std::error::Error>;
 
@@ -67,14 +68,15 @@ fn on_loopback(filters: &[String]) -> Result<(), Error> {
     let listener = peer::listen(&path)?;
     let peer = sys::fork_to(|| peer::serve_on(&listener)).map_err(|errno| errno.to_string())?;
     let ips = || vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
-    let stage = Stage { peer: path.clone(), local: ips(), remote: ips() };
+    let stage = Stage { peer: path.clone(), local: ips(), remote: ips(), settle: Duration::ZERO };
     Run { stage, shard: (0, 1), filters: filters.to_vec() }.run();
     sys::kill(peer, libc::SIGKILL).map_err(|errno| errno.to_string())?;
     Ok(std::fs::remove_file(path)?)
 }
 
 fn parse(words: &[String]) -> Result<Run, Error> {
-    let mut stage = Stage { peer: PathBuf::new(), local: Vec::new(), remote: Vec::new() };
+    let mut stage =
+        Stage { peer: PathBuf::new(), local: Vec::new(), remote: Vec::new(), settle: Duration::ZERO };
     let mut run_filters = Vec::new();
     let mut shard = (0, 1);
     let mut words = words.iter();
@@ -84,6 +86,7 @@ fn parse(words: &[String]) -> Result<Run, Error> {
             "--peer-unix" => stage.peer = value()?.into(),
             "--local" => stage.local.push(value()?.parse()?),
             "--remote" => stage.remote.push(value()?.parse()?),
+            "--settle-ms" => stage.settle = Duration::from_millis(value()?.parse()?),
             "--shard" => {
                 let (own, all) = value()?.split_once('/').ok_or(USAGE)?;
                 shard = (own.parse()?, all.parse()?);

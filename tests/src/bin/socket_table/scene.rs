@@ -23,6 +23,9 @@ pub(crate) struct Stage {
     pub(crate) local: Vec<IpAddr>,
     /// Addresses of the peer.
     pub(crate) remote: Vec<IpAddr>,
+    /// Time from when a socket is first asked for what there is until somebody uses it: whoever takes sockets from the kernel
+    /// needs a moment for it.
+    pub(crate) settle: Duration,
 }
 
 /// What one check has.
@@ -187,15 +190,22 @@ impl Scene {
         sys::socket(self.domain(), SOCK_DGRAM, 0)
     }
 
-    /// A UDP socket at a port of the program's address, which has been asked for what there is, as a server does first of all.
+    /// A UDP socket at a port of the program's address, in use.
     pub(crate) fn udp_bound(&self) -> Result<(RawFd, u16)> {
         let fd = self.udp()?;
         sys::bind(fd, &self.local(0))?;
-        sys::poll_one(fd, libc::POLLIN, 0)?;
+        self.settle(fd)?;
         Ok((fd, port_of(fd)?))
     }
 
-    /// A listener at a port of the program's address, which has been asked for what there is, as a server does first of all.
+    /// Asks a socket for what there is, as every server does first of all.
+    pub(crate) fn settle(&self, fd: RawFd) -> Result<()> {
+        sys::poll_one(fd, libc::POLLIN, 0)?;
+        std::thread::sleep(self.stage.settle);
+        Ok(())
+    }
+
+    /// A listener at a port of the program's address, in use.
     pub(crate) fn listener(&self) -> Result<(RawFd, u16)> {
         self.listener_with(16, |_| Ok(()))
     }
@@ -210,7 +220,7 @@ impl Scene {
         prepare(fd)?;
         sys::bind(fd, &self.local(0))?;
         sys::listen(fd, backlog)?;
-        sys::poll_one(fd, libc::POLLIN, 0)?;
+        self.settle(fd)?;
         Ok((fd, port_of(fd)?))
     }
 
@@ -253,7 +263,7 @@ impl Scene {
 
     /// Says, in a line that is not compared, whether the kernel knows who the peer of a connection is.
     pub(crate) fn say_where(&mut self, fd: RawFd) {
-        let of_kernel = sys::kernel_getpeername(fd).is_ok();
+        let of_kernel = sys::kernel_knows_peer(fd);
         self.say(if of_kernel { "# on the kernel" } else { "# on the stack" });
     }
 

@@ -56,6 +56,9 @@ pub(crate) const BOTH: &[Variant] =
 /// Runs with connections from both directions.
 pub(crate) const WAYS: &[Variant] =
     &[variant(".accepted", Family::V4, Way::Accepted), variant(".connected", Family::V4, Way::Connected)];
+/// As [`WAYS`], with IPv6.
+pub(crate) const V6_WAYS: &[Variant] =
+    &[variant(".accepted", Family::V6, Way::Accepted), variant(".connected", Family::V6, Way::Connected)];
 /// Runs with connections from both directions, and with each family.
 pub(crate) const PAIRS: &[Variant] = &[
     variant(".v4.accepted", Family::V4, Way::Accepted),

@@ -144,7 +144,7 @@ fn gives_a_concrete_local_address(s: &mut Scene) -> Done {
     let listener = s.tcp()?;
     sys::bind(listener, &s.any(0))?;
     sys::listen(listener, 4)?;
-    sys::poll_one(listener, POLLIN, 0)?;
+    s.settle(listener)?;
     let port = crate::scene::port_of(listener)?;
     let pair = s.accept_from_peer(listener, port)?;
     s.say_where(pair.fd);
@@ -289,7 +289,7 @@ fn after_shutdown_of_the_listener(s: &mut Scene) -> Done {
     let other = peer.tcp()?;
     s.see("peer connects", peer.connect(other, port));
     s.see("listen again", sys::listen(listener, 4));
-    sys::poll_one(listener, POLLIN, 0)?;
+    s.settle(listener)?;
     let again = peer.tcp()?;
     let port = crate::scene::port_of(listener)?;
     s.see("peer connects", peer.connect(again, port));

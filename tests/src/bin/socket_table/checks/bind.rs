@@ -137,7 +137,7 @@ fn to_a_port_of_udp_and_tcp(s: &mut Scene) -> Done {
     let (listener, port) = s.listener()?;
     let datagrams = s.udp()?;
     s.see("bind", sys::bind(datagrams, &s.local(port)));
-    sys::poll_one(datagrams, libc::POLLIN, 0)?;
+    s.settle(datagrams)?;
     let mut pair = s.accept_from_peer(listener, port)?;
     s.say_where(pair.fd);
     let (other, _) = pair.peer.udp()?;

@@ -127,7 +127,7 @@ fn on_all_addresses_takes_connections(s: &mut Scene) -> Done {
     let listener = s.tcp()?;
     sys::bind(listener, &s.any(0))?;
     sys::listen(listener, 4)?;
-    sys::poll_one(listener, POLLIN, 0)?;
+    s.settle(listener)?;
     let port = port_of(listener)?;
     let from_wire = s.accept_from_peer(listener, port)?;
     s.say_where(from_wire.fd);
@@ -141,7 +141,7 @@ fn on_an_unbound_socket(s: &mut Scene) -> Done {
     let fd = s.tcp()?;
     s.see("listen", sys::listen(fd, 4));
     s.see("getsockname", sys::getsockname(fd, sys::FULL).map(|name| s.whose(name.address())));
-    sys::poll_one(fd, POLLIN, 0)?;
+    s.settle(fd)?;
     let port = port_of(fd)?;
     let mut pair = s.accept_from_peer(fd, port)?;
     s.say_where(pair.fd);
@@ -252,7 +252,7 @@ fn again_after_close_with_connections(s: &mut Scene) -> Done {
     reuse(second)?;
     s.see("bind with SO_REUSEADDR", sys::bind(second, &s.local(port)));
     s.see("listen", sys::listen(second, 4));
-    sys::poll_one(second, POLLIN, 0)?;
+    s.settle(second)?;
     let mut next = s.accept_from_peer(second, port)?;
     next.tell(b"to the second")?;
     s.see("read", sys::read(next.fd, 100));
@@ -272,7 +272,7 @@ fn dual(s: &mut Scene, only: bool) -> Done {
     sys::setsockopt_int(listener, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only.into())?;
     sys::bind(listener, &s.any(0))?;
     sys::listen(listener, 4)?;
-    sys::poll_one(listener, POLLIN, 0)?;
+    s.settle(listener)?;
     let port = port_of(listener)?;
     let mut peer = s.peer_of(Family::V4)?;
     let other = peer.tcp()?;
@@ -305,7 +305,7 @@ fn v4_and_v6only_share_a_port(s: &mut Scene) -> Done {
     let first = s.tcp()?;
     sys::bind(first, &s.any(0))?;
     sys::listen(first, 4)?;
-    sys::poll_one(first, POLLIN, 0)?;
+    s.settle(first)?;
     let port = port_of(first)?;
     s.variant.family = Family::V6;
     let second = s.tcp()?;
@@ -313,7 +313,7 @@ fn v4_and_v6only_share_a_port(s: &mut Scene) -> Done {
     sys::setsockopt_int(second, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     s.see("bind with V6ONLY", sys::bind(second, &s.any(port)));
     s.see("listen", sys::listen(second, 4));
-    sys::poll_one(second, POLLIN, 0)?;
+    s.settle(second)?;
     let pair = s.accept_from_peer(second, port)?;
     s.say_where(pair.fd);
     s.variant.family = Family::V4;
@@ -326,7 +326,7 @@ fn loopback_too(s: &mut Scene) -> Done {
     let listener = s.tcp()?;
     sys::bind(listener, &s.loopback(0))?;
     sys::listen(listener, 4)?;
-    sys::poll_one(listener, POLLIN, 0)?;
+    s.settle(listener)?;
     let client = s.tcp()?;
     s.see("connect", sys::connect(client, &s.loopback(port_of(listener)?)));
     let (fd, name) = sys::accept_name(listener, sys::FULL)?;
@@ -340,7 +340,7 @@ fn one_of_two_sockets_closed(s: &mut Scene) -> Done {
     let (listener, port) = s.listener()?;
     let twin = sys::dup(listener)?;
     s.see("close", sys::close(listener));
-    sys::poll_one(twin, POLLIN, 0)?;
+    s.settle(twin)?;
     let pair = s.accept_from_peer(twin, port)?;
     s.say_where(pair.fd);
     s.see("close", sys::close(twin));

@@ -233,6 +233,17 @@ impl Peer {
         self.do_it(format_args!("set {} {level} {option} {value}", slot.0))
     }
 
+    /// Lets nothing that comes reach a socket from now on: its owner goes silent.
+    pub(crate) fn deafen(&mut self, slot: Slot) -> Result<()> {
+        self.do_it(format_args!("deafen {}", slot.0))
+    }
+
+    /// getsockopt(2) of an int.
+    pub(crate) fn get(&mut self, slot: Slot, level: i32, option: i32) -> Result<i32> {
+        let words = self.ask(format_args!("get {} {level} {option}", slot.0))?;
+        words.first().and_then(|word| word.parse().ok()).ok_or(Errno(libc::EBADMSG))
+    }
+
     /// The events of poll(2) within `ms`, all of them wanted.
     pub(crate) fn events(&mut self, slot: Slot, ms: u32) -> Result<i16> {
         self.ask_number(format_args!("events {} {ms}", slot.0)).map(|events| events as i16)

@@ -65,6 +65,11 @@ pub(super) fn obey(session: &Session, words: &[&str]) -> Result<String> {
             let (level, option) = (parse(level)? as i32, parse(option)? as i32);
             sys::setsockopt_int(session.fd(slot)?, level, option, parse(value)? as i32).map(nothing)
         }
+        ["get", slot, level, option] => {
+            let (level, option) = (parse(level)? as i32, parse(option)? as i32);
+            sys::getsockopt_int(session.fd(slot)?, level, option).map(|value| value.to_string())
+        }
+        ["deafen", slot] => sys::attach_filter_of_nothing(session.fd(slot)?).map(nothing),
         ["events", slot, ms] => events(session.fd(slot)?, parse(ms)? as i32),
         _ => Err(Errno(libc::ENOSYS)),
     }

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-pub(crate) use client::{Peer, Slot};
+pub(crate) use client::{Datagram, Peer, Slot};
 
 use crate::sys;
 

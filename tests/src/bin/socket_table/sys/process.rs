@@ -171,3 +171,11 @@ pub(crate) fn processor() -> Result<c_int> {
     // SAFETY: no pointers.
     checked(unsafe { libc::sched_getcpu() })
 }
+
+/// execv(3) of a program that is not there.
+pub(crate) fn exec_nothing() -> Errno {
+    let arguments = Arguments::new(&[]);
+    // SAFETY: path and arguments are C strings, the list ends with null.
+    unsafe { libc::execv(c"/nonexistent/program".as_ptr(), arguments.pointers.as_ptr().cast()) };
+    Errno::last()
+}

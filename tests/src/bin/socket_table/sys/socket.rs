@@ -80,12 +80,36 @@ pub(crate) fn getpeername(fd: RawFd, room: usize) -> Result<Name> {
     name_by(room, |name, len| done(unsafe { libc::getpeername(fd, name, len) }))
 }
 
-/// getpeername(2), past the C library.
-pub(crate) fn kernel_getpeername(fd: RawFd) -> Result<Name> {
-    name_by(FULL, |name, len| {
+/// Whether the kernel itself, asked past the C library and whatever is in front of it, knows a peer of this socket.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn kernel_knows_peer(fd: RawFd) -> bool {
+    let mut name = [0u8; FULL];
+    let mut len = FULL as socklen_t;
+    let mut result = libc::SYS_getpeername;
+    // SAFETY: the system call writes no more than `len` octets to `name`, and `len`; it changes no register but those named.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") result,
+            in("rdi") fd,
+            in("rsi") name.as_mut_ptr(),
+            in("rdx") &raw mut len,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result == 0
+}
+
+/// As on x86-64, by the C library's own way past itself.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn kernel_knows_peer(fd: RawFd) -> bool {
+    let asked = name_by(FULL, |name, len| {
         // SAFETY: `name` has room for `*len` octets.
         super::checked_long(unsafe { libc::syscall(libc::SYS_getpeername, fd, name, len) }).map(drop)
-    })
+    });
+    asked.is_ok()
 }
 
 /// Room for every address.
@@ -187,4 +211,29 @@ pub(crate) fn setsockopt_int(fd: RawFd, level: i32, option: i32, value: c_int) -
 pub(crate) fn set_timeout(fd: RawFd, option: i32, ms: u64) -> Result<()> {
     let time = [(ms / 1000) as i64, (ms % 1000 * 1000) as i64].map(i64::to_ne_bytes).concat();
     setsockopt(fd, libc::SOL_SOCKET, option, &time)
+}
+
+/// `SO_ATTACH_FILTER` of a filter that lets nothing pass.
+pub(crate) fn attach_filter_of_nothing(fd: RawFd) -> Result<()> {
+    // BPF_RET | BPF_K with 0: no octet of any packet.
+    let mut code = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    let (at, len) = ((&raw const program).cast(), size_of::<libc::sock_fprog>() as socklen_t);
+    // SAFETY: the program and its code live until the call is over, and are only read.
+    done(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, at, len) })
+}
+
+/// getsockopt(2) with room for -1 octets.
+pub(crate) fn getsockopt_negative(fd: RawFd, level: i32, option: i32) -> Result<()> {
+    let mut value = [0u8; 256];
+    let mut len = u32::MAX;
+    // SAFETY: whoever takes it for a large length would write no option longer than the room.
+    done(unsafe { libc::getsockopt(fd, level, option, value.as_mut_ptr().cast(), &mut len) })
+}
+
+/// setsockopt(2) with -1 octets.
+pub(crate) fn setsockopt_negative(fd: RawFd, level: i32, option: i32) -> Result<()> {
+    let value = [0u8; 256];
+    // SAFETY: whoever takes it for a large length would read no option longer than the room.
+    done(unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast(), u32::MAX) })
 }
