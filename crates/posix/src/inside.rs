@@ -6,11 +6,20 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static DEFERRED: Cell<Option<Deferred>> = const { Cell::new(None) };
     static HANDLED: Cell<Handled> = const { Cell::new(Handled::None) };
+}
+
+/// What is told when a thread begins to sleep (true) and when it ends (false).
+static ON_SLEEP: OnceLock<fn(bool)> = OnceLock::new();
+
+/// Has `told` told of all sleep in [`outside`]. It may end the thread (pthread_cancel(3)), as may what happens in between.
+pub fn on_sleep(told: fn(bool)) {
+    ON_SLEEP.get_or_init(|| told);
 }
 
 /// Which handlers ran since the thread began to sleep.
@@ -65,7 +74,13 @@ pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
     HANDLED.set(Handled::None);
     let depth = DEPTH.replace(0);
     deliver_deferred();
-    let result = (HANDLED.get() == Handled::None).then(sleep);
+    let result = (HANDLED.get() == Handled::None).then(|| {
+        let told = ON_SLEEP.get().copied().unwrap_or(|_| ());
+        told(true);
+        let result = sleep();
+        told(false);
+        result
+    });
     DEPTH.set(depth);
     result
 }

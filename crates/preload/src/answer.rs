@@ -7,6 +7,8 @@ use posix::Errno;
 use posix::calls::Verdict;
 use posix::inside::Inside;
 
+use crate::calls::{cancel, fork};
+
 /// What `posix` was asked: an error found on the way there is its answer.
 pub(crate) type Asked<T> = Result<Verdict<T>, Errno>;
 
@@ -58,9 +60,13 @@ impl Returned for () {
 pub(crate) fn ask<T: Returned>(question: impl FnOnce() -> Asked<T>) -> Option<T> {
     let inside = Inside::enter()?;
     let errno = errno();
-    crate::calls::fork::notice();
-    let verdict = no_unwind(question);
+    let cancellation = cancel::before();
+    fork::notice();
+    let panics = EndOnPanic;
+    let verdict = question();
+    drop(panics);
     drop(inside);
+    cancel::after(cancellation);
     let (errno, answer) = match verdict {
         Ok(Verdict::Kernel) => (errno, None),
         Ok(Verdict::Done(Ok(value))) => (errno, Some(value)),
@@ -79,9 +85,15 @@ pub(crate) fn tell(news: impl FnOnce()) {
     });
 }
 
-/// Calls `work`; if it panics the process ends, as no frame of the program can be unwound by us.
-extern "C" fn no_unwind<T, F: FnOnce() -> T>(work: F) -> T {
-    work()
+/// Ends the process if it is unwound by a panic: no frame of the program can be unwound by us. A thread that is cancelled may be.
+struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 pub(crate) fn errno() -> c_int {

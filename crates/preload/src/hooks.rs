@@ -25,8 +25,8 @@ use crate::calls::exec::{self, Strings};
 use crate::calls::receive::OWN_POSITION;
 use crate::calls::select::Sets;
 use crate::calls::{
-    descriptor, epoll, fork, option, poll as polling, receive, rights, select as selecting, send as sending,
-    signal as signals, socket as sockets, stdio, system_call,
+    cancel, descriptor, epoll, fork, option, poll as polling, receive, rights, select as selecting,
+    send as sending, signal as signals, socket as sockets, stdio, system_call,
 };
 
 /// A row's result is one token.
@@ -281,6 +281,10 @@ hooks! {
         { when active() => signals::set_handler(signal, handler, next::sigset) }
     [siginterrupt](signal: c_int, interrupts: c_int) -> c_int
         { when active() => signals::siginterrupt(signal, interrupts) }
+
+    // Threads.
+    [pthread_setcanceltype](kind: c_int, old: *mut c_int) -> c_int
+        { when active() => cancel::set_type(kind, old) }
 
     // Any of the above by its number.
     [syscall](number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use posix::inside::Inside;
 
-use crate::calls::{exec, fork, signal};
+use crate::calls::{cancel, exec, fork, signal};
 use crate::hooks::next;
 use crate::{answer, asked};
 
@@ -36,9 +36,11 @@ extern "C" fn start() {
     fork::register();
     // 5. The end: exit(3) and quick_exit(3) call what was registered first last; _exit(2) is a hook.
     register_exit();
-    // 6. Hooks ask from here on.
+    // 6. Threads that are cancelled while they sleep.
+    cancel::register();
+    // 7. Hooks ask from here on.
     answer::activate();
-    // 7. Handlers that libraries set before all this.
+    // 8. Handlers that libraries set before all this.
     signal::adopt_handlers();
 }
 

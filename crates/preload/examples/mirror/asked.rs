@@ -125,7 +125,7 @@ pub(crate) fn epoll_wait(
     timeout: Option<Duration>,
     mask: Option<SignalMask>,
 ) -> Verdict<usize> {
-    let mut room = vec![syscall::EpollEvent { events: 0, u64: 0 }; events.len().min(1024)];
+    let mut room = vec![syscall::EpollEvent { events: 0, u64: 0 }; events.len().min(1 << 16)];
     let first = syscall::epoll_wait(epfd, &mut room, 0);
     let found = match first {
         Ok(0) => {

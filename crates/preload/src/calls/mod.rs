@@ -3,6 +3,7 @@
 //! All functions here are unsafe for one reason: what they are given is what a C caller gave. It is as the function's manual page says,
 //! and that is what each `SAFETY` comment means by "as the caller says".
 
+pub(crate) mod cancel;
 pub(crate) mod descriptor;
 pub(crate) mod epoll;
 pub(crate) mod exec;

@@ -84,6 +84,7 @@ static void spawned(int ends[2]) {
     SHOW(status_of(child));
     SHOW(recv(ends[0], line, 11, MSG_WAITALL));
     SHOW(memcmp(line, "spawned\n42\n", 11));
+    arguments[2] = "exit 6";
     SHOW(posix_spawnp(&child, "sh", NULL, NULL, arguments, environ));
     SHOW(status_of(child));
     SHOW(posix_spawn(&child, "/nowhere", NULL, NULL, arguments, environ));
