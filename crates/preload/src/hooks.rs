@@ -92,8 +92,19 @@ macro_rules! hook {
     };
 }
 
+// Where panics abort, a call that may unwind is given a landing pad that aborts, and cancellation with it; one that may not is given none,
+// and is unwound through. Where panics unwind, it is the other way round.
+#[cfg(panic = "abort")]
 macro_rules! next {
-    ($name:ident($($argument:ident: $type:ty),*) -> $result:tt) => {
+    ($($row:tt)*) => { next_as!("C" $($row)*); };
+}
+#[cfg(not(panic = "abort"))]
+macro_rules! next {
+    ($($row:tt)*) => { next_as!("C-unwind" $($row)*); };
+}
+
+macro_rules! next_as {
+    ($abi:literal $name:ident($($argument:ident: $type:ty),*) -> $result:tt) => {
         pub(super) mod $name {
             use super::*;
 
@@ -105,8 +116,8 @@ macro_rules! next {
         }
 
         #[inline(always)]
-        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
+        pub(crate) unsafe extern $abi fn $name($($argument: $type),*) -> $result {
+            type Function = unsafe extern $abi fn($($type),*) -> $result;
             // SAFETY: the address is that of the C library's function of this name, which has this type.
             let function = unsafe { std::mem::transmute::<*mut c_void, Function>($name::NEXT.address()) };
             // SAFETY: the caller gives what it is to be given.
@@ -262,9 +273,9 @@ hooks! {
     [execveat](folder: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int
         { when active() => exec::execveat(folder, path, arguments, environment, flags) }
     [posix_spawn](pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
-        { when active() => exec::posix_spawn(next::posix_spawn, pid, path, actions, attributes, arguments, environment) }
+        { when active() => exec::with_family(environment, |environment| next::posix_spawn(pid, path, actions, attributes, arguments, environment)) }
     [posix_spawnp](pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
-        { when active() => exec::posix_spawn(next::posix_spawnp, pid, file, actions, attributes, arguments, environment) }
+        { when active() => exec::with_family(environment, |environment| next::posix_spawnp(pid, file, actions, attributes, arguments, environment)) }
     [posix_spawn_file_actions_adddup2](actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int
         { if ours(from) => exec::surrender_to_child(from) }
     [_exit _Exit](status: c_int) -> !
@@ -274,11 +285,11 @@ hooks! {
     [sigaction __sigaction](signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int
         { when active() => signals::set_action(signal, new, old) }
     [signal bsd_signal ssignal](signal: c_int, handler: sighandler_t) -> sighandler_t
-        { when active() => signals::set_handler(signal, handler, next::signal) }
+        { when active() => signals::set_handler(signal, || next::signal(signal, handler)) }
     [sysv_signal __sysv_signal](signal: c_int, handler: sighandler_t) -> sighandler_t
-        { when active() => signals::set_handler(signal, handler, next::sysv_signal) }
+        { when active() => signals::set_handler(signal, || next::sysv_signal(signal, handler)) }
     [sigset](signal: c_int, handler: sighandler_t) -> sighandler_t
-        { when active() => signals::set_handler(signal, handler, next::sigset) }
+        { when active() => signals::set_handler(signal, || next::sigset(signal, handler)) }
     [siginterrupt](signal: c_int, interrupts: c_int) -> c_int
         { when active() => signals::siginterrupt(signal, interrupts) }
 

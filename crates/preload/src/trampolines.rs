@@ -5,9 +5,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::asked;
-
 use crate::answer::{active, ours, tell};
+use crate::asked;
 use crate::next::Next;
 
 /// Rows: names, and the function that is asked with the first argument.

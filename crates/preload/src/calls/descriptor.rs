@@ -2,10 +2,9 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
-use crate::asked::{self, Verdict};
-
 use super::map;
 use crate::answer::{Asked, ours};
+use crate::asked::{self, Verdict};
 use crate::memory;
 
 /// The last of the descriptors that the C library's own streams write to, past all hooks.

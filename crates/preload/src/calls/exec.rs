@@ -10,10 +10,8 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use crate::asked::{self, Verdict};
-use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
-
 use crate::answer::{Asked, tell};
+use crate::asked::{self, Verdict};
 use crate::hooks::next;
 use crate::start::{BROKER, PRELOAD};
 
@@ -92,35 +90,6 @@ pub(crate) unsafe fn execveat(
     unsafe { with_family(environment, exec) }
 }
 
-/// What posix_spawn(3) and posix_spawnp(3) have in common.
-pub(crate) type Spawn = unsafe extern "C-unwind" fn(
-    *mut pid_t,
-    *const c_char,
-    *const posix_spawn_file_actions_t,
-    *const posix_spawnattr_t,
-    Strings,
-    Strings,
-) -> c_int;
-
-/// # Safety
-/// As posix_spawn(3), which `spawn` is.
-pub(crate) unsafe fn posix_spawn(
-    spawn: Spawn,
-    pid: *mut pid_t,
-    path: *const c_char,
-    actions: *const posix_spawn_file_actions_t,
-    attributes: *const posix_spawnattr_t,
-    arguments: Strings,
-    environment: Strings,
-) -> c_int {
-    let spawn = |environment| {
-        // SAFETY: as the caller says.
-        unsafe { spawn(pid, path, actions, attributes, arguments, environment) }
-    };
-    // SAFETY: as the caller says.
-    unsafe { with_family(environment, spawn) }
-}
-
 /// A child is to get `fd` under another number: it is to be the kernel's before that.
 pub(crate) fn surrender_to_child(fd: c_int) -> Asked<c_int> {
     asked::surrender(fd);
@@ -134,7 +103,7 @@ pub(crate) fn surrender_to_child(fd: c_int) -> Asked<c_int> {
 ///
 /// # Safety
 /// `environment` is null or a list of strings.
-unsafe fn with_family(environment: Strings, body: impl FnOnce(Strings) -> c_int) -> c_int {
+pub(crate) unsafe fn with_family(environment: Strings, body: impl FnOnce(Strings) -> c_int) -> c_int {
     // SAFETY: as the caller says.
     let given = unsafe { variables(environment) };
     let Some(family) = FAMILY.get().filter(|_| !names_broker(given)) else { return body(environment) };

@@ -91,17 +91,9 @@ pub(crate) unsafe fn set_action(signal: c_int, new: *const sigaction, old: *mut 
 }
 
 /// signal(3) and those like it: `set` is the C library's, which decides about flags, and its choice is wrapped afterwards.
-///
-/// # Safety
-/// As signal(3).
-pub(crate) unsafe fn set_handler(
-    signal: c_int,
-    handler: sighandler_t,
-    set: unsafe extern "C-unwind" fn(c_int, sighandler_t) -> sighandler_t,
-) -> sighandler_t {
+pub(crate) fn set_handler(signal: c_int, set: impl FnOnce() -> sighandler_t) -> sighandler_t {
     let known = handler_of(signal);
-    // SAFETY: as the caller says.
-    let old = unsafe { set(signal, handler) };
+    let old = set();
     if old != libc::SIG_ERR {
         wrap(signal);
     }
