@@ -162,6 +162,8 @@ pub struct TcpOptions {
     pub mss_max: Option<u16>,
     /// A listener tells of a connection when its first data came, or after this many SYN-ACKs (`TCP_DEFER_ACCEPT`).
     pub defer_accept: Option<u8>,
+    /// Urgent octets stay in the stream (`SO_OOBINLINE`).
+    pub urgent_inline: bool,
     /// Octets not yet sent above which the socket is not writable (`TCP_NOTSENT_LOWAT`).
     pub not_sent_low_water: u32,
     /// Octets of the receive buffer; `None` lets it grow as needed (`SO_RCVBUF`).
@@ -200,6 +202,7 @@ impl Default for TcpOptions {
             congestion: Algorithm::default(),
             mss_max: None,
             defer_accept: None,
+            urgent_inline: false,
             not_sent_low_water: u32::MAX,
             receive_buffer: None,
             send_buffer: None,

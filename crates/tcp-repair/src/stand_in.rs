@@ -43,6 +43,7 @@ impl StandIn<'_> {
             acknowledgement_number: self.established.snd_una,
             flags,
             window,
+            urgent_pointer: 0,
             options: &self.options(),
         };
         let mut packet = [0; ipv6::HEADER_LEN + 60];

@@ -228,6 +228,8 @@ pub struct Fields<'a> {
     pub flags: u8,
     /// Window, not scaled.
     pub window: u16,
+    /// Urgent pointer.
+    pub urgent_pointer: u16,
     /// Encoded options: a multiple of four octets, up to 40.
     pub options: &'a [u8],
 }
@@ -249,7 +251,8 @@ pub fn write(segment: &mut [u8], fields: &Fields<'_>, pseudo_header: Option<Sum>
     header[12] = (header_len / 4) as u8 * 16;
     header[13] = fields.flags;
     header[14..16].copy_from_slice(&fields.window.to_be_bytes());
-    header[16..20].fill(0);
+    header[16..18].fill(0);
+    header[18..20].copy_from_slice(&fields.urgent_pointer.to_be_bytes());
     header[20..].copy_from_slice(fields.options);
     if let Some(pseudo_header) = pseudo_header {
         let checksum = (pseudo_header + Sum::of(segment)).complement();

@@ -131,6 +131,7 @@ fn a_tcp_header_is_read_as_written() {
         acknowledgement_number: 0xa0b0_c0d0,
         flags: flag::SYN | flag::ACK,
         window: 0xfedc,
+        urgent_pointer: 0x1234,
         options: &options,
     };
     let mut segment = vec![0; 20 + options.len()];
@@ -142,7 +143,7 @@ fn a_tcp_header_is_read_as_written() {
     assert!(tcp.checksum_is_valid(pseudo_header));
     assert_eq!((tcp.source_port(), tcp.destination_port()), (1000, 80));
     assert_eq!((tcp.sequence_number(), tcp.acknowledgement_number()), (0x0102_0304, 0xa0b0_c0d0));
-    assert_eq!((tcp.flags(), tcp.window(), tcp.urgent_pointer()), (0x12, 0xfedc, 0));
+    assert_eq!((tcp.flags(), tcp.window(), tcp.urgent_pointer()), (0x12, 0xfedc, 0x1234));
     assert_eq!(tcp.payload(), b"data");
     let read: Vec<TcpOption<'_>> = tcp.options().collect();
     assert_eq!(read[0], TcpOption::MaximumSegmentSize(1460));

@@ -87,7 +87,8 @@ impl Stack {
                     echo,
                 });
                 let options = SegmentOptions { timestamps, ..SegmentOptions::default() };
-                let outgoing = Outgoing { seq, ack, flags: flag::ACK, window, options };
+                let outgoing =
+                    Outgoing { seq, ack, flags: flag::ACK, window, options, ..Outgoing::default() };
                 return self.replies.push(key, hop, outgoing, &mut self.shared.counters);
             }
             Some(TimeWaitVerdict::Ignore | TimeWaitVerdict::Remove) => return,

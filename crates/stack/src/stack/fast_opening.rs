@@ -56,7 +56,9 @@ impl Stack {
             listener.fast_open_pending += 1;
         }
         self.with_connection(id, now, |connection, shared| {
-            connection.fast_open = cookie;
+            if let Some(cookie) = cookie {
+                connection.rare().fast_open = Some(*cookie);
+            }
             connection.begin_fast(segment, shared, now)
         });
         self.offer_to_accept(listener, id);

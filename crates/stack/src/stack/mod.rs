@@ -37,9 +37,9 @@ use crate::timer_wheel::TimerWheel;
 use crate::trace::TraceRing;
 use crate::udp::{Udp, UdpId};
 
+pub use departure::AttachError;
 use departure::Departed;
 use replies::Replies;
-pub use departure::AttachError;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
 
 /// Names a connection.

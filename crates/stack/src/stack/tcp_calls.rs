@@ -11,6 +11,7 @@ use crate::flow_table::FlowKey;
 use crate::path::Hop;
 use crate::tcp::{
     Connection, Fate, Listener, Origin, Readiness, RecvError, SendError, Shutdown, State, TcpError, TcpInfo,
+    UrgentError,
 };
 
 /// Where to connect to.
@@ -185,6 +186,26 @@ impl Stack {
         result
     }
 
+    /// Queues data whose last octet is urgent (`MSG_OOB`); returns how much was taken, the last of which is urgent.
+    pub fn send_urgent(&mut self, id: ConnectionId, data: &[u8], now: Instant) -> Result<usize, SendError> {
+        let mut result = Err(SendError::NotConnected);
+        self.with_connection(id, now, |connection, shared| {
+            result = connection.send_urgent(data, shared, now);
+            Fate::Alive
+        });
+        result
+    }
+
+    /// The peer's urgent octet, read by itself (`MSG_OOB`), or looked at; `None` at the end of the stream.
+    pub fn recv_urgent(&mut self, id: ConnectionId, peek: bool) -> Result<Option<u8>, UrgentError> {
+        self.connections.get_mut(id).ok_or(UrgentError::NotConnected)?.recv_urgent(peek)
+    }
+
+    /// Whether reading has come to the place of the peer's urgent octet (`SIOCATMARK`, sockatmark(3)).
+    pub fn is_at_urgent_mark(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(Connection::is_at_mark)
+    }
+
     /// Takes received data; zero octets at the end of the stream.
     pub fn recv(&mut self, id: ConnectionId, out: &mut [u8], now: Instant) -> Result<usize, RecvError> {
         let connection = self.connections.get_mut(id).ok_or(RecvError::NotConnected)?;
@@ -201,13 +222,12 @@ impl Stack {
 
     /// Received data that lies in one piece, to be looked at in place; [`Stack::consume`] takes it.
     pub fn received(&self, id: ConnectionId) -> &[u8] {
-        let connection = self.connections.get(id);
-        connection.map(|connection| connection.receive.queue.front(&self.shared.buffers)).unwrap_or_default()
+        self.connections.get(id).map(|connection| connection.front(&self.shared)).unwrap_or_default()
     }
 
     /// Takes octets that [`Stack::received`] showed.
     pub fn consume(&mut self, id: ConnectionId, octets: usize, now: Instant) {
-        if let Some(connection) = self.connections.get_mut(id) {
+        if let Some(connection) = self.connections.get_mut(id).filter(|_| octets > 0) {
             connection.consume(octets, &mut self.shared, now);
             self.settle_reading(id, now);
         }
@@ -307,9 +327,10 @@ impl Stack {
         }
     }
 
-    /// Octets received and not read, and octets queued and not acknowledged (`SIOCINQ`, `SIOCOUTQ`).
+    /// Octets received and not read, up to an urgent one that is not in line, and octets queued and not acknowledged
+    /// (`SIOCINQ`, `SIOCOUTQ`).
     pub fn queued(&self, id: ConnectionId) -> Option<(usize, usize)> {
         let connection = self.connections.get(id)?;
-        Some((connection.receive.queue.len(), connection.send.queue.len()))
+        Some((connection.unread_up_to_mark(), connection.send.queue.len()))
     }
 }

@@ -101,6 +101,7 @@ impl Connection {
         self.send.queue.consume(&mut shared.buffers, octets as usize);
         self.tally.bytes_acked += u64::from(octets);
         self.send.snd_una = ack;
+        self.forget_acknowledged_urgent(ack);
         self.soft_error = None;
         self.judge_mtu_probe(ack, shared, now);
         self.restart_user_timeout(shared, now);

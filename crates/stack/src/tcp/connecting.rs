@@ -1,6 +1,6 @@
 //! The handshake as the connecting side, or both, see it: SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.3; RFC 7413).
 
-use crate::segment::{Ecn, Segment, SegmentOptions, Timestamps};
+use crate::segment::{Ecn, FastOpenCookie, Segment, SegmentOptions, Timestamps};
 use crate::tcp::connection::{Connection, Events, Fate, Shared, State, micros, millis, since_micros};
 use crate::tcp::segment_writer::Outgoing;
 use crate::tcp::timers::Timer;
@@ -242,7 +242,7 @@ impl Connection {
             window_scale: scaling.then_some(offered),
             sack_permitted: self.flags.sack,
             timestamps: self.flags.timestamps.then_some(timestamps),
-            fast_open: self.fast_open.as_deref().cloned().filter(|_| self.handshakes <= 1),
+            fast_open: self.fast_open_option(),
             ..SegmentOptions::default()
         };
         let ecn = match (is_syn, self.flags.ecn) {
@@ -253,7 +253,13 @@ impl Connection {
         };
         let control = if is_syn { flag::SYN } else { flag::SYN | flag::ACK };
         let window = self.window_of_handshake();
-        Outgoing { seq: self.send.iss, ack: self.receive.rcv_nxt, flags: control | ecn, window, options }
+        let (seq, ack) = (self.send.iss, self.receive.rcv_nxt);
+        Outgoing { seq, ack, flags: control | ecn, window, options, ..Outgoing::default() }
+    }
+
+    /// Not again on a SYN or SYN-ACK that was lost: perhaps the option was why.
+    fn fast_open_option(&self) -> Option<FastOpenCookie> {
+        self.rare.as_ref().filter(|_| self.handshakes <= 1)?.fast_open.clone()
     }
 
     /// Window that our SYN or SYN-ACK offers: it is never scaled (RFC 7323, 2.2).

@@ -14,12 +14,12 @@ use crate::path::{LinkId, PathId, PathTable};
 use crate::path_mtu::{PathMtu, PathMtuCache};
 use crate::recovery::FlightPool;
 use crate::rtt::RttEstimator;
-use crate::segment::FastOpenCookie;
 use crate::seq::SeqNum;
 use crate::slab::Handle;
 use crate::tcp::receiver::Receiver;
 use crate::tcp::timers::Timers;
 use crate::tcp::transfer::{Rest, SpareTransfers, Transfer};
+use crate::tcp::urgent::Rare;
 use crate::tcp::user::TcpError;
 use crate::trace::{TraceKind, TraceRecord, TraceRing};
 
@@ -81,6 +81,8 @@ pub struct Readiness {
     pub hangup: bool,
     /// An error waits to be taken.
     pub error: bool,
+    /// The peer's urgent octet is there (`EPOLLPRI`).
+    pub urgent: bool,
 }
 
 /// What changed on a socket since it was last told of.
@@ -100,6 +102,8 @@ impl Events {
     pub const CLOSED: Events = Events(8);
     /// There is an error to be taken.
     pub const ERROR: Events = Events(16);
+    /// The peer announced urgent data, or its octet is there (`SIGURG`, `EPOLLPRI`).
+    pub const URGENT: Events = Events(32);
 
     /// Whether all of `other` are in.
     pub const fn contains(self, other: Events) -> bool {
@@ -133,12 +137,13 @@ impl core::ops::BitOrAssign for Events {
 
 impl core::fmt::Debug for Events {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        const NAMES: [(Events, &str); 5] = [
+        const NAMES: [(Events, &str); 6] = [
             (Events::READABLE, "readable"),
             (Events::WRITABLE, "writable"),
             (Events::READ_CLOSED, "read-closed"),
             (Events::CLOSED, "closed"),
             (Events::ERROR, "error"),
+            (Events::URGENT, "urgent"),
         ];
         f.debug_set().entries(NAMES.iter().filter(|(event, _)| self.contains(*event)).map(|n| n.1)).finish()
     }
@@ -334,8 +339,7 @@ pub struct Connection {
     pub(crate) path_mtu: PathMtu,
     pub(crate) timers: Timers,
     pub(crate) options: Arc<TcpOptions>,
-    /// Fast Open option of our SYN or SYN-ACK, until the handshake is over.
-    pub(crate) fast_open: Option<Box<FastOpenCookie>>,
+    pub(crate) rare: Option<Box<Rare>>,
     /// Added to the clock to make our timestamps (RFC 7323, 5.4 forbids to tell the machine's).
     pub(crate) timestamp_offset: u32,
     /// SYNs or SYN-ACKs sent.
@@ -412,12 +416,18 @@ impl Connection {
         let read_closed = self.receive.is_finished() || self.flags.read_closed || over;
         let connecting = matches!(self.state, State::SynSent | State::SynReceived);
         Readiness {
-            readable: !self.receive.queue.is_empty() || read_closed || self.error.is_some(),
+            readable: self.has_readable() || read_closed || self.error.is_some(),
             writable: self.error.is_some() || self.flags.write_closed || !connecting && self.has_send_room(),
             read_closed,
             hangup: over || read_closed && self.flags.write_closed,
             error: self.error.is_some(),
+            urgent: self.has_urgent(),
         }
+    }
+
+    /// Whether something is there to be read, beside an urgent octet that reading skips.
+    pub(crate) fn has_readable(&self) -> bool {
+        self.stretch_from(0).len > 0
     }
 
     /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable.

@@ -28,7 +28,8 @@ use crate::tcp::receiver::Resumption;
 /// ```
 ///
 /// What had arrived out of order is not part of it: the peer sends it again (RFC 2018, 8). Neither is what was learned of the
-/// path: round-trip time and congestion window begin anew, as after a pause.
+/// path: round-trip time and congestion window begin anew, as after a pause. Urgent data is forgotten: an octet out of band that
+/// nobody read is lost, one on its way out goes in line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detached {
     /// Our end.
@@ -126,6 +127,8 @@ impl Connection {
         let (queued, unread) = (self.send.queue.len(), self.receive.queue.len());
         let timestamps = Timestamps { value: self.timestamp_now(now), echo: self.receive.ts_recent };
         let buffers = &shared.buffers;
+        let mut received = octets(&mut self.receive.queue, buffers, 0, unread);
+        self.remove_urgent_octet(&mut received);
         Detached {
             local: self.key.local(),
             remote: self.key.remote(),
@@ -148,7 +151,7 @@ impl Connection {
             timestamps: self.flags.timestamps.then_some(timestamps),
             unacked: octets(&mut self.send.queue, buffers, 0, queued - unsent),
             unsent: octets(&mut self.send.queue, buffers, queued - unsent, unsent),
-            received: octets(&mut self.receive.queue, buffers, 0, unread),
+            received,
             write_closed: self.flags.write_closed,
             fin_sent: self.flags.fin_was_sent,
             fin_received: self.receive.is_finished(),

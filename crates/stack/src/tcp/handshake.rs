@@ -211,6 +211,7 @@ impl Agreement {
             flags: flag::SYN | flag::ACK | ecn,
             window: self.window,
             options,
+            ..Outgoing::default()
         }
     }
 }

@@ -99,11 +99,17 @@ impl Connection {
         }
     }
 
-    /// Sixth to eighth step: the urgent pointer, which changes nothing here (data is delivered in line; RFC 6093), the text
-    /// and the FIN.
+    /// Sixth to eighth step: the urgent pointer, the text and the FIN.
     pub(super) fn on_text(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
-        if segment.payload.is_empty() && !segment.has(flag::FIN) || !self.state.may_receive() {
+        let is_empty = segment.payload.is_empty();
+        if is_empty && segment.flags & (flag::FIN | flag::URG) == 0 || !self.state.may_receive() {
             return Fate::Alive;
+        }
+        if segment.has(flag::URG) || self.rare.is_some() {
+            self.note_urgent(segment, shared);
+            if is_empty && !segment.has(flag::FIN) {
+                return Fate::Alive;
+            }
         }
         let end = segment.payload_seq() + segment.payload.len() as u32;
         let has_reader = !(self.flags.orphaned || self.flags.read_closed && self.flags.write_closed);

@@ -26,6 +26,7 @@ mod segment_writer;
 mod timers;
 mod transfer;
 mod transmit;
+mod urgent;
 mod user;
 
 pub use connection::{Connection, Events, Readiness, State};
@@ -37,4 +38,5 @@ pub(crate) use path::Quoted;
 pub(crate) use receiver::{receive_limit, scale_for};
 pub(crate) use segment_size::mss_of_link;
 pub(crate) use segment_writer::{Outgoing, SegmentWriter};
+pub use urgent::UrgentError;
 pub use user::{RecvError, SendError, SetOptionError, Shutdown, TcpError};

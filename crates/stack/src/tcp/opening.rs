@@ -63,7 +63,7 @@ impl Connection {
             path_mtu,
             timers: Timers::new(),
             options,
-            fast_open: None,
+            rare: None,
             timestamp_offset: 0,
             handshakes: 0,
             handshake_sent_at: micros(now),
@@ -134,7 +134,7 @@ impl Connection {
     pub(crate) fn try_fast_open(&mut self, cookie: FastOpenCookie, peer_mss: Option<u16>) {
         self.flags.fast_open_tried = true;
         self.send.peer_mss = peer_mss.map_or(self.send.peer_mss, |mss| mss.min(self.send.peer_mss));
-        self.fast_open = Some(Box::new(cookie));
+        self.rare().fast_open = Some(cookie);
     }
 }
 

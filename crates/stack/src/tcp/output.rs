@@ -135,7 +135,7 @@ impl Connection {
             // The window cuts: worth it for half of the largest window, or when the override timer says so.
             return octets >= self.send.max_window / 2 || self.flags.push;
         }
-        if self.flags.write_closed || self.flags.push {
+        if self.flags.write_closed || self.flags.push || self.is_sending_urgent() {
             return true;
         }
         if self.options.cork {

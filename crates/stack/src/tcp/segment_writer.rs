@@ -24,6 +24,8 @@ pub(crate) struct Outgoing {
     pub(crate) ack: SeqNum,
     pub(crate) flags: u8,
     pub(crate) window: u16,
+    /// Urgent pointer, which counts only with the URG bit.
+    pub(crate) urgent: u16,
     pub(crate) options: SegmentOptions,
 }
 
@@ -50,6 +52,7 @@ impl SegmentWriter {
             acknowledgement_number: outgoing.ack.0,
             flags: outgoing.flags,
             window: outgoing.window,
+            urgent_pointer: outgoing.urgent,
             options: &options,
         };
         tcp::write(segment, &fields, Some(pseudo_header).filter(|_| !self.checksum_offload))?;

@@ -115,6 +115,9 @@ impl Connection {
         now: Instant,
     ) -> Option<(usize, SeqRange)> {
         let mut outgoing = self.outgoing(seq, flag::ACK, shared, now);
+        if self.is_sending_urgent() {
+            self.point_to_urgent(&mut outgoing);
+        }
         let payload_max = self.payload_beside(&outgoing.options, octets);
         let octets = octets.min(payload_max);
         let end = seq + octets;
@@ -175,7 +178,10 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Option<usize> {
-        let outgoing = self.outgoing(seq, flag::ACK, shared, now);
+        let mut outgoing = self.outgoing(seq, flag::ACK, shared, now);
+        if self.is_sending_urgent() {
+            self.point_to_urgent(&mut outgoing);
+        }
         let len = self.writer(shared, Ecn::NotEct).write(room, &outgoing, 0, |_| ())?;
         shared.counters.out_segs += 1;
         self.on_written(&outgoing, 0, TraceKind::Sent, shared, now);
@@ -213,6 +219,7 @@ impl Connection {
     }
 
     /// Header of a segment with ACK: acknowledgement, window, timestamps, and SACK blocks if there is a reason for some.
+    #[inline]
     pub(super) fn outgoing(&mut self, seq: SeqNum, flags: u8, shared: &Shared, now: Instant) -> Outgoing {
         let window = self.receive.window(!shared.is_under_pressure());
         let timestamps = Timestamps { value: self.timestamp_now(now), echo: self.receive.ts_recent };
@@ -225,7 +232,8 @@ impl Connection {
         }
         let echo = if self.flags.echo_congestion { flag::ECE } else { 0 };
         let window = (window >> self.receive.scale).min(u32::from(u16::MAX)) as u16;
-        Outgoing { seq, ack: self.receive.rcv_nxt, flags: flags | echo, window, options }
+        let ack = self.receive.rcv_nxt;
+        Outgoing { seq, ack, flags: flags | echo, window, urgent: 0, options }
     }
 
     pub(super) fn writer(&self, shared: &Shared, ecn: Ecn) -> SegmentWriter {

@@ -115,6 +115,20 @@ impl Connection {
         })
     }
 
+    /// The same, and the last octet that is taken is urgent (`MSG_OOB`).
+    pub(crate) fn send_urgent(
+        &mut self,
+        data: &[u8],
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Result<usize, SendError> {
+        let taken = self.send(data, shared, now)?;
+        if taken > 0 {
+            self.mark_last_as_urgent();
+        }
+        Ok(taken)
+    }
+
     /// Puts what fits into the queue.
     pub(crate) fn enqueue(&mut self, data: &[u8], shared: &mut Shared, now: Instant) -> usize {
         let room = self.send_limit().saturating_sub(self.send.queue.len() as u32) as usize;
@@ -155,9 +169,18 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Result<usize, RecvError> {
-        let count = self.peek(0, out, shared)?;
-        self.consume(count, shared, now);
-        Ok(count)
+        if self.rare.is_none() && !self.receive.queue.is_empty() {
+            let count = self.receive.queue.read(&mut shared.buffers, out);
+            self.on_read(count, shared, now);
+            return Ok(count);
+        }
+        let found = self.peek(0, out, shared);
+        match found {
+            Ok(count) => self.consume(count, shared, now),
+            Err(RecvError::WouldBlock) => self.pass_mark(shared),
+            Err(_) => {}
+        }
+        found
     }
 
     /// Copies received octets from `offset` on without taking them.
@@ -168,8 +191,9 @@ impl Connection {
         shared: &Shared,
     ) -> Result<usize, RecvError> {
         self.may_read()?;
-        let count = self.receive.queue.len().saturating_sub(offset).min(out.len());
-        self.receive.queue.read_at(&shared.buffers, offset, &mut out[..count]);
+        let stretch = self.stretch_from(offset);
+        let count = stretch.len.min(out.len());
+        self.receive.queue.read_at(&shared.buffers, offset + stretch.skipped, &mut out[..count]);
         if count == 0 && !out.is_empty() && !self.is_at_end() {
             return Err(RecvError::WouldBlock);
         }
@@ -189,12 +213,29 @@ impl Connection {
     }
 
     fn is_at_end(&self) -> bool {
-        self.receive.queue.is_empty() && self.readiness().read_closed
+        self.stretch_from(0).len == 0 && self.readiness().read_closed
     }
 
-    /// Takes octets that were looked at; tells the peer if that opened the window far.
+    /// Received data that lies in one piece, up to an urgent octet.
+    pub(crate) fn front<'a>(&self, shared: &'a Shared) -> &'a [u8] {
+        if self.rare.is_none() {
+            return self.receive.queue.front(&shared.buffers);
+        }
+        let stretch = self.stretch_from(0);
+        let mut pieces = self.receive.queue.slices_at(&shared.buffers, stretch.skipped);
+        let front = pieces.next().unwrap_or_default();
+        &front[..front.len().min(stretch.len)]
+    }
+
+    /// Takes octets that were looked at, and an urgent octet in front of them; tells the peer if that opened the window far.
     pub(crate) fn consume(&mut self, octets: usize, shared: &mut Shared, now: Instant) {
+        self.pass_mark(shared);
         self.receive.queue.consume(&mut shared.buffers, octets);
+        self.forget_passed_mark();
+        self.on_read(octets, shared, now);
+    }
+
+    fn on_read(&mut self, octets: usize, shared: &Shared, now: Instant) {
         self.receive.on_read(octets, self.rtt.srtt(), now);
         if self.state.may_receive() && self.receive.is_update_due(!shared.is_under_pressure()) {
             self.receive.ack_now();

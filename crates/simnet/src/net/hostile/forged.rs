@@ -62,6 +62,7 @@ impl Forged {
             acknowledgement_number: self.ack,
             flags: self.flags,
             window: self.window,
+            urgent_pointer: 0,
             options: &options,
         };
         tcp::write(&mut packet[ip_len..], &fields, Some(sum)).expect("the options are of a possible length");

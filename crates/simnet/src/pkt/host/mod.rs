@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use clock::Instant;
 pub(crate) use stack::tcp::{Events, Readiness, Shutdown};
-use stack::tcp::{RecvError, SendError, TcpError};
+use stack::tcp::{RecvError, SendError, TcpError, UrgentError};
 pub(crate) use stack::udp::{UdpId, UdpOptions};
 use stack::{Arrival, Config, Connect, ConnectError, Hop, Link, LinkId, ListenError, Stack};
 pub(crate) use stack::{ConnectionId, ListenerId, Socket, TcpOptions};
@@ -166,11 +166,35 @@ impl Host {
     }
 
     pub(crate) fn send(&mut self, id: ConnectionId, data: &[u8], now: Instant) -> Result<usize, Errno> {
-        self.stack.send(id, data, now).map_err(|error| match error {
-            SendError::WouldBlock | SendError::Connecting => Errno::EAGAIN,
-            SendError::Closed | SendError::NotConnected => Errno::EPIPE,
-            SendError::Failed(error) => errno(error),
+        self.stack.send(id, data, now).map_err(send_errno)
+    }
+
+    pub(crate) fn send_urgent(
+        &mut self,
+        id: ConnectionId,
+        data: &[u8],
+        now: Instant,
+    ) -> Result<usize, Errno> {
+        self.stack.send_urgent(id, data, now).map_err(send_errno)
+    }
+
+    /// Whether there was an urgent octet to read.
+    pub(crate) fn recv_urgent(&mut self, id: ConnectionId, peek: bool) -> Result<bool, Errno> {
+        self.stack.recv_urgent(id, peek).map(|octet| octet.is_some()).map_err(|error| match error {
+            UrgentError::None => Errno::EINVAL,
+            UrgentError::WouldBlock => Errno::EAGAIN,
+            UrgentError::NotConnected => Errno::ENOTCONN,
         })
+    }
+
+    pub(crate) fn is_at_urgent_mark(&self, id: ConnectionId) -> bool {
+        self.stack.is_at_urgent_mark(id)
+    }
+
+    /// Whether the next read begins by skipping an urgent octet.
+    pub(crate) fn skips_urgent(&self, id: ConnectionId, now: Instant) -> bool {
+        let has_unread = self.stack.info(id, now).is_some_and(|info| info.unread > 0);
+        has_unread && self.stack.is_at_urgent_mark(id) && !self.options(id).urgent_inline
     }
 
     pub(crate) fn recv(&mut self, id: ConnectionId, out: &mut [u8], now: Instant) -> Result<usize, Errno> {
@@ -258,6 +282,14 @@ impl Host {
     pub(crate) fn counter_growth(&self, name: &str) -> Option<u64> {
         let (name, count) = self.stack.counters().named().find(|(known, _)| *known == name)?;
         Some(count - self.remembered.get(name).copied().unwrap_or(0))
+    }
+}
+
+fn send_errno(error: SendError) -> Errno {
+    match error {
+        SendError::WouldBlock | SendError::Connecting => Errno::EAGAIN,
+        SendError::Closed | SendError::NotConnected => Errno::EPIPE,
+        SendError::Failed(error) => errno(error),
     }
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn set_option(
 fn set_socket(options: &mut TcpOptions, name: i64, value: i64) -> Result<bool, OptionsError> {
     match name {
         sym::SO_KEEPALIVE => options.keepalive = value != 0,
+        sym::SO_OOBINLINE => options.urgent_inline = value != 0,
         sym::SO_RCVBUF => options.receive_buffer = Some(octets(value)),
         // As on Linux, where half of it is for overhead, most of which segments in a row do not have.
         sym::SO_SNDBUF => options.send_buffer = Some(octets(value).saturating_mul(2)),
@@ -128,6 +129,7 @@ pub(crate) fn get_option(options: &TcpOptions, level: i64, name: i64) -> Option<
             return Some(OptionValue::Text(options.congestion.name().as_bytes().to_vec()));
         }
         (sym::SOL_SOCKET, sym::SO_KEEPALIVE) => options.keepalive.into(),
+        (sym::SOL_SOCKET, sym::SO_OOBINLINE) => options.urgent_inline.into(),
         // Linux tells twice what it was told, for its own overhead.
         (sym::SOL_SOCKET, sym::SO_RCVBUF) => i64::from(options.receive_buffer?) * 2,
         (sym::SOL_SOCKET, sym::SO_SNDBUF) => options.send_buffer?.into(),

@@ -105,11 +105,11 @@ fn write_segment(octets: &mut [u8], segment: &Segment, pseudo_header: Sum) -> Op
         acknowledgement_number: segment.ack,
         flags: segment.flags as u8,
         window: segment.window,
+        urgent_pointer: segment.urgent,
         options: &options,
     };
     tcp::write(octets, &fields, None)?;
     octets[12] |= (segment.flags >> 8) as u8 & 1; // The bit that RFC 9768 calls AE.
-    octets[18..20].copy_from_slice(&segment.urgent.to_be_bytes());
     let checksum = (pseudo_header + Sum::of(octets)).complement();
     octets[16..18].copy_from_slice(&checksum.to_be_bytes());
     Some(())

@@ -36,14 +36,15 @@ pub(super) fn ioctl(world: &mut World, running: &Running<'_>) -> Result<Progress
     let command = arguments.int(1)?;
     let now = world.now;
     let socket = world.socket(arguments.fd(0)?)?;
+    let state = socket.state;
     if command == sym::FIONBIO && arguments.len() == 3 {
         socket.nonblocking = bracketed(arguments.get(2))? != 0;
         return Ok(Progress::done(0));
     }
-    if matches!(socket.state, SocketState::Listening(_)) {
+    if matches!(state, SocketState::Listening(_)) {
         return Ok(Progress::failed(Errno::EINVAL));
     }
-    let (unread, unacknowledged, unsent) = match socket.state {
+    let (unread, unacknowledged, unsent) = match state {
         SocketState::Connecting(id) | SocketState::Connected(id) => world.host.queued(id, now),
         SocketState::Datagram(id) => {
             let (unread, unsent) = world.host.udp_queued(id);
@@ -51,7 +52,12 @@ pub(super) fn ioctl(world: &mut World, running: &Running<'_>) -> Result<Progress
         }
         _ => (0, 0, 0),
     };
+    let at_mark = match state {
+        SocketState::Connected(id) => world.host.is_at_urgent_mark(id),
+        _ => false,
+    };
     let came = match command {
+        sym::SIOCATMARK => usize::from(at_mark),
         sym::SIOCINQ => unread,
         sym::SIOCOUTQ => unacknowledged,
         sym::SIOCOUTQNSD => unsent,

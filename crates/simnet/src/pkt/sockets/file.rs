@@ -121,6 +121,9 @@ pub(crate) fn connection_mask(readiness: Readiness, is_connecting: bool) -> i64 
     if readiness.error {
         mask |= sym::POLLERR;
     }
+    if readiness.urgent {
+        mask |= sym::POLLPRI;
+    }
     mask
 }
 
@@ -132,6 +135,7 @@ pub(crate) fn news_mask(events: Events) -> i64 {
         (Events::READ_CLOSED, sym::POLLIN | sym::POLLRDNORM | sym::POLLRDHUP),
         (Events::CLOSED, sym::POLLHUP),
         (Events::ERROR, sym::POLLERR),
+        (Events::URGENT, sym::POLLPRI),
     ];
     table.into_iter().filter(|(event, _)| events.intersects(*event)).fold(0, |mask, (_, bits)| mask | bits)
 }

@@ -22,7 +22,6 @@ const KEPT: &[(i64, &[i64])] = &[
             sym::SO_REUSEADDR,
             sym::SO_DONTROUTE,
             sym::SO_BROADCAST,
-            sym::SO_OOBINLINE,
             sym::SO_PRIORITY,
             sym::SO_REUSEPORT,
             sym::SO_TIMESTAMP,

@@ -16,14 +16,18 @@ pub(super) fn read(world: &mut World, running: &mut Running<'_>) -> Result<Progr
     if transfer.flags & sym::MSG_ERRQUEUE != 0 {
         return Err(Trouble::unsupported("the error queue of a socket"));
     }
-    if transfer.flags & sym::MSG_OOB != 0 {
-        return Ok(Progress::failed(Errno::EINVAL));
-    }
+    let is_urgent = transfer.flags & sym::MSG_OOB != 0;
     let socket = world.socket(transfer.fd)?;
-    if socket.is_udp {
+    if socket.is_udp && !is_urgent {
         return udp::receive(world, running, &transfer);
     }
-    let Some(id) = socket.connection() else { return Ok(Progress::failed(Errno::ENOTCONN)) };
+    let Some(id) = socket.connection() else {
+        return Ok(Progress::failed(if is_urgent { Errno::EINVAL } else { Errno::ENOTCONN }));
+    };
+    if is_urgent {
+        let result = world.host.recv_urgent(id, transfer.flags & sym::MSG_PEEK != 0);
+        return Ok(result.map_or_else(Progress::failed, |found| Progress::done(found.into())));
+    }
     let timeout = socket.receive_timeout;
     let may_block = !socket.nonblocking && transfer.flags & sym::MSG_DONTWAIT == 0;
     take_over_handshake(world, transfer.fd)?;
@@ -76,15 +80,20 @@ fn take(
 ) -> Result<std::result::Result<usize, Errno>> {
     let mut buffer = vec![0; wanted];
     let peeks = transfer.flags & sym::MSG_PEEK != 0;
+    let skipped = usize::from(world.host.skips_urgent(id, world.now));
     let result = match peeks {
         true => world.host.peek(id, &mut buffer),
         false => world.host.recv(id, &mut buffer, world.now),
     };
-    let Ok(count) = result else { return Ok(result) };
     let number = world.socket(transfer.fd)?.flow;
     let flow = &mut world.flows[number];
-    if let Some(at) = payload::first_difference(flow.read as u32, &buffer[..count]) {
-        let offset = flow.read + at;
+    if !peeks && skipped > 0 && matches!(result, Ok(_) | Err(Errno::EAGAIN)) {
+        flow.read += skipped;
+    }
+    let Ok(count) = result else { return Ok(result) };
+    let start = flow.read + if peeks { skipped } else { 0 };
+    if let Some(at) = payload::first_difference(start as u32, &buffer[..count]) {
+        let offset = start + at;
         return Err(Trouble::differs(format!(
             "the data read is not what was sent, from octet {offset} of the stream on"
         )));

@@ -17,8 +17,7 @@ use crate::pkt::trouble::Trouble;
 use crate::pkt::world::World;
 
 /// Flags of which the stack knows nothing.
-const UNSUPPORTED: &[(i64, &str)] =
-    &[(sym::MSG_OOB, "MSG_OOB"), (sym::MSG_EOR, "MSG_EOR"), (sym::MSG_ZEROCOPY, "MSG_ZEROCOPY")];
+const UNSUPPORTED: &[(i64, &str)] = &[(sym::MSG_EOR, "MSG_EOR"), (sym::MSG_ZEROCOPY, "MSG_ZEROCOPY")];
 
 pub(super) fn write(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
     let transfer = transfer(running.call)?;
@@ -113,7 +112,12 @@ fn send(
         return Ok(Progress::wait(may_block, running.deadline(timeout), world.now));
     }
     let data = data_of(world, transfer, flow, running.moved);
-    let result = if data.is_empty() { Ok(0) } else { world.host.send(id, &data, world.now) };
+    let is_urgent = transfer.flags & sym::MSG_OOB != 0;
+    let result = match data.is_empty() {
+        true => Ok(0),
+        false if is_urgent => world.host.send_urgent(id, &data, world.now),
+        false => world.host.send(id, &data, world.now),
+    };
     if let Ok(count) = result {
         world.flows[flow].written.extend(&data[..count]);
         running.moved += count;

@@ -63,6 +63,8 @@ struct Before {
 impl Victim {
     /// A victim that listens, with nothing open.
     pub fn new(config: Config, options: TcpOptions, v6: bool, now: Instant) -> Victim {
+        // What comes is compared octet by octet.
+        let options = TcpOptions { urgent_inline: true, ..options };
         let mut stack = Stack::new(config, [7; 32], now);
         let options = Arc::new(options);
         let local = SocketAddr::new(addresses(v6)[1], PORT);
