@@ -58,6 +58,35 @@ fn half_close_lets_the_other_direction_go_on() {
 }
 
 #[test]
+fn shutdown_while_syns_cross_lets_the_data_go_first() {
+    // RFC 9293, 3.10.4, SYN-RECEIVED.
+    for data in [&b"hello"[..], b""] {
+        let mut pair = Pair::new();
+        let connect = |local, remote, now, stack: &mut stack::Stack| {
+            let options = std::sync::Arc::default();
+            let connect = stack::Connect { local, remote, hop: stack::Hop::default(), options, data };
+            stack.tcp_connect(&connect, now).unwrap()
+        };
+        let client = connect(CLIENT, SERVER, pair.now, &mut pair.client.stack);
+        let server = connect(SERVER, CLIENT, pair.now, &mut pair.server.stack);
+        pair.run_for(clock::Duration::from_micros(700)); // The SYNs are there, what answers them is not.
+        assert_eq!(pair.client.stack.state(client), Some(State::SynReceived));
+        assert_eq!(pair.server.stack.state(server), Some(State::SynReceived));
+        pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+        pair.run();
+        assert_eq!(pair.server.recv(server, pair.now), Ok(data.to_vec()));
+        assert_eq!(pair.server.stack.state(server), Some(State::CloseWait));
+        pair.server.stack.shutdown(server, Shutdown::Write, pair.now);
+        pair.run();
+        assert_eq!(pair.client.recv(client, pair.now), Ok(data.to_vec()));
+        pair.client.stack.close(client, pair.now);
+        pair.server.stack.close(server, pair.now);
+        assert_eq!(pair.client.stack.population(), (0, 0, 1));
+        assert_eq!(pair.server.stack.population(), (0, 0, 0));
+    }
+}
+
+#[test]
 fn a_port_without_listener_refuses() {
     let mut pair = Pair::new();
     let client = pair.client.connect(CLIENT, SERVER);

@@ -76,10 +76,12 @@ impl Connection {
         }
     }
 
-    /// RFC 7413, 4.2.2: a child made by Fast Open may answer before the handshake is complete, others may not.
+    /// RFC 7413, 4.2.2: a child made by Fast Open may answer before the handshake is complete, others may not. RFC 9293, 3.10.4:
+    /// a FIN of which no data is in front does not wait for the end of the handshake either.
     fn may_send(&self) -> bool {
         let is_open = self.flags.syn_acknowledged || self.flags.fast_open_child;
-        is_open && (self.state.may_send() || self.state == State::SynReceived)
+        let is_lone_fin = || self.flags.write_closed && self.send.queue.is_empty();
+        (is_open || is_lone_fin()) && (self.state.may_send() || self.state == State::SynReceived)
     }
 
     /// Whether a FIN is to be sent for the first time.
