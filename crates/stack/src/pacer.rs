@@ -45,6 +45,12 @@ impl Pacer {
         if self.may_send(now) { now } else { self.next_departure }
     }
 
+    /// Nothing leaves before `at`.
+    pub fn hold_until(&mut self, at: Instant) {
+        self.next_departure = self.next_departure.max(at);
+        self.burst_left = 0;
+    }
+
     /// Notes that a segment of `octets` left at `now` while `rate` held, in octets a second; `None` or 0 is unpaced.
     ///
     /// A burst that starts late gets back half of its own time at most, so that late timers cost no throughput and

@@ -82,7 +82,20 @@ impl Connection {
             window_changed,
             has_unsent: self.has_sendable(),
         };
-        self.with_recovery(shared, now, |recovery, context| recovery.on_ack(&ack, context))
+        let is_least = ack.ece && self.cwnd() <= u32::from(self.send.mss);
+        let outcome = self.with_recovery(shared, now, |recovery, context| recovery.on_ack(&ack, context));
+        if is_least {
+            self.pause_for_congestion(shared, now);
+        }
+        outcome
+    }
+
+    /// RFC 3168, 6.1.2: congestion is echoed though the window is one segment. It cannot be less; the next new data waits as long
+    /// as the retransmission timer would.
+    #[cold]
+    fn pause_for_congestion(&mut self, shared: &mut Shared, now: Instant) {
+        let until = now + self.rtt.rto();
+        self.wake(shared, now).pacer.hold_until(until);
     }
 
     /// Whether there is new data that nothing but the congestion window holds back.
