@@ -1,7 +1,7 @@
 //! A thread that sleeps, and how it is woken.
 
 use std::cell::RefCell;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,9 @@ use crate::internal;
 /// One thread's wake-up.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    event: OwnedFd,
+    /// Closed by ourselves: the thread may be at its end, outside of our code, where the C library's functions do not know it.
+    event: RawFd,
+    table: FdTable,
     /// It was woken, and has not looked yet. Changes under the lock of the process only.
     woken: AtomicBool,
 }
@@ -27,7 +29,8 @@ impl Waiter {
             if waiter.is_none() {
                 let event = internal::raise(syscall::eventfd().ok()?)?;
                 table.set(event.as_raw_fd(), Entry::Internal);
-                *waiter = Some(Arc::new(Waiter { event, woken: AtomicBool::new(false) }));
+                let event = event.into_raw_fd();
+                *waiter = Some(Arc::new(Waiter { event, table, woken: AtomicBool::new(false) }));
             }
             waiter.clone()
         })
@@ -41,14 +44,14 @@ impl Waiter {
 
     /// Readable when it was woken.
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.event.as_raw_fd()
+        self.event
     }
 
     /// Ends its sleep.
     pub(crate) fn wake(&self) {
         if !self.woken.swap(true, Ordering::Relaxed) {
             // Only fails when the count is at its end: then it is awake.
-            let _ = syscall::write(self.event.as_raw_fd(), &1u64.to_ne_bytes());
+            let _ = syscall::write(self.event, &1u64.to_ne_bytes());
         }
     }
 
@@ -56,8 +59,15 @@ impl Waiter {
     pub(crate) fn settle(&self) {
         if self.woken.swap(false, Ordering::Relaxed) {
             // Never blocks; what it reads, a count, does not matter.
-            let _ = syscall::read(self.event.as_raw_fd(), &mut [0; 8]);
+            let _ = syscall::read(self.event, &mut [0; 8]);
         }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.table.set(self.event, Entry::None);
+        let _ = syscall::close(self.event); // It is open: nothing to fail.
     }
 }
 
