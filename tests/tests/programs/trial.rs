@@ -18,6 +18,8 @@ const TRIALS_MAX: usize = 2;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Time for a program to end when asked to, and for the kernel to take down what belonged to it.
 const END_MAX: Duration = Duration::from_secs(10);
+/// Time for a program that is ready to wait for its sockets, and for its queue.
+const SETTLING: Duration = Duration::from_millis(300);
 /// How long a load lasts.
 pub(crate) const LOAD: Duration = Duration::from_secs(1);
 /// Names the file to which each figure is appended, for the table of results.
@@ -89,10 +91,15 @@ impl Trial {
         })
     }
 
-    /// Starts the program on trial.
+    /// Starts the program on trial, and gives it the moment that it may take until its sockets are claimed: connections that come
+    /// before are the kernel's for as long as they last.
     pub(crate) fn start(&self, program: &Program) -> Running {
         let running = program.start(&self.lab, Side::Server, &self.network);
-        running.unwrap_or_else(|error| panic!("{error}"))
+        let running = running.unwrap_or_else(|error| panic!("{error}"));
+        if self.network != Network::Kernel {
+            thread::sleep(SETTLING);
+        }
+        running
     }
 
     /// Runs the program on trial to its end, which has to be a good one, and returns what it wrote.
