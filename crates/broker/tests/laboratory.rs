@@ -1,0 +1,395 @@
+//! A broker on a real veth pair, with clients that claim and have no stack: what is claimed gets no answer, and what the
+//! kernel is to keep does. Needs root and AF_XDP; skipped otherwise.
+
+#[path = "laboratory/kernel_connection.rs"]
+mod kernel_connection;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use broker::client::{Client, ClientError, Event};
+use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
+use broker::server::{Config, Handle, OpenError, Server};
+use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
+
+const PORT: u16 = 8080;
+/// Longer than a claim takes to have effect.
+const EFFECT: Duration = Duration::from_millis(100);
+/// Time for the broker to follow a change of the interface.
+const FOLLOW_MAX: Duration = Duration::from_secs(10);
+
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Setting {
+    // Dropped in this order.
+    handle: Option<Handle>,
+    lab: Lab,
+    name: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A client, a kernel listener, and a claim on it that has effect.
+struct Claimed {
+    client: Client,
+    listener: TcpListener,
+    claim: ClaimId,
+}
+
+fn config(interfaces: &[&str]) -> Config {
+    Config {
+        interfaces: interfaces.iter().map(ToString::to_string).collect(),
+        spin: clock::Duration::ZERO,
+        verbose: false,
+        profile: Profile {
+            name: "default".to_owned(),
+            listeners: true,
+            outgoing: true,
+            udp: true,
+            reason: None,
+        },
+    }
+}
+
+impl Setting {
+    fn new(queues: u32) -> Option<Setting> {
+        Setting::prepared(queues, |_| ())
+    }
+
+    fn prepared(queues: u32, prepare: impl FnOnce(&Lab)) -> Option<Setting> {
+        if !lab::require_root_and_xdp() {
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let lab = Lab::with_queues(queues).unwrap();
+        prepare(&lab);
+        let server = lab.inside(Side::Server, || Server::open(config(&[SERVER_INTERFACE])).unwrap());
+        let name = server.name().to_owned();
+        let handle = lab.inside(Side::Server, || server.start().unwrap());
+        Some(Setting { handle: Some(handle), lab, name, _turn: turn })
+    }
+
+    fn connect(&self) -> Client {
+        let connect = || Client::connect(self.name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        self.lab.inside(Side::Server, connect)
+    }
+
+    fn listen(&self) -> TcpListener {
+        self.lab.inside(Side::Server, || TcpListener::bind(("0.0.0.0", PORT)).unwrap())
+    }
+
+    /// A client that has all queues.
+    fn attached(&self) -> Client {
+        let mut client = self.connect();
+        for granted in client.attach().unwrap().granted {
+            client.ready(granted.grant.interface.link, &granted.grant.queues).unwrap();
+            std::mem::forget(granted); // The sockets stay open, and take what comes.
+        }
+        client
+    }
+
+    fn claimed(&self) -> Claimed {
+        let (mut client, listener) = (self.attached(), self.listen());
+        let (claim, places) = client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        assert_eq!(places.len(), 1);
+        sleep(EFFECT);
+        Claimed { client, listener, claim }
+    }
+
+    /// Whether the kernel's listener answers.
+    fn kernel_answers(&self) -> bool {
+        self.try_peer().is_some()
+    }
+
+    fn try_peer(&self) -> Option<TcpStream> {
+        let address = SocketAddr::new(SERVER_V4.parse().unwrap(), PORT);
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
+        self.lab.inside(Side::Client, connect)
+    }
+
+    fn has_xdp_program(&self) -> bool {
+        let link = self.lab.ip(Side::Server, &format!("link show {SERVER_INTERFACE}")).unwrap();
+        link.contains("prog/xdp")
+    }
+
+    fn stop(&mut self) {
+        self.handle.take().into_iter().for_each(Handle::stop);
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Whether octets go there and back.
+fn is_alive(near: &mut TcpStream, far: &mut TcpStream) -> bool {
+    let mut octets = [0; 4];
+    for end in [&*near, &*far] {
+        end.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    }
+    let there = near.write_all(b"ping").and_then(|()| far.read_exact(&mut octets));
+    there.and_then(|()| far.write_all(b"pong")).and_then(|()| near.read_exact(&mut octets)).is_ok()
+}
+
+fn next_event(client: &mut Client) -> Event {
+    let deadline = Instant::now() + FOLLOW_MAX;
+    loop {
+        assert!(Instant::now() < deadline, "nothing came");
+        client.wait(Duration::from_millis(200)).unwrap();
+        if let Some(event) = client.poll_event().unwrap() {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn what_is_claimed_is_taken_from_the_kernel_until_it_is_released() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut claimed = setting.claimed();
+    assert!(!setting.kernel_answers());
+    claimed.client.release(claimed.claim).unwrap();
+    assert!(setting.kernel_answers());
+}
+
+#[test]
+fn connections_that_the_kernel_has_stay_there() {
+    let Some(setting) = Setting::new(1) else { return };
+    let (mut client, listener) = (setting.attached(), setting.listen());
+    let mut peer = setting.try_peer().unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    assert!(is_alive(&mut peer, &mut accepted), "while the kernel's are looked for");
+    sleep(EFFECT);
+    assert!(is_alive(&mut peer, &mut accepted), "when they are known");
+    assert!(!setting.kernel_answers());
+}
+
+#[test]
+fn no_connection_is_lost_while_a_claim_takes_effect() {
+    let Some(setting) = Setting::new(1) else { return };
+    let (mut client, listener) = (setting.attached(), setting.listen());
+    let accepting = listener.try_clone().unwrap();
+    std::thread::spawn(move || {
+        for stream in accepting.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                let mut octets = [0; 4];
+                while stream.read_exact(&mut octets).and_then(|()| stream.write_all(&octets)).is_ok() {}
+            });
+        }
+    });
+    let claiming = std::thread::spawn(move || {
+        for _ in 0..30 {
+            let (claim, _) = client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+            sleep(Duration::from_millis(20));
+            client.release(claim).unwrap();
+            sleep(Duration::from_millis(20));
+        }
+        drop(client);
+    });
+    // Whoever is connected is served to the end; who comes while the claim has effect comes again.
+    let served = AtomicUsize::new(0);
+    let come = || {
+        while !claiming.is_finished() {
+            let Some(mut peer) = setting.try_peer() else { continue };
+            peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            for _ in 0..20 {
+                let mut octets = [0; 4];
+                peer.write_all(b"ping").and_then(|()| peer.read_exact(&mut octets)).unwrap();
+                sleep(Duration::from_millis(1));
+            }
+            served.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(come))));
+    claiming.join().unwrap();
+    let served = served.into_inner();
+    assert!(served > 20, "only {served}");
+}
+
+#[test]
+fn a_drained_claim_leaves_new_connections_to_the_kernel() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut claimed = setting.claimed();
+    claimed.client.drain(claimed.claim).unwrap();
+    let mut peer = setting.try_peer().unwrap();
+    let (mut accepted, _) = claimed.listener.accept().unwrap();
+    assert!(is_alive(&mut peer, &mut accepted));
+}
+
+#[test]
+fn a_client_that_ends_leaves_its_packets_to_the_kernel() {
+    let Some(setting) = Setting::new(1) else { return };
+    let claimed = setting.claimed();
+    assert!(!setting.kernel_answers());
+    drop(claimed.client);
+    sleep(EFFECT);
+    assert!(setting.kernel_answers(), "though somebody still has the sockets");
+}
+
+#[test]
+fn a_listener_without_a_queue_is_the_kernels() {
+    let Some(setting) = Setting::new(1) else { return };
+    let _first = setting.attached();
+    let (mut second, listener) = (setting.connect(), setting.listen());
+    assert_eq!(second.attach().unwrap().without, [(0, Refusal::NoFreeQueue)]);
+    second.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    sleep(EFFECT);
+    assert!(setting.kernel_answers());
+}
+
+#[test]
+fn nothing_is_left_when_the_broker_stops() {
+    let Some(mut setting) = Setting::new(2) else { return };
+    let mut claimed = setting.claimed();
+    assert!(setting.has_xdp_program());
+    setting.stop();
+    assert!(!setting.has_xdp_program());
+    assert!(setting.kernel_answers());
+    while let Ok(event) = claimed.client.poll_event() {
+        assert!(matches!(event, None | Some(Event::News(News::Closing) | Event::QueueGranted(_))));
+    }
+    let names = setting.lab.inside(Side::Server, || std::fs::read_to_string("/proc/thread-self/net/unix"));
+    assert!(!names.unwrap().contains(&setting.name));
+}
+
+#[test]
+fn the_way_to_a_neighbour_is_found_and_that_to_nobody_is_not() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut client = setting.attached();
+    let find = |client: &mut Client, remote: [u8; 4], from| -> Result<Route, ClientError> {
+        let ticket = client.begin_route(remote.into(), from)?;
+        loop {
+            client.wait(Duration::from_secs(6))?;
+            if let Some(route) = client.poll_route(&ticket)? {
+                return Ok(route);
+            }
+        }
+    };
+    let remote = CLIENT_V4.parse::<Ipv4Addr>().unwrap().octets();
+    let route = find(&mut client, remote, None).unwrap();
+    let mac = setting.lab.hardware_address(Side::Client, CLIENT_INTERFACE).unwrap();
+    let found: Vec<String> = route.destination.iter().map(|octet| format!("{octet:02x}")).collect();
+    assert_eq!((found.join(":"), route.local), (mac, SERVER_V4.parse::<IpAddr>().unwrap()));
+    assert!(route.all_queues_yours && route.mtu == 1500);
+
+    let refused = |outcome: Result<Route, ClientError>| match outcome {
+        Err(ClientError::Refused(refusal)) => refusal,
+        outcome => panic!("{outcome:?}"),
+    };
+    let started = Instant::now();
+    let ticket = client.begin_route([10, 53, 0, 77].into(), None).unwrap();
+    setting.connect().attach().unwrap(); // Others are served meanwhile.
+    assert!(started.elapsed() < Duration::from_secs(1));
+    while client.wait(Duration::from_secs(1)).is_ok() && started.elapsed() < Duration::from_secs(8) {
+        if let Err(error) = client.poll_route(&ticket) {
+            assert_eq!(refused(Err(error)), Refusal::NoNeighbour);
+            break;
+        }
+    }
+    assert!((3..6).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    assert_eq!(refused(find(&mut client, [10, 53, 0, 1], None)), Refusal::Local);
+    assert!(matches!(refused(find(&mut client, [192, 0, 2, 1], None)), Refusal::NoRoute(_)));
+    let elsewhere = Some(IpAddr::from([10, 53, 0, 3]));
+    assert_eq!(refused(find(&mut client, remote, elsewhere)), Refusal::OtherSource);
+}
+
+#[test]
+fn an_interface_that_goes_and_comes_back_is_lent_again() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut client = setting.attached();
+    setting.lab.disconnect().unwrap();
+    assert!(matches!(next_event(&mut client), Event::News(News::QueuesLost { link: 0 })));
+    setting.lab.connect().unwrap();
+    loop {
+        match next_event(&mut client) {
+            Event::QueueGranted(granted) => return assert_eq!(granted.grant.interface.link, 0),
+            Event::News(_) => {}
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+#[test]
+fn addresses_and_mtu_are_followed() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut claimed = setting.claimed();
+    setting.lab.ip(Side::Server, "address add 10.53.0.9/24 dev veth-s").unwrap();
+    match next_event(&mut claimed.client) {
+        Event::News(News::AddressesChanged { link: 0, addresses }) => {
+            assert!(addresses.iter().any(|address| address.address == IpAddr::from([10, 53, 0, 9])));
+        }
+        event => panic!("{event:?}"),
+    }
+    sleep(EFFECT);
+    let address = SocketAddr::from(([10, 53, 0, 9], PORT));
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300)).is_ok();
+    assert!(!setting.lab.inside(Side::Client, connect), "the claim is on all addresses");
+    setting.lab.ip(Side::Server, "link set veth-s mtu 1400").unwrap();
+    loop {
+        match next_event(&mut claimed.client) {
+            Event::News(News::MtuChanged { mtu, .. }) => return assert_eq!(mtu, 1400),
+            Event::News(_) => {}
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_moved_goes_on_in_the_kernel() {
+    let without_timestamps = |lab: &Lab| {
+        let write = || std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap();
+        lab.inside(Side::Server, write);
+    };
+    let Some(setting) = Setting::prepared(1, without_timestamps) else { return };
+    let (mut client, listener) = (setting.attached(), setting.listen());
+    let mut peer = setting.try_peer().unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    let connection = setting.lab.inside(Side::Server, || kernel_connection::take(accepted));
+    // From here on only the value has the connection, as if it had been on a stack.
+    let (claim, _) = client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    sleep(EFFECT);
+    let unsent = b"unsent".to_vec();
+    let received = b"received".to_vec();
+    let connection = tcp_repair::Established { unsent, received, ..connection };
+    let mut moved = TcpStream::from(client.move_connection(connection.clone(), None).unwrap());
+    let mut octets = [0; 8];
+    peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    peer.read_exact(&mut octets[..6]).unwrap();
+    assert_eq!(&octets[..6], b"unsent");
+    moved.read_exact(&mut octets).unwrap();
+    assert_eq!(&octets, b"received");
+    assert!(is_alive(&mut peer, &mut moved));
+    assert!(!setting.kernel_answers(), "new connections are still the client's");
+
+    let refused = client.move_connection(connection.clone(), None).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(Refusal::NotTaken(_))), "the kernel has it: {refused}");
+    client.release(claim).unwrap();
+    let refused = client.move_connection(connection, None).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "{refused}");
+}
+
+#[test]
+fn interfaces_that_cannot_be_used_are_told() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let lab = Lab::new().unwrap();
+    let open = |interfaces: &[&str]| lab.inside(Side::Server, || Server::open(config(interfaces)));
+    let none = open(&["no-such-if"]).err().map(|error| error.to_string());
+    assert_eq!(none.as_deref(), Some("there is no interface no-such-if"));
+    let chosen = open(&[]).unwrap();
+    assert_eq!(chosen.notes(), [""; 0]);
+    // The interface is taken now.
+    let Some(OpenError::NoInterface(why)) = open(&[]).err() else { panic!("taken twice") };
+    assert!(why.contains("veth-s already runs the XDP program"), "{why}");
+    let (named, _kept) = (open(&["veth-s", "lo"]).unwrap(), &chosen);
+    assert!(named.notes()[0].contains("veth-s already runs"), "{:?}", named.notes());
+}
