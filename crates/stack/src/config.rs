@@ -15,6 +15,9 @@ pub struct Config {
     pub half_open_max: u32,
     /// Connections in TIME-WAIT, 64 octets each; the oldest makes room (`tcp_max_tw_buckets`).
     pub time_wait_max: u32,
+    /// Connections that no socket holds any more and that still have something to say; one more is reset when it is closed
+    /// (`tcp_max_orphans`).
+    pub orphans_max: u32,
     /// Octets of data that all sockets together may queue.
     pub buffer_memory: usize,
     /// What sockets start with.
@@ -71,6 +74,7 @@ impl Default for Config {
             connections_max: 1 << 20,
             half_open_max: 4096,
             time_wait_max: 1 << 18,
+            orphans_max: 1 << 16,
             buffer_memory: 256 << 20,
             tcp: TcpOptions::default(),
             ecn: EcnMode::default(),

@@ -143,6 +143,8 @@ counters! {
     abort_on_timeout => "TcpExtTCPAbortOnTimeout",
     /// Connections reset by the closing socket's wish.
     abort_on_linger => "TcpExtTCPAbortOnLinger",
+    /// Connections reset at close because there are too many that no socket holds.
+    abort_on_memory => "TcpExtTCPAbortOnMemory",
     /// Closed connections dropped in FIN-WAIT-2.
     fin_wait2_timeout => "SidestepFinWait2Timeout",
     /// Segments with congestion experienced.

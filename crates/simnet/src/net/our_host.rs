@@ -158,6 +158,8 @@ fn check_stack(stack: &Stack, now: Instant) -> Result<(), Broken> {
 fn check_empty_stack(stack: &Stack) -> Result<(), Broken> {
     let population = stack.population();
     require!(population == (0, 0, 0), "connections, half-open and TIME-WAIT are left: {population:?}");
+    let orphans = stack.orphans();
+    require!(orphans == 0, "{orphans} orphans are counted without a connection");
     let (used, _) = stack.buffer_memory();
     require!(used == 0, "{used} octets of buffers are left without a connection");
     let timeout = stack.poll_timeout();

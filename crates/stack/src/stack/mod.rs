@@ -170,6 +170,7 @@ impl Stack {
                 path_mtus: PathMtuCache::new(4096, key(6)),
                 fast_open_cache: FastOpenCache::new(1024, key(5)),
                 challenges: Default::default(),
+                orphans: 0,
                 config,
             },
         }
@@ -355,6 +356,11 @@ impl Stack {
     /// Connections, half-open ones, and those in TIME-WAIT.
     pub fn population(&self) -> (u32, u32, u32) {
         (self.connections.len(), self.half_open.len(), self.time_wait.len() as u32)
+    }
+
+    /// Connections that no socket holds any more and that still have something to say.
+    pub fn orphans(&self) -> u32 {
+        self.shared.orphans
     }
 
     /// Runs `act` on a connection and then does what follows from it: lists, timers, events, its end.

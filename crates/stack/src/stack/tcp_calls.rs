@@ -256,7 +256,7 @@ impl Stack {
     /// Resets the connection and closes the socket.
     pub fn abort(&mut self, id: ConnectionId, now: Instant) {
         self.with_connection(id, now, |connection, shared| {
-            connection.flags.orphaned = true;
+            connection.abandon(shared);
             connection.abort(shared, now)
         });
     }

@@ -162,6 +162,8 @@ pub(crate) struct Shared {
     pub(crate) path_mtus: PathMtuCache,
     pub(crate) fast_open_cache: FastOpenCache,
     pub(crate) challenges: ChallengeLimiter,
+    /// Connections that no socket holds any more.
+    pub(crate) orphans: u32,
 }
 
 /// Challenge ACKs of the whole stack a second (RFC 5961, 7).
@@ -465,8 +467,14 @@ impl Connection {
         Fate::Over
     }
 
+    /// No socket holds the connection any more.
+    pub(crate) fn abandon(&mut self, shared: &mut Shared) {
+        shared.orphans += u32::from(!std::mem::replace(&mut self.flags.orphaned, true));
+    }
+
     /// Gives back all that the connection holds.
     pub(crate) fn release(mut self, shared: &mut Shared) {
+        shared.orphans -= u32::from(self.flags.orphaned);
         self.send.queue.clear(&mut shared.buffers);
         self.receive.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);

@@ -165,6 +165,9 @@ impl Connection {
     pub(crate) fn resume(&mut self, from: &Detached, shared: &mut Shared, now: Instant) -> bool {
         self.set_state(from.state, shared, now);
         self.resume_flags(from);
+        if from.orphaned {
+            self.abandon(shared);
+        }
         self.resume_sender(from);
         self.receive.resume(&Resumption {
             rcv_nxt: from.rcv_nxt,
@@ -200,7 +203,6 @@ impl Connection {
         flags.write_closed = from.write_closed;
         flags.fin_was_sent = from.fin_sent;
         flags.read_closed = from.read_closed;
-        flags.orphaned = from.orphaned;
         flags.push = true; // What was held back may as well go now.
     }
 

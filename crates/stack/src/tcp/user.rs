@@ -276,7 +276,7 @@ impl Connection {
     ///
     /// RFC 9293, 3.10.4; RFC 2525, 2.17: with data unread the connection is reset, so that the peer knows it was lost.
     pub(crate) fn close(&mut self, shared: &mut Shared, now: Instant) -> Fate {
-        self.flags.orphaned = true;
+        self.abandon(shared);
         let unread = !self.receive.queue.is_empty();
         match self.state {
             State::Closed | State::TimeWait => return Fate::Over,
@@ -294,6 +294,10 @@ impl Connection {
             _ => {}
         }
         self.close_write(shared, now);
+        if shared.orphans > shared.config.orphans_max {
+            shared.counters.abort_on_memory += 1;
+            return self.abort(shared, now);
+        }
         Fate::Alive
     }
 
