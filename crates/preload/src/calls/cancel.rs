@@ -4,6 +4,7 @@
 //! say the same: while a thread sleeps, and holds nothing, it may be unwound at any instruction. A program that
 //! asked for that everywhere (`PTHREAD_CANCEL_ASYNCHRONOUS`) must not have it where we hold locks.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,11 +18,28 @@ const ASYNCHRONOUS: c_int = 1;
 /// Whether any thread may be cancelled at any instruction of the program's own.
 static ASYNCHRONOUS_SEEN: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    static ASLEEP: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Makes our sleep a point of cancellation.
 pub(crate) fn register() {
-    inside::on_sleep(|asleep| {
-        set(if asleep { ASYNCHRONOUS } else { DEFERRED });
-    });
+    inside::on_sleep(sleep);
+}
+
+fn sleep(begins: bool) {
+    ASLEEP.set(begins);
+    set(if begins { ASYNCHRONOUS } else { DEFERRED });
+}
+
+/// Calls a signal handler, which is not the sleep that it interrupts, and may never return to it.
+pub(crate) fn awake(handler: impl FnOnce()) {
+    if !ASLEEP.get() {
+        return handler();
+    }
+    sleep(false);
+    handler();
+    sleep(true);
 }
 
 /// # Safety

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{sigaction, sighandler_t, siginfo_t, ucontext_t};
 use posix::inside;
 
+use super::cancel;
 use crate::answer::{errno, set_errno};
 use crate::hooks::next;
 
@@ -22,6 +23,10 @@ const AT_ONCE: [c_int; 7] =
 /// What the program set for each signal: [`Handler`]s, in one word, as they are read while others are set.
 static HANDLERS: [AtomicU64; SIGNAL_COUNT] = [const { AtomicU64::new(0) }; SIGNAL_COUNT];
 
+// A handler may end its thread, which is then unwound: see `hooks` for the two kinds.
+#[cfg(panic = "abort")]
+type Function = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+#[cfg(not(panic = "abort"))]
 type Function = extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// A function of the program, with those of its flags that [`on_signal`] has to know; packed, as addresses of programs have 48 bits.
@@ -162,7 +167,7 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     }
     // SAFETY: the program set it; one with a single parameter does not look at the others.
     let function = unsafe { std::mem::transmute::<sighandler_t, Function>(handler.address()) };
-    function(signal, info, context);
+    cancel::awake(|| function(signal, info, context));
     inside::on_handler(handler.has(libc::SA_RESTART));
 }
 

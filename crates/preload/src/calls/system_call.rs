@@ -23,6 +23,11 @@ macro_rules! dispatch {
                 // SAFETY: as the caller says: the hook's arguments are those of the system call.
                 libc::$call => c_long::from(unsafe { hooks::$hook($($given[$argument] as $type),*) } as i64),
             )*
+            // What a ring does with sockets and epoll instances passes us by; without it programs (libuv) do the same by calls.
+            libc::SYS_io_uring_setup => {
+                crate::answer::set_errno(libc::ENOSYS);
+                -1
+            }
             _ => {
                 let [a, b, c, d, e, f] = $given;
                 // SAFETY: as the caller says.

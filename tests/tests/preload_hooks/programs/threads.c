@@ -35,6 +35,21 @@ static void *waiting(void *fd) {
     return NULL;
 }
 
+static void ending(int signal) { pthread_exit((void *)7); }
+
+// A thread that a signal handler ends while it waits.
+static int ended(int fd) {
+    pthread_t thread;
+    void *result;
+    signal(SIGUSR2, ending);
+    how = 1;
+    pthread_create(&thread, NULL, waiting, (void *)(long)fd);
+    usleep(30000);
+    pthread_kill(thread, SIGUSR2);
+    pthread_join(thread, &result);
+    return (long)result;
+}
+
 static int cancelled(int which, int fd) {
     pthread_t thread;
     void *result;
@@ -60,6 +75,7 @@ int main(void) {
     int listening = listener(), ends[2];
     connection(ends);
     for (int which = 0; which < 6; which++) SHOW(cancelled(which, which == 5 ? listening : ends[0]));
+    SHOW(ended(ends[0]));
     SHOW(cleaned);
     SHOW(send(ends[0], "after", 5, 0));
     SHOW(recv(ends[1], data, 64, 0));
