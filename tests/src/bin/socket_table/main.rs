@@ -6,13 +6,15 @@
 //! | `socket_table --list [FILTER]...` | names of checks |
 //! | `socket_table --loopback [FILTER]...` | runs them on 127.0.0.1 and ::1, for writing checks without privileges |
 //! | `socket_table --serve-peer PATH` | the other end of the checks' connections, at a Unix socket |
-//! | `socket_table --peer-unix PATH --local IP --remote IP [--shard I/N] [--settle-ms MS] [FILTER]...` | runs them; `--local` and `--remote` twice, for IPv4 and IPv6 |
+//! | `socket_table --peer-unix PATH --local IP --remote IP [OPTION]... [FILTER]...` | runs them; both twice, for IPv4 and IPv6 |
 //!
-//! A filter is a part of a name. `table.rs` is what a check is, `scene.rs` what it has, `sys` what it calls, `peer` the other end,
+//! Options: `--shard I/N`, each N-th check from the I-th; `--settle-ms MS`, see [`scene::Stage::settle`]; `--output FILE` in place of
+//! the standard output. A filter is a part of a name. `table.rs` is what a check is, `scene.rs` what it has, `sys` what it calls, `peer` the other end,
 //! `checks` the table itself.
 
 mod after_exec;
 mod checks;
+mod pair;
 mod peer;
 mod runner;
 mod scene;
@@ -20,6 +22,8 @@ mod show;
 mod sys;
 mod table;
 
+use std::fs::File;
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +33,8 @@ use runner::Run;
 use scene::Stage;
 
 const USAGE: &str = "usage: socket_table --list | --loopback | --serve-peer PATH | \
-                     --peer-unix PATH --local IP --remote IP [--shard I/N] [--settle-ms MS], and parts of names";
+                     --peer-unix PATH --local IP --remote IP [--shard I/N] [--settle-ms MS] [--output FILE], \
+                     and parts of names";
 
 type Error = Box<dyn std::error::Error>;
 
@@ -50,7 +55,10 @@ fn obey(words: &[String]) -> Result<(), Error> {
         Some("--serve-peer") => peer::serve(words.get(1).ok_or(USAGE)?.as_ref())?,
         Some("--after-exec") => after_exec::obey(&words[1..]),
         Some("--loopback") => on_loopback(&words[1..])?,
-        Some("--peer-unix") => parse(words)?.run(),
+        Some("--peer-unix") => {
+            let (run, mut output) = parse(words)?;
+            run.run(&mut output);
+        }
         _ => return Err(USAGE.into()),
     }
     Ok(())
@@ -69,16 +77,17 @@ fn on_loopback(filters: &[String]) -> Result<(), Error> {
     let peer = sys::fork_to(|| peer::serve_on(&listener)).map_err(|errno| errno.to_string())?;
     let ips = || vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
     let stage = Stage { peer: path.clone(), local: ips(), remote: ips(), settle: Duration::ZERO };
-    Run { stage, shard: (0, 1), filters: filters.to_vec() }.run();
+    Run { stage, shard: (0, 1), filters: filters.to_vec() }.run(&mut std::io::stdout());
     sys::kill(peer, libc::SIGKILL).map_err(|errno| errno.to_string())?;
     Ok(std::fs::remove_file(path)?)
 }
 
-fn parse(words: &[String]) -> Result<Run, Error> {
+fn parse(words: &[String]) -> Result<(Run, Box<dyn Write>), Error> {
     let mut stage =
         Stage { peer: PathBuf::new(), local: Vec::new(), remote: Vec::new(), settle: Duration::ZERO };
     let mut run_filters = Vec::new();
     let mut shard = (0, 1);
+    let mut output: Box<dyn Write> = Box::new(std::io::stdout());
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(USAGE);
@@ -87,6 +96,7 @@ fn parse(words: &[String]) -> Result<Run, Error> {
             "--local" => stage.local.push(value()?.parse()?),
             "--remote" => stage.remote.push(value()?.parse()?),
             "--settle-ms" => stage.settle = Duration::from_millis(value()?.parse()?),
+            "--output" => output = Box::new(File::create(value()?)?),
             "--shard" => {
                 let (own, all) = value()?.split_once('/').ok_or(USAGE)?;
                 shard = (own.parse()?, all.parse()?);
@@ -94,5 +104,5 @@ fn parse(words: &[String]) -> Result<Run, Error> {
             filter => run_filters.push(filter.to_owned()),
         }
     }
-    Ok(Run { stage, shard, filters: run_filters })
+    Ok((Run { stage, shard, filters: run_filters }, output))
 }

@@ -25,15 +25,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Runs the checks one after the other.
-    pub(crate) fn run(&self) {
+    /// Runs the checks one after the other, and writes what they say to `output`.
+    pub(crate) fn run(&self, output: &mut dyn Write) {
         let table = checks::all();
         let (own, all) = self.shard;
         for (check, variant) in selected(&table, &self.filters).skip(own).step_by(all.max(1)) {
             let said = run_one(check, variant, &self.stage);
             let report = format!("== {}{}\n{said}", check.name, variant.suffix);
             // Nobody to tell if nobody reads.
-            let _ = std::io::stdout().write_all(report.as_bytes());
+            let _ = output.write_all(report.as_bytes());
         }
     }
 }

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::{IPPROTO_IP, SO_REUSEADDR, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET};
 
-use crate::scene::{Pair, Scene, port_of};
+use crate::pair::Pair;
+use crate::scene::{Scene, port_of};
 use crate::sys::{self, End, FULL};
 use crate::table::{Done, checks};
 

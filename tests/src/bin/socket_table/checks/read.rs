@@ -2,10 +2,7 @@
 
 use std::time::Instant;
 
-use libc::{
-    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, O_NONBLOCK, SHUT_RD, SO_RCVLOWAT,
-    SO_RCVTIMEO, SOL_SOCKET,
-};
+use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, O_NONBLOCK, SHUT_RD, SO_RCVLOWAT, SOL_SOCKET};
 
 use crate::scene::{SOON_MS, Scene};
 use crate::show::message_names;
@@ -15,15 +12,13 @@ use crate::table::{Done, checks};
 checks! {
     "read":
     PAIRS [
-        what_is_there, in_pieces, when_empty, of_no_octets, peek, peek_and_end, waitall_over_two, waitall_and_end,
-        waitall_without_waiting, truncated, end_again_and_again, so_rcvtimeo, after_shutdown_of_reading,
-        data_after_shutdown_of_reading, vectors, lowat, recvmsg_says_no_name,
+        what_is_there, in_pieces, when_empty, of_no_octets, peek, peek_and_end, waitall_over_two,
+        waitall_and_end, waitall_without_waiting, truncated, end_again_and_again,
+        after_shutdown_of_reading, data_after_shutdown_of_reading, vectors, lowat, recvmsg_says_no_name,
     ],
     WAYS [
-        waitall_and_peek, waitall_longer_than_the_buffer, recvfrom_leaves_no_name, at_an_offset, preadv2, seek,
-        too_many_vectors, most_vectors, of_errors, of_urgent_data, to_nowhere, cloexec_flag, unknown_flags,
-        blocks_until_data_come, after_close, peek_waits, timeout_in_the_middle_of_waitall, recvmmsg,
-        recvmmsg_wait_for_one, recvmmsg_of_none, large, peek_beyond, zero_vectors, nonblock_waitall,
+        waitall_and_peek, waitall_longer_than_the_buffer, blocks_until_data_come, peek_waits, large,
+        peek_beyond, nonblock_waitall,
     ],
 }
 
@@ -178,26 +173,6 @@ fn end_again_and_again(s: &mut Scene) -> Done {
     Ok(())
 }
 
-fn so_rcvtimeo(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    sys::set_timeout(pair.fd, SO_RCVTIMEO, 150)?;
-    let start = Instant::now();
-    s.see("recv", sys::recv(pair.fd, 10, 0));
-    s.see_time("took", start, 150..1000);
-    pair.tell(b"now")?;
-    s.see("recv", sys::recv(pair.fd, 10, 0));
-    Ok(())
-}
-
-fn timeout_in_the_middle_of_waitall(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    sys::set_timeout(pair.fd, SO_RCVTIMEO, 150)?;
-    pair.tell(b"half")?;
-    s.see("recv", sys::recv(pair.fd, 8, MSG_WAITALL));
-    s.see("recv", sys::recv(pair.fd, 8, MSG_WAITALL));
-    Ok(())
-}
-
 fn after_shutdown_of_reading(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     pair.tell(b"before")?;
@@ -226,33 +201,6 @@ fn vectors(s: &mut Scene) -> Done {
     Ok(())
 }
 
-fn zero_vectors(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("readv of none", sys::readv(pair.fd, &[]));
-    s.see("readv of an empty one", sys::readv(pair.fd, &[0]));
-    s.see("recvmsg of none", sys::recvmsg(pair.fd, &[], 0, MSG_DONTWAIT).map(|message| message.len));
-    s.see("read", sys::read(pair.fd, 100));
-    Ok(())
-}
-
-fn too_many_vectors(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("readv", sys::readv(pair.fd, &[1; 1025]).map(drop));
-    s.see("recvmsg", sys::recvmsg(pair.fd, &[1; 1025], 0, 0).map(drop));
-    s.see("read", sys::read(pair.fd, 100));
-    Ok(())
-}
-
-fn most_vectors(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(&crate::show::pattern(1500))?;
-    s.see("readv", sys::readv(pair.fd, &[1; 1024]).map(|octets| octets.concat()));
-    s.see("recvmsg", sys::recvmsg(pair.fd, &[1; 1024], 0, 0).map(|message| message.len));
-    Ok(())
-}
-
 fn lowat(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     s.see("option", sys::setsockopt_int(pair.fd, SOL_SOCKET, SO_RCVLOWAT, 5));
@@ -276,84 +224,6 @@ fn recvmsg_says_no_name(s: &mut Scene) -> Done {
     Ok(())
 }
 
-fn recvfrom_leaves_no_name(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("recvfrom", sys::recvfrom(pair.fd, 100, 0, 28).map(|(octets, name)| (octets, name.len)));
-    Ok(())
-}
-
-fn at_an_offset(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("pread", sys::pread(pair.fd, 10, 0));
-    s.see("pwrite", sys::pwrite(pair.fd, b"data", 0));
-    s.see("read", sys::read(pair.fd, 10));
-    Ok(())
-}
-
-fn preadv2(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    s.see("without waiting", sys::preadv2(pair.fd, &[10], -1, libc::RWF_NOWAIT));
-    pair.tell(b"data")?;
-    s.see("at 0", sys::preadv2(pair.fd, &[10], 0, 0));
-    s.see("at -1", sys::preadv2(pair.fd, &[10], -1, 0));
-    s.see("write at -1", sys::pwritev2(pair.fd, &[b"answer"], -1, 0));
-    s.see("peer", pair.hear(100));
-    Ok(())
-}
-
-fn seek(s: &mut Scene) -> Done {
-    let pair = s.pair()?;
-    s.see("lseek", sys::lseek(pair.fd, 0));
-    s.see("ftruncate", sys::ftruncate(pair.fd, 0));
-    s.see("fsync", sys::fsync(pair.fd));
-    s.see("isatty", sys::isatty(pair.fd));
-    Ok(())
-}
-
-fn of_errors(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("recv", sys::recv(pair.fd, 10, MSG_ERRQUEUE));
-    s.see("recvmsg", sys::recvmsg(pair.fd, &[10], 100, MSG_ERRQUEUE).map(drop));
-    s.see("read", sys::read(pair.fd, 10));
-    Ok(())
-}
-
-fn of_urgent_data(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("recv", sys::recv(pair.fd, 1, MSG_OOB));
-    s.see("read", sys::read(pair.fd, 10));
-    Ok(())
-}
-
-fn to_nowhere(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("recv", sys::recv_to_nowhere(pair.fd, 10));
-    s.see("still there", sys::recv(pair.fd, 10, MSG_DONTWAIT));
-    Ok(())
-}
-
-fn cloexec_flag(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    let message = sys::recvmsg(pair.fd, &[10], 100, libc::MSG_CMSG_CLOEXEC)?;
-    s.see("octets", message.octets);
-    s.see("flags", message_names(message.flags));
-    Ok(())
-}
-
-fn unknown_flags(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"data")?;
-    s.see("recv", sys::recv(pair.fd, 2, 0x0800_0000));
-    s.see("recv", sys::recv(pair.fd, 2, libc::MSG_NOSIGNAL | libc::MSG_CONFIRM));
-    Ok(())
-}
-
 fn blocks_until_data_come(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     let other = pair.other;
@@ -364,48 +234,12 @@ fn blocks_until_data_come(s: &mut Scene) -> Done {
     Ok(())
 }
 
-fn after_close(s: &mut Scene) -> Done {
-    let pair = s.pair()?;
-    sys::close(pair.fd)?;
-    s.see("read", sys::read(pair.fd, 10));
-    s.see("recv", sys::recv(pair.fd, 10, 0));
-    s.see("recvmsg", sys::recvmsg(pair.fd, &[10], 0, 0).map(drop));
-    s.see("close", sys::close(pair.fd));
-    Ok(())
-}
-
 fn peek_waits(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     let other = pair.other;
     pair.peer.later(100).send(other, b"late")?;
     s.see("peek", sys::recv(pair.fd, 10, MSG_PEEK));
     s.see("read", sys::read(pair.fd, 10));
-    Ok(())
-}
-
-fn recvmmsg(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    pair.tell(b"abcdefgh")?;
-    let octets =
-        |messages: Vec<sys::Message>| messages.into_iter().map(|message| message.octets).collect::<Vec<_>>();
-    s.see("recvmmsg", sys::recvmmsg(pair.fd, 4, 3, MSG_DONTWAIT, None).map(octets));
-    Ok(())
-}
-
-fn recvmmsg_wait_for_one(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    let other = pair.other;
-    pair.peer.later(100).send(other, b"abcd")?;
-    let octets =
-        |messages: Vec<sys::Message>| messages.into_iter().map(|message| message.octets).collect::<Vec<_>>();
-    s.see("recvmmsg", sys::recvmmsg(pair.fd, 4, 4, libc::MSG_WAITFORONE, None).map(octets));
-    Ok(())
-}
-
-fn recvmmsg_of_none(s: &mut Scene) -> Done {
-    let pair = s.pair()?;
-    s.see("empty", sys::recvmmsg(pair.fd, 4, 4, MSG_DONTWAIT, None).map(|messages| messages.len()));
-    s.see("none wanted", sys::recvmmsg(pair.fd, 0, 4, MSG_DONTWAIT, None).map(|messages| messages.len()));
     Ok(())
 }
 

@@ -77,7 +77,7 @@ const REORD_SEEN: usize = 220;
 const SND_WND: usize = 228;
 
 /// Sends and waits until the peer has it and has said so.
-fn send_and_wait(pair: &mut crate::scene::Pair, octets: &[u8]) -> Result<()> {
+fn send_and_wait(pair: &mut crate::pair::Pair, octets: &[u8]) -> Result<()> {
     sys::write(pair.fd, octets)?;
     let other = pair.other;
     pair.peer.recv_pattern(other, octets.len())?;

@@ -249,11 +249,6 @@ impl Peer {
         self.ask_number(format_args!("events {} {ms}", slot.0)).map(|events| events as i16)
     }
 
-    /// Waits until this state of TCP, of `include/net/tcp_states.h`; `ETIMEDOUT` if it does not come.
-    pub(crate) fn wait_state(&mut self, slot: Slot, state: u8) -> Result<()> {
-        self.do_it(format_args!("wait_state {} {state}", slot.0))
-    }
-
     /// How many of `count` connections to a port of the program's, begun together, stand within `ms`.
     pub(crate) fn connect_many(&mut self, port: u16, count: usize, ms: u32) -> Result<usize> {
         let domain = self.domain;

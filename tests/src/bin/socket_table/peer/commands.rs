@@ -57,7 +57,6 @@ pub(super) fn obey(session: &Session, words: &[&str]) -> Result<String> {
             sendto(session, session.fd(slot)?, port, &octets).map(nothing)
         }
         ["wait_acked", slot] => wait_acked(session.fd(slot)?).map(nothing),
-        ["wait_state", slot, state] => wait_state(session.fd(slot)?, parse(state)? as u8).map(nothing),
         ["shutdown", slot, how] => sys::shutdown(session.fd(slot)?, parse(how)? as i32).map(nothing),
         ["close", slot] => sys::close(session.fd(slot)?).map(nothing),
         ["reset", slot] => reset(session.fd(slot)?).map(nothing),
@@ -222,10 +221,6 @@ fn until(mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
 
 fn wait_acked(fd: RawFd) -> Result<()> {
     until(|| Ok(sys::ioctl(fd, libc::TIOCOUTQ, 0)?.1 == 0))
-}
-
-fn wait_state(fd: RawFd, state: u8) -> Result<()> {
-    until(|| Ok(sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, 1)? == [state]))
 }
 
 fn reset(fd: RawFd) -> Result<()> {

@@ -1,0 +1,170 @@
+//! Descriptors that are sent to other processes: SCM_RIGHTS.
+
+use libc::{AF_UNIX, MSG_DONTWAIT, POLLIN, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET};
+
+use super::exec::{echo, see_end};
+use crate::pair::Pair;
+use crate::scene::{SOON_MS, Scene};
+use crate::sys::{self, Control, Errno, Outgoing, Result};
+use crate::table::{Done, checks};
+
+checks! {
+    "exec":
+    PAIRS [sent_to_another_process],
+    WAYS [sent_and_closed, sent_to_itself, sent_with_unread_data, sent_twice, sent_by_sendmmsg_and_plain],
+    BOTH [listener_sent_to_another_process, datagrams_sent_to_another_process],
+    ONCE [pipe_is_sent, sent_over_a_socket_of_the_wire],
+}
+
+/// Sends a descriptor over a Unix socket.
+fn give(over: i32, fd: i32) -> Result<usize> {
+    let control = sys::control_octets(&[Control::int(SOL_SOCKET, SCM_RIGHTS, fd)]);
+    let message = Outgoing { buffers: vec![b"x"], control, ..Outgoing::default() };
+    sys::sendmsg(over, &message, 0)
+}
+
+/// Receives one.
+fn take(over: i32) -> Result<i32> {
+    let message = sys::recvmsg(over, &[1], 64, 0)?;
+    let control = message.control(SOL_SOCKET, SCM_RIGHTS).and_then(Control::as_int);
+    control.ok_or(Errno(libc::ENOMSG))
+}
+
+/// A child that has a Unix socket's other end; 0 if it went well, else its errno.
+fn receiver(action: impl FnOnce(i32) -> Result<()>) -> Result<(libc::pid_t, i32)> {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_STREAM, 0)?;
+    let pid = sys::fork_to(|| action(there).map_or_else(|errno| errno.0, |()| 0))?;
+    sys::close(there)?;
+    Ok((pid, here))
+}
+
+fn sent_to_another_process(s: &mut Scene) -> Done {
+    let (pid, over) = receiver(|there| echo(take(there)?))?;
+    let mut pair = s.pair()?;
+    s.see("sendmsg", give(over, pair.fd));
+    let other = pair.other;
+    pair.peer.send(other, b"to the other process")?;
+    s.see("peer", pair.hear(100));
+    see_end(s, pid)?;
+    s.see("write", sys::write(pair.fd, b"still here"));
+    s.see("peer", pair.hear(100));
+    Ok(())
+}
+
+fn sent_and_closed(s: &mut Scene) -> Done {
+    let (pid, over) = receiver(|there| {
+        let fd = take(there)?;
+        sys::read(there, 1)?;
+        echo(fd)
+    })?;
+    let mut pair = s.pair()?;
+    give(over, pair.fd)?;
+    s.see("close", sys::close(pair.fd));
+    sys::write(over, b"y")?;
+    let other = pair.other;
+    pair.peer.send(other, b"to the other process")?;
+    s.see("peer", pair.hear(100));
+    s.see("peer", pair.hear(100));
+    see_end(s, pid)
+}
+
+fn sent_with_unread_data(s: &mut Scene) -> Done {
+    let (pid, over) = receiver(|there| echo(take(there)?))?;
+    let mut pair = s.pair()?;
+    pair.tell(b"unread")?;
+    give(over, pair.fd)?;
+    s.see("peer", pair.hear(100));
+    see_end(s, pid)
+}
+
+fn sent_twice(s: &mut Scene) -> Done {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_STREAM, 0)?;
+    let mut pair = s.pair()?;
+    give(here, pair.fd)?;
+    give(here, pair.fd)?;
+    let (one, two) = (take(there)?, take(there)?);
+    for fd in [one, two, pair.fd] {
+        s.see("write", sys::write(fd, b"x"));
+        s.see("peer", pair.hear(10));
+    }
+    Ok(())
+}
+
+fn sent_to_itself(s: &mut Scene) -> Done {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_DGRAM, 0)?;
+    let mut pair = s.pair()?;
+    give(here, pair.fd)?;
+    let fd = take(there)?;
+    sys::close(pair.fd)?;
+    s.see("write", sys::write(fd, b"by its new number"));
+    s.see("peer", pair.hear(100));
+    s.see("getpeername", sys::getpeername(fd, sys::FULL).map(|name| s.whose(name.address())));
+    s.see("close", sys::close(fd));
+    s.see("peer", pair.hear(100));
+    Ok(())
+}
+
+fn sent_by_sendmmsg_and_plain(s: &mut Scene) -> Done {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_STREAM, 0)?;
+    let mut pair = s.pair()?;
+    let control = sys::control_octets(&[Control::int(SOL_SOCKET, SCM_RIGHTS, pair.fd)]);
+    let message = Outgoing { buffers: vec![b"x"], control, ..Outgoing::default() };
+    s.see("sendmmsg", sys::sendmmsg(here, &[message], 0));
+    let fd = take(there)?;
+    s.see("write", sys::write(fd, b"x"));
+    s.see("peer", pair.hear(10));
+    Ok(())
+}
+
+fn pipe_is_sent(s: &mut Scene) -> Done {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_STREAM, 0)?;
+    let [reader, writer] = sys::pipe(0)?;
+    give(here, reader)?;
+    let fd = take(there)?;
+    sys::write(writer, b"data")?;
+    s.see("read", sys::read(fd, 10));
+    Ok(())
+}
+
+fn listener_sent_to_another_process(s: &mut Scene) -> Done {
+    let (pid, over) = receiver(|there| {
+        let listener = take(there)?;
+        s.settle(listener)?;
+        sys::write(there, b"x")?;
+        let fd = sys::accept(listener)?;
+        sys::write(fd, b"from the other process").map(drop)
+    })?;
+    let (listener, port) = s.listener()?;
+    give(over, listener)?;
+    sys::close(listener)?;
+    sys::read(over, 1)?;
+    let mut peer = s.peer()?;
+    let other = peer.tcp()?;
+    s.see("connect", peer.connect(other, port));
+    s.see("peer", peer.recv(other, 100));
+    see_end(s, pid)
+}
+
+fn datagrams_sent_to_another_process(s: &mut Scene) -> Done {
+    let (pid, over) = receiver(|there| {
+        let fd = take(there)?;
+        sys::poll_one(fd, POLLIN, SOON_MS)?;
+        let (octets, name) = sys::recvfrom(fd, 100, MSG_DONTWAIT, sys::FULL)?;
+        sys::sendto(fd, &octets, 0, &name.octets).map(drop)
+    })?;
+    let (fd, port) = s.udp_bound()?;
+    give(over, fd)?;
+    sys::close(fd)?;
+    let mut peer = s.peer()?;
+    let (other, _) = peer.udp()?;
+    peer.sendto(other, port, b"datagram")?;
+    s.see("peer", peer.recv(other, 100));
+    see_end(s, pid)
+}
+
+fn sent_over_a_socket_of_the_wire(s: &mut Scene) -> Done {
+    let pair: Pair = s.pair()?;
+    // Only Unix sockets carry descriptors.
+    s.see("sendmsg", give(pair.fd, 1));
+    Ok(())
+}

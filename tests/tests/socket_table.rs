@@ -1,0 +1,277 @@
+//! The table of `src/bin/socket_table` run twice: on the kernel, whose answers are the right ones, and under `sidestep run`, where it has
+//! to say the same. Needs root and AF_XDP; skipped otherwise, and says so.
+//!
+//! What differs and may is in `specs/socket_table_differences.toml`, with reasons; an entry that differs no more is a failure, too.
+//! For work on one of the checks: `SIDESTEP_TABLE_FILTER` is a part of its name, and `SIDESTEP_TABLE_REPORT` names a file for the
+//! whole comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::{CLIENT_V4, CLIENT_V6, Child, Directory, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side};
+
+/// Laboratories at work at the same time, each with a part of the table. Most checks wait most of the time.
+const SHARDS: usize = 8;
+/// Time for the whole table.
+const TABLE_MAX: Duration = Duration::from_secs(60);
+/// Checks that the table has at least.
+const CHECKS_MIN: usize = 400;
+/// Time that a socket gets to become accelerated before it is used.
+const SETTLE_MS: &str = "20";
+
+/// What a check said, by its name.
+type Said = BTreeMap<String, Saying>;
+
+/// What one check said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Saying {
+    /// What it saw, which is compared.
+    seen: Vec<String>,
+    /// How many connections were on the stack.
+    on_stack: usize,
+    /// How many were on the kernel.
+    on_kernel: usize,
+}
+
+/// What the table runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Kernel,
+    Stack,
+}
+
+/// A laboratory with a peer in the client's namespace.
+struct Place {
+    // Dropped in this order.
+    _peer: Child,
+    lab: Lab,
+    directory: Directory,
+}
+
+impl Place {
+    fn new() -> Place {
+        let lab = Lab::new().unwrap();
+        for side in [Side::Server, Side::Client] {
+            // Checks of refused datagrams follow each other faster than the kernel likes to refuse.
+            lab.inside(side, || {
+                fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap();
+                fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0").unwrap();
+            });
+        }
+        let directory = Directory::new().unwrap();
+        let socket = directory.path().join("peer.sock").display().to_string();
+        let mut peer = lab.spawn_in(Side::Client, table(), &["--serve-peer", &socket]).unwrap();
+        peer.wait_for_line("ready", Duration::from_secs(10)).unwrap();
+        Place { _peer: peer, lab, directory }
+    }
+
+    /// Runs a part of the table.
+    fn run(&self, on: On, shard: usize) -> Said {
+        let output = self.directory.path().join("said").display().to_string();
+        let socket = self.directory.path().join("peer.sock").display().to_string();
+        let mut command = match on {
+            On::Kernel => self.lab.command(Side::Server, table()),
+            On::Stack => {
+                let mut command = self.lab.command(Side::Server, &lab::sidestep_binary().display().to_string());
+                command.args(["run", "--device", SERVER_INTERFACE, "--", table()]);
+                command
+            }
+        };
+        command.args(["--peer-unix", &socket, "--output", &output, "--shard", &format!("{shard}/{SHARDS}")]);
+        for (option, ip) in
+            [("--local", SERVER_V4), ("--local", SERVER_V6), ("--remote", CLIENT_V4), ("--remote", CLIENT_V6)]
+        {
+            command.args([option, ip]);
+        }
+        if on == On::Stack {
+            command.args(["--settle-ms", SETTLE_MS]);
+        }
+        command.args(filter());
+        let mut process = Child::spawn("socket_table", &mut command).unwrap();
+        let status = process.wait(TABLE_MAX).unwrap();
+        assert!(status.success(), "{status}: {}", process.output());
+        parse(&fs::read_to_string(&output).unwrap())
+    }
+}
+
+/// The program.
+fn table() -> &'static str {
+    env!("CARGO_BIN_EXE_socket_table")
+}
+
+/// The check that is worked on, if there is one.
+fn filter() -> Option<String> {
+    std::env::var("SIDESTEP_TABLE_FILTER").ok()
+}
+
+/// Reads what the program prints.
+fn parse(text: &str) -> Said {
+    let mut said = Said::new();
+    let mut current = None;
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("== ") {
+            current = Some(said.entry(name.to_owned()).or_default());
+            continue;
+        }
+        let saying = current.as_mut().expect("a name comes first");
+        match line {
+            "# on the stack" => saying.on_stack += 1,
+            "# on the kernel" => saying.on_kernel += 1,
+            line => saying.seen.push(line.to_owned()),
+        }
+    }
+    said
+}
+
+/// Runs the whole table, its parts at the same time.
+fn run(on: On) -> Said {
+    let places: Vec<Place> = (0..SHARDS).map(|_| Place::new()).collect();
+    let start = Instant::now();
+    let said: Vec<Said> = thread::scope(|scope| {
+        let parts: Vec<_> =
+            places.iter().enumerate().map(|(shard, place)| scope.spawn(move || place.run(on, shard))).collect();
+        parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    let took = start.elapsed();
+    assert!(took < TABLE_MAX, "the table took {took:?}");
+    said.into_iter().flatten().collect()
+}
+
+/// What the kernel says, three times.
+fn kernel() -> &'static [Said; 3] {
+    static SAID: OnceLock<[Said; 3]> = OnceLock::new();
+    SAID.get_or_init(|| [(); 3].map(|()| run(On::Kernel)))
+}
+
+/// The turn to use the machine, since times are looked at; `None` if there can be no laboratory.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    lab::require_root_and_xdp().then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The lines of two sayings, those that are not in both marked.
+fn comparison(name: &str, kernel: &[String], stack: &[String]) -> String {
+    let mut text = format!("{name}\n");
+    let same = kernel.iter().zip(stack).take_while(|(one, other)| one == other).count();
+    if same > 0 {
+        let _ = writeln!(text, "    {same} lines are the same"); // A String takes everything.
+    }
+    for line in &kernel[same..] {
+        let _ = writeln!(text, "    kernel:   {line}");
+    }
+    for line in &stack[same..] {
+        let _ = writeln!(text, "    sidestep: {line}");
+    }
+    text
+}
+
+/// Names of checks that say different things, and how.
+fn differences(kernel: &Said, other: &Said) -> BTreeMap<String, String> {
+    let names: BTreeSet<&String> = kernel.keys().chain(other.keys()).collect();
+    let none = Saying::default();
+    let differs = |name: &&String| {
+        let (one, other) = (kernel.get(*name).unwrap_or(&none), other.get(*name).unwrap_or(&none));
+        (one.seen != other.seen).then(|| ((*name).clone(), comparison(name, &one.seen, &other.seen)))
+    };
+    names.iter().filter_map(differs).collect()
+}
+
+/// An entry of the list of what may differ.
+struct Permitted {
+    /// A name, or its beginning and `*`.
+    check: String,
+    reason: String,
+}
+
+impl Permitted {
+    fn all() -> Vec<Permitted> {
+        let path = lab::workspace_root().join("specs/socket_table_differences.toml");
+        let table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+        let entries = table.get("difference").and_then(|list| list.as_array()).cloned().unwrap_or_default();
+        let word = |entry: &toml::Value, key: &str| entry.get(key).and_then(|word| word.as_str()).map(str::to_owned);
+        let permitted = |entry: &toml::Value| Permitted {
+            check: word(entry, "check").expect("a difference names a check"),
+            reason: word(entry, "reason").expect("a difference has a reason"),
+        };
+        entries.iter().map(permitted).collect()
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        match self.check.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => self.check == name,
+        }
+    }
+}
+
+#[test]
+fn the_table_is_long_enough_and_names_are_unique() {
+    let output = Command::new(table()).arg("--list").output().unwrap();
+    let names: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    let unique: BTreeSet<&String> = names.iter().collect();
+    assert_eq!(unique.len(), names.len(), "a name is there twice");
+    assert!(names.len() >= CHECKS_MIN, "{} checks", names.len());
+}
+
+#[test]
+fn every_permitted_difference_has_a_reason() {
+    assert!(Permitted::all().iter().all(|entry| entry.reason.len() > 10));
+}
+
+#[test]
+fn the_kernel_says_the_same_every_time() {
+    let Some(_turn) = turn() else { return };
+    let [first, second, third] = kernel();
+    for again in [second, third] {
+        let differences = differences(first, again);
+        assert!(differences.is_empty(), "{}", text(&differences));
+    }
+    let broken = |said: &Saying| {
+        said.seen.iter().any(|line| ["failed: ", "timed out", "ended ", "not started"].iter().any(|word| line.starts_with(word)))
+    };
+    let broken: Vec<&String> = first.iter().filter(|(_, said)| broken(said)).map(|(name, _)| name).collect();
+    assert!(broken.is_empty(), "checks that do not come to their end: {broken:?}");
+}
+
+fn text(differences: &BTreeMap<String, String>) -> String {
+    format!("{} checks differ\n{}", differences.len(), differences.values().cloned().collect::<String>())
+}
+
+#[test]
+fn under_sidestep_run_sockets_are_as_on_the_kernel() {
+    let Some(_turn) = turn() else { return };
+    let kernel = &kernel()[0];
+    let stack = run(On::Stack);
+    let mut differences = differences(kernel, &stack);
+    report(&differences);
+    let permitted = Permitted::all();
+    let stale = |entry: &&Permitted| !differences.keys().any(|name| entry.covers(name));
+    let stale: Vec<&str> = permitted.iter().filter(stale).map(|entry| entry.check.as_str()).collect();
+    let stale = if filter().is_some() { Vec::new() } else { stale };
+    differences.retain(|name, _| !permitted.iter().any(|entry| entry.covers(name)));
+    assert!(differences.is_empty(), "{}", text(&differences));
+    assert!(stale.is_empty(), "these are said to differ and do not: {stale:?}");
+    assert_accelerated(&stack);
+}
+
+/// Nearly all connections must have been on the stack, or nothing was tested.
+fn assert_accelerated(stack: &Said) {
+    let on_stack: usize = stack.values().map(|said| said.on_stack).sum();
+    let on_kernel: usize = stack.values().map(|said| said.on_kernel).sum();
+    let kernel_only = |(name, said): (&String, &Saying)| (said.on_kernel > 0).then(|| name.clone());
+    let names: Vec<String> = stack.iter().filter_map(kernel_only).collect();
+    assert!(on_stack > 9 * on_kernel, "{on_stack} connections on the stack, {on_kernel} on the kernel: {names:?}");
+}
+
+/// Writes the comparison to where it is wanted.
+fn report(differences: &BTreeMap<String, String>) {
+    if let Some(path) = std::env::var_os("SIDESTEP_TABLE_REPORT") {
+        fs::write(Path::new(&path), text(differences)).unwrap();
+    }
+}
