@@ -123,11 +123,16 @@ impl State {
 
     /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
     pub(crate) fn hand_over(&mut self) {
-        if self.driver.is_none()
-            && let Some(next) = self.sleepers.first()
+        if !self.has_driver()
+            && let Some(next) = self.sleepers.iter().find(|sleeper| !sleeper.is_gone())
         {
             next.wake();
         }
+    }
+
+    /// Whether somebody sleeps for all. A thread that was cancelled in its sleep does not.
+    pub(crate) fn has_driver(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| !driver.is_gone())
     }
 
     /// Becomes the driver if there is none, and says what to sleep on for that and how long; `None` if there is something to do.
@@ -137,7 +142,7 @@ impl State {
         now: Instant,
         fds: &mut Vec<PollFd>,
     ) -> Option<Option<Instant>> {
-        if self.driver.is_some() {
+        if self.has_driver() {
             return Some(None);
         }
         let mut devices = Vec::new();
@@ -216,6 +221,8 @@ impl Process {
             let slept = inside::outside(|| syscall::ppoll(&mut fds, Some(POLL_EVERY.into()), waiting.mask));
             return (self.lock(), is_end(slept, waiting));
         };
+        // It may have left its last sleep by longjmp(3), and be listed still.
+        state.strike_off(waiting.on, &waiter);
         let own = fds.len();
         fds.push(readable(waiter.descriptor()));
         let Some(timer) = state.prepare_to_drive(&waiter, now, &mut fds) else {

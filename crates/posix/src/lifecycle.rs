@@ -34,7 +34,7 @@ impl Process {
             return self.abandon();
         };
         state.become_child();
-        Waiter::forget_all();
+        Waiter::forget();
     }
 
     /// Nothing is ours any more.

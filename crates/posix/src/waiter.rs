@@ -16,10 +16,21 @@ pub(crate) struct Waiter {
     table: FdTable,
     /// It was woken, and has not looked yet. Changes under the lock of the process only.
     woken: AtomicBool,
+    /// Its thread has ended, perhaps while it slept: what still lists it waits in vain.
+    gone: AtomicBool,
 }
 
 thread_local! {
-    static WAITER: RefCell<Option<Arc<Waiter>>> = const { RefCell::new(None) };
+    static WAITER: RefCell<Option<Own>> = const { RefCell::new(None) };
+}
+
+/// The thread's hold on its waiter.
+struct Own(Arc<Waiter>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.gone.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Waiter {
@@ -30,16 +41,21 @@ impl Waiter {
                 let event = internal::raise(syscall::eventfd().ok()?)?;
                 table.set(event.as_raw_fd(), Entry::Internal);
                 let event = event.into_raw_fd();
-                *waiter = Some(Arc::new(Waiter { event, table, woken: AtomicBool::new(false) }));
+                let (woken, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+                *waiter = Some(Own(Arc::new(Waiter { event, table, woken, gone })));
             }
-            waiter.clone()
+            waiter.as_ref().map(|own| Arc::clone(&own.0))
         })
     }
 
-    /// In a child: the parent's descriptors are not ours to write to.
-    pub(crate) fn forget_all() {
-        // The descriptor is shared with the parent's thread: it must be let go of, which dropping does.
-        WAITER.with_borrow_mut(|waiter| *waiter = None);
+    /// In a child, whose copy of the descriptor was closed by number.
+    pub(crate) fn forget() {
+        WAITER.with_borrow_mut(|waiter| std::mem::forget(waiter.take()));
+    }
+
+    /// Whether its thread has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
     }
 
     /// Readable when it was woken.

@@ -51,7 +51,7 @@ impl Process {
                 continue;
             }
             let state = self.lock();
-            if state.runtime.is_none() || state.driver.is_some() {
+            if state.runtime.is_none() || state.has_driver() {
                 patience = IDLE;
                 continue;
             }
