@@ -54,7 +54,8 @@ pub struct Config {
     pub rto_min: Duration,
     /// Longest delay of an acknowledgement. RFC 9293, 3.8.6.3: below 500 ms.
     pub delayed_ack_max: Duration,
-    /// ACKs in answer to segments outside the window, per connection (`tcp_invalid_ratelimit`).
+    /// Least time between ACKs in answer to segments without data that are outside the window, per connection, also in
+    /// TIME-WAIT (`tcp_invalid_ratelimit`).
     pub out_of_window_ack_interval: Duration,
     /// Challenge ACKs a second of the whole stack (RFC 5961, 7; `tcp_challenge_ack_limit`). Without limit by default: a
     /// stranger could count what others use up of one and so guess their sequence numbers (CVE-2016-5696). What limits them

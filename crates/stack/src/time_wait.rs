@@ -40,6 +40,8 @@ pub struct SegmentSummary {
 pub enum TimeWaitVerdict {
     /// Nothing.
     Ignore,
+    /// Nothing: one like it was answered a moment ago, and two hosts must not throw ACKs at each other for ever.
+    Skip,
     /// Answer with an ACK of these fields, within the limit for such ACKs (RFC 5961, 7).
     Acknowledge {
         /// Sequence number.
@@ -71,12 +73,19 @@ pub struct TimeWaitConfig {
     /// Whether a RST does not end TIME-WAIT (RFC 1337, 3). If not, one with exactly the next sequence number does
     /// (RFC 5961, 3.2).
     pub ignore_rst: bool,
+    /// Least time between two answers to segments without data (`tcp_invalid_ratelimit`); at most some seconds.
+    pub answer_interval: Duration,
 }
 
 impl Default for TimeWaitConfig {
-    /// 262 144 entries, 60 seconds as in Linux, no end by RST.
+    /// 262 144 entries, 60 seconds and half a second as in Linux, no end by RST.
     fn default() -> TimeWaitConfig {
-        TimeWaitConfig { entries_max: 1 << 18, lifetime: Duration::from_secs(60), ignore_rst: true }
+        TimeWaitConfig {
+            entries_max: 1 << 18,
+            lifetime: Duration::from_secs(60),
+            ignore_rst: true,
+            answer_interval: Duration::from_millis(500),
+        }
     }
 }
 
@@ -95,7 +104,7 @@ pub struct TimeWaitTable {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: FlowKey,
-    has_timestamps: bool,
+    notes: Notes,
     window: u16,
     snd_nxt: SeqNum,
     rcv_nxt: SeqNum,
@@ -144,7 +153,7 @@ impl TimeWaitTable {
         self.now = self.now.max(now);
         let entry = Entry {
             key: left.key,
-            has_timestamps: left.ts_recent.is_some(),
+            notes: Notes::new(left.ts_recent.is_some()),
             window: left.window,
             snd_nxt: left.snd_nxt,
             rcv_nxt: left.rcv_nxt,
@@ -184,7 +193,11 @@ impl TimeWaitTable {
             }
             return Some(if ends { TimeWaitVerdict::Remove } else { TimeWaitVerdict::Ignore });
         }
-        let verdict = entry.judge(segment);
+        let mut verdict = entry.judge(segment);
+        if matches!(verdict, TimeWaitVerdict::Acknowledge { .. }) && segment.may_loop() {
+            let may_answer = entry.notes.may_answer(self.config.answer_interval, now);
+            verdict = if may_answer { verdict } else { TimeWaitVerdict::Skip };
+        }
         if verdict != TimeWaitVerdict::Ignore && entry.is_fin_again(segment) {
             self.now = self.now.max(now);
             entry.expiry = Stamp::after(self.now + self.config.lifetime);
@@ -233,6 +246,13 @@ impl TimeWaitTable {
     }
 }
 
+impl SegmentSummary {
+    /// Whether it may itself be an answer to an ACK of ours: data is not.
+    fn may_loop(&self) -> bool {
+        self.flags & flag::SYN != 0 || self.len == 0 && self.flags & flag::FIN == 0
+    }
+}
+
 impl Entry {
     /// What is done about a segment without RST.
     fn judge(&mut self, segment: &SegmentSummary) -> TimeWaitVerdict {
@@ -240,7 +260,7 @@ impl Entry {
         if is_syn && segment.flags & flag::ACK == 0 && self.is_newer(segment) {
             return TimeWaitVerdict::Reuse { min_iss: self.snd_nxt + 1 };
         }
-        if self.has_timestamps && !is_syn {
+        if self.notes.has_timestamps() && !is_syn {
             match segment.ts_val {
                 None => return TimeWaitVerdict::Ignore, // RFC 7323, 3.2
                 Some(ts_val) if is_later(self.ts_recent, ts_val) => return self.acknowledge(), // PAWS: 5.3, R1
@@ -257,7 +277,7 @@ impl Entry {
     /// Whether a SYN was sent after everything of this connection (RFC 6191, 2).
     fn is_newer(&self, syn: &SegmentSummary) -> bool {
         let by_seq = syn.seq.is_after(self.rcv_nxt);
-        match (self.has_timestamps, syn.ts_val) {
+        match (self.notes.has_timestamps(), syn.ts_val) {
             (true, Some(ts_val)) => is_later(ts_val, self.ts_recent) || ts_val == self.ts_recent && by_seq,
             (false, Some(_)) => true,
             (_, None) => by_seq,
@@ -274,7 +294,7 @@ impl Entry {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
             window: self.window,
-            ts_recent: self.has_timestamps.then_some(self.ts_recent),
+            ts_recent: self.notes.has_timestamps().then_some(self.ts_recent),
         }
     }
 }
@@ -282,6 +302,37 @@ impl Entry {
 /// Whether timestamp `a` is later than `b` (RFC 7323, 5.2).
 fn is_later(a: u32, b: u32) -> bool {
     SeqNum(a).is_after(SeqNum(b))
+}
+
+/// An octet's worth: whether the connection uses timestamps, and when a segment without data was answered last.
+#[derive(Clone, Copy, Debug)]
+struct Notes(u8);
+
+impl Notes {
+    const TIMESTAMPS: u8 = 0x80;
+    /// Times are in units of 2^26 nanoseconds, 67 ms, modulo this; zero is never.
+    const TIMES: u64 = 127;
+
+    fn new(has_timestamps: bool) -> Notes {
+        Notes(if has_timestamps { Notes::TIMESTAMPS } else { 0 })
+    }
+
+    fn has_timestamps(self) -> bool {
+        self.0 & Notes::TIMESTAMPS != 0
+    }
+
+    /// Whether the last answer was long enough ago; if so this is one. What was 8.5 seconds ago, or a multiple of that, may pass
+    /// for recent: the peer asks again.
+    fn may_answer(&mut self, interval: Duration, now: Instant) -> bool {
+        let time = (now.as_nanos() >> 26) % Notes::TIMES + 1;
+        let last = u64::from(self.0 & !Notes::TIMESTAMPS);
+        let elapsed = Duration::from_nanos(((time + Notes::TIMES - last) % Notes::TIMES) << 26);
+        if last != 0 && elapsed < interval {
+            return false;
+        }
+        self.0 = self.0 & Notes::TIMESTAMPS | time as u8;
+        true
+    }
 }
 
 /// A time in units of 2^20 nanoseconds, modulo 52 days.

@@ -92,6 +92,10 @@ impl Stack {
                 return self.replies.push(key, hop, outgoing, &mut self.shared.counters);
             }
             Some(TimeWaitVerdict::Ignore | TimeWaitVerdict::Remove) => return,
+            Some(TimeWaitVerdict::Skip) => {
+                self.shared.counters.acks_skipped_time_wait += 1;
+                return;
+            }
             // The entry stays until the new connection is established (RFC 1122, 4.2.2.13).
             Some(TimeWaitVerdict::Reuse { min_iss }) => least_iss = Some(min_iss),
             None => {}

@@ -59,6 +59,23 @@ fn segment(flags: u8, seq: SeqNum, ts_val: Option<u32>) -> SegmentSummary {
 }
 
 #[test]
+fn segments_without_data_are_answered_seldom_rfc_5961_section_7() {
+    let mut fixture = Fixture::waiting(Some(TS_RECENT));
+    let old = segment(flag::ACK, RCV_NXT - 1, Some(TS_RECENT));
+    let at = |millis| START + Duration::from_millis(millis);
+    assert_eq!(fixture.on_segment_at(old, at(0)), Some(ACK_WITH_TIMESTAMPS));
+    assert_eq!(fixture.on_segment_at(old, at(400)), Some(TimeWaitVerdict::Skip));
+    let data = SegmentSummary { len: 1, ..old };
+    assert_eq!(fixture.on_segment_at(data, at(400)), Some(ACK_WITH_TIMESTAMPS));
+    assert_eq!(fixture.on_segment_at(old, at(600)), Some(ACK_WITH_TIMESTAMPS));
+    assert_eq!(fixture.on_segment_at(old, at(1000)), Some(TimeWaitVerdict::Skip));
+    for seconds in 2..40 {
+        let verdict = fixture.on_segment_at(old, at(seconds * 1000));
+        assert_eq!(verdict, Some(ACK_WITH_TIMESTAMPS), "after {seconds} seconds");
+    }
+}
+
+#[test]
 fn an_entry_expires_after_its_lifetime_and_not_before() {
     let mut fixture = Fixture::waiting(None);
     let expiry = fixture.table.next_expiry().unwrap();
@@ -157,7 +174,8 @@ fn a_syn_with_ack_does_not_reuse() {
 fn an_old_timestamp_is_answered_and_not_taken_rfc_7323_section_5_3() {
     let mut fixture = Fixture::waiting(Some(TS_RECENT));
     assert_eq!(fixture.on_segment(segment(flag::ACK, RCV_NXT, Some(TS_RECENT - 1))), ACK_WITH_TIMESTAMPS);
-    assert_eq!(fixture.on_segment(segment(flag::ACK, RCV_NXT + 9, Some(TS_RECENT + 5))), ACK_WITH_TIMESTAMPS);
+    let ahead = SegmentSummary { len: 1, ..segment(flag::ACK, RCV_NXT + 9, Some(TS_RECENT + 5)) };
+    assert_eq!(fixture.on_segment(ahead), ACK_WITH_TIMESTAMPS);
     let newer = segment(flag::FIN | flag::ACK, RCV_NXT - 1, Some(TS_RECENT + 5));
     assert_eq!(fixture.on_segment(newer), ack(Some(TS_RECENT + 5)));
 }
