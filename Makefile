@@ -7,11 +7,11 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: help setup build test demo bench fmt clean
 
 help:
-	@echo "make demo    build, serve a zone over AF_XDP in a laboratory, compare with NSD and Knot (root)"
+	@echo "make demo    build, serve DNS and run nginx over AF_XDP in a laboratory, compare with others (root)"
 	@echo "make test    format, lints, all tests, documentation; what CI runs (root, or some are skipped)"
 	@echo "make bench   every figure with its conditions (root); make bench FIGURES=veth for one"
 	@echo "make setup   install the Debian packages that are missing; demo, test and bench do it too"
-	@echo "make build   target/release/sidestep"
+	@echo "make build   target/release/sidestep and its library"
 	@echo "make fmt     format the code"
 	@echo "make clean   remove what was built"
 
@@ -19,13 +19,14 @@ setup:
 	@scripts/setup.sh
 
 build:
-	$(CARGO) build --release --package sidestep
+	$(CARGO) build --release --package sidestep --package preload
 
 test: setup
 	@scripts/test.sh
 
 demo: setup
 	$(CARGO) build --quiet --release --package sidestep --package lab --bins
+	$(CARGO) build --quiet --release --package preload
 	@SIDESTEP_BIN=$(TARGET)/release/sidestep $(TARGET)/release/demo
 
 bench: setup

@@ -3,9 +3,10 @@
 
 use std::process::ExitCode;
 
+use lab::programs::{Network, Nginx};
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Kxdpgun, Lab, LabError, Peer, Procedure,
-    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Zone, ratio_table,
+    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Wrk, Zone, ratio_table,
 };
 
 /// Names in the zone beside those of the sample, each asked for in turn.
@@ -73,8 +74,52 @@ fn demonstrate() -> Result<(), LabError> {
     step("6. Result: one core serves, one core asks");
     println!("{}", ratio_table(&outcomes, &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
     println!("{conditions}");
+    demonstrate_run()?;
     println!("\nThe laboratory is removed.");
     Ok(())
+}
+
+/// nginx as Debian has it, on the kernel and by `sidestep run`.
+fn demonstrate_run() -> Result<(), LabError> {
+    step("7. nginx, unmodified, one worker: on the kernel, then by sidestep run");
+    let mut rates = Vec::new();
+    for network in [Network::Kernel, Network::sidestep(&["--spin-us", "200"])] {
+        let lab = Lab::new()?;
+        let nginx = Nginx::with_workers(1).program();
+        println!("# {}: {}", network.name(), nginx.command_line());
+        let _running = nginx.start(&lab, Side::Server, &network)?;
+        show(&lab, "curl", &["-sS", &format!("http://{SERVER_V4}/")])?;
+        println!("$ curl -sS http://127.0.0.1/   (on the server itself)");
+        println!("{}\n", lab.run_in(Side::Server, "curl", &["-sS", "http://127.0.0.1/"])?.trim());
+        rates.push(ask_nginx(&lab)?);
+    }
+    let [kernel, sidestep] = rates.try_into().expect("there are two networks");
+    println!(
+        "{}",
+        lab::markdown_table(
+            &["requests a second", "kernel", "sidestep run", "ratio"],
+            &[
+                row("keep-alive, 64 connections", kernel.0, sidestep.0),
+                row("Connection: close, 64 at a time", kernel.1, sidestep.1),
+            ]
+        )
+    );
+    Ok(())
+}
+
+/// Requests a second on connections that stay, and on one for each request.
+fn ask_nginx(lab: &Lab) -> Result<(f64, f64), LabError> {
+    let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections: 64, seconds: 3, close: false };
+    Ok((wrk.run(lab)?.rate, Wrk { close: true, ..wrk }.run(lab)?.rate))
+}
+
+fn row(name: &str, kernel: f64, sidestep: f64) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        format!("{kernel:.0}"),
+        format!("{sidestep:.0}"),
+        format!("{:.2}", sidestep / kernel),
+    ]
 }
 
 fn step(title: &str) {
