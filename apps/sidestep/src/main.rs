@@ -4,6 +4,7 @@
 mod dns;
 mod observe;
 mod run;
+mod status;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,10 @@ enum Command {
     ///
     /// What cannot be accelerated runs on the kernel, and one line says why. Signals and the exit status pass through.
     Run(run::Options),
+    /// Show what `sidestep run` runs: programs, their sockets, which are accelerated, and why the others are not.
+    Status(status::Status),
+    /// The same again and again, with the packets of each second.
+    Top(status::Top),
     /// List the sockets of running Sidestep programs, as `ss -tin` does for the kernel's.
     ///
     /// Each connection has a second line in the words of ss(8): congestion control, timers, windows, counts. Windows and
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Dns { command } => dns::run(command),
         Command::Run(options) => run::run(&options),
+        Command::Status(options) => status::run(&options),
+        Command::Top(options) => status::top(&options),
         Command::Sockets(options) => observe::sockets(&options),
         Command::Counters(options) => observe::counters(&options),
         Command::Trace(options) => observe::trace(&options),

@@ -33,6 +33,13 @@ pub fn directories() -> Vec<PathBuf> {
     if own == system || std::env::var_os(OVERRIDE).is_some() { vec![own] } else { vec![own, system] }
 }
 
+/// [`own_directory`], made if it was not there.
+pub fn make_own_directory() -> io::Result<PathBuf> {
+    let directory = own_directory();
+    make(&directory)?;
+    Ok(directory)
+}
+
 /// Makes this user's directory if it is not there.
 pub(crate) fn make(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;

@@ -17,6 +17,7 @@ use broker::server::{Config, Server};
 use clap::Args;
 use clock::Duration;
 
+use crate::status;
 use executable::{Executable, NotFound};
 use family::Family;
 
@@ -106,6 +107,11 @@ fn accelerate(
     // From here on orphans of the program come to us: their end is ours.
     let family = Family::adopt_orphans()?;
     let serving = server.start()?;
+    // Nothing but `sidestep status` needs it.
+    let looked_at = status::serve(serving.reporter());
+    if let Err(error) = &looked_at {
+        eprintln!("sidestep: there will be no status: {error}");
+    }
     let code = match family.start(&mut command) {
         Ok(running) => running.wait(),
         Err(error) => {
@@ -113,6 +119,7 @@ fn accelerate(
             EXIT_NOT_EXECUTABLE
         }
     };
+    drop(looked_at);
     serving.linger(LINGER_MAX);
     serving.stop();
     Ok(ExitCode::from(code))

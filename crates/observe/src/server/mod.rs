@@ -20,7 +20,7 @@ use std::time::Duration;
 use engine::EngineHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use crate::directory::{make, own_directory};
+use crate::directory::make_own_directory;
 use crate::report::Count;
 use client::Clients;
 
@@ -55,11 +55,9 @@ pub struct ControlSocket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Lets tools look at `program`, at the place where they look for it: see [`own_directory`].
+/// Lets tools look at `program`, at the place where they look for it: see [`crate::own_directory`].
 pub fn serve(program: Program) -> io::Result<ControlSocket> {
-    let directory = own_directory();
-    make(&directory)?;
-    serve_at(&directory.join(format!("{}.sock", std::process::id())), program)
+    serve_at(&make_own_directory()?.join(format!("{}.sock", std::process::id())), program)
 }
 
 /// The same at `path`, where tools find it only if they are told. A socket that a dead program left is replaced; one of a

@@ -1,0 +1,56 @@
+//! `sidestep status` and `sidestep top`: the programs that `sidestep run` runs, what of them is accelerated, and why the rest
+//! is not.
+
+mod socket;
+mod text;
+mod top;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use broker::server::StatusReport;
+use clap::Args;
+use serde::Serialize;
+
+use crate::observe::to_stdout;
+
+pub(crate) use socket::serve;
+pub(crate) use top::{Top, run as top};
+
+/// The options of `status`; what it does stands at the command itself.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Status {
+    /// Only what this `sidestep run` runs
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// One JSON object for each `sidestep run`, on a line of its own
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sidestep status`.
+pub(crate) fn run(options: &Status) -> anyhow::Result<ExitCode> {
+    let reports = socket::ask(options.pid)?;
+    to_stdout(|out| {
+        for (pid, report) in &reports {
+            if options.json {
+                write_line(out, *pid, report)?;
+            } else {
+                out.write_all(text::report(*pid, report).as_bytes())?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_line(out: &mut dyn Write, pid: u32, report: &StatusReport) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'r> {
+        pid: u32,
+        #[serde(flatten)]
+        report: &'r StatusReport,
+    }
+    Ok(writeln!(out, "{}", serde_json::to_string(&Line { pid, report })?)?)
+}

@@ -1,0 +1,141 @@
+//! The socket at which a broker says how things are: `run-PID.sock` beside the control sockets of other programs.
+//!
+//! Who connects is told, in JSON, and disconnected.
+
+use std::fs::Permissions;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use broker::server::{Reporter, StatusReport};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+/// How long either side may leave the other waiting.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A socket that answers, for as long as it is held.
+#[must_use]
+pub(crate) struct StatusSocket {
+    path: PathBuf,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Lets `sidestep status` look at a broker.
+pub(crate) fn serve(reporter: Reporter) -> io::Result<StatusSocket> {
+    let directory = observe::make_own_directory()?;
+    let path = directory.join(format!("run-{}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path); // What a process left that had our number before.
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let woken = Arc::clone(&wake);
+    let answer = move || answer_until(&listener, &woken, &reporter);
+    let thread = std::thread::Builder::new().name("status".to_owned()).spawn(answer)?;
+    Ok(StatusSocket { path, wake, thread: Some(thread) })
+}
+
+impl Drop for StatusSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path); // Gone already is fine too.
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Cannot block, nor be full.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // It has no reason to panic; the program ends all the same.
+        }
+    }
+}
+
+fn answer_until(listener: &UnixListener, wake: &OwnedFd, reporter: &Reporter) {
+    loop {
+        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
+        // A signal, or want of memory, ends the wait early: it begins again.
+        let _ = poll(&mut fds, None);
+        if fds[1].revents().contains(PollFlags::IN) {
+            return;
+        }
+        match listener.accept() {
+            Ok((stream, _)) => drop(answer(&stream, reporter)), // Who goes has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Such as for want of descriptors, which may be there soon.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+fn answer(mut stream: &UnixStream, reporter: &Reporter) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let report = reporter.report().ok_or(io::ErrorKind::ConnectionAborted)?;
+    stream.write_all(&serde_json::to_vec(&report)?)
+}
+
+/// What all brokers of this user say, each with its process; or one of them.
+pub(super) fn ask(pid: Option<u32>) -> anyhow::Result<Vec<(u32, StatusReport)>> {
+    let mut reports = Vec::new();
+    for path in observe::directories().iter().flat_map(|directory| sockets_in(directory)) {
+        let process = process_of(&path).unwrap_or_default();
+        if pid.is_none_or(|pid| pid == process)
+            && let Some(report) = ask_at(&path).with_context(|| path.display().to_string())?
+        {
+            reports.push((process, report));
+        }
+    }
+    match (reports.is_empty(), pid) {
+        (false, _) => Ok(reports),
+        (true, Some(pid)) => anyhow::bail!("no `sidestep run` {pid} is running here"),
+        (true, None) => anyhow::bail!("no `sidestep run` is running here"),
+    }
+}
+
+/// `None`: nobody is there any more.
+fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
+    let mut stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path); // What a broker left that was killed.
+            return Ok(None);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut octets = Vec::new();
+    stream.read_to_end(&mut octets)?;
+    if octets.is_empty() {
+        return Ok(None); // It is ending.
+    }
+    let report = serde_json::from_slice(&octets).context("not understood; is it of another version?")?;
+    Ok(Some(report))
+}
+
+/// In the order of the numbers of their processes. A directory that cannot be read has none.
+fn sockets_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(|path| process_of(path).is_some()).collect();
+    paths.sort_by_key(|path| process_of(path));
+    paths
+}
+
+fn process_of(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix("run-")?.strip_suffix(".sock")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_of_brokers_are_asked() {
+        assert_eq!(process_of(Path::new("/run/sidestep/run-12.sock")), Some(12));
+        assert_eq!(process_of(Path::new("/run/sidestep/12.sock")), None);
+        assert_eq!(process_of(Path::new("/run/sidestep/run-x.sock")), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! A report for people.
+//!
+//! ```text
+//! nginx 1234: queue 0 of eth0
+//!   TCP  LISTEN  0.0.0.0:80                                    accelerated
+//!   TCP  LISTEN  127.0.0.1:8080                                kernel: bound to loopback
+//!   12 connections on the stack, 1 on the kernel
+//!   rx_dropped_full 3
+//! eth0: AF_XDP, native; 1 of 2 queues lent
+//!   redirected 1234, passed_not_ip 3
+//! ```
+
+use std::fmt::Write as _;
+
+use broker::protocol::{ProgramReport, SocketReport};
+use broker::server::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
+
+/// All of what one `sidestep run` runs.
+pub(super) fn report(pid: u32, report: &StatusReport) -> String {
+    let mut text = String::new();
+    if report.programs.is_empty() {
+        let _ = writeln!(text, "sidestep run {pid}: no program has made a socket yet");
+    }
+    report.programs.iter().for_each(|status| program(&mut text, status));
+    report.interfaces.iter().for_each(|status| interface(&mut text, status));
+    text
+}
+
+fn program(text: &mut String, status: &ProgramStatus) {
+    let _ = writeln!(text, "{} {}: {}", status.program, status.pid, queues(status));
+    if let Some(reason) = &status.profile {
+        let _ = writeln!(text, "  profile: {reason}");
+    }
+    match &status.report {
+        Some(report) => sockets(text, report),
+        None => claims(text, &status.claims),
+    }
+}
+
+fn queues(status: &ProgramStatus) -> String {
+    let of = |(interface, queues): &(String, Vec<u16>)| {
+        let numbers: Vec<String> = queues.iter().map(u16::to_string).collect();
+        let noun = if queues.len() == 1 { "queue" } else { "queues" };
+        format!("{noun} {} of {interface}", numbers.join(" "))
+    };
+    match status.queues.is_empty() {
+        true => "no queue: everything runs on the kernel".to_owned(),
+        false => status.queues.iter().map(of).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn sockets(text: &mut String, report: &ProgramReport) {
+    report.sockets.iter().for_each(|report| socket(text, report));
+    if report.more > 0 {
+        let _ = writeln!(text, "  and {} more", report.more);
+    }
+    let ProgramReport { accelerated, kernel, .. } = report;
+    let _ = writeln!(text, "  {accelerated} connections on the stack, {kernel} on the kernel");
+    counters(text, &report.counters);
+}
+
+fn socket(text: &mut String, report: &SocketReport) {
+    let SocketReport { transport, state, local, remote, accelerated, why, .. } = report;
+    let ends = match remote {
+        Some(remote) => format!("{local} - {remote}"),
+        None => local.to_string(),
+    };
+    let verdict = match (accelerated, why) {
+        (true, None) => "accelerated".to_owned(),
+        (true, Some(why)) => format!("accelerated, but {why}"),
+        (false, None) => "kernel".to_owned(),
+        (false, Some(why)) => format!("kernel: {why}"),
+    };
+    // The formatter pads texts, and transports are none.
+    let transport = transport.to_string();
+    let _ = writeln!(text, "  {transport:<4} {state:<10} {ends:<45} {verdict}");
+}
+
+/// What the broker knows of a program that says nothing.
+fn claims(text: &mut String, claims: &[ClaimStatus]) {
+    text.push_str("  it does not call its library just now; it has claimed\n");
+    for ClaimStatus { transport, local, draining, .. } in claims {
+        let transport = transport.to_string();
+        let remark = if *draining { "closed, with connections left" } else { "" };
+        let _ = writeln!(text, "  {}", format!("{transport:<4} {local:<45} {remark}").trim_end());
+    }
+}
+
+fn interface(text: &mut String, status: &InterfaceStatus) {
+    let InterfaceStatus { name, mode, failure, queues, lent, .. } = status;
+    let _ = match mode {
+        Some(mode) => writeln!(text, "{name}: {mode}; {lent} of {queues} queues lent"),
+        None => writeln!(text, "{name}: not used"),
+    };
+    if let Some(failure) = failure {
+        let _ = writeln!(text, "  {failure}");
+    }
+    counters(text, &status.counters);
+}
+
+/// Those that are not zero.
+fn counters(text: &mut String, counters: &[(String, u64)]) {
+    let counted = counters.iter().filter(|(_, count)| *count > 0);
+    let words: Vec<String> = counted.map(|(name, count)| format!("{name} {count}")).collect();
+    if !words.is_empty() {
+        let _ = writeln!(text, "  {}", words.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::protocol::{Purpose, Transport};
+
+    use super::*;
+
+    fn status(report: Option<ProgramReport>) -> ProgramStatus {
+        let claim = ClaimStatus {
+            transport: Transport::Tcp,
+            purpose: Purpose::Listener,
+            local: "*:80".to_owned(),
+            draining: true,
+        };
+        ProgramStatus {
+            pid: 7,
+            program: "nginx".to_owned(),
+            queues: vec![("eth0".to_owned(), vec![0, 2])],
+            profile: None,
+            claims: vec![claim],
+            report,
+        }
+    }
+
+    fn lines(report: &StatusReport) -> Vec<String> {
+        super::report(1, report).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_socket_says_where_it_runs_and_why() {
+        let socket = |local: &str, accelerated, why: Option<&str>| SocketReport {
+            fd: 3,
+            transport: Transport::Tcp,
+            local: local.parse().unwrap(),
+            remote: None,
+            state: "LISTEN".to_owned(),
+            accelerated,
+            why: why.map(str::to_owned),
+        };
+        let sockets =
+            vec![socket("0.0.0.0:80", true, None), socket("127.0.0.1:81", false, Some("bound to loopback"))];
+        let counters = vec![("drops".to_owned(), 3), ("none".to_owned(), 0)];
+        let report = ProgramReport { sockets, more: 2, accelerated: 5, kernel: 1, counters };
+        let report = StatusReport { programs: vec![status(Some(report))], interfaces: Vec::new() };
+        let expected = [
+            "nginx 7: queues 0 2 of eth0",
+            "  TCP  LISTEN     0.0.0.0:80                                    accelerated",
+            "  TCP  LISTEN     127.0.0.1:81                                  kernel: bound to loopback",
+            "  and 2 more",
+            "  5 connections on the stack, 1 on the kernel",
+            "  drops 3",
+        ];
+        assert_eq!(lines(&report), expected);
+    }
+
+    #[test]
+    fn of_a_program_that_says_nothing_its_claims_are_told() {
+        let report = StatusReport { programs: vec![status(None)], interfaces: Vec::new() };
+        assert_eq!(lines(&report)[2].split_whitespace().take(2).collect::<Vec<_>>(), ["TCP", "*:80"]);
+    }
+
+    #[test]
+    fn an_interface_that_is_not_used_says_why() {
+        let interface = InterfaceStatus {
+            name: "eth0".to_owned(),
+            mode: None,
+            failure: Some("it is somebody else's".to_owned()),
+            queues: 0,
+            lent: 0,
+            counters: Vec::new(),
+        };
+        let report = StatusReport { programs: Vec::new(), interfaces: vec![interface] };
+        assert_eq!(lines(&report)[1..], ["eth0: not used", "  it is somebody else's"]);
+    }
+}

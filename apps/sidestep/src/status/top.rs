@@ -1,0 +1,105 @@
+//! `sidestep top`: the status again and again, with what changed meanwhile.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use broker::server::StatusReport;
+use clap::Args;
+
+use super::{socket, text};
+use crate::observe::to_stdout;
+
+/// Puts the cursor into the upper left corner and clears what is below, as terminals have understood since the VT100.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// The options of `top`; what it does stands at the command itself.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Top {
+    /// Only what this `sidestep run` runs
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+
+    /// Looks, after which it ends [default: none]
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+}
+
+/// Counts of interfaces, by `sidestep run` and name.
+type Counts = BTreeMap<(u32, String, String), u64>;
+
+/// `sidestep top`. Ends with the last `sidestep run`, and as all programs do by SIGINT.
+pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
+    let mut before: Option<(Instant, Counts)> = None;
+    let mut looks = 0;
+    loop {
+        let reports = match socket::ask(options.pid) {
+            Err(_) if looks > 0 => return Ok(ExitCode::SUCCESS),
+            reports => reports?,
+        };
+        let (now, counts) = (Instant::now(), counts(&reports));
+        let mut screen = String::new();
+        if std::io::stdout().is_terminal() {
+            screen.push_str(CLEAR);
+        }
+        reports.iter().for_each(|(pid, report)| screen.push_str(&text::report(*pid, report)));
+        if let Some((earlier, old)) = &before {
+            screen.push_str(&rates(old, &counts, now.duration_since(*earlier)));
+        }
+        to_stdout(|out| Ok(out.write_all(screen.as_bytes())?))?;
+        before = Some((now, counts));
+        looks += 1;
+        if options.count.is_some_and(|count| looks >= count) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(Duration::from_secs(options.interval));
+    }
+}
+
+fn counts(reports: &[(u32, StatusReport)]) -> Counts {
+    let interfaces = reports
+        .iter()
+        .flat_map(|(pid, report)| report.interfaces.iter().map(move |interface| (*pid, interface)));
+    let counts = interfaces.flat_map(|(pid, interface)| {
+        let of = move |(name, count): &(String, u64)| ((pid, interface.name.clone(), name.clone()), *count);
+        interface.counters.iter().map(of)
+    });
+    counts.collect()
+}
+
+/// What was counted in a second. An interface that is new, or began anew, has not counted yet.
+fn rates(old: &Counts, new: &Counts, time: Duration) -> String {
+    let mut text = String::new();
+    for (key, count) in new {
+        let gained = old.get(key).map_or(0, |before| count.saturating_sub(*before));
+        if gained > 0 {
+            let (_, interface, name) = key;
+            let rate = gained as f64 / time.as_secs_f64();
+            let _ = writeln!(text, "{interface}: {rate:.0} packets a second {name}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_counted_meanwhile_has_a_rate() {
+        let counts = |redirected, passed| {
+            let key = |name: &str| (1, "eth0".to_owned(), name.to_owned());
+            BTreeMap::from([(key("redirected"), redirected), (key("passed_not_ip"), passed)])
+        };
+        let text = rates(&counts(100, 5), &counts(300, 5), Duration::from_secs(2));
+        assert_eq!(text, "eth0: 100 packets a second redirected\n");
+        assert_eq!(rates(&counts(100, 5), &counts(3, 0), Duration::from_secs(1)), "", "counted anew");
+        assert_eq!(rates(&BTreeMap::new(), &counts(3, 0), Duration::from_secs(1)), "");
+    }
+}
