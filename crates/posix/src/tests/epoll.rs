@@ -199,7 +199,9 @@ fn a_server_of_two_clients_answers_both_in_one_turn() {
     let epfd = pair.left.epoll();
     pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN).unwrap();
     let clients = [(); 2].map(|()| pair.right.tcp_socket(libc::SOCK_NONBLOCK));
-    clients.iter().for_each(|fd| drop(pair.right.connect_to(*fd, address)));
+    for fd in clients {
+        assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EINPROGRESS)));
+    }
     pair.settle();
     let mut served = Vec::new();
     while let Ok(fd) = pair.left.accept4(listener, libc::SOCK_NONBLOCK) {
