@@ -38,6 +38,9 @@ pub struct Config {
     pub fast_open_client: bool,
     /// How long a connection stays in TIME-WAIT.
     pub time_wait: Duration,
+    /// Whether connecting may take over a flow that has been in TIME-WAIT for a second, if timestamps tell old segments from new
+    /// ones (`tcp_tw_reuse`, which on Linux is for loopback alone by default). For hosts whose ports somebody else chooses.
+    pub time_wait_reuse: bool,
     /// How long a closed socket waits in FIN-WAIT-2 for its peer's FIN (`tcp_fin_timeout`).
     pub fin_timeout: Duration,
     /// Times a SYN is sent again before connecting fails (`tcp_syn_retries`).
@@ -86,6 +89,7 @@ impl Default for Config {
             fast_open_server: true,
             fast_open_client: true,
             time_wait: Duration::from_secs(60),
+            time_wait_reuse: false,
             fin_timeout: Duration::from_secs(60),
             syn_retries: 6,
             syn_ack_retries: 5,

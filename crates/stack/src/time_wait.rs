@@ -89,6 +89,9 @@ impl Default for TimeWaitConfig {
     }
 }
 
+/// How long after its last segment a flow may be connected anew.
+const REUSED_AFTER: Duration = Duration::from_secs(1);
+
 /// Connections in TIME-WAIT (RFC 9293, 3.10.7.4), in order of expiry.
 #[derive(Debug)]
 pub struct TimeWaitTable {
@@ -204,6 +207,17 @@ impl TimeWaitTable {
             self.order.touch(slot);
         }
         Some(verdict)
+    }
+
+    /// Whether we may connect anew on a flow, and from which sequence number on: if our timestamps have moved on by a second,
+    /// nothing that is under way from before can be taken for the new connection's (RFC 6191, 2; RFC 7323, 5; Linux's
+    /// tcp_tw_reuse). `None` if not, or if the flow is not in TIME-WAIT.
+    pub fn may_connect(&self, hash: u64, key: &FlowKey, now: Instant) -> Option<SeqNum> {
+        let entry = &self.entries[self.find(hash, key)? as usize];
+        let remaining = entry.expiry.near(self.now).since(now);
+        let is_old = remaining + REUSED_AFTER <= self.config.lifetime;
+        // Beyond any window of the old connection, should the peer still be in it.
+        (entry.notes.has_timestamps() && is_old).then(|| entry.snd_nxt + (u32::from(u16::MAX) + 2))
     }
 
     /// Removes the entry of a flow; returns whether there was one.

@@ -9,6 +9,7 @@ use super::{ConnectionId, ListenerId, Stack};
 use crate::config::TcpOptions;
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
+use crate::seq::SeqNum;
 use crate::tcp::{
     Connection, Fate, Listener, Origin, Readiness, RecvError, SendError, Shutdown, State, TcpError, TcpInfo,
     UrgentError,
@@ -135,11 +136,10 @@ impl Stack {
         if self.find_flow(hash, &key).is_some() || self.connections.is_full() {
             return Err(if self.connections.is_full() { ConnectError::TooMany } else { ConnectError::InUse });
         }
-        if self.time_wait.contains(hash, &key) {
-            return Err(ConnectError::InUse);
-        }
+        let least_iss = self.least_iss_beside_time_wait(hash, &key, now)?;
         let path = self.shared.paths.acquire(connect.hop).ok_or(ConnectError::TooMany)?;
         let iss = self.isn.isn(&key, now);
+        let iss = least_iss.map_or(iss, |least| iss.max(least));
         let offset = self.isn.timestamp_offset(&key);
         let options = Arc::clone(&connect.options);
         let shared = &mut self.shared;
@@ -158,6 +158,24 @@ impl Stack {
             Fate::Alive
         });
         Ok(id)
+    }
+
+    /// Whether TIME-WAIT lets a flow be connected anew, and where its sequence numbers begin then.
+    fn least_iss_beside_time_wait(
+        &mut self,
+        hash: u64,
+        key: &FlowKey,
+        now: Instant,
+    ) -> Result<Option<SeqNum>, ConnectError> {
+        if !self.time_wait.contains(hash, key) {
+            return Ok(None);
+        }
+        let allowed = self.shared.config.time_wait_reuse && self.shared.config.timestamps;
+        let least = self.time_wait.may_connect(hash, key, now).filter(|_| allowed);
+        let least = least.ok_or(ConnectError::InUse)?;
+        self.time_wait.remove(hash, key);
+        self.shared.counters.time_wait_recycled += 1;
+        Ok(Some(least))
     }
 
     /// RFC 7413, 4.1: with a cookie the data goes into the SYN; without one it is asked for.

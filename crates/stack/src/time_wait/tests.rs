@@ -59,6 +59,23 @@ fn segment(flags: u8, seq: SeqNum, ts_val: Option<u32>) -> SegmentSummary {
 }
 
 #[test]
+fn a_flow_may_be_connected_anew_after_a_second_if_timestamps_tell_the_two_apart() {
+    let may_connect = |fixture: &Fixture, millis| {
+        let hash = fixture.flows.hash_of(&flow(1));
+        fixture.table.may_connect(hash, &flow(1), START + Duration::from_millis(millis))
+    };
+    let fixture = Fixture::waiting(Some(TS_RECENT));
+    assert_eq!(may_connect(&fixture, 990), None);
+    assert_eq!(may_connect(&fixture, 1010), Some(SND_NXT + 65_537));
+    assert_eq!(may_connect(&Fixture::waiting(None), 30_000), None);
+    let mut fixture = Fixture::waiting(Some(TS_RECENT));
+    let fin = segment(flag::FIN | flag::ACK, RCV_NXT - 1, Some(TS_RECENT));
+    fixture.on_segment_at(fin, START + Duration::from_secs(20));
+    assert_eq!(may_connect(&fixture, 20_990), None, "the peer's FIN came again");
+    assert_eq!(may_connect(&fixture, 21_010), Some(SND_NXT + 65_537));
+}
+
+#[test]
 fn segments_without_data_are_answered_seldom_rfc_5961_section_7() {
     let mut fixture = Fixture::waiting(Some(TS_RECENT));
     let old = segment(flag::ACK, RCV_NXT - 1, Some(TS_RECENT));
