@@ -7,8 +7,9 @@
 //! Not here, because the C library's own do what is right: `fork` (see `calls::fork`); `pread`, `pwrite`, `preadv`, `pwritev` (a
 //! socket answers `ESPIPE`, and descriptors of ours are sockets to the kernel too); `socketpair`, `vmsplice`, `tee`,
 //! `copy_file_range` (never ours); `isfdtype`, `__fdelt_chk` (no system call that could tell); `exit`, `quick_exit` (see `start`).
-//! Variadic functions are in `trampolines`, but for those whose third argument is a single number or pointer: on x86-64 and aarch64 it
-//! is passed like a fixed one, and may be read (and means nothing) also if the caller left it out.
+//! Variadic functions are in `trampolines`, but for those whose arguments can be told from the fixed ones, or passed on in any case
+//! (`fcntl`, `ioctl`, `clone`, `syscall`): on x86-64 and aarch64 numbers and pointers are passed like fixed ones, and may be read (and mean
+//! nothing) also if the caller left them out.
 //! Names of version `GLIBC_PRIVATE` are for the C library's own parts, which are not of the program.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -31,100 +32,6 @@ use crate::calls::{
 
 /// A row's result is one token.
 type Stream = *mut FILE;
-
-macro_rules! hooks {
-    ($( [$name:ident $($alias:ident)*] $arguments:tt -> $result:tt $deed:tt )*) => {
-        $(
-            hook!($name: $name $arguments -> $result $deed);
-            $( hook!($alias: $name $arguments -> $result $deed); )*
-        )*
-
-        /// The C library's own functions.
-        pub(crate) mod next {
-            use super::*;
-            use crate::next::Next;
-
-            $( next!($name $arguments -> $result); )*
-
-            /// Looks up all functions: afterwards none is looked up within a signal handler, or a child of fork.
-            pub(crate) fn look_up() {
-                $( $name::NEXT.address(); )*
-            }
-        }
-    };
-}
-
-macro_rules! hook {
-    ($name:ident: $next:ident($($argument:ident: $type:ty),*) -> $result:tt
-        { if $ours:expr => $question:expr $(, then $news:expr)? }
-    ) => {
-        #[unsafe(no_mangle)]
-        #[allow(unused_unsafe, reason = "not every question has pointers")]
-        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller gives what this function of the C library is to be given.
-            if unsafe { $ours } && let Some(answer) = ask(|| unsafe { $question }) {
-                return answer;
-            }
-            // SAFETY: as above.
-            let result = unsafe { next::$next($($argument),*) };
-            $( if active() {
-                // SAFETY: as above, and as the function has left it.
-                tell(|| unsafe { ($news)(result) });
-            } )?
-            result
-        }
-    };
-    ($name:ident: $next:ident $arguments:tt -> $result:tt { then $news:expr }) => {
-        hook!($name: $next $arguments -> $result { if false => unreachable!("it is never asked"), then $news });
-    };
-    ($name:ident: $next:ident($($argument:ident: $type:ty),*) -> $result:tt { when $condition:expr => $work:expr }) => {
-        #[unsafe(no_mangle)]
-        #[allow(unused_unsafe, reason = "not every question has pointers")]
-        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            if $condition {
-                // SAFETY: the caller gives what this function of the C library is to be given.
-                unsafe { $work }
-            } else {
-                // SAFETY: as above.
-                unsafe { next::$next($($argument),*) }
-            }
-        }
-    };
-}
-
-// Where panics abort, a call that may unwind is given a landing pad that aborts, and cancellation with it; one that may not is given none,
-// and is unwound through. Where panics unwind, it is the other way round.
-#[cfg(panic = "abort")]
-macro_rules! next {
-    ($($row:tt)*) => { next_as!("C" $($row)*); };
-}
-#[cfg(not(panic = "abort"))]
-macro_rules! next {
-    ($($row:tt)*) => { next_as!("C-unwind" $($row)*); };
-}
-
-macro_rules! next_as {
-    ($abi:literal $name:ident($($argument:ident: $type:ty),*) -> $result:tt) => {
-        pub(super) mod $name {
-            use super::*;
-
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => unreachable!(),
-            };
-            pub(super) static NEXT: Next = Next::new(NAME);
-        }
-
-        #[inline(always)]
-        pub(crate) unsafe extern $abi fn $name($($argument: $type),*) -> $result {
-            type Function = unsafe extern $abi fn($($type),*) -> $result;
-            // SAFETY: the address is that of the C library's function of this name, which has this type.
-            let function = unsafe { std::mem::transmute::<*mut c_void, Function>($name::NEXT.address()) };
-            // SAFETY: the caller gives what it is to be given.
-            unsafe { function($($argument),*) }
-        }
-    };
-}
 
 #[rustfmt::skip]
 #[allow(non_snake_case, reason = "the C library's names")]
@@ -278,6 +185,8 @@ hooks! {
         { when active() => exec::with_family(environment, |environment| next::posix_spawnp(pid, file, actions, attributes, arguments, environment)) }
     [posix_spawn_file_actions_adddup2](actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int
         { if ours(from) => exec::surrender_to_child(from) }
+    [clone __clone](function: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int
+        { when active() => next::clone(function, stack, fork::with_own_memory(flags), argument, parent, tls, child) }
     [_exit _Exit](status: c_int) -> !
         { when active() => exit(status) }
 

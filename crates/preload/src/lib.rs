@@ -12,6 +12,9 @@
 //! All hooks are `extern "C-unwind"`: the C library cancels threads by unwinding them out of its own `read` and the like, and so
 //! through ours, where nothing is to be dropped at that point. A panic of ours does not get out: [`answer::ask`] ends the process.
 
+#[macro_use]
+mod macros;
+
 mod answer;
 mod calls;
 mod hooks;

@@ -3,6 +3,10 @@
 //!
 //! The tests build it and start programs with it. It takes itself for active wherever `SIDESTEP_BROKER` is set.
 
+#[macro_use]
+#[path = "../../src/macros.rs"]
+mod macros;
+
 #[path = "../../src/answer.rs"]
 mod answer;
 #[path = "../../src/calls/mod.rs"]

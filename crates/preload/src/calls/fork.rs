@@ -1,8 +1,8 @@
 //! Processes that become two.
 //!
 //! fork(2) needs no hook: the C library calls the handlers of pthread_atfork(3) around it, wherever it is called from. vfork(2) becomes
-//! fork(2), in `trampolines`: a child that shares our memory would change the parent's descriptors with its own. What a process
-//! looks like that was made by clone(2) without the C library's fork, [`notice`] sees by a page that the kernel cleared.
+//! fork(2), in `trampolines`, and so does a clone(2) that is one: a child that shares our memory would change the parent's descriptors
+//! with its own. A child that was made by clone(2) without the C library's fork, [`notice`] tells by a page that the kernel cleared.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -39,6 +39,12 @@ pub(crate) fn plain_fork() -> c_int {
         in_parent()
     }
     pid
+}
+
+/// The flags of clone(2) without those that make it a vfork(2). Threads are not made here.
+pub(crate) fn with_own_memory(flags: c_int) -> c_int {
+    const VFORK: c_int = libc::CLONE_VM | libc::CLONE_VFORK;
+    if flags & VFORK == VFORK { flags & !VFORK } else { flags }
 }
 
 /// Tells `posix` if this process was forked in a way that no handler saw.

@@ -128,6 +128,9 @@ static void cloned(int ends[2]) {
     SHOW(status_of(child));
     char data[1];
     SHOW(recv(ends[0], data, 1, 0));
+    child = clone(begun, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, ends);
+    SHOW(status_of(child));
+    SHOW(recv(ends[0], data, 1, 0));
 }
 
 // As daemon(3) programs do it: two forks, and every descriptor closed.
