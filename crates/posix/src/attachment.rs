@@ -169,6 +169,9 @@ pub(crate) trait Attachment: Send {
         token: Option<u64>,
     ) -> Option<OwnedFd>;
 
+    /// Answers [`Incident::Surrender`] by the kernel's socket.
+    fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>);
+
     /// A connection that was asked for by [`Incident::Surrender`] is not ours.
     fn refuse_surrender(&mut self, token: u64);
 

@@ -182,6 +182,10 @@ impl Attachment for Brokered {
         self.ask(|client| client.move_connection(established, token)).ok()
     }
 
+    fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) {
+        let _ = self.ask(|client| client.surrender(token, socket));
+    }
+
     fn refuse_surrender(&mut self, token: u64) {
         let _ = self.ask(|client| client.refuse_surrender(token));
     }

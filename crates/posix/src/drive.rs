@@ -72,6 +72,7 @@ impl State {
             runtime.spare = events;
         }
         self.release_ports(now);
+        self.look_after_children(now);
         done
     }
 
@@ -153,6 +154,7 @@ impl State {
             Some(Sleep::Unknown) => Some(now + POLL_EVERY),
             Some(Sleep::Descriptors) | None => None,
         };
+        devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));
         self.driver = Some(Arc::clone(waiter));
@@ -239,6 +241,9 @@ impl Process {
         if fds[own + 1..].last().is_some_and(|broker| broker.revents != 0) || state.attachment.is_none() {
             let now = self.now();
             state.hear(now);
+        }
+        if state.kin_descriptors().next().is_some() {
+            state.read_notes();
         }
         (state, is_end(slept, waiting))
     }

@@ -10,7 +10,7 @@
 //! | `runtime.rs`, `attachment.rs`, `brokered.rs` | the engine, and who gives it queues, claims and ways |
 //! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs` | turns of the engine, sleeping, waking |
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
-//! | `lifecycle.rs` | fork, exec, exit |
+//! | `lifecycle.rs`, `kinship.rs` | fork, exec, exit; connections that parent and child have in common |
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -24,6 +24,7 @@ mod fd_table;
 mod global;
 pub mod inside;
 mod internal;
+mod kinship;
 mod lifecycle;
 mod poll;
 mod process;

@@ -19,12 +19,15 @@ impl Process {
         let mut state = self.lock();
         let now = self.now();
         state.flush(now);
+        state.tie_cord();
         HELD.with_borrow_mut(|held| *held = Some(state));
     }
 
     /// The parent goes on.
     pub(crate) fn after_fork_in_parent(&self) {
-        HELD.with_borrow_mut(|held| *held = None);
+        if let Some(mut state) = HELD.with_borrow_mut(Option::take) {
+            state.become_parent();
+        }
     }
 
     /// The child knows its descriptors, and has nothing on the stack.
@@ -138,7 +141,8 @@ impl State {
         std::mem::forget(std::mem::take(&mut self.kept_ports));
         self.driver = None;
         self.sleepers.clear();
-        self.close_internal();
+        let to_parent = self.become_kin();
+        self.close_internal(to_parent);
         self.attached = false;
         self.watchdog = false;
         let attachment = self.attachment.take();
@@ -146,10 +150,10 @@ impl State {
     }
 
     /// Descriptors of our own that belong to the parent; the placeholder is of use to the child as well.
-    fn close_internal(&mut self) {
+    fn close_internal(&mut self, to_parent: Option<i32>) {
         let own: Vec<(i32, Entry)> = self.table.within(0, u32::MAX).collect();
         for (fd, entry) in own {
-            if entry == Entry::Internal && !self.is_placeholder(fd) {
+            if entry == Entry::Internal && !self.is_placeholder(fd) && Some(fd) != to_parent {
                 self.table.set(fd, Entry::None);
                 let _ = syscall::close(fd); // It is open: nothing to fail.
             }

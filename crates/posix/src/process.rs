@@ -12,6 +12,7 @@ use crate::attachment::Attachment;
 use crate::epoll::{Epoll, EpollId};
 use crate::fd_table::{Entry, FdTable};
 use crate::internal;
+use crate::kinship::Kinship;
 use crate::runtime::Runtime;
 use crate::socket::{KeptPort, Socket, SocketId};
 use crate::waiter::Waiter;
@@ -44,6 +45,7 @@ pub(crate) struct State {
     placeholder: Option<OwnedFd>,
     pub(crate) spin: Duration,
     pub(crate) watchdog: bool,
+    pub(crate) kinship: Kinship,
     /// Ports of closed connections that the stack is not done with.
     pub(crate) kept_ports: Vec<KeptPort>,
     pub(crate) ports_looked_at: Instant,
@@ -91,6 +93,7 @@ impl State {
             placeholder: None,
             spin,
             watchdog: false,
+            kinship: Kinship::default(),
             kept_ports: Vec::new(),
             ports_looked_at: Instant::ZERO,
         }

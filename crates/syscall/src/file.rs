@@ -130,3 +130,12 @@ pub fn eventfd() -> io::Result<OwnedFd> {
 pub fn dup_owned(fd: RawFd, least: RawFd) -> io::Result<OwnedFd> {
     dup_from(fd, least, true).map(|fd| owned(fd as usize))
 }
+
+/// pipe2(2), non-blocking and closed on exec: the end to read from, and the end to write to.
+pub fn pipe() -> io::Result<[OwnedFd; 2]> {
+    let mut pair = [0i32; 2];
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: the kernel writes two descriptors into `pair`.
+    check(unsafe { raw!(libc::SYS_pipe2, pair.as_mut_ptr(), flags) })?;
+    Ok(pair.map(|fd| owned(fd as usize)))
+}

@@ -15,8 +15,8 @@ use std::io;
 
 pub use epoll::{EpollEvent, epoll_create, epoll_ctl, epoll_wait};
 pub use file::{
-    close, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pread, raise, read,
-    splice, write,
+    close, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pipe, pread, raise,
+    read, splice, write,
 };
 pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};
 pub use poll::{PollFd, ppoll};

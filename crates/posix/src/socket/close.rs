@@ -149,6 +149,9 @@ impl State {
 
     fn end_socket(&mut self, id: SocketId, now: Instant) {
         self.drop_interests(id);
+        if self.leave_to_child(id, now) {
+            return;
+        }
         if matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Listener { .. })) {
             self.close_listener(id, now);
         }
@@ -170,6 +173,28 @@ impl State {
                 self.release_claim(socket.claim);
             }
             _ => self.release_claim(socket.claim),
+        }
+    }
+
+    /// Whether a connection goes on for a child of ours, or for the parent.
+    fn leave_to_child(&mut self, id: SocketId, now: Instant) -> bool {
+        let Some(ends) = self.endpoints(id) else { return false };
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Inherited(_)) => {
+                self.note_closed(ends);
+                false
+            }
+            Some(Role::Connection(_)) if self.is_held_by_child(ends) => {
+                let kernel = self.take_off_stack(id, None, now);
+                if let Ok(kernel) = kernel {
+                    self.bequeath(ends, kernel);
+                    let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
+                    self.release_claim(claim);
+                    return true;
+                }
+                false
+            }
+            _ => false,
         }
     }
 

@@ -40,6 +40,18 @@ impl State {
         token: Option<u64>,
         now: Instant,
     ) -> Result<(), Errno> {
+        let kernel = self.take_off_stack(id, token, now)?;
+        self.replace_by(id, kernel, now);
+        Ok(())
+    }
+
+    /// The kernel's socket of a connection that the stack has let go of.
+    pub(crate) fn take_off_stack(
+        &mut self,
+        id: SocketId,
+        token: Option<u64>,
+        now: Instant,
+    ) -> Result<OwnedFd, Errno> {
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
         let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
@@ -49,14 +61,13 @@ impl State {
         match moved {
             Some(kernel) => {
                 settle_kernel_socket(&kernel, &detached);
-                self.replace_by(id, kernel, now);
+                Ok(kernel)
             }
             None => {
                 self.fail_socket(id, Errno(libc::ECONNRESET));
-                return fail(libc::ECONNRESET);
+                fail(libc::ECONNRESET)
             }
         }
-        Ok(())
     }
 
     /// Puts a socket of the kernel's behind the descriptors of `id`, which is forgotten.
@@ -139,7 +150,8 @@ impl State {
         let detached: Vec<Detached> =
             closed.into_iter().filter_map(|id| stack.detach(id, now).ok()).collect();
         for detached in detached {
-            let kind = MovedSocket::default();
+            // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
+            let kind = MovedSocket { is_ipv6: false, reuse_address: true };
             let moved =
                 self.attachment().and_then(|attachment| attachment.move_to_kernel(&detached, kind, None));
             moved.into_iter().for_each(|kernel| {
@@ -205,11 +217,14 @@ impl State {
             .filter(|(_, socket)| socket.connection().is_some())
             .map(|(id, _)| id)
             .collect();
+        if self.hand_bequest(token, (local, remote)) {
+            return;
+        }
         let found = ids.into_iter().find(|id| self.endpoints(*id) == Some((local, remote)));
         let moved = found.map(|id| self.move_to_kernel(id, Some(token), now));
-        if !matches!(moved, Some(Ok(())))
-            && let Some(attachment) = self.attachment()
-        {
+        if matches!(moved, Some(Ok(()))) {
+            self.note_released((local, remote));
+        } else if let Some(attachment) = self.attachment() {
             attachment.refuse_surrender(token);
         }
     }

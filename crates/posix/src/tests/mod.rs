@@ -78,6 +78,8 @@ impl Attachment for Wire {
         Some(ours)
     }
 
+    fn surrender(&mut self, _: u64, _: BorrowedFd<'_>) {}
+
     fn refuse_surrender(&mut self, _: u64) {}
 
     fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Option<RequestId> {

@@ -1,0 +1,243 @@
+//! Connections that a process and its children have in common.
+//!
+//! A child has the descriptors, the parent has the stack. On Linux a connection ends when the last of them closes it: so what the
+//! parent closes while a child may still hold it is not closed. It becomes the kernel's, and is kept until the child asks for it, or
+//! says that it has closed it, or has ended.
+//!
+//! What a child has closed it says through a pipe; that it has ended, or runs another program, the pipe's end tells.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use clock::{Duration, Instant};
+
+use crate::fd_table::Entry;
+use crate::internal;
+use crate::process::State;
+use crate::socket::SocketId;
+
+/// Both ends of a connection, ours first.
+pub(crate) type Ends = (SocketAddr, SocketAddr);
+
+/// Octets of a note: two addresses of IPv6 with ports.
+const NOTE_LEN: usize = 36;
+/// How often a process that never sleeps looks for notes.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A pipe for a child that is about to be made.
+pub(crate) struct Cord {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+/// A child that has connections of ours.
+struct Child {
+    notes: OwnedFd,
+    /// What it may still hold.
+    holds: BTreeSet<Ends>,
+}
+
+/// A connection that we have closed and a child has not.
+struct Bequest {
+    ends: Ends,
+    kernel: OwnedFd,
+}
+
+/// A process' part in connections that others have as well.
+#[derive(Default)]
+pub(crate) struct Kinship {
+    children: Vec<Child>,
+    bequests: Vec<Bequest>,
+    cord: Option<Cord>,
+    /// To the parent, in a child.
+    parent: Option<OwnedFd>,
+    /// This child has children itself, which may hold what it closes: the end of all of them tells the parent.
+    is_silent: bool,
+    looked_at: Instant,
+}
+
+impl State {
+    /// About to fork: the child will have what connections there are.
+    pub(crate) fn tie_cord(&mut self) {
+        let has_any = self.sockets.iter().any(|(_, socket)| socket.connection().is_some());
+        self.kinship.cord = has_any.then(|| self.cord()).flatten();
+    }
+
+    fn cord(&self) -> Option<Cord> {
+        let [reader, writer] = syscall::pipe().ok()?;
+        let (reader, writer) = (internal::raise(reader)?, internal::raise(writer)?);
+        self.table.set(reader.as_raw_fd(), Entry::Internal);
+        self.table.set(writer.as_raw_fd(), Entry::Internal);
+        Some(Cord { reader, writer })
+    }
+
+    /// In the parent: notes what the child has.
+    pub(crate) fn become_parent(&mut self) {
+        self.kinship.is_silent |= self.kinship.parent.is_some();
+        let Some(Cord { reader, writer }) = self.kinship.cord.take() else { return };
+        self.dispose(writer);
+        let ids: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| socket.connection().is_some())
+            .map(|(id, _)| id)
+            .collect();
+        let holds = ids.into_iter().filter_map(|id| self.endpoints(id)).collect();
+        self.kinship.children.push(Child { notes: reader, holds });
+    }
+
+    /// In the child: the way to the parent stays open. Returns its number, which is not to be closed.
+    pub(crate) fn become_kin(&mut self) -> Option<RawFd> {
+        let before = std::mem::take(&mut self.kinship);
+        // What the parent keeps for its other children, and its own pipes, are closed by number as all internal descriptors.
+        std::mem::forget((before.children, before.bequests));
+        // A child of a child answers to the process that has the stack, by the pipe that it has inherited.
+        let writer = match before.cord {
+            Some(Cord { reader, writer }) => {
+                std::mem::forget(reader);
+                Some(writer)
+            }
+            None => None,
+        };
+        self.kinship.is_silent = before.parent.is_some();
+        self.kinship.parent = before.parent.or(writer);
+        self.kinship.parent.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// In a child: a connection of the parent's is closed here.
+    pub(crate) fn note_closed(&mut self, ends: Ends) {
+        if let Some(parent) = self.kinship.parent.as_ref().filter(|_| !self.kinship.is_silent) {
+            let note = [octets_of(ends.0), octets_of(ends.1)].concat();
+            // A parent that has ended keeps nothing; and with a full pipe it hears when we end.
+            let _ = syscall::write(parent.as_raw_fd(), &note);
+        }
+    }
+
+    /// Whether a child may still hold a connection.
+    pub(crate) fn is_held_by_child(&self, ends: Ends) -> bool {
+        self.kinship.children.iter().any(|child| child.holds.contains(&ends))
+    }
+
+    /// We have closed a connection that a child may hold: it is the kernel's from now on.
+    pub(crate) fn bequeath(&mut self, ends: Ends, kernel: OwnedFd) {
+        self.table.set(kernel.as_raw_fd(), Entry::Internal);
+        self.kinship.bequests.push(Bequest { ends, kernel });
+    }
+
+    /// A child asks for a connection that we have closed; false if there is none.
+    pub(crate) fn hand_bequest(&mut self, token: u64, ends: Ends) -> bool {
+        let Some(at) = self.kinship.bequests.iter().position(|bequest| bequest.ends == ends) else {
+            return false;
+        };
+        let Some(attachment) = &mut self.attachment else { return false };
+        attachment.surrender(token, self.kinship.bequests[at].kernel.as_fd());
+        self.note_released(ends);
+        true
+    }
+
+    /// One child holds a connection of ours no longer, or has the kernel's socket of it.
+    pub(crate) fn note_released(&mut self, ends: Ends) {
+        if let Some(child) = self.kinship.children.iter_mut().find(|child| child.holds.contains(&ends)) {
+            child.holds.remove(&ends);
+        }
+        self.drop_bequests();
+    }
+
+    fn drop_bequests(&mut self) {
+        for bequest in std::mem::take(&mut self.kinship.bequests) {
+            if self.is_held_by_child(bequest.ends) {
+                self.kinship.bequests.push(bequest);
+            } else {
+                self.dispose(bequest.kernel);
+            }
+        }
+    }
+
+    /// Descriptors to sleep on: a child's note ends a connection.
+    pub(crate) fn kin_descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.kinship.children.iter().map(|child| child.notes.as_raw_fd())
+    }
+
+    /// Reads what children have closed, from time to time.
+    pub(crate) fn look_after_children(&mut self, now: Instant) {
+        if !self.kinship.children.is_empty() && now >= self.kinship.looked_at + LOOK_EVERY {
+            self.kinship.looked_at = now;
+            self.read_notes();
+        }
+    }
+
+    /// Reads what children have closed.
+    pub(crate) fn read_notes(&mut self) {
+        for mut child in std::mem::take(&mut self.kinship.children) {
+            if take_notes(&mut child) {
+                self.kinship.children.push(child);
+            } else {
+                self.dispose(child.notes);
+            }
+        }
+        self.drop_bequests();
+    }
+
+    fn dispose(&self, fd: OwnedFd) {
+        self.table.set(fd.as_raw_fd(), Entry::None);
+        internal::close(fd);
+    }
+}
+
+/// Takes notes of one child; false when it has ended, or holds nothing more.
+fn take_notes(child: &mut Child) -> bool {
+    let mut room = [0; NOTE_LEN * 64];
+    loop {
+        match syscall::read(child.notes.as_raw_fd(), &mut room) {
+            Ok(0) => return false,
+            // Notes are written whole, so that whole ones are read.
+            Ok(count) => {
+                for note in room[..count].chunks_exact(NOTE_LEN) {
+                    let (local, remote) = note.split_at(NOTE_LEN / 2);
+                    child.holds.remove(&(address_of(local), address_of(remote)));
+                }
+            }
+            Err(_) => return !child.holds.is_empty(),
+        }
+    }
+}
+
+fn octets_of(address: SocketAddr) -> [u8; NOTE_LEN / 2] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut octets = [0; NOTE_LEN / 2];
+    octets[..16].copy_from_slice(&ip.octets());
+    octets[16..].copy_from_slice(&address.port().to_be_bytes());
+    octets
+}
+
+fn address_of(octets: &[u8]) -> SocketAddr {
+    let ip = octets.first_chunk().copied().map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from);
+    let port = octets.last_chunk().copied().map_or(0, u16::from_be_bytes);
+    SocketAddr::new(IpAddr::V6(ip).to_canonical(), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(port: u16) -> Ends {
+        ("192.0.2.1:80".parse().unwrap(), SocketAddr::new("2001:db8::1".parse().unwrap(), port))
+    }
+
+    #[test]
+    fn a_child_holds_what_it_has_not_said_to_have_closed() {
+        let [reader, writer] = syscall::pipe().unwrap();
+        let mut child = Child { notes: reader, holds: BTreeSet::from([ends(1), ends(2)]) };
+        assert!(take_notes(&mut child));
+        let note = [octets_of(ends(1).0), octets_of(ends(1).1)].concat();
+        syscall::write(writer.as_raw_fd(), &note).unwrap();
+        assert!(take_notes(&mut child));
+        assert_eq!(child.holds, BTreeSet::from([ends(2)]));
+        drop(writer);
+        assert!(!take_notes(&mut child), "it has ended");
+    }
+}
