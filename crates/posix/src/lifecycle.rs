@@ -147,6 +147,7 @@ impl State {
         self.watchdog = false;
         let attachment = self.attachment.take();
         self.attachment = attachment.and_then(|attachment| attachment.in_child());
+        self.hide_attachment();
     }
 
     /// Descriptors of our own that belong to the parent; the placeholder is of use to the child as well.

@@ -81,7 +81,7 @@ impl Process {
 impl State {
     pub(crate) fn new(table: FdTable, attachment: Option<Box<dyn Attachment>>) -> State {
         let spin = attachment.as_ref().map_or(Duration::ZERO, |attachment| attachment.spin());
-        State {
+        let mut state = State {
             table,
             sockets: Slab::new(PLACES_MAX),
             epolls: Slab::new(PLACES_MAX),
@@ -96,6 +96,15 @@ impl State {
             kinship: Kinship::default(),
             kept_ports: Vec::new(),
             ports_looked_at: Instant::ZERO,
+        };
+        state.hide_attachment();
+        state
+    }
+
+    /// The way to the broker is not for the program to close.
+    pub(crate) fn hide_attachment(&mut self) {
+        if let Some(fd) = self.attachment.as_ref().and_then(|attachment| attachment.descriptor()) {
+            self.table.set(fd, Entry::Internal);
         }
     }
 

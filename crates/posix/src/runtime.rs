@@ -223,6 +223,9 @@ impl State {
 
     /// Without a broker there are no queues: XDP went with it. What is on the stack is cut off, what is new is the kernel's.
     fn on_broker_gone(&mut self) {
+        if let Some(fd) = self.attachment.as_ref().and_then(|attachment| attachment.descriptor()) {
+            self.table.set(fd, Entry::None);
+        }
         self.attachment = None;
         self.fail_all();
     }

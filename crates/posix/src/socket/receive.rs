@@ -53,9 +53,6 @@ impl Process {
             return fail(libc::EINVAL);
         }
         let wanted: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
-        if wanted == 0 && request.flags & libc::MSG_PEEK == 0 {
-            return Ok(Received::default());
-        }
         let now = self.now();
         let least = state.least_to_receive(id, wanted, request.flags);
         let mut progress = Progress { done: 0, least };
@@ -140,13 +137,19 @@ impl Progress {
                 Err(error) => return Some(Err(error.into())),
             }
         }
-        if self.done >= self.least {
+        let wants_nothing = request.buffers.iter().all(|buffer| buffer.is_empty());
+        if self.done >= self.least || (wants_nothing && is_readable(stack, connection)) {
             return Some(Ok(self.result()));
         }
         // With less than asked for: only the end is a reason to return.
         let is_over = stack.readiness(connection).is_none_or(|ready| ready.read_closed || ready.error);
         (self.done > 0 && is_over).then(|| Ok(self.result()))
     }
+}
+
+/// Who asks for no octets is told all the same whether there are any.
+fn is_readable(stack: &stack::Stack, connection: ConnectionId) -> bool {
+    stack.readiness(connection).is_none_or(|ready| ready.readable)
 }
 
 /// `MSG_TRUNC` on a stream: the octets are dropped.
