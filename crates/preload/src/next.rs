@@ -1,6 +1,7 @@
 //! The functions of the C library behind our own.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function that is looked up when it is first called: other libraries' constructors call hooked functions before ours has run.
@@ -16,15 +17,17 @@ impl Next {
         Next { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Where the function is; never null.
+    /// Where the function is, if that was asked before.
     #[inline(always)]
-    pub(crate) fn address(&self) -> *mut c_void {
-        let known = self.address.load(Ordering::Relaxed);
-        if known.is_null() { self.look_up() } else { known }
+    pub(crate) fn known(&self) -> Option<NonNull<c_void>> {
+        NonNull::new(self.address.load(Ordering::Relaxed))
     }
 
-    #[cold]
-    #[inline(never)]
+    /// Where the function is; never null.
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.known().map_or_else(|| self.look_up(), NonNull::as_ptr)
+    }
+
     fn look_up(&self) -> *mut c_void {
         // SAFETY: the name ends with a zero, and the dynamic linker takes the library that calls, this one, as the place to search behind.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
