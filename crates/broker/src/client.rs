@@ -453,12 +453,16 @@ fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Event, ClientError> {
     }
 }
 
-/// The same file at a number of `floor` or higher.
-fn raise(fd: OwnedFd, floor: RawFd) -> Result<OwnedFd, Errno> {
+/// The same file at a number of `floor` or higher; below it if the program has lowered its limit since (`setrlimit(2)`).
+fn raise(fd: OwnedFd, mut floor: RawFd) -> Result<OwnedFd, Errno> {
     if fd.as_raw_fd() >= floor {
         return Ok(fd);
     }
-    let raised = fcntl_dupfd_cloexec(&fd, floor);
+    let mut raised = fcntl_dupfd_cloexec(&fd, floor);
+    while matches!(raised, Err(Errno::INVAL)) && floor > 1 {
+        floor = floor / 4 * 3;
+        raised = fcntl_dupfd_cloexec(&fd, floor);
+    }
     discard(fd);
     raised
 }
