@@ -22,6 +22,8 @@ pub struct Exchange {
     /// Whether a connection is used for as many requests as the server allows; otherwise for one, at whose answer's end the server
     /// has to close it.
     pub reuse: bool,
+    /// Silence after which a request has failed.
+    pub patience: Duration,
 }
 
 /// What has to come back.
@@ -47,7 +49,7 @@ pub struct ExchangeTally {
     pub took: Duration,
 }
 
-/// Silence after which a request has failed.
+/// On a wire that loses nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Exchange {
@@ -56,12 +58,13 @@ impl Exchange {
         let close = if reuse { "" } else { "Connection: close\r\n" };
         let request = format!("GET / HTTP/1.1\r\nHost: lab\r\n{close}\r\n").into_bytes();
         let answer = Answer::Http(b"Hello, world!\n".to_vec());
-        Exchange { server, connections, request, answer, reuse }
+        Exchange { server, connections, request, answer, reuse, patience: PATIENCE }
     }
 
     /// `connections` clients of a server that sends back what comes.
     pub fn echo(server: SocketAddr, connections: usize, octets: Vec<u8>) -> Exchange {
-        Exchange { server, connections, answer: Answer::Octets(octets.clone()), request: octets, reuse: true }
+        let answer = Answer::Octets(octets.clone());
+        Exchange { server, connections, answer, request: octets, reuse: true, patience: PATIENCE }
     }
 
     /// Asks for that long, in the namespace of the calling thread.
@@ -153,7 +156,7 @@ impl<'a> Client<'a> {
 
     fn ask(&mut self) -> Outcome {
         if self.stream.is_none() {
-            match connect(self.exchange.server) {
+            match connect(self.exchange.server, self.exchange.patience) {
                 Ok(stream) => self.stream = Some(stream),
                 Err(error) => return Outcome::Failed(format!("connecting: {error}")),
             }
@@ -188,11 +191,11 @@ impl Failure {
     }
 }
 
-fn connect(server: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+fn connect(server: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, patience)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     Ok(stream)
 }
 

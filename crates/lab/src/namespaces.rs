@@ -144,6 +144,11 @@ impl Lab {
         run(Command::new("ip").args(words))
     }
 
+    /// Who runs in a namespace: process ids, a line each.
+    pub fn pids(&self, side: Side) -> Result<String, LabError> {
+        run(Command::new("ip").args(["netns", "pids", self.namespace(side)]))
+    }
+
     /// Runs a command to its end, on its side's core; returns what it prints.
     pub fn run_in(&self, side: Side, program: &str, arguments: &[&str]) -> Result<String, LabError> {
         run(self.command(side, program).args(arguments))

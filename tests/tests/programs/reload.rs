@@ -8,6 +8,7 @@ use lab::programs::{Nginx, Running};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tests::{Exchange, ExchangeTally};
 
+use crate::known;
 use crate::trial::{Carrier, Figure, PATIENCE, Trial, server};
 
 /// Asks on new connections and on kept ones while `change` is made; returns what came back to the one and the other.
@@ -78,12 +79,12 @@ fn reload_under_load(workers: u32) {
 
 #[test]
 fn one_worker_is_replaced_under_load() {
-    reload_under_load(1);
+    known::check("one worker replaced", || reload_under_load(1));
 }
 
 #[test]
 fn two_workers_are_replaced_under_load() {
-    reload_under_load(2);
+    known::check("two workers replaced", || reload_under_load(2));
 }
 
 /// As <https://nginx.org/en/docs/control.html> has it: start the new binary beside the old one, let the old workers end, then the old
@@ -105,6 +106,10 @@ fn upgrade(nginx: &Running) -> Pid {
 
 #[test]
 fn the_binary_is_replaced_under_load() {
+    known::check("binary replaced", replace_binary);
+}
+
+fn replace_binary() {
     let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade") else { return };
     let mut nginx = trial.start(&Nginx { daemon: true, ..Nginx::with_workers(1) }.program());
     let mut new = None;

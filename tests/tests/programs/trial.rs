@@ -261,7 +261,7 @@ fn abstract_sockets(lab: &Lab) -> Vec<String> {
 }
 
 /// The right to have a laboratory, one of [`TRIALS_MAX`].
-struct Turn;
+pub(crate) struct Turn;
 
 static TRIALS: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
@@ -271,7 +271,7 @@ fn trials() -> MutexGuard<'static, usize> {
 }
 
 impl Turn {
-    fn wait() -> Turn {
+    pub(crate) fn wait() -> Turn {
         let mut count =
             ENDED.wait_while(trials(), |count| *count >= TRIALS_MAX).unwrap_or_else(PoisonError::into_inner);
         *count += 1;

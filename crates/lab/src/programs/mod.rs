@@ -165,14 +165,28 @@ impl Program {
         self
     }
 
+    /// Both, started by one shell; ready when the first one is.
+    pub fn together_with(self, other: &Program) -> Program {
+        let commands = format!("{} & {} & wait", self.command_line(), other.command_line());
+        let name = format!("{} and {}", self.name, other.name);
+        let mut both = Program::new(&name, "sh -c").argument(&commands).ready(self.ready);
+        both.files = [self.files, other.files.clone()].concat();
+        both.scripts = [self.scripts, other.scripts.clone()].concat();
+        both.environment = [self.environment, other.environment.clone()].concat();
+        both
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The words that start it, with spaces between them.
+    /// The words that start it, for `sh`.
     pub fn command_line(&self) -> String {
-        self.words.join(" ")
+        let is_plain =
+            |word: &str| !word.is_empty() && !word.contains([' ', '\'', '"', '$', '*', '?', '&', ';']);
+        let quote = |word: &String| if is_plain(word) { word.clone() } else { format!("'{word}'") };
+        self.words.iter().map(quote).collect::<Vec<_>>().join(" ")
     }
 
     /// Starts it on `side`; returns when it is ready.
