@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::checks;
 use crate::scene::{Scene, Stage};
 use crate::sys::{self, End, Errno};
-use crate::table::{Check, Variant};
+use crate::table::{Check, Failure, Variant};
 
 /// Time that a check has.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ fn start(check: &Check, variant: Variant, stage: &Stage) -> sys::Result<(libc::p
 }
 
 fn act(check: &Check, mut scene: Scene) -> i32 {
-    if let Err(failure) = (check.run)(&mut scene) {
+    if let Err(failure) = scene.prepare().map_err(Failure::from).and_then(|()| (check.run)(&mut scene)) {
         scene.say(&format!("failed: {}", failure.0));
     }
     0

@@ -24,8 +24,8 @@ pub(crate) struct Stage {
     pub(crate) local: Vec<IpAddr>,
     /// Addresses of the peer.
     pub(crate) remote: Vec<IpAddr>,
-    /// Time from when a socket is first asked for what there is until somebody uses it: whoever takes sockets from the kernel
-    /// needs a moment for it.
+    /// How long to wait, after a socket was first asked for what there is, for whoever takes sockets from the kernel: until this
+    /// process has a queue of an interface.
     pub(crate) settle: Duration,
 }
 
@@ -44,6 +44,15 @@ impl Scene {
     /// Says what it sees to `out`.
     pub(crate) fn new(out: File, stage: Stage, variant: Variant) -> Scene {
         Scene { out, stage, variant }
+    }
+
+    /// For a check whose connections the program makes itself: these can be accelerated from the first one on only if the
+    /// process has a queue already, and it gets one by listening.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        if self.variant.way == Way::Connected && !self.stage.settle.is_zero() {
+            self.listener()?;
+        }
+        Ok(())
     }
 
     /// Writes a line. Lines that begin with `#` are not compared.
@@ -199,10 +208,20 @@ impl Scene {
         Ok((fd, port_of(fd)?))
     }
 
-    /// Asks a socket for what there is, as every server does first of all.
+    /// Asks a socket for what there is, as every server does first of all, and lets it become accelerated if it may.
     pub(crate) fn settle(&self, fd: RawFd) -> Result<()> {
+        /// Time from when a process has a queue until it gets packets.
+        const CLAIM: Duration = Duration::from_millis(20);
+        let deadline = Instant::now() + self.stage.settle;
         sys::poll_one(fd, libc::POLLIN, 0)?;
-        std::thread::sleep(self.stage.settle);
+        while Instant::now() < deadline {
+            if has_queue() {
+                std::thread::sleep(CLAIM);
+                sys::poll_one(fd, libc::POLLIN, 0)?;
+                break;
+            }
+            sys::poll_one(fd, libc::POLLIN, 5)?;
+        }
         Ok(())
     }
 
@@ -274,6 +293,13 @@ impl Scene {
         let port = peer.silent_port()?;
         Ok((peer, port))
     }
+}
+
+/// Whether this process has an AF_XDP socket.
+fn has_queue() -> bool {
+    let descriptors = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let mut numbers = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.any(|fd: RawFd| sys::kernel_family(fd) == Some(libc::AF_XDP))
 }
 
 /// The port that a socket is bound to.

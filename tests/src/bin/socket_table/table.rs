@@ -53,6 +53,11 @@ pub(crate) const ONCE: &[Variant] = &[variant("", Family::V4, Way::Accepted)];
 /// Runs with each family.
 pub(crate) const BOTH: &[Variant] =
     &[variant(".v4", Family::V4, Way::Accepted), variant(".v6", Family::V6, Way::Accepted)];
+/// Runs once, with IPv4, for a program that connects.
+pub(crate) const ONE_CALL: &[Variant] = &[variant("", Family::V4, Way::Connected)];
+/// Runs with each family, for a program that connects.
+pub(crate) const CALLS: &[Variant] =
+    &[variant(".v4", Family::V4, Way::Connected), variant(".v6", Family::V6, Way::Connected)];
 /// Runs with connections from both directions.
 pub(crate) const WAYS: &[Variant] =
     &[variant(".accepted", Family::V4, Way::Accepted), variant(".connected", Family::V4, Way::Connected)];

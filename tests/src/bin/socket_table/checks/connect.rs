@@ -12,11 +12,11 @@ use crate::table::{Done, checks};
 
 checks! {
     "connect":
-    BOTH [
+    CALLS [
         to_a_listener, nonblocking, from_a_bound_port, to_an_own_address, to_loopback, by_fast_open_option,
         by_fast_open_flag, dissolved_and_anew, after_the_peer_closed,
     ],
-    ONCE [
+    ONE_CALL [
         when_connected, mapped_by_ipv6, many_at_once, select_tells_of_it, poll_waits_for_it,
         epoll_waits_for_it,
     ],

@@ -12,11 +12,11 @@ use crate::table::{Done, checks};
 
 checks! {
     "connect":
-    BOTH [
+    CALLS [
         to_a_closed_port, nonblocking_refused, in_progress_again, in_progress_transfer,
         times_out_after_so_sndtimeo, without_a_route, to_no_host, with_a_short_address,
     ],
-    ONCE [
+    ONE_CALL [
         after_refusal, of_the_other_family, to_port_zero, to_the_broadcast_address, to_a_multicast_address,
         of_a_closed_descriptor, of_a_pipe, unspecified_when_fresh, close_while_in_progress,
         shutdown_while_in_progress, interrupted, to_all_zeros, so_error_is_told_once, refused_in_epoll,

@@ -80,38 +80,6 @@ pub(crate) fn getpeername(fd: RawFd, room: usize) -> Result<Name> {
     name_by(room, |name, len| done(unsafe { libc::getpeername(fd, name, len) }))
 }
 
-/// Whether the kernel itself, asked past the C library and whatever is in front of it, knows a peer of this socket.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn kernel_knows_peer(fd: RawFd) -> bool {
-    let mut name = [0u8; FULL];
-    let mut len = FULL as socklen_t;
-    let mut result = libc::SYS_getpeername;
-    // SAFETY: the system call writes no more than `len` octets to `name`, and `len`; it changes no register but those named.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") result,
-            in("rdi") fd,
-            in("rsi") name.as_mut_ptr(),
-            in("rdx") &raw mut len,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result == 0
-}
-
-/// As on x86-64, by the C library's own way past itself.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn kernel_knows_peer(fd: RawFd) -> bool {
-    let asked = name_by(FULL, |name, len| {
-        // SAFETY: `name` has room for `*len` octets.
-        super::checked_long(unsafe { libc::syscall(libc::SYS_getpeername, fd, name, len) }).map(drop)
-    });
-    asked.is_ok()
-}
-
 /// Room for every address.
 pub(crate) const FULL: usize = 128;
 
