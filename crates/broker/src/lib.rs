@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod fuzz;
 mod moving;
 pub mod protocol;
 mod refusal;
@@ -16,3 +17,5 @@ pub mod registry;
 mod report;
 pub mod server;
 mod transfer;
+
+pub use fuzz::fuzz_broker;

@@ -43,9 +43,10 @@ fn queues(status: &ProgramStatus) -> String {
         let noun = if queues.len() == 1 { "queue" } else { "queues" };
         format!("{noun} {} of {interface}", numbers.join(" "))
     };
-    match status.queues.is_empty() {
-        true => "no queue: everything runs on the kernel".to_owned(),
-        false => status.queues.iter().map(of).collect::<Vec<_>>().join(", "),
+    match (status.queues.is_empty(), status.waits) {
+        (false, _) => status.queues.iter().map(of).collect::<Vec<_>>().join(", "),
+        (true, true) => "on the kernel, until other processes leave it a queue".to_owned(),
+        (true, false) => "on the kernel: it has waited on no socket that can be accelerated".to_owned(),
     }
 }
 
@@ -78,6 +79,9 @@ fn socket(text: &mut String, report: &SocketReport) {
 
 /// What the broker knows of a program that says nothing.
 fn claims(text: &mut String, claims: &[ClaimStatus]) {
+    if claims.is_empty() {
+        return;
+    }
     text.push_str("  it does not call its library just now; it has claimed\n");
     for ClaimStatus { transport, local, draining, .. } in claims {
         let transport = transport.to_string();
@@ -123,6 +127,7 @@ mod tests {
         ProgramStatus {
             pid: 7,
             program: "nginx".to_owned(),
+            waits: false,
             queues: vec![("eth0".to_owned(), vec![0, 2])],
             profile: None,
             claims: vec![claim],

@@ -109,12 +109,11 @@ impl Broker {
         if version != VERSION {
             return Err(Refusal::Version(VERSION));
         }
-        let program: String = program.chars().take(NAME_MAX).collect();
         let options = self.options.clone();
         let addresses_max = ADDRESSES_MAX / self.ports.len().max(1);
         let interfaces = self.ports.iter().filter_map(|port| port.interface(addresses_max)).collect();
         let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
-        connection.program = Some(program);
+        connection.program = Some(name_of(connection.pid, &program));
         Ok(Some((Answer::Welcome(Welcome { interfaces, options, key: connection.key }), None)))
     }
 
@@ -264,6 +263,13 @@ impl Broker {
             connection.is_asked = false;
         }
     }
+}
+
+/// The name of a process's file; if there is none to be seen, that of the file which it says it is.
+fn name_of(pid: u32, said: &str) -> String {
+    let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| said.into());
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    name.chars().take(NAME_MAX).collect()
 }
 
 /// Whether a descriptor belongs to the request.

@@ -41,6 +41,8 @@ pub struct ProgramStatus {
     pub pid: u32,
     /// Its name.
     pub program: String,
+    /// Whether it wants a queue and has none: all are other processes'.
+    pub waits: bool,
     /// Queues that it serves, by interface.
     pub queues: Vec<(String, Vec<u16>)>,
     /// Why its profile keeps something on the kernel.
@@ -107,6 +109,7 @@ impl Broker {
         });
         Some(ProgramStatus {
             pid: connection.pid,
+            waits: self.registry.waits(client),
             queues: queues.collect(),
             profile: self.options.profile.reason.clone(),
             claims: claims.collect(),

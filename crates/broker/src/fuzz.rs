@@ -1,0 +1,126 @@
+//! One entry for fuzzers: messages of several clients, and a world that changes under them.
+//!
+//! ```text
+//! step    = message | event
+//! message = place of the client (0 to 5), what socket comes with it, length (2 octets, little-endian), octets
+//! event   = kind (128 and up), two octets that say which
+//! ```
+
+use steering::Transport;
+
+use crate::protocol::{ProtocolError, Purpose, Request, ToBroker, decode, encode};
+use crate::registry::model::{CLIENTS_MAX, Event, LINKS, World};
+
+/// Steps at most: what is found in more is found in fewer.
+const STEPS_MAX: usize = 300;
+
+/// Reads messages and has the registry decide on them, as the server does with those that it has let in; checks after each step
+/// that the steering programs would hold what claims and queues amount to.
+///
+/// # Panics
+/// If something is wrong: that is what fuzzers look for.
+pub fn fuzz_broker(data: &[u8]) {
+    let mut world = World::slow();
+    let mut rest = data;
+    for _ in 0..STEPS_MAX {
+        let Some(step) = take_step(&mut rest) else { break };
+        for event in events_of(step) {
+            world.apply(event);
+            world.settle();
+            world.check();
+        }
+    }
+    // The kernel is asked for what it has, and then all is as it is to be.
+    for _ in 0..3 {
+        world.apply(Event::Pass(90));
+        world.settle();
+        world.check();
+    }
+    world.check_settled();
+    while !world.clients.is_empty() {
+        world.apply(Event::Leave(0));
+        world.settle();
+    }
+    assert!(world.maps.values().all(std::collections::BTreeMap::is_empty), "something is claimed by nobody");
+}
+
+enum Step<'d> {
+    Message { client: usize, socket: u8, octets: &'d [u8] },
+    Other { kind: u8, which: u8, how: u8 },
+}
+
+fn take_step<'d>(rest: &mut &'d [u8]) -> Option<Step<'d>> {
+    let (&[kind, which, how], behind) = rest.split_first_chunk::<3>()?;
+    *rest = behind;
+    if kind >= 128 {
+        return Some(Step::Other { kind, which, how });
+    }
+    let (&high, behind) = rest.split_first()?;
+    let len = usize::from(u16::from_le_bytes([how, high])).min(behind.len());
+    let (octets, behind) = behind.split_at(len);
+    *rest = behind;
+    Some(Step::Message { client: usize::from(kind) % CLIENTS_MAX, socket: which, octets })
+}
+
+fn events_of(step: Step<'_>) -> Vec<Event> {
+    match step {
+        Step::Message { client, socket, octets } => match read(octets) {
+            Ok(ToBroker { request, .. }) => events_of_request(client, socket, request),
+            Err(_) => vec![Event::Leave(client)], // It is disconnected.
+        },
+        Step::Other { kind, which, how } => vec![other(kind, which, how)],
+    }
+}
+
+/// What was read is written as it was meant.
+fn read(octets: &[u8]) -> Result<ToBroker, ProtocolError> {
+    let message: ToBroker = decode(octets)?;
+    if let Ok(again) = encode(&message) {
+        assert_eq!(decode::<ToBroker>(&again).ok().as_ref(), Some(&message));
+    }
+    Ok(message)
+}
+
+fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> {
+    let link = |link: u16| LINKS.contains(&link).then_some(link);
+    let event = match request {
+        Request::Hello { .. } => Some(Event::Connect),
+        Request::Attach => Some(Event::Attach(client)),
+        Request::Ready { link: of, queues } => link(of).map(|link| Event::Ready(client, link, queues)),
+        Request::Claim { transport, purpose } => claim(client, socket, transport.into(), purpose),
+        Request::Release { claim } => Some(Event::ReleaseBy(client, claim)),
+        Request::Drain { claim } => Some(Event::DrainBy(client, claim)),
+        Request::GiveBack { link: of } => link(of).map(|link| Event::GiveBack(client, link)),
+        Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
+        Request::Route { .. }
+        | Request::Surrendered { .. }
+        | Request::NotSurrendered { .. }
+        | Request::MoveFor { .. }
+        | Request::Adopt
+        | Request::Status(_) => None,
+    };
+    event.into_iter().collect()
+}
+
+/// A claim for the socket that `socket` stands for; what the kernel would not say of one is refused before.
+fn claim(client: usize, socket: u8, transport: Transport, purpose: Purpose) -> Option<Event> {
+    let fits = (purpose == Purpose::Udp) == (transport == Transport::Udp);
+    let (address, port, shares_port) = (socket & 3, 80 + u16::from(socket >> 2 & 3), socket & 16 != 0);
+    fits.then_some(Event::Claim { client, address, port, purpose, shares_port })
+}
+
+fn other(kind: u8, which: u8, how: u8) -> Event {
+    let link = LINKS[usize::from(which) % LINKS.len()];
+    match (kind - 128) % 10 {
+        0 => Event::Connect,
+        1 => Event::Leave(which.into()),
+        2 => Event::View { link, queues: u16::from(how >> 4), addresses: how & 7 },
+        3 => Event::Detach(link),
+        4 => Event::ShadowGone(which.into()),
+        5 => Event::Moved(80 + u16::from(how & 3)),
+        6 => Event::Pass(u64::from(how)),
+        7 => Event::Pass(u64::from(how) * 100),
+        8 => Event::Release(which.into()),
+        _ => Event::Drain(which.into()),
+    }
+}

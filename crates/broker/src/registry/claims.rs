@@ -1,0 +1,166 @@
+//! Claims: who has them, and where they take packets.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use clock::Instant;
+use steering::Transport;
+
+use super::interface::{Interface, Key, View};
+use super::{Claim, ClientId, LinkNumber, Registry, Shadow};
+use crate::protocol::{ClaimId, Purpose, Refusal};
+
+/// Claims of one client at most.
+pub(super) const CLAIMS_MAX: usize = 1 << 14;
+/// Addresses and ports that are claimed on one interface at most; the steering program has room for some more.
+const KEYS_MAX: usize = 60_000;
+
+impl Registry {
+    /// A client proved that it has `shadow`, and wants its packets.
+    pub fn claim(&mut self, client: ClientId, shadow: Shadow) -> Result<ClaimId, Refusal> {
+        let own = self.clients.get(&client).ok_or(Refusal::NotYours)?;
+        if self.interfaces.is_empty() {
+            return Err(Refusal::NoInterface);
+        }
+        let views = || self.interfaces.values().map(|interface| &interface.view);
+        if let Some(refusal) = shadow.bound.obstacle(views()) {
+            return Err(refusal);
+        }
+        let has_room = |interface: &Interface| {
+            interface.keys.len() + shadow.bound.addresses_on(&interface.view).count() <= KEYS_MAX
+        };
+        if own.len() >= CLAIMS_MAX || !self.interfaces.values().all(has_room) {
+            return Err(Refusal::TooMany);
+        }
+        self.last_claim += 1;
+        let id = ClaimId(self.last_claim);
+        self.claims.insert(id, Claim { client, shadow, draining: false });
+        self.clients.entry(client).or_default().insert(id);
+        let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
+        links.into_iter().for_each(|link| self.place(id, link));
+        Ok(id)
+    }
+
+    /// A claim is no longer needed.
+    pub fn release(&mut self, client: ClientId, claim: ClaimId) -> Result<(), Refusal> {
+        if !self.clients.get_mut(&client).is_some_and(|claims| claims.remove(&claim)) {
+            return Err(Refusal::NoSuchClaim);
+        }
+        self.forget_claim(claim);
+        Ok(())
+    }
+
+    /// New connections of a claim are the kernel's from now on.
+    pub fn drain(&mut self, client: ClientId, claim: ClaimId, now: Instant) -> Result<(), Refusal> {
+        if !self.clients.get(&client).is_some_and(|claims| claims.contains(&claim)) {
+            return Err(Refusal::NoSuchClaim);
+        }
+        self.set_draining(claim, now);
+        Ok(())
+    }
+
+    /// The socket of a claim is no more, and its client has not told. Whoever binds its port next must get its packets: they
+    /// are the kernel's, but for connections that there are.
+    pub fn on_shadow_gone(&mut self, claim: ClaimId, now: Instant) {
+        let Some(state) = self.claims.get(&claim) else { return };
+        match state.shadow.transport {
+            Transport::Tcp => self.set_draining(claim, now),
+            Transport::Udp => {
+                let client = state.client;
+                let _ = self.release(client, claim); // It has it, as was just seen.
+            }
+        }
+    }
+
+    /// A connection with this end becomes the kernel's, and its packets are to be looked for.
+    pub fn note_moved(&mut self, local: SocketAddr, now: Instant) {
+        self.ports.note_kernel_connections(local.port(), now);
+        self.touch_port(local.port());
+    }
+
+    /// Whether packets to `local` are this client's by one of its claims.
+    pub fn covers(&self, client: ClientId, transport: Transport, local: SocketAddr) -> bool {
+        self.claims_of(client)
+            .any(|(_, claim)| claim.shadow.transport == transport && claim.shadow.bound.covers(local))
+    }
+
+    /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
+    /// with another at the same port.
+    pub fn heir(&self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
+        let listens =
+            |claim: &Claim| claim.shadow.purpose == Purpose::Listener && claim.shadow.bound.covers(local);
+        let own = self.claims_of(from).filter(|(_, claim)| listens(claim));
+        let cookies: BTreeSet<u64> = own.map(|(_, claim)| claim.shadow.cookie).collect();
+        let others = self.claims.iter();
+        let others = others.filter(|(_, claim)| claim.client != from && !claim.draining && listens(claim));
+        let best = others.min_by_key(|(_, claim)| !cookies.contains(&claim.shadow.cookie));
+        best.map(|(id, claim)| (claim.client, *id))
+    }
+
+    /// Where a claim takes packets, as far as its client has queues.
+    pub fn places_of(&self, claim: ClaimId) -> Vec<(LinkNumber, steering::LocalAddress)> {
+        let Some(claim) = self.claims.get(&claim) else { return Vec::new() };
+        let places = self.interfaces.iter().flat_map(|(link, interface)| {
+            claim.shadow.bound.addresses_on(&interface.view).map(|local| (*link, local))
+        });
+        places.collect()
+    }
+
+    /// Claims whose sockets the client itself keeps, with what identifies these; the broker looks after them.
+    pub fn shadows(&self) -> impl Iterator<Item = (ClaimId, &Shadow)> + '_ {
+        let kept = self
+            .claims
+            .iter()
+            .filter(|(_, claim)| !claim.draining && claim.shadow.purpose != Purpose::Outgoing);
+        kept.map(|(id, claim)| (*id, &claim.shadow))
+    }
+
+    /// A client's claims, and whether each is drained.
+    pub fn claims(&self, client: ClientId) -> impl Iterator<Item = (ClaimId, &Shadow, bool)> + '_ {
+        self.claims_of(client).map(|(id, claim)| (id, &claim.shadow, claim.draining))
+    }
+
+    fn claims_of(&self, client: ClientId) -> impl Iterator<Item = (ClaimId, &Claim)> + '_ {
+        let ids = self.clients.get(&client).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.claims.get(id)?)))
+    }
+
+    fn set_draining(&mut self, claim: ClaimId, now: Instant) {
+        let Some(state) = self.claims.get_mut(&claim) else { return };
+        state.draining = true;
+        let (transport, port) = (state.shadow.transport, state.shadow.bound.port);
+        if transport == Transport::Tcp {
+            self.ports.note_kernel_connections(port, now);
+            self.touch_port(port);
+        }
+    }
+
+    /// Makes a claim a user of its keys on one interface.
+    pub(super) fn place(&mut self, id: ClaimId, link: LinkNumber) {
+        let (Some(claim), Some(interface)) = (self.claims.get(&id), self.interfaces.get_mut(&link)) else {
+            return;
+        };
+        for key in keys_of(&claim.shadow, &interface.view) {
+            interface.keys.entry(key).or_default().users.insert(id);
+            self.dirty.insert((link, key));
+        }
+    }
+
+    pub(super) fn forget_claim(&mut self, id: ClaimId) {
+        let Some(claim) = self.claims.remove(&id) else { return };
+        for (link, interface) in &mut self.interfaces {
+            for key in keys_of(&claim.shadow, &interface.view) {
+                if let Some(state) = interface.keys.get_mut(&key) {
+                    state.users.remove(&id);
+                    self.dirty.insert((*link, key));
+                }
+            }
+        }
+    }
+}
+
+/// The keys of a socket on an interface.
+pub(super) fn keys_of<'v>(shadow: &Shadow, view: &'v View) -> impl Iterator<Item = Key> + use<'v> {
+    let (transport, port) = (shadow.transport, shadow.bound.port);
+    shadow.bound.addresses_on(view).map(move |local| Key { transport, port, local })
+}

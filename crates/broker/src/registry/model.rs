@@ -1,0 +1,329 @@
+//! A registry in a made-up world, and the simplest way to say what it must amount to: for tests and fuzzers.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use clock::{Duration, Instant};
+use steering::{ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
+
+use super::ports::MARKING;
+use super::{Action, Bound, ClientId, LinkNumber, Registry, Scope, Shadow, View};
+use crate::protocol::{ClaimId, Purpose};
+
+/// The interfaces of the world.
+pub(crate) const LINKS: [LinkNumber; 2] = [0, 1];
+/// Clients at a time.
+pub(crate) const CLIENTS_MAX: usize = 6;
+
+/// Something that happens. Clients and claims are named by their places; places that nobody has stand for nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Connect,
+    Leave(usize),
+    Attach(usize),
+    Ready(usize, LinkNumber, Vec<u16>),
+    GiveBack(usize, LinkNumber),
+    Claim {
+        client: usize,
+        address: u8,
+        port: u16,
+        purpose: Purpose,
+        shares_port: bool,
+    },
+    Release(usize),
+    Drain(usize),
+    /// What a client says of claims that need not be its own.
+    ReleaseBy(usize, ClaimId),
+    DrainBy(usize, ClaimId),
+    ShadowGone(usize),
+    Moved(u16),
+    View {
+        link: LinkNumber,
+        queues: u16,
+        addresses: u8,
+    },
+    Detach(LinkNumber),
+    Pass(u64),
+}
+
+/// What the world around a registry has.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) registry: Registry,
+    pub(crate) now: Instant,
+    pub(crate) clients: Vec<ClientId>,
+    claims: Vec<(ClientId, ClaimId)>,
+    /// What the steering programs hold.
+    pub(crate) maps: BTreeMap<LinkNumber, BTreeMap<steering::Claim, ClaimTerms>>,
+    /// Who has a socket on each queue.
+    pub(crate) sockets: BTreeMap<(LinkNumber, u16), ClientId>,
+    /// Queues that are served. Clients say so, unless they are `slow`, as soon as they have them.
+    served: BTreeSet<(LinkNumber, u16)>,
+    slow: bool,
+    /// Lending fails now and then.
+    lends: u64,
+    looks: u64,
+    looked_at: BTreeMap<u16, Instant>,
+    /// When the kernel was left all new connections of a claim.
+    kernel_new_since: BTreeMap<(LinkNumber, steering::Claim), Instant>,
+}
+
+pub(crate) fn local(address: u8, link: LinkNumber) -> LocalAddress {
+    let address = match address {
+        0 => IpAddr::from([192, 0, 2, link as u8 + 1]),
+        1 => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, link + 1]),
+        _ => IpAddr::from([198, 51, 100, 1]), // On both.
+    };
+    LocalAddress { address, vlan: VlanTags::default() }
+}
+
+/// Where sockets are bound.
+pub(crate) fn scope(address: u8) -> Scope {
+    match address {
+        0 => Scope::Any { v4: true, v6: true },
+        1 => Scope::Any { v4: true, v6: false },
+        2 => Scope::One(local(0, 0).address),
+        _ => Scope::One(local(2, 0).address),
+    }
+}
+
+impl World {
+    /// One whose clients say by themselves when they serve their queues.
+    pub(crate) fn slow() -> World {
+        World { slow: true, ..World::default() }
+    }
+
+    fn client(&self, which: usize) -> Option<ClientId> {
+        self.clients.get(which % self.clients.len().max(1)).copied()
+    }
+
+    /// Has something happen. Call [`World::settle`] next.
+    pub(crate) fn apply(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Connect if self.clients.len() < CLIENTS_MAX => {
+                self.clients.push(self.registry.add_client())
+            }
+            Event::Connect => {}
+            Event::Leave(which) => {
+                let Some(client) = self.client(which) else { return };
+                self.clients.retain(|other| *other != client);
+                self.claims.retain(|(owner, _)| *owner != client);
+                self.sockets.retain(|_, owner| *owner != client);
+                self.registry.remove_client(client, now);
+            }
+            Event::Attach(which) => {
+                if let Some(client) = self.client(which) {
+                    self.registry.attach(client, now);
+                }
+            }
+            Event::Ready(which, link, queues) => {
+                let Some(client) = self.client(which) else { return };
+                self.registry.on_ready(client, link, &queues);
+                let own = queues.iter().filter(|queue| self.sockets.get(&(link, **queue)) == Some(&client));
+                self.served.extend(own.map(|queue| (link, *queue)));
+            }
+            Event::ReleaseBy(which, claim) => {
+                let Some(client) = self.client(which) else { return };
+                let is_own = self.claims.contains(&(client, claim));
+                assert_eq!(self.registry.release(client, claim).is_ok(), is_own);
+                self.claims.retain(|own| *own != (client, claim));
+            }
+            Event::DrainBy(which, claim) => {
+                let Some(client) = self.client(which) else { return };
+                let is_own = self.claims.contains(&(client, claim));
+                assert_eq!(self.registry.drain(client, claim, now).is_ok(), is_own);
+            }
+            Event::GiveBack(which, link) => {
+                let Some(client) = self.client(which) else { return };
+                let had = self.sockets.iter().any(|((own, _), owner)| (*own, *owner) == (link, client));
+                self.sockets.retain(|(own, _), owner| (*own, *owner) != (link, client));
+                assert_eq!(self.registry.give_back(client, link, now).is_ok(), had);
+            }
+            Event::Claim { client, address, port, purpose, shares_port } => {
+                let Some(client) = self.client(client) else { return };
+                let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
+                let bound = Bound { scope: scope(address), port, device: None };
+                let shadow = Shadow { transport, purpose, bound, cookie: u64::from(port), shares_port };
+                if let Ok(claim) = self.registry.claim(client, shadow) {
+                    self.claims.push((client, claim));
+                }
+            }
+            Event::Release(which) if which < self.claims.len() => {
+                let (client, claim) = self.claims.remove(which);
+                self.registry.release(client, claim).unwrap();
+                assert!(self.registry.release(client, claim).is_err(), "twice");
+            }
+            Event::Drain(which) if which < self.claims.len() => {
+                let (client, claim) = self.claims[which];
+                self.registry.drain(client, claim, now).unwrap();
+            }
+            Event::ShadowGone(which) if which < self.claims.len() => {
+                let (client, claim) = self.claims[which];
+                self.registry.on_shadow_gone(claim, now);
+                let kept = self.registry.claims(client).any(|(id, ..)| id == claim);
+                if !kept {
+                    self.claims.remove(which);
+                }
+            }
+            Event::Release(_) | Event::Drain(_) | Event::ShadowGone(_) => {}
+            Event::Moved(port) => {
+                self.registry.note_moved(SocketAddr::new(local(0, 0).address, port), now);
+            }
+            Event::View { link, queues, addresses } => {
+                let some = (0..3u8).filter(|bit| addresses >> bit & 1 == 1).map(|bit| local(bit, link));
+                let view = View { index: u32::from(link) + 2, queues, addresses: some.collect() };
+                if let Entry::Vacant(entry) = self.maps.entry(link) {
+                    entry.insert(BTreeMap::new());
+                    self.registry.on_attached(link, view, now);
+                } else {
+                    self.registry.on_view(link, view);
+                }
+            }
+            Event::Detach(link) => {
+                self.maps.remove(&link);
+                self.sockets.retain(|(own, _), _| *own != link);
+                self.registry.on_detached(link);
+            }
+            Event::Pass(millis) => self.now += Duration::from_millis(millis),
+        }
+    }
+
+    /// Does what the registry wants.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let Some(action) = self.registry.poll(self.now) else { return };
+            self.carry_out(action);
+        }
+        panic!("the registry always wants something more");
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Lend { client, link, queues } => {
+                assert!(self.clients.contains(&client), "a queue for nobody");
+                self.lends += 1;
+                if self.lends.is_multiple_of(5) {
+                    let pause = Duration::from_millis(50);
+                    self.registry.on_not_lent(link, &queues, pause, self.now);
+                    return;
+                }
+                for &queue in &queues {
+                    let before = self.sockets.insert((link, queue), client);
+                    assert_eq!(before, None, "a queue has one owner");
+                    self.served.remove(&(link, queue));
+                }
+                if !self.slow {
+                    self.registry.on_ready(client, link, &queues);
+                    self.served.extend(queues.iter().map(|queue| (link, *queue)));
+                }
+            }
+            Action::Withdraw { link, queues } => {
+                assert!(queues.iter().all(|queue| !self.sockets.contains_key(&(link, *queue))));
+            }
+            Action::TellLost { .. } => {}
+            Action::PutClaim { link, claim, terms } => {
+                let map = self.maps.get_mut(&link).expect("only what is attached");
+                let before = map.insert(claim, terms).map_or(QueueSet::NONE, |terms| terms.queues);
+                if terms.queues.bits() & !before.bits() != 0 {
+                    self.check_gain(link, claim);
+                }
+                if terms.kernel_new {
+                    self.kernel_new_since.entry((link, claim)).or_insert(self.now);
+                } else {
+                    self.kernel_new_since.remove(&(link, claim));
+                }
+            }
+            Action::RemoveClaim { link, claim } => {
+                let map = self.maps.get_mut(&link).expect("only what is attached");
+                assert!(map.remove(&claim).is_some(), "it was never put");
+                self.kernel_new_since.remove(&(link, claim));
+            }
+            Action::Look { port } => {
+                self.looks += 1;
+                self.looked_at.insert(port, self.now);
+                self.registry.on_looked(port, self.looks.is_multiple_of(3), self.now);
+            }
+        }
+    }
+
+    /// A claim takes hold of another queue: connections that the kernel has must be known by now.
+    fn check_gain(&self, link: LinkNumber, claim: steering::Claim) {
+        let end = SocketAddr::new(claim.local.address, claim.port);
+        let is_shared = self.claims.iter().any(|(client, id)| {
+            self.registry.claims(*client).any(|(own, shadow, _)| {
+                own == *id
+                    && shadow.transport == Transport::Tcp
+                    && shadow.bound.covers(end)
+                    && (shadow.purpose == Purpose::Listener || shadow.shares_port)
+            })
+        });
+        if claim.transport == Transport::Tcp && is_shared {
+            assert_eq!(self.looked_at.get(&claim.port), Some(&self.now));
+            let since = self.kernel_new_since[&(link, claim)];
+            assert!(since + MARKING <= self.now, "SYNs that were passed have no sockets yet");
+        }
+    }
+
+    /// What the maps are to hold, said in the simplest way.
+    fn expected(&self, link: LinkNumber) -> BTreeMap<steering::Claim, QueueSet> {
+        let mut expected: BTreeMap<steering::Claim, u64> = BTreeMap::new();
+        for (client, claim) in &self.claims {
+            let (_, shadow, _) =
+                self.registry.claims(*client).find(|(id, ..)| id == claim).expect("it was granted");
+            for (own, local) in self.registry.places_of(*claim) {
+                let claim = steering::Claim { transport: shadow.transport, local, port: shadow.bound.port };
+                let served = self.sockets.iter().filter(|(queue, _)| self.served.contains(queue));
+                for ((of, queue), owner) in served {
+                    if (own, *of, *owner) == (link, link, *client) {
+                        *expected.entry(claim).or_default() |= 1 << queue;
+                    }
+                }
+            }
+        }
+        expected.into_iter().map(|(claim, bits)| (claim, QueueSet::from_bits(bits))).collect()
+    }
+
+    /// What is claimed when all has settled.
+    pub(crate) fn check_settled(&self) {
+        for link in LINKS {
+            let map = self.maps.get(&link).cloned().unwrap_or_default();
+            let queues = map.iter().map(|(claim, terms)| (*claim, terms.queues)).collect();
+            assert_eq!(self.expected(link), queues, "claims of link {link}");
+        }
+    }
+
+    /// What must hold at any time.
+    pub(crate) fn check(&self) {
+        for link in LINKS {
+            let map = self.maps.get(&link).cloned().unwrap_or_default();
+            let expected = self.expected(link);
+            assert!(expected.keys().eq(map.keys()), "claims of link {link}");
+            for (claim, queues) in expected {
+                let terms = map[&claim];
+                assert_eq!(terms.queues.bits() & !queues.bits(), 0, "somebody else's queue");
+                assert!(terms.queues == queues || terms.kernel_new, "a queue was forgotten");
+            }
+            for (claim, terms) in &map {
+                assert!(!terms.kernel_new || terms.kernel_some, "what passes is found again");
+                assert!(claim.transport == Transport::Tcp || !terms.kernel_some);
+                let draining = self.claims.iter().any(|(client, id)| {
+                    self.registry.claims(*client).any(|(own, shadow, draining)| {
+                        own == *id
+                            && draining
+                            && shadow.transport == claim.transport
+                            && shadow.bound.covers(SocketAddr::new(claim.local.address, claim.port))
+                            && shadow.purpose != Purpose::Udp
+                    })
+                });
+                assert!(!draining || terms.kernel_new, "a drained claim takes no new connections");
+            }
+        }
+        for ((link, queue), client) in &self.sockets {
+            assert!(self.clients.contains(client), "queue {queue} of link {link} is a dead client's");
+            let served = self.registry.queues_of(*client, *link).contains(*queue);
+            assert_eq!(served, self.served.contains(&(*link, *queue)));
+        }
+    }
+}
