@@ -189,6 +189,11 @@ pub struct TcpOptions {
     pub syn_retries: Option<u8>,
     /// Time in FIN-WAIT-2; `None` takes the stack's (`TCP_LINGER2`).
     pub fin_timeout: Option<Duration>,
+    /// A closed socket does not wait in FIN-WAIT-2: when its FIN is acknowledged, the connection is reset (`TCP_LINGER2` below
+    /// zero).
+    pub no_fin_wait_2: bool,
+    /// Octets that make a socket readable (`SO_RCVLOWAT`); fewer do if the window has no room for more.
+    pub receive_low_water: u32,
     /// Most octets a second (`SO_MAX_PACING_RATE`).
     pub pacing_rate_max: Option<u64>,
     /// Pending Fast Open connections that a listener takes; zero refuses Fast Open (`TCP_FASTOPEN`).
@@ -220,6 +225,8 @@ impl Default for TcpOptions {
             traffic_class: 0,
             syn_retries: None,
             fin_timeout: None,
+            no_fin_wait_2: false,
+            receive_low_water: 1,
             pacing_rate_max: None,
             fast_open_queue: 0,
             fast_open_connect: false,

@@ -46,6 +46,7 @@ impl Recovery {
         self.conclude(ack, &news, flight, cx, &mut report);
         let wait_until = self.look_for_losses(&news, flight, cx, &mut report);
         if ack.ece {
+            report.pause = cx.controller.cwnd() <= cx.mss;
             self.respond_to_echo(&news, flight, cx, &mut report);
         }
         self.settle_state(&news, flight);
@@ -61,6 +62,7 @@ impl Recovery {
             lost: report.lost,
             rtt: news.rtt,
             congestion: report.congestion,
+            pause: report.pause,
             recovered: report.recovered,
             undone: report.undone,
             events: report.events,

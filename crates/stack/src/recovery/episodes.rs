@@ -14,6 +14,7 @@ use crate::seq::SeqNum;
 pub(super) struct Report {
     pub(super) lost: u32,
     pub(super) congestion: Option<Congestion>,
+    pub(super) pause: bool,
     pub(super) recovered: bool,
     pub(super) undone: bool,
     pub(super) events: Events,

@@ -74,6 +74,9 @@ pub struct AckOutcome {
     pub rtt: Option<Duration>,
     /// The window was reduced: the next segment of new data carries CWR if ECN was agreed on (RFC 3168, 6.1.2).
     pub congestion: Option<Congestion>,
+    /// Congestion is echoed though the window is one segment already and cannot be less: new data waits for the time of a
+    /// retransmission timeout (RFC 3168, 6.1.2).
+    pub pause: bool,
     /// A recovery is complete.
     pub recovered: bool,
     /// A reduction proved spurious and was taken back.

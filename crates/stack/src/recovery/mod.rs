@@ -288,6 +288,11 @@ impl Recovery {
         self.flight.as_ref().map_or(0, |flight| flight.scoreboard.retransmitted())
     }
 
+    /// Most octets by which a segment was overtaken on the way (`tcpi_reordering` in octets).
+    pub fn reordering(&self) -> u32 {
+        self.reordering.distance()
+    }
+
     /// Octets delivered since the connection began.
     pub fn delivered(&self) -> u64 {
         self.delivered.total()

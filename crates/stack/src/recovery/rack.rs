@@ -30,11 +30,13 @@ pub(super) struct ReorderingWindow {
     persist: u8,
     /// RACK.reordering_seen.
     reordering_seen: bool,
+    /// Most octets from the start of a segment that came late to the end of what had come before it.
+    distance: u32,
 }
 
 impl Default for ReorderingWindow {
     fn default() -> ReorderingWindow {
-        ReorderingWindow { dsack_round: None, quarters: 1, persist: 0, reordering_seen: false }
+        ReorderingWindow { dsack_round: None, quarters: 1, persist: 0, reordering_seen: false, distance: 0 }
     }
 }
 
@@ -49,6 +51,11 @@ impl ReorderingWindow {
             self.quarters = self.quarters.saturating_add(1);
             self.persist = WIDE_RECOVERIES;
         }
+    }
+
+    /// How far segments were overtaken, in octets.
+    pub(super) fn distance(&self) -> u32 {
+        self.distance
     }
 
     /// A recovery proved spurious: segments were late, not lost.
@@ -141,6 +148,7 @@ impl Rack {
             self.highest_end = end;
         } else if !segment.was_retransmitted() {
             window.reordering_seen = true;
+            window.distance = window.distance.max(self.highest_end.since(segment.range.start));
         }
         let rtt = arrival.now.since(segment.sent_at);
         if segment.was_retransmitted() && is_of_earlier_transmission(segment, rtt, arrival) {

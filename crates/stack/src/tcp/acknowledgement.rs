@@ -31,6 +31,9 @@ impl Connection {
             shared.counters.old_acks += 1;
         }
         self.count_recovery(&outcome, shared);
+        if outcome.pause {
+            self.pause_for_congestion(shared, now);
+        }
         self.update_persist(now);
         self.tell_writer();
         self.on_fin_acknowledged(shared, now)
@@ -82,16 +85,10 @@ impl Connection {
             window_changed,
             has_unsent: self.has_sendable(),
         };
-        let is_least = ack.ece && self.cwnd() <= u32::from(self.send.mss);
-        let outcome = self.with_recovery(shared, now, |recovery, context| recovery.on_ack(&ack, context));
-        if is_least {
-            self.pause_for_congestion(shared, now);
-        }
-        outcome
+        self.with_recovery(shared, now, |recovery, context| recovery.on_ack(&ack, context))
     }
 
-    /// RFC 3168, 6.1.2: congestion is echoed though the window is one segment. It cannot be less; the next new data waits as long
-    /// as the retransmission timer would.
+    /// The next new data waits as long as the retransmission timer would.
     #[cold]
     fn pause_for_congestion(&mut self, shared: &mut Shared, now: Instant) {
         let until = now + self.rtt.rto();
@@ -164,7 +161,8 @@ impl Connection {
             State::FinWait1 => {
                 self.set_state(State::FinWait2, shared, now);
                 if self.flags.orphaned {
-                    self.start_fin_wait2_timer(shared, now);
+                    shared.counters.abort_on_data += u64::from(self.options.no_fin_wait_2);
+                    self.limit_fin_wait_2(shared, now);
                 }
                 Fate::Alive
             }

@@ -294,6 +294,8 @@ pub(crate) struct Flags {
     pub(crate) fast_open_pending: bool,
     /// In the accept queue of a listener.
     pub(crate) waits_for_accept: bool,
+    /// Not every octet makes the socket readable.
+    pub(crate) has_low_water: bool,
 }
 
 /// Counts of one connection, for `TCP_INFO`.
@@ -427,9 +429,25 @@ impl Connection {
         }
     }
 
-    /// Whether something is there to be read, beside an urgent octet that reading skips.
+    /// Whether as much is there to be read as the application wants, beside an urgent octet that reading skips.
+    #[inline]
     pub(crate) fn has_readable(&self) -> bool {
-        self.stretch_from(0).len > 0
+        let is_usual = self.rare.is_none() && !self.flags.has_low_water;
+        if is_usual { !self.receive.queue.is_empty() } else { self.reaches_low_water() }
+    }
+
+    /// `tcp_stream_is_readable` of Linux.
+    #[cold]
+    fn reaches_low_water(&self) -> bool {
+        let unread = self.receive.queue.len() - self.stretch_from(0).skipped;
+        let has_enough = unread >= self.options.receive_low_water as usize;
+        unread > 0 && (has_enough || self.receive.offered() <= u32::from(self.receive.segment_size))
+    }
+
+    /// The socket is readable from so many octets on: the buffer has room for them.
+    pub(crate) fn follow_low_water(&mut self) {
+        self.flags.has_low_water = self.options.receive_low_water > 1;
+        self.receive.make_room_for(self.options.receive_low_water);
     }
 
     /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable.

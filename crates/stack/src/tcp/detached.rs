@@ -251,7 +251,7 @@ impl Connection {
         self.restart_user_timeout(shared, now);
         self.update_persist(now);
         if self.state == State::FinWait2 && self.flags.orphaned {
-            self.start_fin_wait2_timer(shared, now);
+            self.limit_fin_wait_2(shared, now);
         }
     }
 

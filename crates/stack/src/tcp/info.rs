@@ -5,6 +5,9 @@ use clock::{Duration, Instant};
 use crate::congestion::CongestionControl;
 use crate::tcp::connection::{Connection, State, since_millis};
 
+/// `tcp_max_reordering`.
+const REORDERING_MAX: u32 = 300;
+
 /// Fields of `struct tcp_info`, by its names without the prefix. Counts of segments are of full ones where Linux counts
 /// segments and we count octets.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +52,8 @@ pub struct TcpInfo {
     pub lost: u32,
     /// Full segments sent again and not acknowledged.
     pub retrans: u32,
+    /// Full segments by which one was overtaken on the way, at least three as on Linux.
+    pub reordering: u32,
     /// Time since data was sent.
     pub last_data_sent: Duration,
     /// Time since data was received.
@@ -136,6 +141,8 @@ impl Connection {
             sacked: segments(recovery.map_or(0, |recovery| recovery.sacked())),
             lost: segments(recovery.map_or(0, |recovery| recovery.lost())),
             retrans: segments(recovery.map_or(0, |recovery| recovery.retransmitted())),
+            reordering: segments(recovery.map_or(0, |recovery| recovery.reordering()))
+                .clamp(3, REORDERING_MAX),
             last_data_sent: since_millis(self.tally.last_sent_ms, now),
             last_data_recv: since_millis(self.tally.last_received_ms, now),
             last_ack_recv: since_millis(self.tally.last_ack_ms, now),

@@ -124,7 +124,7 @@ impl Connection {
         let seq = segment.payload_seq();
         let received = self.receive.accept(seq, segment.payload, segment.has(flag::FIN), &mut shared.buffers);
         self.count_received(&received, shared);
-        if received.in_order > 0 {
+        if received.in_order > 0 && self.has_readable() {
             self.raise(Events::READABLE);
         }
         if self.receive.is_ack_pending()

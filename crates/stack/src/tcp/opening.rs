@@ -39,7 +39,7 @@ impl Connection {
     ) -> Connection {
         let (path, link) = on;
         let path_mtu = path_mtu_of(&key, link, shared, now);
-        Connection {
+        let mut connection = Connection {
             key,
             index: handle.index(),
             generation: handle.generation() as u16,
@@ -70,7 +70,11 @@ impl Connection {
             tally: Tally { last_received_ms: millis(now), last_ack_ms: millis(now), ..Tally::default() },
             token: 0,
             listener: None,
+        };
+        if connection.options.receive_low_water > 1 {
+            connection.follow_low_water();
         }
+        connection
     }
 
     /// An active open: the SYN is due (RFC 9293, 3.10.1).

@@ -13,6 +13,7 @@ const HOLD_MAX: Duration = Duration::from_millis(200);
 
 impl Connection {
     /// Whether [`Connection::poll_transmit`] would send something, as far as can be told cheaply.
+    #[inline]
     pub(crate) fn has_something_due(&self) -> bool {
         self.receive.is_ack_due()
             || self.flags.handshake_due

@@ -406,6 +406,13 @@ impl Receiver {
         self.measured_at_ms = millis(now);
     }
 
+    /// Makes the buffer large enough for twice `octets`, unless the application said how large it is.
+    pub(crate) fn make_room_for(&mut self, octets: u32) {
+        if !self.limit_is_fixed {
+            self.limit = self.limit.max(octets.saturating_mul(2).min(LIMIT_MAX));
+        }
+    }
+
     /// Sets the buffer's size (`SO_RCVBUF`).
     pub(crate) fn set_limit(&mut self, limit: u32) {
         self.limit = limit.max(256);

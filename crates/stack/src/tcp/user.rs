@@ -290,7 +290,10 @@ impl Connection {
                 self.flags.reset_due = true;
                 return Fate::Alive;
             }
-            State::FinWait2 => self.start_fin_wait2_timer(shared, now),
+            State::FinWait2 => {
+                shared.counters.abort_on_linger += u64::from(self.options.no_fin_wait_2);
+                self.limit_fin_wait_2(shared, now);
+            }
             _ => {}
         }
         self.close_write(shared, now);
@@ -315,7 +318,12 @@ impl Connection {
         }
     }
 
-    pub(crate) fn start_fin_wait2_timer(&mut self, shared: &Shared, now: Instant) {
+    /// Nobody will read what the peer may still send: its FIN is waited for so long, if at all.
+    pub(crate) fn limit_fin_wait_2(&mut self, shared: &Shared, now: Instant) {
+        if self.options.no_fin_wait_2 {
+            self.flags.reset_due = true;
+            return;
+        }
         let time = self.options.fin_timeout.unwrap_or(shared.config.fin_timeout);
         self.set_timer(Timer::Close, now + time);
     }
@@ -339,6 +347,13 @@ impl Connection {
             self.receive.set_limit(limit);
         }
         self.receive.window_clamp = new.window_clamp.unwrap_or(u32::MAX);
+        if new.receive_low_water != old.receive_low_water {
+            self.follow_low_water();
+            if self.has_readable() {
+                self.raise(Events::READABLE);
+            }
+        }
+        let new = &self.options;
         if new.no_delay && !old.no_delay || old.cork && !new.cork {
             self.flags.push = true;
         }

@@ -32,6 +32,7 @@ pub(super) fn fields(info: &TcpInfo) -> Vec<(&'static str, i128)> {
         ("tcpi_lost", info.lost.into()),
         ("tcpi_retrans", info.retrans.into()),
         ("tcpi_fackets", 0),
+        ("tcpi_reordering", info.reordering.into()),
         ("tcpi_last_data_sent", millis(info.last_data_sent)),
         ("tcpi_last_ack_sent", 0),
         ("tcpi_last_data_recv", millis(info.last_data_recv)),

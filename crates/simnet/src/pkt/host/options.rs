@@ -63,6 +63,10 @@ fn set_socket(options: &mut TcpOptions, name: i64, value: i64) -> Result<bool, O
     match name {
         sym::SO_KEEPALIVE => options.keepalive = value != 0,
         sym::SO_OOBINLINE => options.urgent_inline = value != 0,
+        // A negative number is as many as there can be.
+        sym::SO_RCVLOWAT => {
+            options.receive_low_water = u32::try_from(value).unwrap_or(i32::MAX as u32).max(1)
+        }
         sym::SO_RCVBUF => options.receive_buffer = Some(octets(value)),
         // As on Linux, where half of it is for overhead, most of which segments in a row do not have.
         sym::SO_SNDBUF => options.send_buffer = Some(octets(value).saturating_mul(2)),
@@ -88,7 +92,10 @@ fn set_tcp(options: &mut TcpOptions, name: i64, value: i64) -> Result<bool, Opti
             let time = within(value, 0, i64::from(i32::MAX))?;
             options.user_timeout = (time > 0).then(|| Duration::from_millis(time.unsigned_abs()));
         }
-        sym::TCP_LINGER2 => options.fin_timeout = (value != 0).then(|| seconds(value.clamp(0, 120))),
+        sym::TCP_LINGER2 => {
+            options.no_fin_wait_2 = value < 0;
+            options.fin_timeout = (value > 0).then(|| seconds(value.min(120)));
+        }
         sym::TCP_DEFER_ACCEPT => options.defer_accept = (value > 0).then(|| syn_acks_of(value)),
         sym::TCP_WINDOW_CLAMP => options.window_clamp = (value > 0).then(|| octets(value)),
         sym::TCP_NOTSENT_LOWAT => options.not_sent_low_water = value as u32,
@@ -130,6 +137,7 @@ pub(crate) fn get_option(options: &TcpOptions, level: i64, name: i64) -> Option<
         }
         (sym::SOL_SOCKET, sym::SO_KEEPALIVE) => options.keepalive.into(),
         (sym::SOL_SOCKET, sym::SO_OOBINLINE) => options.urgent_inline.into(),
+        (sym::SOL_SOCKET, sym::SO_RCVLOWAT) => options.receive_low_water.into(),
         // Linux tells twice what it was told, for its own overhead.
         (sym::SOL_SOCKET, sym::SO_RCVBUF) => i64::from(options.receive_buffer?) * 2,
         (sym::SOL_SOCKET, sym::SO_SNDBUF) => options.send_buffer?.into(),
@@ -143,6 +151,7 @@ pub(crate) fn get_option(options: &TcpOptions, level: i64, name: i64) -> Option<
         (sym::SOL_TCP, sym::TCP_USER_TIMEOUT) => {
             options.user_timeout.map_or(0, |time| time.as_millis() as i64)
         }
+        (sym::SOL_TCP, sym::TCP_LINGER2) if options.no_fin_wait_2 => -1,
         (sym::SOL_TCP, sym::TCP_LINGER2) => whole_seconds(options.fin_timeout?),
         (sym::SOL_TCP, sym::TCP_DEFER_ACCEPT) => options.defer_accept.map_or(0, seconds_of_syn_acks),
         (sym::SOL_TCP, sym::TCP_WINDOW_CLAMP) => options.window_clamp?.into(),
