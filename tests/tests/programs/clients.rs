@@ -3,6 +3,7 @@
 use lab::programs::{Nginx, Program, Running};
 use lab::{CLIENT_V4, CLIENT_V6, Side};
 
+use crate::known;
 use crate::trial::{Carrier, Figure, Trial};
 
 /// Who carries short-lived clients.
@@ -21,6 +22,10 @@ fn assert_fetches(trial: &Trial, nginx: &Running, program: &Program) {
 
 #[test]
 fn curl() {
+    known::check("curl", curl_asks);
+}
+
+fn curl_asks() {
     let Some(trial) = Trial::of_client("curl") else { return };
     let nginx = trial.start_peer(&Nginx::with_workers(1).program());
     assert_fetches(&trial, &nginx, &Program::new("curl", "curl -sS -m 30 -o got http://{peer}/large"));

@@ -3,6 +3,7 @@
 use lab::SERVER_V4;
 use lab::programs::{Program, iperf3, openssl_server, sockperf, sshd};
 
+use crate::known;
 use crate::trial::{Carrier, Figure, Trial, number_after};
 
 /// What `iperf3` says at the client's end; `bits_per_second` of the receiver, in MB/s.
@@ -25,6 +26,10 @@ const IPERF3_LOADS: [(&str, &str); 4] = [
 
 #[test]
 fn iperf3_as_server() {
+    known::check("iperf3 server", iperf3_serves);
+}
+
+fn iperf3_serves() {
     let Some(trial) = Trial::of("iperf3") else { return };
     let server = trial.start(&iperf3());
     // It listens anew for each test.
