@@ -30,7 +30,7 @@ impl Drop for Server {
 fn curl_gets_from_python() {
     let directory = scratch().join("served");
     std::fs::create_dir_all(&directory).unwrap();
-    let content: Vec<u8> = (0..3_000_000u32).map(|place| (place * 31 >> 7) as u8).collect();
+    let content: Vec<u8> = (0..3_000_000u32).map(|place| ((place * 31) >> 7) as u8).collect();
     std::fs::write(directory.join("file"), &content).unwrap();
     for with in [With::Library, With::Mirror] {
         let mut command = Command::new("python3");
