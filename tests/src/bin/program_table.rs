@@ -8,7 +8,8 @@ use std::fs;
 use lab::{Conditions, markdown_table};
 
 /// The lines around the table.
-const MARKS: [&str; 2] = ["<!-- the table begins: scripts/programs.sh writes it -->\n", "<!-- the table ends -->\n"];
+const MARKS: [&str; 2] =
+    ["<!-- the table begins: scripts/programs.sh writes it -->\n", "<!-- the table ends -->\n"];
 
 /// A line of results: what one load on one network found.
 struct Finding<'a> {
@@ -52,8 +53,17 @@ fn parse(line: &str) -> Option<Finding<'_>> {
 
 /// A row for each load that `sidestep run` has had, with the kernel's figure beside it.
 fn table(findings: &[Finding<'_>]) -> String {
-    let head =
-        ["program", "role", "load", "unit", "kernel", "sidestep run", "errors", "packets on the stack", "remark"];
+    let head = [
+        "program",
+        "role",
+        "load",
+        "unit",
+        "kernel",
+        "sidestep run",
+        "errors",
+        "packets on the stack",
+        "remark",
+    ];
     let mut ours: Vec<&Finding<'_>> = findings.iter().filter(|finding| finding.network != "kernel").collect();
     // In the order of programs; loads stay in theirs.
     ours.sort_by_key(|finding| (finding.program.to_lowercase(), finding.role));
