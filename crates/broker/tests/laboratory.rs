@@ -52,6 +52,7 @@ fn config(interfaces: &[&str]) -> Config {
             udp: true,
             reason: None,
         },
+        group: None,
     }
 }
 

@@ -40,6 +40,10 @@ pub(crate) struct Options {
     /// meanwhile.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     spin_us: u32,
+    /// Let members of this group use the interfaces too: programs that are started elsewhere, with `SIDESTEP_BROKER` as it is told by
+    /// --verbose
+    #[arg(long, value_name = "GID")]
+    group: Option<u32>,
     /// Say what is accelerated and what is not, as it happens.
     #[arg(long)]
     verbose: bool,
@@ -86,6 +90,7 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         spin: Duration::from_micros(options.spin_us.into()),
         verbose: options.verbose,
         profile,
+        group: options.group,
     };
     let server = Server::open(config).map_err(|error| error.to_string())?;
     Ok((server, library.into_os_string()))
@@ -100,6 +105,9 @@ fn accelerate(
 ) -> anyhow::Result<ExitCode> {
     if options.verbose || !options.devices.is_empty() {
         server.notes().iter().for_each(|reason| eprintln!("sidestep: {reason}"));
+    }
+    if options.verbose {
+        eprintln!("sidestep: {ENVIRONMENT}={}", server.name());
     }
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);

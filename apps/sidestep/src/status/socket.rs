@@ -30,6 +30,7 @@ pub(crate) struct StatusSocket {
 /// Lets `sidestep status` look at a broker.
 pub(crate) fn serve(reporter: Reporter) -> io::Result<StatusSocket> {
     let directory = observe::make_own_directory()?;
+    remove_remains(&directory);
     let path = directory.join(format!("run-{}.sock", std::process::id()));
     let _ = std::fs::remove_file(&path); // What a process left that had our number before.
     let listener = UnixListener::bind(&path)?;
@@ -113,6 +114,18 @@ fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
     }
     let report = serde_json::from_slice(&octets).context("not understood; is it of another version?")?;
     Ok(Some(report))
+}
+
+/// Removes the sockets of brokers that were killed. One without a process here may still live in another PID namespace.
+fn remove_remains(directory: &Path) {
+    let is_here =
+        |path: &PathBuf| process_of(path).is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+    for path in sockets_in(directory).into_iter().filter(|path| !is_here(path)) {
+        let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if UnixStream::connect(&path).is_err_and(refuses) {
+            let _ = std::fs::remove_file(&path); // Another's remains are left alone, by the system.
+        }
+    }
 }
 
 /// In the order of the numbers of their processes. A directory that cannot be read has none.

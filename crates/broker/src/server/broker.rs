@@ -237,9 +237,23 @@ impl Broker {
         failed.map(Port::describe_failure).collect()
     }
 
-    /// Forgets the interfaces that cannot be used: nobody named them. To be called before anybody connects.
-    pub(super) fn leave_out_failures(&mut self) {
-        self.ports.iter_mut().for_each(|port| port.is_given_up = port.open.is_none());
+    /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can
+    /// in native mode. Bridges and the like are of these, and each of their packets would cost more, whosever it is. Returns what
+    /// is in the way of the latter. To be called before anybody connects.
+    pub(super) fn be_choosy(&mut self) -> Vec<String> {
+        let is_native = |port: &Port| port.open.as_ref().is_some_and(|open| open.path.is_native());
+        let some_native = self.ports.iter().any(is_native);
+        let mut notes = Vec::new();
+        for port in &mut self.ports {
+            if port.open.is_some() && some_native && !is_native(port) {
+                port.open = None;
+                self.registry.on_detached(port.link);
+                notes.push(format!("{} takes XDP in generic mode only: name it to have it used", port.name));
+            }
+            port.is_given_up = port.open.is_none();
+        }
+        self.take_notices();
+        notes
     }
 
     pub(super) fn port(&mut self, link: LinkNumber) -> Option<&mut Port> {

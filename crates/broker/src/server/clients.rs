@@ -6,7 +6,7 @@ use clock::{Duration, Instant};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt::socket_peercred};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
@@ -54,6 +54,7 @@ impl Broker {
         if self.connections.len() >= CLIENTS_MAX || !self.family.includes(&peer) {
             return None;
         }
+        raise_descriptor_limit();
         let key = Key(random_numbers().ok()?);
         let client = self.registry.add_client();
         let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
@@ -166,5 +167,14 @@ impl Broker {
         for question in self.questions.expire(now, Some(client)) {
             self.ask_on(question, now);
         }
+    }
+}
+
+/// Each client costs two descriptors, and each outgoing connection one. Not done before somebody connects: the program inherits
+/// the limit when it is started, and may take it for a hint.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }); // Less will do as well.
     }
 }

@@ -16,6 +16,8 @@ const KERNEL_FLOWS: u32 = 1 << 16;
 pub(crate) trait DataPath: Send {
     /// How packets come in, for people.
     fn describe(&self) -> String;
+    /// Whether packets come before the kernel has made its own of them.
+    fn is_native(&self) -> bool;
     /// Makes sockets on these queues, and memory for them, to be given away.
     fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError>;
     /// Delivers nothing to the socket of this queue any more.
@@ -81,10 +83,12 @@ struct XdpPath {
 
 impl DataPath for XdpPath {
     fn describe(&self) -> String {
-        match self.program.mode() {
-            AttachMode::Native => "AF_XDP, native".to_owned(),
-            AttachMode::Generic => "AF_XDP, generic".to_owned(),
-        }
+        let mode = if self.is_native() { "native" } else { "generic" };
+        format!("AF_XDP, {mode}")
+    }
+
+    fn is_native(&self) -> bool {
+        self.program.mode() == AttachMode::Native
     }
 
     fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {

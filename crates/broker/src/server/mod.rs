@@ -54,6 +54,8 @@ pub struct Config {
     pub verbose: bool,
     /// What is accelerated of the programs.
     pub profile: Profile,
+    /// Who may connect beside this process's descendants: members of the group of this number.
+    pub group: Option<u32>,
 }
 
 /// Why there is no broker.
@@ -81,17 +83,17 @@ impl Server {
     /// Attaches to the interfaces, in the network namespace of the calling thread. Fails if none can be used.
     pub fn open(config: Config) -> Result<Server, OpenError> {
         let spin_us = u32::try_from(config.spin.as_micros()).unwrap_or(u32::MAX);
-        let Config { interfaces: named, verbose, profile, .. } = config;
+        let Config { interfaces: named, verbose, profile, group, .. } = config;
         let is_chosen = named.is_empty();
         let interfaces = if is_chosen { choice::candidates()? } else { named };
         let setup = Setup {
             interfaces,
             paths: Box::new(Xdp::default()),
-            family: Family { head: std::process::id(), group: None },
+            family: Family { head: std::process::id(), group },
             options: Options { spin_us, verbose, profile },
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
-        let notes = broker.describe_failures();
+        let mut notes = broker.describe_failures();
         if !broker.has_interface() {
             let none = || "there is no interface with an address".to_owned();
             return Err(OpenError::NoInterface(
@@ -99,7 +101,7 @@ impl Server {
             ));
         }
         if is_chosen {
-            broker.leave_out_failures();
+            notes.extend(broker.be_choosy());
         }
         Ok(Server { broker, notes, verbose })
     }

@@ -62,6 +62,10 @@ impl DataPath for MadeUp {
         "made up".to_owned()
     }
 
+    fn is_native(&self) -> bool {
+        true
+    }
+
     fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {
         self.log.note(format!("lend {queues:?}"));
         let any = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
@@ -110,11 +114,15 @@ struct Served {
 
 impl Served {
     fn of(queues: u16, head: u32, profile: Profile) -> Served {
+        Served::with(queues, Family { head, group: None }, profile)
+    }
+
+    fn with(queues: u16, family: Family, profile: Profile) -> Served {
         let log = Log::default();
         let setup = Setup {
             interfaces: vec!["lo".to_owned()],
             paths: Box::new(MadeUp { queues, log: log.clone() }),
-            family: Family { head, group: None },
+            family,
             options: Options { spin_us: 20, verbose: false, profile },
         };
         let broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
@@ -261,6 +269,16 @@ fn a_stranger_is_not_heard() {
     let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let served = Served::of(1, stranger.id(), all());
     assert!(matches!(served.try_connect("program"), Err(ClientError::Gone)));
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn a_member_of_the_group_is_heard() {
+    let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let group = Some(rustix::process::getegid().as_raw());
+    let served = Served::with(1, Family { head: stranger.id(), group }, all());
+    assert!(served.try_connect("program").is_ok());
     stranger.kill().unwrap();
     stranger.wait().unwrap();
 }
