@@ -71,7 +71,7 @@ fn report(with: With, program: &Path) -> String {
     format!("{out}{err}{}\n", output.status)
 }
 
-fn compile(name: &str, variant: &str, flags: &[&str]) -> PathBuf {
+pub(crate) fn compile(name: &str, variant: &str, flags: &[&str]) -> PathBuf {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload_hooks/programs").join(format!("{name}.c"));
     let program = scratch().join(format!("{name}-{variant}"));

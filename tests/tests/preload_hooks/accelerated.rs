@@ -1,0 +1,80 @@
+//! The same programs by `sidestep run`: their loopback connections stay the kernel's, and connections through a relay on the other side
+//! of the wire are on our stack at both ends.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lab::programs::{Network, Program, Ready, Running};
+use lab::{CLIENT_V4, Lab, Side};
+
+use crate::transparency::compile;
+
+/// Pairs connections as they come, and passes on what comes on one to the other.
+const RELAY: &str = r#"
+import socket, sys, threading
+listener = socket.create_server((sys.argv[1], 7000))
+print("ready", flush=True)
+def accept():
+    end, _ = listener.accept()
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return end
+def pass_on(source, sink):
+    try:
+        while octets := source.recv(65536):
+            sink.sendall(octets)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+while True:
+    ends = accept(), accept()
+    for source, sink in [ends, ends[::-1]]:
+        threading.Thread(target=pass_on, args=(source, sink), daemon=True).start()
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_kernels_connections_are_the_same() {
+    assert_same(
+        &["transfer", "datagrams", "waiting", "mistakes", "signals", "processes", "streams", "threads"],
+        false,
+    );
+}
+
+#[test]
+fn connections_on_our_stack_are_the_same() {
+    assert_same(&["transfer", "waiting", "mistakes", "signals", "streams", "threads"], true);
+}
+
+/// Runs each of `names` on the kernel and by `sidestep run`, and compares.
+fn assert_same(names: &[&str], relayed: bool) {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    let _relay = relayed.then(|| start_relay(&lab));
+    for name in names {
+        let program = compile(name, "relayed", &["-O1"]);
+        let expected = report(&lab, &Network::Kernel, &program, relayed);
+        assert!(expected.ends_with("exit status: 0"), "{name}: {expected}");
+        let found = report(&lab, &Network::sidestep(&[]), &program, relayed);
+        let differing = expected.lines().zip(found.lines()).find(|(expected, found)| expected != found);
+        assert!(expected == found, "{name}: {differing:#?}\n{found}");
+    }
+}
+
+fn start_relay(lab: &Lab) -> Running {
+    let relay = Program::new("relay", "python3 -c").argument(RELAY).argument(CLIENT_V4);
+    relay.ready(Ready::Line("ready")).start(lab, Side::Client, &Network::Kernel).unwrap()
+}
+
+fn report(lab: &Lab, network: &Network, program: &Path, relayed: bool) -> String {
+    let mut program = Program::new("calls", &program.display().to_string()).ready(Ready::AtOnce);
+    if relayed {
+        program = program.variable("SIDESTEP_RELAY", CLIENT_V4);
+    }
+    let mut running = program.start(lab, Side::Server, network).unwrap();
+    let status = running.process.wait(PATIENCE);
+    let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    format!("{}\n{status}", running.process.output())
+}
