@@ -25,6 +25,11 @@ pub(crate) fn activate() {
     ACTIVE.store(true, Ordering::Release);
 }
 
+/// From now on the library does nothing.
+pub(crate) fn deactivate() {
+    ACTIVE.store(false, Ordering::Release);
+}
+
 /// Whether `posix` is to be asked about a call on `fd`. Without a broker it has no descriptors.
 #[inline(always)]
 pub(crate) fn ours(fd: c_int) -> bool {
@@ -61,9 +66,8 @@ pub(crate) fn ask<T: Returned>(question: impl FnOnce() -> Asked<T>) -> Option<T>
     let inside = Inside::enter()?;
     let errno = errno();
     let cancellation = cancel::before();
-    fork::notice();
     let panics = EndOnPanic;
-    let verdict = question();
+    let verdict = if fork::notice() { Ok(Verdict::Kernel) } else { question() };
     drop(panics);
     drop(inside);
     cancel::after(cancellation);

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use crate::asked;
 use posix::inside::Inside;
 
+use crate::answer::{active, deactivate};
 use crate::hooks::next;
 
 thread_local! {
@@ -47,31 +48,40 @@ pub(crate) fn with_own_memory(flags: c_int) -> c_int {
     if flags & VFORK == VFORK { flags & !VFORK } else { flags }
 }
 
-/// Tells `posix` if this process was forked in a way that no handler saw.
+/// Whether this process was forked in a way that no handler saw: maybe while another thread was in the middle of something. `posix` lets
+/// go of all, and from then on the process is the kernel's.
 #[inline]
-pub(crate) fn notice() {
+pub(crate) fn notice() -> bool {
     // SAFETY: null, or the page that is never unmapped.
     let mark = unsafe { MARK.load(Ordering::Relaxed).as_ref() };
-    if mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0) {
+    let unseen = mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0);
+    if unseen {
         asked::after_fork_in_child();
+        deactivate();
         set_mark();
     }
+    unseen
 }
 
 extern "C" fn before() {
-    FORKING.set(Inside::enter());
-    asked::before_fork();
+    let inside = if active() { Inside::enter() } else { None };
+    if inside.is_some() && !notice() {
+        asked::before_fork();
+        FORKING.set(inside);
+    }
 }
 
 extern "C" fn in_parent() {
-    asked::after_fork_in_parent();
-    FORKING.take();
+    if let Some(_inside) = FORKING.take() {
+        asked::after_fork_in_parent();
+    }
 }
 
 extern "C" fn in_child() {
-    asked::after_fork_in_child();
-    set_mark();
-    FORKING.take();
+    if let Some(_inside) = FORKING.take() {
+        asked::after_fork_in_child();
+        set_mark();
+    }
 }
 
 fn place_mark() {
