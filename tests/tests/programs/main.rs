@@ -15,5 +15,6 @@ mod names;
 mod nginx;
 mod reload;
 mod soak;
+mod status;
 mod tools;
 mod trial;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use clock::Instant;
 use rustix::net::{getpeername, getsockname};
@@ -265,10 +266,20 @@ impl Broker {
     }
 }
 
-/// The name of a process's file; if there is none to be seen, that of the file which it says it is.
+/// What a process was started as; if that cannot be seen, what it says it is. Its file would not do: one file may be several
+/// programs.
 fn name_of(pid: u32, said: &str) -> String {
-    let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| said.into());
-    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    /// Octets that the kernel keeps of the name.
+    const COMM_LEN: usize = 15;
+    let file_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let comm = comm.trim_end();
+    let file = std::fs::read_link(format!("/proc/{pid}/exe")).ok().and_then(|path| file_name(&path));
+    let name = match file {
+        Some(file) if comm.len() >= COMM_LEN && file.starts_with(comm) => file,
+        _ if comm.is_empty() => file_name(Path::new(said)).unwrap_or_default(),
+        _ => comm.to_owned(),
+    };
     name.chars().take(NAME_MAX).collect()
 }
 

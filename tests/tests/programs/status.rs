@@ -1,0 +1,57 @@
+//! `sidestep status` and `sidestep top`: what they say of a program whose sockets are on the stack, and on the kernel.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::programs::{Network, redis};
+use lab::{SERVER_INTERFACE, SERVER_V4, sidestep_binary};
+
+use crate::trial::{PATIENCE, Trial, finish, server};
+
+/// What the command says, which has to end well.
+fn said(words: &[&str]) -> String {
+    finish(Command::new(sidestep_binary()).args(words))
+}
+
+#[test]
+fn each_socket_is_told_with_where_it_runs_and_why() {
+    let Some(trial) = Trial::of("redis, looked at") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let redis = trial.start(&redis(&format!("--bind {SERVER_V4} 127.0.0.1")));
+    let broker = redis.process.pid().to_string();
+    let peer = trial.inside(|| std::net::TcpStream::connect_timeout(&server(6379), PATIENCE).unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        let status = said(&["status", "--pid", &broker]);
+        if status.contains("1 connections on the stack") {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "{status}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let line = |what: &str| status.lines().find(|line| line.contains(what)).unwrap_or("nothing").to_owned();
+    assert!(line("redis-server ").ends_with(&format!(": queue 0 of {SERVER_INTERFACE}")), "{status}");
+    assert!(line(&format!("LISTEN     {SERVER_V4}:6379 ")).ends_with(" accelerated"), "{status}");
+    assert!(line("LISTEN     127.0.0.1:6379 ").contains(" kernel"), "{status}");
+    let ends = format!("{SERVER_V4}:6379 - {}", peer.local_addr().unwrap());
+    assert!(line(&ends).contains("ESTAB") && line(&ends).ends_with(" accelerated"), "{status}");
+    assert!(line(SERVER_INTERFACE).contains("queue"), "{status}");
+
+    let json = said(&["status", "--pid", &broker, "--json"]);
+    assert_eq!(json.lines().count(), 1);
+    assert!(
+        json.starts_with(&format!("{{\"pid\":{broker},")) && json.contains("\"accelerated\":true"),
+        "{json}"
+    );
+    let looks = said(&["top", "--pid", &broker, "--count", "2"]);
+    assert_eq!(looks.matches("on the stack").count(), 2, "{looks}");
+    trial.end(redis);
+    let gone = Command::new(sidestep_binary()).args(["status", "--pid", &broker]).output().unwrap();
+    assert!(!gone.status.success());
+    assert_eq!(
+        String::from_utf8_lossy(&gone.stderr),
+        format!("sidestep: no `sidestep run` {broker} is running here\n")
+    );
+}
