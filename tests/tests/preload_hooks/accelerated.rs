@@ -54,7 +54,7 @@ fn assert_same(names: &[&str], relayed: bool) {
     let lab = Lab::new().unwrap();
     let _relay = relayed.then(|| start_relay(&lab));
     for name in names {
-        let program = compile(name, "relayed", &["-O1"]);
+        let program = compile(name, if relayed { "far" } else { "near" }, &["-O1"]);
         let expected = report(&lab, &Network::Kernel, &program, relayed);
         assert!(expected.ends_with("exit status: 0"), "{name}: {expected}");
         let found = report(&lab, &Network::sidestep(&[]), &program, relayed);

@@ -85,9 +85,9 @@ fn build() -> PathBuf {
     directory
 }
 
-/// A directory of this process's own, for files of tests.
+/// A directory for files of these tests, each of which names its own.
 pub(crate) fn scratch() -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload_hooks");
     std::fs::create_dir_all(&directory).expect("the target directory is ours");
     directory
 }
