@@ -23,7 +23,11 @@ const KNOWN: [(&str, Fails, &str); 6] = [
     ("two workers replaced", Fails::Sometimes, HAND_OVER),
     ("binary replaced", Fails::Sometimes, HAND_OVER),
     ("curl", Fails::Sometimes, "of hundreds of connections one after the other, one may wait for ever"),
-    ("iperf3 server", Fails::Sometimes, "it listens anew after each test, and the next connection may be reset"),
+    (
+        "iperf3 server",
+        Fails::Sometimes,
+        "it listens anew after each test, and the next connection may be reset",
+    ),
     ("dnsmasq", Fails::Sometimes, "closes all descriptors at its start, the one to the broker among them"),
 ];
 

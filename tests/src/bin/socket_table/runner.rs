@@ -30,8 +30,10 @@ impl Run {
         let table = checks::all();
         let (own, all) = self.shard;
         for (check, variant) in selected(&table, &self.filters).skip(own).step_by(all.max(1)) {
+            let start = Instant::now();
             let said = run_one(check, variant, &self.stage);
-            let report = format!("== {}{}\n{said}", check.name, variant.suffix);
+            let took = start.elapsed().as_millis();
+            let report = format!("== {}{}\n{said}# took {took} ms\n", check.name, variant.suffix);
             // Nobody to tell if nobody reads.
             let _ = output.write_all(report.as_bytes());
         }
