@@ -47,7 +47,12 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     fn new() -> std::io::Result<Runtime> {
-        let stack = stack::Config { connections_max: CONNECTIONS_MAX, ..stack::Config::default() };
+        let stack = stack::Config {
+            connections_max: CONNECTIONS_MAX,
+            // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
+            time_wait_reuse: true,
+            ..stack::Config::default()
+        };
         let (engine, handle) = Engine::driven(Config::default(), Nobody, stack, Events::default())?;
         Ok(Runtime { engine, handle, spare: Vec::new(), devices: Vec::new(), next_device: 0 })
     }
