@@ -8,10 +8,17 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+/// What is known of a thread; together, as each look at a thread's own memory costs a call in a shared library.
+struct Thread {
+    inside: Cell<bool>,
+    deferred: Cell<Option<Deferred>>,
+    handled: Cell<Handled>,
+}
+
 thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static DEFERRED: Cell<Option<Deferred>> = const { Cell::new(None) };
-    static HANDLED: Cell<Handled> = const { Cell::new(Handled::None) };
+    static THREAD: Thread = const {
+        Thread { inside: Cell::new(false), deferred: Cell::new(None), handled: Cell::new(Handled::None) }
+    };
 }
 
 /// What is told when a thread begins to sleep (true) and when it ends (false).
@@ -48,22 +55,24 @@ impl Inside {
     /// Enters; `None` if the thread is inside already: the call comes from our own code.
     #[inline]
     pub fn enter() -> Option<Inside> {
-        DEPTH.with(|depth| (depth.replace(1) == 0).then(|| Inside(PhantomData)))
+        THREAD.with(|thread| (!thread.inside.replace(true)).then(|| Inside(PhantomData)))
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        DEPTH.set(0);
-        deliver_deferred();
+        THREAD.with(|thread| {
+            thread.inside.set(false);
+            thread.deliver_deferred();
+        });
     }
 }
 
 /// Whether this thread is within our code.
 #[inline]
 pub fn is_inside() -> bool {
-    DEPTH.get() != 0
+    THREAD.with(|thread| thread.inside.get())
 }
 
 /// Sleeps, with no lock held and no state of this thread borrowed: handlers run meanwhile, may call in here again and may never return.
@@ -71,45 +80,52 @@ pub fn is_inside() -> bool {
 /// `None`: a signal had come while the thread was inside, its handler ran now, and instead of sleeping the call is as good as interrupted.
 /// After that as after `EINTR`, [`interrupted`] says whether the call has to fail.
 pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
-    HANDLED.set(Handled::None);
-    let depth = DEPTH.replace(0);
-    deliver_deferred();
-    let result = (HANDLED.get() == Handled::None).then(|| {
+    let (was_inside, handled) = THREAD.with(|thread| {
+        thread.handled.set(Handled::None);
+        let was_inside = thread.inside.replace(false);
+        thread.deliver_deferred();
+        (was_inside, thread.handled.get())
+    });
+    let result = (handled == Handled::None).then(|| {
         let told = ON_SLEEP.get().copied().unwrap_or(|_| ());
         told(true);
         let result = sleep();
         told(false);
         result
     });
-    DEPTH.set(depth);
+    THREAD.with(|thread| thread.inside.set(was_inside));
     result
 }
 
 /// Whether a handler without `SA_RESTART` ran since [`outside`] was last called. With false, calls that signal(7) lists as restarted are to go on.
 pub fn interrupted() -> bool {
-    HANDLED.get() == Handled::Interrupting
+    THREAD.with(|thread| thread.handled.get()) == Handled::Interrupting
 }
 
 /// A handler ran on this thread.
 pub fn on_handler(restart: bool) {
-    if !restart {
-        HANDLED.set(Handled::Interrupting);
-    } else if HANDLED.get() == Handled::None {
-        HANDLED.set(Handled::Restarting);
-    }
+    THREAD.with(|thread| match thread.handled.get() {
+        _ if !restart => thread.handled.set(Handled::Interrupting),
+        Handled::None => thread.handled.set(Handled::Restarting),
+        Handled::Restarting | Handled::Interrupting => {}
+    });
 }
 
 /// A signal that came while inside was made pending again, and all are blocked; `restore` puts `mask` in force, as it was before.
 pub fn defer(mask: u64, restore: fn(u64)) {
-    if DEFERRED.get().is_none() {
-        DEFERRED.set(Some(Deferred { mask, restore }));
-    }
+    THREAD.with(|thread| {
+        if thread.deferred.get().is_none() {
+            thread.deferred.set(Some(Deferred { mask, restore }));
+        }
+    });
 }
 
-#[inline]
-fn deliver_deferred() {
-    if let Some(deferred) = DEFERRED.take() {
-        (deferred.restore)(deferred.mask);
+impl Thread {
+    #[inline]
+    fn deliver_deferred(&self) {
+        if let Some(deferred) = self.deferred.take() {
+            (deferred.restore)(deferred.mask);
+        }
     }
 }
 
