@@ -7,6 +7,7 @@ use std::time::Duration;
 use lab::programs::{Network, Program, Ready, Running};
 use lab::{CLIENT_V4, Lab, Side};
 
+use crate::library::library;
 use crate::transparency::compile;
 
 /// Pairs connections as they come, and passes on what comes on one to the other.
@@ -51,6 +52,7 @@ fn assert_same(names: &[&str], relayed: bool) {
     if !lab::require_root_and_xdp() {
         return;
     }
+    library(); // which `sidestep run` finds beside itself
     let lab = Lab::new().unwrap();
     let _relay = relayed.then(|| start_relay(&lab));
     for name in names {

@@ -97,6 +97,7 @@ static void names(void) {
     SHOW(accept4(listening, NULL, NULL, -1));
     SHOW(connect(end, (struct sockaddr *)&address, sizeof address) == 0 || errno == EINPROGRESS);
     await(listening);
+    len = 100;
     int accepted = WORKS(accept4(listening, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK));
     SHOW(len);
     SHOW(peer.sin_port == own_address(end).sin_port);
