@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 
 use lab::{CLIENT_V4, CLIENT_V6, Child, Directory, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side};
 
-/// Laboratories at work at the same time, each with a part of the table. Most checks wait most of the time.
+/// Laboratories at work at the same time on the kernel, each with a part of the table. Most checks wait most of the time.
 const SHARDS: usize = 8;
+/// Laboratories at work at the same time on the stack. The kernel needs tens of milliseconds to free a queue and its memory, one at
+/// a time on the whole machine: more processes that begin and end than it can follow would fill the memory.
+const SHARDS_ON_STACK: usize = 2;
 /// Time for the whole table on the kernel.
 const TABLE_MAX: Duration = Duration::from_secs(60);
 /// Time for the whole table on the stack, where each check gets a queue of its own.
@@ -53,6 +56,13 @@ impl On {
         match self {
             On::Kernel => TABLE_MAX,
             On::Stack => TABLE_ON_STACK_MAX,
+        }
+    }
+
+    fn shards(self) -> usize {
+        match self {
+            On::Kernel => SHARDS,
+            On::Stack => SHARDS_ON_STACK,
         }
     }
 }
@@ -95,7 +105,7 @@ impl Place {
                 command
             }
         };
-        command.args(["--peer-unix", &socket, "--output", &output, "--shard", &format!("{shard}/{SHARDS}")]);
+        command.args(["--peer-unix", &socket, "--output", &output, "--shard", &format!("{shard}/{}", on.shards())]);
         for (option, ip) in
             [("--local", SERVER_V4), ("--local", SERVER_V6), ("--remote", CLIENT_V4), ("--remote", CLIENT_V6)]
         {
@@ -147,7 +157,7 @@ fn parse(text: &str) -> Said {
 
 /// Runs the whole table, its parts at the same time.
 fn run(on: On) -> Said {
-    let places: Vec<Place> = (0..SHARDS).map(|_| Place::new()).collect();
+    let places: Vec<Place> = (0..on.shards()).map(|_| Place::new()).collect();
     let start = Instant::now();
     let said: Vec<Said> = thread::scope(|scope| {
         let parts: Vec<_> = places

@@ -11,6 +11,8 @@ pub(crate) struct Check {
     pub(crate) name: String,
     /// The settings in which it runs, each one a check with a name of its own.
     pub(crate) variants: &'static [Variant],
+    /// Whether it needs a process of its own, since it changes more than its sockets: signals, limits, processes, threads.
+    pub(crate) alone: bool,
     /// Does something with sockets and says what it sees.
     pub(crate) run: Box<dyn Fn(&mut Scene) -> Done>,
 }
@@ -64,11 +66,10 @@ pub(crate) const WAYS: &[Variant] =
 /// As [`WAYS`], with IPv6.
 pub(crate) const V6_WAYS: &[Variant] =
     &[variant(".accepted", Family::V6, Way::Accepted), variant(".connected", Family::V6, Way::Connected)];
-/// Runs with connections from both directions, and with each family.
+/// Runs with connections from both directions, each by its own family.
 pub(crate) const PAIRS: &[Variant] = &[
     variant(".v4.accepted", Family::V4, Way::Accepted),
-    variant(".v4.connected", Family::V4, Way::Connected),
-    variant(".v6.accepted", Family::V6, Way::Accepted),
+    variant(".v6.connected", Family::V6, Way::Connected),
 ];
 
 /// What a check returns: it goes to its end unless something fails that it does not look at.
@@ -87,12 +88,20 @@ impl From<Errno> for Failure {
 }
 
 /// Makes `checks()` of functions: the theme, and for each kind of variants a list of functions, which give the rest of their names.
+/// With `alone` in front each gets a process of its own.
 macro_rules! checks {
-    ($theme:literal: $($variants:ident [$($run:ident),* $(,)?]),* $(,)?) => {
+    (alone $theme:literal: $($lists:tt)*) => {
+        checks! { @ true, $theme: $($lists)* }
+    };
+    ($theme:literal: $($lists:tt)*) => {
+        checks! { @ false, $theme: $($lists)* }
+    };
+    (@ $alone:literal, $theme:literal: $($variants:ident [$($run:ident),* $(,)?]),* $(,)?) => {
         pub(crate) fn checks() -> Vec<crate::table::Check> {
             vec![$($(crate::table::Check {
                 name: concat!($theme, ".", stringify!($run)).to_owned(),
                 variants: crate::table::$variants,
+                alone: $alone,
                 run: Box::new($run),
             },)*)*]
         }

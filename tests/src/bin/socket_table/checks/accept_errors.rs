@@ -7,7 +7,7 @@ use crate::sys::{self};
 use crate::table::{Done, checks};
 
 checks! {
-    "accept":
+    alone "accept":
     BOTH [without_connection_is_eagain],
     ONCE [
         with_unknown_flags_is_einval, on_an_unbound_socket, on_a_bound_socket, on_a_connected_socket,

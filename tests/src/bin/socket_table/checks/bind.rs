@@ -10,7 +10,7 @@ use crate::sys::{self, End, FULL};
 use crate::table::{Done, checks};
 
 checks! {
-    "bind":
+    alone "bind":
     BOTH [
         to_a_foreign_address, twice, with_a_short_address, to_a_used_udp_port, after_connect, to_nobody_s_port_as_nobody,
     ],

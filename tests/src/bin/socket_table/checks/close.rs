@@ -9,7 +9,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "descriptors":
+    alone "descriptors":
     PAIRS [close_of_one_of_two, close_range_closes, close_twice],
     WAYS [
         close_range_of_one, close_range_to_set_cloexec, close_range_unshare, close_range_backwards,

@@ -12,7 +12,7 @@ use crate::sys::{self, Errno};
 use crate::table::{Done, checks};
 
 checks! {
-    "shutdown":
+    alone "shutdown":
     PAIRS [
         close_is_an_end, close_with_unread_data_resets, close_with_unsent_data_delivers,
         linger_of_nothing_resets, reset_after_data, reset_is_told_once, reset_while_full,

@@ -11,7 +11,7 @@ use crate::sys::{self, Result};
 use crate::table::{Done, checks};
 
 checks! {
-    "connect":
+    alone "connect":
     CALLS [
         to_a_closed_port, nonblocking_refused, in_progress_again, in_progress_transfer,
         times_out_after_so_sndtimeo, without_a_route, to_no_host, with_a_short_address,

@@ -12,7 +12,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "descriptors":
+    alone "descriptors":
     PAIRS [dup_is_the_same, dup2_over_a_pipe, dup2_over_a_connection, dup_shares_nonblock],
     WAYS [
         dup_takes_the_lowest, dup2_to_itself, dup3_to_itself, dup3_flags, dup_without_cloexec, fcntl_dup,

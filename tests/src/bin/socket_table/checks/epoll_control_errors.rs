@@ -10,7 +10,7 @@ use crate::sys::{self, Errno};
 use crate::table::{Done, checks};
 
 checks! {
-    "epoll.control":
+    alone "epoll.control":
     WAYS [exclusive],
     ONCE [
         create, create_sized, of_no_epoll, itself, of_a_file, of_closed_descriptors, of_unknown_operations,

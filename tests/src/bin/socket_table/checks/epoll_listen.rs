@@ -10,7 +10,7 @@ use crate::sys::{self};
 use crate::table::{Done, checks};
 
 checks! {
-    "epoll.wait":
+    alone "epoll.wait":
     WAYS [with_pipe_and_timer],
     BOTH [listener, listener_by_edge, listener_exclusive, datagrams, datagrams_by_edge],
     ONCE [no_events_wanted, null_timeout_of_an_empty_one, after_fork],

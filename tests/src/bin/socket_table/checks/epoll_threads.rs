@@ -10,7 +10,7 @@ use crate::sys::{self, Errno, WaitBy};
 use crate::table::{Done, checks};
 
 checks! {
-    "epoll.wait":
+    alone "epoll.wait":
     PAIRS [times_out, nested],
     WAYS [
         nested_edge, polled_itself, selected_itself, in_a_thread_that_waits, added_while_waiting,

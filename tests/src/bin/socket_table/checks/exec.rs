@@ -7,7 +7,7 @@ use crate::sys::{self, End, Errno, Result};
 use crate::table::{Done, checks};
 
 checks! {
-    "exec":
+    alone "exec":
     PAIRS [keeps_a_connection, closes_cloexec, spawn_gives_a_connection],
     WAYS [keeps_unread_data, by_vfork, keeps_both_of_two, with_environment, keeps_unsent_data],
     BOTH [keeps_a_listener],

@@ -10,7 +10,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "files":
+    alone "files":
     PAIRS [sendfile_moves_the_position, sendfile_at_an_offset],
     WAYS [
         sendfile_beyond_the_end, sendfile_of_nothing, sendfile_from_a_pipe, sendfile_from_a_connection,

@@ -11,7 +11,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "flags":
+    alone "flags":
     PAIRS [nonblock_by_fcntl, descriptor_flags],
     WAYS [
         access_mode_is_kept, append_is_kept, async_and_owner, sigio_of_data, unknown_commands, pipe_size,

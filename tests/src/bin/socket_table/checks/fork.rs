@@ -10,7 +10,7 @@ use crate::sys::{self, End, Errno, Result};
 use crate::table::{Done, checks};
 
 checks! {
-    "fork":
+    alone "fork":
     PAIRS [
         child_uses_the_connection, both_read, end_only_when_both_closed, child_that_exits_leaves_it,
         child_that_is_killed_leaves_it, child_closes_and_parent_goes_on, parent_closes_and_child_goes_on,

@@ -9,7 +9,7 @@ use crate::sys::{self};
 use crate::table::{Done, checks};
 
 checks! {
-    "fork":
+    alone "fork":
     BOTH [
         child_accepts, accept_then_fork, two_workers, parent_closes_the_listener, child_binds_for_itself,
         datagrams_by_the_child, worker_that_is_killed,

@@ -11,7 +11,7 @@ use crate::sys::{self, Errno};
 use crate::table::{Done, checks};
 
 checks! {
-    "fork":
+    alone "fork":
     WAYS [
         shutdown_by_the_child, flags_are_shared, snapshot_child, grandchild, options_are_shared,
         parent_ends_first, child_sees_names,

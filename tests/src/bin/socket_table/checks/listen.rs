@@ -8,7 +8,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "listen":
+    alone "listen":
     BOTH [
         close_resets_what_waits, close_refuses_what_comes, close_leaves_what_was_accepted,
         backlog_of_nothing, backlog_of_one, backlog_of_three, accepting_makes_room,

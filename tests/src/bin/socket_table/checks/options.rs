@@ -203,7 +203,7 @@ fn of_connections(number: Number, variants: &'static [Variant]) -> Check {
         number.look(s, pair.fd);
         Ok(())
     };
-    Check { name: format!("options.tcp.{}", number.name), variants, run: Box::new(run) }
+    Check { name: format!("options.tcp.{}", number.name), variants, alone: false, run: Box::new(run) }
 }
 
 /// Set on a listener and seen on what it accepts.
@@ -226,7 +226,7 @@ fn inherited(number: Number, variants: &'static [Variant]) -> Check {
         s.see("listener", number.get(listener));
         Ok(())
     };
-    Check { name: format!("options.inherited.{}", number.name), variants, run: Box::new(run) }
+    Check { name: format!("options.inherited.{}", number.name), variants, alone: false, run: Box::new(run) }
 }
 
 /// On a UDP socket.
@@ -237,5 +237,5 @@ fn of_datagrams(number: Number, variants: &'static [Variant]) -> Check {
         number.look(s, fd);
         Ok(())
     };
-    Check { name: format!("options.udp.{}", number.name), variants, run: Box::new(run) }
+    Check { name: format!("options.udp.{}", number.name), variants, alone: false, run: Box::new(run) }
 }

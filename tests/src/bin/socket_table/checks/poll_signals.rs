@@ -10,7 +10,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "poll":
+    alone "poll":
     PAIRS [times_out],
     WAYS [
         with_other_kinds, of_a_closed_one_among_others, wakes_by_the_kernel_s_own, without_end,

@@ -9,7 +9,7 @@ use crate::sys::{self, SelectBy, Sets};
 use crate::table::{Done, checks};
 
 checks! {
-    "select":
+    alone "select":
     WAYS [
         readable, writable, all_three_sets, times_out, of_a_reset, end_is_readable, limit_below_the_descriptor,
         by_pselect, with_a_pipe, leaves_the_rest_of_the_time, except_for_urgent_data, pselect_with_a_mask,

@@ -9,7 +9,7 @@ use crate::sys::{self, Control, Errno, Outgoing, Result};
 use crate::table::{Done, checks};
 
 checks! {
-    "exec":
+    alone "exec":
     PAIRS [sent_to_another_process],
     WAYS [sent_and_closed, sent_to_itself, sent_with_unread_data, sent_twice, sent_by_sendmmsg_and_plain],
     BOTH [listener_sent_to_another_process, datagrams_sent_to_another_process],

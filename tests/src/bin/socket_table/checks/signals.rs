@@ -9,7 +9,7 @@ use crate::sys::{self};
 use crate::table::{Done, checks};
 
 checks! {
-    "signals":
+    alone "signals":
     PAIRS [read_is_interrupted, read_is_restarted, write_is_interrupted],
     WAYS [
         recv_with_timeout_is_interrupted, write_with_timeout_is_interrupted, part_of_a_write_counts,

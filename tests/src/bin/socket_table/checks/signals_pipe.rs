@@ -8,7 +8,7 @@ use crate::sys::{self, End};
 use crate::table::{Done, checks};
 
 checks! {
-    "signals":
+    alone "signals":
     PAIRS [pipe_signal_ends_the_process],
     WAYS [
         pipe_signal_ignored, pipe_signal_blocked, pipe_signal_in_a_handler,

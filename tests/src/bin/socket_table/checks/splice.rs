@@ -9,7 +9,7 @@ use crate::sys;
 use crate::table::{Done, checks};
 
 checks! {
-    "files":
+    alone "files":
     PAIRS [splice_in, splice_out],
     WAYS [
         splice_in_without_data, splice_in_after_the_end, splice_in_waits, splice_between_connections,

@@ -11,7 +11,7 @@ use crate::sys::{self, Errno, Result};
 use crate::table::{Done, checks};
 
 checks! {
-    "threads":
+    alone "threads":
     PAIRS [reader_and_writer, shutdown_wakes_the_reader, peer_reset_wakes_the_reader],
     WAYS [
         shutdown_wakes_poll, close_does_not_wake_the_reader, data_for_one_of_two_readers, many_writers,

@@ -10,7 +10,7 @@ use crate::sys::{self};
 use crate::table::{Done, checks};
 
 checks! {
-    "threads":
+    alone "threads":
     WAYS [poll_in_many_threads, epoll_for_each_thread],
     BOTH [accept_in_two_threads, shutdown_wakes_accept, listener_for_each_thread],
     ONCE [datagrams_in_two_threads, connections_of_many_threads],

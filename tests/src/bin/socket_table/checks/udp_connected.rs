@@ -10,7 +10,7 @@ use crate::sys::{self};
 use crate::table::{Done, Family, checks};
 
 checks! {
-    "udp":
+    alone "udp":
     BOTH [
         connected_sends_and_receives, connected_hears_only_its_peer, dissolved, unconnected_answers_many,
         to_another_address_when_connected, reuseport_both_hear_something, peer_s_view_of_the_port,

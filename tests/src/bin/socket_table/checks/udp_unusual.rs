@@ -12,7 +12,7 @@ use crate::sys::{self, Outgoing};
 use crate::table::{Done, checks};
 
 checks! {
-    "udp":
+    alone "udp":
     BOTH [
         largest, too_large, fragments, without_a_destination, recvmmsg, sendmmsg,
         recvmmsg_with_a_time_limit, recvmmsg_wait_for_one, vectors, receive_timeout, corked, more,

@@ -13,7 +13,7 @@ use crate::sys::{self, Outgoing};
 use crate::table::{Done, checks};
 
 checks! {
-    "write":
+    alone "write":
     PAIRS [
         arrives, vectors, of_no_octets, until_full_and_on, blocks_until_all_is_taken, large,
         more_is_held_back, cork_is_held_back, so_sndtimeo,

@@ -8,7 +8,7 @@ use crate::sys::{self, Control, Outgoing};
 use crate::table::{Done, checks};
 
 checks! {
-    "write":
+    alone "write":
     PAIRS [after_shutdown, after_the_peer_ended, after_the_peer_closed],
     WAYS [
         after_shutdown_without_signal, sendto_with_a_name, with_flags_that_mean_nothing, too_many_vectors,
