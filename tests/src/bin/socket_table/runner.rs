@@ -79,7 +79,6 @@ fn start(together: &[Selected<'_>], stage: &Stage) -> sys::Result<(libc::pid_t, 
     let pid = sys::fork_to(|| {
         // So that whatever it starts can be ended with it. A failure would show as processes left behind.
         let _ = sys::new_process_group();
-        let _ = sys::close(reader);
         // As most programs end.
         sys::exit(act(together, &sys::own(writer), stage))
     })?;
@@ -89,7 +88,8 @@ fn start(together: &[Selected<'_>], stage: &Stage) -> sys::Result<(libc::pid_t, 
 
 /// Does one check after the other; what sockets one has left does not live to the next.
 fn act(together: &[Selected<'_>], output: &File, stage: &Stage) -> i32 {
-    let Ok(lowest) = sys::dup(output.as_raw_fd()) else { return 1 };
+    // All that a check opens is above.
+    let lowest = output.as_raw_fd() + 1;
     for selected in together {
         let Ok(own_output) = output.try_clone() else { return 1 };
         let mut scene = Scene::new(own_output, stage.clone(), selected.1);
