@@ -34,7 +34,8 @@ impl Run {
     pub(crate) fn run(&self, output: &mut dyn Write) {
         let table = checks::all();
         let (own, all) = self.shard;
-        let selected: Vec<Selected<'_>> = selected(&table, &self.filters).skip(own).step_by(all.max(1)).collect();
+        let selected: Vec<Selected<'_>> =
+            selected(&table, &self.filters).skip(own).step_by(all.max(1)).collect();
         let mut left = &selected[..];
         while !left.is_empty() {
             let together = left.iter().take_while(|(check, _)| !check.alone).count();

@@ -68,6 +68,9 @@ impl Setting {
     }
 }
 
+/// Streams come to an end: how soon is up to which packets are lost, and to timeouts that double.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 fn words(congestion: &str, behaviour: &str, len: u64) -> String {
     let len = if behaviour == "source" { len.to_string() } else { String::new() };
     format!("congestion={congestion} {behaviour} {len}")
@@ -86,7 +89,7 @@ fn streams_pass_a_box_that_does_no_harm() {
     let Some(mut setting) = Setting::start(&[]) else { return };
     let took = setting.run_streams(1 << 20);
     println!("no faults: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < PATIENCE, "{took:?}");
     assert_eq!(setting.count("lost"), 0);
 }
 
@@ -95,7 +98,7 @@ fn streams_survive_a_tenth_of_the_packets_lost() {
     let Some(mut setting) = Setting::start(&["--loss", "0.1", "--seed", "11"]) else { return };
     let took = setting.run_streams(128 << 10);
     println!("10 % loss: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < PATIENCE, "{took:?}");
     assert!(setting.count("lost") > 100);
 }
 
@@ -105,7 +108,7 @@ fn streams_survive_loss_reordering_and_duplication_behind_a_delay() {
     let Some(mut setting) = Setting::start(&faults) else { return };
     let took = setting.run_streams(256 << 10);
     println!("2 % loss, 10 % duplication, 2 to 4 ms: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < PATIENCE, "{took:?}");
     assert!(setting.count("duplicated") > 100);
 }
 
@@ -115,6 +118,6 @@ fn streams_survive_a_tenth_reordered_and_a_tenth_doubled() {
     let Some(mut setting) = Setting::start(&faults) else { return };
     let took = setting.run_streams(1 << 20);
     println!("10 % reordering, 10 % duplication: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < PATIENCE, "{took:?}");
     assert!(setting.count("reordered") > 100);
 }
