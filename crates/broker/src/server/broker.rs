@@ -168,7 +168,7 @@ impl Broker {
         self.epoll.as_fd()
     }
 
-    /// When to call [`Server::turn`] at the latest.
+    /// When to call [`Broker::turn`] at the latest.
     pub(super) fn poll_timeout(&self, now: Instant) -> Instant {
         let ports = self.ports.iter().filter_map(|port| port.poll_timeout(now));
         let others = [
