@@ -221,25 +221,30 @@ fn differences(kernel: &Said, other: &Said) -> BTreeMap<String, String> {
     names.iter().filter_map(differs).collect()
 }
 
-/// An entry of the list of what may differ.
+/// A check that may differ.
 struct Permitted {
     /// A name, or its beginning and `*`.
     check: String,
+    /// Why.
     reason: String,
+    /// Whether it does not differ in every run.
+    sometimes: bool,
 }
 
 impl Permitted {
     fn all() -> Vec<Permitted> {
         let path = lab::workspace_root().join("specs/socket_table_differences.toml");
         let table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
-        let entries = table.get("difference").and_then(|list| list.as_array()).cloned().unwrap_or_default();
-        let word =
-            |entry: &toml::Value, key: &str| entry.get(key).and_then(|word| word.as_str()).map(str::to_owned);
-        let permitted = |entry: &toml::Value| Permitted {
-            check: word(entry, "check").expect("a difference names a check"),
-            reason: word(entry, "reason").expect("a difference has a reason"),
-        };
-        entries.iter().map(permitted).collect()
+        let groups = table.get("difference").and_then(|list| list.as_array()).cloned().unwrap_or_default();
+        groups.iter().flat_map(Permitted::of_group).collect()
+    }
+
+    fn of_group(group: &toml::Value) -> Vec<Permitted> {
+        let reason = group.get("reason").and_then(|word| word.as_str()).expect("a difference has a reason");
+        let sometimes = group.get("sometimes").and_then(|word| word.as_bool()).unwrap_or(false);
+        let checks = group.get("checks").and_then(|list| list.as_array()).expect("a difference has checks");
+        let names = checks.iter().map(|name| name.as_str().expect("a check is a name").to_owned());
+        names.map(|check| Permitted { check, reason: reason.to_owned(), sometimes }).collect()
     }
 
     fn covers(&self, name: &str) -> bool {
@@ -265,7 +270,7 @@ fn every_permitted_difference_has_a_reason() {
 }
 
 #[test]
-#[ignore = "takes minutes, and what differs is not yet listed: README, What does not work yet"]
+#[ignore = "takes minutes: run by hand, see docs/differences.md"]
 fn the_kernel_says_the_same_every_time() {
     let Some(_turn) = turn() else { return };
     let [first, second, third] = kernel();
@@ -274,7 +279,7 @@ fn the_kernel_says_the_same_every_time() {
         assert!(differences.is_empty(), "{}", text(&differences));
     }
     let broken = |said: &Saying| {
-        let words = ["failed: ", "timed out", "ended with ", "ended by ", "not started: ", "lost: "];
+        let words = ["failed: ", "timed out", "ended with ", "ended by ", "not started: ", "not followed: "];
         said.seen.iter().any(|line| words.iter().any(|word| line.starts_with(word)))
     };
     let broken: Vec<&String> = first.iter().filter(|(_, said)| broken(said)).map(|(name, _)| name).collect();
@@ -286,7 +291,7 @@ fn text(differences: &BTreeMap<String, String>) -> String {
 }
 
 #[test]
-#[ignore = "takes minutes, and what differs is not yet listed: README, What does not work yet"]
+#[ignore = "takes minutes: run by hand, see docs/differences.md"]
 fn under_sidestep_run_sockets_are_as_on_the_kernel() {
     let Some(_turn) = turn() else { return };
     let kernel = &kernel()[0];
@@ -294,7 +299,7 @@ fn under_sidestep_run_sockets_are_as_on_the_kernel() {
     let mut differences = differences(kernel, &stack);
     report(&differences);
     let permitted = Permitted::all();
-    let stale = |entry: &&Permitted| !differences.keys().any(|name| entry.covers(name));
+    let stale = |entry: &&Permitted| !entry.sometimes && !differences.keys().any(|name| entry.covers(name));
     let stale: Vec<&str> = permitted.iter().filter(stale).map(|entry| entry.check.as_str()).collect();
     let stale = if filter().is_some() { Vec::new() } else { stale };
     differences.retain(|name, _| !permitted.iter().any(|entry| entry.covers(name)));

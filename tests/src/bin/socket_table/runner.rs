@@ -126,7 +126,7 @@ fn follow(pid: libc::pid_t, mut reader: File) -> String {
             let _ = sys::wait_for(pid); // It was killed.
             "timed out\n".to_owned()
         }
-        Err(errno) => format!("lost: {errno}\n"),
+        Err(errno) => format!("not followed: {errno}\n"),
     };
     // Nothing writes any more, except for what left the group, which ends by itself.
     let _ = sys::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into());
@@ -183,6 +183,6 @@ fn describe(end: sys::Result<End>) -> String {
         Ok(End::Exited(0)) => String::new(),
         Ok(End::Exited(status)) => format!("ended with {status}\n"),
         Ok(End::Signalled(signal)) => format!("ended by signal {signal}\n"),
-        Err(errno) => format!("lost: {errno}\n"),
+        Err(errno) => format!("not followed: {errno}\n"),
     }
 }

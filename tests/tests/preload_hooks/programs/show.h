@@ -26,6 +26,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// The programs look at numbers that must not be descriptors; whoever runs the tests may have left some open.
+__attribute__((constructor)) static void close_what_was_inherited(void) { close_range(3, ~0U, 0); }
+
 // A number that is the same in every run.
 #define SHOW(expression) (errno = 0, show(#expression, (long)(expression)))
 // A number, such as a descriptor, of which only the sign is.

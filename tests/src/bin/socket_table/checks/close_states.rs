@@ -149,7 +149,7 @@ fn then_close(s: &mut Scene) -> Done {
     let other = pair.other;
     // Nobody is there to read it.
     s.see("peer sends", pair.peer.send(other, b"x"));
-    let reset = pair.peer.events(other, 2000).map(poll_names);
+    let reset = pair.peer.events(other, 0, 2000).map(poll_names);
     s.see("peer", reset);
     Ok(())
 }
@@ -241,7 +241,7 @@ fn data_after_close_resets(s: &mut Scene) -> Done {
     s.see("peer", pair.hear(10));
     let other = pair.other;
     s.see("peer sends", pair.peer.send(other, b"x"));
-    let seen = pair.peer.events(other, 2000).map(poll_names);
+    let seen = pair.peer.events(other, 0, 2000).map(poll_names);
     s.see("peer", seen);
     Ok(())
 }

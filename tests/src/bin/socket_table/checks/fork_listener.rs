@@ -59,8 +59,10 @@ fn child_accepts(s: &mut Scene) -> Done {
     let other = peer.tcp()?;
     s.see("connect", peer.connect(other, port));
     peer.send(other, b"hello")?;
-    s.see("peer", peer.recv(other, 100));
-    see_end(s, pid)
+    let heard = peer.recv(other, 100);
+    see_end(s, pid)?;
+    s.see("peer", heard);
+    Ok(())
 }
 
 fn accept_then_fork(s: &mut Scene) -> Done {

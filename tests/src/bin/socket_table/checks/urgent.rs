@@ -96,7 +96,7 @@ fn urgent_sent(s: &mut Scene) -> Done {
     let mut pair = s.pair()?;
     s.see("send", sys::send(pair.fd, b"!", MSG_OOB));
     let other = pair.other;
-    let events = pair.peer.events(other, 200).map(|events| events & POLLPRI != 0);
+    let events = pair.peer.events(other, POLLPRI, 200).map(|events| events & POLLPRI != 0);
     s.see("peer has it", events);
     s.see("normal", sys::send(pair.fd, b"normal", 0));
     s.see("peer", pair.hear(100));

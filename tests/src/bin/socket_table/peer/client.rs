@@ -244,9 +244,9 @@ impl Peer {
         words.first().and_then(|word| word.parse().ok()).ok_or(Errno(libc::EBADMSG))
     }
 
-    /// The events of poll(2) within `ms`, all of them wanted.
-    pub(crate) fn events(&mut self, slot: Slot, ms: u32) -> Result<i16> {
-        self.ask_number(format_args!("events {} {ms}", slot.0)).map(|events| events as i16)
+    /// All events of poll(2) as soon as there is one of `wanted`, or an error or hang-up, or when `ms` are over.
+    pub(crate) fn events(&mut self, slot: Slot, wanted: i16, ms: u32) -> Result<i16> {
+        self.ask_number(format_args!("events {} {wanted} {ms}", slot.0)).map(|events| events as i16)
     }
 
     /// How many of `count` connections to a port of the program's, begun together, stand within `ms`.

@@ -69,7 +69,7 @@ pub(super) fn obey(session: &Session, words: &[&str]) -> Result<String> {
             sys::getsockopt_int(session.fd(slot)?, level, option).map(|value| value.to_string())
         }
         ["deafen", slot] => sys::attach_filter_of_nothing(session.fd(slot)?).map(nothing),
-        ["events", slot, ms] => events(session.fd(slot)?, parse(ms)? as i32),
+        ["events", slot, wanted, ms] => events(session.fd(slot)?, parse(wanted)? as i16, parse(ms)? as i32),
         _ => Err(Errno(libc::ENOSYS)),
     }
 }
@@ -229,7 +229,8 @@ fn reset(fd: RawFd) -> Result<()> {
     sys::close(fd)
 }
 
-fn events(fd: RawFd, ms: i32) -> Result<String> {
-    let wanted = POLLIN | libc::POLLPRI | POLLOUT | libc::POLLRDHUP;
-    Ok(sys::poll_one(fd, wanted, ms)?.to_string())
+fn events(fd: RawFd, wanted: i16, ms: i32) -> Result<String> {
+    sys::poll_one(fd, wanted, ms)?;
+    let all = POLLIN | libc::POLLPRI | POLLOUT | libc::POLLRDHUP;
+    Ok(sys::poll_one(fd, all, 0)?.to_string())
 }
