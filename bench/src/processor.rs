@@ -15,13 +15,19 @@ pub fn stay_on(core: usize) {
 
 /// What all cores have spent in user mode, in the kernel and in interrupts since the machine started.
 pub fn busy_time() -> Duration {
-    busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+    busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default(), "cpu")
 }
 
-/// Of /proc/stat: user, nice, system, idle, iowait, irq, softirq and more, in ticks, of all cores together: proc_stat(5).
-fn busy(text: &str) -> Duration {
+/// The same of one core.
+pub fn busy_time_of(core: usize) -> Duration {
+    busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default(), &format!("cpu{core}"))
+}
+
+/// Of a line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and more, in ticks: proc_stat(5).
+fn busy(text: &str, label: &str) -> Duration {
     const TICK: Duration = Duration::from_millis(10); // USER_HZ, the same on every architecture that we run on.
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let line = lines.find(|(first, _)| *first == label).map_or("", |(_, rest)| rest);
     let ticks: Vec<u32> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
     TICK * [0, 1, 2, 5, 6].map(at).iter().sum::<u32>()
@@ -29,5 +35,8 @@ fn busy(text: &str) -> Duration {
 
 #[test]
 fn idle_time_is_not_counted() {
-    assert_eq!(busy("cpu  1 2 4 1000 2000 8 16 32 0 0\ncpu0 9 9 9 9"), Duration::from_millis(310));
+    let text = "cpu  1 2 4 1000 2000 8 16 32 0 0\ncpu0 9 9 9 9\ncpu1 1 1 1 7 7";
+    assert_eq!(busy(text, "cpu"), Duration::from_millis(310));
+    assert_eq!(busy(text, "cpu1"), Duration::from_millis(30));
+    assert_eq!(busy(text, "cpu2"), Duration::ZERO);
 }

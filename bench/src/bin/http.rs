@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
+use bench::processor::busy_time_of;
 use lab::{Conditions, HttpPeer, Lab, LabError, SERVER_V4, Wrk, WrkReport, markdown_table, median};
 
 /// What a run found.
@@ -13,6 +15,8 @@ struct Outcome {
     report: WrkReport,
     /// Processor time of the server for each response, in microseconds: it suffers less from what else the machine does.
     cpu_us: f64,
+    /// How much of its time the generator's core worked, in hundredths: at 100 it is wrk that is measured.
+    generator: f64,
 }
 
 /// A way to ask.
@@ -57,7 +61,8 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     println!(
         "- load: wrk on core 0, {seconds} seconds; servers on core 1, in turns; medians of {rounds} rounds"
     );
-    println!("- http_hello looks for packets for 200 us before it sleeps (--spin-us 200)\n");
+    println!("- http_hello looks for packets for 200 us before it sleeps (--spin-us 200)");
+    println!("- wrk's core: how much of its time it worked; with all of it, the generator is the bound\n");
     let mut rows = Vec::new();
     for case in CASES {
         let (mut nginx, mut hello) = (Vec::new(), Vec::new());
@@ -80,9 +85,11 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
         "nginx/s",
         "p50 us",
         "cpu us",
+        "wrk's core",
         "http_hello/s",
         "p50 us",
         "cpu us",
+        "wrk's core",
         "errors",
         "ratio",
         "target",
@@ -95,10 +102,16 @@ fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
     let lab = Lab::new()?;
     let server = peer.start(&lab)?;
     let url = format!("http://{SERVER_V4}/");
-    let before = server.process.cpu_time()?;
+    let core = lab::generator_core();
+    let (before, busy_before) = (server.process.cpu_time()?, busy_time_of(core));
+    let began = Instant::now();
     let report = Wrk { url, connections: case.connections, seconds, close: case.close }.run(&lab)?;
-    let used = server.process.cpu_time()? - before;
-    Ok(Outcome { report, cpu_us: used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds)) })
+    let (used, took) = (server.process.cpu_time()? - before, began.elapsed());
+    Ok(Outcome {
+        report,
+        cpu_us: used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds)),
+        generator: (busy_time_of(core) - busy_before).as_secs_f64() * 100.0 / took.as_secs_f64(),
+    })
 }
 
 /// The middle one of a figure of all rounds, to hundredths.
@@ -111,6 +124,7 @@ fn row(case: Case, nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
     let rate = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.rate);
     let p50 = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.median_us);
     let cpu = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.cpu_us);
+    let core = |outcomes: &[Outcome]| format!("{:.0} %", middle(outcomes, |outcome| outcome.generator));
     let errors: u64 = hello.iter().map(|outcome| outcome.report.errors).sum();
     let (ratio, is_met, target) = match case.target {
         Some(target) => {
@@ -128,9 +142,11 @@ fn row(case: Case, nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
         format!("{:.0}", rate(nginx)),
         format!("{:.1}", p50(nginx)),
         format!("{:.2}", cpu(nginx)),
+        core(nginx),
         format!("{:.0}", rate(hello)),
         format!("{:.1}", p50(hello)),
         format!("{:.2}", cpu(hello)),
+        core(hello),
         errors.to_string(),
         ratio,
         format!("{target}: {verdict}"),
