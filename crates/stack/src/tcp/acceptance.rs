@@ -28,7 +28,6 @@ impl Connection {
             self.receive.ack_now();
             return self.on_acknowledgement(segment, shared, now);
         }
-        self.handshakes = self.handshakes.saturating_sub(1).max(1);
         self.flags.handshake_due = true;
         Fate::Alive
     }

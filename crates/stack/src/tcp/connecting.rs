@@ -127,7 +127,7 @@ impl Connection {
         self.send.snd_nxt = self.send.iss + 1;
         self.set_state(State::SynReceived, shared, now);
         self.flags.handshake_due = true;
-        self.handshakes = 0;
+        (self.handshakes, self.handshake_timeouts) = (0, 0);
         Fate::Alive
     }
 

@@ -348,6 +348,8 @@ pub struct Connection {
     pub(crate) timestamp_offset: u32,
     /// SYNs or SYN-ACKs sent.
     pub(crate) handshakes: u8,
+    /// Times that none of them was answered in time.
+    pub(crate) handshake_timeouts: u8,
     /// When the first of them was, in [`micros`].
     pub(crate) handshake_sent_at: u32,
     pub(crate) tally: Tally,

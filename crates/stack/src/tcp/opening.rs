@@ -66,6 +66,7 @@ impl Connection {
             rare: None,
             timestamp_offset: 0,
             handshakes: 0,
+            handshake_timeouts: 0,
             handshake_sent_at: micros(now),
             tally: Tally { last_received_ms: millis(now), last_ack_ms: millis(now), ..Tally::default() },
             token: 0,
