@@ -1,6 +1,6 @@
 //! Cores, and the time that they spend.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -18,9 +18,14 @@ pub fn busy_time() -> Duration {
     busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default(), "cpu")
 }
 
-/// The same of one core.
-pub fn busy_time_of(core: usize) -> Duration {
-    busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default(), &format!("cpu{core}"))
+/// How much of its time `core` worked while `work` was done, in hundredths.
+pub fn busy_share<T>(core: usize, work: impl FnOnce() -> T) -> (T, f64) {
+    let label = format!("cpu{core}");
+    let busy_now = || busy(&std::fs::read_to_string("/proc/stat").unwrap_or_default(), &label);
+    let (before, began) = (busy_now(), Instant::now());
+    let result = work();
+    let took = began.elapsed().as_secs_f64();
+    (result, (busy_now() - before).as_secs_f64() * 100.0 / took)
 }
 
 /// Of a line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and more, in ticks: proc_stat(5).

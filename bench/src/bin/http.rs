@@ -5,9 +5,8 @@
 #![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
-use bench::processor::busy_time_of;
+use bench::processor::busy_share;
 use lab::{Conditions, HttpPeer, Lab, LabError, SERVER_V4, Wrk, WrkReport, markdown_table, median};
 
 /// What a run found.
@@ -102,16 +101,12 @@ fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
     let lab = Lab::new()?;
     let server = peer.start(&lab)?;
     let url = format!("http://{SERVER_V4}/");
-    let core = lab::generator_core();
-    let (before, busy_before) = (server.process.cpu_time()?, busy_time_of(core));
-    let began = Instant::now();
-    let report = Wrk { url, connections: case.connections, seconds, close: case.close }.run(&lab)?;
-    let (used, took) = (server.process.cpu_time()? - before, began.elapsed());
-    Ok(Outcome {
-        report,
-        cpu_us: used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds)),
-        generator: (busy_time_of(core) - busy_before).as_secs_f64() * 100.0 / took.as_secs_f64(),
-    })
+    let before = server.process.cpu_time()?;
+    let wrk = Wrk { url, connections: case.connections, seconds, close: case.close };
+    let (report, generator) = busy_share(lab::generator_core(), || wrk.run(&lab));
+    let (report, used) = (report?, server.process.cpu_time()? - before);
+    let cpu_us = used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds));
+    Ok(Outcome { report, cpu_us, generator })
 }
 
 /// The middle one of a figure of all rounds, to hundredths.

@@ -19,6 +19,8 @@ use scenarios::{SCENARIOS, Scenario, Wanted};
 struct Measurement {
     value: f64,
     errors: u64,
+    /// How much of its time the client's core worked, in hundredths: at 100 it is the client that is measured.
+    client: f64,
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     println!(
         "- veth; clients on core 0, always on the kernel; programs on core 1, in turns; medians of {rounds} rounds"
     );
+    println!("- client's core: how much of its time it worked; with all of it, the client is the bound");
     println!(
         "- {seconds} seconds each; where nothing is said of spinning, it is what `sidestep run` does by itself\n"
     );
@@ -55,7 +58,17 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     for scenario in SCENARIOS.iter().filter(wanted) {
         rows.extend(rows_of(scenario, rounds, seconds)?);
     }
-    let head = ["scenario", "unit", "network", "median", "lowest and highest", "errors", "ratio", "target"];
+    let head = [
+        "scenario",
+        "unit",
+        "network",
+        "median",
+        "lowest and highest",
+        "client's core",
+        "errors",
+        "ratio",
+        "target",
+    ];
     println!("{}", markdown_table(&head, &rows));
     Ok(())
 }
@@ -100,6 +113,7 @@ fn row(
         name.to_owned(),
         show(median(found)),
         format!("{} - {}", show(lowest), show(highest)),
+        format!("{:.0} %", middle(found, |measurement| measurement.client)),
         errors.to_string(),
         ratio,
         verdict,
@@ -121,5 +135,9 @@ fn judge(scenario: &Scenario, target: Option<f64>, base: f64, value: f64) -> (St
 }
 
 fn median(found: &[Measurement]) -> f64 {
-    bench::report::median(&mut found.iter().map(|measurement| measurement.value).collect::<Vec<_>>())
+    middle(found, |measurement| measurement.value)
+}
+
+fn middle(found: &[Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
+    bench::report::median(&mut found.iter().map(figure).collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::open_loop::OpenLoop;
-use bench::processor::{busy_time, stay_on};
+use bench::processor::{busy_share, busy_time, stay_on};
 use lab::programs::{Network, Nginx, redis, sockperf};
 use lab::{Lab, LabError, SERVER_V4, Side, Wrk};
 
@@ -113,8 +113,10 @@ fn nginx(
 ) -> Result<Measurement, LabError> {
     let _nginx = Nginx::with_workers(1).program().start(lab, Side::Server, network)?;
     std::thread::sleep(SETTLING);
-    let report = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close }.run(lab)?;
-    Ok(Measurement { value: value(&report), errors: report.errors })
+    let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close };
+    let (report, client) = busy_share(lab::generator_core(), || wrk.run(lab));
+    let report = report?;
+    Ok(Measurement { value: value(&report), errors: report.errors, client })
 }
 
 fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
@@ -127,9 +129,11 @@ fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
         duration: Duration::from_secs(u64::from(seconds)),
     };
     let (before, began) = (busy_time(), std::time::Instant::now());
-    let report = lab.inside(Side::Client, || {
-        stay_on(lab::generator_core());
-        load.run()
+    let (report, client) = busy_share(lab::generator_core(), || {
+        lab.inside(Side::Client, || {
+            stay_on(lab::generator_core());
+            load.run()
+        })
     });
     let used = busy_time() - before;
     let report =
@@ -140,7 +144,8 @@ fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
         report.percentile_us(0.5),
         report.percentile_us(0.99)
     );
-    Ok(Measurement { value: used.as_secs_f64() * 1e6 / report.answered.max(1) as f64, errors: report.failed })
+    let value = used.as_secs_f64() * 1e6 / report.answered.max(1) as f64;
+    Ok(Measurement { value, errors: report.failed, client })
 }
 
 fn redis_get(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
@@ -148,10 +153,12 @@ fn redis_get(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
     std::thread::sleep(SETTLING);
     let count = (seconds * 90_000).to_string(); // About the kernel's rate.
     let arguments = ["-h", SERVER_V4, "-c", "50", "-n", &count, "-t", "get", "--csv"];
-    let text = lab.run_in(Side::Client, "redis-benchmark", &arguments)?;
+    let (text, client) =
+        busy_share(lab::generator_core(), || lab.run_in(Side::Client, "redis-benchmark", &arguments));
+    let text = text?;
     let mut rates = text.lines().filter_map(|line| line.split("\",\"").nth(1)?.parse::<f64>().ok());
     let errors = u64::from(text.to_lowercase().contains("error"));
-    Ok(Measurement { value: rates.next_back().unwrap_or(0.0), errors })
+    Ok(Measurement { value: rates.next_back().unwrap_or(0.0), errors, client })
 }
 
 fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
@@ -159,7 +166,9 @@ fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measuremen
     std::thread::sleep(SETTLING);
     let seconds = seconds.to_string();
     let arguments = ["ping-pong", "-i", SERVER_V4, "-p", "11111", "-m", "64", "-t", &seconds];
-    let text = lab.run_in(Side::Client, "sockperf", &arguments)?;
+    let (text, client) =
+        busy_share(lab::generator_core(), || lab.run_in(Side::Client, "sockperf", &arguments));
+    let text = text?;
     let after = |label: &str| {
         let rest = text.split_once(label).map_or("", |(_, rest)| rest);
         rest.split_whitespace().next().and_then(|word| word.trim_end_matches(';').parse::<f64>().ok())
@@ -167,5 +176,5 @@ fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measuremen
     let counts = ["# dropped messages =", "# duplicated messages =", "# out-of-order messages ="];
     let errors = counts.iter().map(|label| after(label).unwrap_or(1.0)).sum::<f64>() as u64;
     // It gives latency as half a round trip.
-    Ok(Measurement { value: 2.0 * after("percentile 50.000 =").unwrap_or(f64::NAN), errors })
+    Ok(Measurement { value: 2.0 * after("percentile 50.000 =").unwrap_or(f64::NAN), errors, client })
 }
