@@ -51,7 +51,7 @@ impl XdpDevice {
         let layout = LentLayout::new(program, queues, &options);
         let mut device = XdpDevice::assemble(&layout, region, fds)?;
         // In this order, as kernels before 6.4 map no rings of a socket that is bound.
-        sockets::bind(program, queues, &device.descriptors(), &options)?;
+        sockets::bind(program, queues, &device.descriptors(), &options, &mut 0)?;
         device.learn_mode(&layout)?;
         Ok(device)
     }

@@ -39,6 +39,23 @@ pub struct Lent {
     pub sockets: Vec<OwnedFd>,
 }
 
+/// Memory and sockets that wait for a queue which is busy.
+pub struct Spare {
+    queues: Vec<u16>,
+    sockets: Sockets,
+    /// How many sockets are bound already.
+    bound: usize,
+}
+
+impl std::fmt::Debug for Spare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spare")
+            .field("queues", &self.queues)
+            .field("bound", &self.bound)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What descriptors do not tell of a device that was lent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentLayout {
@@ -133,14 +150,37 @@ impl XdpDevice {
         queues: &[u16],
         options: &XdpOptions,
     ) -> Result<Lent, XdpError> {
+        XdpDevice::lend_with(program, queues, options, &mut None)
+    }
+
+    /// As [`XdpDevice::lend`]. What was made for a queue that is busy still is put into `spare`, and taken from there when these
+    /// queues are asked for again: what a failed attempt would leave behind, the kernel frees no sooner than the queue.
+    pub fn lend_with(
+        program: &mut SteeringProgram,
+        queues: &[u16],
+        options: &XdpOptions,
+        spare: &mut Option<Spare>,
+    ) -> Result<Lent, XdpError> {
         if !rings_can_be_lent(options.ring_entries) {
             let (option, value) = ("ring_entries", u64::from(options.ring_entries));
             return Err(XdpError::Option { option, value, allowed: "a power of two from 512 to 32768" });
         }
-        let Sockets { region, fds, options } = Sockets::create(program, queues.len(), options)?;
+        let mut made = match spare.take().filter(|spare| spare.queues == queues) {
+            Some(spare) => spare,
+            None => {
+                let sockets = Sockets::create(program, queues.len(), options)?;
+                Spare { queues: queues.to_vec(), sockets, bound: 0 }
+            }
+        };
+        let borrowed: Vec<_> = made.sockets.fds.iter().map(AsFd::as_fd).collect();
+        let bound = sockets::bind(program, queues, &borrowed, &made.sockets.options, &mut made.bound);
+        if let Err(error) = bound {
+            *spare = matches!(error, XdpError::QueueBusy { .. }).then_some(made);
+            return Err(error);
+        }
+        let Sockets { region, fds, options } = made.sockets;
         let memory = region.into_memfd().expect("sockets share a memfd");
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        sockets::bind(program, queues, &borrowed, &options)?;
         let mut layout = LentLayout::new(program, queues, &options);
         layout.mode.copy = xsk::copy_mode(borrowed[0])?;
         Ok(Lent { layout, memory, sockets: fds })

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::counters::SteeringCounters;
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
-pub use crate::lending::{Lent, LentLayout};
+pub use crate::lending::{Lent, LentLayout, Spare};
 pub use crate::netdev::queue_pairs;
 pub use crate::options::{BusyPoll, XdpOptions};
 pub use crate::steering_program::{SteeringOptions, SteeringProgram};

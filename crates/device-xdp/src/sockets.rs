@@ -39,14 +39,16 @@ impl Sockets {
     }
 }
 
-/// Binds each socket to its queue, and has `program` deliver to it.
+/// Binds each socket to its queue, and has `program` deliver to it. Sockets before `done` are bound already; after an error it
+/// says how many are.
 pub(crate) fn bind(
     program: &mut SteeringProgram,
     queues: &[u16],
     fds: &[BorrowedFd<'_>],
     options: &Resolved,
+    done: &mut usize,
 ) -> Result<(), XdpError> {
-    for (place, (&queue, &fd)) in queues.iter().zip(fds).enumerate() {
+    for (place, (&queue, &fd)) in queues.iter().zip(fds).enumerate().skip(*done) {
         let mode = match (place, options.force_copy) {
             (0, true) => BindMode::Copy,
             (0, false) => BindMode::ZeroCopyIfPossible,
@@ -55,6 +57,7 @@ pub(crate) fn bind(
         let interface = program.netdev();
         syscalls::bind(fd, interface.index, u32::from(queue), mode)
             .map_err(|error| bind_error(&interface.name, queue, error))?;
+        *done = place + 1;
     }
     queues.iter().zip(fds).try_for_each(|(&queue, &fd)| program.register_queue(queue, fd))
 }

@@ -49,9 +49,13 @@ fn claims() -> BTreeSet<Claim> {
 /// Lends both queues, which the kernel may have to free first.
 fn lend_patiently(program: &mut SteeringProgram) -> Lent {
     let begin = Instant::now();
+    let mut spare = None;
     loop {
-        match XdpDevice::lend(program, &[0, 1], &XdpOptions::default()) {
-            Err(XdpError::QueueBusy { .. }) => assert!(begin.elapsed() < Duration::from_secs(1)),
+        match XdpDevice::lend_with(program, &[0, 1], &XdpOptions::default(), &mut spare) {
+            Err(XdpError::QueueBusy { .. }) => {
+                assert!(begin.elapsed() < Duration::from_secs(1));
+                assert!(spare.is_some(), "what was made is kept for the next attempt");
+            }
             lent => return lent.unwrap(),
         }
         thread::sleep(Duration::from_millis(5));

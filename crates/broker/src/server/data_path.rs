@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use device_xdp::{
-    AttachMode, Lent, LentLayout, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
+    AttachMode, Lent, LentLayout, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
     queue_pairs,
 };
 use steering::{Claim, ClaimTerms, Transport};
@@ -64,7 +64,7 @@ impl DataPaths for Xdp {
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
         let options = SteeringOptions { kernel_flows: KERNEL_FLOWS, ..SteeringOptions::default() };
         let program = SteeringProgram::attach(interface, options)?;
-        Ok(Box::new(XdpPath { program, device: self.device.clone() }))
+        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None }))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -79,6 +79,8 @@ impl DataPaths for Xdp {
 struct XdpPath {
     program: SteeringProgram,
     device: XdpOptions,
+    /// For the queues that were busy when they were last asked for.
+    spare: Option<Spare>,
 }
 
 impl DataPath for XdpPath {
@@ -92,7 +94,8 @@ impl DataPath for XdpPath {
     }
 
     fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {
-        let Lent { layout, memory, sockets } = XdpDevice::lend(&mut self.program, queues, &self.device)?;
+        let Lent { layout, memory, sockets } =
+            XdpDevice::lend_with(&mut self.program, queues, &self.device, &mut self.spare)?;
         Ok(LentQueues { layout, memory, sockets })
     }
 
