@@ -19,7 +19,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tcp_repair::Established;
 
-use crate::moving::pack;
+use crate::moving::{pack, pack_octets};
 use crate::protocol::{
     Answer, ClaimId, Claimed, FromBroker, Grant, Key, News, ProgramReport, ProtocolError, Purpose, Refusal,
     Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
@@ -276,6 +276,31 @@ impl Client {
     /// Hands a kernel socket that waited at a closed listener to another process that has the same listener.
     pub fn hand_over(&mut self, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
         self.ask_for_done(Request::Adopt, &[socket])
+    }
+
+    /// Whether another process has claimed the same socket.
+    pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
+        match self.ask_for_done(Request::IsShared { claim }, &[]) {
+            Ok(()) => Ok(true),
+            Err(ClientError::Refused(Refusal::Nobody)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the kernel deliver a datagram that came to us.
+    pub fn deliver(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: &[u8],
+    ) -> Result<(), ClientError> {
+        // No datagram of UDP is longer.
+        let len = u16::try_from(octets.len()).map_err(|_| ClientError::OutOfPlace)?;
+        let file = pack_octets(octets)?;
+        let fds: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
+        let answer = self.ask_for_done(Request::Deliver { local, remote, len }, &fds);
+        file.into_iter().for_each(discard);
+        answer
     }
 
     /// Says that the sockets of our queues of this interface are closed.

@@ -97,6 +97,8 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         | Request::NotSurrendered { .. }
         | Request::MoveFor { .. }
         | Request::Adopt
+        | Request::IsShared { .. }
+        | Request::Deliver { .. }
         | Request::Status(_) => None,
     };
     event.into_iter().collect()

@@ -156,6 +156,22 @@ pub enum Request {
     ///
     /// Beside it: the kernel's socket.
     Adopt,
+    /// Whether another process has claimed the very socket of a claim of ours: [`Answer::Done`], or a refusal if none has.
+    IsShared {
+        /// Which.
+        claim: ClaimId,
+    },
+    /// A datagram that came to a claim of ours is to be the kernel's, for all who have the socket: [`Answer::Done`].
+    ///
+    /// Beside it: a file with its octets, unless there are none.
+    Deliver {
+        /// Where it went, which one of our claims covers.
+        local: SocketAddr,
+        /// Where it came from.
+        remote: SocketAddr,
+        /// How many octets.
+        len: u16,
+    },
     /// Our queues of an interface are free: their sockets are closed. [`Answer::Done`].
     GiveBack {
         /// Which.

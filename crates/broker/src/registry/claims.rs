@@ -84,8 +84,15 @@ impl Registry {
             .any(|(_, claim)| claim.shadow.transport == transport && claim.shadow.bound.covers(local))
     }
 
+    /// Whether another client has the very same socket, and wants what comes there.
+    pub fn has_others(&self, client: ClientId, claim: ClaimId) -> Result<bool, Refusal> {
+        let own = self.claims.get(&claim).filter(|own| own.client == client).ok_or(Refusal::NoSuchClaim)?;
+        let is_it = |other: &Claim| other.client != client && other.shadow.cookie == own.shadow.cookie;
+        Ok(self.claims.values().any(|other| is_it(other) && !other.draining))
+    }
+
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
-    /// with another at the same port.
+    /// with another at the same port, and rather the one that asked for it last.
     pub fn heir(&self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let listens =
             |claim: &Claim| claim.shadow.purpose == Purpose::Listener && claim.shadow.bound.covers(local);
@@ -93,7 +100,7 @@ impl Registry {
         let cookies: BTreeSet<u64> = own.map(|(_, claim)| claim.shadow.cookie).collect();
         let others = self.claims.iter();
         let others = others.filter(|(_, claim)| claim.client != from && !claim.draining && listens(claim));
-        let best = others.min_by_key(|(_, claim)| !cookies.contains(&claim.shadow.cookie));
+        let best = others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), **id));
         best.map(|(id, claim)| (claim.client, *id))
     }
 

@@ -207,6 +207,32 @@ fn who_has_the_very_same_listener_inherits_first() {
     world.registry.drain(clients[0], old, world.now).unwrap();
     assert_eq!(world.registry.heir(clients[0], local), Some((clients[2], same)));
     assert_eq!(world.registry.heir(clients[0], SocketAddr::from(([198, 51, 100, 1], 81))), None);
+    let newest = world.registry.claim(clients[2], shadow(7)).unwrap();
+    assert_eq!(world.registry.heir(clients[0], local), Some((clients[2], newest)));
+}
+
+#[test]
+fn a_socket_is_shared_while_another_process_claims_it() {
+    let mut world = attached(1);
+    (0..2).for_each(|_| world.apply(Event::Connect));
+    let shadow = |cookie| Shadow {
+        transport: Transport::Udp,
+        purpose: Purpose::Udp,
+        bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 53, device: None },
+        cookie,
+        shares_port: true,
+    };
+    let clients = world.clients.clone();
+    let registry = &mut world.registry;
+    let own = registry.claim(clients[0], shadow(7)).unwrap();
+    registry.claim(clients[0], shadow(7)).unwrap();
+    registry.claim(clients[1], shadow(8)).unwrap();
+    assert_eq!(registry.has_others(clients[0], own), Ok(false), "nobody else has this very socket");
+    let other = registry.claim(clients[1], shadow(7)).unwrap();
+    assert_eq!(registry.has_others(clients[0], own), Ok(true));
+    assert_eq!(registry.has_others(clients[1], own), Err(Refusal::NoSuchClaim));
+    registry.release(clients[1], other).unwrap();
+    assert_eq!(registry.has_others(clients[0], own), Ok(false));
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //! | `requests.rs` | what each request does |
 //! | `shadow.rs` | what the kernel says of the sockets that claims are about |
 //! | `actions.rs` | what the registry wants done; sockets that went without a word |
-//! | `routes.rs`, `questions.rs`, `moves.rs` | answers that take their time; connections that become the kernel's |
+//! | `routes.rs`, `questions.rs` | answers that take their time |
+//! | `moves.rs`, `datagram.rs` | connections and datagrams that become the kernel's |
 //! | `status.rs` | what all this looks like |
 
 mod actions;
@@ -18,6 +19,7 @@ mod choice;
 mod clients;
 mod connection;
 mod data_path;
+mod datagram;
 mod family;
 mod handle;
 mod moves;

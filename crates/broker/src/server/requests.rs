@@ -11,7 +11,7 @@ use super::broker::Broker;
 use super::connection::Fault;
 use super::port::address;
 use super::questions::Question;
-use super::{moves, shadow};
+use super::{datagram, moves, shadow};
 use crate::protocol::{
     Answer, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal, Request,
     Transport, VERSION, Welcome,
@@ -98,6 +98,17 @@ impl Broker {
                 Ok(None)
             }
             Request::Adopt => done(self.hand_over(client, fd.ok_or(Refusal::NoSocket)?, now)),
+            Request::IsShared { claim } => {
+                let shared = self.registry.has_others(client, claim)?;
+                done(shared.then_some(()).ok_or(Refusal::Nobody))
+            }
+            Request::Deliver { local, remote, len } => {
+                if !self.registry.covers(client, steering::Transport::Udp, local) {
+                    return Err(Refusal::NoSuchClaim);
+                }
+                let delivered = datagram::deliver(local, remote, len, fd.as_ref());
+                done(delivered.map_err(|error| Refusal::NotTaken(error.to_string())))
+            }
             Request::GiveBack { link } => done(self.registry.give_back(client, link, now)),
             Request::Status(report) => {
                 self.note_report(client, report);
@@ -287,7 +298,11 @@ fn name_of(pid: u32, said: &str) -> String {
 fn takes_fd(request: &Request) -> bool {
     matches!(
         request,
-        Request::Claim { .. } | Request::Move { .. } | Request::Surrendered { .. } | Request::Adopt
+        Request::Claim { .. }
+            | Request::Move { .. }
+            | Request::Surrendered { .. }
+            | Request::Adopt
+            | Request::Deliver { .. }
     )
 }
 
