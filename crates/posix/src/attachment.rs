@@ -139,6 +139,9 @@ pub(crate) trait Attachment: Send {
     /// Becomes readable when there is an incident.
     fn descriptor(&self) -> Option<RawFd>;
 
+    /// Sees to it that there is a way to whoever answers the rest, and says whether there is; before anything else is asked.
+    fn reach(&mut self) -> bool;
+
     /// How long calls look for packets before they sleep.
     fn spin(&self) -> Duration;
 
@@ -177,6 +180,12 @@ pub(crate) trait Attachment: Send {
 
     /// Asks for a connection that this process has inherited: [`Incident::Inherited`].
     fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId>;
+
+    /// Whether another process has claimed the same socket.
+    fn is_shared(&mut self, claim: ClaimId) -> bool;
+
+    /// Has the kernel deliver a datagram that came to us by a claim.
+    fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, octets: &[u8]);
 
     /// Hands a connection of the kernel to some process that has its listener.
     fn give_for_adoption(&mut self, socket: OwnedFd);

@@ -24,8 +24,7 @@ pub(crate) struct Brokered {
     name: String,
     /// Those of the processes that this one was forked from, the nearest first.
     inherited_keys: Vec<Key>,
-    /// `None` once it is gone.
-    client: Option<Client>,
+    line: Line,
     welcome: Welcome,
     routes: Vec<(RequestId, Ticket)>,
     inherits: Vec<(RequestId, Ticket)>,
@@ -35,32 +34,45 @@ pub(crate) struct Brokered {
     next_request: u64,
 }
 
+/// The way to the broker.
+enum Line {
+    /// Nothing had to be said yet: most children only become another program.
+    Idle,
+    Open(Client),
+    /// It is gone.
+    Cut,
+}
+
 impl Brokered {
     /// Reaches the broker of that name; `None` if it is not there.
     pub(crate) fn connect(name: &str) -> Option<Brokered> {
-        let program = std::env::args_os().next().unwrap_or_default();
-        let program = program.to_string_lossy().into_owned();
-        let pid = u32::try_from(syscall::process_id()).ok()?;
-        let (client, welcome) = Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()?;
-        Some(Brokered {
-            name: name.to_owned(),
-            inherited_keys: Vec::new(),
-            client: Some(client),
+        let (client, welcome) = dial(name)?;
+        let mut brokered = Brokered::idle(name.to_owned(), Vec::new(), welcome);
+        brokered.line = Line::Open(client);
+        Some(brokered)
+    }
+
+    /// One that reaches the broker when it has something to say.
+    fn idle(name: String, inherited_keys: Vec<Key>, welcome: Welcome) -> Brokered {
+        Brokered {
+            name,
+            inherited_keys,
+            line: Line::Idle,
             welcome,
             routes: Vec::new(),
             inherits: Vec::new(),
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
             next_request: 0,
-        })
+        }
     }
 
     /// Asks, unless the broker is gone; notices if it is by now.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
-        let client = self.client.as_mut().ok_or("the broker is gone")?;
+        let Line::Open(client) = &mut self.line else { return Err("the broker is gone".to_owned()) };
         ask(client).map_err(|error| {
             if error.is_fatal() {
-                self.client = None;
+                self.line = Line::Cut;
                 self.incidents.push_back(Incident::Gone);
             }
             error.to_string()
@@ -117,7 +129,23 @@ impl Brokered {
 
 impl Attachment for Brokered {
     fn descriptor(&self) -> Option<RawFd> {
-        self.client.as_ref().map(|client| client.fd().as_raw_fd())
+        match &self.line {
+            Line::Open(client) => Some(client.fd().as_raw_fd()),
+            Line::Idle | Line::Cut => None,
+        }
+    }
+
+    fn reach(&mut self) -> bool {
+        if matches!(self.line, Line::Idle) {
+            match dial(&self.name) {
+                Some((client, welcome)) => (self.line, self.welcome) = (Line::Open(client), welcome),
+                None => {
+                    self.line = Line::Cut;
+                    self.incidents.push_back(Incident::Gone);
+                }
+            }
+        }
+        matches!(self.line, Line::Open(_))
     }
 
     fn spin(&self) -> Duration {
@@ -126,7 +154,7 @@ impl Attachment for Brokered {
 
     fn wants(&self, purpose: Purpose) -> bool {
         let profile = &self.welcome.options.profile;
-        self.client.is_some()
+        !matches!(self.line, Line::Cut)
             && match purpose {
                 Purpose::Listener => profile.listeners,
                 Purpose::Outgoing => profile.outgoing,
@@ -198,6 +226,15 @@ impl Attachment for Brokered {
         Some(request)
     }
 
+    fn is_shared(&mut self, claim: ClaimId) -> bool {
+        self.ask(|client| client.is_shared(broker::protocol::ClaimId(claim.0))).unwrap_or(false)
+    }
+
+    fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, octets: &[u8]) {
+        // What cannot be delivered is lost, as datagrams may be.
+        let _ = self.ask(|client| client.deliver(local, remote, octets));
+    }
+
     fn give_for_adoption(&mut self, socket: OwnedFd) {
         let _ = self.ask(|client| client.hand_over(socket.as_fd()));
         let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
@@ -234,13 +271,25 @@ impl Attachment for Brokered {
     }
 
     fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {
-        let name = self.name.clone();
-        let keys = std::iter::once(self.welcome.key).chain(self.inherited_keys.iter().copied());
-        let inherited_keys = keys.take(KEYS_MAX).collect();
+        // One that never said anything has nothing that could be inherited.
+        let own = matches!(self.line, Line::Open(_)).then_some(self.welcome.key);
+        let keys = own.into_iter().chain(self.inherited_keys.iter().copied());
+        let child = match self.line {
+            Line::Cut => None,
+            _ => Some(Brokered::idle(self.name.clone(), keys.take(KEYS_MAX).collect(), self.welcome.clone())),
+        };
         // Its descriptors were closed by number, as all internal ones.
         std::mem::forget(self);
-        Some(Box::new(Brokered { inherited_keys, ..Brokered::connect(&name)? }))
+        child.map(|child| Box::new(child) as Box<dyn Attachment>)
     }
+}
+
+/// Connects to the broker of that name.
+fn dial(name: &str) -> Option<(Client, Welcome)> {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = program.to_string_lossy().into_owned();
+    let pid = u32::try_from(syscall::process_id()).ok()?;
+    Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()
 }
 
 fn incident_of(news: News) -> Option<Incident> {

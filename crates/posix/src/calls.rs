@@ -95,6 +95,12 @@ pub fn is_ours(fd: RawFd) -> bool {
     FdTable::global().is_ours(fd)
 }
 
+/// Whether `fd` is an epoll instance to which nothing of ours was ever added: a process of one thread can be left alone with it.
+#[inline]
+pub fn is_idle_epoll(fd: RawFd) -> bool {
+    FdTable::global().is_idle_epoll(fd)
+}
+
 /// `fd` came from another process by SCM_RIGHTS: it may be a listener, and whatever the table knows of that number is of old.
 pub fn on_received(fd: RawFd) {
     with(|process| process.on_received(fd));

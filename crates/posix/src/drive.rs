@@ -19,6 +19,8 @@ use crate::waiter::{self, Waiter};
 
 /// Between two looks at a device that has no descriptor.
 const POLL_EVERY: Duration = Duration::from_micros(50);
+/// How often a process that never sleeps listens to the broker.
+const HEAR_EVERY: Duration = Duration::from_millis(10);
 /// Turns that one call makes while there is more and more work, before it looks at its own.
 const TURNS_MAX: usize = 4;
 
@@ -26,9 +28,9 @@ const TURNS_MAX: usize = 4;
 #[derive(Clone, Copy)]
 pub(crate) enum On<'a> {
     /// Something on one socket; and on its shadow, with these poll(2) bits.
-    Socket(SocketId, Option<(RawFd, i16)>),
+    Socket(SocketId, Option<i16>),
     /// Something at an epoll instance, or its kernel's counterpart.
-    Epoll(EpollId, RawFd),
+    Epoll(EpollId),
     /// Something on any of these sockets, or what the kernel has of these descriptors.
     Many(&'a [SocketId], &'a [PollFd]),
 }
@@ -66,6 +68,7 @@ impl State {
                 self.sockets.at(event.token as u32).filter(|it| it.0.to_bits() == event.token)
             {
                 self.raise(id, key_of(event.events));
+                self.note_arrival(id, now);
             }
         }
         if let Some(runtime) = &mut self.runtime {
@@ -73,6 +76,14 @@ impl State {
         }
         self.release_ports(now);
         self.look_after_children(now);
+        self.look_at_stalls(now);
+        if now >= self.heard_at + HEAR_EVERY {
+            self.heard_at = now;
+            self.hear(now);
+        }
+        if !self.closing.is_empty() {
+            self.end_closed(now);
+        }
         done
     }
 
@@ -86,7 +97,7 @@ impl State {
     fn enlist(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
         match on {
             On::Socket(id, _) => self.enlist_at(id, waiter),
-            On::Epoll(id, _) => {
+            On::Epoll(id) => {
                 if let Some(epoll) = self.epolls.get_mut(id) {
                     epoll.waiters.push(Arc::clone(waiter));
                 }
@@ -105,7 +116,7 @@ impl State {
     fn strike_off(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
         let ids = match &on {
             On::Socket(id, _) => std::slice::from_ref(id),
-            On::Epoll(id, _) => {
+            On::Epoll(id) => {
                 self.stop_waiting_at(*id, waiter);
                 &[]
             }
@@ -148,12 +159,13 @@ impl State {
         }
         let mut devices = Vec::new();
         let sleep = self.runtime.as_mut().map(|runtime| runtime.engine.prepare_sleep(now, &mut devices));
-        let until = match sleep {
+        let timer = match sleep {
             Some(Sleep::Busy) => return None,
             Some(Sleep::Until(at)) => Some(at),
             Some(Sleep::Unknown) => Some(now + POLL_EVERY),
             Some(Sleep::Descriptors) | None => None,
         };
+        let until = [timer, self.stalls.look_at].into_iter().flatten().min();
         devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));
@@ -172,6 +184,7 @@ impl Process {
     ) -> Result<T, Stop> {
         let mut interrupted = false;
         let mut spin_until = None;
+        let mut call = None;
         loop {
             let mut now = self.now();
             let mut worked = 0;
@@ -180,6 +193,7 @@ impl Process {
                 self.note_turn();
                 worked += done;
                 if let Some(result) = attempt(&mut state, now) {
+                    state.end_call(waiting.on, call.as_ref(), now);
                     state.hand_over();
                     return Ok(result);
                 }
@@ -189,9 +203,12 @@ impl Process {
                 now = self.now();
             }
             if interrupted || waiting.deadline.is_some_and(|deadline| deadline <= now) {
+                state.end_call(waiting.on, call.as_ref(), now);
                 state.hand_over();
                 return Err(if interrupted { Stop::Interrupted } else { Stop::TimedOut });
             }
+            // Others can close what this call uses from here on.
+            call = call.or_else(|| state.begin_call(waiting.on));
             let spin_until = *spin_until.get_or_insert(now + state.spin);
             if worked > 0 || now < spin_until {
                 // Others may want the lock.
@@ -213,8 +230,11 @@ impl Process {
     ) -> (MutexGuard<'p, State>, bool) {
         let mut fds = Vec::with_capacity(8);
         match waiting.on {
-            On::Socket(_, shadow) => fds.extend(shadow.map(|(fd, events)| PollFd { fd, events, revents: 0 })),
-            On::Epoll(_, fd) => fds.push(readable(fd)),
+            On::Socket(id, shadow) => {
+                let fd = state.sockets.get(id).map_or(-1, |socket| socket.fd());
+                fds.extend(shadow.map(|events| PollFd { fd, events, revents: 0 }));
+            }
+            On::Epoll(id) => fds.push(readable(state.epolls.get(id).map_or(-1, |epoll| epoll.fd()))),
             On::Many(_, kernel) => fds.extend_from_slice(kernel),
         }
         let Some(waiter) = Waiter::of_this_thread(self.table) else {

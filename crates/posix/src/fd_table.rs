@@ -26,12 +26,14 @@ const SOCKET: u32 = 1;
 const EPOLL: u32 = 2;
 const INTERNAL: u32 = 3;
 const KIND_BITS: u32 = 2;
+/// Of an epoll instance: something of ours was added to it.
+const BUSY: u32 = 1 << KIND_BITS;
 
 impl Entry {
     fn from_bits(bits: u32) -> Entry {
         match bits & ((1 << KIND_BITS) - 1) {
             SOCKET => Entry::Socket(bits >> KIND_BITS),
-            EPOLL => Entry::Epoll(bits >> KIND_BITS),
+            EPOLL => Entry::Epoll(bits >> (KIND_BITS + 1)),
             INTERNAL => Entry::Internal,
             _ => Entry::None,
         }
@@ -41,7 +43,7 @@ impl Entry {
         match self {
             Entry::None => 0,
             Entry::Socket(place) => place << KIND_BITS | SOCKET,
-            Entry::Epoll(place) => place << KIND_BITS | EPOLL,
+            Entry::Epoll(place) => place << (KIND_BITS + 1) | EPOLL,
             Entry::Internal => INTERNAL,
         }
     }
@@ -79,7 +81,21 @@ impl FdTable {
         slot.is_some_and(|slot| slot.load(Ordering::Relaxed) != 0)
     }
 
-    /// Says what `fd` is; false if its number is too high for us.
+    /// Whether `fd` is an epoll instance to which nothing of ours was ever added.
+    #[inline]
+    pub(crate) fn is_idle_epoll(self, fd: RawFd) -> bool {
+        let slot = usize::try_from(fd).ok().and_then(|at| self.slots.get(at));
+        slot.is_some_and(|slot| slot.load(Ordering::Relaxed) & (BUSY | (BUSY - 1)) == EPOLL)
+    }
+
+    /// Something of ours was added to the epoll instance `fd`.
+    pub(crate) fn set_busy(self, fd: RawFd) {
+        if let Some(slot) = usize::try_from(fd).ok().and_then(|at| self.slots.get(at)) {
+            slot.fetch_or(BUSY, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what `fd` is; an epoll instance is idle. False if its number is too high for us.
     pub(crate) fn set(self, fd: RawFd, entry: Entry) -> bool {
         let slot = usize::try_from(fd).ok().and_then(|at| self.slots.get(at));
         slot.map(|slot| slot.store(entry.to_bits(), Ordering::Relaxed)).is_some()
@@ -105,6 +121,17 @@ mod tests {
             assert!(table.set(5, entry));
             assert_eq!((table.get(5), table.is_ours(5)), (entry, entry != Entry::None));
         }
+    }
+
+    #[test]
+    fn an_epoll_instance_is_idle_until_it_is_not() {
+        let table = FdTable::leaked();
+        table.set(5, Entry::Epoll(7));
+        assert!(table.is_idle_epoll(5) && table.is_ours(5));
+        table.set_busy(5);
+        assert_eq!((table.get(5), table.is_idle_epoll(5)), (Entry::Epoll(7), false));
+        table.set(5, Entry::Socket(1));
+        assert!(!table.is_idle_epoll(5) && !table.is_idle_epoll(6) && !table.is_idle_epoll(-1));
     }
 
     #[test]

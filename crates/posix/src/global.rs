@@ -19,5 +19,7 @@ pub(crate) fn process() -> Option<&'static Process> {
 pub(crate) fn start(broker: &str) -> bool {
     let Some(attachment) = Brokered::connect(broker) else { return false };
     let attachment: Box<dyn Attachment> = Box::new(attachment);
-    PROCESS.set(Process::new(FdTable::global(), Some(attachment))).is_ok()
+    let is_first = PROCESS.set(Process::new(FdTable::global(), Some(attachment))).is_ok();
+    process().into_iter().for_each(Process::find_inherited);
+    is_first
 }

@@ -24,6 +24,19 @@ thread_local! {
 /// What is told when a thread begins to sleep (true) and when it ends (false).
 static ON_SLEEP: OnceLock<fn(bool)> = OnceLock::new();
 
+/// What tells whether the process has one thread only.
+static ALONE: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Has `alone` asked whether the process has one thread only.
+pub fn tell_alone_by(alone: fn() -> bool) {
+    ALONE.get_or_init(|| alone);
+}
+
+/// Whether the process is known to have one thread only.
+pub(crate) fn is_alone() -> bool {
+    ALONE.get().is_some_and(|alone| alone())
+}
+
 /// Has `told` told of all sleep in [`outside`]. It may end the thread (pthread_cancel(3)), as may what happens in between.
 pub fn on_sleep(told: fn(bool)) {
     ON_SLEEP.get_or_init(|| told);

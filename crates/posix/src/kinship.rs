@@ -15,7 +15,7 @@ use clock::{Duration, Instant};
 use crate::fd_table::Entry;
 use crate::internal;
 use crate::process::State;
-use crate::socket::SocketId;
+use crate::socket::{Role, SocketId};
 
 /// Both ends of a connection, ours first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
@@ -60,6 +60,11 @@ pub(crate) struct Kinship {
 impl State {
     /// About to fork: the child will have what connections there are.
     pub(crate) fn tie_cord(&mut self) {
+        for place in 0..self.sockets.places() {
+            if let Some((_, socket)) = self.sockets.at_mut(place) {
+                socket.is_common |= matches!(socket.role, Role::Fresh);
+            }
+        }
         let has_any = self.sockets.iter().any(|(_, socket)| socket.connection().is_some());
         self.kinship.cord = has_any.then(|| self.cord()).flatten();
     }

@@ -10,6 +10,7 @@
 //! | `runtime.rs`, `attachment.rs`, `brokered.rs` | the engine, and who gives it queues, claims and ways |
 //! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs` | turns of the engine, sleeping, waking |
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
+//! | `held.rs` | what is closed while a call still uses it |
 //! | `lifecycle.rs`, `kinship.rs` | fork, exec, exit; connections that parent and child have in common |
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod epoll;
 mod errno;
 mod fd_table;
 mod global;
+mod held;
 pub mod inside;
 mod internal;
 mod kinship;

@@ -1,11 +1,12 @@
 //! fork(2), execve(2), and the end.
 
 use std::cell::RefCell;
+use std::os::fd::RawFd;
 use std::sync::MutexGuard;
 
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
-use crate::socket::{Inherited, Role};
+use crate::socket::{Inherited, Role, Socket, SocketId, Stall, Stalls};
 use crate::waiter::Waiter;
 
 thread_local! {
@@ -55,22 +56,15 @@ impl Process {
         let mut state = self.lock();
         let now = self.now();
         state.turn(now);
-        let inherited: Vec<i32> = state
-            .sockets
-            .iter()
-            .filter(|(_, socket)| !socket.is_shadow())
-            .filter_map(|(_, socket)| {
-                let survives = |fd: &i32| {
-                    syscall::fcntl(*fd, libc::F_GETFD, 0).is_ok_and(|it| it & libc::FD_CLOEXEC == 0)
-                };
-                // A child that a program makes to run another inherits by accident what it was not told of: it knows the
-                // first three numbers.
-                let is_meant = |fd: &i32| matches!(socket.role, Role::Connection(_)) || *fd <= 2;
-                socket.fds().find(|fd| survives(fd) && is_meant(fd))
-            })
-            .collect();
+        let outlives = |socket: &Socket| !socket.is_shadow() && socket.fds().any(survives_exec);
+        let outliving = state.sockets.iter().filter(|(_, socket)| outlives(socket));
+        let (inherited, own): (Vec<_>, Vec<_>) = outliving
+            .map(|(id, socket)| (id, socket.fd(), matches!(socket.role, Role::Inherited(_))))
+            .partition(|(.., is_inherited)| *is_inherited);
         drop(state);
-        inherited.into_iter().for_each(|fd| self.surrender(fd));
+        let inherited: Vec<SocketId> = inherited.into_iter().map(|(id, ..)| id).collect();
+        self.inherit_all(&inherited);
+        own.into_iter().for_each(|(_, fd, _)| self.surrender(fd));
         let mut state = self.lock();
         let now = self.now();
         state.finish(now);
@@ -83,6 +77,11 @@ impl Process {
         state.turn(now);
         state.finish(now);
     }
+}
+
+/// Whether the program that is executed next has the descriptor as well.
+fn survives_exec(fd: RawFd) -> bool {
+    syscall::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
 impl State {
@@ -119,6 +118,8 @@ impl State {
             socket.claim = None;
             socket.unclaimable = None;
             socket.waiters.clear();
+            socket.callers.clear();
+            socket.stall = Stall::default();
             match &mut socket.role {
                 Role::Listener { on_stack, adopted, .. } => {
                     *on_stack = None;
@@ -134,13 +135,17 @@ impl State {
         for place in 0..self.epolls.places() {
             let Some((_, epoll)) = self.epolls.at_mut(place) else { continue };
             epoll.waiters.clear();
+            epoll.callers.clear();
             epoll.has_news = true;
+            self.forget_bell(place);
         }
         // Its packet memory is not here, so that even dropping it would be wrong.
         std::mem::forget(self.runtime.take());
         std::mem::forget(std::mem::take(&mut self.kept_ports));
         self.driver = None;
         self.sleepers.clear();
+        self.stalls = Stalls::default();
+        self.forget_closing();
         let to_parent = self.become_kin();
         self.close_internal(to_parent);
         self.attached = false;

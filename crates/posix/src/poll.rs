@@ -37,6 +37,12 @@ impl Process {
             return Verdict::Kernel;
         }
         let mut state = self.lock();
+        let inherited = state.inherited_of(fds);
+        if !inherited.is_empty() {
+            drop(state);
+            self.inherit_all(&inherited);
+            state = self.lock();
+        }
         let now = self.now();
         let mut sockets = Vec::new();
         let watched: Vec<Watched> = fds.iter().map(|it| state.watched(it.fd)).collect();
@@ -115,6 +121,12 @@ impl State {
             Entry::Socket(_) => self.socket_of(fd).map_or(Watched::Kernel, Watched::Socket),
             Entry::Epoll(_) => self.epoll_of(fd).map_or(Watched::Kernel, Watched::Epoll),
         }
+    }
+
+    /// Connections of the parent's among descriptors: only the kernel can tell parent and child of them.
+    fn inherited_of(&self, fds: &[PollFd]) -> Vec<SocketId> {
+        let sockets = fds.iter().filter_map(|it| self.socket_of(it.fd));
+        sockets.filter(|id| self.is_inherited(*id)).collect()
     }
 
     /// Notes what the stack has; returns how many have something.

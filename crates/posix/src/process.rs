@@ -11,10 +11,11 @@ use stack::slab::Slab;
 use crate::attachment::Attachment;
 use crate::epoll::{Epoll, EpollId};
 use crate::fd_table::{Entry, FdTable};
+use crate::held::Closing;
 use crate::internal;
 use crate::kinship::Kinship;
 use crate::runtime::Runtime;
-use crate::socket::{KeptPort, Socket, SocketId};
+use crate::socket::{KeptPort, Socket, SocketId, Stalls};
 use crate::waiter::Waiter;
 
 /// Sockets and epoll instances that we know at most.
@@ -49,6 +50,11 @@ pub(crate) struct State {
     /// Ports of closed connections that the stack is not done with.
     pub(crate) kept_ports: Vec<KeptPort>,
     pub(crate) ports_looked_at: Instant,
+    /// Sockets at which something waits.
+    pub(crate) stalls: Stalls,
+    /// What was closed while a call used it.
+    pub(crate) closing: Vec<Closing>,
+    pub(crate) heard_at: Instant,
 }
 
 impl Process {
@@ -96,6 +102,9 @@ impl State {
             kinship: Kinship::default(),
             kept_ports: Vec::new(),
             ports_looked_at: Instant::ZERO,
+            stalls: Stalls::default(),
+            closing: Vec::new(),
+            heard_at: Instant::ZERO,
         };
         state.hide_attachment();
         state

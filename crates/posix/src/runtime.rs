@@ -87,10 +87,18 @@ impl State {
         if self.attached {
             return;
         }
-        let Some(attachment) = &mut self.attachment else { return };
-        self.attached = true;
-        attachment.attach();
+        self.attached = self.reach();
+        if let Some(attachment) = self.attachment.as_mut().filter(|_| self.attached) {
+            attachment.attach();
+        }
         self.hear(now);
+    }
+
+    /// Sees to it that the broker can be asked.
+    pub(crate) fn reach(&mut self) -> bool {
+        let is_reached = self.attachment.as_mut().is_some_and(|attachment| attachment.reach());
+        self.hide_attachment();
+        is_reached
     }
 
     /// Listens to what the broker has to say.

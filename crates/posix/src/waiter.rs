@@ -53,6 +53,11 @@ impl Waiter {
         WAITER.with_borrow_mut(|waiter| std::mem::forget(waiter.take()));
     }
 
+    /// Whether it is that of the calling thread.
+    pub(crate) fn is_own(&self) -> bool {
+        WAITER.with_borrow(|waiter| waiter.as_ref().is_some_and(|own| std::ptr::eq(&raw const *own.0, self)))
+    }
+
     /// Whether its thread has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)

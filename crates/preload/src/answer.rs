@@ -1,7 +1,7 @@
 //! From what `posix` answers to what C functions return.
 
-use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use posix::Errno;
 use posix::calls::Verdict;
@@ -34,6 +34,32 @@ pub(crate) fn deactivate() {
 #[inline(always)]
 pub(crate) fn ours(fd: c_int) -> bool {
     crate::asked::is_ours(fd)
+}
+
+/// Whether `posix` is to be asked about a wait at the epoll instance `epfd`: not if there is nothing of ours, and no other thread that
+/// could bring it there.
+#[inline(always)]
+pub(crate) fn waits_here(epfd: c_int) -> bool {
+    ours(epfd) && !(crate::asked::is_idle_epoll(epfd) && alone())
+}
+
+static SINGLE_THREADED: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Looks for what the C library knows of threads.
+pub(crate) fn find_threads() {
+    // SAFETY: the name ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
+    posix::inside::tell_alone_by(alone);
+}
+
+/// Whether this process has one thread only; false if the C library does not tell.
+#[inline(always)]
+pub(crate) fn alone() -> bool {
+    let known = SINGLE_THREADED.load(Ordering::Relaxed);
+    // SAFETY: not null: the C library's variable of this name, a char that lives as long as the process. Other threads, which might
+    // write it, there are none while it is true.
+    !known.is_null() && unsafe { known.read_volatile() } != 0
 }
 
 /// A type that C functions return.
@@ -80,9 +106,13 @@ pub(crate) fn ask<T: Returned>(question: impl FnOnce() -> Asked<T>) -> Option<T>
     answer
 }
 
-/// Tells `posix` something that it has no answer to.
+/// Tells `posix` something that it has no answer to. A process that was given up, being a copy that nobody announced, has nothing
+/// of what `posix` knows of its parent: not even its end is told.
 #[inline(never)]
 pub(crate) fn tell(news: impl FnOnce()) {
+    if !active() {
+        return;
+    }
     ask::<()>(|| {
         news();
         Ok(Verdict::Kernel)

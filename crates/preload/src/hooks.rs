@@ -20,7 +20,7 @@ use libc::{
     ssize_t, timespec, timeval,
 };
 
-use crate::answer::{active, ask, ours, tell};
+use crate::answer::{active, ask, ours, tell, waits_here};
 use crate::asked as told;
 use crate::calls::exec::{self, Strings};
 use crate::calls::receive::OWN_POSITION;
@@ -116,11 +116,11 @@ hooks! {
     [epoll_ctl](epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int
         { if ours(epfd) || ours(fd) => epoll::epoll_ctl(epfd, op, fd, event) }
     [epoll_wait](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int
-        { if ours(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, std::ptr::null()) }
+        { if waits_here(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, std::ptr::null()) }
     [epoll_pwait](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int
-        { if ours(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, mask) }
+        { if waits_here(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, mask) }
     [epoll_pwait2](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int
-        { if ours(epfd) => epoll::epoll_pwait2(epfd, events, room, timeout, mask) }
+        { if waits_here(epfd) => epoll::epoll_pwait2(epfd, events, room, timeout, mask) }
     [poll __poll](fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
         { if polling::any_ours(fds, count) => polling::poll(fds, count, timeout) }
     [__poll_chk](fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int

@@ -30,6 +30,7 @@ extern "C" fn start() {
     }
     // 2. The C library's functions, all of them: a handler or a child of fork may not look up any.
     next::look_up();
+    answer::find_threads();
     // 3. What children are to have, before the program writes its title over its environment.
     exec::remember_family(broker, variable(PRELOAD).unwrap_or_default());
     // 4. Forks. The handlers run around the fork innermost, being the first: other libraries' may still use sockets.

@@ -13,7 +13,7 @@ mod thread;
 
 use std::io;
 
-pub use epoll::{EpollEvent, epoll_create, epoll_ctl, epoll_wait};
+pub use epoll::{EpollEvent, epoll_create, epoll_ctl, epoll_pwait2, epoll_wait};
 pub use file::{
     close, close_range, dup, dup_from, dup_owned, dup3, eventfd, fcntl, ioctl, lseek, pipe, pread, raise,
     read, splice, write,

@@ -123,6 +123,10 @@ impl State {
             epoll.shadows.push(item);
             epoll.has_news = true;
         }
+        if !std::mem::replace(&mut epoll.is_busy, true) {
+            let table = self.table;
+            epoll.fds().for_each(|fd| table.set_busy(fd));
+        }
         let interest = Interest { epoll: id, item };
         match target {
             Target::Socket(socket) => {

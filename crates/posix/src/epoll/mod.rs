@@ -3,6 +3,7 @@
 //! A shadow is in both: the kernel tells of what it received itself. An item is queued when something happens that it asks for,
 //! and looked at when the program collects: what it is ready for by then is told, as Linux does it.
 
+mod bell;
 mod collect;
 mod control;
 mod wait;
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use clock::Instant;
 use stack::slab::{Handle, Slab};
 
+use bell::Bell;
+
+use crate::held::Callers;
 use crate::process::State;
 use crate::socket::{Interests, SocketId};
 use crate::waiter::{self, Waiter};
@@ -60,6 +64,8 @@ pub(crate) struct Epoll {
     pub(crate) items: Slab<Item>,
     ready: VecDeque<ItemId>,
     pub(crate) waiters: Vec<Arc<Waiter>>,
+    /// Threads whose calls wait here: it lives until they are over.
+    pub(crate) callers: Callers,
     /// Instances that watch this one.
     pub(crate) watchers: Interests,
     /// Items of shadows that the kernel watches too.
@@ -67,6 +73,9 @@ pub(crate) struct Epoll {
     /// Some of `shadows` has not been looked at whether it can be claimed.
     pub(crate) has_news: bool,
     kernel_asked_at: Instant,
+    /// Something of ours was added once.
+    pub(crate) is_busy: bool,
+    bell: Bell,
 }
 
 impl Epoll {
@@ -77,16 +86,29 @@ impl Epoll {
             items: Slab::new(ITEMS_MAX),
             ready: VecDeque::new(),
             waiters: Vec::new(),
+            callers: Callers::default(),
             watchers: Interests::default(),
             shadows: Vec::new(),
             has_news: false,
             kernel_asked_at: Instant::ZERO,
+            is_busy: false,
+            bell: Bell::default(),
         }
+    }
+
+    /// All of its descriptors.
+    fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        std::iter::once(self.fd).chain(self.dups.iter().copied())
     }
 
     /// One of its descriptors.
     pub(crate) fn fd(&self) -> RawFd {
         self.fd
+    }
+
+    /// It was closed, and is known by this number from now on; none if negative.
+    pub(crate) fn set_fd(&mut self, fd: RawFd) {
+        self.fd = fd;
     }
 
     pub(crate) fn add_fd(&mut self, fd: RawFd) {
@@ -166,7 +188,7 @@ impl State {
             return false;
         }
         epoll.queue(interest.item);
-        let woken = epoll.wake_one();
+        let woken = epoll.wake_one() || self.ring(interest.epoll);
         self.tell_watchers(interest.epoll, depth);
         woken && is_exclusive
     }

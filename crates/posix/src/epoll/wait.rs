@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clock::Instant;
 
+use super::bell::Heard;
 use super::{EpollId, Target};
 use crate::attachment::Purpose;
 use crate::calls::{EpollEvent, SignalMask, Verdict};
@@ -17,7 +18,7 @@ use crate::{Errno, batch};
 /// The kernel is asked this often while there is something of ours.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(50);
 /// Events of the kernel's that are taken at once.
-const KERNEL_MAX: usize = 64;
+pub(super) const KERNEL_MAX: usize = 64;
 
 impl Process {
     /// epoll_pwait2(2).
@@ -32,24 +33,33 @@ impl Process {
         let Some(id) = state.epoll_of(epfd).filter(|_| !events.is_empty()) else { return Verdict::Kernel };
         let now = self.now();
         if state.epolls.get(id).is_some_and(|epoll| epoll.has_news) {
+            let inherited = state.inherited_among(id);
+            if !inherited.is_empty() {
+                drop(state);
+                self.inherit_all(&inherited);
+                state = self.lock();
+            }
             state.claim_watched(id, now);
         }
-        if state.runtime.is_none() && !state.attached
-            || state.epolls.get(id).is_some_and(|it| it.items.is_empty())
-        {
-            return Verdict::Kernel;
+        let deadline = timeout.map(|timeout| now + timeout.into());
+        while state.is_of_kernel_only(id) {
+            if state.can_leave_alone(id) {
+                return Verdict::Kernel;
+            }
+            match self.wait_in_kernel(state, id, events, deadline, mask) {
+                Heard::Over(result) => return Verdict::Done(result),
+                Heard::Bell(guard) => state = guard,
+            }
         }
         if state.attached {
             self.start_watchdog(&mut state);
         }
         batch::set(0);
-        let deadline = timeout.map(|timeout| now + timeout.into());
-        let waiting = Waiting { on: On::Epoll(id, epfd), deadline, mask, restarts: false };
-        let result =
-            self.wait(state, &waiting, &mut |state, now| match state.collect_all(id, epfd, events, now) {
-                Ok(0) => None,
-                result => Some(result),
-            });
+        let waiting = Waiting { on: On::Epoll(id), deadline, mask, restarts: false };
+        let result = self.wait(state, &waiting, &mut |state, now| match state.collect_all(id, events, now) {
+            Ok(0) => None,
+            result => Some(result),
+        });
         Verdict::Done(match result {
             Ok(result) => result.inspect(|count| batch::set(*count)),
             Err(Stop::TimedOut) => Ok(0),
@@ -59,6 +69,25 @@ impl Process {
 }
 
 impl State {
+    /// Whether there is nothing of ours at an instance, nor will be without a call of this process.
+    fn is_of_kernel_only(&self, id: EpollId) -> bool {
+        self.runtime.is_none() && !self.attached || self.epolls.get(id).is_none_or(|it| it.items.is_empty())
+    }
+
+    /// Connections of the parent's that an instance watches: only the kernel can tell parent and child of them.
+    fn inherited_among(&self, id: EpollId) -> Vec<SocketId> {
+        let items = self.epolls.get(id).into_iter().flat_map(|epoll| epoll.items.iter());
+        let sockets = items.filter_map(|(_, item)| match item.target {
+            Target::Socket(socket) => Some(socket),
+            Target::Epoll(_) => None,
+        });
+        sockets.filter(|socket| self.is_inherited(*socket)).collect()
+    }
+
+    pub(crate) fn is_inherited(&self, id: SocketId) -> bool {
+        matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Inherited(_)))
+    }
+
     /// Takes the listeners and UDP sockets that an instance watches from the kernel: somebody waits for them.
     fn claim_watched(&mut self, id: EpollId, now: Instant) {
         let Some(epoll) = self.epolls.get_mut(id) else { return };
@@ -91,13 +120,7 @@ impl State {
     }
 
     /// What is ready of ours, and from time to time what is of the kernel's.
-    fn collect_all(
-        &mut self,
-        id: EpollId,
-        epfd: RawFd,
-        events: &mut [EpollEvent],
-        now: Instant,
-    ) -> Result<usize, Errno> {
+    fn collect_all(&mut self, id: EpollId, events: &mut [EpollEvent], now: Instant) -> Result<usize, Errno> {
         let count = self.collect(id, events);
         let Some(epoll) = self.epolls.get_mut(id) else { return fail(libc::EBADF) };
         let is_time = now.since(epoll.kernel_asked_at) >= KERNEL_EVERY;
@@ -105,22 +128,25 @@ impl State {
             return Ok(count);
         }
         epoll.kernel_asked_at = now;
-        self.collect_kernel(id, epfd, events, count)
+        self.collect_kernel(id, events, count)
     }
 
     /// Adds what is ready of the kernel's behind `count` events. A shadow may be among both: then it is told once.
     fn collect_kernel(
         &mut self,
         id: EpollId,
-        epfd: RawFd,
         events: &mut [EpollEvent],
         mut count: usize,
     ) -> Result<usize, Errno> {
+        let epfd = self.epolls.get(id).map_or(-1, |epoll| epoll.fd());
+        if epfd < 0 {
+            return Ok(count);
+        }
         let mut room = [syscall::EpollEvent { events: 0, u64: 0 }; KERNEL_MAX];
         let most = KERNEL_MAX.min(events.len() - count);
         let found = syscall::epoll_wait(epfd, &mut room[..most], 0)?;
         let own = count;
-        for event in &room[..found] {
+        for event in room[..found].iter().filter(|event| !super::bell::is_bell(event)) {
             let (bits, data) = (event.events, event.u64);
             self.settle_one_shot(id, data);
             match events[..own].iter_mut().find(|other| other.data == data) {
@@ -135,7 +161,7 @@ impl State {
     }
 
     /// The kernel told of a shadow that is to be told of once.
-    fn settle_one_shot(&mut self, id: EpollId, data: u64) {
+    pub(super) fn settle_one_shot(&mut self, id: EpollId, data: u64) {
         let Some(epoll) = self.epolls.get(id) else { return };
         let is_it = |item: &super::Item| item.data == data && item.events & libc::EPOLLONESHOT as u32 != 0;
         let shadow = epoll.shadows.iter().copied().find(|item| epoll.items.get(*item).is_some_and(is_it));

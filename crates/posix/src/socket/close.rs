@@ -27,7 +27,7 @@ impl Process {
             _ => state,
         };
         let now = self.now();
-        state.let_go(fd, now);
+        state.close_descriptor(fd, now);
         state.leave(now);
         Verdict::Kernel
     }
@@ -54,7 +54,7 @@ impl Process {
                     }
                     from = fd + 1;
                 }
-                _ if flags & CLOSE_ON_EXEC == 0 => state.let_go(fd, now),
+                _ if flags & CLOSE_ON_EXEC == 0 => state.close_descriptor(fd, now),
                 _ => {}
             }
         }
@@ -130,7 +130,24 @@ impl Process {
 }
 
 impl State {
-    /// A descriptor is about to be closed, or has become something else: what stood behind it goes with the last one.
+    /// A descriptor is about to be closed: what stood behind it goes with the last one, or when the calls on it are over.
+    pub(crate) fn close_descriptor(&mut self, fd: RawFd, now: Instant) {
+        if let Some(id) = self.socket_of(fd) {
+            self.table.set(fd, Entry::None);
+            if self.sockets.get_mut(id).is_some_and(|socket| socket.remove_fd(fd)) {
+                self.close_socket(id, now);
+            }
+        } else if let Some(id) = self.epoll_of(fd) {
+            self.table.set(fd, Entry::None);
+            if self.epolls.get_mut(id).is_some_and(|epoll| epoll.remove_fd(fd)) {
+                self.close_epoll(id);
+            }
+        } else {
+            self.table.set(fd, Entry::None);
+        }
+    }
+
+    /// A descriptor has become something else: what stood behind it goes with the last one.
     pub(crate) fn let_go(&mut self, fd: RawFd, now: Instant) {
         if let Some(id) = self.socket_of(fd) {
             self.table.set(fd, Entry::None);
@@ -147,7 +164,7 @@ impl State {
         }
     }
 
-    fn end_socket(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn end_socket(&mut self, id: SocketId, now: Instant) {
         self.drop_interests(id);
         if self.leave_to_child(id, now) {
             return;
@@ -198,7 +215,7 @@ impl State {
         }
     }
 
-    fn end_epoll(&mut self, id: crate::epoll::EpollId) {
+    pub(crate) fn end_epoll(&mut self, id: crate::epoll::EpollId) {
         let items: Vec<_> = self
             .epolls
             .get(id)
@@ -212,6 +229,7 @@ impl State {
                 epoll.watchers.remove(watcher);
             }
         }
+        self.take_bell_down(id);
         self.epolls.remove(id);
     }
 }

@@ -174,7 +174,8 @@ impl State {
         {
             return false;
         }
-        if !self.attachment.as_ref().is_some_and(|attachment| attachment.wants(Purpose::Outgoing)) {
+        let is_common = self.sockets.get(id).is_none_or(|socket| socket.is_common);
+        if is_common || !self.attachment.as_ref().is_some_and(|it| it.wants(Purpose::Outgoing)) {
             return false;
         }
         self.attach(now);

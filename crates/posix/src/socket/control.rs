@@ -31,6 +31,11 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         match command {
+            // Flags that parent and child have in common are the kernel's to keep.
+            libc::F_SETFL if matches!(socket.role, Role::Inherited(_)) => match self.inherit(state, id) {
+                Ok(()) => Verdict::Kernel,
+                Err(errno) => Verdict::Done(Err(errno)),
+            },
             libc::F_SETFL => {
                 socket.nonblocking = argument & i64::from(libc::O_NONBLOCK) != 0;
                 // The placeholder's status flags are shared with all other connections.
@@ -52,6 +57,12 @@ impl Process {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
+        if matches!(socket.role, Role::Inherited(_)) {
+            return match self.inherit(state, id) {
+                Ok(()) => Verdict::Kernel,
+                Err(errno) => Verdict::Done(Err(errno)),
+            };
+        }
         if request == libc::FIONBIO {
             socket.nonblocking = *argument != 0;
             return if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel };

@@ -54,6 +54,9 @@ impl State {
             socket.add_fd(copy);
         } else if let Some(epoll) = self.epoll_of(from).and_then(|id| self.epolls.get_mut(id)) {
             epoll.add_fd(copy);
+            if epoll.is_busy {
+                self.table.set_busy(copy);
+            }
         }
         Ok(copy)
     }

@@ -41,6 +41,13 @@ impl State {
         now: Instant,
     ) -> Result<(), Errno> {
         let kernel = self.take_off_stack(id, token, now)?;
+        if token.is_some()
+            && let Some(socket) = self.sockets.get_mut(id)
+        {
+            // Who asked has it already, and may have set flags that we have in common now.
+            let flags = syscall::fcntl(kernel.as_raw_fd(), libc::F_GETFL, 0).unwrap_or(0);
+            socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+        }
         self.replace_by(id, kernel, now);
         Ok(())
     }
@@ -191,7 +198,7 @@ impl State {
         self.release_claim(Some(claim));
     }
 
-    fn give_queues_back(&mut self, now: Instant) {
+    pub(super) fn give_queues_back(&mut self, now: Instant) {
         self.flush(now);
         let Some(runtime) = &mut self.runtime else { return };
         let mut links: Vec<_> = runtime.links().collect();
@@ -242,18 +249,33 @@ impl State {
     }
 }
 
+impl State {
+    /// Asks for a connection that this process inherited, once; false if nobody can be asked.
+    fn ask_for_inherited(&mut self, id: SocketId) -> bool {
+        let Some(Role::Inherited(inherited)) = self.sockets.get(id).map(|socket| &socket.role) else {
+            return false;
+        };
+        let (local, remote) = (inherited.local, inherited.remote);
+        if inherited.request.is_some() {
+            return true;
+        }
+        self.reach();
+        let request = self.attachment().and_then(|attachment| attachment.begin_inherit(local, remote));
+        if let Some(Role::Inherited(inherited)) = self.sockets.get_mut(id).map(|socket| &mut socket.role) {
+            inherited.request = request;
+        }
+        request.is_some()
+    }
+}
+
 impl Process {
     /// Waits until a connection that this process inherited is the kernel's, behind the same descriptor.
     pub(crate) fn inherit(&self, mut state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Errno> {
-        let Some(socket) = state.sockets.get(id) else { return Ok(()) };
-        let Role::Inherited(inherited) = &socket.role else { return Ok(()) };
-        let (local, remote, asked) = (inherited.local, inherited.remote, inherited.request);
-        if asked.is_none() {
-            let Some(attachment) = state.attachment() else { return fail(libc::ECONNRESET) };
-            let request = attachment.begin_inherit(local, remote);
-            let Some(socket) = state.sockets.get_mut(id) else { return Ok(()) };
-            let Role::Inherited(inherited) = &mut socket.role else { return Ok(()) };
-            inherited.request = Some(request.ok_or(Errno(libc::ECONNRESET))?);
+        if !matches!(state.sockets.get(id).map(|socket| &socket.role), Some(Role::Inherited(_))) {
+            return Ok(());
+        }
+        if !state.ask_for_inherited(id) {
+            return fail(libc::ECONNRESET);
         }
         let waiting = Waiting { on: On::Socket(id, None), deadline: None, mask: None, restarts: true };
         let result = self.wait(state, &waiting, &mut |state, now| {
@@ -268,6 +290,19 @@ impl Process {
             Stop::TimedOut => fail(libc::ECONNRESET),
             Stop::Interrupted => fail(libc::EINTR),
         })
+    }
+
+    /// The same for several; the answers take their time together.
+    pub(crate) fn inherit_all(&self, ids: &[SocketId]) {
+        let mut state = self.lock();
+        for id in ids {
+            state.ask_for_inherited(*id);
+        }
+        drop(state);
+        for id in ids {
+            // One that is lost says so when it is used.
+            let _ = self.inherit(self.lock(), *id);
+        }
     }
 
     /// `fd` gets out of sight: it becomes the kernel's.

@@ -49,18 +49,14 @@ impl Process {
     pub(crate) fn on_received(&self, fd: RawFd) {
         let mut state = self.lock();
         state.forget_stale(fd);
-        let int = |option| super::udp_int(fd, libc::SOL_SOCKET, option);
-        let Some(domain) = int(libc::SO_DOMAIN).filter(|it| matches!(*it, libc::AF_INET | libc::AF_INET6))
-        else {
-            return;
-        };
-        // How long its queue is, the kernel does not tell.
-        const BACKLOG: u32 = 4096;
-        let is_tcp = int(libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP);
-        if is_tcp && int(libc::SO_ACCEPTCONN) == Some(1) {
-            let role = Role::Listener { on_stack: None, backlog: BACKLOG, adopted: VecDeque::new() };
-            state.insert(Socket::new(role, domain, fd));
-        }
+        state.enter_received(fd);
+    }
+
+    /// A program begins with the descriptors of the one that executed it: what listens is among the first, if anything.
+    pub(crate) fn find_inherited(&self) {
+        const FIRST: RawFd = 64;
+        let mut state = self.lock();
+        (0..FIRST).filter(|fd| !self.table.is_ours(*fd)).for_each(|fd| state.enter_received(fd));
     }
 
     /// listen(2) succeeded on `fd`.
@@ -116,13 +112,15 @@ impl Process {
         }
         let timeout = socket.receive_timeout;
         let deadline = timeout.map(|timeout| now + timeout);
-        let on = On::Socket(id, Some((fd, libc::POLLIN)));
+        let on = On::Socket(id, Some(libc::POLLIN));
         let waiting = Waiting { on, deadline, mask: None, restarts: timeout.is_none() };
         let mut asked_at = Instant::ZERO;
         let result = self.wait(state, &waiting, &mut |state, now| {
             state.accept_own(id, name.as_deref_mut(), flags).or_else(|| {
                 let is_time = now.since(asked_at) >= KERNEL_EVERY;
                 asked_at = if is_time { now } else { asked_at };
+                // The program may have closed the number meanwhile.
+                let fd = state.sockets.get(id)?.fd();
                 (is_time && has_kernel_connection(fd))
                     .then(|| accept_of_kernel(fd, name.as_deref_mut(), flags))
             })
@@ -162,6 +160,11 @@ impl Process {
     }
 }
 
+/// Whether a socket has a port and no peer.
+fn is_bound_only(fd: RawFd) -> bool {
+    local_of(fd).is_some_and(|local| local.port() != 0) && syscall::getpeername(fd, &mut [0; 28]).is_err()
+}
+
 /// A negative backlog is a large one, and none exceeds `somaxconn`, which is 4096 unless somebody changed it.
 fn backlog_of(backlog: i32) -> u32 {
     (backlog as u32).min(4096)
@@ -177,6 +180,26 @@ fn accept_of_kernel(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted 
 }
 
 impl State {
+    /// Enters a listener or a bound UDP socket that somebody else has made, if `fd` is one.
+    fn enter_received(&mut self, fd: RawFd) {
+        // How long its queue is, the kernel does not tell.
+        const BACKLOG: u32 = 4096;
+        let int = |option| super::udp_int(fd, libc::SOL_SOCKET, option);
+        let Some(kind) = int(libc::SO_TYPE) else { return };
+        let Some(domain) = int(libc::SO_DOMAIN).filter(|it| matches!(*it, libc::AF_INET | libc::AF_INET6))
+        else {
+            return;
+        };
+        let role = match (kind, int(libc::SO_PROTOCOL)) {
+            (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if int(libc::SO_ACCEPTCONN) == Some(1) => {
+                Role::Listener { on_stack: None, backlog: BACKLOG, adopted: VecDeque::new() }
+            }
+            (libc::SOCK_DGRAM, Some(libc::IPPROTO_UDP)) if is_bound_only(fd) => Role::Udp(UdpRole::bound()),
+            _ => return,
+        };
+        self.insert(Socket::new(role, domain, fd));
+    }
+
     /// Enters a socket and its descriptor.
     pub(crate) fn insert(&mut self, socket: Socket) -> Option<SocketId> {
         let fd = socket.fd();
@@ -251,11 +274,13 @@ impl State {
 
     /// A connection of the stack's, or one that another process left to us.
     fn accept_own(&mut self, id: SocketId, name: Option<&mut [u8]>, flags: i32) -> Option<Accepted> {
-        let Role::Listener { on_stack, adopted, .. } = &mut self.sockets.get_mut(id)?.role else {
+        let socket = self.sockets.get_mut(id)?;
+        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else {
             return Some(fail(libc::EINVAL));
         };
-        if let Some(socket) = adopted.pop_front() {
-            return Some(take_adopted(socket, name, flags));
+        if let Some(connection) = adopted.pop_front() {
+            socket.stall.note_taken();
+            return Some(take_adopted(connection, name, flags));
         }
         let listener = (*on_stack)?;
         if self.stack()?.accept_queue(listener)?.0 == 0 {
@@ -279,6 +304,9 @@ impl State {
             syscall::close(fd)?;
             return fail(libc::EAGAIN);
         };
+        if let Some(listener) = self.sockets.get_mut(id) {
+            listener.stall.note_taken();
+        }
         let mut socket = Socket::new(Role::Connection(connection), domain, fd);
         socket.is_placeholder = true;
         socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;

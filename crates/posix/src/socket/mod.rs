@@ -12,6 +12,7 @@ mod options;
 mod receive;
 mod send;
 mod sendfile;
+mod stall;
 mod tcp_info;
 mod udp;
 mod udp_messages;
@@ -29,11 +30,13 @@ use stack::{ConnectionId, ListenerId, Stack};
 use crate::Errno;
 use crate::attachment::{ClaimId, MovedSocket, RequestId};
 use crate::epoll::Interest;
+use crate::held::Callers;
 use crate::runtime::Reason;
 use crate::waiter::Waiter;
 
 pub(crate) use connect::KeptPort;
 pub(crate) use options::{Settings, options_of_shadow};
+pub(crate) use stall::{Stall, Stalls};
 pub(crate) use udp::UdpRole;
 pub(crate) use udp_messages::{apply_udp_control, udp_control, udp_int};
 
@@ -93,6 +96,11 @@ pub(crate) struct Socket {
     pub(crate) unclaimable: Option<Reason>,
     pub(crate) interests: Interests,
     pub(crate) waiters: Vec<Arc<Waiter>>,
+    /// Threads whose calls wait here: it lives until they are over.
+    pub(crate) callers: Callers,
+    pub(crate) stall: Stall,
+    /// It was there before a fork, and is another process' as well: were it connected here, that one would not know.
+    pub(crate) is_common: bool,
     pub(crate) settings: Settings,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
@@ -117,6 +125,9 @@ impl Socket {
             unclaimable: None,
             interests: Interests::default(),
             waiters: Vec::new(),
+            callers: Callers::default(),
+            stall: Stall::default(),
+            is_common: false,
             settings: Settings::default(),
             receive_timeout: None,
             send_timeout: None,
@@ -134,6 +145,11 @@ impl Socket {
     /// All of its descriptors.
     pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
         std::iter::once(self.fd).chain(self.dups.iter().copied())
+    }
+
+    /// It was closed, and is known by this number from now on; none if negative.
+    pub(crate) fn set_fd(&mut self, fd: RawFd) {
+        self.fd = fd;
     }
 
     pub(crate) fn add_fd(&mut self, fd: RawFd) {
@@ -190,7 +206,7 @@ impl Socket {
                 (Role::Connection(_) | Role::Failed, _) => HANG_UP | WRITABLE,
                 (Role::Udp(udp), Some(stack)) => udp.poll(stack),
                 (Role::Departing { .. } | Role::Fresh | Role::Udp(_), _) => 0,
-                // As the kernel's own would be: using it finds out.
+                // Who waits for it asks the parent for it before.
                 (Role::Inherited(_), _) => READABLE | WRITABLE,
             }
     }

@@ -47,6 +47,11 @@ struct LearnedWay {
 }
 
 impl UdpRole {
+    /// A socket that was bound before we knew it.
+    pub(crate) fn bound() -> UdpRole {
+        UdpRole { is_bound: true, ..UdpRole::default() }
+    }
+
     pub(crate) fn poll(&self, stack: &Stack) -> u32 {
         let readiness = self.on_stack.and_then(|id| stack.udp_readiness(id)).unwrap_or_default();
         let Readiness { readable, error, .. } = readiness;
@@ -110,7 +115,7 @@ impl Process {
             return Verdict::Kernel;
         }
         let deadline = timeout.map(|timeout| now + timeout);
-        let on = On::Socket(id, Some((fd, libc::POLLIN)));
+        let on = On::Socket(id, Some(libc::POLLIN));
         let waiting = Waiting { on, deadline, mask: None, restarts: timeout.is_none() };
         let mut asked_at = Instant::ZERO;
         let result = self.wait(state, &waiting, &mut |state, now| {
@@ -119,10 +124,14 @@ impl Process {
             }
             let is_time = now.since(asked_at) >= KERNEL_EVERY;
             asked_at = if is_time { now } else { asked_at };
-            let mut fds = [crate::drive::readable(fd)];
+            // The program may have closed the number meanwhile; then the call is over when the socket is.
+            let own = state.sockets.get(id).map_or(-1, |socket| socket.fd());
+            let mut fds = [crate::drive::readable(own)];
             let ready =
                 is_time && syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0);
-            ready.then_some(Verdict::Kernel)
+            ready.then(|| {
+                if own == fd { Verdict::Kernel } else { Verdict::Done(receive_of_kernel(own, request)) }
+            })
         });
         result.unwrap_or_else(|stop| match stop {
             Stop::TimedOut => Verdict::Done(fail(libc::EAGAIN)),
@@ -229,6 +238,7 @@ impl State {
                 read(stack, &mut udp.room).inspect(|received| scatter(&udp.room[..received.len], buffers))
             }
         };
+        socket.stall.note_taken();
         let received = match received {
             Ok(received) => received,
             Err(UdpRecvError::WouldBlock) => return None,
@@ -296,6 +306,22 @@ impl State {
             Err(_) => None,
         }
     }
+}
+
+/// What the kernel has at a descriptor that the program does not know.
+fn receive_of_kernel(fd: RawFd, request: &mut Receive<'_, '_>) -> Result<Received, Errno> {
+    let mut message = syscall::MessageMut {
+        buffers: &mut *request.buffers,
+        name: request.name.as_deref_mut(),
+        control: request.control.as_deref_mut(),
+    };
+    let received = syscall::receive_message(fd, &mut message, request.flags | libc::MSG_DONTWAIT)?;
+    Ok(Received {
+        len: received.len,
+        name_len: received.name_len,
+        control_len: received.control_len,
+        flags: received.flags,
+    })
 }
 
 fn scatter(octets: &[u8], buffers: &mut [std::io::IoSliceMut<'_>]) {

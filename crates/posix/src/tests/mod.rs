@@ -2,12 +2,15 @@
 
 mod datagrams;
 mod epoll;
+mod sharing;
 mod streams;
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use clock::Duration;
 use device::memory::{self, MemoryDevice};
@@ -31,11 +34,25 @@ struct Wire {
     local: IpAddr,
     incidents: VecDeque<Incident>,
     asked: u64,
+    others: Arc<Others>,
+}
+
+/// Other processes.
+#[derive(Default)]
+struct Others {
+    /// They have all sockets as well.
+    share: AtomicBool,
+    /// Connections and datagrams that were left to them.
+    left: AtomicU32,
 }
 
 impl Attachment for Wire {
     fn descriptor(&self) -> Option<RawFd> {
         None
+    }
+
+    fn reach(&mut self) -> bool {
+        true
     }
 
     fn spin(&self) -> Duration {
@@ -86,7 +103,17 @@ impl Attachment for Wire {
         None
     }
 
-    fn give_for_adoption(&mut self, _: OwnedFd) {}
+    fn is_shared(&mut self, _: ClaimId) -> bool {
+        self.others.share.load(Ordering::Relaxed)
+    }
+
+    fn deliver(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8]) {
+        self.others.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn give_for_adoption(&mut self, _: OwnedFd) {
+        self.others.left.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn drain(&mut self, _: ClaimId) {}
 
@@ -107,16 +134,23 @@ impl Attachment for Wire {
 struct Pair {
     left: Process,
     right: Process,
+    /// Those that the left one knows.
+    others: Arc<Others>,
 }
 
 impl Pair {
     fn new() -> Pair {
         let (mut left, mut right) = memory::pair(&memory::Config::default());
-        let process = |device, local| {
-            let wire = Wire { device: Some(device), local, incidents: VecDeque::new(), asked: 0 };
+        let others = Arc::<Others>::default();
+        let process = |device, local, others| {
+            let wire = Wire { device: Some(device), local, incidents: VecDeque::new(), asked: 0, others };
             Process::new(FdTable::leaked(), Some(Box::new(wire)))
         };
-        Pair { left: process(left.remove(0), LEFT), right: process(right.remove(0), RIGHT) }
+        Pair {
+            left: process(left.remove(0), LEFT, Arc::clone(&others)),
+            right: process(right.remove(0), RIGHT, Arc::default()),
+            others,
+        }
     }
 
     /// Lets packets travel until all have arrived.

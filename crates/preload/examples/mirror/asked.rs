@@ -19,6 +19,10 @@ pub(crate) fn is_ours(fd: RawFd) -> bool {
     is_epoll(fd) || is_socket(fd)
 }
 
+pub(crate) fn is_idle_epoll(_fd: RawFd) -> bool {
+    false
+}
+
 fn is_epoll(fd: RawFd) -> bool {
     usize::try_from(fd).ok().and_then(|fd| EPOLLS.get(fd)).is_some_and(|epoll| epoll.load(Ordering::Relaxed))
 }

@@ -1,0 +1,145 @@
+//! What is closed while another thread's call still uses it: on Linux a call holds the socket until it is over.
+//!
+//! A thread that was cancelled in its call, or has left it by longjmp(3), holds nothing once it has ended.
+
+use std::os::fd::{IntoRawFd, RawFd};
+use std::sync::Arc;
+
+use clock::Instant;
+
+use crate::drive::On;
+use crate::epoll::EpollId;
+use crate::fd_table::Entry;
+use crate::internal;
+use crate::process::State;
+use crate::socket::SocketId;
+use crate::waiter::{self, Waiter};
+
+/// Threads whose calls use something.
+#[derive(Default)]
+pub(crate) struct Callers(Vec<Arc<Waiter>>);
+
+impl Callers {
+    /// Whether there are any but the calling thread.
+    fn has_others(&self) -> bool {
+        self.0.iter().any(|waiter| !waiter.is_gone() && !waiter.is_own())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|waiter| waiter.is_gone())
+    }
+
+    /// In a child, which has none of these threads.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Closed, and to be ended when no call uses it any more.
+#[derive(Clone, Copy)]
+pub(crate) enum Closing {
+    Socket(SocketId),
+    Epoll(EpollId),
+}
+
+impl State {
+    /// A call of this thread gives the lock up, and is to find what it waits on when it comes back. Returns what
+    /// [`State::end_call`] wants.
+    pub(crate) fn begin_call(&mut self, on: On<'_>) -> Option<Arc<Waiter>> {
+        let table = self.table;
+        let callers = self.callers(on)?;
+        let waiter = Waiter::of_this_thread(table)?;
+        callers.0.push(Arc::clone(&waiter));
+        Some(waiter)
+    }
+
+    /// The call is over.
+    pub(crate) fn end_call(&mut self, on: On<'_>, waiter: Option<&Arc<Waiter>>, now: Instant) {
+        let Some(waiter) = waiter else { return };
+        if let Some(callers) = self.callers(on) {
+            waiter::remove(&mut callers.0, waiter);
+        }
+        if !self.closing.is_empty() {
+            self.end_closed(now);
+        }
+    }
+
+    fn callers(&mut self, on: On<'_>) -> Option<&mut Callers> {
+        match on {
+            On::Socket(id, _) => self.sockets.get_mut(id).map(|socket| &mut socket.callers),
+            On::Epoll(id) => self.epolls.get_mut(id).map(|epoll| &mut epoll.callers),
+            On::Many(..) => None,
+        }
+    }
+
+    /// The last descriptor of a socket is about to be closed: the socket goes too, or when no call uses it any more.
+    pub(crate) fn close_socket(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        if !socket.callers.has_others() {
+            return self.end_socket(id, now);
+        }
+        // The number is somebody else's soon. What the kernel has of the socket stays behind another one.
+        let copy = if socket.is_shadow() { kernel_copy(socket.fd()) } else { None };
+        socket.set_fd(copy.unwrap_or(-1));
+        if let Some(copy) = copy {
+            self.table.set(copy, Entry::Internal);
+        }
+        self.closing.push(Closing::Socket(id));
+    }
+
+    /// The same of an epoll instance.
+    pub(crate) fn close_epoll(&mut self, id: EpollId) {
+        let Some(epoll) = self.epolls.get_mut(id) else { return };
+        if !epoll.callers.has_others() {
+            return self.end_epoll(id);
+        }
+        let copy = kernel_copy(epoll.fd());
+        epoll.set_fd(copy.unwrap_or(-1));
+        if let Some(copy) = copy {
+            self.table.set(copy, Entry::Internal);
+        }
+        self.closing.push(Closing::Epoll(id));
+    }
+
+    /// In a child, which has none of the calls: what the kernel has of what was closed goes with all internal descriptors.
+    pub(crate) fn forget_closing(&mut self) {
+        for closing in &self.closing {
+            match closing {
+                Closing::Socket(id) => self.sockets.get_mut(*id).map(|socket| socket.set_fd(-1)),
+                Closing::Epoll(id) => self.epolls.get_mut(*id).map(|epoll| epoll.set_fd(-1)),
+            };
+        }
+    }
+
+    /// Ends what was closed, as far as no call uses it any more.
+    pub(crate) fn end_closed(&mut self, now: Instant) {
+        for closing in std::mem::take(&mut self.closing) {
+            let (callers, fd) = match closing {
+                Closing::Socket(id) => match self.sockets.get(id) {
+                    Some(socket) => (&socket.callers, socket.fd()),
+                    None => continue,
+                },
+                Closing::Epoll(id) => match self.epolls.get(id) {
+                    Some(epoll) => (&epoll.callers, epoll.fd()),
+                    None => continue,
+                },
+            };
+            if !callers.is_empty() {
+                self.closing.push(closing);
+                continue;
+            }
+            match closing {
+                Closing::Socket(id) => self.end_socket(id, now),
+                Closing::Epoll(id) => self.end_epoll(id),
+            }
+            if fd >= 0 {
+                self.table.set(fd, Entry::None);
+                let _ = syscall::close(fd); // It is open: nothing to fail.
+            }
+        }
+    }
+}
+
+fn kernel_copy(fd: RawFd) -> Option<RawFd> {
+    syscall::dup_owned(fd, internal::floor()).ok().map(IntoRawFd::into_raw_fd)
+}

@@ -1,0 +1,193 @@
+//! Listeners and UDP sockets that other processes have as well.
+//!
+//! On Linux what comes to such a socket is for whoever asks first. Here it comes to the process by whose claim it was taken. As long as
+//! that one takes it, all is well; but one that has only looked (a super-server that starts a program for what has come, a parent
+//! that waited on what its children serve) never takes any. So:
+//!
+//! ```text
+//!   something waits --20 ms, untouched--> has another process claimed this socket? --yes--> the socket is given up:
+//!                                                 no: asked again, ever less often           what waits there is the kernel's, for all
+//! ```
+//!
+//! A process that has taken something before is given more time, and of a listener keeps the claim. A socket that was given up is
+//! claimed again when the process waits on it again.
+
+use clock::{Duration, Instant};
+
+use super::{Role, SocketId};
+use crate::process::State;
+
+/// Between two looks at what waits.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Looks that who has taken something before is given, a power of two.
+const PATIENCE: u32 = 64;
+
+/// What a socket's looks have found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stall {
+    /// How often the program has taken something from it.
+    taken: u32,
+    /// The same at the last look.
+    seen: u32,
+    /// Looks since then.
+    looks: u32,
+    is_listed: bool,
+}
+
+impl Stall {
+    /// The program took something.
+    pub(crate) fn note_taken(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
+    }
+
+    /// Something waits still; whether it is time to ask for others who would take it.
+    fn look(&mut self) -> bool {
+        if std::mem::replace(&mut self.seen, self.taken) != self.taken {
+            self.looks = 0;
+            return false;
+        }
+        self.looks = self.looks.saturating_add(1);
+        let least = if self.taken == 0 { 1 } else { PATIENCE };
+        self.looks >= least && self.looks.is_power_of_two()
+    }
+
+    /// It was given up, and is as new.
+    fn reset(&mut self) {
+        *self = Stall::default();
+    }
+}
+
+/// The sockets at which something waits, or did a moment ago.
+#[derive(Default)]
+pub(crate) struct Stalls {
+    at: Vec<SocketId>,
+    /// When to look at them.
+    pub(crate) look_at: Option<Instant>,
+}
+
+impl State {
+    /// Something came to a listener or a UDP socket of ours.
+    pub(crate) fn note_arrival(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id).filter(|socket| socket.is_shadow()) else { return };
+        if !std::mem::replace(&mut socket.stall.is_listed, true) {
+            self.stalls.at.push(id);
+            self.stalls.look_at.get_or_insert(now + LOOK_EVERY);
+        }
+    }
+
+    /// Looks for what nobody takes, from time to time.
+    pub(crate) fn look_at_stalls(&mut self, now: Instant) {
+        if self.stalls.look_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.stalls.look_at = None;
+        for id in std::mem::take(&mut self.stalls.at) {
+            let waits = self.has_waiting(id);
+            let Some(socket) = self.sockets.get_mut(id) else { continue };
+            if !waits {
+                socket.stall = Stall { taken: socket.stall.taken, ..Stall::default() };
+                continue;
+            }
+            self.stalls.at.push(id);
+            let (is_due, claim) = (socket.stall.look(), socket.claim);
+            let shared =
+                is_due && claim.is_some_and(|claim| self.attachment().is_some_and(|it| it.is_shared(claim)));
+            if shared {
+                self.give_up(id, now);
+            }
+        }
+        if !self.stalls.at.is_empty() {
+            self.stalls.look_at = Some(now + LOOK_EVERY);
+        }
+    }
+
+    /// Whether something waits to be taken from the stack, or was left to us.
+    fn has_waiting(&mut self, id: SocketId) -> bool {
+        let Some(socket) = self.sockets.get(id).filter(|socket| socket.is_shadow()) else { return false };
+        let stack = self.runtime.as_mut().map(|runtime| &*runtime.stack());
+        socket.poll(stack) & super::READABLE != 0
+    }
+
+    /// Others are to have what waits at a socket.
+    fn give_up(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        match &socket.role {
+            Role::Listener { .. } if socket.stall.taken > 0 => self.hand_over_waiting(id, now),
+            Role::Listener { .. } => self.close_listener(id, now),
+            Role::Udp(_) => self.give_up_udp(id, now),
+            _ => {}
+        }
+        if let Some(socket) = self.sockets.get_mut(id) {
+            let is_listed = socket.stall.is_listed;
+            socket.stall.reset();
+            socket.stall.is_listed = is_listed;
+        }
+        self.note_news(id);
+    }
+
+    /// Datagrams that wait become the kernel's, and all that come.
+    fn give_up_udp(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let Role::Udp(udp) = &mut socket.role else { return };
+        let (on_stack, claim) = (udp.on_stack.take(), socket.claim.take());
+        while let Some((received, octets)) = on_stack.and_then(|udp| self.next_datagram(udp)) {
+            let Some(attachment) = self.attachment() else { break };
+            let piece = received.segment_len.map_or(octets.len(), usize::from).max(1);
+            if octets.is_empty() {
+                attachment.deliver(received.local, received.remote, &[]);
+            }
+            octets.chunks(piece).for_each(|it| attachment.deliver(received.local, received.remote, it));
+        }
+        if let (Some(on_stack), Some(stack)) = (on_stack, self.stack()) {
+            stack.udp_close(on_stack);
+        }
+        self.release_claim(claim);
+        if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
+            self.give_queues_back(now);
+        }
+    }
+
+    /// Connections that wait to be accepted become the kernel's, for others to accept.
+    fn hand_over_waiting(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let kind = socket.kind_to_move();
+        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return };
+        let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
+        let detached = on_stack.and_then(|listener| Some(self.stack()?.detach_accept_queue(listener, now)));
+        let Some(attachment) = self.attachment() else { return };
+        let moved = detached.into_iter().flatten();
+        let moved: Vec<_> = moved.filter_map(|it| attachment.move_to_kernel(&it, kind, None)).collect();
+        adopted.into_iter().chain(moved).for_each(|socket| attachment.give_for_adoption(socket));
+    }
+
+    fn next_datagram(&mut self, udp: stack::udp::UdpId) -> Option<(stack::udp::Received, Vec<u8>)> {
+        let stack = self.stack()?;
+        let (received, octets) = stack.udp_peek(udp)?;
+        let octets = octets.to_vec();
+        stack.udp_discard(udp);
+        Some((received, octets))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_never_taken_anything_is_given_one_look() {
+        let mut stall = Stall::default();
+        let due: Vec<bool> = (0..8).map(|_| stall.look()).collect();
+        assert_eq!(due, [true, true, false, true, false, false, false, true], "ever less often");
+    }
+
+    #[test]
+    fn who_takes_is_left_alone() {
+        let mut stall = Stall::default();
+        for _ in 0..100 {
+            stall.note_taken();
+            assert!(!stall.look());
+        }
+        let looks = (1..200).filter(|_| stall.look()).count();
+        assert_eq!(looks, 2, "after 64 and 128 looks");
+    }
+}

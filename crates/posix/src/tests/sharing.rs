@@ -1,0 +1,135 @@
+//! Sockets that several processes have, or several threads.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use libc::{EPOLL_CTL_ADD, EPOLLOUT};
+
+use super::{EAGAIN, Pair, done};
+use crate::Errno;
+use crate::calls::EpollEvent;
+
+/// Longer than what waits is left alone.
+const LONG: Duration = Duration::from_millis(25);
+
+/// A connection waits at the listener of the left process, which is returned.
+fn knock(pair: &Pair) -> i32 {
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    listener
+}
+
+fn left(pair: &Pair) -> u32 {
+    pair.others.left.load(Ordering::Relaxed)
+}
+
+#[test]
+fn what_nobody_takes_is_for_others_that_have_the_listener() {
+    let pair = Pair::new();
+    pair.others.share.store(true, Ordering::Relaxed);
+    let listener = knock(&pair);
+    pair.settle();
+    assert_eq!(left(&pair), 0, "it has some time");
+    std::thread::sleep(LONG);
+    pair.settle();
+    assert_eq!(left(&pair), 1);
+    // Who waits for more claims it anew.
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+}
+
+#[test]
+fn what_nobody_else_can_take_stays() {
+    let pair = Pair::new();
+    let listener = knock(&pair);
+    std::thread::sleep(LONG);
+    pair.settle();
+    assert_eq!(left(&pair), 0);
+    assert!(pair.left.accept4(listener, 0).is_ok());
+}
+
+#[test]
+fn who_accepts_now_and_then_keeps_what_comes() {
+    let pair = Pair::new();
+    pair.others.share.store(true, Ordering::Relaxed);
+    let listener = knock(&pair);
+    assert!(pair.left.accept4(listener, 0).is_ok());
+    let address = std::net::SocketAddr::new(
+        super::LEFT,
+        super::super::socket::address::local_of(listener).unwrap().port(),
+    );
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    std::thread::sleep(LONG);
+    pair.settle();
+    assert_eq!(left(&pair), 0);
+}
+
+#[test]
+fn a_connection_lives_until_the_call_on_it_is_over() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    let left = pair.left.accept4(listener, 0).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut room = [0; 10];
+            pair.left.recv(left, &mut room, 0).map(|count| room[..count].to_vec())
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        pair.left.shut_down(left);
+        pair.settle();
+        assert_eq!(pair.right.recv(right, &mut [0; 10], 0), Err(EAGAIN), "it is open");
+        pair.right.send_all(right, b"late").unwrap();
+        while !reader.is_finished() {
+            pair.settle();
+        }
+        assert_eq!(reader.join().unwrap(), Ok(b"late".to_vec()));
+    });
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 10], 0), Ok(0), "and closed after that");
+}
+
+#[test]
+fn who_waits_at_an_empty_instance_learns_of_what_is_added() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let epfd = pair.left.epoll();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut events = [EpollEvent::default(); 4];
+            let time = Some(Duration::from_secs(5));
+            let count = done(pair.left.epoll_wait(epfd, &mut events, time, None));
+            (count, { events[0].data })
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLOUT).unwrap();
+        assert_eq!(waiting.join().unwrap(), (Ok(1), left as u64));
+    });
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLOUT)], "the bell is not heard again");
+}
+
+#[test]
+fn an_instance_that_is_closed_while_a_thread_waits_lives_until_then() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, libc::EPOLLIN).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut events = [EpollEvent::default(); 4];
+            done(pair.left.epoll_wait(epfd, &mut events, Some(Duration::from_secs(5)), None))
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        pair.left.shut_down(epfd);
+        pair.right.send_all(right, b"x").unwrap();
+        while !waiting.is_finished() {
+            pair.settle();
+        }
+        assert_eq!(waiting.join().unwrap(), Ok(1));
+    });
+}
