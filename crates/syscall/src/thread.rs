@@ -1,8 +1,10 @@
 //! Processes, threads and their limits.
 
+use std::io;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use crate::check;
 use crate::raw::raw;
 
 /// getpid(2).
@@ -61,4 +63,19 @@ pub fn set_signal_mask(mask: u64) -> u64 {
 pub fn parent_id() -> i32 {
     // SAFETY: no memory is involved.
     unsafe { raw!(libc::SYS_getppid) as i32 }
+}
+
+/// The processor that this thread runs on.
+pub fn processor() -> i32 {
+    let mut processor = 0u32;
+    let none = std::ptr::null::<u32>();
+    // SAFETY: the kernel writes one word into `processor`; it wants neither a node nor the third argument, which it has forgotten.
+    unsafe { raw!(libc::SYS_getcpu, &raw mut processor, none, none) };
+    processor as i32
+}
+
+/// kill(2).
+pub fn kill(process: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { raw!(libc::SYS_kill, process, signal) }).map(drop)
 }
