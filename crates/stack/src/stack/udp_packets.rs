@@ -16,8 +16,8 @@ use crate::path_mtu::PathMtu;
 use crate::segment::Ecn;
 use crate::tcp::Events;
 use crate::udp::{
-    Datagram, ErrorReport, Memory, Refused, Udp, UdpError, UdpId, error_of, is_plausible_too_big, quoted_len,
-    write_packet,
+    Datagram, ErrorReport, Memory, Refused, Udp, UdpError, UdpId, UdpSocket, error_of, is_plausible_too_big,
+    quoted_len, quoted_payload, write_packet,
 };
 
 impl Stack {
@@ -168,19 +168,21 @@ impl Stack {
         let report = ErrorReport {
             error,
             kind: icmp.kind,
+            type_and_code: ip.payload().first_chunk().map_or((0, 0), |[kind, code]| (*kind, *code)),
             local: key.local(),
             remote: key.remote(),
             reporter: ip.source(),
+            payload: Vec::new(),
         };
         if let Some(socket) = self.udp.table.get_mut(id) {
-            socket.on_icmp_error(report, is_hard);
+            socket.on_icmp_error(report, quoted_payload(ip).unwrap_or_default(), is_hard);
         }
         self.signal_udp(id);
     }
 
     fn has_sent(&self, id: UdpId, key: &FlowKey) -> bool {
-        let is_connected = self.udp.socket(id).is_some_and(|socket| socket.peer.is_some());
-        is_connected || self.udp.sent_to.contains(key)
+        let is_believed = |socket: &UdpSocket| socket.peer.is_some() || socket.options.believe_errors;
+        self.udp.socket(id).is_some_and(is_believed) || self.udp.sent_to.contains(key)
     }
 
     /// RFC 1191, 3; RFC 8201, 4: lowers the path MTU to a host. The error for the socket, if its datagram was too long.

@@ -70,7 +70,7 @@ pub struct TcpInfo {
     pub rtt: Duration,
     /// Its deviation, as Linux tells it: not the least value that the timeout uses.
     pub rttvar: Duration,
-    /// Segment size announced.
+    /// Segment size that our link takes, without the options that each segment has.
     pub advmss: u32,
     /// Receive buffer.
     pub rcv_space: u32,
@@ -151,7 +151,7 @@ impl Connection {
             snd_cwnd: self.cwnd(),
             rtt: self.rtt.srtt(),
             rttvar: self.rtt.deviation(),
-            advmss: self.send.peer_mss.into(),
+            advmss: self.mss_taken().into(),
             rcv_space: self.receive.limit,
             total_retrans: self.tally.retransmits_total,
             pacing_rate: controller.and_then(|controller| controller.pacing_rate()),

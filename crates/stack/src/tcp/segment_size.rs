@@ -14,6 +14,13 @@ impl Connection {
         mss_of_link(shared, self.link, &self.key, self.options.mss_max)
     }
 
+    /// The same less the room of the options that each segment has, by the path as it is known now (`tcpi_advmss`).
+    pub(crate) fn mss_taken(&self) -> u16 {
+        let by_path = self.path_mtu.mtu().saturating_sub(headers_len(&self.key.remote().ip()));
+        let options = if self.flags.timestamps { TIMESTAMPS_LEN as u16 } else { 0 };
+        by_path.min(self.options.mss_max.unwrap_or(u16::MAX)).saturating_sub(options)
+    }
+
     /// Works out anew how much payload a full segment carries.
     pub(crate) fn update_mss(&mut self, shared: &mut Shared) {
         let link = shared.paths.link(self.link);

@@ -44,18 +44,22 @@ impl fmt::Display for UdpError {
 impl core::error::Error for UdpError {}
 
 /// One ICMP error in full, for sockets that asked for them (`IP_RECVERR`, `MSG_ERRQUEUE`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReport {
     /// What it means.
     pub error: UdpError,
     /// What it said.
     pub kind: ErrorKind,
+    /// Its type and code.
+    pub type_and_code: (u8, u8),
     /// Where the datagram came from: an address of ours.
     pub local: SocketAddr,
     /// Where the datagram was sent to.
     pub remote: SocketAddr,
     /// Who sent the ICMP error.
     pub reporter: IpAddr,
+    /// What came back of the datagram: the first octets of its payload, or all.
+    pub payload: Vec<u8>,
 }
 
 /// Why a socket was not bound.

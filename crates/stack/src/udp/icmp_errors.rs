@@ -43,6 +43,16 @@ pub(crate) fn quoted_len(ip: &Ip<'_>) -> Option<usize> {
     }
 }
 
+/// What the ICMP error in `ip` quotes of the payload of a datagram.
+pub(crate) fn quoted_payload<'a>(ip: &Ip<'a>) -> Option<&'a [u8]> {
+    let quoted = ip.payload().get(icmp::HEADER_LEN..)?;
+    let header_len = match quoted.first()? >> 4 {
+        4 => usize::from(quoted[0] & 0xf) * 4,
+        _ => ipv6::HEADER_LEN,
+    };
+    quoted.get(header_len + wire::udp::HEADER_LEN..)
+}
+
 /// Whether a packet of `quoted_len` octets can have been too big for a link of `mtu` octets, zero if the router did not
 /// tell, and can have been ours: we have sent none longer than `sent_len_max`.
 pub(crate) fn is_plausible_too_big(quoted_len: usize, mtu: u32, sent_len_max: u16) -> bool {

@@ -33,7 +33,7 @@ pub use messages::{Received, UdpSend};
 pub use socket::{UdpBind, UdpOptions, UdpSocket};
 
 pub(crate) use datagram_queue::{Datagram, DatagramStore, Memory, Refused};
-pub(crate) use icmp_errors::{error_of, is_plausible_too_big, quoted_len};
+pub(crate) use icmp_errors::{error_of, is_plausible_too_big, quoted_len, quoted_payload};
 pub(crate) use output::{headers_len, write_packet};
 pub(crate) use sent_to::SentTo;
 pub(crate) use socket::Peer;

@@ -48,6 +48,8 @@ pub struct UdpOptions {
     pub traffic_class: u8,
     /// Tell of all ICMP errors, also if the socket is not connected, and keep reports (`IP_RECVERR`, `IPV6_RECVERR`).
     pub receive_errors: bool,
+    /// ICMP errors are believed, though this socket has not sent what they are about: somebody else does that for it.
+    pub believe_errors: bool,
     /// What a call sends is split in datagrams of this many octets; zero for one datagram (`UDP_SEGMENT`).
     pub segment_len: u16,
     /// Datagrams of one flow that follow each other are received together (`UDP_GRO`). Saves calls where datagrams of equal
@@ -63,6 +65,7 @@ impl Default for UdpOptions {
             hop_limit: 64,
             traffic_class: 0,
             receive_errors: false,
+            believe_errors: false,
             segment_len: 0,
             receive_coalesced: false,
         }
@@ -194,20 +197,23 @@ impl UdpSocket {
         self.error.take()
     }
 
-    /// Takes the oldest report.
+    /// Takes the oldest report. What waits to be told as an error is the next one's, as on Linux.
     pub(crate) fn take_report(&mut self) -> Option<ErrorReport> {
-        self.reports.pop_front()
+        let report = self.reports.pop_front()?;
+        self.error = self.reports.front().map(|next| next.error);
+        Some(report)
     }
 
-    /// Applies an ICMP error about a datagram of this socket (RFC 1122, 4.1.3.3). Without [`UdpOptions::receive_errors`]
+    /// Applies an ICMP error about a datagram of this socket, of which `payload` came back (RFC 1122, 4.1.3.3). Without [`UdpOptions::receive_errors`]
     /// a connected socket hears of hard errors, another of none.
-    pub(crate) fn on_icmp_error(&mut self, report: ErrorReport, is_hard: bool) {
+    pub(crate) fn on_icmp_error(&mut self, mut report: ErrorReport, payload: &[u8], is_hard: bool) {
         let is_wanted = self.options.receive_errors || is_hard && self.peer.is_some();
         if !is_wanted {
             return;
         }
         self.error = Some(report.error);
         if self.options.receive_errors && self.reports.len() < REPORTS_MAX {
+            report.payload = payload.to_vec();
             self.reports.push_back(report);
         }
         self.events |= Events::ERROR;
