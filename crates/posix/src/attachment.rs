@@ -58,6 +58,8 @@ pub(crate) enum Incident {
     Granted {
         /// The interface.
         link: LinkId,
+        /// The kernel's number for it.
+        index: u32,
         /// The device.
         device: Box<dyn Device>,
         /// Descriptors that the device keeps, to be closed in a child that must not touch it.

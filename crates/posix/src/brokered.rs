@@ -88,10 +88,16 @@ impl Brokered {
         let link = LinkId(granted.grant.interface.link);
         let descriptors: Vec<RawFd> = granted.sockets.iter().map(AsRawFd::as_raw_fd).collect();
         let queues = granted.grant.queues;
+        let index = granted.grant.interface.index;
         // What cannot be mapped serves nobody: its queues stay silent until the process ends, and the kernel's sockets go on.
         if let Ok(device) = XdpDevice::adopt(granted.grant.layout, granted.memory, granted.sockets) {
             self.granted.push((link, queues));
-            self.incidents.push_back(Incident::Granted { link, device: Box::new(device), descriptors });
+            self.incidents.push_back(Incident::Granted {
+                link,
+                index,
+                device: Box::new(device),
+                descriptors,
+            });
         }
     }
 

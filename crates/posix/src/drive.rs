@@ -292,6 +292,7 @@ fn key_of(events: Events) -> u32 {
         (Events::READ_CLOSED, READABLE | libc::EPOLLRDHUP as u32),
         (Events::CLOSED, (libc::EPOLLHUP | libc::EPOLLRDHUP) as u32),
         (Events::ERROR, libc::EPOLLERR as u32),
+        (Events::URGENT, libc::EPOLLPRI as u32),
     ];
     parts.into_iter().filter(|(event, _)| events.contains(*event)).fold(0, |all, (_, bits)| all | bits)
 }

@@ -9,7 +9,7 @@ use crate::epoll::EpollId;
 use crate::errno::fail;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
-use crate::socket::SocketId;
+use crate::socket::{Socket, SocketId};
 use crate::{Errno, batch};
 
 /// The kernel is asked this often while the call spins.
@@ -57,7 +57,8 @@ impl Process {
         let only_kernel = |it: &Watched| match it {
             Watched::Kernel => true,
             Watched::Socket(id) => {
-                state.sockets.get(*id).is_some_and(|it| it.is_shadow() && it.claim.is_none())
+                let is_kernels = |it: &Socket| it.is_shadow() && it.claim.is_none() && !it.is_on_stack();
+                state.sockets.get(*id).is_some_and(is_kernels)
             }
             Watched::Epoll(id) => state.epolls.get(*id).is_none_or(|epoll| epoll.items.is_empty()),
             Watched::Invalid => false,

@@ -40,6 +40,8 @@ pub(crate) struct Runtime {
     pub(crate) handle: EngineHandle,
     /// Events of the turn that is being worked on: kept for its memory.
     pub(crate) spare: Vec<Event>,
+    /// The kernel's numbers for interfaces.
+    indices: Vec<(LinkId, u32)>,
     /// Devices by the interface that they belong to, with their descriptors.
     devices: Vec<(DeviceId, LinkId, Vec<RawFd>)>,
     next_device: u32,
@@ -54,7 +56,14 @@ impl Runtime {
             ..stack::Config::default()
         };
         let (engine, handle) = Engine::driven(Config::default(), Nobody, stack, Events::default())?;
-        Ok(Runtime { engine, handle, spare: Vec::new(), devices: Vec::new(), next_device: 0 })
+        Ok(Runtime {
+            engine,
+            handle,
+            spare: Vec::new(),
+            indices: Vec::new(),
+            devices: Vec::new(),
+            next_device: 0,
+        })
     }
 
     pub(crate) fn stack(&mut self) -> &mut Stack {
@@ -64,6 +73,11 @@ impl Runtime {
     /// Interfaces that we have queues of.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         self.devices.iter().map(|(_, link, _)| *link)
+    }
+
+    /// The kernel's number for an interface; zero if we have had no queue of it.
+    pub(crate) fn index_of(&self, link: LinkId) -> u32 {
+        self.indices.iter().find(|it| it.0 == link).map_or(0, |it| it.1)
     }
 
     /// Lets go of the devices of an interface.
@@ -110,8 +124,8 @@ impl State {
 
     fn on_incident(&mut self, incident: Incident, now: Instant) {
         match incident {
-            Incident::Granted { link, device, descriptors } => {
-                self.on_granted(link, device, descriptors, now)
+            Incident::Granted { link, index, device, descriptors } => {
+                self.on_granted((link, index), device, descriptors, now)
             }
             Incident::Lost(link) => self.on_lost(link),
             Incident::Routed(request, way) => self.on_routed(request, way, now),
@@ -135,7 +149,7 @@ impl State {
 
     fn on_granted(
         &mut self,
-        link: LinkId,
+        (link, index): (LinkId, u32),
         device: Box<dyn device::Device>,
         descriptors: Vec<RawFd>,
         now: Instant,
@@ -153,6 +167,8 @@ impl State {
         runtime.next_device += 1;
         runtime.engine.add_link(id, link, device, now);
         runtime.devices.push((id, link, descriptors));
+        runtime.indices.retain(|it| it.0 != link);
+        runtime.indices.push((link, index));
         if let Some(attachment) = &mut self.attachment {
             attachment.ready(link);
         }

@@ -170,6 +170,9 @@ impl State {
         for waiter in socket.waiters.drain(..) {
             waiter.wake();
         }
+        if socket.may_have_owner() {
+            self.signal_owner(id, key);
+        }
         let mut exclusive_done = false;
         for place in 0.. {
             let Some(interest) = self.sockets.get(id).and_then(|socket| socket.interests.at(place)) else {

@@ -11,7 +11,7 @@ use clock::{Duration, Instant};
 use stack::{Connect, ConnectionId};
 
 use super::address::{decode, encode, family, local_of};
-use super::{READABLE, Role, Socket, SocketId, WRITABLE, options_of_shadow};
+use super::{READABLE, Role, Socket, SocketId, WRITABLE};
 use crate::attachment::{ClaimId, Purpose, RequestId, Way};
 use crate::calls::Verdict;
 use crate::drive::{On, Stop, Waiting};
@@ -47,7 +47,9 @@ impl Process {
             Role::Udp(_) => {
                 let now = self.now();
                 state.on_udp_connect(id, now);
-                Verdict::Kernel
+                let connected = syscall::connect(fd, name).map_err(Errno::from);
+                state.join_port_on_stack(id);
+                Verdict::Done(connected)
             }
             Role::Listener { .. } => Verdict::Kernel,
         }
@@ -217,6 +219,8 @@ impl State {
         let socket = self.sockets.get(id)?;
         let (fd, domain) = (socket.fd(), socket.domain);
         let bound = local_of(fd)?;
+        // As the program left them: binding changes some.
+        let (options, settings) = socket.options_of_shadow();
         if bound.port() == 0 || bound.ip().is_unspecified() {
             // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
             let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
@@ -228,7 +232,6 @@ impl State {
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
         internal::close(shadow);
         let claim = claim.ok()?;
-        let (options, settings) = options_of_shadow(fd, domain);
         let connect = Connect { local, remote, hop: way.hop, options: Arc::new(options), data: &[] };
         let Some(Ok(connection)) = self.stack().map(|stack| stack.tcp_connect(&connect, now)) else {
             self.release_claim(Some(claim));

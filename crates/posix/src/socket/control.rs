@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use super::address::write_name;
-use super::{Role, SocketId};
+use super::owner::{F_GETSIG, F_SETSIG};
+use super::{Role, Socket, SocketId};
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::errno::fail;
@@ -38,13 +39,19 @@ impl Process {
             },
             libc::F_SETFL => {
                 socket.nonblocking = argument & i64::from(libc::O_NONBLOCK) != 0;
+                socket.keep_status(argument as i32);
                 // The placeholder's status flags are shared with all other connections.
                 if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel }
             }
             libc::F_GETFL if socket.is_placeholder => {
                 let nonblocking = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
-                Verdict::Done(Ok(libc::O_RDWR | nonblocking))
+                Verdict::Done(Ok(libc::O_RDWR | nonblocking | socket.status()))
             }
+            libc::F_SETOWN | F_SETSIG => {
+                let set = socket.set_owner(command, argument);
+                if socket.is_placeholder { Verdict::Done(set) } else { Verdict::Kernel }
+            }
+            libc::F_GETOWN | F_GETSIG if socket.is_placeholder => Verdict::Done(Ok(socket.owner(command))),
             _ => Verdict::Kernel,
         }
     }
@@ -67,6 +74,9 @@ impl Process {
             socket.nonblocking = *argument != 0;
             return if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel };
         }
+        if let Some(done) = own_request(socket, request, argument) {
+            return if socket.is_placeholder { Verdict::Done(done) } else { Verdict::Kernel };
+        }
         match (request, &socket.role) {
             (_, Role::Connection(connection)) => {
                 let connection = *connection;
@@ -79,7 +89,7 @@ impl Process {
                     OUT_QUEUE_NOT_SENT => {
                         stack.info(connection, now).map_or(0, |info| info.notsent_bytes as usize)
                     }
-                    AT_MARK => 0,
+                    AT_MARK => usize::from(stack.is_at_urgent_mark(connection)),
                     _ => return Verdict::Kernel,
                 };
                 *argument = i32::try_from(value).unwrap_or(i32::MAX);
@@ -121,6 +131,23 @@ impl Process {
             None => Verdict::Kernel,
         }
     }
+}
+
+/// Requests about who is told of news; the kernel's socket, if there is one, is told of them, too.
+fn own_request(socket: &mut Socket, request: u64, argument: &mut i32) -> Option<Result<i32, Errno>> {
+    const SET_OWNER: [u64; 2] = [0x8901, 0x8902];
+    const GET_OWNER: [u64; 2] = [0x8903, 0x8904];
+    if request == libc::FIOASYNC {
+        let others = socket.status() & !libc::O_ASYNC;
+        socket.keep_status(if *argument != 0 { others | libc::O_ASYNC } else { others });
+    } else if SET_OWNER.contains(&request) {
+        return Some(socket.set_owner(libc::F_SETOWN, (*argument).into()));
+    } else if GET_OWNER.contains(&request) {
+        *argument = socket.owner(libc::F_GETOWN);
+    } else {
+        return None;
+    }
+    Some(Ok(0))
 }
 
 impl State {

@@ -61,6 +61,7 @@ impl State {
     ) -> Result<OwnedFd, Errno> {
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
+        let settings = socket.settings.clone();
         let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
         let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
         let moved =
@@ -68,6 +69,7 @@ impl State {
         match moved {
             Some(kernel) => {
                 settle_kernel_socket(&kernel, &detached);
+                settings.set_at_kernel(kernel.as_raw_fd());
                 Ok(kernel)
             }
             None => {

@@ -9,7 +9,7 @@ use stack::ListenerId;
 
 use super::address::{local_of, write_name};
 use super::udp::UdpRole;
-use super::{READABLE, Role, Socket, SocketId, options_of_shadow};
+use super::{READABLE, Role, Socket, SocketId, options_of_listener};
 use crate::Errno;
 use crate::attachment::ClaimId;
 use crate::calls::Verdict;
@@ -41,7 +41,8 @@ impl Process {
         let mut state = self.lock();
         state.forget_stale(fd);
         if let Some(role) = role {
-            state.insert(Socket::new(role, domain, fd));
+            let socket = Socket { is_untouched: true, ..Socket::new(role, domain, fd) };
+            state.insert(socket);
         }
     }
 
@@ -241,7 +242,7 @@ impl State {
         socket.nonblocking = flags != 0;
         let domain = socket.domain;
         let dual_stack = domain == libc::AF_INET6 && !is_v6_only(fd);
-        let (options, settings) = options_of_shadow(fd, domain);
+        let (options, settings) = options_of_listener(fd, domain);
         let listened = match self.stack() {
             Some(stack) => stack.tcp_listen(local, dual_stack, backlog, Arc::new(options)),
             None => return,
@@ -264,7 +265,7 @@ impl State {
     pub(crate) fn refresh_listener(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let Role::Listener { on_stack: Some(listener), .. } = socket.role else { return };
-        let (options, settings) = options_of_shadow(socket.fd(), socket.domain);
+        let (options, settings) = options_of_listener(socket.fd(), socket.domain);
         socket.receive_timeout = settings.receive_timeout();
         socket.settings = settings;
         if let Some(stack) = self.stack() {

@@ -4,17 +4,26 @@ pub(crate) mod address;
 mod close;
 mod connect;
 mod control;
+mod control_messages;
 mod duplicate;
+mod error_queue;
+mod judge;
 mod kernel_side;
 mod listener;
 mod option_table;
 mod options;
+mod owner;
 mod receive;
 mod send;
 mod sendfile;
+mod settings;
 mod stall;
+mod stream_messages;
 mod tcp_info;
+mod times;
 mod udp;
+mod udp_connect;
+mod udp_errors;
 mod udp_messages;
 
 use std::collections::VecDeque;
@@ -34,11 +43,14 @@ use crate::held::Callers;
 use crate::runtime::Reason;
 use crate::waiter::Waiter;
 
+use error_queue::ZeroCopySends;
+use owner::Owner;
+
 pub(crate) use connect::KeptPort;
-pub(crate) use options::{Settings, options_of_shadow};
+pub(crate) use settings::{Settings, options_of_listener};
 pub(crate) use stall::{Stall, Stalls};
 pub(crate) use udp::UdpRole;
-pub(crate) use udp_messages::{apply_udp_control, udp_control, udp_int};
+pub(crate) use udp_messages::udp_int;
 
 /// Names a socket.
 pub(crate) type SocketId = Handle<Socket>;
@@ -110,6 +122,17 @@ pub(crate) struct Socket {
     pub(crate) error: Option<Errno>,
     /// The turn in which a call had to say that it would block: who asks twice in one turn gets another.
     pub(crate) blocked_in_turn: u32,
+    /// The program has set no option of the kernel's socket.
+    is_untouched: bool,
+    /// What few sockets have.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few sockets have.
+#[derive(Debug, Default)]
+struct Rare {
+    zero_copy: ZeroCopySends,
+    owner: Owner,
 }
 
 impl Socket {
@@ -134,7 +157,19 @@ impl Socket {
             is_connecting: false,
             error: None,
             blocked_in_turn: 0,
+            is_untouched: false,
+            rare: None,
         }
+    }
+
+    /// What few sockets have, made if need be.
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Whether anybody may want to be told of news by a signal.
+    pub(crate) fn may_have_owner(&self) -> bool {
+        self.rare.is_some()
     }
 
     /// One of its descriptors.
@@ -174,6 +209,16 @@ impl Socket {
         matches!(self.role, Role::Fresh | Role::Listener { .. } | Role::Udp(_))
     }
 
+    /// Whether something of it is on the stack.
+    pub(crate) fn is_on_stack(&self) -> bool {
+        match &self.role {
+            Role::Listener { on_stack, .. } => on_stack.is_some(),
+            Role::Udp(udp) => udp.on_stack.is_some(),
+            Role::Connection(_) => true,
+            _ => false,
+        }
+    }
+
     /// What the kernel has to know of it.
     pub(crate) fn kind_to_move(&self) -> MovedSocket {
         MovedSocket {
@@ -192,7 +237,10 @@ impl Socket {
 
     /// What poll(2) has of it, as far as the stack goes.
     pub(crate) fn poll(&self, stack: Option<&Stack>) -> u32 {
-        let error = if self.error.is_some() { libc::EPOLLERR as u32 | READABLE | WRITABLE } else { 0 };
+        let mut error = if self.error.is_some() { libc::EPOLLERR as u32 | READABLE | WRITABLE } else { 0 };
+        if self.rare.as_ref().is_some_and(|rare| rare.zero_copy.is_due()) {
+            error |= libc::EPOLLERR as u32;
+        }
         error
             | match (&self.role, stack) {
                 (Role::Listener { on_stack, adopted, .. }, stack) => {
@@ -224,6 +272,7 @@ fn poll_of_connection(readiness: Readiness) -> u32 {
         (readiness.writable, WRITABLE),
         (readiness.hangup, libc::EPOLLHUP as u32),
         (readiness.error, libc::EPOLLERR as u32),
+        (readiness.urgent, libc::EPOLLPRI as u32),
     ];
     parts.into_iter().filter(|(is, _)| *is).fold(0, |all, (_, bits)| all | bits)
 }

@@ -18,10 +18,24 @@ pub(crate) struct Row {
     pub(crate) option: i32,
     pub(crate) apply: Apply,
     pub(crate) tell: Tell,
+    /// It is for listeners, or for sockets that are to be connected: on a connection it only is remembered.
+    pub(crate) is_of_the_beginning: bool,
+}
+
+impl Row {
+    /// Whether the stack tells the value that the kernel has.
+    pub(crate) fn tells(&self, options: &TcpOptions, value: &[u8]) -> bool {
+        !self.is_of_the_beginning && (self.tell)(options).as_deref() == Some(value)
+    }
 }
 
 const fn row(level: i32, option: i32, apply: Apply, tell: Tell) -> Row {
-    Row { level, option, apply, tell }
+    Row { level, option, apply, tell, is_of_the_beginning: false }
+}
+
+/// One whose time is over when there is a connection.
+const fn beginning(level: i32, option: i32, apply: Apply, tell: Tell) -> Row {
+    Row { level, option, apply, tell, is_of_the_beginning: true }
 }
 
 const TCP_NOTSENT_LOWAT: i32 = 25;
@@ -63,7 +77,7 @@ pub(crate) const TABLE: &[Row] = &[
         |o, v| o.congestion = algorithm(v).unwrap_or(o.congestion),
         |o| Some(name_of(o.congestion)),
     ),
-    row(
+    beginning(
         libc::SOL_TCP,
         libc::TCP_DEFER_ACCEPT,
         |o, v| o.defer_accept = retransmissions_in(int(v)),
@@ -108,26 +122,36 @@ pub(crate) const TABLE: &[Row] = &[
         |o, v| o.syn_retries = Some(int(v) as u8),
         |o| o.syn_retries.and_then(tell),
     ),
+    row(libc::SOL_TCP, libc::TCP_LINGER2, set_linger2, |o| match o.no_fin_wait_2 {
+        true => tell(-1),
+        false => o.fin_timeout.and_then(tell_seconds),
+    }),
     row(
-        libc::SOL_TCP,
-        libc::TCP_LINGER2,
-        |o, v| o.fin_timeout = u64::try_from(int(v)).ok().map(Duration::from_secs),
-        |o| o.fin_timeout.and_then(tell_seconds),
+        libc::SOL_SOCKET,
+        libc::SO_RCVLOWAT,
+        |o, v| o.receive_low_water = int(v).max(1) as u32,
+        |o| tell_octets(o.receive_low_water),
     ),
-    row(libc::SOL_TCP, libc::TCP_MAXSEG, |o, v| o.mss_max = Some(int(v) as u16), |_| None),
+    row(
+        libc::SOL_SOCKET,
+        libc::SO_OOBINLINE,
+        |o, v| o.urgent_inline = int(v) != 0,
+        |o| tell(o.urgent_inline),
+    ),
+    beginning(libc::SOL_TCP, libc::TCP_MAXSEG, |o, v| o.mss_max = Some(int(v) as u16), |_| None),
     row(
         libc::SOL_SOCKET,
         libc::SO_MAX_PACING_RATE,
         |o, v| o.pacing_rate_max = pacing_rate(v),
         |o| o.pacing_rate_max.map(|rate| rate.to_ne_bytes().to_vec()),
     ),
-    row(
+    beginning(
         libc::SOL_TCP,
         libc::TCP_FASTOPEN,
         |o, v| o.fast_open_queue = int(v) as u16,
         |o| tell(o.fast_open_queue),
     ),
-    row(
+    beginning(
         libc::SOL_TCP,
         TCP_FASTOPEN_CONNECT,
         |o, v| o.fast_open_connect = int(v) != 0,
@@ -179,6 +203,12 @@ fn tell_octets(value: u32) -> Option<Vec<u8>> {
 
 fn tell_seconds(span: Duration) -> Option<Vec<u8>> {
     tell(i32::try_from(span.as_secs()).unwrap_or(i32::MAX))
+}
+
+/// Below zero there is no FIN-WAIT-2.
+fn set_linger2(options: &mut TcpOptions, value: &[u8]) {
+    options.no_fin_wait_2 = int(value) < 0;
+    options.fin_timeout = u64::try_from(int(value)).ok().map(Duration::from_secs);
 }
 
 /// `struct linger`: two ints.
@@ -252,6 +282,9 @@ mod tests {
             not_sent_low_water: 4096,
             send_buffer: Some(9216),
             hop_limit: 9,
+            no_fin_wait_2: true,
+            receive_low_water: 7,
+            urgent_inline: true,
             ..TcpOptions::default()
         };
         let mut copy = TcpOptions::default();

@@ -1,130 +1,29 @@
 //! getsockopt(2) and setsockopt(2).
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use clock::{Duration, Instant};
+use clock::Instant;
 use stack::{ConnectionId, TcpOptions};
 
-use super::option_table::{Row, TABLE, VALUE_MAX, find};
+use super::address::encode;
+use super::option_table::{Row, find};
+use super::settings::read;
 use super::tcp_info::linux_tcp_info;
-use super::{Role, SocketId};
+use super::{Role, SocketId, judge};
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::errno::fail;
 use crate::internal::close;
 use crate::process::{Process, State};
 
-/// Options without effect on the stack that connections inherit from their listener and tell.
-const KEPT: &[(i32, i32)] = &[
-    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
-    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
-    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
-    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
-    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
-    (libc::SOL_SOCKET, libc::SO_PRIORITY),
-    (libc::SOL_SOCKET, libc::SO_MARK),
-    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
-    (libc::SOL_SOCKET, libc::SO_DONTROUTE),
-    (libc::SOL_SOCKET, libc::SO_BROADCAST),
-    (libc::SOL_IPV6, libc::IPV6_V6ONLY),
-];
-
-/// An option and its value.
-type Kept = (i32, i32, Vec<u8>);
-
-/// What a socket was set to that the stack has no use for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
-    kept: Option<Arc<Vec<Kept>>>,
-    /// `MSG_MORE` holds back what was sent.
-    pub(crate) is_held_back: bool,
-}
-
-impl Settings {
-    fn get(&self, level: i32, option: i32) -> Option<&[u8]> {
-        let kept = self.kept.as_ref()?;
-        kept.iter().find(|kept| (kept.0, kept.1) == (level, option)).map(|kept| &*kept.2)
-    }
-
-    fn set(&mut self, level: i32, option: i32, value: &[u8]) {
-        let kept = Arc::make_mut(self.kept.get_or_insert_default());
-        kept.retain(|kept| (kept.0, kept.1) != (level, option));
-        kept.push((level, option, value.to_vec()));
-    }
-
-    fn time(&self, option: i32) -> Option<Duration> {
-        let value = self.get(libc::SOL_SOCKET, option)?;
-        let seconds = i64::from_ne_bytes(*value.first_chunk()?);
-        let micros = i64::from_ne_bytes(*value.get(8..)?.first_chunk()?);
-        let time = Duration::from_secs(seconds as u64) + Duration::from_micros(micros as u64);
-        Some(time).filter(|time| !time.is_zero())
-    }
-
-    /// Whether an int of `SOL_SOCKET` was set to something.
-    pub(crate) fn is_on(&self, option: i32) -> bool {
-        self.get(libc::SOL_SOCKET, option).is_some_and(|value| value.iter().any(|octet| *octet != 0))
-    }
-
-    /// `SO_RCVTIMEO`, if one is set.
-    pub(crate) fn receive_timeout(&self) -> Option<Duration> {
-        self.time(libc::SO_RCVTIMEO)
-    }
-
-    /// `SO_SNDTIMEO`, if one is set.
-    pub(crate) fn send_timeout(&self) -> Option<Duration> {
-        self.time(libc::SO_SNDTIMEO)
-    }
-
-    /// `SO_RCVLOWAT`.
-    pub(crate) fn receive_low_water(&self) -> usize {
-        if self.kept.is_none() {
-            return 1;
-        }
-        let value = self.get(libc::SOL_SOCKET, libc::SO_RCVLOWAT).and_then(|value| value.first_chunk());
-        value.map_or(1, |octets| usize::try_from(i32::from_ne_bytes(*octets)).unwrap_or(usize::MAX))
-    }
-}
-
-/// A fresh socket of the kernel, to ask what Linux would do.
-fn scratch(domain: i32) -> Result<OwnedFd, Errno> {
-    Ok(syscall::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?)
-}
-
-fn read(fd: RawFd, level: i32, option: i32) -> Option<Vec<u8>> {
-    let mut value = [0; VALUE_MAX];
-    let len = syscall::getsockopt(fd, level, option, &mut value).ok()?;
-    Some(value[..len.min(VALUE_MAX)].to_vec())
-}
-
-/// The options that were set at a socket of the kernel: those in which it differs from a fresh one.
-pub(crate) fn options_of_shadow(fd: RawFd, domain: i32) -> (TcpOptions, Settings) {
-    let (mut options, mut settings) = (TcpOptions::default(), Settings::default());
-    let Ok(fresh) = scratch(domain) else { return (options, settings) };
-    let differs = |level, option| {
-        let value = read(fd, level, option)?;
-        (read(fresh.as_raw_fd(), level, option).as_ref() != Some(&value)).then_some(value)
-    };
-    for row in TABLE {
-        if let Some(value) = differs(row.level, row.option) {
-            (row.apply)(&mut options, &value);
-        }
-    }
-    for &(level, option) in KEPT {
-        if let Some(value) = differs(level, option) {
-            settings.set(level, option, &value);
-        }
-    }
-    close(fresh);
-    (options, settings)
-}
-
 impl Process {
     /// setsockopt(2).
     pub(crate) fn setsockopt(&self, fd: RawFd, level: i32, option: i32, value: &[u8]) -> Verdict<()> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
-        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
+        let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
+        socket.is_untouched = false;
         let now = self.now();
         match &socket.role {
             Role::Connection(connection) => {
@@ -163,16 +62,19 @@ impl Process {
         let now = self.now();
         if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR) && !socket.is_shadow() {
             let error = state.take_error(id).map_or(0, |errno| errno.0);
-            return Verdict::Done(put(&error.to_ne_bytes(), value));
+            return Verdict::Done(put(level, &error.to_ne_bytes(), value));
         }
         match &socket.role {
             Role::Connection(connection) => {
                 let connection = *connection;
                 Verdict::Done(state.get_option(id, connection, (level, option), value, now))
             }
+            Role::Departing { .. } if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
+                Verdict::Done(info_of_departing(fd, value))
+            }
             Role::Udp(_) if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR) => {
                 match state.take_udp_error(id) {
-                    Some(errno) => Verdict::Done(put(&errno.0.to_ne_bytes(), value)),
+                    Some(errno) => Verdict::Done(put(level, &errno.0.to_ne_bytes(), value)),
                     None => Verdict::Kernel,
                 }
             }
@@ -181,9 +83,22 @@ impl Process {
     }
 }
 
-/// Writes as much of an option as there is room for.
-fn put(octets: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
-    let len = octets.len().min(value.len());
+/// The shadow of a connection that is about to begin knows nothing of it.
+fn info_of_departing(fd: RawFd, value: &mut [u8]) -> Result<usize, Errno> {
+    const SYN_SENT: u8 = 2;
+    let len = syscall::getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, value)?;
+    if let Some(state) = value.first_mut() {
+        *state = SYN_SENT;
+    }
+    Ok(len)
+}
+
+/// Writes as much of an option as there is room for; of those of IP that are an int the first octet, if there is no room for all
+/// and the others are zero (`ip_getsockopt` of Linux).
+fn put(level: i32, octets: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
+    let is_small = level == libc::SOL_IP && octets.len() == 4 && value.len() < 4;
+    let is_octet = is_small && i32::from_ne_bytes([octets[0], octets[1], octets[2], octets[3]]) >> 8 == 0;
+    let len = octets.len().min(value.len()).min(if is_octet { 1 } else { octets.len() });
     value[..len].copy_from_slice(&octets[..len]);
     Ok(len)
 }
@@ -204,22 +119,44 @@ impl State {
             }
             return Ok(());
         }
-        let row = find(level, option);
-        if let Some(row) = row.filter(|_| is_plain_switch(level, option)) {
-            let switch: [u8; 4] = *value.first_chunk().ok_or(Errno(libc::EINVAL))?;
-            return self.apply(connection, row, &switch, now);
+        if is_plain_switch(level, option) {
+            let switch = i32::from_ne_bytes(*value.first_chunk().ok_or(Errno(libc::EINVAL))?);
+            let is_on = i32::from(switch != 0).to_ne_bytes();
+            return self.take(id, connection, (level, option), &is_on, now);
         }
         let domain = self.sockets.get(id).ok_or(Errno(libc::EBADF))?.domain;
-        let judge = scratch(domain)?;
+        let judge = judge::of_connections(domain, level, option)?;
         let judged = syscall::setsockopt(judge.as_raw_fd(), level, option, value);
-        let read = read(judge.as_raw_fd(), level, option);
+        let changed = changed_by(level, option);
+        let told: Vec<_> = changed.iter().map(|it| (*it, read(judge.as_raw_fd(), it.0, it.1))).collect();
         close(judge);
         judged?;
-        let value = read.as_deref().unwrap_or(value);
-        if let Some(row) = row {
-            return self.apply(connection, row, value, now);
+        for (changed, told) in told {
+            // What cannot be read back, can be told only as it was set.
+            self.take(id, connection, changed, told.as_deref().unwrap_or(value), now)?;
         }
+        Ok(())
+    }
+
+    /// An option has this value now: the stack follows, and what it would not tell so is remembered.
+    fn take(
+        &mut self,
+        id: SocketId,
+        connection: ConnectionId,
+        (level, option): (i32, i32),
+        value: &[u8],
+        now: Instant,
+    ) -> Result<(), Errno> {
+        let row = find(level, option).filter(|row| !row.is_of_the_beginning);
+        let is_told = match row {
+            Some(row) => self.apply(connection, row, value, now)?,
+            None => false,
+        };
         let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
+        if is_told {
+            socket.settings.forget(level, option);
+            return Ok(());
+        }
         socket.settings.set(level, option, value);
         match (level, option) {
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
@@ -231,21 +168,23 @@ impl State {
         Ok(())
     }
 
+    /// Returns whether the stack tells the same value from now on.
     fn apply(
         &mut self,
         connection: ConnectionId,
         row: &Row,
         value: &[u8],
         now: Instant,
-    ) -> Result<(), Errno> {
-        let Some(stack) = self.stack() else { return Ok(()) };
+    ) -> Result<bool, Errno> {
+        let Some(stack) = self.stack() else { return Ok(true) };
         let Some(options) = stack.options(connection) else { return fail(libc::EINVAL) };
         let mut changed = TcpOptions::clone(options);
         (row.apply)(&mut changed, value);
+        let is_told = row.tells(&changed, value);
         if changed != **options {
             stack.set_options(connection, Arc::new(changed), now);
         }
-        Ok(())
+        Ok(is_told)
     }
 
     fn get_option(
@@ -256,36 +195,114 @@ impl State {
         value: &mut [u8],
         now: Instant,
     ) -> Result<usize, Errno> {
+        if let Some(result) = self.get_of_connection(id, connection, (level, option), value, now) {
+            return result;
+        }
         let socket = self.sockets.get(id).ok_or(Errno(libc::EBADF))?;
         if let Some(kept) = socket.settings.get(level, option) {
-            return put(kept, value);
+            return put(level, kept, value);
         }
         let domain = socket.domain;
-        if let Some(stack) = self.stack() {
-            let info = stack.info(connection, now);
-            match ((level, option), info) {
-                ((libc::SOL_TCP, libc::TCP_INFO), Some(info)) => return put(&linux_tcp_info(&info), value),
-                ((libc::SOL_TCP, libc::TCP_MAXSEG), Some(info)) => {
-                    return put(&info.snd_mss.to_ne_bytes(), value);
-                }
-                ((libc::SOL_TCP, libc::TCP_QUICKACK), Some(_)) => {
-                    return put(&i32::from(stack.is_quick_ack(connection)).to_ne_bytes(), value);
-                }
-                ((libc::SOL_IP, libc::IP_MTU) | (libc::SOL_IPV6, libc::IPV6_MTU), Some(info)) => {
-                    return put(&info.pmtu.to_ne_bytes(), value);
-                }
-                _ => {}
-            }
-            if let Some(told) = find(level, option).and_then(|row| (row.tell)(stack.options(connection)?)) {
-                return put(&told, value);
-            }
+        let row = find(level, option).filter(|row| !row.is_of_the_beginning);
+        if let Some(told) = row.and_then(|row| (row.tell)(self.stack()?.options(connection)?)) {
+            return put(level, &told, value);
         }
-        let default = scratch(domain)?;
-        let result = syscall::getsockopt(default.as_raw_fd(), level, option, value).map_err(Errno::from);
-        close(default);
-        result
+        judge::get(domain, level, option, value)
+    }
+
+    /// What only a connection has to tell.
+    fn get_of_connection(
+        &mut self,
+        id: SocketId,
+        connection: ConnectionId,
+        (level, option): (i32, i32),
+        value: &mut [u8],
+        now: Instant,
+    ) -> Option<Result<usize, Errno>> {
+        match (level, option) {
+            (libc::SOL_SOCKET, libc::SO_COOKIE) => return Some(self.cookie(id, value)),
+            (libc::SOL_SOCKET, libc::SO_PEERNAME) => return Some(self.peer_name(id, value)),
+            (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => {
+                let socket = self.sockets.get(id)?;
+                let is_set = socket.settings.get(level, option).is_some();
+                // Packets are worked on where the program asks for them.
+                return (!is_set).then(|| put(level, &syscall::processor().to_ne_bytes(), value));
+            }
+            _ => {}
+        }
+        let stack = self.stack()?;
+        let int = match (level, option) {
+            (libc::SOL_TCP, libc::TCP_INFO) => {
+                return Some(put(level, linux_tcp_info(&stack.info(connection, now)?).octets(), value));
+            }
+            (libc::SOL_TCP, TCP_ZEROCOPY_RECEIVE) => {
+                return Some(nothing_to_map(stack.info(connection, now)?.unread, value));
+            }
+            (libc::SOL_TCP, libc::TCP_MAXSEG) => stack.info(connection, now)?.snd_mss,
+            (libc::SOL_TCP, libc::TCP_QUICKACK) => u32::from(stack.is_quick_ack(connection)),
+            (libc::SOL_IP, libc::IP_MTU) | (libc::SOL_IPV6, libc::IPV6_MTU) => {
+                stack.info(connection, now)?.pmtu
+            }
+            _ => return None,
+        };
+        Some(put(level, &int.to_ne_bytes(), value))
+    }
+
+    /// `SO_COOKIE`: that of a socket which nobody else has.
+    fn cookie(&mut self, id: SocketId, value: &mut [u8]) -> Result<usize, Errno> {
+        const OPTION: (i32, i32) = (libc::SOL_SOCKET, libc::SO_COOKIE);
+        let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
+        if value.len() < 8 {
+            return fail(libc::EINVAL);
+        }
+        if socket.settings.get(OPTION.0, OPTION.1).is_none() {
+            let mut cookie = [0; 8];
+            judge::get(socket.domain, OPTION.0, OPTION.1, &mut cookie)?;
+            socket.settings.set(OPTION.0, OPTION.1, &cookie);
+        }
+        put(OPTION.0, socket.settings.get(OPTION.0, OPTION.1).unwrap_or_default(), value)
+    }
+
+    /// `SO_PEERNAME`, which is refused to who has too much room.
+    fn peer_name(&mut self, id: SocketId, value: &mut [u8]) -> Result<usize, Errno> {
+        let domain = self.sockets.get(id).ok_or(Errno(libc::EBADF))?.domain;
+        let (_, remote) = self.endpoints(id).ok_or(Errno(libc::ENOTCONN))?;
+        let (name, len) = encode(remote, domain);
+        if len < value.len() { fail(libc::EINVAL) } else { put(libc::SOL_SOCKET, &name[..len], value) }
     }
 }
+
+/// The options that change when one is set, itself first if it can be read.
+fn changed_by(level: i32, option: i32) -> Vec<(i32, i32)> {
+    const TIMES: [i32; 4] = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, 63, 64];
+    const SPANS: [i32; 2] = [libc::SO_TIMESTAMPING, 65];
+    let of_sockets = |options: &[i32]| options.iter().map(|option| (libc::SOL_SOCKET, *option)).collect();
+    match (level, option) {
+        (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE) => of_sockets(&[libc::SO_SNDBUF]),
+        (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE) => of_sockets(&[libc::SO_RCVBUF]),
+        (libc::SOL_SOCKET, 66) => of_sockets(&[libc::SO_RCVTIMEO]),
+        (libc::SOL_SOCKET, 67) => of_sockets(&[libc::SO_SNDTIMEO]),
+        (libc::SOL_SOCKET, option) if TIMES.contains(&option) => of_sockets(&TIMES),
+        (libc::SOL_SOCKET, option) if SPANS.contains(&option) => of_sockets(&SPANS),
+        (libc::SOL_IP, libc::IP_TOS) => vec![(level, option), (libc::SOL_SOCKET, libc::SO_PRIORITY)],
+        _ => vec![(level, option)],
+    }
+}
+
+/// `TCP_ZEROCOPY_RECEIVE`: nothing can be mapped, so much is to be read.
+fn nothing_to_map(unread: u32, value: &mut [u8]) -> Result<usize, Errno> {
+    // struct tcp_zerocopy_receive: an address, the length, how much is to be read instead, how much there is.
+    let wanted =
+        u32::from_ne_bytes(*value.get(8..).and_then(|it| it.first_chunk()).ok_or(Errno(libc::EINVAL))?);
+    for (at, word) in [(8, 0), (12, unread.min(wanted)), (16, unread)] {
+        if let Some(room) = value.get_mut(at..at + 4) {
+            room.copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+    Ok(value.len().min(64))
+}
+
+const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 
 /// Options whose value may be any int, and that are set often enough for a system call to matter.
 fn is_plain_switch(level: i32, option: i32) -> bool {
@@ -293,4 +310,19 @@ fn is_plain_switch(level: i32, option: i32) -> bool {
         (level, option),
         (libc::SOL_TCP, libc::TCP_NODELAY | libc::TCP_CORK) | (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers_of_ip_are_one_octet_where_there_is_no_room_for_more() {
+        let mut room = [0; 2];
+        assert_eq!(put(libc::SOL_IP, &200i32.to_ne_bytes(), &mut room), Ok(1));
+        assert_eq!(put(libc::SOL_IP, &300i32.to_ne_bytes(), &mut room), Ok(2));
+        assert_eq!(put(libc::SOL_IP, &(-1i32).to_ne_bytes(), &mut room), Ok(2));
+        assert_eq!(put(libc::SOL_IPV6, &200i32.to_ne_bytes(), &mut room), Ok(2));
+        assert_eq!(put(libc::SOL_IP, &200i32.to_ne_bytes(), &mut [0; 64]), Ok(4));
+    }
 }

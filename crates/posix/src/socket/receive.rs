@@ -23,7 +23,11 @@ impl Process {
         match &socket.role {
             Role::Connection(connection) => {
                 let connection = *connection;
-                Verdict::Done(self.receive_stream(state, id, connection, request))
+                let mut received = self.receive_stream(state, id, connection, request);
+                if let Ok(received) = &mut received {
+                    received.flags |= request.flags & libc::MSG_CMSG_CLOEXEC;
+                }
+                Verdict::Done(received)
             }
             Role::Udp(_) => self.receive_datagram(state, id, fd, request),
             Role::Fresh | Role::Listener { .. } => Verdict::Kernel,
@@ -47,14 +51,28 @@ impl Process {
         request: &mut Receive<'_, '_>,
     ) -> Result<Received, Errno> {
         if request.flags & libc::MSG_ERRQUEUE != 0 {
-            return fail(libc::EAGAIN);
+            return state.receive_completion(id, request);
         }
         if request.flags & libc::MSG_OOB != 0 {
-            return fail(libc::EINVAL);
+            return state.receive_urgent(connection, request);
         }
+        let mut received = self.receive_octets(state, id, connection, request)?;
+        if let Some(control) = request.control.as_deref_mut() {
+            self.lock().tell_with_stream(id, connection, control, &mut received, self.now());
+        }
+        Ok(received)
+    }
+
+    fn receive_octets(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        connection: ConnectionId,
+        request: &mut Receive<'_, '_>,
+    ) -> Result<Received, Errno> {
         let wanted: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
         let now = self.now();
-        let least = state.least_to_receive(id, wanted, request.flags);
+        let least = state.least_to_receive(connection, wanted, request.flags);
         let mut progress = Progress { done: 0, least };
         if let Some(result) = progress.take(&mut state, connection, request, now) {
             return result;
@@ -116,6 +134,10 @@ impl Progress {
                 skip -= buffer.len();
                 continue;
             }
+            // Whoever reads on passes the mark, and is told of it by reading stopping there.
+            if self.done > 0 && !peek && stack.is_at_urgent_mark(connection) {
+                return Some(Ok(self.result()));
+            }
             let room = &mut buffer[std::mem::take(&mut skip)..];
             let taken = match (peek, discard) {
                 (true, _) => stack.peek(connection, self.done, room),
@@ -169,8 +191,9 @@ fn discard_octets(
 
 impl State {
     /// `sock_rcvlowat`: how much makes a call return.
-    fn least_to_receive(&self, id: SocketId, wanted: usize, flags: i32) -> usize {
-        let low_water = self.sockets.get(id).map_or(1, |socket| socket.settings.receive_low_water());
+    fn least_to_receive(&mut self, connection: ConnectionId, wanted: usize, flags: i32) -> usize {
+        let options = self.stack().and_then(|stack| stack.options(connection));
+        let low_water = options.map_or(1, |options| options.receive_low_water as usize);
         if flags & libc::MSG_WAITALL != 0 { wanted.max(1) } else { low_water.clamp(1, wanted.max(1)) }
     }
 

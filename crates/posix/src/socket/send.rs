@@ -7,12 +7,16 @@ use clock::Instant;
 use stack::tcp::SendError;
 use stack::{ConnectionId, TcpOptions};
 
+use super::stream_messages::check_stream_control;
 use super::{Role, SocketId};
 use crate::calls::{Send, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
 use crate::process::{Process, State};
 use crate::{Errno, batch};
+
+/// Octets need not be copied, if there is a way around it.
+const MSG_ZEROCOPY: i32 = 0x400_0000;
 
 impl Process {
     /// sendmsg(2).
@@ -44,14 +48,26 @@ impl Process {
 
     fn send_stream(
         &self,
+        state: MutexGuard<'_, State>,
+        id: SocketId,
+        connection: ConnectionId,
+        request: &Send<'_, '_>,
+    ) -> Result<usize, Errno> {
+        check_stream_control(request.control)?;
+        let sent = self.send_octets(state, id, connection, request);
+        if request.flags & MSG_ZEROCOPY != 0 && matches!(sent, Ok(1..)) {
+            self.lock().note_zero_copy(id);
+        }
+        sent
+    }
+
+    fn send_octets(
+        &self,
         mut state: MutexGuard<'_, State>,
         id: SocketId,
         connection: ConnectionId,
         request: &Send<'_, '_>,
     ) -> Result<usize, Errno> {
-        if request.flags & libc::MSG_OOB != 0 {
-            return fail(libc::EOPNOTSUPP);
-        }
         let now = self.now();
         state.hold_back(id, connection, request.flags & libc::MSG_MORE != 0, now);
         let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
@@ -119,7 +135,12 @@ impl Progress {
                 continue;
             }
             let data = &buffer[std::mem::take(&mut skip)..];
-            match stack.send(connection, data, now) {
+            let is_urgent = request.flags & libc::MSG_OOB != 0;
+            let taken = match is_urgent {
+                true => stack.send_urgent(connection, data, now),
+                false => stack.send(connection, data, now),
+            };
+            match taken {
                 Ok(count) => {
                     self.done += count;
                     if count < data.len() {

@@ -1,10 +1,23 @@
 //! `struct tcp_info` as Linux 6.x lays it out.
 
+use std::sync::OnceLock;
+
 use clock::Duration;
 use stack::tcp::TcpInfo;
 
-/// Octets of the structure up to and with `tcpi_rehash`.
-const LEN: usize = 240;
+use super::judge;
+
+/// Octets of the structure as far as we know it; behind `tcpi_rehash` all is zero.
+const LEN_MAX: usize = 280;
+
+/// Octets of the structure as this kernel has it.
+fn len() -> usize {
+    static LEN: OnceLock<usize> = OnceLock::new();
+    *LEN.get_or_init(|| {
+        let mut room = [0; LEN_MAX];
+        judge::get(libc::AF_INET, libc::SOL_TCP, libc::TCP_INFO, &mut room).unwrap_or(LEN_MAX)
+    })
+}
 
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
@@ -13,8 +26,8 @@ const ECN: u8 = 8;
 const SYN_DATA: u8 = 32;
 
 /// The structure of a connection.
-pub(crate) fn linux_tcp_info(info: &TcpInfo) -> [u8; LEN] {
-    let mut out = Writer { octets: [0; LEN], at: 0 };
+pub(crate) fn linux_tcp_info(info: &TcpInfo) -> LinuxTcpInfo {
+    let mut out = LinuxTcpInfo { octets: [0; LEN_MAX], at: 0 };
     let options = [
         (info.timestamps, TIMESTAMPS),
         (info.sack, SACK),
@@ -25,7 +38,7 @@ pub(crate) fn linux_tcp_info(info: &TcpInfo) -> [u8; LEN] {
     let options = options.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit);
     let scales = info.snd_wscale & 0xf | info.rcv_wscale << 4;
     out.put(&[
-        info.state,
+        state_told(info.state),
         info.ca_state,
         info.retransmits.min(255) as u8,
         info.probes,
@@ -47,8 +60,9 @@ pub(crate) fn linux_tcp_info(info: &TcpInfo) -> [u8; LEN] {
     for value in [info.pmtu, info.rcv_wnd, micros(info.rtt), micros(info.rttvar), ssthresh] {
         out.u32(value);
     }
-    for value in [info.snd_cwnd.div_ceil(mss), info.advmss, 3, 0, info.rcv_space, info.total_retrans] {
-        out.u32(value); // The third is reordering, the fourth the receiver's rtt.
+    let cwnd = info.snd_cwnd.div_ceil(mss);
+    for value in [cwnd, info.advmss, info.reordering, 0, info.rcv_space, info.total_retrans] {
+        out.u32(value); // The fourth is the receiver's rtt.
     }
     for value in [info.pacing_rate.unwrap_or(u64::MAX), u64::MAX, info.bytes_acked, info.bytes_received] {
         out.put(&value.to_ne_bytes());
@@ -60,27 +74,45 @@ pub(crate) fn linux_tcp_info(info: &TcpInfo) -> [u8; LEN] {
         out.u32(value);
     }
     out.put(&[0; 32]); // Delivery rate, and times of being busy and limited.
-    let delivered = (info.delivered / u64::from(mss)).try_into().unwrap_or(u32::MAX);
-    out.u32(delivered);
+    out.u32(delivered(info));
     out.u32(0);
     out.put(&info.bytes_sent.to_ne_bytes());
     out.put(&info.bytes_retrans.to_ne_bytes());
     out.put(&[0; 12]); // D-SACKs, reordering seen, out-of-order packets.
     out.u32(info.snd_wnd);
     out.u32(info.rcv_wnd);
-    out.octets
+    out
+}
+
+/// Linux gives a connection in TIME-WAIT away, and the socket that had it is closed.
+fn state_told(state: u8) -> u8 {
+    const TIME_WAIT: u8 = 6;
+    const CLOSE: u8 = 7;
+    if state == TIME_WAIT { CLOSE } else { state }
+}
+
+/// Segments that arrived: all that were sent, but for those on the way and those that were sent again for others.
+fn delivered(info: &TcpInfo) -> u32 {
+    let arrived = info.data_segs_out.saturating_sub(info.total_retrans);
+    arrived.saturating_sub(info.unacked) + info.sacked
 }
 
 fn micros(span: Duration) -> u32 {
     span.as_micros().try_into().unwrap_or(u32::MAX)
 }
 
-struct Writer {
-    octets: [u8; LEN],
+/// The structure, in the order in which it is written.
+pub(crate) struct LinuxTcpInfo {
+    octets: [u8; LEN_MAX],
     at: usize,
 }
 
-impl Writer {
+impl LinuxTcpInfo {
+    /// As much as this kernel has.
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.octets[..len().min(LEN_MAX)]
+    }
+
     fn put(&mut self, value: &[u8]) {
         self.octets[self.at..self.at + value.len()].copy_from_slice(value);
         self.at += value.len();

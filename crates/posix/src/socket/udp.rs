@@ -13,6 +13,10 @@ use stack::udp::{UdpBind, UdpId, UdpOptions, UdpRecvError, UdpSend, UdpSendError
 use stack::{Hop, Stack};
 
 use super::address::{decode, local_of, write_name};
+use super::control_messages::ControlWriter;
+use super::settings::Settings;
+use super::times::on_the_wall;
+use super::udp_messages::{Asked, apply_udp_control};
 use super::{READABLE, Role, SocketId, WRITABLE};
 use crate::Errno;
 use crate::calls::{Receive, Received, Send, Verdict};
@@ -34,6 +38,14 @@ pub(crate) struct UdpRole {
     /// bind(2) was called: who waits for datagrams there gets them from the stack.
     pub(crate) is_bound: bool,
     ways: Vec<LearnedWay>,
+    /// What it wants to be told of datagrams.
+    asked: Asked,
+    /// The kernel alone can do with what it sends what was asked for.
+    is_sent_by_kernel: bool,
+    /// The kernel waits for the rest of a datagram (`MSG_MORE`).
+    is_corked: bool,
+    /// Who it is connected to, if what comes from there is on the stack.
+    pub(super) peer: Option<SocketAddr>,
     /// Room to put a datagram together that comes in pieces, or is to leave so.
     room: Vec<u8>,
 }
@@ -95,8 +107,11 @@ impl Process {
         request: &mut Receive<'_, '_>,
     ) -> Verdict<Received> {
         let now = self.now();
-        if request.flags & libc::MSG_ERRQUEUE != 0 || !state.claim_to_read(id, now) {
+        if !state.has_own_datagrams(id) && !state.claim_to_read(id, now) {
             return Verdict::Kernel;
+        }
+        if request.flags & libc::MSG_ERRQUEUE != 0 {
+            return state.receive_report(id, request).map_or(Verdict::Kernel, Verdict::Done);
         }
         self.start_watchdog(&mut state);
         if let Some(result) = state.receive_datagram_own(id, request, now) {
@@ -171,6 +186,7 @@ impl State {
         if let (Role::Udp(udp), Some(Ok(on_stack))) = (&mut socket.role, bound) {
             udp.on_stack = Some(on_stack);
             self.refresh_udp(id);
+            self.divert_to_connected(local.port());
         }
     }
 
@@ -178,27 +194,38 @@ impl State {
     pub(crate) fn refresh_udp(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let fd = socket.fd();
-        let settings = super::options_of_shadow(fd, socket.domain).1;
+        let settings = Settings::of_datagrams(fd);
         socket.receive_timeout = settings.receive_timeout();
         socket.send_timeout = settings.send_timeout();
         socket.settings = settings;
-        let Role::Udp(udp) = &socket.role else { return };
+        let Role::Udp(udp) = &mut socket.role else { return };
         let Some(on_stack) = udp.on_stack else { return };
         let int = |level, option| super::udp_int(fd, level, option);
+        let is_on = |level, option| int(level, option).is_some_and(|value| value != 0);
+        udp.asked = Asked::of_shadow(fd);
+        udp.is_sent_by_kernel = udp.asked.times.of_sending || is_on(libc::SOL_UDP, libc::UDP_CORK);
         let default = UdpOptions::default();
+        let receive_errors =
+            is_on(libc::SOL_IP, libc::IP_RECVERR) || is_on(libc::SOL_IPV6, libc::IPV6_RECVERR);
         let options = UdpOptions {
             receive_buffer: int(libc::SOL_SOCKET, libc::SO_RCVBUF)
                 .map_or(default.receive_buffer, |it| it as u32),
             send_buffer: int(libc::SOL_SOCKET, libc::SO_SNDBUF).map_or(default.send_buffer, |it| it as u32),
-            hop_limit: int(libc::SOL_IP, libc::IP_TTL).map_or(default.hop_limit, |it| it as u8),
-            traffic_class: int(libc::SOL_IP, libc::IP_TOS).map_or(0, |it| it as u8),
             segment_len: int(libc::SOL_UDP, libc::UDP_SEGMENT).map_or(0, |it| it as u16),
-            receive_coalesced: int(libc::SOL_UDP, libc::UDP_GRO).is_some_and(|it| it != 0),
-            receive_errors: false,
+            receive_coalesced: is_on(libc::SOL_UDP, libc::UDP_GRO),
+            receive_errors,
+            // The shadow sends, too.
+            believe_errors: receive_errors,
+            ..default
         };
         if let Some(stack) = self.stack() {
             stack.udp_set_options(on_stack, options);
         }
+    }
+
+    /// Whether datagrams may come to a socket by the stack.
+    fn has_own_datagrams(&self, id: SocketId) -> bool {
+        self.sockets.get(id).is_some_and(|socket| socket.is_on_stack())
     }
 
     /// connect(2) is about to connect the shadow: the kernel chooses what comes, and the stack has no part in it any more.
@@ -207,6 +234,7 @@ impl State {
         let claim = socket.claim.take();
         let Role::Udp(udp) = &mut socket.role else { return };
         udp.is_bound = false;
+        udp.peer = None;
         let on_stack = udp.on_stack.take();
         if let (Some(on_stack), Some(stack)) = (on_stack, self.stack()) {
             stack.udp_close(on_stack);
@@ -249,18 +277,19 @@ impl State {
         let whole = request.flags & libc::MSG_TRUNC != 0;
         let mut result = Received {
             len: if whole { received.full_len } else { received.len },
-            flags: if truncated { libc::MSG_TRUNC } else { 0 },
+            flags: if truncated { libc::MSG_TRUNC } else { 0 } | request.flags & libc::MSG_CMSG_CLOEXEC,
             ..Received::default()
         };
         if let Some(name) = request.name.as_deref_mut() {
             result.name_len = write_name(received.remote, domain, name);
         }
-        if let Some(control) = request.control.as_deref_mut() {
-            let fd = self.sockets.get(id)?.fd();
-            let (len, cut) = super::udp_control(fd, domain, &received, control);
-            result.control_len = len;
-            result.flags |= if cut { libc::MSG_CTRUNC } else { 0 };
-        }
+        let drops = stack.udp_drops(on_stack).unwrap_or(0);
+        let mut control = ControlWriter::new(request.control.as_deref_mut());
+        let interface = self.runtime.as_ref()?.index_of(received.hop.link);
+        udp.asked.put(&mut control, domain, (&received, interface), || on_the_wall(received.at, now), drops);
+        let (control_len, cut) = control.finish();
+        result.control_len = control_len;
+        result.flags |= cut;
         Some(Ok(result))
     }
 
@@ -275,10 +304,19 @@ impl State {
         let domain = socket.domain;
         let Role::Udp(udp) = &mut socket.role else { return None };
         let on_stack = udp.on_stack?;
-        if request.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
+        let more = request.flags & libc::MSG_MORE != 0;
+        let was_corked = std::mem::replace(&mut udp.is_corked, more);
+        if let Some(error) = self.runtime.as_mut()?.stack().udp_take_error(on_stack) {
+            return Some(Err(error.into()));
+        }
+        let is_plain = request.flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
+        if was_corked || udp.is_sent_by_kernel || !is_plain {
             return None;
         }
-        let remote = decode(request.name?, domain).ok()?;
+        let remote = match request.name {
+            Some(name) => decode(name, domain).ok()?,
+            None => udp.peer?,
+        };
         let way = udp.way_to(remote, now)?;
         let mut send = UdpSend {
             to: Some(remote),
@@ -286,8 +324,10 @@ impl State {
             hop: Some(way.hop),
             ..UdpSend::default()
         };
+        udp.asked.apply(remote.ip(), &mut send);
         if let Some(control) = request.control.filter(|control| !control.is_empty()) {
-            super::apply_udp_control(control, &mut send)?;
+            let interface = self.runtime.as_ref()?.index_of(way.hop.link);
+            apply_udp_control(control, &mut send, interface)?;
         }
         let stack = self.runtime.as_mut()?.stack();
         let (sent, len) = match request.buffers {
@@ -324,7 +364,7 @@ fn receive_of_kernel(fd: RawFd, request: &mut Receive<'_, '_>) -> Result<Receive
     })
 }
 
-fn scatter(octets: &[u8], buffers: &mut [std::io::IoSliceMut<'_>]) {
+pub(super) fn scatter(octets: &[u8], buffers: &mut [std::io::IoSliceMut<'_>]) {
     let mut rest = octets;
     for buffer in buffers {
         let count = rest.len().min(buffer.len());

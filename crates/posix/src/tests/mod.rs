@@ -67,6 +67,7 @@ impl Attachment for Wire {
         let device = self.device.take().map(Box::new);
         self.incidents.extend(device.map(|device| Incident::Granted {
             link: LinkId(0),
+            index: 7,
             device,
             descriptors: Vec::new(),
         }));

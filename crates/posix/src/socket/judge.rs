@@ -1,0 +1,68 @@
+//! Sockets that nobody else has, to ask what Linux would do: so ranges, lengths and errors are Linux's without being written down
+//! here.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::address::NAME_MAX;
+use super::option_table::find;
+use crate::Errno;
+use crate::internal::close;
+
+/// A fresh socket of the kernel.
+pub(super) fn fresh(domain: i32) -> Result<OwnedFd, Errno> {
+    Ok(syscall::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?)
+}
+
+/// A socket that takes an option as a connection would.
+///
+/// Most options are the same for every socket, and those that are set often are among them. For the others there is a connection
+/// of the kernel's with itself: two sockets may connect to each other at the same time (RFC 9293, 3.5), and the two may be one.
+pub(super) fn of_connections(domain: i32, level: i32, option: i32) -> Result<OwnedFd, Errno> {
+    let socket = fresh(domain)?;
+    let is_the_same = find(level, option).is_some_and(|row| !row.is_of_the_beginning);
+    // Those that would make something else of a connection are refused by one that is none.
+    let is_change = level == libc::SOL_TCP && matches!(option, libc::TCP_ULP | libc::TCP_REPAIR);
+    if level != libc::SOL_SOCKET && !is_the_same && !is_change {
+        connect_to_itself(&socket, domain);
+    }
+    Ok(socket)
+}
+
+/// getsockopt(2) of an option that was not set.
+pub(super) fn get(domain: i32, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
+    let socket = fresh(domain)?;
+    let mut got = syscall::getsockopt(socket.as_raw_fd(), level, option, value);
+    if got.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
+        connect_to_itself(&socket, domain);
+        got = syscall::getsockopt(socket.as_raw_fd(), level, option, value);
+    }
+    close(socket);
+    Ok(got?)
+}
+
+/// Where there is no loopback, the socket stays as it is: then only what depends on a connection is judged as without one.
+fn connect_to_itself(socket: &OwnedFd, domain: i32) {
+    let fd = socket.as_raw_fd();
+    let mut name = [0; NAME_MAX];
+    name[..2].copy_from_slice(&(domain as u16).to_ne_bytes());
+    let len = match domain {
+        libc::AF_INET => {
+            name[4..8].copy_from_slice(&[127, 0, 0, 1]);
+            16
+        }
+        _ => {
+            name[23] = 1;
+            NAME_MAX
+        }
+    };
+    // Nothing is to be left of it but the answer: closing resets it.
+    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    let done = syscall::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+        .and_then(|()| syscall::bind(fd, &name[..len]))
+        .and_then(|()| syscall::getsockname(fd, &mut name))
+        .and_then(|len| {
+            syscall::fcntl(fd, libc::F_SETFL, i64::from(libc::O_NONBLOCK))?;
+            syscall::connect(fd, &name[..len])
+        });
+    drop(done); // Over loopback the handshake is complete when the call returns.
+}

@@ -1,0 +1,68 @@
+//! Connected UDP sockets. They are the kernel's, but where one shares its port with a socket that is claimed, what its peer sends
+//! arrives on the stack, and is for the connected one.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use stack::Hop;
+use stack::udp::UdpBind;
+
+use super::address::{decode, family, local_of};
+use super::{Role, SocketId};
+use crate::process::State;
+
+impl State {
+    /// The shadow of a UDP socket may have been connected.
+    pub(crate) fn join_port_on_stack(&mut self, id: SocketId) {
+        let Some(fd) = self.sockets.get(id).map(|socket| socket.fd()) else { return };
+        let Some(port) = local_of(fd).map(|local| local.port()) else { return };
+        let shares = |fd: RawFd| local_of(fd).is_some_and(|local| local.port() == port);
+        let is_shared = self.sockets.iter().any(|(_, other)| {
+            matches!(other.role, Role::Udp(_)) && other.claim.is_some() && shares(other.fd())
+        });
+        if is_shared {
+            self.divert(id);
+        }
+    }
+
+    /// A socket was claimed: of those that share its port the connected ones go first.
+    pub(crate) fn divert_to_connected(&mut self, port: u16) {
+        let is_meant = |role: &Role| matches!(role, Role::Udp(udp) if udp.on_stack.is_none());
+        let others = self.sockets.iter().filter(|(_, socket)| is_meant(&socket.role));
+        let sharing = others.filter(|(_, it)| local_of(it.fd()).is_some_and(|local| local.port() == port));
+        let ids: Vec<SocketId> = sharing.map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.divert(id));
+    }
+
+    /// What the peer of a connected socket sends, comes to it on the stack.
+    fn divert(&mut self, id: SocketId) {
+        let Some(fd) = self.sockets.get(id).map(|socket| socket.fd()) else { return };
+        let (Some(local), Some(remote)) = (local_of(fd), peer_of(fd)) else { return };
+        let Some(link) = self.runtime.as_ref().and_then(|runtime| runtime.links().next()) else { return };
+        let Some(stack) = self.stack() else { return };
+        let bind = UdpBind { reuse_port: true, token: id.to_bits(), ..UdpBind::new(local) };
+        let Ok(on_stack) = stack.udp_bind(&bind) else { return };
+        // Nothing leaves by that hop: the way is learned from what comes.
+        let hop = Hop { link, ..Hop::default() };
+        if stack.udp_connect(on_stack, local.ip(), remote, hop).is_err() {
+            return stack.udp_close(on_stack);
+        }
+        if let Some(Role::Udp(udp)) = self.sockets.get_mut(id).map(|socket| &mut socket.role) {
+            udp.on_stack = Some(on_stack);
+            udp.peer = Some(remote);
+        }
+        let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+        }
+        self.refresh_udp(id);
+    }
+}
+
+/// Who a socket of the kernel's is connected to.
+fn peer_of(fd: RawFd) -> Option<SocketAddr> {
+    let mut name = [0; 128];
+    let len = syscall::getpeername(fd, &mut name).ok()?;
+    let name = name.get(..len)?;
+    decode(name, family(name)?).ok()
+}
