@@ -206,3 +206,21 @@ fn a_window_that_closes_opens_again_when_the_reader_reads() {
     assert!(counters.to_zero_window > 0, "the closed window is counted as on Linux");
     assert_eq!(counters.from_zero_window, counters.to_zero_window, "and each that opens, once");
 }
+
+#[test]
+fn a_refused_writer_gets_in_again_when_a_third_of_its_buffer_is_free() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let options = TcpOptions { send_buffer: Some(300_000), ..TcpOptions::default() };
+    pair.client.stack.set_options(client, options.into(), pair.now);
+    assert_eq!(pair.client.stack.send(client, &pattern(400_000, 7), pair.now), Ok(300_000));
+    pair.run();
+    // The peer's window took some of it, less than a third.
+    let queued = |pair: &Pair| pair.client.stack.queued(client).unwrap().1;
+    assert!((200_000..300_000).contains(&queued(&pair)), "{}", queued(&pair));
+    assert_eq!(pair.client.stack.send(client, b"x", pair.now), Err(SendError::WouldBlock));
+    pair.server.recv(server, pair.now).unwrap();
+    pair.run();
+    assert!(queued(&pair) < 200_000);
+    assert_eq!(pair.client.stack.send(client, b"x", pair.now), Ok(1));
+}

@@ -129,9 +129,12 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Puts what fits into the queue.
+    /// Puts what fits into the queue. A writer that was refused gets in again when a third of the queue is free, as on Linux, and
+    /// not with every octet that is acknowledged.
     pub(crate) fn enqueue(&mut self, data: &[u8], shared: &mut Shared, now: Instant) -> usize {
-        let room = self.send_limit().saturating_sub(self.send.queue.len() as u32) as usize;
+        let is_shut = self.flags.writer_waits && !self.has_send_room();
+        let limit = if is_shut { 0 } else { self.send_limit() };
+        let room = limit.saturating_sub(self.send.queue.len() as u32) as usize;
         self.restart_after_idle(shared, now);
         let taken = self.send.queue.push(&mut shared.buffers, &data[..data.len().min(room)]);
         if taken < data.len() {
