@@ -65,6 +65,7 @@ pub fn fcntl(fd: RawFd, command: i32, argument: i64) -> io::Result<i32> {
         | libc::F_SETFL
         | libc::F_GETOWN
         | libc::F_SETOWN
+        | libc::F_GETPIPE_SZ
         | F_GETSIG
         | F_SETSIG => {}
         _ => return Err(io::Error::from_raw_os_error(libc::EINVAL)),

@@ -4,10 +4,10 @@ use std::io::IoSlice;
 use std::os::fd::RawFd;
 
 use super::Role;
-use crate::Errno;
 use crate::calls::{Send, Verdict};
 use crate::errno::fail;
 use crate::process::Process;
+use crate::{Errno, inside};
 
 /// Octets that are read of a file at once.
 const PIECE: usize = 64 << 10;
@@ -28,6 +28,10 @@ impl Process {
             Some(offset) => **offset,
             None => match syscall::lseek(file, 0, libc::SEEK_CUR) {
                 Ok(at) => at,
+                // What has no position cannot be read at one: the kernel calls that an invalid argument here.
+                Err(error) if error.raw_os_error() == Some(libc::ESPIPE) => {
+                    return Verdict::Done(fail(libc::EINVAL));
+                }
                 Err(error) => return Verdict::Done(Err(error.into())),
             },
         };
@@ -83,40 +87,39 @@ impl Process {
     pub(crate) fn splice(&self, from: RawFd, to: RawFd, count: usize, flags: u32) -> Verdict<usize> {
         match (self.is_connection(from), self.is_connection(to)) {
             (false, false) => Verdict::Kernel,
-            (true, true) => Verdict::Done(fail(libc::EINVAL)),
-            (false, true) => Verdict::Done(self.splice_in(from, to, count)),
-            (true, false) => Verdict::Done(self.splice_out(from, to, count, flags)),
+            _ if count == 0 || !is_open(from) || !is_open(to) => Verdict::Kernel,
+            (true, false) if is_pipe(to) => Verdict::Done(self.splice_out(from, to, count, flags)),
+            (false, true) if is_pipe(from) => Verdict::Done(self.splice_in(from, to, count, flags)),
+            _ => Verdict::Done(fail(libc::EINVAL)),
         }
     }
 
     /// What was taken out of the pipe has to be sent, so that no more is taken than finds room.
-    fn splice_in(&self, pipe: RawFd, to: RawFd, count: usize) -> Result<usize, Errno> {
+    fn splice_in(&self, pipe: RawFd, to: RawFd, count: usize, flags: u32) -> Result<usize, Errno> {
+        const MORE: u32 = 4;
         let room = self.send_room(to)?;
+        wait_for_pipe(pipe, libc::POLLIN, flags)?;
         let mut piece = vec![0; count.min(PIECE).min(room)];
         let read = syscall::read(pipe, &mut piece)?;
+        let more = if flags & MORE != 0 { libc::MSG_MORE } else { 0 };
         let mut sent = 0;
         while sent < read {
-            sent += self.send_piece(to, &piece[sent..read], 0)?;
+            sent += self.send_piece(to, &piece[sent..read], more)?;
         }
         Ok(sent)
     }
 
+    /// `SPLICE_F_NONBLOCK` is about the pipe; whether the connection is waited for, it says itself.
     fn splice_out(&self, from: RawFd, pipe: RawFd, count: usize, flags: u32) -> Result<usize, Errno> {
         use std::io::IoSliceMut;
 
         use crate::calls::Receive;
-        const NONBLOCK: u32 = 2;
         // As much as a pipe takes whole, so that nothing is received that it does not take.
         const WHOLE: usize = 4096;
         let mut piece = vec![0; count.min(WHOLE)];
-        let mut poll = [syscall::PollFd { fd: pipe, events: libc::POLLOUT, revents: 0 }];
-        let patience = (flags & NONBLOCK != 0).then_some(std::time::Duration::ZERO);
-        if syscall::ppoll(&mut poll, patience, None)? == 0 {
-            return fail(libc::EAGAIN);
-        }
+        wait_for_pipe(pipe, libc::POLLOUT, flags)?;
         let mut buffers = [IoSliceMut::new(&mut piece)];
-        let flags = if flags & NONBLOCK != 0 { libc::MSG_DONTWAIT } else { 0 };
-        let mut request = Receive { buffers: &mut buffers, name: None, control: None, flags };
+        let mut request = Receive { buffers: &mut buffers, name: None, control: None, flags: 0 };
         let received = match self.receive(from, &mut request) {
             Verdict::Done(received) => received?.len,
             Verdict::Kernel => return fail(libc::EINVAL),
@@ -147,5 +150,32 @@ impl Process {
         let state = self.lock();
         let role = state.socket_of(fd).and_then(|id| state.sockets.get(id)).map(|socket| &socket.role);
         matches!(role, Some(Role::Connection(_) | Role::Departing { .. }))
+    }
+}
+
+/// Whether splice(2) may have it as the other end.
+fn is_pipe(fd: RawFd) -> bool {
+    syscall::fcntl(fd, libc::F_GETPIPE_SZ, 0).is_ok()
+}
+
+fn is_open(fd: RawFd) -> bool {
+    syscall::fcntl(fd, libc::F_GETFD, 0).is_ok()
+}
+
+/// Waits until a pipe has something to read, or room, unless it is not to be waited for.
+fn wait_for_pipe(fd: RawFd, events: i16, flags: u32) -> Result<(), Errno> {
+    const NONBLOCK: u32 = 2;
+    let status = syscall::fcntl(fd, libc::F_GETFL, 0)?;
+    let may_wait = flags & NONBLOCK == 0 && status & libc::O_NONBLOCK == 0;
+    let patience = (!may_wait).then_some(std::time::Duration::ZERO);
+    loop {
+        let mut fds = [syscall::PollFd { fd, events, revents: 0 }];
+        match inside::outside(|| syscall::ppoll(&mut fds, patience, None)) {
+            Some(Ok(0)) => return fail(libc::EAGAIN),
+            Some(Ok(_)) => return Ok(()),
+            Some(Err(error)) if error.raw_os_error() != Some(libc::EINTR) => return Err(error.into()),
+            Some(Err(_)) | None if inside::interrupted() => return fail(libc::EINTR),
+            Some(Err(_)) | None => {}
+        }
     }
 }
