@@ -43,6 +43,17 @@ pub(crate) struct Way {
     pub(crate) is_whole: bool,
 }
 
+/// What was found of the way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Routed {
+    /// This one.
+    Way(Way),
+    /// None by an interface of ours: the kernel may have one.
+    NotOurs,
+    /// The peer, or the router in front of it, does not answer.
+    NoHost,
+}
+
 /// What the stack does not know of a socket whose connection is to be the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MovedSocket {
@@ -68,7 +79,7 @@ pub(crate) enum Incident {
     /// The devices of an interface are good for nothing any more.
     Lost(LinkId),
     /// What [`Attachment::begin_route`] asked.
-    Routed(RequestId, Option<Way>),
+    Routed(RequestId, Routed),
     /// What [`Attachment::begin_inherit`] asked: the kernel's socket, if there is one.
     Inherited(RequestId, Option<OwnedFd>),
     /// A connection of the kernel is to be accepted at the listener of a claim.
@@ -161,6 +172,10 @@ pub(crate) trait Attachment: Send {
 
     /// Ends a claim.
     fn release(&mut self, claim: ClaimId);
+
+    /// Whether there is a way to the `sockaddr` of a `domain` at all, as far as that is known at once. Where there is none, the
+    /// kernel's own connect(2) says why.
+    fn has_route(&self, remote: &[u8], domain: i32) -> bool;
 
     /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`].
     fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId>;

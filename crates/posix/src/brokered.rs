@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use broker::client::{Client, ClientError, Event, Granted, Ticket};
 use broker::protocol::{
-    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Route, SocketReport, Transport, Welcome,
+    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Transport, Welcome,
 };
 use clock::Duration;
 use device_xdp::XdpDevice;
@@ -15,7 +15,7 @@ use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
 use crate::attachment::{
-    Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, SocketStatus, Status, Way,
+    Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::internal;
 
@@ -114,13 +114,16 @@ impl Brokered {
     /// Looks whether questions that take their time were answered.
     fn poll_tickets(&mut self) {
         for (request, ticket) in std::mem::take(&mut self.routes) {
-            match self.ask(|client| client.poll_route(&ticket)) {
-                Ok(None) => self.routes.push((request, ticket)),
-                answer => {
-                    let way = answer.ok().flatten().map(way_of);
-                    self.incidents.push_back(Incident::Routed(request, way));
+            let routed = match self.ask(|client| unless_refused(client.poll_route(&ticket))) {
+                Ok(Ok(None)) => {
+                    self.routes.push((request, ticket));
+                    continue;
                 }
-            }
+                Ok(Ok(Some(route))) => Routed::Way(way_of(route)),
+                Ok(Err(Refusal::NoNeighbour)) => Routed::NoHost,
+                Ok(Err(_)) | Err(_) => Routed::NotOurs,
+            };
+            self.incidents.push_back(Incident::Routed(request, routed));
         }
         for (request, ticket) in std::mem::take(&mut self.inherits) {
             match self.ask(|client| client.poll_move_for(&ticket)) {
@@ -199,6 +202,15 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.release(broker::protocol::ClaimId(claim.0)));
     }
 
+    fn has_route(&self, remote: &[u8], domain: i32) -> bool {
+        // Connecting a socket for datagrams looks for the route, and sends nothing.
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        let Ok(probe) = syscall::socket(domain, kind, 0) else { return false };
+        let connected = syscall::connect(probe.as_raw_fd(), remote);
+        internal::close(probe);
+        connected.is_ok()
+    }
+
     fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId> {
         let ticket = self.ask(|client| client.begin_route(remote, from)).ok()?;
         let request = self.next_request();
@@ -242,7 +254,11 @@ impl Attachment for Brokered {
     }
 
     fn give_for_adoption(&mut self, socket: OwnedFd) {
-        let _ = self.ask(|client| client.hand_over(socket.as_fd()));
+        if self.ask(|client| client.hand_over(socket.as_fd())).is_err() {
+            // Nobody has its listener any more: what waited there is reset.
+            let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+            let _ = syscall::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &at_once);
+        }
         let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
     }
 
@@ -296,6 +312,15 @@ fn dial(name: &str) -> Option<(Client, Welcome)> {
     let program = program.to_string_lossy().into_owned();
     let pid = u32::try_from(syscall::process_id()).ok()?;
     Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()
+}
+
+/// Takes a refusal for an answer.
+fn unless_refused<T>(answer: Result<T, ClientError>) -> Result<Result<T, Refusal>, ClientError> {
+    match answer {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(ClientError::Refused(refusal)) => Ok(Err(refusal)),
+        Err(error) => Err(error),
+    }
 }
 
 fn incident_of(news: News) -> Option<Incident> {

@@ -111,6 +111,11 @@ pub fn on_socket(fd: RawFd, domain: i32, kind: i32, protocol: i32) {
     with(|process| process.on_socket(fd, domain, kind, protocol));
 }
 
+/// Before bind(2) and listen(2): whether they may be.
+pub fn may_bind(fd: RawFd) -> Verdict<()> {
+    verdict(fd, |process| process.may_bind(fd))
+}
+
 /// listen(2) succeeded on `fd`.
 pub fn on_listen(fd: RawFd, backlog: i32) {
     with_ours(fd, |process| process.on_listen(fd, backlog));

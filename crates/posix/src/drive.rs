@@ -209,6 +209,13 @@ impl Process {
             }
             // Others can close what this call uses from here on.
             call = call.or_else(|| state.begin_call(waiting.on));
+            if inside::has_deferred() {
+                // A handler does not wait until there is nothing more to do.
+                drop(state);
+                interrupted = is_end(inside::outside(|| Ok(0)), waiting);
+                state = self.lock();
+                continue;
+            }
             let spin_until = *spin_until.get_or_insert(now + state.spin);
             if worked > 0 || now < spin_until {
                 // Others may want the lock.

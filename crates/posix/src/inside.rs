@@ -110,6 +110,12 @@ pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
+/// Whether a signal came while the thread was inside: its handler runs when the thread next gets out.
+#[inline]
+pub fn has_deferred() -> bool {
+    THREAD.with(|thread| thread.deferred.get().is_some())
+}
+
 /// Whether a handler without `SA_RESTART` ran since [`outside`] was last called. With false, calls that signal(7) lists as restarted are to go on.
 pub fn interrupted() -> bool {
     THREAD.with(|thread| thread.handled.get()) == Handled::Interrupting

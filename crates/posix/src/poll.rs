@@ -57,7 +57,9 @@ impl Process {
         let only_kernel = |it: &Watched| match it {
             Watched::Kernel => true,
             Watched::Socket(id) => {
-                let is_kernels = |it: &Socket| it.is_shadow() && it.claim.is_none() && !it.is_on_stack();
+                let is_kernels = |it: &Socket| {
+                    it.is_shadow() && it.claim.is_none() && !it.is_on_stack() && it.error.is_none()
+                };
                 state.sockets.get(*id).is_some_and(is_kernels)
             }
             Watched::Epoll(id) => state.epolls.get(*id).is_none_or(|epoll| epoll.items.is_empty()),

@@ -128,7 +128,7 @@ impl State {
                 self.on_granted((link, index), device, descriptors, now)
             }
             Incident::Lost(link) => self.on_lost(link),
-            Incident::Routed(request, way) => self.on_routed(request, way, now),
+            Incident::Routed(request, routed) => self.on_routed(request, routed, now),
             Incident::Inherited(request, socket) => self.on_inherited(request, socket),
             Incident::Adopt { claim, socket } => self.on_adopt(claim, socket),
             Incident::Surrender { token, local, remote } => self.on_surrender(token, local, remote, now),

@@ -67,6 +67,7 @@ macro_rules! hook {
         { $(if $ours:expr => $question:expr,)? then $news:expr }
     ) => {
         #[unsafe(no_mangle)]
+        #[allow(unused_unsafe, reason = "not every question and not all news has pointers")]
         pub(crate) unsafe extern $abi fn $name($($argument: $type),*) -> $result {
             $(
                 // SAFETY: the caller gives what this function of the C library is to be given.
@@ -78,7 +79,6 @@ macro_rules! hook {
             let result = unsafe { next::$next($($argument),*) };
             if active() {
                 // SAFETY: as above, and as the function has left it.
-                #[allow(unused_unsafe, reason = "not all news has pointers")]
                 tell(|| unsafe { ($news)(result) });
             }
             result

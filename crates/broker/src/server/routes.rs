@@ -10,8 +10,8 @@ use super::port::Port;
 use crate::protocol::{Refusal, Route};
 use crate::registry::{ClientId, LinkNumber};
 
-/// How long a neighbour may take to answer: the kernel asks three times, a second apart.
-const NEIGHBOUR_MAX: Duration = Duration::from_secs(4);
+/// How long a neighbour may take to answer: the kernel asks three times, a second apart, and gives up a second after.
+const NEIGHBOUR_MAX: Duration = Duration::from_millis(3200);
 /// Questions of one client that wait at a time.
 const WAITING_MAX: usize = 64;
 

@@ -120,8 +120,7 @@ impl State {
         let item = Item { target, fd, events: events | ALWAYS, data: event.data, queued: false, in_kernel };
         let item = epoll.items.insert_with(|_| item).ok_or(Errno(libc::ENOSPC))?;
         if in_kernel && matches!(target, Target::Socket(_)) {
-            epoll.shadows.push(item);
-            epoll.has_news = true;
+            epoll.note_shadow(item);
         }
         if !std::mem::replace(&mut epoll.is_busy, true) {
             let table = self.table;

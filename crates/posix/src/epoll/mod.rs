@@ -128,6 +128,12 @@ impl Epoll {
         false
     }
 
+    /// The kernel watches the socket of an item as well from now on.
+    pub(crate) fn note_shadow(&mut self, item: ItemId) {
+        self.shadows.push(item);
+        self.has_news = true;
+    }
+
     /// Sockets that the kernel watches too.
     pub(crate) fn shadow_sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
         self.shadows.iter().filter_map(|item| match self.items.get(*item)?.target {

@@ -79,9 +79,8 @@ impl Process {
             Role::Connection(connection) => {
                 let Some(stack) = state.stack() else { return Verdict::Done(fail(libc::ENOTCONN)) };
                 match stack.state(connection) {
-                    None | Some(TcpState::Closed | TcpState::SynSent) => {
-                        return Verdict::Done(fail(libc::ENOTCONN));
-                    }
+                    None | Some(TcpState::Closed) => return Verdict::Done(fail(libc::ENOTCONN)),
+                    Some(TcpState::SynSent) => state.dissolve(id, now),
                     Some(_) => stack.shutdown(connection, how, now),
                 }
                 state.leave(now);
@@ -96,7 +95,11 @@ impl Process {
                 state.raise(id, super::READABLE);
                 Verdict::Kernel
             }
-            Role::Departing { .. } | Role::Failed => Verdict::Done(fail(libc::ENOTCONN)),
+            Role::Departing { .. } => {
+                state.dissolve(id, now);
+                Verdict::Done(Ok(()))
+            }
+            Role::Failed => Verdict::Done(fail(libc::ENOTCONN)),
             Role::Inherited(_) => match self.inherit(state, id) {
                 Ok(()) => Verdict::Kernel,
                 Err(errno) => Verdict::Done(Err(errno)),
@@ -181,7 +184,7 @@ impl State {
                 if let Some(stack) = self.stack() {
                     stack.close(connection, now);
                 }
-                self.release_claim_of_connection(&socket, connection);
+                self.release_claim_of_connection(socket.claim, connection);
             }
             Role::Udp(udp) => {
                 if let (Some(on_stack), Some(stack)) = (udp.on_stack, self.stack()) {

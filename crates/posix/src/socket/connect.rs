@@ -3,7 +3,7 @@
 //! The descriptor stays that of a kernel's socket, which is bound and so keeps the port; the connection is the stack's. Where
 //! the peer is reached by no interface of ours, or not all of its queues are ours, the kernel connects.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, RawFd};
 use std::sync::{Arc, MutexGuard};
 
@@ -11,8 +11,9 @@ use clock::{Duration, Instant};
 use stack::{Connect, ConnectionId};
 
 use super::address::{decode, encode, family, local_of};
-use super::{READABLE, Role, Socket, SocketId, WRITABLE};
-use crate::attachment::{ClaimId, Purpose, RequestId, Way};
+use super::settings::timeout_of;
+use super::{Role, Socket, SocketId};
+use crate::attachment::{ClaimId, Purpose, RequestId, Routed, Way};
 use crate::calls::Verdict;
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
@@ -36,12 +37,8 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Fresh => self.connect_fresh(state, id, fd, name),
-            Role::Connection(_) | Role::Departing { .. } => {
-                Verdict::Done(self.connect_again(state, id, name))
-            }
-            Role::Failed => {
-                let errno = state.take_error(id).unwrap_or(Errno(libc::ECONNABORTED));
-                Verdict::Done(Err(errno))
+            Role::Connection(_) | Role::Departing { .. } | Role::Failed => {
+                self.connect_again(state, id, name)
             }
             Role::Inherited(_) => Verdict::Done(fail(libc::EISCONN)),
             Role::Udp(_) => {
@@ -63,117 +60,110 @@ impl Process {
         name: &[u8],
     ) -> Verdict<()> {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
-        let domain = socket.domain;
-        let Ok(remote) = decode(name, domain) else { return Verdict::Kernel };
+        // Also an IPv6 socket that is given an IPv4 address: the kernel refuses it.
+        let is_own_family = family(name) == Some(socket.domain);
+        let Ok(remote) = decode(name, socket.domain) else { return Verdict::Kernel };
+        if !is_own_family {
+            return Verdict::Kernel;
+        }
         let now = self.now();
-        if !state.begin_departure(id, remote, now) {
+        if !state.begin_departure(id, remote, name, now) {
             state.leave_to_kernel(id, now);
             return Verdict::Kernel;
         }
         let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+        socket.send_timeout = timeout_of(fd, libc::SO_SNDTIMEO);
         self.start_watchdog(&mut state);
-        if flags & libc::O_NONBLOCK != 0 {
-            // A way that is known already is told at once: then the SYN leaves now.
-            state.hear(now);
-            state.flush(now);
-            return match state.sockets.get(id).map(|socket| &socket.role) {
-                Some(Role::Fresh) => {
-                    state.leave_to_kernel(id, now);
-                    Verdict::Kernel
-                }
-                _ => Verdict::Done(fail(libc::EINPROGRESS)),
+        if socket_is_patient(&state, id) {
+            return self.wait_for_connect(state, id, libc::EINPROGRESS);
+        }
+        // A way that is known already is told at once: then the SYN leaves now.
+        state.hear(now);
+        state.flush(now);
+        if let Some(Role::Failed) = state.sockets.get(id).map(|socket| &socket.role) {
+            return Verdict::Done(Err(state.end_attempt(id, now)));
+        }
+        Verdict::Done(fail(libc::EINPROGRESS))
+    }
+
+    /// connect(2) of a socket that was connected, or was to be.
+    fn connect_again(&self, mut state: MutexGuard<'_, State>, id: SocketId, name: &[u8]) -> Verdict<()> {
+        let now = self.now();
+        let Some(family) = family(name) else { return Verdict::Done(fail(libc::EINVAL)) };
+        if family == libc::AF_UNSPEC {
+            state.dissolve(id, now);
+            state.leave(now);
+            return Verdict::Done(Ok(()));
+        }
+        if state.is_connecting(id) {
+            let is_patient = socket_is_patient(&state, id);
+            return match is_patient {
+                true => self.wait_for_connect(state, id, libc::EALREADY),
+                false => Verdict::Done(fail(libc::EALREADY)),
             };
         }
+        match state.sockets.get_mut(id) {
+            Some(socket) if socket.is_connecting => Verdict::Done(state.conclude_connect(id, now)),
+            _ => Verdict::Done(fail(libc::EISCONN)),
+        }
+    }
+
+    /// Waits for what comes of a connection that is being made, and tells it; `late` if it takes longer than `SO_SNDTIMEO`.
+    fn wait_for_connect(&self, state: MutexGuard<'_, State>, id: SocketId, late: i32) -> Verdict<()> {
         match self.wait_connected(state, id) {
-            Err(errno) if errno == LEFT_TO_KERNEL => Verdict::Kernel,
-            result => Verdict::Done(result),
+            Ok(()) => {
+                let mut state = self.lock();
+                let now = self.now();
+                if state.sockets.get(id).is_none() {
+                    // The kernel connects: its own call waits on.
+                    return Verdict::Kernel;
+                }
+                Verdict::Done(state.conclude_connect(id, now))
+            }
+            Err(Stop::TimedOut) => Verdict::Done(fail(late)),
+            Err(Stop::Interrupted) => Verdict::Done(fail(libc::EINTR)),
         }
     }
 
-    fn connect_again(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        id: SocketId,
-        name: &[u8],
-    ) -> Result<(), Errno> {
-        if family(name) == Some(libc::AF_UNSPEC) {
-            let now = self.now();
-            if let Some(connection) = state.sockets.get(id).and_then(Socket::connection)
-                && let Some(stack) = state.stack()
-            {
-                stack.abort(connection, now);
-            }
-            if let Some(socket) = state.sockets.get_mut(id) {
-                socket.role = Role::Failed;
-            }
-            return Ok(());
-        }
-        let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
-        let (nonblocking, was_connecting) = (socket.nonblocking, socket.is_connecting);
-        if state.is_connecting(id) {
-            return if nonblocking { fail(libc::EALREADY) } else { self.wait_connected(state, id) };
-        }
-        if let Some(errno) = state.take_error(id) {
-            if let Some(socket) = state.sockets.get_mut(id) {
-                socket.is_connecting = false;
-            }
-            return Err(errno);
-        }
-        if let Some(socket) = state.sockets.get_mut(id) {
-            socket.is_connecting = false;
-        }
-        if was_connecting { Ok(()) } else { fail(libc::EISCONN) }
-    }
-
-    /// Waits until a connection that was begun is there, or has failed.
-    pub(crate) fn wait_connected(&self, state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Errno> {
-        let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
-        if socket.nonblocking {
-            return fail(libc::EAGAIN);
-        }
-        let timeout = socket.send_timeout;
+    /// Waits until the handshake is over, one way or the other.
+    fn wait_connected(&self, state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Stop> {
+        let timeout = state.sockets.get(id).and_then(|socket| socket.send_timeout);
         let deadline = timeout.map(|timeout| self.now() + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
-        let result = self.wait(state, &waiting, &mut |state, now| {
+        self.wait(state, &waiting, &mut |state, now| {
             state.hear(now);
-            if state.is_connecting(id) {
-                return None;
-            }
-            Some(match state.sockets.get(id).map(|socket| &socket.role) {
-                Some(Role::Fresh) | None => {
-                    state.leave_to_kernel(id, now);
-                    Err(LEFT_TO_KERNEL)
-                }
-                Some(_) => {
-                    if let Some(socket) = state.sockets.get_mut(id) {
-                        socket.is_connecting = false;
-                    }
-                    state.take_error(id).map_or(Ok(()), Err)
-                }
-            })
-        });
-        result.unwrap_or_else(|stop| match stop {
-            Stop::TimedOut => fail(libc::EINPROGRESS),
+            (!state.is_connecting(id)).then_some(())
+        })
+    }
+
+    /// Data is to be sent or received on a socket whose way is not known yet: waits until it is something that this can be done on.
+    pub(crate) fn wait_departed(
+        &self,
+        state: MutexGuard<'_, State>,
+        id: SocketId,
+        flags: i32,
+    ) -> Result<(), Errno> {
+        if flags & libc::MSG_DONTWAIT != 0 || !socket_is_patient(&state, id) {
+            return fail(libc::EAGAIN);
+        }
+        self.wait_connected(state, id).or_else(|stop| match stop {
+            Stop::TimedOut => fail(libc::EAGAIN),
             Stop::Interrupted => fail(libc::EINTR),
         })
     }
 }
 
-/// Told among ourselves: there is no way of ours, and the kernel is to connect. No errno has this number.
-const LEFT_TO_KERNEL: Errno = Errno(i32::MAX);
+fn socket_is_patient(state: &State, id: SocketId) -> bool {
+    state.sockets.get(id).is_some_and(|socket| !socket.nonblocking)
+}
 
 impl State {
     /// Begins to look for the way to a peer; false if the kernel is to connect.
-    fn begin_departure(&mut self, id: SocketId, remote: SocketAddr, now: Instant) -> bool {
+    fn begin_departure(&mut self, id: SocketId, remote: SocketAddr, name: &[u8], now: Instant) -> bool {
         let ip = remote.ip();
-        if ip.is_loopback()
-            || ip.is_unspecified()
-            || ip.is_multicast()
-            || remote.port() == 0
-            || is_broadcast(ip)
-        {
+        if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || remote.port() == 0 {
             return false;
         }
         let is_common = self.sockets.get(id).is_none_or(|socket| socket.is_common);
@@ -184,7 +174,11 @@ impl State {
         if self.runtime.is_none() {
             return false;
         }
-        let Some(fd) = self.sockets.get(id).map(Socket::fd) else { return false };
+        let Some(socket) = self.sockets.get(id) else { return false };
+        let (fd, domain) = (socket.fd(), socket.domain);
+        if !self.attachment().is_some_and(|attachment| attachment.has_route(name, domain)) {
+            return false;
+        }
         let from = local_of(fd).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let request = self.attachment().and_then(|attachment| attachment.begin_route(ip, from));
         let Some(request) = request else { return false };
@@ -192,11 +186,30 @@ impl State {
         let Some(socket) = self.sockets.get_mut(id) else { return false };
         socket.role = Role::Departing { request, remote };
         socket.is_connecting = true;
+        socket.error = None;
         true
     }
 
+    /// The handshake is over, as far as it came: what connect(2) has to say of it. After a failure the socket is as good as new.
+    fn conclude_connect(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.is_connecting = false;
+        }
+        if self.is_over(id) {
+            return Err(self.end_attempt(id, now));
+        }
+        Ok(())
+    }
+
+    /// Why a connection was not made; the socket may try again.
+    fn end_attempt(&mut self, id: SocketId, now: Instant) -> Errno {
+        let errno = self.take_error(id).unwrap_or(Errno(libc::ECONNABORTED));
+        self.renew(id, None, now);
+        errno
+    }
+
     /// The broker knows the way, or that there is none of ours.
-    pub(crate) fn on_routed(&mut self, request: RequestId, way: Option<Way>, now: Instant) {
+    pub(crate) fn on_routed(&mut self, request: RequestId, routed: Routed, now: Instant) {
         let is_it =
             |socket: &Socket| matches!(socket.role, Role::Departing { request: own, .. } if own == request);
         let Some(id) = self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(id, _)| id) else {
@@ -206,8 +219,11 @@ impl State {
             return;
         };
         let remote = *remote;
-        let way = way.filter(|way| way.is_whole);
-        let begun = way.and_then(|way| self.depart(id, remote, way, now));
+        let begun = match routed {
+            Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
+            Routed::Way(way) if way.is_whole => self.depart(id, remote, way, now),
+            Routed::Way(_) | Routed::NotOurs => None,
+        };
         if begun.is_none() {
             self.depart_by_kernel(id, remote, now);
         }
@@ -221,7 +237,8 @@ impl State {
         let bound = local_of(fd)?;
         // As the program left them: binding changes some.
         let (options, settings) = socket.options_of_shadow();
-        if bound.port() == 0 || bound.ip().is_unspecified() {
+        let is_complete = bound.port() != 0 && !bound.ip().is_unspecified();
+        if !is_complete {
             // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
             let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
             let (name, len) = encode(SocketAddr::new(way.local, bound.port()), domain);
@@ -244,26 +261,18 @@ impl State {
         socket.settings = settings;
         socket.role = Role::Connection(connection);
         socket.claim = Some(claim);
+        socket.bound_before = (!is_complete).then_some(bound);
         Some(())
     }
 
-    /// There is no way of ours. Who waits in connect(2) leaves it to the kernel; for who does not, that is done here.
+    /// There is no way of ours: the kernel begins to connect, and the socket is its own from then on, whoever waits for it.
     fn depart_by_kernel(&mut self, id: SocketId, remote: SocketAddr, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.role = Role::Fresh;
-        let (fd, domain, nonblocking) = (socket.fd(), socket.domain, socket.nonblocking);
-        if nonblocking {
-            let (name, len) = encode(remote, domain);
-            match syscall::connect(fd, &name[..len]) {
-                Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => {
-                    socket.role = Role::Failed;
-                    socket.error = Some(error.into());
-                    self.raise(id, READABLE | WRITABLE | libc::EPOLLERR as u32);
-                }
-                _ => self.leave_to_kernel(id, now),
-            }
-        } else {
-            self.raise(id, READABLE | WRITABLE);
+        let (name, len) = encode(remote, socket.domain);
+        match connect_without_waiting(socket.fd(), &name[..len]) {
+            Ok(()) => self.leave_to_kernel(id, now),
+            Err(errno) => self.fail_socket(id, errno),
         }
     }
 
@@ -278,8 +287,8 @@ impl State {
     }
 
     /// The claim of a connection that we made ends when the stack is done with it, and not before.
-    pub(crate) fn release_claim_of_connection(&mut self, socket: &Socket, connection: ConnectionId) {
-        let Some(claim) = socket.claim else { return };
+    pub(crate) fn release_claim_of_connection(&mut self, claim: Option<ClaimId>, connection: ConnectionId) {
+        let Some(claim) = claim else { return };
         if self.stack().is_none_or(|stack| stack.state(connection).is_none()) {
             return self.release_claim(Some(claim));
         }
@@ -304,6 +313,15 @@ impl State {
     }
 }
 
-fn is_broadcast(ip: IpAddr) -> bool {
-    matches!(ip, IpAddr::V4(ip) if ip.is_broadcast())
+/// Has the kernel begin to connect; an error is what it says at once.
+fn connect_without_waiting(fd: RawFd, name: &[u8]) -> Result<(), Errno> {
+    let status = i64::from(syscall::fcntl(fd, libc::F_GETFL, 0)?);
+    let nonblocking = status | i64::from(libc::O_NONBLOCK);
+    syscall::fcntl(fd, libc::F_SETFL, nonblocking)?;
+    let begun = syscall::connect(fd, name);
+    syscall::fcntl(fd, libc::F_SETFL, status)?;
+    match begun {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error.into()),
+        _ => Ok(()),
+    }
 }

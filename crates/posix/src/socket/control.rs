@@ -177,7 +177,7 @@ impl State {
     }
 
     /// Whether the connection is over: Linux knows no peer then.
-    fn is_over(&mut self, id: SocketId) -> bool {
+    pub(crate) fn is_over(&mut self, id: SocketId) -> bool {
         match self.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Failed) => true,
             Some(Role::Connection(connection)) => {

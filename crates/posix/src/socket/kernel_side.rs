@@ -28,6 +28,7 @@ impl State {
                 let event = syscall::EpollEvent { events: item.events, u64: item.data };
                 // For want of memory only; then it is silent, and there is nobody to tell.
                 let _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, item.fd, Some(event));
+                epoll.note_shadow(item_id);
             }
         }
     }
@@ -82,24 +83,16 @@ impl State {
     /// Puts a socket of the kernel's behind the descriptors of `id`, which is forgotten.
     fn replace_by(&mut self, id: SocketId, kernel: OwnedFd, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return close(kernel) };
-        let status = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
         let claim = socket.claim.take();
         socket.role = Role::Fresh;
         let fds: Vec<RawFd> = socket.fds().collect();
-        // An own, open descriptor: none of these calls can fail but for want of memory.
-        let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
-        for fd in &fds {
-            let flags = syscall::fcntl(*fd, libc::F_GETFD, 0).unwrap_or(0);
-            let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-            let _ = syscall::dup3(kernel.as_raw_fd(), *fd, flags);
-        }
-        close(kernel);
+        self.put_behind(id, kernel);
         self.give_to_kernel(id);
         fds.into_iter().for_each(|fd| self.let_go(fd, now));
         self.release_claim(claim);
     }
 
-    fn fail_socket(&mut self, id: SocketId, errno: Errno) {
+    pub(crate) fn fail_socket(&mut self, id: SocketId, errno: Errno) {
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.role = Role::Failed;
             socket.error = Some(errno);

@@ -60,6 +60,18 @@ impl Process {
         (0..FIRST).filter(|fd| !self.table.is_ours(*fd)).for_each(|fd| state.enter_received(fd));
     }
 
+    /// bind(2) and listen(2): what is connected, or was and has not been told, can be neither bound nor listen.
+    pub(crate) fn may_bind(&self, fd: RawFd) -> Verdict<()> {
+        let state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        match state.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Connection(_) | Role::Departing { .. } | Role::Failed | Role::Inherited(_)) => {
+                Verdict::Done(fail(libc::EINVAL))
+            }
+            _ => Verdict::Kernel,
+        }
+    }
+
     /// listen(2) succeeded on `fd`.
     pub(crate) fn on_listen(&self, fd: RawFd, backlog: i32) {
         let mut state = self.lock();
@@ -271,6 +283,29 @@ impl State {
         if let Some(stack) = self.stack() {
             stack.set_listener_options(listener, Arc::new(options));
         }
+    }
+
+    /// `TCP_INFO` of a listener: as the kernel has it, but for what waits here.
+    pub(crate) fn listener_info(
+        &mut self,
+        id: SocketId,
+        fd: RawFd,
+        value: &mut [u8],
+    ) -> Result<usize, Errno> {
+        /// `tcpi_unacked`, which counts a listener's queue.
+        const WAITING: std::ops::Range<usize> = 24..28;
+        let len = syscall::getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, value)?;
+        let Some(Role::Listener { on_stack, adopted, .. }) = self.sockets.get(id).map(|socket| &socket.role)
+        else {
+            return Ok(len);
+        };
+        let (on_stack, adopted) = (*on_stack, adopted.len() as u32);
+        let queued = on_stack.and_then(|listener| self.stack()?.accept_queue(listener)).map_or(0, |it| it.0);
+        if let Some(waiting) = value[..len].get_mut(WAITING).and_then(|octets| octets.first_chunk_mut::<4>())
+        {
+            *waiting = (u32::from_ne_bytes(*waiting) + queued + adopted).to_ne_bytes();
+        }
+        Ok(len)
     }
 
     /// A connection of the stack's, or one that another process left to us.

@@ -14,6 +14,7 @@ mod option_table;
 mod options;
 mod owner;
 mod receive;
+mod renewal;
 mod send;
 mod sendfile;
 mod settings;
@@ -104,6 +105,8 @@ pub(crate) struct Socket {
     pub(crate) is_placeholder: bool,
     pub(crate) nonblocking: bool,
     pub(crate) claim: Option<ClaimId>,
+    /// Where the shadow was bound before it was bound for a connection of ours.
+    pub(crate) bound_before: Option<SocketAddr>,
     /// Why it was not claimed.
     pub(crate) unclaimable: Option<Reason>,
     pub(crate) interests: Interests,
@@ -145,6 +148,7 @@ impl Socket {
             is_placeholder: false,
             nonblocking: false,
             claim: None,
+            bound_before: None,
             unclaimable: None,
             interests: Interests::default(),
             waiters: Vec::new(),
@@ -237,7 +241,12 @@ impl Socket {
 
     /// What poll(2) has of it, as far as the stack goes.
     pub(crate) fn poll(&self, stack: Option<&Stack>) -> u32 {
-        let mut error = if self.error.is_some() { libc::EPOLLERR as u32 | READABLE | WRITABLE } else { 0 };
+        let mut error = match (&self.error, &self.role) {
+            (None, _) => 0,
+            // The kernel's socket tells the rest.
+            (Some(_), Role::Fresh) => libc::EPOLLERR as u32,
+            (Some(_), _) => libc::EPOLLERR as u32 | READABLE | WRITABLE,
+        };
         if self.rare.as_ref().is_some_and(|rare| rare.zero_copy.is_due()) {
             error |= libc::EPOLLERR as u32;
         }

@@ -60,7 +60,9 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         let now = self.now();
-        if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR) && !socket.is_shadow() {
+        if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR)
+            && (!socket.is_shadow() || socket.error.is_some())
+        {
             let error = state.take_error(id).map_or(0, |errno| errno.0);
             return Verdict::Done(put(level, &error.to_ne_bytes(), value));
         }
@@ -71,6 +73,11 @@ impl Process {
             }
             Role::Departing { .. } if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
                 Verdict::Done(info_of_departing(fd, value))
+            }
+            Role::Listener { on_stack: Some(_), .. }
+                if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) =>
+            {
+                Verdict::Done(state.listener_info(id, fd, value))
             }
             Role::Udp(_) if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR) => {
                 match state.take_udp_error(id) {

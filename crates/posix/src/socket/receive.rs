@@ -30,8 +30,9 @@ impl Process {
                 Verdict::Done(received)
             }
             Role::Udp(_) => self.receive_datagram(state, id, fd, request),
-            Role::Fresh | Role::Listener { .. } => Verdict::Kernel,
-            Role::Departing { .. } => match self.wait_connected(state, id) {
+            Role::Fresh => state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno))),
+            Role::Listener { .. } => Verdict::Kernel,
+            Role::Departing { .. } => match self.wait_departed(state, id, request.flags) {
                 Ok(()) => self.receive(fd, request),
                 Err(errno) => Verdict::Done(Err(errno)),
             },

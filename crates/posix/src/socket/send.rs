@@ -30,8 +30,12 @@ impl Process {
                 Verdict::Done(self.send_stream(state, id, connection, request))
             }
             Role::Udp(_) => self.send_datagram(state, id, fd, request),
+            Role::Fresh if socket.error.is_some() => {
+                let mut state = state;
+                state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno)))
+            }
             Role::Fresh | Role::Listener { .. } => Verdict::Kernel,
-            Role::Departing { .. } => match self.wait_connected(state, id) {
+            Role::Departing { .. } => match self.wait_departed(state, id, request.flags) {
                 Ok(()) => self.send(fd, request),
                 Err(errno) => Verdict::Done(Err(errno)),
             },
@@ -77,12 +81,12 @@ impl Process {
         }
         let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
-            if progress.done == 0 && self.asks_again(&mut state, id) {
-                state.turn(now);
-                self.note_turn();
-                if let Some(result) = progress.push(&mut state, connection, request, now) {
-                    return result;
-                }
+            // What is queued leaves, and what it is answered by makes room: the kernel's queue empties as it is filled.
+            state.turn(now);
+            self.note_turn();
+            if let Some(result) = progress.push(&mut state, connection, request, now) {
+                state.leave(now);
+                return result;
             }
             state.leave(now);
             return if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };

@@ -122,11 +122,7 @@ impl Settings {
     }
 
     fn time(&self, option: i32) -> Option<Duration> {
-        let value = self.get(libc::SOL_SOCKET, option)?;
-        let seconds = i64::from_ne_bytes(*value.first_chunk()?);
-        let micros = i64::from_ne_bytes(*value.get(8..)?.first_chunk()?);
-        let time = Duration::from_secs(seconds as u64) + Duration::from_micros(micros as u64);
-        Some(time).filter(|time| !time.is_zero())
+        time_of(self.get(libc::SOL_SOCKET, option)?)
     }
 
     /// An option that is an int; zero if it was not set.
@@ -168,6 +164,19 @@ impl Settings {
             let _ = syscall::setsockopt(fd, *level, *option, value);
         }
     }
+}
+
+/// A `struct timeval`; none if it is zero.
+fn time_of(value: &[u8]) -> Option<Duration> {
+    let seconds = i64::from_ne_bytes(*value.first_chunk()?);
+    let micros = i64::from_ne_bytes(*value.get(8..)?.first_chunk()?);
+    let time = Duration::from_secs(seconds as u64) + Duration::from_micros(micros as u64);
+    Some(time).filter(|time| !time.is_zero())
+}
+
+/// `SO_RCVTIMEO` or `SO_SNDTIMEO` of a kernel's socket, if it is set.
+pub(super) fn timeout_of(fd: RawFd, option: i32) -> Option<Duration> {
+    time_of(&read(fd, libc::SOL_SOCKET, option)?)
 }
 
 pub(super) fn read(fd: RawFd, level: i32, option: i32) -> Option<Vec<u8>> {

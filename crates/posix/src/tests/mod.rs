@@ -18,7 +18,9 @@ use stack::tcp::Detached;
 use stack::{Hop, LinkId};
 
 use crate::Errno;
-use crate::attachment::{Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Status, Way};
+use crate::attachment::{
+    Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Routed, Status, Way,
+};
 use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
 use crate::fd_table::FdTable;
 use crate::process::Process;
@@ -82,10 +84,14 @@ impl Attachment for Wire {
 
     fn release(&mut self, _: ClaimId) {}
 
+    fn has_route(&self, _: &[u8], _: i32) -> bool {
+        true
+    }
+
     fn begin_route(&mut self, _: IpAddr, _: Option<IpAddr>) -> Option<RequestId> {
         self.asked += 1;
         let way = Way { local: self.local, hop: Hop::default(), is_whole: true };
-        self.incidents.push_back(Incident::Routed(RequestId(self.asked), Some(way)));
+        self.incidents.push_back(Incident::Routed(RequestId(self.asked), Routed::Way(way)));
         Some(RequestId(self.asked))
     }
 

@@ -187,3 +187,84 @@ fn a_moved_connection_goes_on_behind_its_descriptor() {
     let mut room = [0; 8];
     assert_eq!(syscall::read(left, &mut room).unwrap(), 6, "the kernel has what was not read");
 }
+
+/// As a program's socket that may be bound to an address that this host does not have.
+fn free_bind(fd: RawFd) {
+    const FREE_BIND: i32 = 15;
+    syscall::setsockopt(fd, libc::SOL_IP, FREE_BIND, &1i32.to_ne_bytes()).unwrap();
+}
+
+/// What the kernel's poll(2) and ours have together.
+fn polled(process: &Process, fd: RawFd) -> i16 {
+    let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
+    let mut fds = [crate::calls::PollFd { fd, events, revents: 0 }];
+    match process.poll(&mut fds, Some(std::time::Duration::ZERO), None) {
+        Verdict::Done(count) => assert!(count.is_ok()),
+        Verdict::Kernel => {
+            let mut asked = [syscall::PollFd { fd, events, revents: 0 }];
+            syscall::ppoll(&mut asked, Some(std::time::Duration::ZERO), None).unwrap();
+            fds[0].revents = asked[0].revents;
+        }
+    }
+    fds[0].revents
+}
+
+#[test]
+fn after_a_refusal_a_socket_may_try_again() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let nobody = SocketAddr::new(LEFT, address.port() ^ 1);
+    assert_eq!(pair.right.connect_to(fd, nobody), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    assert_eq!(pair.right.connect_to(fd, nobody), Err(Errno(libc::ECONNREFUSED)), "told once");
+    assert_eq!(polled(&pair.right, fd), libc::POLLOUT | libc::POLLHUP, "as a socket that is new");
+    free_bind(fd);
+    assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    assert_eq!(pair.right.connect_to(fd, address), Ok(()));
+    let left = pair.left.accept4(listener, 0).unwrap();
+    pair.right.send_all(fd, b"x").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1));
+}
+
+#[test]
+fn connecting_to_nowhere_resets_and_leaves_a_new_socket() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, libc::EPOLL_CTL_ADD, left, libc::EPOLLIN).unwrap();
+    assert_eq!(done(pair.left.connect(left, &[0; 16])), Ok(()));
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Err(Errno(libc::ECONNRESET)));
+    let over = libc::POLLOUT | libc::POLLERR | libc::POLLHUP;
+    assert_eq!(polled(&pair.left, left), over);
+    assert_eq!(pair.left.ready(epfd), [(left, libc::EPOLLERR | libc::EPOLLHUP)]);
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(Errno(libc::ECONNRESET)));
+    assert_eq!(polled(&pair.left, left), libc::POLLOUT | libc::POLLHUP, "the error was told");
+    // Its own again, not the one that all accepted connections share.
+    let (name, len) = encode("127.0.0.1:0".parse().unwrap(), libc::AF_INET);
+    assert!(matches!(pair.left.may_bind(left), Verdict::Kernel));
+    syscall::bind(left, &name[..len]).unwrap();
+    syscall::listen(left, 4).unwrap();
+}
+
+#[test]
+fn shutting_down_before_there_is_a_connection_gives_up() {
+    let pair = Pair::new();
+    let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let address = SocketAddr::new(LEFT, 80);
+    assert_eq!(pair.right.connect_to(fd, address), Err(Errno(libc::EINPROGRESS)));
+    assert_eq!(done(pair.right.shutdown(fd, libc::SHUT_WR)), Ok(()));
+    assert_eq!(polled(&pair.right, fd), libc::POLLOUT | libc::POLLERR | libc::POLLHUP);
+    assert_eq!(pair.right.option(fd, libc::SOL_SOCKET, libc::SO_ERROR), libc::ECONNRESET);
+}
+
+#[test]
+fn what_is_connected_is_not_bound_and_does_not_listen() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    assert_eq!(done(pair.left.may_bind(left)), Err(Errno(libc::EINVAL)));
+    assert_eq!(done(pair.right.may_bind(right)), Err(Errno(libc::EINVAL)));
+}

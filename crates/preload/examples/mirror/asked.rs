@@ -36,6 +36,10 @@ pub(crate) fn on_received(_fd: RawFd) {}
 
 pub(crate) fn on_socket(_fd: RawFd, _domain: i32, _kind: i32, _protocol: i32) {}
 
+pub(crate) fn may_bind(_fd: RawFd) -> Verdict<()> {
+    Verdict::Kernel
+}
+
 pub(crate) fn on_listen(_fd: RawFd, _backlog: i32) {}
 
 pub(crate) fn on_bind(_fd: RawFd) {}

@@ -26,6 +26,10 @@ pub(crate) unsafe fn accept(
     }))
 }
 
+pub(crate) fn may_bind(fd: c_int) -> Asked<c_int> {
+    Ok(map(asked::may_bind(fd), |()| 0))
+}
+
 /// # Safety
 /// As connect(2).
 pub(crate) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> Asked<c_int> {

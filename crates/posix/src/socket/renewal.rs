@@ -1,0 +1,106 @@
+//! Sockets that are as good as new after their connection failed, or was dissolved by connect(2) to nowhere: they may connect again,
+//! be bound, or listen, as on Linux.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use clock::Instant;
+use stack::tcp::State as TcpState;
+
+use super::address::encode;
+use super::option_table::set_at_kernel;
+use super::{Role, SocketId, WRITABLE};
+use crate::Errno;
+use crate::process::State;
+
+/// `IP_BIND_ADDRESS_NO_PORT`.
+const BIND_ADDRESS_NO_PORT: i32 = 24;
+
+impl State {
+    /// connect(2) to `AF_UNSPEC`, or shutdown(2) before there is a connection: what there is is reset (`tcp_disconnect`).
+    pub(crate) fn dissolve(&mut self, id: SocketId, now: Instant) {
+        let error = match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Departing { .. }) => true,
+            Some(Role::Connection(connection)) => {
+                let connection = *connection;
+                let state = self.stack().and_then(|stack| stack.state(connection));
+                state.is_some_and(is_reset_by_dissolving)
+            }
+            _ => false,
+        };
+        let error = if error { Some(Errno(libc::ECONNRESET)) } else { self.take_error(id) };
+        self.renew(id, error, now);
+    }
+
+    /// Has a kernel's socket of which nothing is known behind the descriptors again. `error` is what the program is told next.
+    pub(crate) fn renew(&mut self, id: SocketId, error: Option<Errno>, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let (connection, claim) = (socket.connection(), socket.claim.take());
+        let bound_before = socket.bound_before.take();
+        let is_new = !socket.is_placeholder && bound_before.is_none();
+        let replaced = is_new || self.replace_shadow(id, bound_before).is_ok();
+        match connection {
+            Some(connection) => {
+                if let Some(stack) = self.stack() {
+                    stack.abort(connection, now);
+                }
+                self.release_claim_of_connection(claim, connection);
+            }
+            None => self.release_claim(claim),
+        }
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.is_connecting = false;
+        socket.unclaimable = None;
+        socket.error = error;
+        if !replaced {
+            socket.role = Role::Failed;
+            return;
+        }
+        socket.role = Role::Fresh;
+        socket.is_placeholder = false;
+        socket.is_untouched = false;
+        self.give_to_kernel(id);
+        self.raise(id, WRITABLE | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
+    }
+
+    /// Puts a new socket of the kernel's with the same options in the place of one that is bound for our purposes, or that others
+    /// have as well.
+    fn replace_shadow(&mut self, id: SocketId, bound_before: Option<SocketAddr>) -> Result<(), Errno> {
+        let socket = self.sockets.get(id).ok_or(Errno(libc::EBADF))?;
+        let (domain, connection) = (socket.domain, socket.connection());
+        let kernel = syscall::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
+        let fd = kernel.as_raw_fd();
+        socket.settings.set_at_kernel(fd);
+        if let Some(options) = connection.and_then(|connection| self.stack()?.options(connection).cloned()) {
+            set_at_kernel(fd, &options);
+        }
+        if let Some(bound) = bound_before.filter(|bound| !bound.ip().is_unspecified()) {
+            syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &1i32.to_ne_bytes())?;
+            let (name, len) = encode(bound, domain);
+            syscall::bind(fd, &name[..len])?;
+        }
+        self.put_behind(id, kernel);
+        Ok(())
+    }
+
+    /// Has the descriptors of a socket be those of `kernel`.
+    pub(crate) fn put_behind(&mut self, id: SocketId, kernel: OwnedFd) {
+        let Some(socket) = self.sockets.get(id) else { return crate::internal::close(kernel) };
+        let status = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
+        // An own, open descriptor: none of these calls can fail but for want of memory.
+        let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
+        // One that was closed while a call goes on may be something else by now.
+        for fd in socket.fds().filter(|fd| self.socket_of(*fd) == Some(id)) {
+            let flags = syscall::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
+            let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+            let _ = syscall::dup3(kernel.as_raw_fd(), fd, flags);
+        }
+        crate::internal::close(kernel);
+    }
+}
+
+/// `tcp_need_reset` of Linux, and a handshake that is under way.
+fn is_reset_by_dissolving(state: TcpState) -> bool {
+    use TcpState::*;
+    matches!(state, SynSent | SynReceived | Established | CloseWait | FinWait1 | FinWait2)
+}
