@@ -224,3 +224,12 @@ fn a_refused_writer_gets_in_again_when_a_third_of_its_buffer_is_free() {
     assert!(queued(&pair) < 200_000);
     assert_eq!(pair.client.stack.send(client, b"x", pair.now), Ok(1));
 }
+
+#[test]
+fn a_reader_of_a_connection_that_is_being_made_waits() {
+    let mut pair = Pair::new();
+    let client = pair.client.connect(CLIENT, SERVER);
+    assert_eq!(pair.client.recv(client, pair.now), Err(RecvError::WouldBlock));
+    pair.run();
+    assert_eq!(pair.client.recv(client, pair.now), Err(RecvError::Failed(TcpError::Refused)));
+}

@@ -65,11 +65,11 @@ pub enum SendError {
 /// Why nothing was received. The end of the stream is no error: zero octets are received there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvError {
-    /// Nothing is there (`EAGAIN`); an event tells when something comes.
+    /// Nothing is there (`EAGAIN`), perhaps because the handshake is not over; an event tells when something comes.
     WouldBlock,
     /// The connection failed.
     Failed(TcpError),
-    /// There is no such connection, or it is not established yet (`ENOTCONN`).
+    /// There is no such connection (`ENOTCONN`).
     NotConnected,
 }
 
@@ -207,12 +207,7 @@ impl Connection {
         if !self.receive.queue.is_empty() || self.receive.is_finished() {
             return Ok(());
         }
-        match self.state {
-            State::SynSent | State::SynReceived if !self.flags.fast_open_child => {
-                Err(RecvError::NotConnected)
-            }
-            _ => self.error.take().map_or(Ok(()), |error| Err(RecvError::Failed(error))),
-        }
+        self.error.take().map_or(Ok(()), |error| Err(RecvError::Failed(error)))
     }
 
     fn is_at_end(&self) -> bool {
