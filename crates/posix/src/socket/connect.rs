@@ -279,9 +279,7 @@ impl State {
     /// A socket is the kernel's for good: what watched it here watches it there.
     pub(crate) fn leave_to_kernel(&mut self, id: SocketId, now: Instant) {
         self.give_to_kernel(id);
-        let fds: Vec<RawFd> =
-            self.sockets.get(id).into_iter().flat_map(|socket| socket.fds().collect::<Vec<_>>()).collect();
-        for fd in fds {
+        for fd in self.live_fds(id) {
             self.let_go(fd, now);
         }
     }

@@ -85,10 +85,9 @@ impl State {
         let Some(socket) = self.sockets.get_mut(id) else { return close(kernel) };
         let claim = socket.claim.take();
         socket.role = Role::Fresh;
-        let fds: Vec<RawFd> = socket.fds().collect();
         self.put_behind(id, kernel);
         self.give_to_kernel(id);
-        fds.into_iter().for_each(|fd| self.let_go(fd, now));
+        self.live_fds(id).into_iter().for_each(|fd| self.let_go(fd, now));
         self.release_claim(claim);
     }
 

@@ -2,7 +2,7 @@
 //! be bound, or listen, as on Linux.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use clock::Instant;
 use stack::tcp::State as TcpState;
@@ -83,14 +83,19 @@ impl State {
         Ok(())
     }
 
+    /// The descriptors of a socket. One that was closed while a call on it goes on is none: it may be something else by now.
+    pub(crate) fn live_fds(&self, id: SocketId) -> Vec<RawFd> {
+        let fds = self.sockets.get(id).into_iter().flat_map(|socket| socket.fds());
+        fds.filter(|fd| self.socket_of(*fd) == Some(id)).collect()
+    }
+
     /// Has the descriptors of a socket be those of `kernel`.
     pub(crate) fn put_behind(&mut self, id: SocketId, kernel: OwnedFd) {
         let Some(socket) = self.sockets.get(id) else { return crate::internal::close(kernel) };
         let status = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
         // An own, open descriptor: none of these calls can fail but for want of memory.
         let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
-        // One that was closed while a call goes on may be something else by now.
-        for fd in socket.fds().filter(|fd| self.socket_of(*fd) == Some(id)) {
+        for fd in self.live_fds(id) {
             let flags = syscall::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
             let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
             let _ = syscall::dup3(kernel.as_raw_fd(), fd, flags);
