@@ -74,6 +74,9 @@ impl State {
         if let Some(runtime) = &mut self.runtime {
             runtime.spare = events;
         }
+        if !self.stamped.is_empty() {
+            self.look_at_send_times(now);
+        }
         self.release_ports(now);
         self.look_after_children(now);
         self.look_at_stalls(now);

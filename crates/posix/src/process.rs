@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) kinship: Kinship,
     /// Ports of closed connections that the stack is not done with.
     pub(crate) kept_ports: Vec<KeptPort>,
+    /// Connections of which the program wants to know when octets left or were acknowledged that have not yet.
+    pub(crate) stamped: Vec<SocketId>,
     pub(crate) ports_looked_at: Instant,
     /// Sockets at which something waits.
     pub(crate) stalls: Stalls,
@@ -101,6 +103,7 @@ impl State {
             watchdog: false,
             kinship: Kinship::default(),
             kept_ports: Vec::new(),
+            stamped: Vec::new(),
             ports_looked_at: Instant::ZERO,
             stalls: Stalls::default(),
             closing: Vec::new(),

@@ -1,4 +1,4 @@
-//! What sockets tell by `MSG_ERRQUEUE`, and the sends with `MSG_ZEROCOPY` that are done.
+//! What connections tell by `MSG_ERRQUEUE`: sends with `MSG_ZEROCOPY` that are done, and times.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,6 +15,7 @@ use crate::process::State;
 pub(crate) enum ErrorOrigin {
     Icmp = 2,
     Icmp6 = 3,
+    Timestamping = 4,
     ZeroCopy = 5,
 }
 
@@ -89,17 +90,25 @@ impl State {
     ) -> Result<Received, Errno> {
         /// `SO_EE_CODE_ZEROCOPY_COPIED`.
         const COPIED: u8 = 1;
+        let mut control = ControlWriter::new(request.control.as_deref_mut());
+        if self.tell_send_time(id, &mut control) {
+            return Ok(told(control));
+        }
         let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
         let Some((first, last)) = socket.rare.as_mut().and_then(|rare| rare.zero_copy.take()) else {
             return fail(libc::EAGAIN);
         };
         let origin = ErrorOrigin::ZeroCopy;
         let error = ExtendedError { errno: 0, origin, kind: 0, code: COPIED, info: first, data: last };
-        let mut control = ControlWriter::new(request.control.as_deref_mut());
         error.put(&mut control, socket.domain, None);
-        let (control_len, cut) = control.finish();
-        Ok(Received { control_len, flags: libc::MSG_ERRQUEUE | cut, ..Received::default() })
+        Ok(told(control))
     }
+}
+
+/// An entry of the error queue that has no octets.
+fn told(control: ControlWriter<'_>) -> Received {
+    let (control_len, cut) = control.finish();
+    Received { control_len, flags: libc::MSG_ERRQUEUE | cut, ..Received::default() }
 }
 
 #[cfg(test)]

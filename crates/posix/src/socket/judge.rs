@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::address::NAME_MAX;
 use super::option_table::find;
+use super::times::TIMESTAMPING_NEW;
 use crate::Errno;
 use crate::internal::close;
 
@@ -22,7 +23,8 @@ pub(super) fn of_connections(domain: i32, level: i32, option: i32) -> Result<Own
     let is_the_same = find(level, option).is_some_and(|row| !row.is_of_the_beginning);
     // Those that would make something else of a connection are refused by one that is none.
     let is_change = level == libc::SOL_TCP && matches!(option, libc::TCP_ULP | libc::TCP_REPAIR);
-    if level != libc::SOL_SOCKET && !is_the_same && !is_change {
+    let is_stamping = matches!(option, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW);
+    if (level != libc::SOL_SOCKET || is_stamping) && !is_the_same && !is_change {
         connect_to_itself(&socket, domain);
     }
     Ok(socket)

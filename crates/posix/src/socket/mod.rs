@@ -16,6 +16,7 @@ mod owner;
 mod receive;
 mod renewal;
 mod send;
+mod send_times;
 mod sendfile;
 mod settings;
 mod stall;
@@ -46,6 +47,7 @@ use crate::waiter::Waiter;
 
 use error_queue::ZeroCopySends;
 use owner::Owner;
+use send_times::SendTimes;
 
 pub(crate) use connect::KeptPort;
 pub(crate) use settings::{Settings, options_of_listener};
@@ -136,6 +138,7 @@ pub(crate) struct Socket {
 struct Rare {
     zero_copy: ZeroCopySends,
     owner: Owner,
+    send_times: SendTimes,
 }
 
 impl Socket {
@@ -247,7 +250,7 @@ impl Socket {
             (Some(_), Role::Fresh) => libc::EPOLLERR as u32,
             (Some(_), _) => libc::EPOLLERR as u32 | READABLE | WRITABLE,
         };
-        if self.rare.as_ref().is_some_and(|rare| rare.zero_copy.is_due()) {
+        if self.rare.as_ref().is_some_and(|rare| rare.zero_copy.is_due() || rare.send_times.is_due()) {
             error |= libc::EPOLLERR as u32;
         }
         error

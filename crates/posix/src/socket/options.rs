@@ -170,6 +170,7 @@ impl State {
                 socket.receive_timeout = socket.settings.receive_timeout();
             }
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.send_timeout = socket.settings.send_timeout(),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => self.begin_send_times(id, connection, now),
             _ => {}
         }
         Ok(())

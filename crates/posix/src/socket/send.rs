@@ -8,7 +8,7 @@ use stack::tcp::SendError;
 use stack::{ConnectionId, TcpOptions};
 
 use super::stream_messages::check_stream_control;
-use super::{Role, SocketId};
+use super::{Role, Socket, SocketId};
 use crate::calls::{Send, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
@@ -58,7 +58,12 @@ impl Process {
         request: &Send<'_, '_>,
     ) -> Result<usize, Errno> {
         check_stream_control(request.control)?;
+        let wants_times = |socket: &Socket| request.control.is_some() || socket.settings.stamps_sends;
+        let is_stamped = state.sockets.get(id).is_some_and(wants_times);
         let sent = self.send_octets(state, id, connection, request);
+        if is_stamped && matches!(sent, Ok(1..)) {
+            self.lock().note_send_times(id, connection, request.control, self.now());
+        }
         if request.flags & MSG_ZEROCOPY != 0 && matches!(sent, Ok(1..)) {
             self.lock().note_zero_copy(id);
         }

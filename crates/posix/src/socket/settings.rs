@@ -7,6 +7,7 @@ use clock::Duration;
 use stack::TcpOptions;
 
 use super::option_table::{TABLE, VALUE_MAX, find};
+use super::times::{TIMESTAMPING_NEW, Times};
 use super::{Socket, judge};
 use crate::internal::close;
 
@@ -23,7 +24,6 @@ const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_FREEBIND: i32 = 78;
 const SO_TIMESTAMP_NEW: i32 = 63;
 const SO_TIMESTAMPNS_NEW: i32 = 64;
-const SO_TIMESTAMPING_NEW: i32 = 65;
 
 /// Options without a line in the table that sockets are asked for; their connections have them, too.
 const KEPT: &[(i32, i32)] = &[
@@ -40,7 +40,7 @@ const KEPT: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
     (libc::SOL_SOCKET, SO_TIMESTAMP_NEW),
     (libc::SOL_SOCKET, SO_TIMESTAMPNS_NEW),
-    (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW),
+    (libc::SOL_SOCKET, TIMESTAMPING_NEW),
     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::SOL_SOCKET, libc::SO_NO_CHECK),
@@ -100,6 +100,8 @@ pub(crate) struct Settings {
     kept: Option<Arc<Vec<Kept>>>,
     /// `MSG_MORE` holds back what was sent.
     pub(crate) is_held_back: bool,
+    /// `SO_TIMESTAMPING` wants to know when something was sent.
+    pub(crate) stamps_sends: bool,
 }
 
 impl Settings {
@@ -112,6 +114,9 @@ impl Settings {
         self.forget(level, option);
         let kept = Arc::make_mut(self.kept.get_or_insert_default());
         kept.push((level, option, value.to_vec()));
+        if level == libc::SOL_SOCKET && matches!(option, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW) {
+            self.stamps_sends = Times::wanted(|option| self.int(level, option)).of_sending;
+        }
     }
 
     pub(super) fn forget(&mut self, level: i32, option: i32) {

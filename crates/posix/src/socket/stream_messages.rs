@@ -6,7 +6,7 @@ use stack::tcp::UrgentError;
 
 use super::SocketId;
 use super::control_messages::{ControlWriter, messages};
-use super::times::{Times, on_the_wall};
+use super::times::{TIMESTAMPING_NEW, Times, on_the_wall};
 use crate::Errno;
 use crate::calls::{Receive, Received};
 use crate::errno::fail;
@@ -18,7 +18,6 @@ const TCP_INQ: i32 = 36;
 /// Whether a stream may be sent with these control messages (`sock_cmsg_send`): all that is wrong is `EINVAL`, and what is right
 /// says nothing about octets.
 pub(super) fn check_stream_control(control: Option<&[u8]>) -> Result<(), Errno> {
-    const TIMESTAMPING_NEW: i32 = 65;
     let may_be = |(level, kind, data): (i32, i32, &[u8])| {
         level != libc::SOL_SOCKET
             || match kind {

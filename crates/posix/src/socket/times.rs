@@ -9,16 +9,21 @@ use super::control_messages::ControlWriter;
 /// Options of `SOL_SOCKET` with a time as 64 bits, also where a long has fewer: the same as their older kin here.
 const TIMESTAMP_NEW: i32 = 63;
 const TIMESTAMPNS_NEW: i32 = 64;
-const TIMESTAMPING_NEW: i32 = 65;
+pub(super) const TIMESTAMPING_NEW: i32 = 65;
 
+// Flags of `SO_TIMESTAMPING`.
 const TX_HARDWARE: i32 = 1;
-const TX_SOFTWARE: i32 = 1 << 1;
+pub(super) const TX_SOFTWARE: i32 = 1 << 1;
 const RX_SOFTWARE: i32 = 1 << 3;
 const SOFTWARE: i32 = 1 << 4;
-const TX_SCHED: i32 = 1 << 8;
-const TX_ACK: i32 = 1 << 9;
+pub(super) const OPT_ID: i32 = 1 << 7;
+pub(super) const TX_SCHED: i32 = 1 << 8;
+pub(super) const TX_ACK: i32 = 1 << 9;
+pub(super) const OPT_ID_TCP: i32 = 1 << 16;
 const OPT_RX_FILTER: i32 = 1 << 17;
 const TX_COMPLETION: i32 = 1 << 18;
+/// Those that want a time of sending.
+pub(super) const TX_ANY: i32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK | TX_COMPLETION;
 
 /// The times that a socket wants to be told; each as the option that asks, which is what the control message is called, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,14 +38,14 @@ impl Times {
     /// What these options of `SOL_SOCKET` ask for.
     pub(crate) fn wanted(value_of: impl Fn(i32) -> i32) -> Times {
         let simple = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, TIMESTAMP_NEW, TIMESTAMPNS_NEW];
-        let stamping = [libc::SO_TIMESTAMPING, TIMESTAMPING_NEW].map(|option| (option, value_of(option)));
+        // The older of the two tells what the newer was set to as well.
+        let stamping = [TIMESTAMPING_NEW, libc::SO_TIMESTAMPING].map(|option| (option, value_of(option)));
         let is_software =
             |flags: i32| flags & SOFTWARE != 0 && (flags & RX_SOFTWARE != 0 || flags & OPT_RX_FILTER == 0);
-        let sending = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK | TX_COMPLETION;
         Times {
             simple: simple.into_iter().find(|option| value_of(*option) != 0),
             stamping: stamping.iter().find(|it| is_software(it.1)).map(|it| it.0),
-            of_sending: stamping.iter().any(|it| it.1 & sending != 0),
+            of_sending: stamping.iter().any(|it| it.1 & TX_ANY != 0),
         }
     }
 
@@ -54,9 +59,7 @@ impl Times {
             out.put(libc::SOL_SOCKET, kind, &[seconds, fraction].concat());
         }
         if let Some(kind) = self.stamping {
-            // The others are those of the hardware, which are not known.
-            let none = [0; 8];
-            out.put(libc::SOL_SOCKET, kind, &[seconds, nanos, none, none, none, none].concat());
+            put_stamping(out, kind, came);
         }
     }
 
@@ -64,6 +67,13 @@ impl Times {
     pub(crate) fn is_any(&self) -> bool {
         self.simple.is_some() || self.stamping.is_some()
     }
+}
+
+/// `struct scm_timestamping`: a time of the software; those of the hardware are not known.
+pub(super) fn put_stamping(out: &mut ControlWriter<'_>, kind: i32, time: Duration) {
+    let (seconds, nanos) = (time.as_secs().to_ne_bytes(), u64::from(time.subsec_nanos()).to_ne_bytes());
+    let none = [0; 8];
+    out.put(libc::SOL_SOCKET, kind, &[seconds, nanos, none, none, none, none].concat());
 }
 
 /// What the clock on the wall said at `at`.

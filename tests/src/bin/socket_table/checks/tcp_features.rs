@@ -19,7 +19,7 @@ checks! {
     ],
     WAYS [
         quickack_back_and_forth, small_receive_buffer, window_closes_and_opens,
-        timestamps_of_received_data, nodelay_after_data, nagle, keepalive_option_after_connect,
+        timestamps_of_received_data, timestamps_of_sent_data, nodelay_after_data, nagle, keepalive_option_after_connect,
         mtu_probing_option, tos_of_connections, large_then_small, pktinfo_on_tcp,
     ],
 }
@@ -145,6 +145,41 @@ fn timestamps_of_received_data(s: &mut Scene) -> Done {
         message.control(SOL_SOCKET, libc::SCM_TIMESTAMP).map(|control| control.data.len()),
     );
     Ok(())
+}
+
+fn timestamps_of_sent_data(s: &mut Scene) -> Done {
+    // Of sending and of acknowledgement, by software, numbered, without the octets.
+    const FLAGS: i32 = 1 << 1 | 1 << 9 | 1 << 4 | 1 << 7 | 1 << 11;
+    let mut pair = s.pair()?;
+    s.see("option", sys::setsockopt_int(pair.fd, SOL_SOCKET, libc::SO_TIMESTAMPING, FLAGS));
+    for octets in [b"0123456789".as_slice(), b"abc"] {
+        s.see("write", sys::write(pair.fd, octets));
+        s.see("peer", pair.hear(10));
+        let mut told = Vec::new();
+        for _ in 0..200 {
+            let message = sys::recvmsg(pair.fd, &[100], 200, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT);
+            told.extend(message.map(|message| time_of_sending(&message)));
+            if told.len() == 2 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        s.see("told", told);
+    }
+    s.see_poll("events", sys::poll_one(pair.fd, POLLIN, 0));
+    Ok(())
+}
+
+/// What the error queue says: whether there is a time, origin and errno, what happened, and to which octet.
+fn time_of_sending(message: &sys::Message) -> String {
+    let [time, error] = &message.control[..] else { return "another".to_owned() };
+    let word = |at: usize| {
+        let octets = error.data.get(at..at + 4).map(|octets| octets.try_into().expect("four octets"));
+        octets.map_or(0, u32::from_ne_bytes)
+    };
+    let has_time = time.kind == libc::SCM_TIMESTAMPING && time.data[..8] != [0; 8];
+    let (errno, origin) = (word(0), error.data.get(4).copied().unwrap_or_default());
+    format!("{has_time} {errno} {origin} {} {} {}", word(8), word(12), message.octets.len())
 }
 
 fn nodelay_after_data(s: &mut Scene) -> Done {
