@@ -19,10 +19,10 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tcp_repair::Established;
 
-use crate::moving::{pack, pack_octets};
+use crate::moving::pack;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, FromBroker, Grant, Key, News, ProgramReport, ProtocolError, Purpose, Refusal,
-    Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
+    Answer, ClaimId, Claimed, DATAGRAM_MAX, FromBroker, Grant, Key, News, ProgramReport, ProtocolError,
+    Purpose, Refusal, Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
 };
 use crate::transfer::{Arrival, Inbox, Internal, discard, send};
 
@@ -287,20 +287,18 @@ impl Client {
         }
     }
 
-    /// Has the kernel deliver a datagram that came to us.
+    /// Has the kernel deliver a datagram that came to `shadow`.
     pub fn deliver(
         &mut self,
+        shadow: BorrowedFd<'_>,
         local: SocketAddr,
         remote: SocketAddr,
         octets: &[u8],
     ) -> Result<(), ClientError> {
-        // No datagram of UDP is longer.
-        let len = u16::try_from(octets.len()).map_err(|_| ClientError::OutOfPlace)?;
-        let file = pack_octets(octets)?;
-        let fds: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
-        let answer = self.ask_for_done(Request::Deliver { local, remote, len }, &fds);
-        file.into_iter().for_each(discard);
-        answer
+        if octets.len() > DATAGRAM_MAX {
+            return Err(Refusal::NotTaken("it is too long".to_owned()).into());
+        }
+        self.ask_for_done(Request::Deliver { local, remote, octets: octets.to_vec() }, &[shadow])
     }
 
     /// Says that the sockets of our queues of this interface are closed.

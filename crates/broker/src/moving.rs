@@ -33,26 +33,6 @@ pub(crate) fn pack(mut connection: Established) -> Result<(Moving, Option<OwnedF
     Ok((Moving { connection, received_len, unacked_len, unsent_len }, file))
 }
 
-/// A file with these octets, unless there are none.
-pub(crate) fn pack_octets(octets: &[u8]) -> Result<Option<OwnedFd>> {
-    if octets.is_empty() {
-        return Ok(None);
-    }
-    let file = memfd_create("sidestep-datagram", MemfdFlags::CLOEXEC)?;
-    write_all(&file, octets)?;
-    Ok(Some(file))
-}
-
-/// The octets of such a file.
-pub(crate) fn unpack_octets(len: u16, file: Option<&OwnedFd>) -> IoResult<Vec<u8>> {
-    let mut octets = vec![0; len.into()];
-    if let (Some(file), false) = (file, octets.is_empty()) {
-        fcntl_get_seals(file)?; // Files in memory have seals, and reading one never blocks.
-        read_all(file, &mut octets, 0)?;
-    }
-    Ok(octets)
-}
-
 /// The connection with its octets.
 pub(crate) fn unpack(moving: Moving, file: Option<&OwnedFd>) -> IoResult<Established> {
     let lens = [moving.received_len, moving.unacked_len, moving.unsent_len].map(|len| len as usize);

@@ -42,6 +42,9 @@ pub const QUEUES_MAX: u16 = 64;
 /// Keys in a [`Request::MoveFor`] at most.
 pub const KEYS_MAX: usize = 16;
 
+/// Octets of a datagram that is delivered at most: as numbers they fit a message.
+pub const DATAGRAM_MAX: usize = 12 << 10;
+
 /// Characters of a program's name at most.
 pub const NAME_MAX: usize = 256;
 
@@ -161,16 +164,16 @@ pub enum Request {
         /// Which.
         claim: ClaimId,
     },
-    /// A datagram that came to a claim of ours is to be the kernel's, for all who have the socket: [`Answer::Done`].
+    /// A datagram that came to a socket of ours is to be the kernel's, for all who have the socket: [`Answer::Done`].
     ///
-    /// Beside it: a file with its octets, unless there are none.
+    /// Beside it: the socket.
     Deliver {
-        /// Where it went, which one of our claims covers.
+        /// Where it went, to which the socket is bound.
         local: SocketAddr,
         /// Where it came from.
         remote: SocketAddr,
-        /// How many octets.
-        len: u16,
+        /// What it said, at most [`DATAGRAM_MAX`] octets.
+        octets: Vec<u8>,
     },
     /// Our queues of an interface are free: their sockets are closed. [`Answer::Done`].
     GiveBack {

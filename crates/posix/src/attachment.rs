@@ -201,8 +201,8 @@ pub(crate) trait Attachment: Send {
     /// Whether another process has claimed the same socket.
     fn is_shared(&mut self, claim: ClaimId) -> bool;
 
-    /// Has the kernel deliver a datagram that came to us by a claim.
-    fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, octets: &[u8]);
+    /// Has the kernel deliver a datagram that came to `shadow`.
+    fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]);
 
     /// Hands a connection of the kernel to some process that has its listener.
     fn give_for_adoption(&mut self, socket: OwnedFd);

@@ -248,9 +248,9 @@ impl Attachment for Brokered {
         self.ask(|client| client.is_shared(broker::protocol::ClaimId(claim.0))).unwrap_or(false)
     }
 
-    fn deliver(&mut self, local: SocketAddr, remote: SocketAddr, octets: &[u8]) {
+    fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]) {
         // What cannot be delivered is lost, as datagrams may be.
-        let _ = self.ask(|client| client.deliver(local, remote, octets));
+        let _ = self.ask(|client| client.deliver(shadow, local, remote, octets));
     }
 
     fn give_for_adoption(&mut self, socket: OwnedFd) {

@@ -15,7 +15,7 @@ use clock::{Duration, Instant};
 use crate::fd_table::Entry;
 use crate::internal;
 use crate::process::State;
-use crate::socket::{Role, SocketId};
+use crate::socket::SocketId;
 
 /// Both ends of a connection, ours first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
@@ -62,7 +62,7 @@ impl State {
     pub(crate) fn tie_cord(&mut self) {
         for place in 0..self.sockets.places() {
             if let Some((_, socket)) = self.sockets.at_mut(place) {
-                socket.is_common |= matches!(socket.role, Role::Fresh);
+                socket.is_common = true;
             }
         }
         let has_any = self.sockets.iter().any(|(_, socket)| socket.connection().is_some());

@@ -88,6 +88,7 @@ impl State {
     /// Connections that have something to say yet become the kernel's, which says it.
     fn finish(&mut self, now: clock::Instant) {
         if self.runtime.is_some() {
+            self.leave_datagrams(now);
             self.move_all(None, now);
             self.flush(now);
         }

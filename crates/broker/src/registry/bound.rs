@@ -46,7 +46,7 @@ impl Bound {
     }
 
     /// Whether a connection with this end belongs to the socket.
-    pub(super) fn covers(&self, local: SocketAddr) -> bool {
+    pub(crate) fn covers(&self, local: SocketAddr) -> bool {
         self.port == local.port() && self.scope.contains(local.ip().to_canonical())
     }
 

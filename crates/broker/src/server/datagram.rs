@@ -6,11 +6,9 @@
 
 use std::io::Result;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, sendto, socket_with};
-
-use crate::moving::unpack_octets;
 
 /// Options of ip(7) and ipv6(7) (linux/in.h, linux/in6.h).
 const SOL_IP: i32 = 0;
@@ -22,8 +20,7 @@ const SOL_SOCKET: i32 = 1;
 const SO_REUSEADDR: i32 = 2;
 
 /// Delivers a datagram to the kernel's socket at `local`.
-pub(super) fn deliver(local: SocketAddr, remote: SocketAddr, len: u16, file: Option<&OwnedFd>) -> Result<()> {
-    let octets = unpack_octets(len, file)?;
+pub(super) fn deliver(local: SocketAddr, remote: SocketAddr, octets: &[u8]) -> Result<()> {
     let (local, remote) = (canonical(local), canonical(remote));
     let (family, level, option) = match remote.ip() {
         IpAddr::V4(_) => (AddressFamily::INET, SOL_IP, IP_TRANSPARENT),
@@ -35,7 +32,7 @@ pub(super) fn deliver(local: SocketAddr, remote: SocketAddr, len: u16, file: Opt
     syscall::setsockopt(socket.as_raw_fd(), level, option, &on)?;
     syscall::setsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_REUSEADDR, &on)?;
     bind(&socket, &remote)?;
-    sendto(&socket, &octets, rustix::net::SendFlags::empty(), &local)?;
+    sendto(&socket, octets, rustix::net::SendFlags::empty(), &local)?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What each request does.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -11,6 +11,7 @@ use super::broker::Broker;
 use super::connection::Fault;
 use super::port::address;
 use super::questions::Question;
+use super::routes::is_local;
 use super::{datagram, moves, shadow};
 use crate::protocol::{
     Answer, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal, Request,
@@ -102,12 +103,9 @@ impl Broker {
                 let shared = self.registry.has_others(client, claim)?;
                 done(shared.then_some(()).ok_or(Refusal::Nobody))
             }
-            Request::Deliver { local, remote, len } => {
-                if !self.registry.covers(client, steering::Transport::Udp, local) {
-                    return Err(Refusal::NoSuchClaim);
-                }
-                let delivered = datagram::deliver(local, remote, len, fd.as_ref());
-                done(delivered.map_err(|error| Refusal::NotTaken(error.to_string())))
+            Request::Deliver { local, remote, octets } => {
+                let socket = fd.ok_or(Refusal::NoSocket)?;
+                done(self.deliver(&socket, local, remote, &octets))
             }
             Request::GiveBack { link } => done(self.registry.give_back(client, link, now)),
             Request::Status(report) => {
@@ -266,6 +264,23 @@ impl Broker {
         }
         self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
         Ok(())
+    }
+
+    fn deliver(
+        &self,
+        socket: &OwnedFd,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: &[u8],
+    ) -> Result<(), Refusal> {
+        let shadow = shadow::examine(socket, steering::Transport::Udp, Purpose::Udp, self.namespace)?;
+        // A client may speak for its peers, but to itself only.
+        let ip = local.ip().to_canonical();
+        let route = control::route_to(ip).map_err(|error| Refusal::NoRoute(error.to_string()))?;
+        if !shadow.bound.covers(local) || !is_local(ip, route, self.monitor.mirror()) {
+            return Err(Refusal::NotBound);
+        }
+        datagram::deliver(local, remote, octets).map_err(|error| Refusal::NotTaken(error.to_string()))
     }
 
     fn note_report(&mut self, client: ClientId, mut report: ProgramReport) {

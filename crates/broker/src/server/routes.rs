@@ -130,7 +130,7 @@ impl Waiting {
 }
 
 /// Whether packets to `remote` never leave this host.
-fn is_local(remote: IpAddr, route: KernelRoute, mirror: &Mirror) -> bool {
+pub(super) fn is_local(remote: IpAddr, route: KernelRoute, mirror: &Mirror) -> bool {
     let is_own = |link: &control::Link| mirror.addresses(link.index).any(|address| address == remote);
     let by_loopback = |link: &control::Link| link.index == route.interface && link.name == "lo";
     remote.is_loopback() || mirror.links().any(|link| is_own(link) || by_loopback(link))

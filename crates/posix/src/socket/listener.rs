@@ -210,7 +210,7 @@ impl State {
             (libc::SOCK_DGRAM, Some(libc::IPPROTO_UDP)) if is_bound_only(fd) => Role::Udp(UdpRole::bound()),
             _ => return,
         };
-        self.insert(Socket::new(role, domain, fd));
+        self.insert(Socket { is_common: true, ..Socket::new(role, domain, fd) });
     }
 
     /// Enters a socket and its descriptor.

@@ -116,7 +116,7 @@ pub(crate) struct Socket {
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     pub(crate) stall: Stall,
-    /// It was there before a fork, and is another process' as well: were it connected here, that one would not know.
+    /// It was there before a fork or an exec, so that other processes may have it: were it connected here, they would not know.
     pub(crate) is_common: bool,
     pub(crate) settings: Settings,
     pub(crate) receive_timeout: Option<Duration>,

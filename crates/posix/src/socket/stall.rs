@@ -12,9 +12,13 @@
 //! A process that has taken something before is given more time, and of a listener keeps the claim. A socket that was given up is
 //! claimed again when the process waits on it again.
 
-use clock::{Duration, Instant};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{Role, SocketId};
+use clock::{Duration, Instant};
+use stack::udp::{Received, UdpId};
+
+use super::{Role, Socket, SocketId};
+use crate::internal;
 use crate::process::State;
 
 /// Between two looks at what waits.
@@ -125,25 +129,55 @@ impl State {
         self.note_news(id);
     }
 
+    /// The process goes: what came to sockets that others may have is left to them.
+    pub(crate) fn leave_datagrams(&mut self, now: Instant) {
+        let is_common = |socket: &Socket| socket.is_common && matches!(socket.role, Role::Udp(_));
+        let claimed = self.sockets.iter().filter(|(_, it)| is_common(it) && it.claim.is_some());
+        let claimed: Vec<SocketId> = claimed.map(|(id, _)| id).collect();
+        claimed.into_iter().for_each(|id| self.give_up_udp(id, now));
+    }
+
     /// Datagrams that wait become the kernel's, and all that come.
     fn give_up_udp(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
+        let fd = socket.fd();
         let Role::Udp(udp) = &mut socket.role else { return };
         let (on_stack, claim) = (udp.on_stack.take(), socket.claim.take());
-        while let Some((received, octets)) = on_stack.and_then(|udp| self.next_datagram(udp)) {
-            let Some(attachment) = self.attachment() else { break };
-            let piece = received.segment_len.map_or(octets.len(), usize::from).max(1);
-            if octets.is_empty() {
-                attachment.deliver(received.local, received.remote, &[]);
+        self.release_claim(claim);
+        if let Some(runtime) = &mut self.runtime {
+            // What was taken from the kernel before: no more comes after that.
+            runtime.engine.poll(now);
+        }
+        if let Ok(shadow) = syscall::dup_owned(fd, internal::floor()) {
+            while let Some((received, octets)) = on_stack.and_then(|udp| self.next_datagram(udp)) {
+                self.deliver(shadow.as_fd(), &received, &octets);
             }
-            octets.chunks(piece).for_each(|it| attachment.deliver(received.local, received.remote, it));
+            internal::close(shadow);
         }
         if let (Some(on_stack), Some(stack)) = (on_stack, self.stack()) {
             stack.udp_close(on_stack);
         }
-        self.release_claim(claim);
         if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
             self.give_queues_back(now);
+        }
+    }
+
+    fn next_datagram(&mut self, udp: UdpId) -> Option<(Received, Vec<u8>)> {
+        let stack = self.stack()?;
+        let (received, octets) = stack.udp_peek(udp)?;
+        let octets = octets.to_vec();
+        stack.udp_discard(udp);
+        Some((received, octets))
+    }
+
+    /// Has the kernel deliver one datagram, or several that the stack has put together.
+    fn deliver(&mut self, shadow: BorrowedFd<'_>, received: &Received, octets: &[u8]) {
+        let Some(attachment) = self.attachment() else { return };
+        let piece = received.segment_len.map_or(octets.len(), usize::from).max(1);
+        let pieces: Vec<&[u8]> =
+            if octets.is_empty() { vec![octets] } else { octets.chunks(piece).collect() };
+        for piece in pieces {
+            attachment.deliver(shadow, received.local, received.remote, piece);
         }
     }
 
@@ -158,14 +192,6 @@ impl State {
         let moved = detached.into_iter().flatten();
         let moved: Vec<_> = moved.filter_map(|it| attachment.move_to_kernel(&it, kind, None)).collect();
         adopted.into_iter().chain(moved).for_each(|socket| attachment.give_for_adoption(socket));
-    }
-
-    fn next_datagram(&mut self, udp: stack::udp::UdpId) -> Option<(stack::udp::Received, Vec<u8>)> {
-        let stack = self.stack()?;
-        let (received, octets) = stack.udp_peek(udp)?;
-        let octets = octets.to_vec();
-        stack.udp_discard(udp);
-        Some((received, octets))
     }
 }
 

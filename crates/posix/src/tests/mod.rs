@@ -114,7 +114,7 @@ impl Attachment for Wire {
         self.others.share.load(Ordering::Relaxed)
     }
 
-    fn deliver(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8]) {
+    fn deliver(&mut self, _: BorrowedFd<'_>, _: SocketAddr, _: SocketAddr, _: &[u8]) {
         self.others.left.fetch_add(1, Ordering::Relaxed);
     }
 
