@@ -129,6 +129,8 @@ pub struct Registry {
     dirty: BTreeSet<(LinkNumber, Key)>,
     last_client: u64,
     last_claim: u64,
+    /// Who inherited last.
+    last_heir: Option<ClaimId>,
 }
 
 /// Clients.

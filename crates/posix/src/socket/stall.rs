@@ -9,8 +9,9 @@
 //!                                                 no: asked again, ever less often           what waits there is the kernel's, for all
 //! ```
 //!
-//! A process that has taken something before is given more time, and of a listener keeps the claim. A socket that was given up is
-//! claimed again when the process waits on it again.
+//! A process that has taken something before is given more time. Of a listener it keeps the claim, and only what waits is handed over:
+//! that is how workers that serve one connection at a time help each other. A socket that was given up is claimed again when the
+//! process waits on it again.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -23,8 +24,10 @@ use crate::process::State;
 
 /// Between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Looks that who has taken something before is given, a power of two.
-const PATIENCE: u32 = 64;
+/// Looks that who has taken something before is given, powers of two: with a listener, of which little is given up, and with a UDP
+/// socket.
+const PATIENCE: u32 = 2;
+const PATIENCE_WITH_DATAGRAMS: u32 = 64;
 
 /// What a socket's looks have found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,19 +48,24 @@ impl Stall {
     }
 
     /// Something waits still; whether it is time to ask for others who would take it.
-    fn look(&mut self) -> bool {
+    fn look(&mut self, patience: u32) -> bool {
         if std::mem::replace(&mut self.seen, self.taken) != self.taken {
             self.looks = 0;
             return false;
         }
         self.looks = self.looks.saturating_add(1);
-        let least = if self.taken == 0 { 1 } else { PATIENCE };
+        let least = if self.taken == 0 { 1 } else { patience };
         self.looks >= least && self.looks.is_power_of_two()
     }
 
-    /// It was given up, and is as new.
+    /// What waited is gone.
+    fn settle(&mut self) {
+        self.looks = 0;
+    }
+
+    /// The whole socket was given up, and is as new.
     fn reset(&mut self) {
-        *self = Stall::default();
+        *self = Stall { is_listed: self.is_listed, ..Stall::default() };
     }
 }
 
@@ -93,7 +101,9 @@ impl State {
                 continue;
             }
             self.stalls.at.push(id);
-            let (is_due, claim) = (socket.stall.look(), socket.claim);
+            let is_udp = matches!(socket.role, Role::Udp(_));
+            let patience = if is_udp { PATIENCE_WITH_DATAGRAMS } else { PATIENCE };
+            let (is_due, claim) = (socket.stall.look(patience), socket.claim);
             let shared =
                 is_due && claim.is_some_and(|claim| self.attachment().is_some_and(|it| it.is_shared(claim)));
             if shared {
@@ -116,15 +126,16 @@ impl State {
     fn give_up(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         match &socket.role {
-            Role::Listener { .. } if socket.stall.taken > 0 => self.hand_over_waiting(id, now),
+            Role::Listener { .. } if socket.stall.taken > 0 => {
+                socket.stall.settle();
+                return self.hand_over_waiting(id, now);
+            }
             Role::Listener { .. } => self.close_listener(id, now),
             Role::Udp(_) => self.give_up_udp(id, now),
-            _ => {}
+            _ => return,
         }
         if let Some(socket) = self.sockets.get_mut(id) {
-            let is_listed = socket.stall.is_listed;
             socket.stall.reset();
-            socket.stall.is_listed = is_listed;
         }
         self.note_news(id);
     }
@@ -202,7 +213,7 @@ mod tests {
     #[test]
     fn who_has_never_taken_anything_is_given_one_look() {
         let mut stall = Stall::default();
-        let due: Vec<bool> = (0..8).map(|_| stall.look()).collect();
+        let due: Vec<bool> = (0..8).map(|_| stall.look(64)).collect();
         assert_eq!(due, [true, true, false, true, false, false, false, true], "ever less often");
     }
 
@@ -211,9 +222,9 @@ mod tests {
         let mut stall = Stall::default();
         for _ in 0..100 {
             stall.note_taken();
-            assert!(!stall.look());
+            assert!(!stall.look(2));
         }
-        let looks = (1..200).filter(|_| stall.look()).count();
-        assert_eq!(looks, 2, "after 64 and 128 looks");
+        let looks: Vec<u32> = (1..200).filter(|_| stall.look(64)).collect();
+        assert_eq!(looks, [64, 128]);
     }
 }

@@ -1,13 +1,15 @@
 //! Sockets that several processes have, or several threads.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libc::{EPOLL_CTL_ADD, EPOLLOUT};
 
-use super::{EAGAIN, Pair, done};
+use super::{EAGAIN, LEFT, Pair, done};
 use crate::Errno;
 use crate::calls::EpollEvent;
+use crate::socket::address::local_of;
 
 /// Longer than what waits is left alone.
 const LONG: Duration = Duration::from_millis(25);
@@ -50,21 +52,29 @@ fn what_nobody_else_can_take_stays() {
 }
 
 #[test]
-fn who_accepts_now_and_then_keeps_what_comes() {
+fn who_accepts_now_and_then_has_more_time_and_keeps_the_listener() {
     let pair = Pair::new();
     pair.others.share.store(true, Ordering::Relaxed);
     let listener = knock(&pair);
     assert!(pair.left.accept4(listener, 0).is_ok());
-    let address = std::net::SocketAddr::new(
-        super::LEFT,
-        super::super::socket::address::local_of(listener).unwrap().port(),
-    );
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
+    let port = local_of(listener).unwrap().port();
+    let connect = || {
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        let connected = pair.right.connect_to(right, SocketAddr::new(LEFT, port));
+        assert_eq!(connected, Err(Errno(libc::EINPROGRESS)));
+        pair.settle();
+    };
+    connect();
     std::thread::sleep(LONG);
     pair.settle();
     assert_eq!(left(&pair), 0);
+    for _ in 0..3 {
+        std::thread::sleep(LONG);
+        pair.settle();
+    }
+    assert_eq!(left(&pair), 1, "others help out");
+    connect();
+    assert!(pair.left.accept4(listener, 0).is_ok());
 }
 
 #[test]
