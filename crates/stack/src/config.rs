@@ -198,6 +198,8 @@ pub struct TcpOptions {
     pub pacing_rate_max: Option<u64>,
     /// Pending Fast Open connections that a listener takes; zero refuses Fast Open (`TCP_FASTOPEN`).
     pub fast_open_queue: u16,
+    /// A listener keeps the headers of the SYNs that its connections began with (`TCP_SAVE_SYN`).
+    pub save_syn: bool,
     /// Whether connecting may send data in the SYN (`TCP_FASTOPEN_CONNECT`, `MSG_FASTOPEN`).
     pub fast_open_connect: bool,
 }
@@ -229,6 +231,7 @@ impl Default for TcpOptions {
             receive_low_water: 1,
             pacing_rate_max: None,
             fast_open_queue: 0,
+            save_syn: false,
             fast_open_connect: false,
         }
     }

@@ -23,14 +23,20 @@ impl Stack {
     pub fn on_packet(&mut self, packet: &[u8], arrival: &Arrival, now: Instant) -> Result<(), DropReason> {
         let ip = parse_ip(packet)?;
         match ip.protocol() {
-            protocol::TCP => self.on_tcp(&ip, arrival, now),
+            protocol::TCP => self.on_tcp(packet, &ip, arrival, now),
             protocol::UDP => self.on_udp(&ip, arrival, now),
             protocol::ICMP | protocol::ICMPV6 => self.on_icmp(&ip, now),
             _ => Err(DropReason::ProtocolUnknown),
         }
     }
 
-    fn on_tcp(&mut self, ip: &Ip<'_>, arrival: &Arrival, now: Instant) -> Result<(), DropReason> {
+    fn on_tcp(
+        &mut self,
+        packet: &[u8],
+        ip: &Ip<'_>,
+        arrival: &Arrival,
+        now: Instant,
+    ) -> Result<(), DropReason> {
         self.shared.counters.in_segs += 1;
         let tcp = Tcp::parse(ip.payload()).inspect_err(|_| self.shared.counters.in_errs += 1)?;
         if !tcp.checksum_is_accepted(ip.pseudo_header(ip.payload().len()), arrival.checksums) {
@@ -42,6 +48,9 @@ impl Stack {
         let key = FlowKey::of_packet(ip, tcp.source_port(), tcp.destination_port());
         let segment = Segment::new(&tcp, Ecn::of_traffic_class(traffic_class(ip)));
         self.on_segment(key, &segment, arrival, now);
+        if self.saves_syns && is_opening(&segment) {
+            self.save_syn(&key, packet, ip);
+        }
         Ok(())
     }
 

@@ -28,6 +28,7 @@ impl Stack {
             queued: true,
             first_sent_at: now,
             fast_open: cookie,
+            saved_syn: None,
         };
         let place =
             self.half_open.insert_with(|_| half_open).expect("the limit was looked at before").index();

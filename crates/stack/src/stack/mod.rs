@@ -8,6 +8,7 @@ mod half_open;
 mod icmp;
 mod passive;
 mod replies;
+mod saved_syn;
 mod tcp_calls;
 mod udp_calls;
 mod udp_packets;
@@ -110,6 +111,8 @@ pub struct Stack {
     timers: TimerWheel,
     isn: IsnGenerator,
     cookies: SynCookies,
+    /// Some listener wants to keep SYNs.
+    saves_syns: bool,
     /// When SYN cookies were last sent: only then are they believed.
     cookies_sent_at: Option<Instant>,
     fast_open_server: FastOpenServer,
@@ -152,6 +155,7 @@ impl Stack {
             timers: TimerWheel::new(now, 0),
             isn: IsnGenerator::new(key(2)),
             cookies: SynCookies::new(key(3)),
+            saves_syns: false,
             cookies_sent_at: None,
             fast_open_server: FastOpenServer::new(key(4)),
             replies: Replies::default(),

@@ -151,6 +151,9 @@ impl Stack {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.handshakes = sent;
             connection.handshake_sent_at = micros(first_sent_at);
+            if half_open.saved_syn.is_some() {
+                connection.rare().saved_syn = half_open.saved_syn;
+            }
         }
         self.on_connection_segment(id, hop, segment, now);
         self.offer_to_accept(half_open.listener, id);

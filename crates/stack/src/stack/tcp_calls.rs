@@ -65,6 +65,7 @@ impl Stack {
         if self.listeners.iter().any(|(_, listener)| same(listener)) {
             return Err(ListenError::InUse);
         }
+        self.saves_syns |= options.save_syn;
         let listener = Listener::new(local, dual_stack, backlog, options);
         self.listeners.insert_with(|_| listener).ok_or(ListenError::TooMany)
     }
@@ -78,6 +79,7 @@ impl Stack {
 
     /// Options that accepted connections start with.
     pub fn set_listener_options(&mut self, id: ListenerId, options: Arc<TcpOptions>) {
+        self.saves_syns |= options.save_syn;
         if let Some(listener) = self.listeners.get_mut(id) {
             listener.options = options;
         }

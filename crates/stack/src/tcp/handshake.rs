@@ -50,6 +50,8 @@ pub(crate) struct HalfOpen {
     pub(crate) queued: bool,
     pub(crate) first_sent_at: Instant,
     pub(crate) fast_open: Option<Box<FastOpenCookie>>,
+    /// Headers of the SYN, if the listener wants them.
+    pub(crate) saved_syn: Option<Box<[u8]>>,
 }
 
 /// What becomes of a segment for a half-open connection.

@@ -205,7 +205,9 @@ impl Connection {
             _ => shared.config.syn_ack_retries,
         };
         let waited = since_micros(self.handshake_sent_at, now);
-        if self.handshake_timeouts >= retries || self.options.user_timeout.is_some_and(|limit| waited >= limit) {
+        if self.handshake_timeouts >= retries
+            || self.options.user_timeout.is_some_and(|limit| waited >= limit)
+        {
             shared.counters.attempt_fails += 1;
             return self.fail(TcpError::TimedOut, shared, now);
         }

@@ -24,6 +24,8 @@ pub(crate) struct Rare {
     /// Behind the urgent octet that we send, until it is acknowledged.
     snd_up: Option<SeqNum>,
     mark: Option<Mark>,
+    /// Headers of the SYN that began the connection, if they were wanted.
+    pub(crate) saved_syn: Option<Box<[u8]>>,
 }
 
 /// The peer's urgent octet.

@@ -66,13 +66,22 @@ fn an_unconnected_socket_hears_of_errors_only_if_it_asked() {
             let packet = sent(&mut stack, id, &to_client(&ends), 10);
             arrive(&mut stack, &port_unreachable(ends.router, &packet));
             assert_eq!(stack.udp_readiness(id).unwrap().error, receive_errors);
+            arrive(&mut stack, &port_unreachable(ends.router, &packet));
             let report = stack.udp_take_report(id);
             assert_eq!(stack.udp_take_error(id), receive_errors.then_some(UdpError::Refused));
             assert_eq!(report.is_some(), receive_errors);
             if let Some(report) = report {
+                let headers_len = packet.len() - 10;
+                assert_eq!(report.payload, packet[headers_len..]);
                 assert_eq!((report.local, report.remote), (ends.server, ends.client));
                 assert_eq!((report.reporter, report.error), (ends.router, UdpError::Refused));
                 assert!(matches!(report.kind, ErrorKind::Unreachable { .. }));
+                let type_and_code = if ends.server.is_ipv4() { (3, 3) } else { (1, 4) };
+                assert_eq!(report.type_and_code, type_and_code);
+                // The error is that of the next report (`sock_dequeue_err_skb` of Linux).
+                arrive(&mut stack, &port_unreachable(ends.router, &packet));
+                assert!(stack.udp_take_report(id).is_some() && stack.udp_take_report(id).is_some());
+                assert_eq!(stack.udp_take_error(id), None);
             }
         }
     }
