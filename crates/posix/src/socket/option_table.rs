@@ -39,6 +39,7 @@ const fn beginning(level: i32, option: i32, apply: Apply, tell: Tell) -> Row {
 }
 
 const TCP_NOTSENT_LOWAT: i32 = 25;
+const TCP_SAVE_SYN: i32 = 27;
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 
 /// All of them.
@@ -138,6 +139,8 @@ pub(crate) const TABLE: &[Row] = &[
         |o, v| o.urgent_inline = int(v) != 0,
         |o| tell(o.urgent_inline),
     ),
+    // With 2 the link's header is wanted as well, which the stack does not see.
+    beginning(libc::SOL_TCP, TCP_SAVE_SYN, |o, v| o.save_syn = int(v) == 1, |_| None),
     beginning(libc::SOL_TCP, libc::TCP_MAXSEG, |o, v| o.mss_max = Some(int(v) as u16), |_| None),
     row(
         libc::SOL_SOCKET,

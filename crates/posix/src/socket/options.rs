@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use clock::Instant;
-use stack::{ConnectionId, TcpOptions};
+use stack::{ConnectionId, Stack, TcpOptions};
 
 use super::address::encode;
 use super::option_table::{Row, find};
@@ -243,6 +243,7 @@ impl State {
             (libc::SOL_TCP, libc::TCP_INFO) => {
                 return Some(put(level, linux_tcp_info(&stack.info(connection, now)?).octets(), value));
             }
+            (libc::SOL_TCP, TCP_SAVED_SYN) => return Some(take_saved_syn(stack, connection, value)),
             (libc::SOL_TCP, TCP_ZEROCOPY_RECEIVE) => {
                 return Some(nothing_to_map(stack.info(connection, now)?.unread, value));
             }
@@ -297,6 +298,16 @@ fn changed_by(level: i32, option: i32) -> Vec<(i32, i32)> {
     }
 }
 
+/// `TCP_SAVED_SYN`, which is told once.
+fn take_saved_syn(stack: &mut Stack, connection: ConnectionId, value: &mut [u8]) -> Result<usize, Errno> {
+    let saved = stack.saved_syn(connection).unwrap_or_default();
+    let Some(room) = value.get_mut(..saved.len()) else { return fail(libc::EINVAL) };
+    room.copy_from_slice(saved);
+    let len = saved.len();
+    stack.forget_saved_syn(connection);
+    Ok(len)
+}
+
 /// `TCP_ZEROCOPY_RECEIVE`: nothing can be mapped, so much is to be read.
 fn nothing_to_map(unread: u32, value: &mut [u8]) -> Result<usize, Errno> {
     // struct tcp_zerocopy_receive: an address, the length, how much is to be read instead, how much there is.
@@ -310,6 +321,7 @@ fn nothing_to_map(unread: u32, value: &mut [u8]) -> Result<usize, Errno> {
     Ok(value.len().min(64))
 }
 
+const TCP_SAVED_SYN: i32 = 28;
 const TCP_ZEROCOPY_RECEIVE: i32 = 35;
 
 /// Options whose value may be any int, and that are set often enough for a system call to matter.

@@ -11,7 +11,6 @@ use super::times::{TIMESTAMPING_NEW, Times};
 use super::{Socket, judge};
 use crate::internal::close;
 
-const TCP_SAVE_SYN: i32 = 27;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 const TCP_INQ: i32 = 36;
 const IP_CHECKSUM: i32 = 23;
@@ -49,7 +48,6 @@ const KEPT: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_BINDTODEVICE),
     (libc::SOL_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS),
     (libc::SOL_TCP, TCP_FASTOPEN_NO_COOKIE),
-    (libc::SOL_TCP, TCP_SAVE_SYN),
     (libc::SOL_TCP, TCP_INQ),
     (libc::SOL_IP, libc::IP_MTU_DISCOVER),
     (libc::SOL_IP, libc::IP_RECVTOS),
