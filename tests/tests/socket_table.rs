@@ -18,9 +18,9 @@ use lab::{CLIENT_V4, CLIENT_V6, Child, Directory, Lab, SERVER_INTERFACE, SERVER_
 
 /// Laboratories at work at the same time on the kernel, each with a part of the table. Most checks wait most of the time.
 const SHARDS: usize = 8;
-/// Laboratories at work at the same time on the stack. The kernel needs tens of milliseconds to free a queue and its memory, one at
-/// a time on the whole machine: more processes that begin and end than it can follow would fill the memory.
-const SHARDS_ON_STACK: usize = 2;
+/// Laboratories at work at the same time on the stack. The kernel needs tens of milliseconds to free a queue, one at a time on the
+/// whole machine: more processes that begin and end than it can follow would wait for each other.
+const SHARDS_ON_STACK: usize = 4;
 /// Time for the whole table on the kernel.
 const TABLE_MAX: Duration = Duration::from_secs(60);
 /// Time for the whole table on the stack, where each check gets a queue of its own.

@@ -1,13 +1,15 @@
 //! What each descriptor of the program is to us: one load tells.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Descriptors that may be ours; those above are the kernel's alone.
 const DESCRIPTORS: usize = 1 << 20;
 
 /// Untouched pages of it cost nothing.
 static SLOTS: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+/// One more than the highest descriptor that was ever ours: what is above need not be looked at, and its pages stay untouched.
+static END: AtomicUsize = AtomicUsize::new(0);
 
 /// What a descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +55,20 @@ impl Entry {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FdTable {
     slots: &'static [AtomicU32],
+    end: &'static AtomicUsize,
 }
 
 impl FdTable {
     /// That of the process that we are loaded into.
     pub(crate) const fn global() -> FdTable {
-        FdTable { slots: &SLOTS }
+        FdTable { slots: &SLOTS, end: &END }
     }
 
     /// One that tests may have several of; its memory is never given back.
     #[cfg(test)]
     pub(crate) fn leaked() -> FdTable {
-        FdTable { slots: (0..4096).map(|_| AtomicU32::new(0)).collect::<Vec<_>>().leak() }
+        let slots = (0..4096).map(|_| AtomicU32::new(0)).collect::<Vec<_>>().leak();
+        FdTable { slots, end: Box::leak(Box::default()) }
     }
 
     /// What `fd` is.
@@ -98,12 +102,17 @@ impl FdTable {
     /// Says what `fd` is; an epoll instance is idle. False if its number is too high for us.
     pub(crate) fn set(self, fd: RawFd, entry: Entry) -> bool {
         let slot = usize::try_from(fd).ok().and_then(|at| self.slots.get(at));
-        slot.map(|slot| slot.store(entry.to_bits(), Ordering::Relaxed)).is_some()
+        let Some(slot) = slot else { return false };
+        slot.store(entry.to_bits(), Ordering::Relaxed);
+        if entry != Entry::None && fd as usize >= self.end.load(Ordering::Relaxed) {
+            self.end.fetch_max(fd as usize + 1, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Descriptors from `first` to `last` that are ours.
     pub(crate) fn within(self, first: u32, last: u32) -> impl Iterator<Item = (RawFd, Entry)> {
-        let end = (last as usize).saturating_add(1).min(self.slots.len());
+        let end = (last as usize).saturating_add(1).min(self.end.load(Ordering::Relaxed));
         let used = move |fd: &usize| self.slots[*fd].load(Ordering::Relaxed) != 0;
         (first as usize..end).filter(used).map(move |fd| (fd as RawFd, self.get(fd as RawFd)))
     }
@@ -132,6 +141,18 @@ mod tests {
         assert_eq!((table.get(5), table.is_idle_epoll(5)), (Entry::Epoll(7), false));
         table.set(5, Entry::Socket(1));
         assert!(!table.is_idle_epoll(5) && !table.is_idle_epoll(6) && !table.is_idle_epoll(-1));
+    }
+
+    #[test]
+    fn what_is_within_goes_as_far_as_there_is_something() {
+        let table = FdTable::leaked();
+        assert_eq!(table.within(0, u32::MAX).count(), 0);
+        table.set(7, Entry::Internal);
+        table.set(4095, Entry::Socket(1));
+        table.set(9, Entry::None);
+        let all: Vec<_> = table.within(0, u32::MAX).collect();
+        assert_eq!(all, [(7, Entry::Internal), (4095, Entry::Socket(1))]);
+        assert_eq!(table.within(8, 4094).count(), 0);
     }
 
     #[test]
