@@ -12,7 +12,7 @@ use stack::{Connect, ConnectionId};
 
 use super::address::{decode, encode, family, local_of};
 use super::settings::timeout_of;
-use super::{Role, Socket, SocketId};
+use super::{Role, Socket, SocketId, WRITABLE};
 use crate::attachment::{ClaimId, Purpose, RequestId, Routed, Way};
 use crate::calls::Verdict;
 use crate::drive::{On, Stop, Waiting};
@@ -82,10 +82,12 @@ impl Process {
         // A way that is known already is told at once: then the SYN leaves now.
         state.hear(now);
         state.flush(now);
-        if let Some(Role::Failed) = state.sockets.get(id).map(|socket| &socket.role) {
-            return Verdict::Done(Err(state.end_attempt(id, now)));
-        }
-        Verdict::Done(fail(libc::EINPROGRESS))
+        Verdict::Done(match state.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Failed) => Err(state.end_attempt(id, now)),
+            // The kernel was ready at once, as it is with TCP_FASTOPEN_CONNECT.
+            Some(Role::Fresh) => Ok(()),
+            _ => fail(libc::EINPROGRESS),
+        })
     }
 
     /// connect(2) of a socket that was connected, or was to be.
@@ -176,6 +178,9 @@ impl State {
         }
         let Some(socket) = self.sockets.get(id) else { return false };
         let (fd, domain) = (socket.fd(), socket.domain);
+        if !socket.is_untouched && has_route_of_its_own(fd) {
+            return false;
+        }
         if !self.attachment().is_some_and(|attachment| attachment.has_route(name, domain)) {
             return false;
         }
@@ -192,8 +197,10 @@ impl State {
 
     /// The handshake is over, as far as it came: what connect(2) has to say of it. After a failure the socket is as good as new.
     fn conclude_connect(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
-        if let Some(socket) = self.sockets.get_mut(id) {
-            socket.is_connecting = false;
+        let Some(socket) = self.sockets.get_mut(id) else { return Ok(()) };
+        socket.is_connecting = false;
+        if matches!(socket.role, Role::Fresh) && socket.error.is_some() {
+            return fail(libc::EPIPE); // Another thread dissolved it meanwhile.
         }
         if self.is_over(id) {
             return Err(self.end_attempt(id, now));
@@ -271,7 +278,12 @@ impl State {
         socket.role = Role::Fresh;
         let (name, len) = encode(remote, socket.domain);
         match connect_without_waiting(socket.fd(), &name[..len]) {
-            Ok(()) => self.leave_to_kernel(id, now),
+            Ok(true) => {
+                socket.is_connecting = false;
+                self.give_to_kernel(id);
+                self.raise(id, WRITABLE);
+            }
+            Ok(false) => self.leave_to_kernel(id, now),
             Err(errno) => self.fail_socket(id, errno),
         }
     }
@@ -311,15 +323,26 @@ impl State {
     }
 }
 
-/// Has the kernel begin to connect; an error is what it says at once.
-fn connect_without_waiting(fd: RawFd, name: &[u8]) -> Result<(), Errno> {
+/// Whether options of a socket have a say in where its packets go.
+fn has_route_of_its_own(fd: RawFd) -> bool {
+    let is_set = |option| {
+        let mut value = [0; libc::IFNAMSIZ];
+        let len = syscall::getsockopt(fd, libc::SOL_SOCKET, option, &mut value);
+        len.is_ok_and(|len| value[..len.min(libc::IFNAMSIZ)].iter().any(|octet| *octet != 0))
+    };
+    is_set(libc::SO_MARK) || is_set(libc::SO_BINDTODEVICE)
+}
+
+/// Has the kernel begin to connect; returns whether it is connected, or an error, if it says so at once.
+fn connect_without_waiting(fd: RawFd, name: &[u8]) -> Result<bool, Errno> {
     let status = i64::from(syscall::fcntl(fd, libc::F_GETFL, 0)?);
     let nonblocking = status | i64::from(libc::O_NONBLOCK);
     syscall::fcntl(fd, libc::F_SETFL, nonblocking)?;
     let begun = syscall::connect(fd, name);
     syscall::fcntl(fd, libc::F_SETFL, status)?;
     match begun {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
