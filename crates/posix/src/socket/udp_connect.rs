@@ -5,21 +5,28 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use stack::Hop;
-use stack::udp::UdpBind;
+use stack::udp::{UdpBind, UdpId};
 
 use super::address::{decode, family, local_of};
-use super::{Role, SocketId};
+use super::{Role, Socket, SocketId};
 use crate::process::State;
 
 impl State {
     /// The shadow of a UDP socket may have been connected.
     pub(crate) fn join_port_on_stack(&mut self, id: SocketId) {
+        if self.runtime.is_none() {
+            return;
+        }
         let Some(fd) = self.sockets.get(id).map(|socket| socket.fd()) else { return };
         let Some(port) = local_of(fd).map(|local| local.port()) else { return };
-        let shares = |fd: RawFd| local_of(fd).is_some_and(|local| local.port() == port);
-        let is_shared = self.sockets.iter().any(|(_, other)| {
-            matches!(other.role, Role::Udp(_)) && other.claim.is_some() && shares(other.fd())
-        });
+        let claimed = |socket: &Socket| match &socket.role {
+            Role::Udp(udp) => udp.on_stack.filter(|_| socket.claim.is_some()),
+            _ => None,
+        };
+        let claimed: Vec<UdpId> = self.sockets.iter().filter_map(|(_, socket)| claimed(socket)).collect();
+        let Some(stack) = self.stack() else { return };
+        let has_port = |id: &UdpId| stack.udp_endpoints(*id).is_some_and(|(local, _)| local.port() == port);
+        let is_shared = claimed.iter().any(has_port);
         if is_shared {
             self.divert(id);
         }
