@@ -5,6 +5,7 @@ mod close;
 mod connect;
 mod control;
 mod control_messages;
+mod departure;
 mod duplicate;
 mod error_queue;
 mod judge;
@@ -49,7 +50,7 @@ use error_queue::ZeroCopySends;
 use owner::Owner;
 use send_times::SendTimes;
 
-pub(crate) use connect::KeptPort;
+pub(crate) use departure::KeptPort;
 pub(crate) use settings::{Settings, options_of_listener};
 pub(crate) use stall::{Stall, Stalls};
 pub(crate) use udp::UdpRole;

@@ -8,13 +8,11 @@ use clock::Instant;
 use stack::tcp::State as TcpState;
 
 use super::address::encode;
+use super::departure::BIND_ADDRESS_NO_PORT;
 use super::option_table::set_at_kernel;
 use super::{Role, SocketId, WRITABLE};
 use crate::Errno;
 use crate::process::State;
-
-/// `IP_BIND_ADDRESS_NO_PORT`.
-const BIND_ADDRESS_NO_PORT: i32 = 24;
 
 impl State {
     /// connect(2) to `AF_UNSPEC`, or shutdown(2) before there is a connection: what there is is reset (`tcp_disconnect`).
