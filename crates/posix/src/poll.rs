@@ -15,6 +15,9 @@ use crate::{Errno, batch};
 /// The kernel is asked this often while the call spins.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(20);
 
+/// Told among ourselves: some of what is watched has become the kernel's meanwhile. No errno has this number.
+const MOVED: Errno = Errno(i32::MAX);
+
 /// What one of the descriptors is.
 #[derive(Clone, Copy)]
 enum Watched {
@@ -84,7 +87,12 @@ impl Process {
         let sleeping = kernel.clone();
         let waiting = Waiting { on: On::Many(&sockets, &sleeping), deadline, mask, restarts: false };
         let mut asked_at = clock::Instant::ZERO;
+        let moves = state.moves;
         let result = self.wait(state, &waiting, &mut |state, now| {
+            let is_gone = |id: &SocketId| state.sockets.get(*id).is_none();
+            if state.moves != moves && sockets.iter().any(is_gone) {
+                return Some(Err(MOVED));
+            }
             let own = state.poll_own(&watched, fds);
             let ask = own == 0 && now.since(asked_at) >= KERNEL_EVERY || own > 0;
             if ask {
@@ -96,6 +104,10 @@ impl Process {
             let count = fds.iter().filter(|it| it.revents != 0).count();
             (count > 0).then_some(Ok(count))
         });
+        if result == Ok(Err(MOVED)) {
+            let now = self.now();
+            return self.poll(fds, deadline.map(|deadline| deadline.since(now).into()), mask);
+        }
         Verdict::Done(match result {
             Ok(result) => result.inspect(|count| batch::set(*count)),
             Err(Stop::TimedOut) => Ok(0),

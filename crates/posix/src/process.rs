@@ -57,6 +57,8 @@ pub(crate) struct State {
     /// What was closed while a call used it.
     pub(crate) closing: Vec<Closing>,
     pub(crate) heard_at: Instant,
+    /// Connections that have become the kernel's, behind their descriptors.
+    pub(crate) moves: u32,
 }
 
 impl Process {
@@ -108,6 +110,7 @@ impl State {
             stalls: Stalls::default(),
             closing: Vec::new(),
             heard_at: Instant::ZERO,
+            moves: 0,
         };
         state.hide_attachment();
         state

@@ -86,6 +86,7 @@ impl State {
         let claim = socket.claim.take();
         socket.role = Role::Fresh;
         self.put_behind(id, kernel);
+        self.moves = self.moves.wrapping_add(1);
         self.give_to_kernel(id);
         self.live_fds(id).into_iter().for_each(|fd| self.let_go(fd, now));
         self.release_claim(claim);
@@ -263,6 +264,13 @@ impl State {
 }
 
 impl Process {
+    /// Whether a connection has become the kernel's while a call waited for it, which is the kernel's then as well; `moves` is from
+    /// before.
+    pub(crate) fn was_moved(&self, id: SocketId, moves: u32) -> bool {
+        let state = self.lock();
+        state.moves != moves && state.sockets.get(id).is_none()
+    }
+
     /// Waits until a connection that this process inherited is the kernel's, behind the same descriptor.
     pub(crate) fn inherit(&self, mut state: MutexGuard<'_, State>, id: SocketId) -> Result<(), Errno> {
         if !matches!(state.sockets.get(id).map(|socket| &socket.role), Some(Role::Inherited(_))) {

@@ -22,8 +22,11 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Connection(connection) => {
-                let connection = *connection;
+                let (connection, moves) = (*connection, state.moves);
                 let mut received = self.receive_stream(state, id, connection, request);
+                if matches!(received, Err(errno) if errno.0 != libc::EAGAIN) && self.was_moved(id, moves) {
+                    return Verdict::Kernel;
+                }
                 if let Ok(received) = &mut received {
                     received.flags |= request.flags & libc::MSG_CMSG_CLOEXEC;
                 }

@@ -26,8 +26,10 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Connection(connection) => {
-                let connection = *connection;
-                Verdict::Done(self.send_stream(state, id, connection, request))
+                let (connection, moves) = (*connection, state.moves);
+                let sent = self.send_stream(state, id, connection, request);
+                let failed = matches!(sent, Err(errno) if errno.0 != libc::EAGAIN);
+                if failed && self.was_moved(id, moves) { Verdict::Kernel } else { Verdict::Done(sent) }
             }
             Role::Udp(_) => self.send_datagram(state, id, fd, request),
             Role::Fresh if socket.error.is_some() => {

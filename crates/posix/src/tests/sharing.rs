@@ -8,7 +8,7 @@ use libc::{EPOLL_CTL_ADD, EPOLLOUT};
 
 use super::{EAGAIN, LEFT, Pair, done};
 use crate::Errno;
-use crate::calls::EpollEvent;
+use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::address::local_of;
 
 /// Longer than what waits is left alone.
@@ -141,5 +141,30 @@ fn an_instance_that_is_closed_while_a_thread_waits_lives_until_then() {
             pair.settle();
         }
         assert_eq!(waiting.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
+fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    let left = pair.left.accept4(listener, 0).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut room = [0; 10];
+            let mut buffers = [std::io::IoSliceMut::new(&mut room)];
+            let mut request = Receive { buffers: &mut buffers, name: None, control: None, flags: 0 };
+            matches!(pair.left.receive(left, &mut request), Verdict::Kernel)
+        });
+        let poller = scope.spawn(|| {
+            let mut fds = [PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
+            matches!(pair.left.poll(&mut fds, None, None), Verdict::Kernel)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        pair.left.surrender(left);
+        assert!(reader.join().unwrap() && poller.join().unwrap());
     });
 }
