@@ -67,6 +67,8 @@ impl UdpRole {
     pub(crate) fn poll(&self, stack: &Stack) -> u32 {
         let readiness = self.on_stack.and_then(|id| stack.udp_readiness(id)).unwrap_or_default();
         let Readiness { readable, error, .. } = readiness;
+        // An error alone is nothing to read, though reading tells it.
+        let readable = readable && (!error || self.on_stack.is_some_and(|id| stack.udp_peek(id).is_some()));
         let bits = if readable { READABLE | WRITABLE } else { 0 };
         bits | if error { libc::EPOLLERR as u32 } else { 0 }
     }

@@ -180,7 +180,10 @@ fn refused_in_the_error_queue(s: &mut Scene) -> Done {
     let option = if s.is_v6() { libc::IPV6_RECVERR } else { libc::IP_RECVERR };
     s.see("option", sys::setsockopt_int(fd, s.ip_level(), option, 1));
     s.see("sendto", sys::sendto(fd, b"anybody?", 0, &s.remote(port)));
+    s.see_poll("events", sys::poll_one(fd, 0, SOON_MS));
+    s.see_poll("all events", sys::poll_one(fd, POLLIN | POLLOUT, 0));
     see_error_queue(s, fd)?;
+    s.see_poll("all events", sys::poll_one(fd, POLLIN | POLLOUT, 0));
     s.see("sendto", sys::sendto(fd, b"anybody?", 0, &s.remote(port)));
     Ok(())
 }
