@@ -11,6 +11,7 @@ mod error_queue;
 mod judge;
 mod kernel_side;
 mod listener;
+mod option_answers;
 mod option_table;
 mod options;
 mod owner;
