@@ -21,19 +21,19 @@ impl Process {
         let now = self.now();
         state.flush(now);
         state.tie_cord();
-        HELD.with_borrow_mut(|held| *held = Some(state));
+        hold(Some(state));
     }
 
     /// The parent goes on.
     pub(crate) fn after_fork_in_parent(&self) {
-        if let Some(mut state) = HELD.with_borrow_mut(Option::take) {
+        if let Some(mut state) = hold(None) {
             state.become_parent();
         }
     }
 
     /// The child knows its descriptors, and has nothing on the stack.
     pub(crate) fn after_fork_in_child(&'static self) {
-        let Some(mut state) = HELD.with_borrow_mut(Option::take) else {
+        let Some(mut state) = hold(None) else {
             // Made by a bare system call: the lock may be held by a thread that is not here. The kernel serves this child.
             return self.abandon();
         };
@@ -77,6 +77,11 @@ impl Process {
         state.turn(now);
         state.finish(now);
     }
+}
+
+/// Keeps the lock, or gives back what is kept. A thread that is at its end, as is one in exit(3), keeps nothing.
+fn hold(state: Option<MutexGuard<'static, State>>) -> Option<MutexGuard<'static, State>> {
+    HELD.try_with(|held| held.replace(state)).ok().flatten()
 }
 
 /// Whether the program that is executed next has the descriptor as well.

@@ -34,9 +34,10 @@ impl Drop for Own {
 }
 
 impl Waiter {
-    /// That of the calling thread; `None` for want of descriptors.
+    /// That of the calling thread; `None` for want of descriptors, and at the end of the thread.
     pub(crate) fn of_this_thread(table: FdTable) -> Option<Arc<Waiter>> {
-        WAITER.with_borrow_mut(|waiter| {
+        let own = WAITER.try_with(|waiter| {
+            let mut waiter = waiter.borrow_mut();
             if waiter.is_none() {
                 let event = internal::raise(syscall::eventfd().ok()?)?;
                 table.set(event.as_raw_fd(), Entry::Internal);
@@ -45,17 +46,20 @@ impl Waiter {
                 *waiter = Some(Own(Arc::new(Waiter { event, table, woken, gone })));
             }
             waiter.as_ref().map(|own| Arc::clone(&own.0))
-        })
+        });
+        own.ok().flatten()
     }
 
     /// In a child, whose copy of the descriptor was closed by number.
     pub(crate) fn forget() {
-        WAITER.with_borrow_mut(|waiter| std::mem::forget(waiter.take()));
+        // At the end of a thread there is none.
+        let _ = WAITER.try_with(|waiter| std::mem::forget(waiter.take()));
     }
 
     /// Whether it is that of the calling thread.
     pub(crate) fn is_own(&self) -> bool {
-        WAITER.with_borrow(|waiter| waiter.as_ref().is_some_and(|own| std::ptr::eq(&raw const *own.0, self)))
+        let is_it = |own: &Own| std::ptr::eq(&raw const *own.0, self);
+        WAITER.try_with(|waiter| waiter.borrow().as_ref().is_some_and(is_it)).unwrap_or(false)
     }
 
     /// Whether its thread has ended.

@@ -67,18 +67,19 @@ extern "C" fn before() {
     let inside = if active() { Inside::enter() } else { None };
     if inside.is_some() && !notice() {
         asked::before_fork();
-        FORKING.set(inside);
+        // At the end of a thread nothing is kept: then the child finds out by the mark.
+        let _ = FORKING.try_with(|forking| forking.set(inside));
     }
 }
 
 extern "C" fn in_parent() {
-    if let Some(_inside) = FORKING.take() {
+    if let Ok(Some(_inside)) = FORKING.try_with(Cell::take) {
         asked::after_fork_in_parent();
     }
 }
 
 extern "C" fn in_child() {
-    if let Some(_inside) = FORKING.take() {
+    if let Ok(Some(_inside)) = FORKING.try_with(Cell::take) {
         asked::after_fork_in_child();
         set_mark();
     }
