@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use clock::Duration;
 use common::{CLIENT, Pair, SERVER, pattern};
 use stack::tcp::{RecvError, SendError, Shutdown, State, TcpError};
-use stack::{AttachError, Config, ConnectionId, DetachError, Detached, Hop, Stack};
+use stack::{AttachError, Config, ConnectionId, DetachError, Detached, Hop, Stack, TcpOptions};
 
 /// Moves the server's connection to a stack of its own; what it was as a value.
 fn move_server(pair: &mut Pair, server: ConnectionId) -> (ConnectionId, Detached) {
@@ -230,6 +232,31 @@ fn who_waits_to_be_accepted_can_leave_all_together_and_one_by_one() {
     assert_eq!(pair.server.stack.accept_queue(listener), Some((0, 16)));
     assert_eq!(pair.server.stack.population(), (0, 0, 0));
     assert_eq!(pair.server.stack.tcp_accept(listener), None);
+}
+
+#[test]
+fn who_finished_the_handshake_and_was_left_waiting_for_data_can_leave_too() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 16);
+    let deferring = TcpOptions { defer_accept: Some(3), ..TcpOptions::default() };
+    pair.server.stack.set_listener_options(listener, Arc::new(deferring));
+    let client = pair.client.connect(CLIENT, SERVER);
+    pair.run_for(Duration::from_micros(600));
+    assert_eq!(pair.server.stack.open_handshakes(listener), 1, "the SYN-ACK is on its way");
+    pair.server.stack.accept_deferred(listener, pair.now);
+    assert_eq!(pair.server.stack.open_handshakes(listener), 1, "nothing says that the peer is there");
+    pair.run();
+    assert_eq!(pair.server.stack.open_handshakes(listener), 0);
+    assert_eq!(pair.server.stack.accept_queue(listener), Some((0, 16)));
+    pair.server.stack.accept_deferred(listener, pair.now);
+    let detached = pair.server.stack.detach_accept_queue(listener, pair.now);
+    assert_eq!(detached.len(), 1);
+    let moved = pair.server.stack.attach(&detached[0], Hop::default(), pair.now).unwrap();
+    pair.server.stack.send(moved, b"first", pair.now).unwrap();
+    pair.client.stack.send(client, b"request", pair.now).unwrap();
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.server.recv(moved, pair.now), Ok(b"request".to_vec()));
+    assert_eq!(pair.client.recv(client, pair.now), Ok(b"first".to_vec()));
 }
 
 #[test]

@@ -64,6 +64,27 @@ impl Stack {
         detached
     }
 
+    /// Handshakes at a listener whose last segment is still to come.
+    pub fn open_handshakes(&self, id: ListenerId) -> usize {
+        let open = self.half_open.iter().map(|(_, half_open)| half_open);
+        open.filter(|half_open| half_open.listener == id && half_open.acknowledged_at.is_none()).count()
+    }
+
+    /// Puts connections into the accept queue whose peers have finished the handshake and sent nothing yet, though the listener
+    /// waits for data (`TCP_DEFER_ACCEPT`): as if that time were over.
+    pub fn accept_deferred(&mut self, id: ListenerId, now: Instant) {
+        let deferred = self
+            .half_open
+            .iter()
+            .filter(|(_, half_open)| half_open.listener == id && half_open.acknowledged_at.is_some());
+        let deferred: Vec<_> = deferred
+            .map(|(place, half_open)| (place.index(), half_open.path, half_open.last_ack()))
+            .collect();
+        for (place, path, segment) in deferred {
+            self.complete(place, self.shared.paths.hop(path), &segment, now);
+        }
+    }
+
     /// Goes on with a connection that another stack had; its packets leave by `hop`. The peer is sent an ACK, and an event tells
     /// what there is to be done. What it needs of the buffers is taken at once.
     pub fn attach(

@@ -8,7 +8,7 @@ use crate::config::TcpOptions;
 use crate::flow_table::FlowKey;
 use crate::isn::timestamp_clock;
 use crate::path::{LinkId, PathId};
-use crate::segment::{FastOpenCookie, Segment, SegmentOptions, Timestamps};
+use crate::segment::{Ecn, FastOpenCookie, Segment, SegmentOptions, Timestamps};
 use crate::seq::SeqNum;
 use crate::slab::Handle;
 use crate::syn_cookie::{CookieOptions, decode_timestamp};
@@ -146,6 +146,21 @@ impl HalfOpen {
         // Rounded up: less than the SYN-ACK offered would take some of it back (RFC 9293, 3.8.6).
         let window = self.agreement.window.div_ceil(1 << scale);
         Outgoing { seq: self.agreement.iss + 1, flags: flag::ACK, window, options, ..syn_ack }
+    }
+
+    /// The ACK that came and was not kept. Its window is not known: the next segment tells it.
+    pub(crate) fn last_ack(&self) -> Segment<'static> {
+        let timestamps = self.agreement.ts_recent.map(|value| Timestamps { value, echo: 0 });
+        Segment {
+            seq: self.agreement.irs + 1,
+            ack: self.agreement.iss + 1,
+            flags: flag::ACK,
+            window: 0,
+            urgent: 0,
+            options: SegmentOptions { timestamps, ..SegmentOptions::default() },
+            ecn: Ecn::NotEct,
+            payload: &[],
+        }
     }
 
     /// PAWS (RFC 7323, 5.3).
