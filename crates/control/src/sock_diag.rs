@@ -18,6 +18,7 @@ const DONE: u16 = 3;
 const FAMILIES: [u8; 2] = [2, 10];
 
 /// States as bits (net/tcp_states.h). Sockets of UDP are in ESTABLISHED or CLOSE.
+const TIME_WAIT: u32 = 1 << 6;
 const CLOSE: u32 = 1 << 7;
 const LISTEN: u32 = 1 << 10;
 const ALL: u32 = 0x1ffe;
@@ -41,10 +42,10 @@ pub struct KernelSocket {
     pub cookie: u64,
 }
 
-/// The kernel's TCP connections with this local port, also half-open ones and those in TIME-WAIT. The kernel looks through all
-/// that it has: some milliseconds on a large machine.
+/// The kernel's TCP connections with this local port, also half-open ones; not those in TIME-WAIT, whose names may be another
+/// connection's by now. The kernel looks through all that it has: some milliseconds on a large machine.
 pub fn tcp_connections(local_port: u16) -> io::Result<Vec<KernelSocket>> {
-    dump(Transport::Tcp, ALL & !LISTEN & !CLOSE, local_port)
+    dump(Transport::Tcp, ALL & !LISTEN & !CLOSE & !TIME_WAIT, local_port)
 }
 
 /// The kernel's TCP sockets that listen.

@@ -36,7 +36,8 @@ struct claim_terms {
 	// Bit q: on receive queue q. All ones: on every queue, also those that have no bit.
 	__u64 queues;
 	__u32 flags;
-	__u32 zero;
+	// What notes of flows must say to count: see `kernel_flows`.
+	__u32 epoch;
 };
 
 #define QUEUES_ALL (~0ULL)
@@ -97,12 +98,13 @@ struct {
 	__type(value, struct claim_terms);
 } claims SEC(".maps");
 
-// The value means nothing. A flow that is forgotten, as others came after it, is as good as one that ended.
+// The value is the epoch of the claim when the flow was noted: notes of earlier ones are as good as none, so that all of a claim's
+// can be forgotten at once. So is a flow that is forgotten as others came after it.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, KERNEL_FLOWS_MAX);
 	__type(key, struct flow_key);
-	__type(value, __u8);
+	__type(value, __u32);
 } kernel_flows SEC(".maps");
 
 struct {

@@ -97,16 +97,21 @@ static __always_inline int name_flow(struct xdp_md *ctx, struct flow_key *flow, 
 
 // Whether the packet's flow is the kernel's under a claim that has flags. One that begins is from now on if it is wanted so, or
 // if no socket will get it now (`takeable`) and one might later.
-static __always_inline int is_kernels(struct xdp_md *ctx, const struct packet *packet, __u32 flags, int takeable)
+static __always_inline int is_kernels(struct xdp_md *ctx, const struct packet *packet, const struct claim_terms *terms,
+				      int takeable)
 {
 	struct flow_key flow = {};
-	__u8 noted = 1;
+	__u32 epoch = terms->epoch;
+	__u32 *noted;
 
 	if (!name_flow(ctx, &flow, packet))
 		return 0;
-	if ((flags & KERNEL_NEW || !takeable) && begins_connection(ctx, packet))
-		return bpf_map_update_elem(&kernel_flows, &flow, &noted, BPF_ANY) == 0;
-	return flags & KERNEL_SOME && bpf_map_lookup_elem(&kernel_flows, &flow);
+	if ((terms->flags & KERNEL_NEW || !takeable) && begins_connection(ctx, packet))
+		return bpf_map_update_elem(&kernel_flows, &flow, &epoch, BPF_ANY) == 0;
+	if (!(terms->flags & KERNEL_SOME))
+		return 0;
+	noted = bpf_map_lookup_elem(&kernel_flows, &flow);
+	return noted && *noted == epoch;
 }
 
 // What becomes of a packet whose headers are read. `obstacle`: why no socket can be given it, if so.
@@ -124,7 +129,7 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *pa
 	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
 		obstacle = PASSED_TOO_LONG;
 	holds = holds_on(terms, queue);
-	if (terms->flags && is_kernels(ctx, packet, terms->flags, !obstacle && holds && has_socket(queue)))
+	if (terms->flags && is_kernels(ctx, packet, terms, !obstacle && holds && has_socket(queue)))
 		return PASSED_KERNEL_FLOW;
 	if (!holds)
 		return PASSED_OTHER_QUEUE;

@@ -42,7 +42,7 @@ impl From<Claim> for ClaimKey {
 pub(crate) struct ClaimValue {
     queues: u64,
     flags: u32,
-    zero: u32,
+    epoch: u32,
 }
 
 // SAFETY: integers of 8, 4 and 4 octets, so there are no holes and every bit pattern is valid.
@@ -54,7 +54,7 @@ impl From<ClaimTerms> for ClaimValue {
         const KERNEL_SOME: u32 = 2;
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let flags = flag(terms.kernel_new, KERNEL_NEW) | flag(terms.kernel_some, KERNEL_SOME);
-        ClaimValue { queues: terms.queues.bits(), flags, zero: 0 }
+        ClaimValue { queues: terms.queues.bits(), flags, epoch: terms.epoch }
     }
 }
 
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn terms_are_a_mask_of_queues_and_flags() {
         let value = |terms| ClaimValue::from(terms);
-        assert_eq!(value(ClaimTerms::default()), ClaimValue { queues: u64::MAX, flags: 0, zero: 0 });
+        assert_eq!(value(ClaimTerms::default()), ClaimValue { queues: u64::MAX, flags: 0, epoch: 0 });
         let queues = QueueSet::from_iter([1]);
-        let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false };
-        assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, zero: 0 });
+        let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false, epoch: 7 };
+        assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, epoch: 7 });
         assert_eq!(value(ClaimTerms { kernel_some: true, ..terms }).flags, 3);
     }
 

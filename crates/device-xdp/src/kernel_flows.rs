@@ -39,7 +39,7 @@ impl FlowKey {
 
 /// The map `kernel_flows`. The steering program writes to it as well, and the kernel removes what was not looked up for longest
 /// when it is full.
-pub(crate) struct KernelFlows(pub(crate) HashMap<MapData, FlowKey, u8>);
+pub(crate) struct KernelFlows(pub(crate) HashMap<MapData, FlowKey, u32>);
 
 impl KernelFlows {
     pub(crate) fn add(
@@ -47,9 +47,10 @@ impl KernelFlows {
         transport: Transport,
         local: SocketAddr,
         remote: SocketAddr,
+        epoch: u32,
     ) -> Result<(), XdpError> {
         let key = FlowKey::new(transport, local, remote);
-        self.0.insert(key, 1, 0).map_err(map_error("kernel_flows"))
+        self.0.insert(key, epoch, 0).map_err(map_error("kernel_flows"))
     }
 
     pub(crate) fn remove(

@@ -95,15 +95,17 @@ impl SteeringProgram {
         self.claims.current()
     }
 
-    /// Notes a flow as the kernel's: under a claim of [`ClaimTerms::kernel_some`] its packets, and ICMP errors about it, pass.
+    /// Notes a flow as the kernel's: under a claim of [`ClaimTerms::kernel_some`], while it has this epoch, its packets, and ICMP
+    /// errors about it, pass.
     /// [`SteeringOptions::kernel_flows`] says how many there can be.
     pub fn add_kernel_flow(
         &mut self,
         transport: Transport,
         local: SocketAddr,
         remote: SocketAddr,
+        epoch: u32,
     ) -> Result<(), XdpError> {
-        self.kernel_flows.add(transport, local, remote)
+        self.kernel_flows.add(transport, local, remote, epoch)
     }
 
     /// Forgets a flow of the kernel's, if it was noted.

@@ -22,7 +22,8 @@ use support::{Lab, lab};
 const PORT: u16 = 53;
 const NO_OPERATION: [u8; 4] = [1; 4];
 /// Terms under which the kernel may have flows.
-const KERNEL_SOME: ClaimTerms = ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: true };
+const KERNEL_SOME: ClaimTerms =
+    ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: true, epoch: 0 };
 
 /// The program on an interface with one queue.
 struct Setting {
@@ -156,7 +157,7 @@ fn a_claimed_segment_longer_than_a_frame_is_dropped_and_a_datagram_is_not() {
     assert_eq!(setting.outcome(&ipv4(UDP, &udp(4000, PORT, 4000))), "passed_too_long");
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT + 1, ACK, 4000))), "passed_unclaimed_port");
     let [local, remote] = flow(4000);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote).unwrap();
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 4000))), "passed_kernel_flow");
 }
 
@@ -196,9 +197,9 @@ fn noted_flows_are_the_kernels_and_so_are_errors_about_them() {
             Transport::Udp => udp(source, destination, 10),
         };
         let [local, remote] = flow(4000);
-        setting.program.add_kernel_flow(transport, local, remote).unwrap();
+        setting.program.add_kernel_flow(transport, local, remote, 0).unwrap();
         let [local_v6, remote_v6] = flow_v6(4001);
-        setting.program.add_kernel_flow(transport, local_v6, remote_v6).unwrap();
+        setting.program.add_kernel_flow(transport, local_v6, remote_v6, 0).unwrap();
         assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "passed_kernel_flow");
         assert_eq!(setting.outcome(&ipv4(protocol, &packet(4001, PORT))), "redirected");
         assert_eq!(setting.outcome(&ipv6(protocol, &packet(4001, PORT))), "passed_kernel_flow");
@@ -215,9 +216,9 @@ fn noted_flows_are_the_kernels_and_so_are_errors_about_them() {
         }
     }
     let [local, remote] = flow_v6(4002);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote).unwrap();
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
     let [local, remote] = flow(4002);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote).unwrap();
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
     for (what, frame) in unreadable(&tcp(4002, PORT, ACK, 10)) {
         assert_eq!(setting.outcome(&frame), "passed_kernel_flow", "{what}");
     }
@@ -240,6 +241,24 @@ fn while_new_connections_are_the_kernels_they_are_noted_as_they_begin() {
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4001, PORT, SYN, 0))), "redirected");
     assert!(!setting.is_noted(4001));
+}
+
+#[test]
+fn notes_of_another_epoch_are_as_good_as_none() {
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    let _device = setting.device();
+    let [local, remote] = flow(4000);
+    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
+    let later = ClaimTerms { epoch: 1, ..KERNEL_SOME };
+    setting.set_terms(later);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
+    setting.set_terms(ClaimTerms { kernel_new: true, ..later });
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_kernel_flow");
+    setting.set_terms(later);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
+    setting.set_terms(KERNEL_SOME);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
 }
 
 #[test]

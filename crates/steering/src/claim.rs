@@ -106,12 +106,14 @@ pub struct ClaimTerms {
     /// Some flows are the kernel's, and noted: their packets are left to it. Connections that begin where no socket takes them are
     /// noted as well, so that they stay where they are when one does. Costs a look-up for every packet.
     pub kernel_some: bool,
+    /// Notes of flows count while this is what it was when they were made: another number, and all are forgotten.
+    pub epoch: u32,
 }
 
 /// Every packet of the claim is taken.
 impl Default for ClaimTerms {
     fn default() -> ClaimTerms {
-        ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: false }
+        ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: false, epoch: 0 }
     }
 }
 

@@ -108,6 +108,19 @@ impl Registry {
         Some(heir)
     }
 
+    /// The kernel's numbers of a client's listeners that connections with this end may wait at.
+    pub fn listeners_at(&self, client: ClientId, local: SocketAddr) -> BTreeSet<u64> {
+        let claims = self.claims_of(client).map(|(_, claim)| claim);
+        claims.filter(|claim| claim.listens_at(local)).map(|claim| claim.shadow.cookie).collect()
+    }
+
+    /// The latest who has claimed one of these very listeners.
+    pub fn claimant(&self, listeners: &BTreeSet<u64>, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
+        let is_one = |claim: &Claim| listeners.contains(&claim.shadow.cookie) && claim.listens_at(local);
+        let found = self.claims.iter().rev().find(|(_, claim)| !claim.draining && is_one(claim));
+        found.map(|(id, claim)| (claim.client, *id))
+    }
+
     /// Where a claim takes packets, as far as its client has queues.
     pub fn places_of(&self, claim: ClaimId) -> Vec<(LinkNumber, steering::LocalAddress)> {
         let Some(claim) = self.claims.get(&claim) else { return Vec::new() };
@@ -167,6 +180,13 @@ impl Registry {
                 }
             }
         }
+    }
+}
+
+impl Claim {
+    /// Whether connections with this end wait at the claim's socket.
+    fn listens_at(&self, local: SocketAddr) -> bool {
+        self.shadow.purpose == Purpose::Listener && self.shadow.bound.covers(local)
     }
 }
 

@@ -9,7 +9,13 @@
 //! ```text
 //!   mark: SYNs pass, and are noted --5 ms--> look: those that the kernel has are noted ----> take the queue's packets
 //!         nothing is taken there                                                             but those of noted flows
+//!                                                                                                     |
+//!            take all, and forget the notes <----- look again: if the kernel has none ----- 20 ms, 10 s, ...
 //! ```
+//!
+//! The second look is there as the first one takes time, in which SYNs pass. Notes are forgotten lest they be taken for those of
+//! connections that later have the same ends, and are ours. How a client lets go of a queue under load is drawn in the library
+//! (`posix`, `socket/hand_over.rs`).
 //!
 //! After each call that may change something, call [`Registry::poll`] until it returns `None`, and again at
 //! [`Registry::poll_timeout`].
@@ -260,6 +266,11 @@ impl Registry {
         if let Some(interface) = self.interfaces.get_mut(&link) {
             interface.queues.block(queues, now + pause);
         }
+    }
+
+    /// What notes of flows on this port say that count now: see [`ClaimTerms::epoch`].
+    pub fn epoch(&self, port: u16) -> u32 {
+        self.ports.epoch(port)
     }
 
     /// The kernel was asked for its connections on a port. If it did not answer it has some, to be careful.

@@ -6,6 +6,8 @@ use clock::{Duration, Instant};
 
 /// How long SYNs pass to the kernel before it is asked which connections it has: what was passed before has its socket by then.
 pub(super) const MARKING: Duration = Duration::from_millis(5);
+/// After a look that found none it is asked once more: SYNs were still passed while it answered.
+const SECOND_LOOK: Duration = Duration::from_millis(20);
 /// How often the kernel is asked again while it has some.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -13,6 +15,9 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct PortTable {
     ports: BTreeMap<u16, Port>,
+    /// How often it was found of a port that the kernel has none any more. What the steering programs have noted of flows before
+    /// that is about other connections than those that may be there under the same names.
+    epochs: BTreeMap<u16, u32>,
 }
 
 /// What is known of a port.
@@ -40,16 +45,25 @@ impl PortTable {
 
     /// The kernel was asked, and has or has not.
     pub(super) fn on_looked(&mut self, port: u16, found: bool, now: Instant) {
-        if found {
-            self.ports.insert(port, Port { marking: false, look_at: now + LOOK });
+        let look_at = now + if found { LOOK } else { SECOND_LOOK };
+        if found || self.is_marking(port) {
+            self.ports.insert(port, Port { marking: false, look_at });
         } else {
-            self.ports.remove(&port);
+            self.forget(port);
         }
     }
 
-    /// Nobody claims the port any more.
+    /// Nobody claims the port any more, or the kernel has nothing there.
     pub(super) fn forget(&mut self, port: u16) {
-        self.ports.remove(&port);
+        if self.ports.remove(&port).is_some() {
+            let epoch = self.epochs.entry(port).or_default();
+            *epoch = epoch.wrapping_add(1);
+        }
+    }
+
+    /// What notes of flows on this port say that count now.
+    pub(super) fn epoch(&self, port: u16) -> u32 {
+        self.epochs.get(&port).copied().unwrap_or_default()
     }
 
     /// Whether SYNs pass to the kernel.
@@ -82,14 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_port_is_looked_at_once_and_forgotten_if_nothing_is_there() {
+    fn a_marked_port_is_looked_at_twice_and_forgotten_if_nothing_is_there() {
         let mut ports = PortTable::default();
         ports.mark(80, at(0));
         assert!(ports.is_marking(80) && ports.has_kernel_connections(80));
         assert_eq!((ports.due(at(4)), ports.due(at(5))), (vec![], vec![80]));
         ports.on_looked(80, false, at(5));
+        assert!(ports.has_kernel_connections(80) && !ports.is_marking(80), "a SYN may have passed meanwhile");
+        assert_eq!((ports.due(at(25)), ports.epoch(80)), (vec![80], 0));
+        ports.on_looked(80, false, at(25));
         assert!(!ports.has_kernel_connections(80));
-        assert_eq!(ports.poll_timeout(), None);
+        assert_eq!((ports.poll_timeout(), ports.epoch(80), ports.epoch(81)), (None, 1, 0));
     }
 
     #[test]

@@ -103,12 +103,12 @@ impl Registry {
         let state = self.interfaces.get(&link)?.keys.get(&key)?;
         let queues = state.cleared;
         if key.transport == Transport::Udp {
-            return Some(ClaimTerms { queues, kernel_new: false, kernel_some: false });
+            return Some(ClaimTerms { queues, kernel_new: false, kernel_some: false, epoch: 0 });
         }
         let is_draining = |id: &ClaimId| self.claims.get(id).is_some_and(|claim| claim.draining);
         let kernel_new = self.ports.is_marking(key.port) || state.users.iter().any(is_draining);
         let kernel_some = kernel_new || self.ports.has_kernel_connections(key.port);
-        Some(ClaimTerms { queues, kernel_new, kernel_some })
+        Some(ClaimTerms { queues, kernel_new, kernel_some, epoch: self.ports.epoch(key.port) })
     }
 
     /// The queues of all clients that claim the key.

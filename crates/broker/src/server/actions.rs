@@ -156,9 +156,9 @@ impl Broker {
 
     /// Notes the connections that the kernel has on a port.
     fn look(&mut self, local_port: u16, now: Instant) {
-        let connections = tcp_connections(local_port);
+        let (connections, epoch) = (tcp_connections(local_port), self.registry.epoch(local_port));
         for KernelSocket { local, remote, .. } in connections.iter().flatten() {
-            self.ports.iter_mut().for_each(|port| port.add_kernel_flow(*local, *remote));
+            self.ports.iter_mut().for_each(|port| port.add_kernel_flow(*local, *remote, epoch));
         }
         let found = connections.map_or(true, |connections| !connections.is_empty());
         self.registry.on_looked(local_port, found, now);

@@ -26,8 +26,8 @@ pub(crate) trait DataPath: Send {
     fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError>;
     /// Leaves packets to the kernel.
     fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError>;
-    /// Leaves a TCP connection to the kernel.
-    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError>;
+    /// Leaves a TCP connection to the kernel, while claims have this epoch.
+    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> Result<(), XdpError>;
     /// What became of the interface's packets.
     fn counters(&self) -> Vec<(String, u64)>;
 }
@@ -111,8 +111,8 @@ impl DataPath for XdpPath {
         self.program.remove_claim(claim)
     }
 
-    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), XdpError> {
-        self.program.add_kernel_flow(Transport::Tcp, local, remote)
+    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> Result<(), XdpError> {
+        self.program.add_kernel_flow(Transport::Tcp, local, remote, epoch)
     }
 
     fn counters(&self) -> Vec<(String, u64)> {

@@ -37,7 +37,8 @@ impl Broker {
         }
         let connection = unpack(moving, file.as_ref()).map_err(not_taken)?;
         let prepared = prepare(&connection).map_err(not_taken)?;
-        self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote));
+        let epoch = self.registry.epoch(local.port());
+        self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote, epoch));
         self.registry.note_moved(local, now);
         self.settle_registry(now);
         prepared.start().map_err(not_taken)

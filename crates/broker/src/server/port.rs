@@ -158,8 +158,8 @@ impl Port {
     }
 
     /// Leaves a TCP connection to the kernel. The map forgets old ones rather than to be full.
-    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr) {
-        let outcome = self.open.as_mut().map(|open| open.path.add_kernel_flow(local, remote));
+    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) {
+        let outcome = self.open.as_mut().map(|open| open.path.add_kernel_flow(local, remote, epoch));
         if let Some(Err(error)) = outcome {
             self.fail(&error);
         }

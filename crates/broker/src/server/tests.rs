@@ -96,7 +96,12 @@ impl DataPath for MadeUp {
         Ok(())
     }
 
-    fn add_kernel_flow(&mut self, _local: SocketAddr, _remote: SocketAddr) -> Result<(), XdpError> {
+    fn add_kernel_flow(
+        &mut self,
+        _local: SocketAddr,
+        _remote: SocketAddr,
+        _epoch: u32,
+    ) -> Result<(), XdpError> {
         Ok(())
     }
 
