@@ -5,7 +5,7 @@
 //!
 //! Requests wait for their answer, some tenths of a millisecond; [`Client::begin_route`] and [`Client::begin_move_for`] do not,
 //! since theirs may take seconds. News come by [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
-//! readable, and before sleeping on it if [`Client::has_event`]. After an error of [`ClientError::is_fatal`] the broker is gone:
+//! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
 //! drop the client, and leave everything to the kernel.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -160,9 +160,14 @@ impl Client {
         self.socket.as_fd()
     }
 
-    /// Whether something came while a request waited, so that [`Client::fd`] need not be readable.
+    /// Whether an event came while a request waited, so that [`Client::fd`] need not be readable for it.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
+    }
+
+    /// The same, also for the answers of tickets.
+    pub fn has_news(&self) -> bool {
+        self.has_event() || self.open.values().any(Option::is_some)
     }
 
     /// What came, if anything; never waits.

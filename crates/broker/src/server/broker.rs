@@ -14,6 +14,7 @@ use super::OpenError;
 use super::connection::Connection;
 use super::data_path::DataPaths;
 use super::family::Family;
+use super::orphans::Orphan;
 use super::port::Port;
 use super::questions::Questions;
 use super::routes::Routes;
@@ -102,6 +103,8 @@ pub(super) struct Broker {
     pub(super) connections: BTreeMap<ClientId, Connection>,
     /// Shadows of outgoing connections: while we have them, nobody else gets their ports.
     pub(super) kept: BTreeMap<ClaimId, OwnedFd>,
+    /// Connections that nobody can accept yet.
+    pub(super) orphans: Vec<Orphan>,
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) inbox: Inbox,
@@ -147,6 +150,7 @@ impl Broker {
             registry: Registry::default(),
             connections: BTreeMap::new(),
             kept: BTreeMap::new(),
+            orphans: Vec::new(),
             routes: Routes::default(),
             questions: Questions::default(),
             inbox: Inbox::new(),
@@ -176,6 +180,7 @@ impl Broker {
             self.routes.poll_timeout(),
             self.questions.poll_timeout(),
             self.deaf_until,
+            self.orphans_due(),
         ];
         ports.chain(others.into_iter().flatten()).fold(self.next_tick, Instant::min)
     }
@@ -206,6 +211,7 @@ impl Broker {
             self.look_after_shadows(now);
         }
         self.listen_again(now);
+        self.settle_orphans(now);
         self.settle(now);
     }
 

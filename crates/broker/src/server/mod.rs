@@ -10,7 +10,7 @@
 //! | `shadow.rs` | what the kernel says of the sockets that claims are about |
 //! | `actions.rs` | what the registry wants done; sockets that went without a word |
 //! | `routes.rs`, `questions.rs` | answers that take their time |
-//! | `moves.rs`, `datagram.rs` | connections and datagrams that become the kernel's |
+//! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that become the kernel's |
 //! | `status.rs` | what all this looks like |
 
 mod actions;
@@ -23,6 +23,7 @@ mod datagram;
 mod family;
 mod handle;
 mod moves;
+mod orphans;
 mod port;
 mod questions;
 mod requests;

@@ -258,7 +258,9 @@ impl Broker {
     fn hand_over(&mut self, client: ClientId, socket: OwnedFd, now: Instant) -> Result<(), Refusal> {
         let local = getsockname(&socket).ok().and_then(moves::end).ok_or(Refusal::NotBound)?;
         let remote = getpeername(&socket).ok().flatten().and_then(moves::end).ok_or(Refusal::NotBound)?;
-        let (heir, claim) = self.registry.heir(client, local).ok_or(Refusal::Nobody)?;
+        let Some((heir, claim)) = self.registry.heir(client, local) else {
+            return self.keep_orphan(client, socket, (local, remote), now).map_err(|_| Refusal::Nobody);
+        };
         if !self.connections.get(&heir).is_some_and(|connection| connection.is_patient()) {
             return Err(Refusal::Nobody);
         }

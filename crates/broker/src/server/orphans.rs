@@ -1,0 +1,83 @@
+//! Connections that waited to be accepted at a listener that was closed, while nobody else who has the same one has claimed it yet.
+//!
+//! A worker that takes another's place claims the listener when it first waits there. On a busy machine the other may have left by
+//! then.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use clock::{Duration, Instant};
+use control::sock_diag::tcp_listeners;
+use rustix::net::sockopt::set_socket_linger;
+
+use super::broker::Broker;
+use crate::protocol::News;
+use crate::registry::ClientId;
+
+/// When it is looked whether anybody has the listener at all: who closed it has it a moment longer.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+/// How long they wait.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many wait at most.
+const ORPHANS_MAX: usize = 256;
+
+/// One connection.
+pub(super) struct Orphan {
+    socket: OwnedFd,
+    local: SocketAddr,
+    remote: SocketAddr,
+    /// The kernel's numbers of the listeners that it may have waited at.
+    listeners: BTreeSet<u64>,
+    until: Instant,
+    /// When to look whether one of them is still there.
+    look_at: Option<Instant>,
+}
+
+impl Broker {
+    /// Keeps a connection for who comes after `from`; returns it if there can be nobody.
+    pub(super) fn keep_orphan(
+        &mut self,
+        from: ClientId,
+        socket: OwnedFd,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Result<(), OwnedFd> {
+        let listeners = self.registry.listeners_at(from, local);
+        if listeners.is_empty() || self.connections.len() < 2 || self.orphans.len() >= ORPHANS_MAX {
+            return Err(socket);
+        }
+        let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
+        self.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });
+        Ok(())
+    }
+
+    /// Gives them to those who have come, and up those for whom nobody can.
+    pub(super) fn settle_orphans(&mut self, now: Instant) {
+        for mut orphan in std::mem::take(&mut self.orphans) {
+            if let Some((heir, claim)) = self.registry.claimant(&orphan.listeners, orphan.local) {
+                let Orphan { socket, local, remote, .. } = orphan;
+                self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
+                continue;
+            }
+            let is_time = orphan.look_at.is_some_and(|at| now >= at);
+            if now >= orphan.until || is_time && !is_any_alive(&orphan.listeners) {
+                // As the kernel does with those who wait at a listener that is closed.
+                let _ = set_socket_linger(&orphan.socket, Some(std::time::Duration::ZERO));
+                continue;
+            }
+            orphan.look_at = orphan.look_at.filter(|_| !is_time);
+            self.orphans.push(orphan);
+        }
+    }
+
+    /// When to look at them though nothing happened.
+    pub(super) fn orphans_due(&self) -> Option<Instant> {
+        self.orphans.iter().map(|orphan| orphan.look_at.unwrap_or(orphan.until)).min()
+    }
+}
+
+/// If the kernel does not tell, there may be one.
+fn is_any_alive(listeners: &BTreeSet<u64>) -> bool {
+    tcp_listeners().map_or(true, |alive| alive.iter().any(|socket| listeners.contains(&socket.cookie)))
+}
