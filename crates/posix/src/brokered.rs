@@ -157,6 +157,10 @@ impl Attachment for Brokered {
         matches!(self.line, Line::Open(_))
     }
 
+    fn has_incident(&self) -> bool {
+        !self.incidents.is_empty() || matches!(&self.line, Line::Open(client) if client.has_news())
+    }
+
     fn spin(&self) -> Duration {
         Duration::from_micros(self.welcome.options.spin_us.into())
     }

@@ -59,6 +59,9 @@ pub(crate) enum Stop {
 impl State {
     /// One turn of the engine; what it brought about is noted with the sockets. Returns how much was done.
     pub(crate) fn turn(&mut self, now: Instant) -> usize {
+        if self.has_incident() {
+            self.hear(now);
+        }
         let Some(runtime) = &mut self.runtime else { return 0 };
         let done = runtime.engine.poll(now);
         let spare = std::mem::take(&mut runtime.spare);
@@ -78,6 +81,7 @@ impl State {
             self.look_at_send_times(now);
         }
         self.release_ports(now);
+        self.release_ended(now);
         self.look_after_children(now);
         self.look_at_stalls(now);
         if now >= self.heard_at + HEAR_EVERY {
@@ -168,7 +172,7 @@ impl State {
             Some(Sleep::Unknown) => Some(now + POLL_EVERY),
             Some(Sleep::Descriptors) | None => None,
         };
-        let until = [timer, self.stalls.look_at].into_iter().flatten().min();
+        let until = [timer, self.stalls.look_at, self.ended_due()].into_iter().flatten().min();
         devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));
@@ -253,6 +257,10 @@ impl Process {
             let slept = inside::outside(|| syscall::ppoll(&mut fds, Some(POLL_EVERY.into()), waiting.mask));
             return (self.lock(), is_end(slept, waiting));
         };
+        if state.has_incident() {
+            state.hear(now);
+            return (state, false);
+        }
         // It may have left its last sleep by longjmp(3), and be listed still.
         state.strike_off(waiting.on, &waiter);
         let own = fds.len();

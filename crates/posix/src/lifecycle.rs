@@ -67,6 +67,7 @@ impl Process {
         own.into_iter().for_each(|(_, fd, _)| self.surrender(fd));
         let mut state = self.lock();
         let now = self.now();
+        state.share_with_next();
         state.finish(now);
     }
 
@@ -90,12 +91,24 @@ fn survives_exec(fd: RawFd) -> bool {
 }
 
 impl State {
-    /// Connections that have something to say yet become the kernel's, which says it.
+    /// Connections that have something to say yet become the kernel's, which says it; those that nobody has accepted are for others
+    /// who have the same listener.
     fn finish(&mut self, now: clock::Instant) {
         if self.runtime.is_some() {
             self.leave_datagrams(now);
+            self.close_listeners(now);
             self.move_all(None, now);
             self.flush(now);
+        }
+    }
+
+    /// The next program has what survives execve(2).
+    fn share_with_next(&mut self) {
+        for place in 0..self.sockets.places() {
+            if let Some((_, socket)) = self.sockets.at_mut(place) {
+                let survives = socket.fds().any(survives_exec);
+                socket.is_common |= survives;
+            }
         }
     }
 
@@ -148,6 +161,7 @@ impl State {
         // Its packet memory is not here, so that even dropping it would be wrong.
         std::mem::forget(self.runtime.take());
         std::mem::forget(std::mem::take(&mut self.kept_ports));
+        self.ended.clear();
         self.driver = None;
         self.sleepers.clear();
         self.stalls = Stalls::default();

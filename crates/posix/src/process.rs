@@ -15,7 +15,7 @@ use crate::held::Closing;
 use crate::internal;
 use crate::kinship::Kinship;
 use crate::runtime::Runtime;
-use crate::socket::{KeptPort, Socket, SocketId, Stalls};
+use crate::socket::{Ended, KeptPort, Socket, SocketId, Stalls};
 use crate::waiter::Waiter;
 
 /// Sockets and epoll instances that we know at most.
@@ -33,6 +33,7 @@ pub(crate) struct Process {
 /// What the lock protects.
 pub(crate) struct State {
     pub(crate) table: FdTable,
+    pub(crate) clock: Clock,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<Epoll>,
     pub(crate) attachment: Option<Box<dyn Attachment>>,
@@ -59,15 +60,18 @@ pub(crate) struct State {
     pub(crate) heard_at: Instant,
     /// Connections that have become the kernel's, behind their descriptors.
     pub(crate) moves: u32,
+    /// Listeners that are closed, whose claims their connections need.
+    pub(crate) ended: Vec<Ended>,
 }
 
 impl Process {
     /// A process that knows no descriptors, with somebody to ask for queues.
     pub(crate) fn new(table: FdTable, attachment: Option<Box<dyn Attachment>>) -> Process {
+        let clock = Clock::start();
         Process {
             table,
-            clock: Clock::start(),
-            lock: Mutex::new(State::new(table, attachment)),
+            clock,
+            lock: Mutex::new(State::new(table, clock, attachment)),
             turns: AtomicU32::new(0),
         }
     }
@@ -89,10 +93,11 @@ impl Process {
 }
 
 impl State {
-    pub(crate) fn new(table: FdTable, attachment: Option<Box<dyn Attachment>>) -> State {
+    pub(crate) fn new(table: FdTable, clock: Clock, attachment: Option<Box<dyn Attachment>>) -> State {
         let spin = attachment.as_ref().map_or(Duration::ZERO, |attachment| attachment.spin());
         let mut state = State {
             table,
+            clock,
             sockets: Slab::new(PLACES_MAX),
             epolls: Slab::new(PLACES_MAX),
             attachment,
@@ -111,6 +116,7 @@ impl State {
             closing: Vec::new(),
             heard_at: Instant::ZERO,
             moves: 0,
+            ended: Vec::new(),
         };
         state.hide_attachment();
         state

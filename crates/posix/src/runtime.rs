@@ -115,6 +115,11 @@ impl State {
         is_reached
     }
 
+    /// Whether the broker's client has news that its descriptor does not tell of.
+    pub(crate) fn has_incident(&self) -> bool {
+        self.attachment.as_ref().is_some_and(|attachment| attachment.has_incident())
+    }
+
     /// Listens to what the broker has to say.
     pub(crate) fn hear(&mut self, now: Instant) {
         while let Some(incident) = self.attachment.as_mut().and_then(|attachment| attachment.poll()) {
@@ -216,6 +221,7 @@ impl State {
                 if let Some(socket) = self.sockets.get_mut(id) {
                     socket.claim = Some(claim);
                 }
+                self.supersede_ended(local);
                 self.install(id);
                 true
             }

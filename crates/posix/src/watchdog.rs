@@ -50,7 +50,11 @@ impl Process {
                 patience = PATIENCE;
                 continue;
             }
-            let state = self.lock();
+            let mut state = self.lock();
+            if state.has_incident() {
+                // The driver sleeps on a descriptor that will not tell.
+                state.hear(self.now());
+            }
             if state.runtime.is_none() || state.has_driver() {
                 patience = IDLE;
                 continue;

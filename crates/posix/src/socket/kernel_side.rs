@@ -9,7 +9,7 @@ use stack::tcp::Detached;
 
 use super::{READABLE, Role, Socket, SocketId, WRITABLE};
 use crate::Errno;
-use crate::attachment::{MovedSocket, RequestId};
+use crate::attachment::RequestId;
 use crate::drive::{On, Stop, Waiting};
 use crate::epoll::Interest;
 use crate::errno::fail;
@@ -120,95 +120,8 @@ impl State {
                 _ => {}
             }
         }
+        self.ended.clear();
         self.runtime = None;
-    }
-
-    /// Moves connections to the kernel, those at one port of ours or all, also those that the program has closed and that are not
-    /// done yet.
-    pub(crate) fn move_all(&mut self, port: Option<u16>, now: Instant) {
-        let is_meant = |local: SocketAddr| port.is_none_or(|port| local.port() == port);
-        let held: Vec<SocketId> = self
-            .sockets
-            .iter()
-            .filter(|(_, socket)| socket.connection().is_some())
-            .map(|(id, _)| id)
-            .collect();
-        for id in held {
-            if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
-                // One that is not established yet stays, and ends with the process.
-                let _ = self.move_to_kernel(id, None, now);
-            }
-        }
-        self.move_closed(is_meant, now);
-    }
-
-    /// Connections that the program has closed: the kernel finishes them.
-    fn move_closed(&mut self, is_meant: impl Fn(SocketAddr) -> bool, now: Instant) {
-        let held: Vec<_> = self.sockets.iter().filter_map(|(_, socket)| socket.connection()).collect();
-        let Some(stack) = self.stack() else { return };
-        let closed: Vec<_> = stack.connections().filter(|id| !held.contains(id)).collect();
-        let meant = |id: &_| stack.endpoints(*id).is_some_and(|(local, _)| is_meant(local));
-        let closed: Vec<_> = closed.into_iter().filter(meant).collect();
-        let detached: Vec<Detached> =
-            closed.into_iter().filter_map(|id| stack.detach(id, now).ok()).collect();
-        for detached in detached {
-            // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
-            let kind = MovedSocket { is_ipv6: false, reuse_address: true };
-            let moved =
-                self.attachment().and_then(|attachment| attachment.move_to_kernel(&detached, kind, None));
-            moved.into_iter().for_each(|kernel| {
-                settle_kernel_socket(&kernel, &detached);
-                close(kernel);
-            });
-        }
-    }
-
-    /// A listener goes. Who waits there is left to the kernel, and to another process that has the same listener; and if it was
-    /// the last, all that we have is, so that our queues are free for who comes after us.
-    pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        let kind = socket.kind_to_move();
-        let port = super::address::local_of(socket.fd()).map(|local| local.port());
-        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return };
-        let (on_stack, adopted) = (on_stack.take(), std::mem::take(adopted));
-        let claim = socket.claim.take();
-        let mut waiting: Vec<OwnedFd> = adopted.into();
-        if let (Some(listener), Some(stack)) = (on_stack, self.stack()) {
-            let detached = stack.detach_accept_queue(listener, now);
-            stack.close_listener(listener, now);
-            let attachment = self.attachment();
-            if let Some(attachment) = attachment {
-                waiting.extend(detached.iter().filter_map(|it| attachment.move_to_kernel(it, kind, None)));
-            }
-        }
-        let Some(claim) = claim else { return };
-        if let Some(attachment) = self.attachment() {
-            attachment.drain(claim);
-            waiting.into_iter().for_each(|socket| attachment.give_for_adoption(socket));
-        }
-        self.move_all(port, now);
-        if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
-            self.give_queues_back(now);
-        }
-        self.release_claim(Some(claim));
-    }
-
-    pub(super) fn give_queues_back(&mut self, now: Instant) {
-        self.flush(now);
-        let Some(runtime) = &mut self.runtime else { return };
-        let mut links: Vec<_> = runtime.links().collect();
-        links.dedup();
-        for link in links {
-            let descriptors = runtime.remove_link(link);
-            for fd in descriptors {
-                self.table.set(fd, crate::fd_table::Entry::None);
-            }
-            if let Some(attachment) = &mut self.attachment {
-                attachment.give_back(link);
-            }
-        }
-        self.runtime = None;
-        self.attached = false;
     }
 
     /// A child wants a connection that it inherited from us.
@@ -319,13 +232,18 @@ impl Process {
                 let _ = state.move_to_kernel(id, None, now);
             }
             Some(Role::Inherited(_)) => drop(self.inherit(state, id)),
+            Some(Role::Listener { .. }) => {
+                if let Some(socket) = state.sockets.get_mut(id) {
+                    socket.is_common = true;
+                }
+            }
             _ => {}
         }
     }
 }
 
 /// What repairing does not bring: a FIN that is due, and options.
-fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached) {
+pub(super) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached) {
     super::option_table::set_at_kernel(kernel.as_raw_fd(), &from.options);
     if from.write_closed && !from.fin_sent {
         // The connection is there and open: nothing to fail.

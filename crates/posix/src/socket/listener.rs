@@ -368,7 +368,8 @@ impl State {
     /// Another process left a connection to us.
     pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd) {
         let listener = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim)).map(|(id, _)| id);
-        let Some(id) = listener else { return };
+        // It was closed a moment ago: then a third one is to have it.
+        let Some(id) = listener else { return self.give_for_adoption(connection) };
         if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
             adopted.push_back(connection);

@@ -8,6 +8,7 @@ mod control_messages;
 mod departure;
 mod duplicate;
 mod error_queue;
+mod hand_over;
 mod judge;
 mod kernel_side;
 mod listener;
@@ -52,6 +53,7 @@ use owner::Owner;
 use send_times::SendTimes;
 
 pub(crate) use departure::KeptPort;
+pub(crate) use hand_over::Ended;
 pub(crate) use settings::{Settings, options_of_listener};
 pub(crate) use stall::{Stall, Stalls};
 pub(crate) use udp::UdpRole;
@@ -118,7 +120,8 @@ pub(crate) struct Socket {
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     pub(crate) stall: Stall,
-    /// It was there before a fork or an exec, so that other processes may have it: were it connected here, they would not know.
+    /// It was there before a fork or an exec, or came from elsewhere, so that other processes may have it: were it connected here,
+    /// they would not know; and who waits there waits for them too.
     pub(crate) is_common: bool,
     pub(crate) settings: Settings,
     pub(crate) receive_timeout: Option<Duration>,

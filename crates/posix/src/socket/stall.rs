@@ -125,6 +125,7 @@ impl State {
     /// Others are to have what waits at a socket.
     fn give_up(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.is_common = true; // As was just found.
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();

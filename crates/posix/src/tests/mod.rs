@@ -57,6 +57,10 @@ impl Attachment for Wire {
         true
     }
 
+    fn has_incident(&self) -> bool {
+        false
+    }
+
     fn spin(&self) -> Duration {
         Duration::ZERO
     }

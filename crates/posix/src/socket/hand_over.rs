@@ -1,0 +1,284 @@
+//! A listener goes, and with the last one our queues: to whoever comes after us, and no connection notices.
+//!
+//! A worker that is replaced closes its listeners while peers connect. What happens then, and where packets find their connection
+//! meanwhile:
+//!
+//! ```text
+//!   drain      the broker leaves SYNs to the kernel's listener, and has them noted as flows of the kernel's.
+//!     |        Everything else still comes to us.
+//!   settle     Handshakes that we began are finished: their last segment is in our ring, or on its way. This ends when none
+//!     |        is open and nothing has come since SYNs stopped, or, for peers that do not answer, after a while.
+//!   move       Connections that nobody has accepted become the kernel's, and wait at another process with the same listener.
+//!     |        Those that were accepted become the kernel's behind their descriptors. Each is noted as the kernel's flow before
+//!     |        the kernel speaks; what still comes to us of it is ignored, and sent again.
+//!   give back  The device is closed, and the queue is nobody's: what arrives is the kernel's, which knows all connections now.
+//!     |
+//!   the next   The broker lends the queue to who waits for it, and takes packets from the kernel again by the steps that are
+//!              drawn on its registry's page: those of connections that the kernel has stay there.
+//! ```
+//!
+//! The kernel answers a segment of a connection that it does not know by a reset. So the order matters: nothing may be given back
+//! while a peer may believe in a connection that only our stack knows of.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use clock::{Duration, Instant};
+use stack::ListenerId;
+use stack::tcp::Detached;
+
+use super::kernel_side::settle_kernel_socket;
+use super::{Role, SocketId};
+use crate::attachment::{ClaimId, MovedSocket};
+use crate::drive::readable;
+use crate::fd_table::Entry;
+use crate::internal::close;
+use crate::process::State;
+
+/// How long after SYNs were left to the kernel one may still come to us: the steering program decides for a whole burst at a
+/// time, and a core may be busy with another.
+const QUIET: Duration = Duration::from_millis(1);
+/// How long after its last listener was closed a program keeps its queues: some listen anew for each client.
+const LISTENS_ANEW: Duration = Duration::from_secs(1);
+/// How long peers get to finish handshakes. Most take a round trip; some never come.
+const HANDSHAKES_MAX: Duration = Duration::from_millis(200);
+
+/// A listener that is no more, though its connections may be.
+pub(crate) struct Ended {
+    claim: ClaimId,
+    local: SocketAddr,
+    /// When it ended, or was looked at last.
+    at: Instant,
+}
+
+impl State {
+    /// A listener goes. If another process may have it: see the page. If not, those who wait there are reset, as on Linux, and its
+    /// connections stay.
+    pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        let (claim, local) = (socket.claim, super::address::local_of(socket.fd()));
+        let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
+        let is_common = socket.is_common;
+        if let Some(attachment) = self.attachment() {
+            attachment.drain(claim);
+        }
+        if is_common {
+            self.hand_over_listener(id, claim, local, now);
+        } else {
+            self.take_off_listener(id, now);
+            if let Some(socket) = self.sockets.get_mut(id) {
+                socket.claim = None;
+            }
+            self.ended.push(Ended { claim, local, at: now });
+        }
+    }
+
+    fn hand_over_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
+        self.finish_handshakes(id);
+        let waiting = self.take_waiting(id);
+        for socket in waiting {
+            self.give_for_adoption(socket);
+        }
+        self.move_all(Some(local.port()), now);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.claim = None;
+        }
+        if !self.has_claims() {
+            // What is there belongs to listeners that ended before.
+            self.move_all(None, now);
+            self.give_queues_back(now);
+        }
+        self.release_claim(Some(claim));
+        // What others left to us until this moment goes on to the next.
+        self.hear(now);
+    }
+
+    /// The process ends, or becomes another program: so do its listeners, as far as they are ours.
+    pub(crate) fn close_listeners(&mut self, now: Instant) {
+        let claimed = |role: &Role| matches!(role, Role::Listener { on_stack: Some(_), .. });
+        let ids: Vec<SocketId> =
+            self.sockets.iter().filter(|(_, socket)| claimed(&socket.role)).map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.close_listener(id, now));
+    }
+
+    fn has_claims(&self) -> bool {
+        self.sockets.iter().any(|(_, socket)| socket.claim.is_some())
+    }
+
+    /// Somebody listens where a listener ended: connections of that one are claimed by the new claim too.
+    pub(crate) fn supersede_ended(&mut self, local: SocketAddr) {
+        let superseded: Vec<Ended> = self.ended.extract_if(.., |ended| ended.local == local).collect();
+        superseded.into_iter().for_each(|ended| self.release_claim(Some(ended.claim)));
+    }
+
+    /// Releases claims of listeners that ended once their connections have; with the last claim our queues go, after a time in which
+    /// the program may listen anew.
+    pub(crate) fn release_ended(&mut self, now: Instant) {
+        if self.ended.iter().all(|ended| now < ended.at + LISTENS_ANEW) {
+            return;
+        }
+        let connections = self.runtime.as_mut().map(|runtime| &*runtime.stack());
+        let ports: BTreeSet<u16> = connections
+            .into_iter()
+            .flat_map(|stack| stack.connections().filter_map(|id| stack.endpoints(id)))
+            .map(|(local, _)| local.port())
+            .collect();
+        let is_over =
+            |ended: &mut Ended| now >= ended.at + LISTENS_ANEW && !ports.contains(&ended.local.port());
+        let over: Vec<Ended> = self.ended.extract_if(.., is_over).collect();
+        if over.is_empty() {
+            self.ended.iter_mut().for_each(|ended| ended.at = now); // Looked at again later.
+        }
+        over.into_iter().for_each(|ended| self.release_claim(Some(ended.claim)));
+        if self.ended.is_empty() && !self.has_claims() && self.kept_ports.is_empty() {
+            self.give_queues_back(now);
+        }
+    }
+
+    /// When to call [`State::release_ended`].
+    pub(crate) fn ended_due(&self) -> Option<Instant> {
+        self.ended.iter().map(|ended| ended.at + LISTENS_ANEW).min()
+    }
+
+    /// Listens no more on the stack; who waits there is reset.
+    fn take_off_listener(&mut self, id: SocketId, now: Instant) {
+        let Some(Role::Listener { on_stack, adopted, .. }) =
+            self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        else {
+            return;
+        };
+        let (on_stack, adopted) = (on_stack.take(), std::mem::take(adopted));
+        if let (Some(listener), Some(stack)) = (on_stack, self.stack()) {
+            stack.close_listener(listener, now);
+        }
+        adopted.into_iter().for_each(|socket| self.give_for_adoption(socket));
+    }
+
+    /// Drives the engine until all connections that peers have begun at a listener are there, or have been waited for long enough.
+    fn finish_handshakes(&mut self, id: SocketId) {
+        let began = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            let Some(listener) = self.listener_on_stack(id) else { return };
+            let done = self.turn(now);
+            let open = self.stack().map_or(0, |stack| stack.open_handshakes(listener));
+            let waited = now.since(began);
+            if waited >= HANDSHAKES_MAX || open == 0 && done == 0 && waited >= QUIET {
+                return;
+            }
+            if done == 0 {
+                self.await_packets(now);
+            }
+        }
+    }
+
+    fn listener_on_stack(&self, id: SocketId) -> Option<ListenerId> {
+        match self.sockets.get(id)?.role {
+            Role::Listener { on_stack, .. } => on_stack,
+            _ => None,
+        }
+    }
+
+    /// Sleeps a moment, with all locks held: the time is short, and nobody else could do anything about it.
+    fn await_packets(&mut self, now: Instant) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let mut devices = Vec::new();
+        if runtime.engine.prepare_sleep(now, &mut devices) != engine::Sleep::Busy {
+            let mut fds: Vec<_> = devices.into_iter().map(readable).collect();
+            // A signal ends it early, which does no harm.
+            let _ = syscall::ppoll(&mut fds, Some(QUIET.into()), None);
+        }
+    }
+
+    /// Takes the listener off the stack; returns the kernel's sockets of connections that wait there.
+    fn take_waiting(&mut self, id: SocketId) -> Vec<OwnedFd> {
+        let now = self.clock.now();
+        let Some(socket) = self.sockets.get_mut(id) else { return Vec::new() };
+        let kind = socket.kind_to_move();
+        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return Vec::new() };
+        let (on_stack, adopted) = (on_stack.take(), std::mem::take(adopted));
+        let mut waiting: Vec<OwnedFd> = adopted.into();
+        let Some(stack) = self.stack() else { return waiting };
+        let Some(listener) = on_stack else { return waiting };
+        stack.accept_deferred(listener, now);
+        let detached = stack.detach_accept_queue(listener, now);
+        stack.close_listener(listener, now);
+        waiting.extend(detached.iter().filter_map(|connection| self.hand_to_kernel(connection, kind)));
+        waiting
+    }
+
+    /// The kernel's socket of a connection that is off the stack, unless it is lost.
+    fn hand_to_kernel(&mut self, connection: &Detached, kind: MovedSocket) -> Option<OwnedFd> {
+        let kernel = self.attachment()?.move_to_kernel(connection, kind, None)?;
+        settle_kernel_socket(&kernel, connection);
+        Some(kernel)
+    }
+
+    /// Some other process that has the listener is to have a connection that waited there.
+    pub(super) fn give_for_adoption(&mut self, socket: OwnedFd) {
+        match self.attachment() {
+            Some(attachment) => attachment.give_for_adoption(socket),
+            None => close(socket),
+        }
+    }
+
+    /// Moves connections to the kernel, those at one port of ours or all, also those that the program has closed and that are not
+    /// done yet.
+    pub(crate) fn move_all(&mut self, port: Option<u16>, now: Instant) {
+        let is_meant = |local: SocketAddr| port.is_none_or(|port| local.port() == port);
+        let held: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| socket.connection().is_some())
+            .map(|(id, _)| id)
+            .collect();
+        for id in held {
+            if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
+                // What came until now goes with it, and need not be sent again.
+                let now = self.clock.now();
+                self.turn(now);
+                // One that is not established yet stays, and ends with the process.
+                let _ = self.move_to_kernel(id, None, now);
+            }
+        }
+        self.move_closed(is_meant, now);
+    }
+
+    /// Connections that the program has closed: the kernel finishes them.
+    fn move_closed(&mut self, is_meant: impl Fn(SocketAddr) -> bool, now: Instant) {
+        let held: Vec<_> = self.sockets.iter().filter_map(|(_, socket)| socket.connection()).collect();
+        let Some(stack) = self.stack() else { return };
+        let closed: Vec<_> = stack.connections().filter(|id| !held.contains(id)).collect();
+        let meant = |id: &_| stack.endpoints(*id).is_some_and(|(local, _)| is_meant(local));
+        let closed: Vec<_> = closed.into_iter().filter(meant).collect();
+        let detached: Vec<Detached> =
+            closed.into_iter().filter_map(|id| stack.detach(id, now).ok()).collect();
+        for detached in detached {
+            // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
+            let kind = MovedSocket { is_ipv6: false, reuse_address: true };
+            self.hand_to_kernel(&detached, kind).into_iter().for_each(close);
+        }
+    }
+
+    pub(super) fn give_queues_back(&mut self, now: Instant) {
+        self.flush(now);
+        let Some(runtime) = &mut self.runtime else { return };
+        let mut links: Vec<_> = runtime.links().collect();
+        links.dedup();
+        for link in links {
+            let descriptors = runtime.remove_link(link);
+            for fd in descriptors {
+                self.table.set(fd, Entry::None);
+            }
+            if let Some(attachment) = &mut self.attachment {
+                attachment.give_back(link);
+            }
+        }
+        for ended in std::mem::take(&mut self.ended) {
+            self.release_claim(Some(ended.claim));
+        }
+        self.runtime = None;
+        self.attached = false;
+    }
+}
