@@ -92,15 +92,17 @@ impl Registry {
     }
 
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
-    /// with another at the same port. Of several the one that asked for it last comes first, then those before.
+    /// with another at the same port. Of several the one that asked for it last comes first, then those before; but who closes its
+    /// listener leaves all to the last, as the others may be about to close theirs.
     pub fn heir(&mut self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let listens =
             |claim: &Claim| claim.shadow.purpose == Purpose::Listener && claim.shadow.bound.covers(local);
-        let own = self.claims_of(from).filter(|(_, claim)| listens(claim));
-        let cookies: BTreeSet<u64> = own.map(|(_, claim)| claim.shadow.cookie).collect();
+        let own = || self.claims_of(from).filter(|(_, claim)| listens(claim));
+        let cookies: BTreeSet<u64> = own().map(|(_, claim)| claim.shadow.cookie).collect();
+        let closes = own().any(|(_, claim)| claim.draining);
         let others = self.claims.iter();
         let others = others.filter(|(_, claim)| claim.client != from && !claim.draining && listens(claim));
-        let its_turn = |id: ClaimId| self.last_heir.is_none_or(|last| id < last);
+        let its_turn = |id: ClaimId| closes || self.last_heir.is_none_or(|last| id < last);
         let best =
             others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(**id), **id));
         let heir = best.map(|(id, claim)| (claim.client, *id))?;

@@ -60,6 +60,7 @@ impl State {
         let (claim, local) = (socket.claim, super::address::local_of(socket.fd()));
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
         let is_common = socket.is_common;
+        self.forget_stall(id);
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
         }

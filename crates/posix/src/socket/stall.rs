@@ -87,9 +87,20 @@ impl State {
         }
     }
 
+    /// A listener is closed or handed over: what waits there is looked after.
+    pub(super) fn forget_stall(&mut self, id: SocketId) {
+        self.stalls.at.retain(|other| *other != id);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.stall.is_listed = false;
+        }
+    }
+
     /// Looks for what nobody takes, from time to time.
     pub(crate) fn look_at_stalls(&mut self, now: Instant) {
-        if self.stalls.look_at.is_none_or(|at| now < at) {
+        let Some(at) = self.stalls.look_at.filter(|at| now >= *at) else { return };
+        if now.since(at) >= LOOK_EVERY {
+            // The process has not run meanwhile, and had no time to take anything.
+            self.stalls.look_at = Some(now + LOOK_EVERY);
             return;
         }
         self.stalls.look_at = None;
