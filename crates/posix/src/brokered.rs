@@ -18,6 +18,7 @@ use crate::attachment::{
     Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::internal;
+use crate::socket::address::source_for;
 
 /// A client of the broker, with what it was asked and has not answered.
 pub(crate) struct Brokered {
@@ -207,12 +208,7 @@ impl Attachment for Brokered {
     }
 
     fn has_route(&self, remote: &[u8], domain: i32) -> bool {
-        // Connecting a socket for datagrams looks for the route, and sends nothing.
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-        let Ok(probe) = syscall::socket(domain, kind, 0) else { return false };
-        let connected = syscall::connect(probe.as_raw_fd(), remote);
-        internal::close(probe);
-        connected.is_ok()
+        source_for(remote, domain).is_some()
     }
 
     fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId> {

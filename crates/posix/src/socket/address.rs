@@ -1,6 +1,7 @@
 //! Addresses as `sockaddr`s.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::AsRawFd;
 
 use crate::Errno;
 use crate::errno::fail;
@@ -84,6 +85,16 @@ pub(crate) fn local_of(fd: std::os::fd::RawFd) -> Option<SocketAddr> {
     let len = syscall::getsockname(fd, &mut name).ok()?;
     let name = name.get(..len)?;
     decode(name, family(name)?).ok()
+}
+
+/// The address that the kernel would send from to `remote`, a name as connect(2) takes it; `None` without a route.
+pub(crate) fn source_for(remote: &[u8], domain: i32) -> Option<IpAddr> {
+    // Connecting a socket for datagrams looks for the route, and sends nothing.
+    let probe = syscall::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).ok()?;
+    let connected = syscall::connect(probe.as_raw_fd(), remote);
+    let local = connected.ok().and_then(|()| local_of(probe.as_raw_fd()));
+    crate::internal::close(probe);
+    local.map(|local| local.ip())
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 //! The descriptor stays that of a kernel's socket, which is bound and so keeps the port; the connection is the stack's. Where
 //! the peer is reached by no interface of ours, or not all of its queues are ours, the kernel connects.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
 
 use clock::{Duration, Instant};
 use stack::{Connect, ConnectionId};
 
-use super::address::{encode, local_of};
+use super::address::{encode, local_of, source_for};
 use super::{Role, Socket, SocketId, WRITABLE};
 use crate::attachment::{ClaimId, Purpose, RequestId, Routed, Way};
 use crate::process::State;
@@ -90,17 +90,10 @@ impl State {
     /// Binds the shadow, claims its port, and connects on the stack.
     fn depart(&mut self, id: SocketId, remote: SocketAddr, way: Way, now: Instant) -> Option<()> {
         let socket = self.sockets.get(id)?;
-        let (fd, domain) = (socket.fd(), socket.domain);
-        let bound = local_of(fd)?;
+        let fd = socket.fd();
         // As the program left them: binding changes some.
         let (options, settings) = socket.options_of_shadow();
-        let is_complete = bound.port() != 0 && !bound.ip().is_unspecified();
-        if !is_complete {
-            // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
-            let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
-            let (name, len) = encode(SocketAddr::new(way.local, bound.port()), domain);
-            syscall::bind(fd, &name[..len]).ok()?;
-        }
+        self.bind_to_depart(id, way.local)?;
         let local = local_of(fd)?;
         let shadow = syscall::dup_owned(fd, internal::floor()).ok()?;
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
@@ -118,8 +111,32 @@ impl State {
         socket.settings = settings;
         socket.role = Role::Connection(connection);
         socket.claim = Some(claim);
-        socket.bound_before = (!is_complete).then_some(bound);
         Some(())
+    }
+
+    /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not.
+    fn bind_to_depart(&mut self, id: SocketId, source: IpAddr) -> Option<()> {
+        let socket = self.sockets.get_mut(id)?;
+        let (fd, bound) = (socket.fd(), local_of(socket.fd())?);
+        if bound.port() != 0 && !bound.ip().is_unspecified() {
+            return Some(());
+        }
+        // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
+        let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
+        let (name, len) = encode(SocketAddr::new(source, bound.port()), socket.domain);
+        syscall::bind(fd, &name[..len]).ok()?;
+        socket.bound_before = Some(bound);
+        Some(())
+    }
+
+    /// Somebody asks for the name of a socket whose way is not known yet: on the kernel it has one as soon as it connects.
+    pub(super) fn name_what_departs(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        let Role::Departing { remote, .. } = socket.role else { return };
+        let (name, len) = encode(remote, socket.domain);
+        if let Some(source) = source_for(&name[..len], socket.domain) {
+            let _ = self.bind_to_depart(id, source); // Without a port there is no name.
+        }
     }
 
     /// There is no way of ours: the kernel begins to connect, and the socket is its own from then on, whoever waits for it.
