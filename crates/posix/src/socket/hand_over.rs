@@ -44,7 +44,7 @@ const LISTENS_ANEW: Duration = Duration::from_secs(1);
 /// How long peers get to finish handshakes. Most take a round trip; some never come.
 const HANDSHAKES_MAX: Duration = Duration::from_millis(200);
 
-/// A listener that is no more, though its connections may be.
+/// A listener that is no more, while others may follow.
 pub(crate) struct Ended {
     claim: ClaimId,
     local: SocketAddr,
@@ -54,7 +54,7 @@ pub(crate) struct Ended {
 
 impl State {
     /// A listener goes. If another process may have it: see the page. If not, those who wait there are reset, as on Linux, and its
-    /// connections stay.
+    /// connections become the kernel's: it has to know for whom the port is in use.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get(id) else { return };
         let (claim, local) = (socket.claim, super::address::local_of(socket.fd()));
@@ -68,6 +68,7 @@ impl State {
             self.hand_over_listener(id, claim, local, now);
         } else {
             self.take_off_listener(id, now);
+            self.move_all(Some(local.port()), now);
             if let Some(socket) = self.sockets.get_mut(id) {
                 socket.claim = None;
             }
