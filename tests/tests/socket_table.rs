@@ -323,7 +323,9 @@ fn under_sidestep_run_sockets_are_as_on_the_kernel() {
     differences.retain(|name, _| !is_permitted(name));
     assert!(differences.is_empty(), "{}", text(&differences));
     assert!(stale.is_empty(), "these are said to differ and do not: {stale:?}");
-    assert_accelerated(&stack);
+    if filters().is_empty() {
+        assert_accelerated(&stack);
+    }
 }
 
 /// Nearly all connections must have been on the stack, or nothing was tested.
