@@ -9,7 +9,6 @@ use std::sync::MutexGuard;
 use clock::Instant;
 
 use super::EpollId;
-use super::wait::KERNEL_MAX;
 use crate::calls::{EpollEvent, SignalMask};
 use crate::errno::fail;
 use crate::fd_table::Entry;
@@ -95,12 +94,10 @@ impl Process {
     ) -> Heard<'p> {
         let Some(epoll) = state.epolls.get_mut(id) else { return Heard::Over(fail(libc::EBADF)) };
         epoll.bell.listeners += 1;
-        let epfd = epoll.fd;
+        let (epfd, mut room) = (epoll.fd, epoll.lend_room(events.len()));
         drop(state);
-        let mut room = [syscall::EpollEvent { events: 0, u64: 0 }; KERNEL_MAX];
-        let most = KERNEL_MAX.min(events.len());
         let timeout = deadline.map(|deadline| deadline.since(self.now()).into());
-        let found = inside::outside(|| syscall::epoll_pwait2(epfd, &mut room[..most], timeout, mask));
+        let found = inside::outside(|| syscall::epoll_pwait2(epfd, room.events(), timeout, mask));
         let mut state = self.lock();
         if let Some(epoll) = state.epolls.get_mut(id) {
             epoll.bell.listeners = epoll.bell.listeners.saturating_sub(1);
@@ -111,10 +108,13 @@ impl Process {
             Some(Ok(found)) => found,
         };
         let mut count = 0;
-        for event in room[..found].iter().filter(|event| !is_bell(event)) {
+        for event in room.events()[..found].iter().filter(|event| !is_bell(event)) {
             events[count] = EpollEvent { events: event.events, data: event.u64 };
             state.settle_one_shot(id, event.u64);
             count += 1;
+        }
+        if let Some(epoll) = state.epolls.get_mut(id) {
+            epoll.room = room;
         }
         if count == 0 && found > 0 { Heard::Bell(state) } else { Heard::Over(Ok(count)) }
     }

@@ -16,6 +16,7 @@ use clock::Instant;
 use stack::slab::{Handle, Slab};
 
 use bell::Bell;
+use wait::Room;
 
 use crate::held::Callers;
 use crate::process::State;
@@ -76,6 +77,7 @@ pub(crate) struct Epoll {
     /// Something of ours was added once.
     pub(crate) is_busy: bool,
     bell: Bell,
+    room: Room,
 }
 
 impl Epoll {
@@ -93,6 +95,7 @@ impl Epoll {
             kernel_asked_at: Instant::ZERO,
             is_busy: false,
             bell: Bell::default(),
+            room: Room::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clock::Instant;
 
 use super::bell::Heard;
-use super::{EpollId, Target};
+use super::{Epoll, EpollId, Target};
 use crate::attachment::Purpose;
 use crate::calls::{EpollEvent, SignalMask, Verdict};
 use crate::drive::{On, Stop, Waiting};
@@ -17,8 +17,35 @@ use crate::{Errno, batch};
 
 /// The kernel is asked this often while there is something of ours.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(50);
-/// Events of the kernel's that are taken at once.
-pub(super) const KERNEL_MAX: usize = 64;
+/// Events of the kernel's that are taken at once, whatever a program has room for.
+const KERNEL_MAX: usize = 1 << 16;
+
+/// Where the kernel writes events. It is kept with an instance: programs have room for thousands, and mostly get a few.
+#[derive(Default)]
+pub(super) struct Room {
+    events: Vec<syscall::EpollEvent>,
+    /// How many are wanted.
+    wanted: usize,
+}
+
+impl Room {
+    /// As many as are wanted.
+    pub(super) fn events(&mut self) -> &mut [syscall::EpollEvent] {
+        &mut self.events[..self.wanted]
+    }
+}
+
+impl Epoll {
+    /// Room for `wanted` events of the kernel's, to be given back.
+    pub(super) fn lend_room(&mut self, wanted: usize) -> Room {
+        let mut room = std::mem::take(&mut self.room);
+        room.wanted = wanted.min(KERNEL_MAX);
+        if room.events.len() < room.wanted {
+            room.events.resize(room.wanted, syscall::EpollEvent { events: 0, u64: 0 });
+        }
+        room
+    }
+}
 
 impl Process {
     /// epoll_pwait2(2).
@@ -138,15 +165,11 @@ impl State {
         events: &mut [EpollEvent],
         mut count: usize,
     ) -> Result<usize, Errno> {
-        let epfd = self.epolls.get(id).map_or(-1, |epoll| epoll.fd());
-        if epfd < 0 {
-            return Ok(count);
-        }
-        let mut room = [syscall::EpollEvent { events: 0, u64: 0 }; KERNEL_MAX];
-        let most = KERNEL_MAX.min(events.len() - count);
-        let found = syscall::epoll_wait(epfd, &mut room[..most], 0)?;
+        let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| epoll.fd() >= 0) else { return Ok(count) };
+        let (epfd, mut room) = (epoll.fd(), epoll.lend_room(events.len() - count));
+        let found = syscall::epoll_wait(epfd, room.events(), 0)?;
         let own = count;
-        for event in room[..found].iter().filter(|event| !super::bell::is_bell(event)) {
+        for event in room.events()[..found].iter().filter(|event| !super::bell::is_bell(event)) {
             let (bits, data) = (event.events, event.u64);
             self.settle_one_shot(id, data);
             match events[..own].iter_mut().find(|other| other.data == data) {
@@ -156,6 +179,9 @@ impl State {
                     count += 1;
                 }
             }
+        }
+        if let Some(epoll) = self.epolls.get_mut(id) {
+            epoll.room = room;
         }
         Ok(count)
     }
