@@ -62,6 +62,29 @@ impl State {
         if self.has_incident() {
             self.hear(now);
         }
+        if self.runtime.is_none() {
+            return 0;
+        }
+        let done = self.take_in(now);
+        if !self.stamped.is_empty() {
+            self.look_at_send_times(now);
+        }
+        self.release_ports(now);
+        self.release_ended(now);
+        self.look_after_children(now);
+        self.look_at_stalls(now);
+        if now >= self.heard_at + HEAR_EVERY {
+            self.heard_at = now;
+            self.hear(now);
+        }
+        if !self.closing.is_empty() {
+            self.end_closed(now);
+        }
+        done
+    }
+
+    /// Takes in what has come, and no more: also for who is in the middle of something else.
+    pub(crate) fn take_in(&mut self, now: Instant) -> usize {
         let Some(runtime) = &mut self.runtime else { return 0 };
         let done = runtime.engine.poll(now);
         let spare = std::mem::take(&mut runtime.spare);
@@ -76,20 +99,6 @@ impl State {
         }
         if let Some(runtime) = &mut self.runtime {
             runtime.spare = events;
-        }
-        if !self.stamped.is_empty() {
-            self.look_at_send_times(now);
-        }
-        self.release_ports(now);
-        self.release_ended(now);
-        self.look_after_children(now);
-        self.look_at_stalls(now);
-        if now >= self.heard_at + HEAR_EVERY {
-            self.heard_at = now;
-            self.hear(now);
-        }
-        if !self.closing.is_empty() {
-            self.end_closed(now);
         }
         done
     }

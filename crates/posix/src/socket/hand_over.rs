@@ -237,9 +237,7 @@ impl State {
             .collect();
         for id in held {
             if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
-                // What came until now goes with it, and need not be sent again.
                 let now = self.clock.now();
-                self.turn(now);
                 // One that is not established yet stays, and ends with the process.
                 let _ = self.move_to_kernel(id, None, now);
             }

@@ -60,6 +60,8 @@ impl State {
         token: Option<u64>,
         now: Instant,
     ) -> Result<OwnedFd, Errno> {
+        // What has come until now goes with it: the peer would notice after 200 ms that it has to be sent again.
+        self.take_in(now);
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
         let settings = socket.settings.clone();
