@@ -1,6 +1,6 @@
 //! What is known not to work under `sidestep run`, and why. An entry that no longer fails fails its test: then it has to go.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lab::programs::Network;
 
@@ -13,21 +13,42 @@ enum Fails {
     Sometimes,
 }
 
+/// How often a test is tried that may fail: what is broken fails every time.
+const TRIES: u32 = 3;
+
+const HAND_OVER: &str = "while a queue goes from one worker to another, a few new connections were reset on a machine that was busy with other work";
+
 /// Tests by name, and why they fail.
-const KNOWN: [(&str, Fails, &str); 1] = [(
-    "iperf3 server",
-    Fails::Sometimes,
-    "some datagrams of a UDP stream, which the kernel carries, are lost while the machine is busy with other work",
-)];
+const KNOWN: [(&str, Fails, &str); 5] = [
+    ("one worker replaced", Fails::Sometimes, HAND_OVER),
+    ("two workers replaced", Fails::Sometimes, HAND_OVER),
+    ("binary replaced", Fails::Sometimes, HAND_OVER),
+    (
+        "soak",
+        Fails::Sometimes,
+        "once, on a machine that was busy with other work, one of 55 000 answers did not come in time: not explained",
+    ),
+    (
+        "iperf3 server",
+        Fails::Sometimes,
+        "some datagrams of a UDP stream, which the kernel carries, are lost while the machine is busy with other work",
+    ),
+];
 
 /// Runs the test `name`; one that is known to fail under `sidestep run` has to fail there.
-pub(crate) fn check(name: &str, test: impl FnOnce()) {
+pub(crate) fn check(name: &str, test: impl Fn()) {
     let entry = KNOWN.iter().find(|(known, ..)| *known == name);
     let entry = entry.filter(|_| Network::wanted() != Network::Kernel && lab::require_root_and_xdp());
     let Some((_, fails, reason)) = entry else { return test() };
-    match catch_unwind(AssertUnwindSafe(test)) {
-        Err(_) => println!("{name}: fails, as is known: {reason}"),
-        Ok(()) if *fails == Fails::Sometimes => {}
-        Ok(()) => resume_unwind(Box::new(format!("{name} does not fail any more: take it from the list"))),
+    let fails_now = || {
+        let failed = catch_unwind(AssertUnwindSafe(&test)).is_err();
+        if failed {
+            println!("{name}: fails, as is known: {reason}");
+        }
+        failed
+    };
+    match fails {
+        Fails::Always => assert!(fails_now(), "{name} does not fail any more: take it from the list"),
+        Fails::Sometimes => assert!((0..TRIES).any(|_| !fails_now()), "{name} fails every time"),
     }
 }
