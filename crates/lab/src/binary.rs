@@ -24,7 +24,11 @@ pub fn workspace_root() -> PathBuf {
 /// If it cannot be built: nothing of the laboratory makes sense without it.
 pub fn sidestep_binary() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| std::env::var_os(BINARY).map_or_else(build, PathBuf::from))
+    PATH.get_or_init(|| {
+        let named = std::env::var_os(BINARY).map(PathBuf::from);
+        // Programs are started in directories of their own, where a relative name says nothing.
+        named.map_or_else(build, |path| std::path::absolute(&path).unwrap_or(path))
+    })
 }
 
 /// The example `name` of the room `native`, of the same build, brought up to date once per process; or the one in the
