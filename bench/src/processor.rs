@@ -1,17 +1,6 @@
-//! Cores, and the time that they spend.
+//! The time that cores spend.
 
 use std::time::{Duration, Instant};
-
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-/// Keeps the calling thread on `core`, if there is one of that number.
-pub fn stay_on(core: usize) {
-    let mut set = CpuSet::new();
-    if core < CpuSet::MAX_CPU {
-        set.set(core);
-        let _ = sched_setaffinity(None, &set); // On a machine with fewer cores it stays where it is.
-    }
-}
 
 /// What all cores have spent in user mode, in the kernel and in interrupts since the machine started.
 pub fn busy_time() -> Duration {

@@ -7,7 +7,10 @@
 use std::process::{Command, ExitCode};
 
 use bench::processor::busy_share;
-use lab::{Conditions, HttpPeer, Lab, LabError, SERVER_V4, Wrk, WrkReport, markdown_table, median};
+use lab::{
+    Conditions, Distance, HttpPeer, Lab, LabError, Place, SERVER_V4, Wrk, WrkReport, by_place, in_one_place,
+    markdown_table, median,
+};
 
 /// What a run found.
 struct Outcome {
@@ -64,23 +67,15 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     println!("- wrk's core: how much of its time it worked; with all of it, the generator is the bound\n");
     let mut rows = Vec::new();
     for case in CASES {
-        let (mut nginx, mut hello) = (Vec::new(), Vec::new());
-        for round in 1..=rounds {
-            for (peer, reports) in [(HttpPeer::Nginx, &mut nginx), (HttpPeer::Hello, &mut hello)] {
-                let outcome = run(case, peer, seconds)?;
-                let (rate, p50) = (outcome.report.rate, outcome.report.median_us);
-                eprintln!(
-                    "round {round}: {}: {}: {rate:.0} responses/s, p50 {p50} us",
-                    case.name,
-                    peer.name()
-                );
-                reports.push(outcome);
-            }
+        for place in places_of(case, rounds, seconds)? {
+            let [nginx, hello] = &place.contenders[..] else { continue };
+            rows.push(row(case, place.apart, nginx, hello));
         }
-        rows.push(row(case, &nginx, &hello));
     }
     let head = [
         "scenario",
+        "cores apart",
+        "rounds",
         "nginx/s",
         "p50 us",
         "cpu us",
@@ -95,6 +90,25 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     ];
     println!("{}", markdown_table(&head, &rows));
     Ok(())
+}
+
+/// Both servers in turns.
+fn places_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Place<Outcome>>, LabError> {
+    let mut found = vec![Vec::new(), Vec::new()];
+    for round in 1..=rounds {
+        for (peer, found) in [HttpPeer::Nginx, HttpPeer::Hello].into_iter().zip(&mut found) {
+            let outcome = in_one_place(|| run(case, peer, seconds))?;
+            let WrkReport { rate, median_us, .. } = outcome.found.report;
+            eprintln!(
+                "round {round}: {}: {}: {rate:.0} responses/s, p50 {median_us} us, cores {} apart",
+                case.name,
+                peer.name(),
+                outcome.apart
+            );
+            found.push(outcome);
+        }
+    }
+    Ok(by_place(found))
 }
 
 fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
@@ -115,7 +129,7 @@ fn middle(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
     median(&hundredths) as f64 / 100.0
 }
 
-fn row(case: Case, nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
+fn row(case: Case, apart: (Distance, Distance), nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
     let rate = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.rate);
     let p50 = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.median_us);
     let cpu = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.cpu_us);
@@ -131,9 +145,15 @@ fn row(case: Case, nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
             (format!("{ratio:.2} (p50)"), ratio < 1.0, "below 1 (p50)".to_owned())
         }
     };
-    let verdict = if is_met { "met" } else { "MISSED" };
+    let verdict = match (nginx, hello) {
+        ([], _) | (_, []) => "no round of the other",
+        _ if is_met => "met",
+        _ => "MISSED",
+    };
     vec![
         case.name.to_owned(),
+        format!("{} - {}", apart.0, apart.1),
+        format!("{}, {}", nginx.len(), hello.len()),
         format!("{:.0}", rate(nginx)),
         format!("{:.1}", p50(nginx)),
         format!("{:.2}", cpu(nginx)),

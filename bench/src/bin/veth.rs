@@ -5,7 +5,9 @@
 
 use std::process::ExitCode;
 
-use lab::{Conditions, Device, Directory, LabError, Outcome, Peer, Procedure, Sidestep, Zone, ratio_table};
+use lab::{
+    Conditions, Device, Directory, LabError, Outcome, Peer, Procedure, Sidestep, Zone, outcomes, ratio_table,
+};
 
 /// Names asked for.
 const HOSTS: u32 = 10_000;
@@ -41,19 +43,26 @@ fn measure(rounds: u32) -> Result<(), LabError> {
     let directory = Directory::new()?;
     let zone = Zone::with_hosts(&directory, HOSTS)?;
     let queries = zone.host_queries(&directory, HOSTS)?;
-    let outcomes = Procedure::thorough(rounds).run(&zone, &queries, &peers, |round, peer, peak| {
+    let places = Procedure::thorough(rounds).run(&zone, &queries, &peers, |round, peer, climb| {
+        let peak = &climb.found.peak;
         eprintln!(
-            "round {round}: {}: {} replies/s of {} asked",
+            "round {round}: {}: {} replies/s of {} asked, cores {} apart",
             peer.name(),
             peak.reply_rate,
-            peak.query_rate
+            peak.query_rate,
+            climb.apart
         );
     })?;
-    println!("{}", ratio_table(&outcomes, &[&nsd.name(), &knot_xdp.name(), &echo.name()]));
-    compare(&outcomes, &over_xdp, &nsd, 2.5);
-    compare(&outcomes, &over_xdp, &knot_xdp, 2.5);
-    compare(&outcomes, &over_xdp, &echo, 0.9);
-    compare(&outcomes, &on_kernel, &nsd, 1.0);
+    for place in places {
+        println!("{place}\n");
+        let outcomes = outcomes(&peers, place);
+        println!("{}", ratio_table(&outcomes, &[&nsd.name(), &knot_xdp.name(), &echo.name()]));
+        compare(&outcomes, &over_xdp, &nsd, 2.5);
+        compare(&outcomes, &over_xdp, &knot_xdp, 2.5);
+        compare(&outcomes, &over_xdp, &echo, 0.9);
+        compare(&outcomes, &on_kernel, &nsd, 1.0);
+        println!();
+    }
     Ok(())
 }
 
@@ -62,6 +71,9 @@ fn compare(outcomes: &[Outcome], one: &Peer, other: &Peer, target: f64) {
         let outcome = outcomes.iter().find(|outcome| outcome.name == peer.name());
         outcome.map_or(0.0, |outcome| outcome.reply_rate() as f64)
     };
+    if rate(one) * rate(other) == 0.0 {
+        return; // One of them had no round in this place.
+    }
     let ratio = rate(one) / rate(other);
     let verdict = if ratio >= target { "met" } else { "MISSED" };
     println!("- {} / {}: {ratio:.2}, target {target:.1}: {verdict}", one.name(), other.name());

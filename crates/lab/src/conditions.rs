@@ -7,16 +7,6 @@ use std::process::Command;
 use crate::namespaces::run;
 use crate::workspace_root;
 
-/// The core that servers run on: the second one, if there is one.
-pub fn server_core() -> usize {
-    usize::from(std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1))
-}
-
-/// The core that clients and generators run on.
-pub fn generator_core() -> usize {
-    0
-}
-
 /// Everything that a reader needs to judge a figure.
 #[derive(Clone, Debug)]
 pub struct Conditions {

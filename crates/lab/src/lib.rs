@@ -16,6 +16,7 @@
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
 //! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: who asks them, and its report |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
+//! | `cores.rs` | which cores are used, how far they are apart; [`by_place`]: only like is compared with like |
 //! | `conditions.rs` | what a figure was measured on |
 //! | `binary.rs` | where the `sidestep` binary and the examples are |
 //! | `skip.rs` | [`require_root_and_xdp`]: tests that cannot run say so |
@@ -24,6 +25,7 @@
 mod binary;
 mod child;
 mod conditions;
+mod cores;
 mod directory;
 mod error;
 mod http;
@@ -40,12 +42,13 @@ mod zone;
 
 pub use binary::{example_binary, sidestep_binary, workspace_root};
 pub use child::Child;
-pub use conditions::{Conditions, generator_core, markdown_table, server_core};
+pub use conditions::{Conditions, markdown_table};
+pub use cores::{Distance, Place, Placed, by_place, generator_core, in_one_place, server_core, stay_on};
 pub use directory::Directory;
 pub use error::LabError;
 pub use http::{HttpPeer, HttpServer};
 pub use kxdpgun::{Kxdpgun, Report};
-pub use measure::{Outcome, Procedure, median, ratio_table};
+pub use measure::{Outcome, Procedure, Round, median, outcomes, ratio_table};
 pub use namespaces::{
     BOX_INTERFACES, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };

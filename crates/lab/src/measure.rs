@@ -4,13 +4,15 @@
 //! server can take, and fall beyond it, because the machine then works on queries that nobody answers. The peak counts.
 //! A single low point does not end the climb: on a machine that does other work too there are such.
 //! Servers take turns, round after round, so that a slow moment of the machine hits all of them; the median of the
-//! rounds is the figure.
+//! rounds is the figure, for each place of the machine's cores by itself.
 
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::{Kxdpgun, Lab, LabError, Peer, Report, Zone, markdown_table};
+use crate::{
+    Kxdpgun, Lab, LabError, Peer, Place, Placed, Report, Zone, by_place, in_one_place, markdown_table,
+};
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -26,15 +28,22 @@ pub struct Procedure {
     pub climbs_again: bool,
 }
 
-/// What was measured of one server.
+/// One climb of one server.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The best run.
+    pub peak: Report,
+    /// The part of the time that the server was ready to run while somebody else had its core.
+    pub wait: f64,
+}
+
+/// What was measured of one server, the cores being in one place.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The server's name.
     pub name: String,
-    /// The best run of each round.
-    pub peaks: Vec<Report>,
-    /// The part of each round that the server was ready to run while somebody else had its core.
-    pub waits: Vec<f64>,
+    /// Its rounds, perhaps none in this place.
+    pub rounds: Vec<Round>,
 }
 
 impl Outcome {
@@ -51,17 +60,17 @@ impl Outcome {
 
     /// Octets of an average answer, for comparison: servers that send less have less to do.
     pub fn reply_size(&self) -> u64 {
-        self.peaks.first().map_or(0, |report| report.reply_size)
+        self.rounds.first().map_or(0, |round| round.peak.reply_size)
     }
 
     /// The part of the time, at its worst, that the server's core was somebody else's: above some per cent the figure
     /// says as much about the others.
     pub fn disturbance(&self) -> f64 {
-        self.waits.iter().copied().fold(0.0, f64::max)
+        self.rounds.iter().map(|round| round.wait).fold(0.0, f64::max)
     }
 
     fn reply_rates(&self) -> Vec<u64> {
-        self.peaks.iter().map(|report| report.reply_rate).collect()
+        self.rounds.iter().map(|round| round.peak.reply_rate).collect()
     }
 }
 
@@ -79,40 +88,49 @@ impl Procedure {
         Procedure { rates, seconds: 1, rounds: 3, climbs_again: false }
     }
 
-    /// Measures every server in every round. `progress` hears of each peak.
+    /// Measures every server in every round; one outcome for each server, for each place of the cores. `progress` hears of each peak.
     pub fn run(
         &self,
         zone: &Zone,
         queries: &Path,
         peers: &[Peer],
-        mut progress: impl FnMut(u32, &Peer, &Report),
-    ) -> Result<Vec<Outcome>, LabError> {
-        let mut outcomes: Vec<Outcome> = peers
-            .iter()
-            .map(|peer| Outcome { name: peer.name(), peaks: Vec::new(), waits: Vec::new() })
-            .collect();
+        mut progress: impl FnMut(u32, &Peer, &Placed<Round>),
+    ) -> Result<Vec<Place<Round>>, LabError> {
+        let mut measured = vec![Vec::new(); peers.len()];
         let mut steps = vec![0..self.rates.len(); peers.len()];
         for round in 1..=self.rounds {
             for (index, peer) in peers.iter().enumerate() {
-                // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
-                let lab = Lab::new()?;
-                let server = peer.start(&lab, zone)?;
-                let (started, wait_before) = (Instant::now(), server.process.core_wait()?);
-                let (step, peak) = self.climb(steps[index].clone(), |rate| {
-                    Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(&lab)
-                })?;
-                let wait = server.process.core_wait()? - wait_before;
-                outcomes[index].waits.push(wait.as_secs_f64() / started.elapsed().as_secs_f64());
-                drop(server);
+                let climb = in_one_place(|| self.climb_of(peer, zone, queries, steps[index].clone()))?;
+                let (step, found) = climb.found;
                 steps[index] = match self.climbs_again {
                     true => step.saturating_sub(1)..self.rates.len(),
                     false => step..self.rates.len().min(step + 2),
                 };
-                progress(round, peer, &peak);
-                outcomes[index].peaks.push(peak);
+                let placed = Placed { found, apart: climb.apart };
+                progress(round, peer, &placed);
+                measured[index].push(placed);
             }
         }
-        Ok(outcomes)
+        Ok(by_place(measured))
+    }
+
+    /// The step of `steps` at which `peer` peaked, and its round.
+    fn climb_of(
+        &self,
+        peer: &Peer,
+        zone: &Zone,
+        queries: &Path,
+        steps: Range<usize>,
+    ) -> Result<(usize, Round), LabError> {
+        // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
+        let lab = Lab::new()?;
+        let server = peer.start(&lab, zone)?;
+        let (started, wait_before) = (Instant::now(), server.process.core_wait()?);
+        let (step, peak) = self.climb(steps, |rate| {
+            Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(&lab)
+        })?;
+        let wait = server.process.core_wait()? - wait_before;
+        Ok((step, Round { peak, wait: wait.as_secs_f64() / started.elapsed().as_secs_f64() }))
     }
 
     /// The step with the most replies, and its report. Climbs until replies have clearly fallen, twice in a row.
@@ -137,25 +155,35 @@ impl Procedure {
     }
 }
 
+/// The outcomes of `peers` in one place.
+pub fn outcomes(peers: &[Peer], place: Place<Round>) -> Vec<Outcome> {
+    let outcome = |(peer, rounds): (&Peer, _)| Outcome { name: peer.name(), rounds };
+    peers.iter().zip(place.contenders).map(outcome).collect()
+}
+
 /// A table of `outcomes`: how far others disturbed each, and the ratio of each to every one of `against`,
-/// which are names among them.
+/// which are names among them. Who has no round is not in it.
 pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
-    let bases: Vec<&Outcome> =
-        against.iter().filter_map(|name| outcomes.iter().find(|outcome| outcome.name == *name)).collect();
+    let found = |name: &&&str| outcomes.iter().find(|outcome| outcome.name == **name);
+    let bases: Vec<&Outcome> = against.iter().filter_map(|name| found(&name)).collect();
     let ratio_heads: Vec<String> = bases.iter().map(|base| format!("x {}", base.name)).collect();
     let mut head =
-        vec!["server", "median replies/s", "lowest and highest round", "octets/reply", "disturbed"];
+        vec!["server", "rounds", "median replies/s", "lowest and highest", "octets/reply", "disturbed"];
     head.extend(ratio_heads.iter().map(String::as_str));
     let row = |outcome: &Outcome| {
         let (lowest, highest) = outcome.spread();
-        let rate = outcome.reply_rate();
-        let mut cells = vec![outcome.name.clone(), rate.to_string(), format!("{lowest} - {highest}")];
-        cells.push(outcome.reply_size().to_string());
-        cells.push(format!("{:.0} %", outcome.disturbance() * 100.0));
-        cells.extend(bases.iter().map(|base| format!("{:.2}", rate as f64 / base.reply_rate() as f64)));
+        let ratio = |base: &&Outcome| match base.reply_rate() {
+            0 => "-".to_owned(),
+            rate => format!("{:.2}", outcome.reply_rate() as f64 / rate as f64),
+        };
+        let mut cells = vec![outcome.name.clone(), outcome.rounds.len().to_string()];
+        cells.extend([outcome.reply_rate().to_string(), format!("{lowest} - {highest}")]);
+        cells.extend([outcome.reply_size().to_string(), format!("{:.0} %", outcome.disturbance() * 100.0)]);
+        cells.extend(bases.iter().map(ratio));
         cells
     };
-    markdown_table(&head, &outcomes.iter().map(row).collect::<Vec<_>>())
+    let rows = outcomes.iter().filter(|outcome| !outcome.rounds.is_empty()).map(row);
+    markdown_table(&head, &rows.collect::<Vec<_>>())
 }
 
 /// The middle value; of an even number, the lower of the two in the middle; of none, zero.

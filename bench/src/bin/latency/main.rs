@@ -7,7 +7,10 @@ mod probe;
 
 use std::process::ExitCode;
 
-use lab::{Conditions, Device, Directory, Lab, LabError, Peer, Sidestep, Zone, markdown_table, median};
+use lab::{
+    Conditions, Device, Directory, Lab, LabError, Peer, Placed, Sidestep, Zone, by_place, in_one_place,
+    markdown_table, median,
+};
 
 use probe::{Probe, RoundTrips};
 
@@ -52,17 +55,23 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
     let directory = Directory::new()?;
     let zone = Zone::with_hosts(&directory, HOSTS)?;
     let peers = peers();
-    let mut measured: Vec<Vec<RoundTrips>> = vec![Vec::new(); peers.len()];
+    let mut measured: Vec<Vec<Placed<RoundTrips>>> = vec![Vec::new(); peers.len()];
     for round in 1..=rounds {
         for (peer, measured) in peers.iter().zip(&mut measured) {
-            let lab = Lab::new()?;
-            let _server = peer.start(&lab, &zone)?;
-            let trips = Probe { rate, hosts: HOSTS, origin: zone.origin.clone() }.run(&lab)?;
-            eprintln!("round {round}: {}: {trips}", peer.name());
+            let trips = in_one_place(|| {
+                let lab = Lab::new()?;
+                let _server = peer.start(&lab, &zone)?;
+                Probe { rate, hosts: HOSTS, origin: zone.origin.clone() }.run(&lab)
+            })?;
+            eprintln!("round {round}: {}: {}, cores {} apart", peer.name(), trips.found, trips.apart);
             measured.push(trips);
         }
     }
-    print_table(&peers, &measured);
+    for place in by_place(measured) {
+        println!("{place}\n");
+        print_table(&peers, &place.contenders);
+    }
+    println!("Target: p50 and p99 over AF_XDP, in either mode, not above those on kernel sockets.");
     Ok(())
 }
 
@@ -71,14 +80,14 @@ fn print_table(peers: &[Peer], measured: &[Vec<RoundTrips>]) {
         let figure =
             |per_mille| median(&rounds.iter().map(|trips| trips.quantile_ns(per_mille)).collect::<Vec<_>>());
         let lost: u64 = rounds.iter().map(|trips| trips.lost).sum();
-        let mut cells = vec![peer.name()];
+        let mut cells = vec![peer.name(), rounds.len().to_string()];
         cells.extend(
             [500, 900, 990, 999].map(|per_mille| format!("{:.1}", figure(per_mille) as f64 / 1000.0)),
         );
         cells.push(lost.to_string());
         cells
     };
-    let rows: Vec<Vec<String>> = peers.iter().zip(measured).map(row).collect();
-    println!("{}", markdown_table(&["server", "p50 us", "p90 us", "p99 us", "p99.9 us", "lost"], &rows));
-    println!("Target: p50 and p99 over AF_XDP, in either mode, not above those on kernel sockets.");
+    let measured = peers.iter().zip(measured).filter(|(_, rounds)| !rounds.is_empty());
+    let head = ["server", "rounds", "p50 us", "p90 us", "p99 us", "p99.9 us", "lost"];
+    println!("{}", markdown_table(&head, &measured.map(row).collect::<Vec<_>>()));
 }

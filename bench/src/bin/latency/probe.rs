@@ -5,8 +5,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{Lab, LabError, SERVER_V4, Side, generator_core, message};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use lab::{Lab, LabError, SERVER_V4, Side, generator_core, message, stay_on};
 
 /// Length of a round.
 pub(crate) const SECONDS: u32 = 2;
@@ -57,9 +56,7 @@ impl Probe {
     }
 
     fn exchange(&self) -> io::Result<RoundTrips> {
-        let mut core = CpuSet::new();
-        core.set(generator_core());
-        sched_setaffinity(None, &core)?;
+        stay_on(generator_core());
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(SocketAddr::new(SERVER_V4.parse().expect("an address"), 53))?;
         // Never sleeps: a wake-up of ours would be added to every figure.

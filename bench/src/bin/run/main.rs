@@ -10,7 +10,7 @@ mod scenarios;
 use std::process::ExitCode;
 
 use lab::programs::Network;
-use lab::{Conditions, Lab, LabError, markdown_table};
+use lab::{Conditions, Lab, LabError, Place, Placed, by_place, in_one_place, markdown_table};
 
 use scenarios::{SCENARIOS, Scenario, Wanted};
 
@@ -61,7 +61,9 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     let head = [
         "scenario",
         "unit",
+        "cores apart",
         "network",
+        "rounds",
         "median",
         "lowest and highest",
         "client's core",
@@ -73,51 +75,62 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     Ok(())
 }
 
-/// All contenders of a scenario, in turns; a row for each, the kernel's first.
+/// All contenders of a scenario, in turns; for each place of the cores a row for each, the kernel's first.
 fn rows_of(scenario: &Scenario, rounds: u32, seconds: u32) -> Result<Vec<Vec<String>>, LabError> {
-    let mut found: Vec<Vec<Measurement>> = vec![Vec::new(); scenario.contenders.len() + 1];
+    let mut found: Vec<Vec<Placed<Measurement>>> = vec![Vec::new(); scenario.contenders.len() + 1];
     for round in 1..=rounds {
         for (index, found) in found.iter_mut().enumerate() {
             let network = index.checked_sub(1).map(|index| scenario.contenders[index]);
             let network = network.map_or(Network::Kernel, |contender| Network::sidestep(contender.options));
-            let lab = Lab::new()?;
-            let measurement = (scenario.measure)(&lab, &network, seconds)?;
+            let measurement = in_one_place(|| (scenario.measure)(&Lab::new()?, &network, seconds))?;
             eprintln!("round {round}: {}: {network:?}: {measurement:?}", scenario.name);
             found.push(measurement);
         }
     }
-    let base = median(&found[0]);
-    let mut rows = vec![row(scenario, "kernel", &found[0], String::new(), String::new())];
-    for (contender, found) in scenario.contenders.iter().zip(&found[1..]) {
-        let (ratio, verdict) = judge(scenario, contender.target, base, median(found));
-        let name = format!("sidestep run {}", contender.options.join(" "));
-        rows.push(row(scenario, name.trim(), found, ratio, verdict));
-    }
-    Ok(rows)
+    Ok(by_place(found).iter().flat_map(|place| rows_in(scenario, place)).collect())
 }
 
+fn rows_in(scenario: &Scenario, place: &Place<Measurement>) -> Vec<Vec<String>> {
+    let kernel = &place.contenders[0];
+    let base = median(kernel);
+    let mut rows = vec![row(scenario, place, "kernel", kernel, String::new(), String::new())];
+    for (contender, found) in scenario.contenders.iter().zip(&place.contenders[1..]) {
+        let (ratio, verdict) = match (base, median(found)) {
+            (Some(base), Some(value)) => judge(scenario, contender.target, base, value),
+            _ => Default::default(),
+        };
+        let name = format!("sidestep run {}", contender.options.join(" "));
+        rows.push(row(scenario, place, name.trim(), found, ratio, verdict));
+    }
+    rows.into_iter().flatten().collect()
+}
+
+/// None for who had no round in this place.
 fn row(
     scenario: &Scenario,
+    place: &Place<Measurement>,
     name: &str,
     found: &[Measurement],
     ratio: String,
     verdict: String,
-) -> Vec<String> {
+) -> Option<Vec<String>> {
     let values = || found.iter().map(|measurement| measurement.value);
     let (lowest, highest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let show = |value: f64| if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") };
     let errors: u64 = found.iter().map(|measurement| measurement.errors).sum();
-    vec![
+    Some(vec![
         scenario.name.to_owned(),
         scenario.unit.to_owned(),
+        format!("{} - {}", place.apart.0, place.apart.1),
         name.to_owned(),
-        show(median(found)),
+        found.len().to_string(),
+        show(median(found)?),
         format!("{} - {}", show(lowest), show(highest)),
-        format!("{:.0} %", middle(found, |measurement| measurement.client)),
+        format!("{:.0} %", middle(found, |measurement| measurement.client)?),
         errors.to_string(),
         ratio,
         verdict,
-    ]
+    ])
 }
 
 /// The ratio to the kernel's value, or the difference, and whether it is as wanted.
@@ -134,10 +147,10 @@ fn judge(scenario: &Scenario, target: Option<f64>, base: f64, value: f64) -> (St
     (text, format!("{sign} {target}: {}", if is_met { "met" } else { "MISSED" }))
 }
 
-fn median(found: &[Measurement]) -> f64 {
+fn median(found: &[Measurement]) -> Option<f64> {
     middle(found, |measurement| measurement.value)
 }
 
-fn middle(found: &[Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
-    bench::report::median(&mut found.iter().map(figure).collect::<Vec<_>>())
+fn middle(found: &[Measurement], figure: impl Fn(&Measurement) -> f64) -> Option<f64> {
+    (!found.is_empty()).then(|| bench::report::median(&mut found.iter().map(figure).collect::<Vec<_>>()))
 }

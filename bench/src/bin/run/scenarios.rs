@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::open_loop::OpenLoop;
-use bench::processor::{busy_share, busy_time, stay_on};
+use bench::processor::{busy_share, busy_time};
 use lab::programs::{Network, Nginx, redis, sockperf};
 use lab::{Lab, LabError, SERVER_V4, Side, Wrk};
 
@@ -131,7 +131,7 @@ fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
     let (before, began) = (busy_time(), std::time::Instant::now());
     let (report, client) = busy_share(lab::generator_core(), || {
         lab.inside(Side::Client, || {
-            stay_on(lab::generator_core());
+            lab::stay_on(lab::generator_core());
             load.run()
         })
     });

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lab::programs::{Network, Nginx};
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Kxdpgun, Lab, LabError, Peer, Procedure,
-    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Wrk, Zone, ratio_table,
+    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Wrk, Zone, outcomes, ratio_table,
 };
 
 /// Names in the zone beside those of the sample, each asked for in turn.
@@ -67,12 +67,16 @@ fn demonstrate() -> Result<(), LabError> {
     let peers =
         [Peer::Nsd, Peer::Knot, Peer::KnotXdp, Peer::Sidestep(Sidestep::on(Device::Kernel)), sidestep];
     let conditions = Conditions::here("make demo");
-    let outcomes = Procedure::quick().run(&zone, &queries, &peers, |round, peer, peak| {
-        println!("round {round}  {:<28} {:>8} replies/s", peer.name(), peak.reply_rate);
+    let places = Procedure::quick().run(&zone, &queries, &peers, |round, peer, climb| {
+        let rate = climb.found.peak.reply_rate;
+        println!("round {round}  {:<28} {rate:>8} replies/s, cores {} apart", peer.name(), climb.apart);
     })?;
 
     step("6. Result: one core serves, one core asks");
-    println!("{}", ratio_table(&outcomes, &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
+    for place in places {
+        println!("{place}\n");
+        println!("{}", ratio_table(&outcomes(&peers, place), &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
+    }
     println!("{conditions}");
     demonstrate_run()?;
     println!("\nThe laboratory is removed.");

@@ -1,0 +1,200 @@
+//! The cores that everything runs on, and how far they are apart.
+//!
+//! What passes packets from one core to another pays for each cache line that follows them. On a virtual machine the host chooses where its
+//! cores run, and may choose anew at any moment: near each other, with a cache in common, or far apart. So every figure says how far they
+//! were, and only those are compared that were taken at about the same distance.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::median;
+
+/// Distances within this factor are the same place: between runs in one place they differed by up to 1.6, between places by 3 and more.
+const SAME_PLACE: u32 = 2;
+/// How often something is measured anew because the cores moved meanwhile.
+const TRIES: u32 = 3;
+
+const BATCHES: u32 = 21;
+const TRIPS_IN_BATCH: u32 = 2000;
+
+/// The core that servers run on: the second one, if there is one.
+pub fn server_core() -> usize {
+    usize::from(thread::available_parallelism().is_ok_and(|cores| cores.get() > 1))
+}
+
+/// The core that clients and generators run on.
+pub fn generator_core() -> usize {
+    0
+}
+
+/// Keeps the calling thread on `core`, if there is one of that number.
+pub fn stay_on(core: usize) {
+    let mut set = CpuSet::new();
+    if core < CpuSet::MAX_CPU {
+        set.set(core);
+        let _ = sched_setaffinity(None, &set); // On a machine with fewer cores it stays where it is.
+    }
+}
+
+/// How long a cache line takes from the generator's core to the server's and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Distance(Duration);
+
+impl Distance {
+    /// At this moment; zero on a machine with one core. Takes some milliseconds of both cores.
+    pub fn measure() -> Distance {
+        if server_core() == generator_core() {
+            return Distance::default();
+        }
+        let line = AtomicU32::new(0);
+        let batches = thread::scope(|scope| {
+            scope.spawn(|| {
+                stay_on(server_core());
+                (0..BATCHES * TRIPS_IN_BATCH).for_each(|trip| pass_on(&line, 2 * trip + 1));
+            });
+            let asking = scope.spawn(|| {
+                stay_on(generator_core());
+                let batch = |batch| {
+                    let began = Instant::now();
+                    let trips = batch * TRIPS_IN_BATCH..(batch + 1) * TRIPS_IN_BATCH;
+                    trips.for_each(|trip| pass_on(&line, 2 * trip));
+                    began.elapsed().as_nanos() as u64
+                };
+                (0..BATCHES).map(batch).collect::<Vec<u64>>()
+            });
+            asking.join().unwrap_or_default() // It has nothing to panic about.
+        });
+        Distance(Duration::from_nanos(median(&batches) / u64::from(TRIPS_IN_BATCH)))
+    }
+
+    fn is_same_place(self, other: Distance) -> bool {
+        self.max(other).0 <= self.min(other).0 * SAME_PLACE
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ns", self.0.as_nanos())
+    }
+}
+
+/// Waits for `number` on the line, and leaves the next one there.
+fn pass_on(line: &AtomicU32, number: u32) {
+    while line.load(Ordering::Acquire) != number {
+        std::hint::spin_loop();
+    }
+    line.store(number + 1, Ordering::Release);
+}
+
+/// What was found, and how far the cores were apart meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<T> {
+    /// What was found.
+    pub found: T,
+    /// The larger of the distances before and after.
+    pub apart: Distance,
+}
+
+/// Measures, and anew if the cores moved meanwhile, some times.
+pub fn in_one_place<T, E>(mut measure: impl FnMut() -> Result<T, E>) -> Result<Placed<T>, E> {
+    let mut tries = 0;
+    loop {
+        let before = Distance::measure();
+        let found = measure()?;
+        let after = Distance::measure();
+        tries += 1;
+        if before.is_same_place(after) || tries == TRIES {
+            return Ok(Placed { found, apart: before.max(after) });
+        }
+        eprintln!("the cores were {before} apart, and are {after} now: once more");
+    }
+}
+
+/// What several contenders did while the cores were at about the same distance.
+#[derive(Clone, Debug)]
+pub struct Place<T> {
+    /// The smallest and the largest distance.
+    pub apart: (Distance, Distance),
+    /// What each contender's rounds found, some of them perhaps none.
+    pub contenders: Vec<Vec<T>>,
+}
+
+impl<T> fmt::Display for Place<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounds: Vec<String> = self.contenders.iter().map(|rounds| rounds.len().to_string()).collect();
+        write!(
+            f,
+            "Cores {} to {} apart (a cache line there and back); rounds: {}",
+            self.apart.0,
+            self.apart.1,
+            rounds.join(", ")
+        )
+    }
+}
+
+/// Sorts the rounds of each contender by the places of the cores, the nearest first.
+pub fn by_place<T>(contenders: Vec<Vec<Placed<T>>>) -> Vec<Place<T>> {
+    let distances = contenders.iter().flatten().map(|placed| placed.apart).collect();
+    let mut places: Vec<Place<T>> = ranges(distances)
+        .into_iter()
+        .map(|apart| Place { apart, contenders: contenders.iter().map(|_| Vec::new()).collect() })
+        .collect();
+    for (index, rounds) in contenders.into_iter().enumerate() {
+        for placed in rounds {
+            if let Some(place) = places.iter_mut().find(|place| placed.apart <= place.apart.1) {
+                place.contenders[index].push(placed.found);
+            }
+        }
+    }
+    places
+}
+
+/// The smallest and the largest of each group of distances that are the same place as its smallest.
+fn ranges(mut distances: Vec<Distance>) -> Vec<(Distance, Distance)> {
+    distances.sort_unstable();
+    let mut ranges: Vec<(Distance, Distance)> = Vec::new();
+    for distance in distances {
+        match ranges.last_mut() {
+            Some((least, largest)) if least.is_same_place(distance) => *largest = distance,
+            _ => ranges.push((distance, distance)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apart(ns: u64) -> Distance {
+        Distance(Duration::from_nanos(ns))
+    }
+
+    #[test]
+    fn rounds_are_compared_with_those_of_the_same_place() {
+        let placed = |found, ns| Placed { found, apart: apart(ns) };
+        let one = vec![placed('a', 80), placed('b', 400), placed('c', 130)];
+        let other = vec![placed('d', 390), placed('e', 385)];
+        let places = by_place(vec![one, other]);
+        assert_eq!(places.len(), 2);
+        assert_eq!(places[0].apart, (apart(80), apart(130)));
+        assert_eq!(places[0].contenders, [vec!['a', 'c'], vec![]]);
+        assert_eq!(places[1].apart, (apart(385), apart(400)));
+        assert_eq!(places[1].contenders, [vec!['b'], vec!['d', 'e']]);
+    }
+
+    #[test]
+    fn a_machine_that_is_everywhere_the_same_has_one_place() {
+        let placed = |found| Placed { found, apart: Distance::default() };
+        assert_eq!(by_place(vec![vec![placed(1), placed(2)]]).len(), 1);
+    }
+
+    #[test]
+    fn a_line_takes_its_time_between_two_cores() {
+        assert_eq!(Distance::measure() > Distance::default(), server_core() != generator_core());
+    }
+}
