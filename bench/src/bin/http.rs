@@ -19,6 +19,8 @@ struct Outcome {
     cpu_us: f64,
     /// How much of its time the generator's core worked, in hundredths: at 100 it is wrk that is measured.
     generator: f64,
+    /// The same of the server's core, which says something of a server that sleeps when there is nothing to do.
+    server: f64,
 }
 
 /// A way to ask.
@@ -30,6 +32,8 @@ struct Case {
     /// How many times nginx's rate is wanted; for one connection it is the latency that counts.
     target: Option<f64>,
 }
+
+const PEERS: [HttpPeer; 3] = [HttpPeer::Nginx, HttpPeer::Hello, HttpPeer::HelloAsleep];
 
 const CASES: [Case; 3] = [
     Case { name: "http_keepalive_64conn_xdp", connections: 64, close: false, target: Some(1.4) },
@@ -63,27 +67,29 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     println!(
         "- load: wrk on core 0, {seconds} seconds; servers on core 1, in turns; medians of {rounds} rounds"
     );
-    println!("- http_hello looks for packets for 200 us before it sleeps (--spin-us 200)");
-    println!("- wrk's core: how much of its time it worked; with all of it, the generator is the bound\n");
+    println!(
+        "- http_hello looks for packets for 200 us before it sleeps, but for the lines with \"sleeping\""
+    );
+    println!(
+        "- wrk's core, server's core: how much of its time it worked; with all of wrk's, the generator is the bound\n"
+    );
     let mut rows = Vec::new();
     for case in CASES {
         for place in places_of(case, rounds, seconds)? {
-            let [nginx, hello] = &place.contenders[..] else { continue };
-            rows.push(row(case, place.apart, nginx, hello));
+            rows.extend(rows_in(case, &place));
         }
     }
     let head = [
         "scenario",
         "cores apart",
+        "server",
         "rounds",
-        "nginx/s",
+        "responses/s",
+        "lowest and highest",
         "p50 us",
         "cpu us",
         "wrk's core",
-        "http_hello/s",
-        "p50 us",
-        "cpu us",
-        "wrk's core",
+        "server's core",
         "errors",
         "ratio",
         "target",
@@ -92,11 +98,11 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Both servers in turns.
+/// All servers in turns.
 fn places_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Place<Outcome>>, LabError> {
-    let mut found = vec![Vec::new(), Vec::new()];
+    let mut found = PEERS.map(|_| Vec::new());
     for round in 1..=rounds {
-        for (peer, found) in [HttpPeer::Nginx, HttpPeer::Hello].into_iter().zip(&mut found) {
+        for (peer, found) in PEERS.into_iter().zip(&mut found) {
             let outcome = in_one_place(|| run(case, peer, seconds))?;
             let WrkReport { rate, median_us, .. } = outcome.found.report;
             eprintln!(
@@ -108,7 +114,7 @@ fn places_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Place<Outcome>
             found.push(outcome);
         }
     }
-    Ok(by_place(found))
+    Ok(by_place(found.into()))
 }
 
 fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
@@ -117,10 +123,11 @@ fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
     let url = format!("http://{SERVER_V4}/");
     let before = server.process.cpu_time()?;
     let wrk = Wrk { url, connections: case.connections, seconds, close: case.close };
-    let (report, generator) = busy_share(lab::generator_core(), || wrk.run(&lab));
+    let ask = || busy_share(lab::server_core(), || wrk.run(&lab));
+    let ((report, server_core), generator) = busy_share(lab::generator_core(), ask);
     let (report, used) = (report?, server.process.cpu_time()? - before);
     let cpu_us = used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds));
-    Ok(Outcome { report, cpu_us, generator })
+    Ok(Outcome { report, cpu_us, generator, server: server_core })
 }
 
 /// The middle one of a figure of all rounds, to hundredths.
@@ -129,41 +136,67 @@ fn middle(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
     median(&hundredths) as f64 / 100.0
 }
 
-fn row(case: Case, apart: (Distance, Distance), nginx: &[Outcome], hello: &[Outcome]) -> Vec<String> {
-    let rate = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.rate);
-    let p50 = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.report.median_us);
-    let cpu = |outcomes: &[Outcome]| middle(outcomes, |outcome| outcome.cpu_us);
-    let core = |outcomes: &[Outcome]| format!("{:.0} %", middle(outcomes, |outcome| outcome.generator));
-    let errors: u64 = hello.iter().map(|outcome| outcome.report.errors).sum();
-    let (ratio, is_met, target) = match case.target {
-        Some(target) => {
-            let ratio = rate(hello) / rate(nginx);
-            (format!("{ratio:.2}"), ratio >= target, format!("{target:.1}"))
-        }
-        None => {
-            let ratio = p50(hello) / p50(nginx);
-            (format!("{ratio:.2} (p50)"), ratio < 1.0, "below 1 (p50)".to_owned())
-        }
-    };
-    let verdict = match (nginx, hello) {
-        ([], _) | (_, []) => "no round of the other",
-        _ if is_met => "met",
-        _ => "MISSED",
+/// A row for each server that had a round in this place.
+fn rows_in(case: Case, place: &Place<Outcome>) -> Vec<Vec<String>> {
+    let servers = PEERS.into_iter().zip(&place.contenders).filter(|(_, outcomes)| !outcomes.is_empty());
+    let nginx = &place.contenders[0];
+    servers.map(|(peer, outcomes)| row(case, place.apart, peer, outcomes, nginx)).collect()
+}
+
+fn row(
+    case: Case,
+    apart: (Distance, Distance),
+    peer: HttpPeer,
+    outcomes: &[Outcome],
+    nginx: &[Outcome],
+) -> Vec<String> {
+    let rates = || outcomes.iter().map(|outcome| outcome.report.rate);
+    let (lowest, highest) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    let errors: u64 = outcomes.iter().map(|outcome| outcome.report.errors).sum();
+    let (ratio, verdict) = match (peer, nginx) {
+        (HttpPeer::Nginx, _) | (_, []) => Default::default(),
+        _ => judge(case, peer, outcomes, nginx),
     };
     vec![
         case.name.to_owned(),
         format!("{} - {}", apart.0, apart.1),
-        format!("{}, {}", nginx.len(), hello.len()),
-        format!("{:.0}", rate(nginx)),
-        format!("{:.1}", p50(nginx)),
-        format!("{:.2}", cpu(nginx)),
-        core(nginx),
-        format!("{:.0}", rate(hello)),
-        format!("{:.1}", p50(hello)),
-        format!("{:.2}", cpu(hello)),
-        core(hello),
+        peer.name().to_owned(),
+        outcomes.len().to_string(),
+        format!("{:.0}", rate(outcomes)),
+        format!("{lowest:.0} - {highest:.0}"),
+        format!("{:.1}", p50(outcomes)),
+        format!("{:.2}", middle(outcomes, |outcome| outcome.cpu_us)),
+        format!("{:.0} %", middle(outcomes, |outcome| outcome.generator)),
+        format!("{:.0} %", middle(outcomes, |outcome| outcome.server)),
         errors.to_string(),
         ratio,
-        format!("{target}: {verdict}"),
+        verdict,
     ]
+}
+
+/// The ratio to nginx's figure, and whether it is as wanted of `peer`.
+fn judge(case: Case, peer: HttpPeer, outcomes: &[Outcome], nginx: &[Outcome]) -> (String, String) {
+    let (ratio, is_met, target) = match case.target {
+        Some(target) => {
+            let ratio = rate(outcomes) / rate(nginx);
+            (format!("{ratio:.2}"), ratio >= target, format!("{target:.1}"))
+        }
+        None => {
+            let ratio = p50(outcomes) / p50(nginx);
+            (format!("{ratio:.2} (p50)"), ratio < 1.0, "below 1 (p50)".to_owned())
+        }
+    };
+    let verdict = if is_met { "met" } else { "MISSED" };
+    match peer {
+        HttpPeer::HelloAsleep => (ratio, "none".to_owned()),
+        _ => (ratio, format!("{target}: {verdict}")),
+    }
+}
+
+fn rate(outcomes: &[Outcome]) -> f64 {
+    middle(outcomes, |outcome| outcome.report.rate)
+}
+
+fn p50(outcomes: &[Outcome]) -> f64 {
+    middle(outcomes, |outcome| outcome.report.median_us)
 }

@@ -91,7 +91,7 @@ fn pass_on(line: &AtomicU32, number: u32) {
 }
 
 /// What was found, and how far the cores were apart meanwhile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Placed<T> {
     /// What was found.
     pub found: T,

@@ -13,8 +13,10 @@ use crate::{
 pub enum HttpPeer {
     /// nginx with one worker, on kernel sockets.
     Nginx,
-    /// The example `http_hello`, on our own stack over AF_XDP.
+    /// The example `http_hello`, on our own stack over AF_XDP; looks for packets for 200 us before it sleeps.
     Hello,
+    /// The same, asleep whenever there is nothing to do: what it then takes of its core is work.
+    HelloAsleep,
 }
 
 /// One that serves. Ends with its owner.
@@ -34,6 +36,7 @@ impl HttpPeer {
         match self {
             HttpPeer::Nginx => "nginx, kernel",
             HttpPeer::Hello => "http_hello, AF_XDP",
+            HttpPeer::HelloAsleep => "http_hello, AF_XDP, sleeping",
         }
     }
 
@@ -42,7 +45,9 @@ impl HttpPeer {
         let directory = Directory::new()?;
         let process = match self {
             HttpPeer::Nginx => start_nginx(lab, &directory)?,
-            HttpPeer::Hello => start_hello(lab)?,
+            // A client that pauses no longer than this finds the server awake.
+            HttpPeer::Hello => start_hello(lab, "200")?,
+            HttpPeer::HelloAsleep => start_hello(lab, "0")?,
         };
         let mut server = HttpServer { process, directory };
         server.wait_until_it_accepts(lab)?;
@@ -80,13 +85,12 @@ fn start_nginx(lab: &Lab, directory: &Directory) -> Result<Child, LabError> {
     lab.spawn_in(Side::Server, "nginx", &["-c", &file, "-e", "stderr", "-p", &place.to_string()])
 }
 
-fn start_hello(lab: &Lab) -> Result<Child, LabError> {
+fn start_hello(lab: &Lab, spin_us: &str) -> Result<Child, LabError> {
     let program = example_binary("http_hello").display().to_string();
     let (listen, core) = (format!("{SERVER_V4}:80"), server_core().to_string());
-    // A client that pauses no longer than this finds the server awake.
-    let spin = ["--spin-us", "200"];
     let arguments = ["--device", SERVER_INTERFACE, "--listen", &listen, "--core", &core];
-    let mut process = lab.spawn_in(Side::Server, &program, &[&arguments[..], &spin].concat())?;
+    let mut process =
+        lab.spawn_in(Side::Server, &program, &[&arguments[..], &["--spin-us", spin_us]].concat())?;
     process.wait_for_line("ready", START_MAX)?;
     Ok(process)
 }

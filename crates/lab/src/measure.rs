@@ -101,12 +101,11 @@ impl Procedure {
         for round in 1..=self.rounds {
             for (index, peer) in peers.iter().enumerate() {
                 let climb = in_one_place(|| self.climb_of(peer, zone, queries, steps[index].clone()))?;
-                let (step, found) = climb.found;
+                let (step, placed) = climb.found;
                 steps[index] = match self.climbs_again {
                     true => step.saturating_sub(1)..self.rates.len(),
                     false => step..self.rates.len().min(step + 2),
                 };
-                let placed = Placed { found, apart: climb.apart };
                 progress(round, peer, &placed);
                 measured[index].push(placed);
             }
@@ -114,38 +113,41 @@ impl Procedure {
         Ok(by_place(measured))
     }
 
-    /// The step of `steps` at which `peer` peaked, and its round.
+    /// The step of `steps` at which `peer` peaked, and its round, with where the cores were at the peak.
     fn climb_of(
         &self,
         peer: &Peer,
         zone: &Zone,
         queries: &Path,
         steps: Range<usize>,
-    ) -> Result<(usize, Round), LabError> {
+    ) -> Result<(usize, Placed<Round>), LabError> {
         // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
         let lab = Lab::new()?;
         let server = peer.start(&lab, zone)?;
         let (started, wait_before) = (Instant::now(), server.process.core_wait()?);
         let (step, peak) = self.climb(steps, |rate| {
-            Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) }.run(&lab)
+            let generator = Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) };
+            in_one_place(|| generator.run(&lab))
         })?;
         let wait = server.process.core_wait()? - wait_before;
-        Ok((step, Round { peak, wait: wait.as_secs_f64() / started.elapsed().as_secs_f64() }))
+        let round = Round { peak: peak.found, wait: wait.as_secs_f64() / started.elapsed().as_secs_f64() };
+        Ok((step, Placed { found: round, apart: peak.apart }))
     }
 
     /// The step with the most replies, and its report. Climbs until replies have clearly fallen, twice in a row.
     fn climb(
         &self,
         steps: Range<usize>,
-        mut measure: impl FnMut(u32) -> Result<Report, LabError>,
-    ) -> Result<(usize, Report), LabError> {
-        let mut best = (steps.start, Report::default());
+        mut measure: impl FnMut(u32) -> Result<Placed<Report>, LabError>,
+    ) -> Result<(usize, Placed<Report>), LabError> {
+        let mut best = (steps.start, Placed::<Report>::default());
         let mut fallen = 0;
         for step in steps {
-            let report = measure(self.rates[step])?;
-            fallen = if report.reply_rate < best.1.reply_rate * 85 / 100 { fallen + 1 } else { 0 };
-            if report.reply_rate > best.1.reply_rate {
-                best = (step, report);
+            let run = measure(self.rates[step])?;
+            let (rate, highest) = (run.found.reply_rate, best.1.found.reply_rate);
+            fallen = if rate < highest * 85 / 100 { fallen + 1 } else { 0 };
+            if rate > highest {
+                best = (step, run);
             }
             if fallen == 2 {
                 break;
@@ -198,12 +200,13 @@ mod tests {
     use super::*;
 
     /// A server that answers `capacity` a second, and less the more it is offered beyond.
-    fn server(capacity: u64) -> impl FnMut(u32) -> Result<Report, LabError> {
+    fn server(capacity: u64) -> impl FnMut(u32) -> Result<Placed<Report>, LabError> {
         move |rate| {
             let rate = u64::from(rate);
             let excess = rate.saturating_sub(capacity);
             let reply_rate = rate.min(capacity).saturating_sub(excess / 3);
-            Ok(Report { query_rate: rate, reply_rate, ..Report::default() })
+            let found = Report { query_rate: rate, reply_rate, ..Report::default() };
+            Ok(Placed { found, ..Placed::default() })
         }
     }
 
@@ -211,7 +214,7 @@ mod tests {
     fn the_peak_is_where_the_load_is_a_little_above_the_capacity() {
         let procedure = Procedure::thorough(1);
         let (step, peak) = procedure.climb(0..10, server(210_000)).unwrap();
-        assert_eq!((procedure.rates[step], peak.reply_rate), (200_000, 200_000));
+        assert_eq!((procedure.rates[step], peak.found.reply_rate), (200_000, 200_000));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use lab::{
     markdown_table, median,
 };
 
-use probe::{Probe, RoundTrips};
+use probe::{Probe, RoundTrips, quantile};
 
 /// Names asked for.
 const HOSTS: u32 = 10_000;
@@ -49,8 +49,10 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
     println!("{}", Conditions::here("make bench FIGURES=latency"));
     println!("- load: {rate} queries a second from one UDP socket on core 0 that spins, {HOSTS} names");
     println!(
-        "- servers: core 1, one worker; medians of {rounds} interleaved rounds of {} s\n",
-        probe::SECONDS
+        "- servers: core 1, one worker; {rounds} interleaved rounds of {} s; quantiles of each 1/{} s, their medians; \"of all\": of all round \
+         trips together, with the moments at which the cores were somebody else's\n",
+        probe::SECONDS,
+        probe::WINDOWS_PER_SECOND
     );
     let directory = Directory::new()?;
     let zone = Zone::with_hosts(&directory, HOSTS)?;
@@ -76,18 +78,20 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
 }
 
 fn print_table(peers: &[Peer], measured: &[Vec<RoundTrips>]) {
+    let us = |ns: u64| format!("{:.1}", ns as f64 / 1000.0);
     let row = |(peer, rounds): (&Peer, &Vec<RoundTrips>)| {
-        let figure =
-            |per_mille| median(&rounds.iter().map(|trips| trips.quantile_ns(per_mille)).collect::<Vec<_>>());
+        let windows = |per_mille| {
+            median(&rounds.iter().flat_map(|trips| trips.quantiles_of_windows(per_mille)).collect::<Vec<_>>())
+        };
+        let all: Vec<u64> = rounds.iter().flat_map(RoundTrips::all).copied().collect();
         let lost: u64 = rounds.iter().map(|trips| trips.lost).sum();
         let mut cells = vec![peer.name(), rounds.len().to_string()];
-        cells.extend(
-            [500, 900, 990, 999].map(|per_mille| format!("{:.1}", figure(per_mille) as f64 / 1000.0)),
-        );
+        cells.extend([500, 900, 990].map(|per_mille| us(windows(per_mille))));
+        cells.extend([990, 999].map(|per_mille| us(quantile(&all, per_mille))));
         cells.push(lost.to_string());
         cells
     };
     let measured = peers.iter().zip(measured).filter(|(_, rounds)| !rounds.is_empty());
-    let head = ["server", "rounds", "p50 us", "p90 us", "p99 us", "p99.9 us", "lost"];
+    let head = ["server", "rounds", "p50 us", "p90 us", "p99 us", "p99 of all", "p99.9 of all", "lost"];
     println!("{}", markdown_table(&head, &measured.map(row).collect::<Vec<_>>()));
 }
