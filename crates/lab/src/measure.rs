@@ -63,6 +63,13 @@ impl Outcome {
         self.rounds.first().map_or(0, |round| round.peak.reply_size)
     }
 
+    /// How much of what was asked was answered at the peaks, in hundredths: at 100, and with higher loads offered, it is the
+    /// generator that was measured.
+    pub fn answered(&self) -> u64 {
+        let share = |round: &Round| round.peak.reply_rate * 100 / round.peak.query_rate.max(1);
+        median(&self.rounds.iter().map(share).collect::<Vec<_>>())
+    }
+
     /// The part of the time, at its worst, that the server's core was somebody else's: above some per cent the figure
     /// says as much about the others.
     pub fn disturbance(&self) -> f64 {
@@ -169,8 +176,15 @@ pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
     let found = |name: &&&str| outcomes.iter().find(|outcome| outcome.name == **name);
     let bases: Vec<&Outcome> = against.iter().filter_map(|name| found(&name)).collect();
     let ratio_heads: Vec<String> = bases.iter().map(|base| format!("x {}", base.name)).collect();
-    let mut head =
-        vec!["server", "rounds", "median replies/s", "lowest and highest", "octets/reply", "disturbed"];
+    let mut head = vec![
+        "server",
+        "rounds",
+        "median replies/s",
+        "lowest and highest",
+        "answered",
+        "octets/reply",
+        "disturbed",
+    ];
     head.extend(ratio_heads.iter().map(String::as_str));
     let row = |outcome: &Outcome| {
         let (lowest, highest) = outcome.spread();
@@ -180,6 +194,7 @@ pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
         };
         let mut cells = vec![outcome.name.clone(), outcome.rounds.len().to_string()];
         cells.extend([outcome.reply_rate().to_string(), format!("{lowest} - {highest}")]);
+        cells.push(format!("{} %", outcome.answered()));
         cells.extend([outcome.reply_size().to_string(), format!("{:.0} %", outcome.disturbance() * 100.0)]);
         cells.extend(bases.iter().map(ratio));
         cells
