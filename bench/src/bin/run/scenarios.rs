@@ -128,14 +128,14 @@ fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
         rate: FIXED_RATE,
         duration: Duration::from_secs(u64::from(seconds)),
     };
-    let (before, began) = (busy_time(), std::time::Instant::now());
-    let (report, client) = busy_share(lab::generator_core(), || {
+    let began = std::time::Instant::now();
+    let ask = || {
         lab.inside(Side::Client, || {
             lab::stay_on(lab::generator_core());
             load.run()
         })
-    });
-    let used = busy_time() - before;
+    };
+    let ((report, client), used) = busy_time(|| busy_share(lab::generator_core(), ask));
     let report =
         report.map_err(|source| LabError::System { what: "requests at a fixed rate".to_owned(), source })?;
     eprintln!(
