@@ -68,6 +68,9 @@ pub struct Config {
     pub path_mtu_probing: PathMtuProbing,
     /// The smallest MTU that an ICMP error may tell for IPv4 (`min_pmtu`).
     pub path_mtu_min: u16,
+    /// Segments for connections that have just left which wait for [`Stack::next_late_segment`](crate::Stack::next_late_segment), a
+    /// packet's memory each; more are ignored, and with 0, the default, all are.
+    pub late_segments_max: usize,
     /// Records of the trace ring, rounded up to a power of two; 32 octets each.
     pub trace_records: usize,
 }
@@ -102,6 +105,7 @@ impl Default for Config {
             challenge_acks_per_second: u32::MAX,
             path_mtu_probing: PathMtuProbing::default(),
             path_mtu_min: 552,
+            late_segments_max: 0,
             trace_records: 4096,
         }
     }

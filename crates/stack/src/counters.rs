@@ -181,8 +181,10 @@ counters! {
     detached => "SidestepDetached",
     /// Connections that came from another stack.
     attached => "SidestepAttached",
-    /// Segments ignored because their connection has just left.
+    /// Segments ignored because their connection or listener has just left.
     departed_ignored => "SidestepDepartedIgnored",
+    /// Segments of a connection that has just left, kept for who has it now.
+    departed_late => "SidestepDepartedLate",
     /// UDP datagrams delivered.
     udp_in_datagrams => "UdpInDatagrams",
     /// UDP datagrams to a port that nobody has.

@@ -40,7 +40,7 @@ pub use counters::Counters;
 pub use path::{Hop, Link, LinkHeader, LinkId, RouteClamp};
 
 pub use stack::{
-    Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, ListenError, ListenerId, Socket, Stack,
-    Transmit,
+    Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
+    Socket, Stack, Transmit,
 };
 pub use tcp::{DetachError, Detached};

@@ -96,6 +96,50 @@ fn leaving_is_silent_and_what_still_comes_is_ignored() {
 }
 
 #[test]
+fn what_still_comes_is_kept_for_who_has_the_connection_now() {
+    let server = Config { late_segments_max: 1, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), server);
+    let (client, server) = pair.connected();
+    let detached = pair.server.stack.detach(server, pair.now).unwrap();
+    pair.client.stack.send(client, b"where are you", pair.now).unwrap();
+    pair.run_for(Duration::from_secs(1));
+    let stack = &mut pair.server.stack;
+    let late = stack.next_late_segment().unwrap();
+    assert_eq!((late.local, late.remote), (SERVER, CLIENT));
+    let header = wire::tcp::Tcp::parse(&late.octets).unwrap();
+    assert_eq!((header.sequence_number(), header.payload()), (detached.rcv_nxt.0, &b"where are you"[..]));
+    assert_eq!(stack.next_late_segment(), None, "there was room for one");
+    assert_eq!(stack.counters().departed_late, 1);
+    assert!(stack.counters().departed_ignored > 0, "it was sent again");
+}
+
+#[test]
+fn a_new_connection_with_the_ends_of_one_that_left_is_not_given_away() {
+    let server = Config { late_segments_max: 10, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), server);
+    let (_, server) = pair.connected();
+    pair.server.stack.detach(server, pair.now).unwrap();
+    pair.client = Pair::new().client;
+    pair.client.connect(CLIENT, SERVER);
+    pair.run_for(Duration::from_millis(5));
+    assert_eq!(pair.server.stack.next_late_segment(), None);
+    assert_eq!(pair.server.stack.counters().departed_ignored, 1);
+}
+
+#[test]
+fn who_comes_late_to_a_listener_that_was_left_to_others_is_not_reset() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 16);
+    pair.server.stack.leave_listener(listener, pair.now);
+    let client = pair.client.connect(CLIENT, SERVER);
+    pair.run_for(Duration::from_millis(2500));
+    assert_eq!(pair.client.stack.state(client), Some(State::SynSent), "it goes on asking");
+    assert!(pair.server.stack.counters().departed_ignored > 0);
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.client.stack.take_error(client), Some(TcpError::Refused), "after a while it is told");
+}
+
+#[test]
 fn who_never_comes_back_is_reset_after_a_while() {
     let mut pair = Pair::new();
     let (client, server) = pair.connected();

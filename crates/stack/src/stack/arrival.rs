@@ -15,6 +15,15 @@ use crate::segment::{Ecn, Segment, SegmentOptions, Timestamps};
 use crate::tcp::{Fate, Outgoing};
 use crate::time_wait::{SegmentSummary, TimeWaitVerdict};
 
+/// Who is to work on a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// This stack, which has done so.
+    Ours,
+    /// Whoever has its connection, which has left.
+    Departed,
+}
+
 impl Stack {
     /// Takes an IP packet that arrived. What it sets in motion is sent by [`Stack::poll_transmit`] and told by
     /// [`Stack::poll_event`].
@@ -47,14 +56,16 @@ impl Stack {
         check_addresses(ip, tcp.source_port())?;
         let key = FlowKey::of_packet(ip, tcp.source_port(), tcp.destination_port());
         let segment = Segment::new(&tcp, Ecn::of_traffic_class(traffic_class(ip)));
-        self.on_segment(key, &segment, arrival, now);
+        if self.on_segment(key, &segment, arrival, now) == Whose::Departed {
+            self.on_late_segment(&key, segment.flags, ip.payload());
+        }
         if self.saves_syns && is_opening(&segment) {
             self.save_syn(&key, packet, ip);
         }
         Ok(())
     }
 
-    fn on_segment(&mut self, key: FlowKey, segment: &Segment<'_>, arrival: &Arrival, now: Instant) {
+    fn on_segment(&mut self, key: FlowKey, segment: &Segment<'_>, arrival: &Arrival, now: Instant) -> Whose {
         let hop = Hop { link: arrival.link, header: arrival.header.reversed() };
         let hash = self.flows.hash_of(&key);
         match self.find_flow(hash, &key) {
@@ -66,8 +77,9 @@ impl Stack {
                     self.on_connection_segment(id, hop, segment, now);
                 }
             }
-            None => self.on_unknown_segment(key, hash, hop, segment, now),
+            None => return self.on_unknown_segment(key, hash, hop, segment, now),
         }
+        Whose::Ours
     }
 
     pub(super) fn on_connection_segment(
@@ -87,7 +99,14 @@ impl Stack {
     }
 
     /// No connection: TIME-WAIT, a listener, or nobody.
-    fn on_unknown_segment(&mut self, key: FlowKey, hash: u64, hop: Hop, segment: &Segment<'_>, now: Instant) {
+    fn on_unknown_segment(
+        &mut self,
+        key: FlowKey,
+        hash: u64,
+        hop: Hop,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Whose {
         let mut least_iss = None;
         match self.ask_time_wait(&key, hash, segment, now) {
             Some(TimeWaitVerdict::Acknowledge { seq, ack, window, ts_recent }) => {
@@ -98,25 +117,27 @@ impl Stack {
                 let options = SegmentOptions { timestamps, ..SegmentOptions::default() };
                 let outgoing =
                     Outgoing { seq, ack, flags: flag::ACK, window, options, ..Outgoing::default() };
-                return self.replies.push(key, hop, outgoing, &mut self.shared.counters);
+                self.replies.push(key, hop, outgoing, &mut self.shared.counters);
+                return Whose::Ours;
             }
-            Some(TimeWaitVerdict::Ignore | TimeWaitVerdict::Remove) => return,
+            Some(TimeWaitVerdict::Ignore | TimeWaitVerdict::Remove) => return Whose::Ours,
             Some(TimeWaitVerdict::Skip) => {
                 self.shared.counters.acks_skipped_time_wait += 1;
-                return;
+                return Whose::Ours;
             }
             // The entry stays until the new connection is established (RFC 1122, 4.2.2.13).
             Some(TimeWaitVerdict::Reuse { min_iss }) => least_iss = Some(min_iss),
             None => {}
         }
         if self.departed.contains(hash, &key, now) {
-            self.shared.counters.departed_ignored += 1;
-            return;
+            return Whose::Departed;
         }
         match self.find_listener(key.local()) {
             Some(listener) => self.on_listener_segment(listener, key, hop, segment, least_iss, now),
+            None if self.has_left_listener(key.local(), now) => self.shared.counters.departed_ignored += 1,
             None => self.reset_peer(key, hop, segment),
         }
+        Whose::Ours
     }
 
     fn ask_time_wait(

@@ -1,6 +1,7 @@
 //! Connections that leave for another stack or the kernel, and those that come from another stack.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 
@@ -62,6 +63,21 @@ impl Stack {
             opening.into_iter().for_each(|waiting| listener.push(waiting)); // Fast Open: accepted before the last ACK.
         }
         detached
+    }
+
+    /// Stops listening where somebody else goes on. Who waits to be accepted is reset, but what still comes for the listener is
+    /// ignored for three seconds instead: it was steered here before that other's time.
+    pub fn leave_listener(&mut self, id: ListenerId, now: Instant) {
+        self.left_listeners.retain(|(_, left_at)| now.since(*left_at) < IGNORED_FOR);
+        if let Some(listener) = self.remove_listener(id, now) {
+            self.left_listeners.push((listener, now));
+        }
+    }
+
+    /// Whether somebody else listens there since a moment ago.
+    pub(super) fn has_left_listener(&self, local: SocketAddr, now: Instant) -> bool {
+        let mut recent = self.left_listeners.iter().filter(|(_, left_at)| now.since(*left_at) < IGNORED_FOR);
+        recent.any(|(listener, _)| listener.matches(local))
     }
 
     /// Handshakes at a listener whose last segment is still to come.

@@ -6,6 +6,7 @@ mod departure;
 mod fast_opening;
 mod half_open;
 mod icmp;
+mod late;
 mod passive;
 mod replies;
 mod saved_syn;
@@ -40,6 +41,8 @@ use crate::udp::{Udp, UdpId};
 
 pub use departure::AttachError;
 use departure::Departed;
+pub use late::LateSegment;
+use late::LateSegments;
 use replies::Replies;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
 
@@ -119,6 +122,10 @@ pub struct Stack {
     replies: Replies,
     /// Flows of connections that have just left.
     departed: Departed,
+    /// Listeners that have just been left to others.
+    left_listeners: Vec<(Listener, Instant)>,
+    /// What came for connections that have left, to be given to who has them now.
+    late: LateSegments,
     /// Connections with something to send, each once.
     ready: VecDeque<u32>,
     /// Segments that the first of `ready` has sent in this turn.
@@ -160,6 +167,8 @@ impl Stack {
             fast_open_server: FastOpenServer::new(key(4)),
             replies: Replies::default(),
             departed: Departed::new(key(0)),
+            left_listeners: Vec::new(),
+            late: LateSegments::new(),
             ready: VecDeque::new(),
             ready_sent: 0,
             half_open_ready: VecDeque::new(),

@@ -119,13 +119,16 @@ impl Stack {
 
     /// Stops listening. Who waits to be accepted is reset.
     pub fn close_listener(&mut self, id: ListenerId, now: Instant) {
+        self.remove_listener(id, now);
+    }
+
+    pub(super) fn remove_listener(&mut self, id: ListenerId, now: Instant) -> Option<Listener> {
         self.forget_half_open_of(id);
-        let Some(mut listener) = self.listeners.remove(id) else {
-            return;
-        };
+        let mut listener = self.listeners.remove(id)?;
         while let Some(waiting) = listener.pop() {
             self.abort(waiting, now);
         }
+        Some(listener)
     }
 
     /// Begins to connect.
