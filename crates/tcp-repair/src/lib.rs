@@ -10,14 +10,15 @@
 //!                             before, the connection's packets may reach it
 //! ```
 //!
-//! A packet that reaches the kernel earlier is answered by a reset; one that does not reach it later is lost, and sent again.
+//! A packet that reaches the kernel earlier is answered by a reset. One that came to the old stack between the value's making and then
+//! is given to the kernel by [`deliver`]; else it is lost, and sent again.
 //!
 //! | file | what it does |
 //! | --- | --- |
 //! | `established.rs` | [`Established`]: the value, and what of it cannot be |
 //! | `kernel.rs` | [`prepare`], [`Prepared`]: the order of things |
 //! | `socket.rs` | one safe function per system call: where the unsafe is |
-//! | `stand_in.rs` | segments in the peer's name, for a FIN that came already |
+//! | `stand_in.rs` | segments in the peer's name, for a FIN that came already; [`deliver`] |
 
 mod established;
 mod kernel;
@@ -26,3 +27,4 @@ mod stand_in;
 
 pub use established::{Established, Invalid, State, Timestamps};
 pub use kernel::{Prepared, make_kernel_socket, prepare};
+pub use stand_in::deliver;

@@ -1,4 +1,5 @@
-//! Segments in the peer's name. They go by the loopback interface to the very socket that they are for.
+//! Segments in the peer's name, and those that the peer did send, to us. They go by the loopback interface to the very socket that they
+//! are for.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,6 +10,9 @@ use wire::{ipv4, ipv6, protocol};
 
 use crate::established::Established;
 use crate::socket::RawSocket;
+
+/// Where the checksum stands in a header that was parsed.
+const CHECKSUM: std::ops::Range<usize> = 16..18;
 
 /// Speaks for the peer of one connection.
 #[derive(Debug)]
@@ -63,10 +67,47 @@ impl StandIn<'_> {
     }
 }
 
+/// Gives the kernel a segment that the peer `remote` sent to `local` and that came to us: header and data, whatever its checksum is.
+/// It is as if it arrived now. Needs `CAP_NET_RAW`.
+///
+/// It is for the caller to know that the kernel has the connection: as with any segment, of one that it does not know it resets the
+/// peer. Fails with `InvalidInput` if the segment is malformed, that of another flow or one with a SYN, and else as the system calls do.
+pub fn deliver(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> io::Result<()> {
+    let packet = packet_of(local, remote, segment).ok_or(io::ErrorKind::InvalidInput)?;
+    RawSocket::new(local.is_ipv6())?.send(&packet, local)
+}
+
+/// An IP packet with this segment and the checksum that belongs to it, if its ports are those of the two ends, and it does not begin
+/// another connection between them.
+fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> Option<Vec<u8>> {
+    let header = tcp::Tcp::parse(segment).ok()?;
+    let is_of_flow = (header.source_port(), header.destination_port()) == (remote.port(), local.port());
+    if !is_of_flow || header.flags() & flag::SYN != 0 {
+        return None;
+    }
+    let mut packet = vec![0; ipv6::HEADER_LEN + segment.len()];
+    let (ip_len, sum) = write_ip(&mut packet, (remote, local), segment.len())?;
+    packet.truncate(ip_len + segment.len());
+    let place = packet.get_mut(ip_len..)?;
+    place.copy_from_slice(segment);
+    place[CHECKSUM].fill(0);
+    let checksum = (sum + Sum::of(place)).complement();
+    place[CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+    Some(packet)
+}
+
 /// Writes an IP packet with a header of TCP and nothing behind it; its length.
 fn write(packet: &mut [u8], ends: (SocketAddr, SocketAddr), fields: &tcp::Fields<'_>) -> Option<usize> {
     let payload_len = tcp::HEADER_LEN + fields.options.len();
-    let (ip_len, sum) = match (ends.0.ip(), ends.1.ip()) {
+    let (ip_len, sum) = write_ip(packet, ends, payload_len)?;
+    tcp::write(packet.get_mut(ip_len..ip_len + payload_len)?, fields, Some(sum))?;
+    Some(ip_len + payload_len)
+}
+
+/// Writes the IP header from the first end to the second; its length, and the sum that the checksum of TCP begins with.
+fn write_ip(packet: &mut [u8], ends: (SocketAddr, SocketAddr), payload_len: usize) -> Option<(usize, Sum)> {
+    let len = u16::try_from(payload_len).ok()?;
+    match (ends.0.ip(), ends.1.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ip = ipv4::Fields {
                 source,
@@ -76,8 +117,7 @@ fn write(packet: &mut [u8], ends: (SocketAddr, SocketAddr), fields: &tcp::Fields
                 traffic_class: 0,
                 payload_len,
             };
-            let sum = Sum::pseudo_v4(source, destination, protocol::TCP, payload_len as u16);
-            (ipv4::write(packet, &ip)?, sum)
+            Some((ipv4::write(packet, &ip)?, Sum::pseudo_v4(source, destination, protocol::TCP, len)))
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ip = ipv6::Fields {
@@ -88,11 +128,56 @@ fn write(packet: &mut [u8], ends: (SocketAddr, SocketAddr), fields: &tcp::Fields
                 traffic_class: 0,
                 payload_len,
             };
-            let sum = Sum::pseudo_v6(source, destination, protocol::TCP, payload_len as u16);
-            (ipv6::write(packet, &ip)?, sum)
+            Some((ipv6::write(packet, &ip)?, Sum::pseudo_v6(source, destination, protocol::TCP, len)))
         }
-        _ => return None,
-    };
-    tcp::write(packet.get_mut(ip_len..ip_len + payload_len)?, fields, Some(sum))?;
-    Some(ip_len + payload_len)
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ip::Ip;
+
+    use super::*;
+
+    fn ends(local: &str, remote: &str) -> (SocketAddr, SocketAddr) {
+        (local.parse().unwrap(), remote.parse().unwrap())
+    }
+
+    fn segment(source_port: u16, flags: u8) -> Vec<u8> {
+        let mut segment = [[0; tcp::HEADER_LEN].as_slice(), b"late"].concat();
+        let fields = tcp::Fields {
+            source_port,
+            destination_port: 80,
+            sequence_number: 7,
+            flags,
+            ..tcp::Fields::default()
+        };
+        tcp::write(&mut segment, &fields, None).unwrap();
+        segment
+    }
+
+    #[test]
+    fn a_segment_whose_checksum_was_left_to_the_device_is_given_with_the_right_one() {
+        for (local, remote) in
+            [ends("192.0.2.1:80", "192.0.2.2:4000"), ends("[2001:db8::1]:80", "[2001:db8::2]:4000")]
+        {
+            let packet = packet_of(local, remote, &segment(4000, flag::ACK)).unwrap();
+            let ip = Ip::parse_quoted(&packet).unwrap();
+            let tcp = tcp::Tcp::parse(ip.payload()).unwrap();
+            assert!(tcp.checksum_is_valid(ip.pseudo_header(ip.payload().len())));
+            assert_eq!((tcp.sequence_number(), tcp.payload()), (7, b"late".as_slice()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_segment_of_the_flow_makes_no_packet() {
+        let (local, remote) = ends("192.0.2.1:80", "192.0.2.2:4000");
+        assert!(packet_of(local, remote, &segment(4001, flag::ACK)).is_none());
+        assert!(packet_of(local, remote, &segment(4000, flag::SYN)).is_none());
+        let segment = segment(4000, flag::ACK);
+        assert!(packet_of(local, remote, &segment[..12]).is_none());
+        assert!(packet_of(local, "[2001:db8::2]:4000".parse().unwrap(), &segment).is_none());
+        assert!(packet_of(local, remote, &[&segment[..], &[0; 1 << 16]].concat()).is_none());
+    }
 }

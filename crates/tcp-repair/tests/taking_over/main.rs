@@ -4,12 +4,13 @@ mod wire;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
-use lab::{CLIENT_V4, Lab, SERVER_V4, SERVER_V6, Side, require_root_and_xdp};
+use lab::{CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, require_root_and_xdp};
 use stack::{Config, ConnectionId, Detached};
-use tcp_repair::{Established, Prepared, State, Timestamps, make_kernel_socket, prepare};
+use tcp_repair::{Established, Prepared, State, Timestamps, deliver, make_kernel_socket, prepare};
 use wire::{Server, Wire};
 
 const PORT: u16 = 7000;
@@ -207,6 +208,43 @@ fn move_in_mid_transfer(server: &str, timestamps: bool, mapped: bool, lose_each:
     let answered = reader.join().unwrap();
     assert!(answered == stream(SERVER, 0..TOTAL), "{} octets went of {TOTAL}", answered.len());
     assert_eq!(scene.wire.middle().stack.counters().out_rsts, 0);
+}
+
+/// What the client says after the value was made comes to our stack, and is given to the kernel. On the wire everything is lost from
+/// then on: it is not the client that sends it again. The socket is the interface's alone, as one with `SO_BINDTODEVICE` is.
+fn give_what_came_late(server: &str) {
+    let scene = Scene::set(server, Config { late_segments_max: 10, ..Config::default() });
+    let detached = scene.detach();
+    scene.wire.middle().server = Server::Ours;
+    (&scene.client).write_all(b"late").unwrap();
+    let late = scene.wire.until("what is late", |middle| middle.stack.next_late_segment());
+    scene.wire.middle().lose_each = Some(1);
+    let socket = scene.take_over(&established(&detached, server.contains(':')));
+    let name = SERVER_INTERFACE.as_bytes();
+    syscall::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name).unwrap();
+    scene.lab.inside(Side::Server, || {
+        let other = SocketAddr::new(late.remote.ip(), late.remote.port() ^ 1);
+        assert!(deliver(late.local, other, &late.octets).is_err(), "a segment of another flow");
+        deliver(late.local, late.remote, &late.octets).unwrap();
+    });
+    let mut octets = [0; 4];
+    (&socket).read_exact(&mut octets).unwrap();
+    assert_eq!(&octets, b"late");
+    assert_eq!(kernel_state(&socket, &scene.lab), "ESTAB");
+}
+
+#[test]
+fn what_came_late_goes_on_over_ipv4() {
+    if require_root_and_xdp() {
+        give_what_came_late(SERVER_V4);
+    }
+}
+
+#[test]
+fn what_came_late_goes_on_over_ipv6() {
+    if require_root_and_xdp() {
+        give_what_came_late(SERVER_V6);
+    }
 }
 
 #[test]
