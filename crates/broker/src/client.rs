@@ -306,6 +306,20 @@ impl Client {
         self.ask_for_done(Request::Deliver { local, remote, octets: octets.to_vec() }, &[shadow])
     }
 
+    /// Gives the kernel a segment of a connection that [`Client::move_connection`] has just moved, which came to our queues: the TCP
+    /// header and what follows.
+    pub fn deliver_late(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: &[u8],
+    ) -> Result<(), ClientError> {
+        if octets.len() > DATAGRAM_MAX {
+            return Err(Refusal::NotTaken("it is too long".to_owned()).into());
+        }
+        self.ask_for_done(Request::Late { local, remote, octets: octets.to_vec() }, &[])
+    }
+
     /// Says that the sockets of our queues of this interface are closed.
     pub fn give_back(&mut self, link: u16) -> Result<(), ClientError> {
         self.ask_for_done(Request::GiveBack { link }, &[])

@@ -99,6 +99,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         | Request::Adopt
         | Request::IsShared { .. }
         | Request::Deliver { .. }
+        | Request::Late { .. }
         | Request::Status(_) => None,
     };
     event.into_iter().collect()

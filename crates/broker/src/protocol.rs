@@ -42,7 +42,7 @@ pub const QUEUES_MAX: u16 = 64;
 /// Keys in a [`Request::MoveFor`] at most.
 pub const KEYS_MAX: usize = 16;
 
-/// Octets of a datagram that is delivered at most: as numbers they fit a message.
+/// Octets of a datagram or segment that is delivered at most: as numbers they fit a message.
 pub const DATAGRAM_MAX: usize = 12 << 10;
 
 /// Characters of a program's name at most.
@@ -173,6 +173,16 @@ pub enum Request {
         /// Where it came from.
         remote: SocketAddr,
         /// What it said, at most [`DATAGRAM_MAX`] octets.
+        octets: Vec<u8>,
+    },
+    /// A segment came on our queues for a connection that was moved a moment ago, by [`Request::Move`]: the kernel is to have it.
+    /// [`Answer::Done`].
+    Late {
+        /// The end that was ours.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+        /// The TCP header and what follows, at most [`DATAGRAM_MAX`] octets.
         octets: Vec<u8>,
     },
     /// Our queues of an interface are free: their sockets are closed. [`Answer::Done`].

@@ -340,6 +340,22 @@ fn addresses_and_mtu_are_followed() {
     assert_eq!(mtu, 1400);
 }
 
+/// The next segment of the peer's, with these octets.
+fn segment(connection: &tcp_repair::Established, octets: &[u8]) -> Vec<u8> {
+    let fields = wire::tcp::Fields {
+        source_port: connection.remote.port(),
+        destination_port: connection.local.port(),
+        sequence_number: connection.rcv_nxt,
+        acknowledgement_number: connection.snd_una,
+        flags: wire::tcp::flag::ACK | wire::tcp::flag::PSH,
+        window: 500,
+        ..wire::tcp::Fields::default()
+    };
+    let mut segment = [[0; wire::tcp::HEADER_LEN].as_slice(), octets].concat();
+    wire::tcp::write(&mut segment, &fields, None).unwrap();
+    segment
+}
+
 #[test]
 fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     let without_timestamps = |lab: &Lab| {
@@ -357,13 +373,25 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     let unsent = b"unsent".to_vec();
     let received = b"received".to_vec();
     let connection = tcp_repair::Established { unsent, received, ..connection };
+    // What came to the client before the kernel had the socket, as far as the peer knows.
+    let late = segment(&connection, b"late");
+    let deliver = |client: &mut Client, remote| client.deliver_late(connection.local, remote, &late);
+    let refused = deliver(&mut client, connection.remote).unwrap_err();
+    assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "it was not moved: {refused}");
+    peer.write_all(b"late").unwrap();
     let mut moved = TcpStream::from(client.move_connection(connection.clone(), None).unwrap());
+    let other = SocketAddr::new(connection.remote.ip(), connection.remote.port() ^ 1);
+    assert!(deliver(&mut client, other).is_err(), "it speaks for this peer alone");
+    assert!(deliver(&mut setting.attached(), connection.remote).is_err(), "nobody else does");
+    deliver(&mut client, connection.remote).unwrap();
     let mut octets = [0; 8];
     peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     peer.read_exact(&mut octets[..6]).unwrap();
     assert_eq!(&octets[..6], b"unsent");
     moved.read_exact(&mut octets).unwrap();
     assert_eq!(&octets, b"received");
+    moved.read_exact(&mut octets[..4]).unwrap();
+    assert_eq!(&octets[..4], b"late");
     assert!(is_alive(&mut peer, &mut moved));
     assert!(!setting.kernel_answers(), "new connections are still the client's");
 

@@ -14,6 +14,7 @@ use super::OpenError;
 use super::connection::Connection;
 use super::data_path::DataPaths;
 use super::family::Family;
+use super::moves::RecentMoves;
 use super::orphans::Orphan;
 use super::port::Port;
 use super::questions::Questions;
@@ -105,6 +106,7 @@ pub(super) struct Broker {
     pub(super) kept: BTreeMap<ClaimId, OwnedFd>,
     /// Connections that nobody can accept yet.
     pub(super) orphans: Vec<Orphan>,
+    pub(super) moves: RecentMoves,
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) inbox: Inbox,
@@ -151,6 +153,7 @@ impl Broker {
             connections: BTreeMap::new(),
             kept: BTreeMap::new(),
             orphans: Vec::new(),
+            moves: RecentMoves::default(),
             routes: Routes::default(),
             questions: Questions::default(),
             inbox: Inbox::new(),

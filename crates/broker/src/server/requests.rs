@@ -107,6 +107,9 @@ impl Broker {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
                 done(self.deliver(&socket, local, remote, &octets))
             }
+            Request::Late { local, remote, octets } => {
+                done(self.deliver_late(client, (local, remote), &octets, now))
+            }
             Request::GiveBack { link } => done(self.registry.give_back(client, link, now)),
             Request::Status(report) => {
                 self.note_report(client, report);
