@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use clock::Duration;
 use device::Device;
 use stack::tcp::Detached;
-use stack::{Hop, LinkId};
+use stack::{Hop, LateSegment, LinkId};
 use wire::MacAddress;
 
 /// Names a claim.
@@ -192,6 +192,9 @@ pub(crate) trait Attachment: Send {
         socket: MovedSocket,
         token: Option<u64>,
     ) -> Option<OwnedFd>;
+
+    /// Gives the kernel a segment that came for a connection after it was moved.
+    fn deliver_late(&mut self, segment: &LateSegment);
 
     /// Answers [`Incident::Surrender`] by the kernel's socket.
     fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>);

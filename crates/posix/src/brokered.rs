@@ -10,7 +10,7 @@ use broker::protocol::{
 use clock::Duration;
 use device_xdp::XdpDevice;
 use stack::tcp::{Detached, State};
-use stack::{Hop, LinkHeader, LinkId};
+use stack::{Hop, LateSegment, LinkHeader, LinkId};
 use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
@@ -226,6 +226,11 @@ impl Attachment for Brokered {
     ) -> Option<OwnedFd> {
         let established = established_of(connection, socket)?;
         self.ask(|client| client.move_connection(established, token)).ok()
+    }
+
+    fn deliver_late(&mut self, segment: &LateSegment) {
+        // What the kernel does not get, the peer sends again.
+        let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));
     }
 
     fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) {

@@ -66,6 +66,7 @@ impl State {
             return 0;
         }
         let done = self.take_in(now);
+        self.pass_on_late();
         if !self.stamped.is_empty() {
             self.look_at_send_times(now);
         }

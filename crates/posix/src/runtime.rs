@@ -15,6 +15,9 @@ use crate::socket::{Role, SocketId};
 /// Connections that the tables of a process are made for.
 const CONNECTIONS_MAX: u32 = 1 << 18;
 
+/// Segments that wait to be given to the kernel: more than come between two turns.
+const LATE_SEGMENTS_MAX: usize = 1 << 10;
+
 /// Keeps what happened on the stack until the turn is over.
 #[derive(Default)]
 pub(crate) struct Events(pub(crate) Vec<Event>);
@@ -53,6 +56,7 @@ impl Runtime {
             connections_max: CONNECTIONS_MAX,
             // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
             time_wait_reuse: true,
+            late_segments_max: LATE_SEGMENTS_MAX,
             ..stack::Config::default()
         };
         let (engine, handle) = Engine::driven(Config::default(), Nobody, stack, Events::default())?;

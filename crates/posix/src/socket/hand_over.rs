@@ -10,7 +10,7 @@
 //!     |        is open and nothing has come since SYNs stopped, or, for peers that do not answer, after a while.
 //!   move       Connections that nobody has accepted become the kernel's, and wait at another process with the same listener.
 //!     |        Those that were accepted become the kernel's behind their descriptors. Each is noted as the kernel's flow before
-//!     |        the kernel speaks; what still comes to us of it is ignored, and sent again.
+//!     |        the kernel speaks; what still comes to us of it is passed on to the kernel.
 //!   give back  The device is closed, and the queue is nobody's: what arrives is the kernel's, which knows all connections now.
 //!     |
 //!   the next   The broker lends the queue to who waits for it, and takes packets from the kernel again by the steps that are
@@ -29,7 +29,7 @@ use stack::ListenerId;
 use stack::tcp::Detached;
 
 use super::kernel_side::settle_kernel_socket;
-use super::{Role, SocketId};
+use super::{Role, Settings, SocketId};
 use crate::attachment::{ClaimId, MovedSocket};
 use crate::drive::readable;
 use crate::fd_table::Entry;
@@ -197,7 +197,6 @@ impl State {
     fn take_waiting(&mut self, id: SocketId) -> Vec<OwnedFd> {
         let now = self.clock.now();
         let Some(socket) = self.sockets.get_mut(id) else { return Vec::new() };
-        let kind = socket.kind_to_move();
         let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return Vec::new() };
         let (on_stack, adopted) = (on_stack.take(), std::mem::take(adopted));
         let mut waiting: Vec<OwnedFd> = adopted.into();
@@ -205,15 +204,32 @@ impl State {
         let Some(listener) = on_stack else { return waiting };
         stack.accept_deferred(listener, now);
         let detached = stack.detach_accept_queue(listener, now);
-        stack.close_listener(listener, now);
-        waiting.extend(detached.iter().filter_map(|connection| self.hand_to_kernel(connection, kind)));
+        // A SYN that was under way for longer than we waited is not to be reset: others listen. The peer sends it again.
+        stack.leave_listener(listener, now);
+        waiting.extend(self.hand_waiting_to_kernel(id, &detached));
         waiting
     }
 
+    /// The kernel's sockets of connections that waited at a listener and are off the stack, but for those that are lost: with what
+    /// accepted sockets have from their listener.
+    pub(super) fn hand_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
+        let Some(listener) = self.sockets.get(id) else { return Vec::new() };
+        let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
+        let moved = waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings));
+        let moved = moved.collect();
+        self.follow_moved();
+        moved
+    }
+
     /// The kernel's socket of a connection that is off the stack, unless it is lost.
-    fn hand_to_kernel(&mut self, connection: &Detached, kind: MovedSocket) -> Option<OwnedFd> {
+    fn hand_to_kernel(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+    ) -> Option<OwnedFd> {
         let kernel = self.attachment()?.move_to_kernel(connection, kind, None)?;
-        settle_kernel_socket(&kernel, connection);
+        settle_kernel_socket(&kernel, connection, settings);
         Some(kernel)
     }
 
@@ -257,11 +273,13 @@ impl State {
         for detached in detached {
             // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
             let kind = MovedSocket { is_ipv6: false, reuse_address: true };
-            self.hand_to_kernel(&detached, kind).into_iter().for_each(close);
+            self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
         }
+        self.follow_moved();
     }
 
     pub(super) fn give_queues_back(&mut self, now: Instant) {
+        self.follow_moved();
         self.flush(now);
         let Some(runtime) = &mut self.runtime else { return };
         let mut links: Vec<_> = runtime.links().collect();

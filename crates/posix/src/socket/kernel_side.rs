@@ -5,9 +5,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
+use stack::Stack;
 use stack::tcp::Detached;
 
-use super::{READABLE, Role, Socket, SocketId, WRITABLE};
+use super::{READABLE, Role, Settings, Socket, SocketId, WRITABLE};
 use crate::Errno;
 use crate::attachment::RequestId;
 use crate::drive::{On, Stop, Waiting};
@@ -60,7 +61,7 @@ impl State {
         token: Option<u64>,
         now: Instant,
     ) -> Result<OwnedFd, Errno> {
-        // What has come until now goes with it: the peer would notice after 200 ms that it has to be sent again.
+        // What has come until now goes with it.
         self.take_in(now);
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
@@ -71,13 +72,31 @@ impl State {
             self.attachment().and_then(|attachment| attachment.move_to_kernel(&detached, kind, token));
         match moved {
             Some(kernel) => {
-                settle_kernel_socket(&kernel, &detached);
-                settings.set_at_kernel(kernel.as_raw_fd());
+                settle_kernel_socket(&kernel, &detached, &settings);
+                self.follow_moved();
                 Ok(kernel)
             }
             None => {
                 self.fail_socket(id, Errno(libc::ECONNRESET));
                 fail(libc::ECONNRESET)
+            }
+        }
+    }
+
+    /// Connections have become the kernel's: what came for them while they did follows them. The peer would notice after 200 ms that
+    /// it has to be sent again.
+    pub(crate) fn follow_moved(&mut self) {
+        let now = self.clock.now();
+        self.take_in(now);
+        self.pass_on_late();
+    }
+
+    /// Gives the kernel what was taken in for connections that it has by now. A packet that the steering program had in hand when it
+    /// was told of the move may come some turns later.
+    pub(crate) fn pass_on_late(&mut self) {
+        while let Some(segment) = self.stack().and_then(Stack::next_late_segment) {
+            if let Some(attachment) = self.attachment() {
+                attachment.deliver_late(&segment);
             }
         }
     }
@@ -244,9 +263,10 @@ impl Process {
     }
 }
 
-/// What repairing does not bring: a FIN that is due, and options.
-pub(super) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached) {
+/// What repairing does not bring: a FIN that is due, options, and what else was set of the socket.
+pub(super) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
     super::option_table::set_at_kernel(kernel.as_raw_fd(), &from.options);
+    settings.set_at_kernel(kernel.as_raw_fd());
     if from.write_closed && !from.fin_sent {
         // The connection is there and open: nothing to fail.
         let _ = syscall::shutdown(kernel.as_raw_fd(), libc::SHUT_WR);

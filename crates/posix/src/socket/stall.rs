@@ -207,14 +207,11 @@ impl State {
     /// Connections that wait to be accepted become the kernel's, for others to accept.
     fn hand_over_waiting(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
-        let kind = socket.kind_to_move();
         let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return };
         let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
         let detached = on_stack.and_then(|listener| Some(self.stack()?.detach_accept_queue(listener, now)));
-        let Some(attachment) = self.attachment() else { return };
-        let moved = detached.into_iter().flatten();
-        let moved: Vec<_> = moved.filter_map(|it| attachment.move_to_kernel(&it, kind, None)).collect();
-        adopted.into_iter().chain(moved).for_each(|socket| attachment.give_for_adoption(socket));
+        let moved = self.hand_waiting_to_kernel(id, &detached.unwrap_or_default());
+        adopted.into_iter().chain(moved).for_each(|socket| self.give_for_adoption(socket));
     }
 }
 

@@ -8,14 +8,14 @@ mod streams;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use clock::Duration;
 use device::memory::{self, MemoryDevice};
 use stack::tcp::Detached;
-use stack::{Hop, LinkId};
+use stack::{Hop, LateSegment, LinkId};
 
 use crate::Errno;
 use crate::attachment::{
@@ -46,6 +46,10 @@ struct Others {
     share: AtomicBool,
     /// Connections and datagrams that were left to them.
     left: AtomicU32,
+    /// Those of the connections that have `SO_KEEPALIVE`.
+    kept_alive: AtomicU32,
+    /// Segments that came too late for connections which the kernel has.
+    late: AtomicU32,
 }
 
 impl Attachment for Wire {
@@ -106,6 +110,10 @@ impl Attachment for Wire {
         Some(ours)
     }
 
+    fn deliver_late(&mut self, _: &LateSegment) {
+        self.others.late.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn surrender(&mut self, _: u64, _: BorrowedFd<'_>) {}
 
     fn refuse_surrender(&mut self, _: u64) {}
@@ -122,8 +130,11 @@ impl Attachment for Wire {
         self.others.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn give_for_adoption(&mut self, _: OwnedFd) {
+    fn give_for_adoption(&mut self, socket: OwnedFd) {
         self.others.left.fetch_add(1, Ordering::Relaxed);
+        let mut value = [0; 4];
+        syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &mut value).unwrap();
+        self.others.kept_alive.fetch_add(u32::from_ne_bytes(value), Ordering::Relaxed);
     }
 
     fn drain(&mut self, _: ClaimId) {}

@@ -78,6 +78,29 @@ fn who_accepts_now_and_then_has_more_time_and_keeps_the_listener() {
 }
 
 #[test]
+fn what_others_get_has_the_options_of_its_listener() {
+    let pair = Pair::new();
+    pair.others.share.store(true, Ordering::Relaxed);
+    let listener = pair.left.listen_anywhere(libc::SOCK_NONBLOCK);
+    let on = 1i32.to_ne_bytes();
+    syscall::setsockopt(listener, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &on).unwrap();
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+    let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+    for _ in 0..2 {
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        pair.settle();
+    }
+    assert!(pair.left.accept4(listener, 0).is_ok(), "it keeps the listener, and takes one");
+    for _ in 0..4 {
+        std::thread::sleep(LONG);
+        pair.settle();
+    }
+    assert_eq!(left(&pair), 1, "the other is for others");
+    assert_eq!(pair.others.kept_alive.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn a_connection_lives_until_the_call_on_it_is_over() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
@@ -167,4 +190,30 @@ fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
         pair.left.surrender(left);
         assert!(reader.join().unwrap() && poller.join().unwrap());
     });
+}
+
+#[test]
+fn what_comes_for_a_connection_that_has_moved_is_the_kernels() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.left.surrender(left);
+    assert_eq!(pair.others.late.load(Ordering::Relaxed), 0);
+    pair.right.send_all(right, b"late").unwrap();
+    pair.settle();
+    assert_eq!(pair.others.late.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn who_comes_late_to_a_listener_that_others_have_is_not_reset() {
+    let pair = Pair::new();
+    // Another listener keeps the process at its queue.
+    let (_, _) = pair.listen();
+    let (listener, address) = pair.listen();
+    pair.left.surrender(listener);
+    pair.left.shut_down(listener);
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    let mut fds = [PollFd { fd: right, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(done(pair.right.poll(&mut fds, Some(Duration::ZERO), None)), Ok(0), "it goes on asking");
 }
