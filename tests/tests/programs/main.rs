@@ -11,6 +11,7 @@ mod databases;
 mod ends;
 mod interpreted;
 mod known;
+mod moving;
 mod names;
 mod nginx;
 mod reload;
