@@ -59,7 +59,8 @@ impl Process {
         let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         socket.nonblocking = flags & libc::O_NONBLOCK != 0;
-        socket.send_timeout = timeout_of(fd, libc::SO_SNDTIMEO);
+        socket.send_timeout =
+            if socket.touched.is_plain() { None } else { timeout_of(fd, libc::SO_SNDTIMEO) };
         self.start_watchdog(&mut state);
         if socket_is_patient(&state, id) {
             return self.wait_for_connect(state, id, libc::EINPROGRESS);

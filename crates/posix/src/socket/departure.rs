@@ -48,7 +48,7 @@ impl State {
         }
         let Some(socket) = self.sockets.get(id) else { return false };
         let (fd, domain) = (socket.fd(), socket.domain);
-        if !socket.is_untouched && has_route_of_its_own(fd) {
+        if !socket.touched.is_plain() && has_route_of_its_own(fd) {
             return false;
         }
         if !self.attachment().is_some_and(|attachment| attachment.has_route(name, domain)) {

@@ -8,6 +8,7 @@ use clock::Instant;
 use stack::ListenerId;
 
 use super::address::{local_of, write_name};
+use super::touched::Touched;
 use super::udp::UdpRole;
 use super::{READABLE, Role, Socket, SocketId, options_of_listener};
 use crate::Errno;
@@ -41,7 +42,7 @@ impl Process {
         let mut state = self.lock();
         state.forget_stale(fd);
         if let Some(role) = role {
-            let socket = Socket { is_untouched: true, ..Socket::new(role, domain, fd) };
+            let socket = Socket { touched: Touched::NONE, ..Socket::new(role, domain, fd) };
             state.insert(socket);
         }
     }

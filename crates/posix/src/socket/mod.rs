@@ -26,6 +26,7 @@ mod stall;
 mod stream_messages;
 mod tcp_info;
 mod times;
+mod touched;
 mod udp;
 mod udp_connect;
 mod udp_errors;
@@ -51,6 +52,7 @@ use crate::waiter::Waiter;
 use error_queue::ZeroCopySends;
 use owner::Owner;
 use send_times::SendTimes;
+use touched::Touched;
 
 pub(crate) use departure::KeptPort;
 pub(crate) use hand_over::Ended;
@@ -132,8 +134,8 @@ pub(crate) struct Socket {
     pub(crate) error: Option<Errno>,
     /// The turn in which a call had to say that it would block: who asks twice in one turn gets another.
     pub(crate) blocked_in_turn: u32,
-    /// The program has set no option of the kernel's socket.
-    is_untouched: bool,
+    /// Options of the kernel's socket that the program has set.
+    touched: Touched,
     /// What few sockets have.
     rare: Option<Box<Rare>>,
 }
@@ -169,7 +171,7 @@ impl Socket {
             is_connecting: false,
             error: None,
             blocked_in_turn: 0,
-            is_untouched: false,
+            touched: Touched::ANY,
             rare: None,
         }
     }

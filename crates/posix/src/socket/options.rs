@@ -21,7 +21,7 @@ impl Process {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
-        socket.is_untouched = false;
+        socket.touched.note(level, option);
         let now = self.now();
         match &socket.role {
             Role::Connection(connection) => {
@@ -128,6 +128,10 @@ impl State {
             let switch = i32::from_ne_bytes(*value.first_chunk().ok_or(Errno(libc::EINVAL))?);
             let is_on = i32::from(switch != 0).to_ne_bytes();
             return self.take(id, connection, (level, option), &is_on, now);
+        }
+        if (level, option) == (libc::SOL_SOCKET, libc::SO_LINGER) && is_linger_without_time(value) {
+            let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+            return self.take(id, connection, (level, option), &at_once, now);
         }
         let domain = self.sockets.get(id).ok_or(Errno(libc::EBADF))?.domain;
         let judge = judge::of_connections(domain, level, option)?;
@@ -240,6 +244,11 @@ fn is_plain_switch(level: i32, option: i32) -> bool {
         (level, option),
         (libc::SOL_TCP, libc::TCP_NODELAY | libc::TCP_CORK) | (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
     )
+}
+
+/// Whether this is a `struct linger` by which closing resets: proxies set one for each connection.
+fn is_linger_without_time(value: &[u8]) -> bool {
+    value.first_chunk::<8>().is_some_and(|linger| linger[..4] != [0; 4] && linger[4..] == [0; 4])
 }
 
 #[cfg(test)]

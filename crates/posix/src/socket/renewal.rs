@@ -10,6 +10,7 @@ use stack::tcp::State as TcpState;
 use super::address::encode;
 use super::departure::BIND_ADDRESS_NO_PORT;
 use super::option_table::set_at_kernel;
+use super::touched::Touched;
 use super::{Role, SocketId, WRITABLE};
 use crate::Errno;
 use crate::process::State;
@@ -56,7 +57,7 @@ impl State {
         }
         socket.role = Role::Fresh;
         socket.is_placeholder = false;
-        socket.is_untouched = false;
+        socket.touched = Touched::ANY;
         self.give_to_kernel(id);
         self.raise(id, WRITABLE | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
     }

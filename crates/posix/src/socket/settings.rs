@@ -8,6 +8,7 @@ use stack::TcpOptions;
 
 use super::option_table::{TABLE, VALUE_MAX, find};
 use super::times::{TIMESTAMPING_NEW, Times};
+use super::touched::Touched;
 use super::{Socket, judge};
 use crate::internal::close;
 
@@ -205,19 +206,18 @@ fn defaults(domain: i32) -> &'static [Option<Vec<u8>>] {
 }
 
 impl Socket {
-    /// The options that were set at the kernel's socket, which is to be connected. That none were is known of most.
+    /// The options that were set at the kernel's socket, which is to be connected.
     pub(super) fn options_of_shadow(&self) -> (TcpOptions, Settings) {
-        match self.is_untouched {
-            true => (TcpOptions::default(), Settings::default()),
-            false => options_of_shadow(self.fd(), self.domain),
-        }
+        options_of_shadow(self.fd(), self.domain, self.touched)
     }
 }
 
 /// The options that were set at a socket of the kernel: those in which it differs from a fresh one.
-fn options_of_shadow(fd: RawFd, domain: i32) -> (TcpOptions, Settings) {
+fn options_of_shadow(fd: RawFd, domain: i32, touched: Touched) -> (TcpOptions, Settings) {
     let (mut options, mut settings) = (TcpOptions::default(), Settings::default());
-    for ((level, option), default) in asked().zip(defaults(domain)) {
+    let of_interest =
+        asked().zip(defaults(domain)).filter(|((level, option), _)| touched.has(*level, *option));
+    for ((level, option), default) in of_interest {
         let Some(value) = read(fd, level, option).filter(|value| default.as_ref() != Some(value)) else {
             continue;
         };
@@ -232,7 +232,7 @@ fn options_of_shadow(fd: RawFd, domain: i32) -> (TcpOptions, Settings) {
 
 /// The same of a listener: what its connections start with.
 pub(crate) fn options_of_listener(fd: RawFd, domain: i32) -> (TcpOptions, Settings) {
-    let (options, mut settings) = options_of_shadow(fd, domain);
+    let (options, mut settings) = options_of_shadow(fd, domain, Touched::ANY);
     OWN.iter().for_each(|(level, option)| settings.forget(*level, *option));
     (options, settings)
 }
