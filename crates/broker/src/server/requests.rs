@@ -73,8 +73,11 @@ impl Broker {
                 self.claim(client, transport, purpose, socket).map(|answer| Some((answer, None)))
             }
             Request::Release { claim } => {
+                self.registry.release(client, claim)?;
+                // Before the kernel may give the port to others.
+                self.settle_registry(now);
                 self.kept.remove(&claim);
-                done(self.registry.release(client, claim))
+                done(Ok(()))
             }
             Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),

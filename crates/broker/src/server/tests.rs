@@ -480,6 +480,8 @@ fn the_port_of_an_outgoing_connection_is_kept_until_it_is_released() {
         rustix::net::bind(&other, &name).map(|()| other)
     };
     assert!(bind().is_err());
+    assert_eq!(refusal(served.connect().release(claim)), Refusal::NoSuchClaim);
+    assert!(bind().is_err(), "it is not others' to release");
     client.release(claim).unwrap();
     let bound = bind().unwrap();
     client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
