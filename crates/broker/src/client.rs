@@ -29,6 +29,9 @@ use crate::transfer::{Arrival, Inbox, Internal, discard, send};
 /// How long an answer may take that does not depend on others.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Claims that are released at a time: requests and answers fit what the kernel keeps of a connection.
+const RELEASED_MAX: usize = 32;
+
 /// Why a request was not answered, or not as wished.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -211,6 +214,19 @@ impl Client {
         self.ask_for_done(Request::Release { claim }, &[])
     }
 
+    /// The same for several, which wait together: nobody else is served in between, but for the broker's own turns.
+    pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
+        let deadline = Instant::now() + PATIENCE;
+        for some in claims.chunks(RELEASED_MAX) {
+            let ids = some.iter().map(|claim| self.begin_by(Request::Release { claim: *claim }, deadline));
+            for id in ids.collect::<Result<Vec<u64>, _>>()? {
+                // What it refuses was none of ours.
+                self.await_open(id, deadline)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves new connections to the kernel, and keeps those that there are. To be called before the listener is closed.
     pub fn drain(&mut self, claim: ClaimId) -> Result<(), ClientError> {
         self.ask_for_done(Request::Drain { claim }, &[])
@@ -338,10 +354,13 @@ impl Client {
     }
 
     fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
-        let deadline = Instant::now() + PATIENCE;
+        self.begin_by(request, Instant::now() + PATIENCE).map(Ticket)
+    }
+
+    fn begin_by(&mut self, request: Request, deadline: Instant) -> Result<u64, ClientError> {
         let id = self.send(request, &[], deadline)?;
         self.open.insert(id, None);
-        Ok(Ticket(id))
+        Ok(id)
     }
 
     fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
@@ -359,6 +378,11 @@ impl Client {
         let deadline = Instant::now() + PATIENCE;
         let id = self.send(request, fds, deadline)?;
         self.open.insert(id, None);
+        self.await_open(id, deadline)
+    }
+
+    /// Waits for the answer to a request that was sent.
+    fn await_open(&mut self, id: u64, deadline: Instant) -> Result<Arrived<Answer>, ClientError> {
         let answer = self.await_answer(id, deadline);
         let kept = self.open.remove(&id).flatten();
         answer?;

@@ -260,6 +260,8 @@ pub enum News {
         /// The address that it has.
         new: [u8; 6],
     },
+    /// Ways to peers may be others than those that were told.
+    WaysChanged,
     /// A child wants a connection that it inherited: answer by [`Request::Move`], [`Request::Surrendered`] or
     /// [`Request::NotSurrendered`].
     Surrender {

@@ -357,6 +357,26 @@ fn segment(connection: &tcp_repair::Established, octets: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn who_may_know_ways_hears_that_they_changed() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut client = setting.connect();
+    let elsewhere = format!("198.51.100.0/24 via {CLIENT_V4}");
+    for change in ["add", "del"] {
+        setting.lab.ip(Side::Server, &format!("route {change} {elsewhere}")).unwrap();
+        wait_for(&mut client, |event| matches!(event, Event::News(News::WaysChanged)).then_some(()));
+    }
+    setting.lab.ip(Side::Server, &format!("neigh del {CLIENT_V4} dev {SERVER_INTERFACE}")).ok();
+    setting
+        .lab
+        .ip(
+            Side::Server,
+            &format!("neigh replace {CLIENT_V4} lladdr 02:00:00:00:00:07 dev {SERVER_INTERFACE}"),
+        )
+        .unwrap();
+    assert!(!client.wait(EFFECT).unwrap(), "of neighbours there would be news all the time");
+}
+
+#[test]
 fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     let without_timestamps = |lab: &Lab| {
         let write = || std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap();

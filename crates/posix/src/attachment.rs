@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-use clock::Duration;
+use clock::{Duration, Instant};
 use device::Device;
 use stack::tcp::Detached;
 use stack::{Hop, LateSegment, LinkId};
@@ -30,6 +30,16 @@ pub(crate) enum Purpose {
     Outgoing,
     /// A UDP socket.
     Udp,
+}
+
+/// Whom a socket is to be connected to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer<'n> {
+    /// Its address.
+    pub(crate) ip: IpAddr,
+    /// The same as connect(2) takes it, for a socket of this domain.
+    pub(crate) name: &'n [u8],
+    pub(crate) domain: i32,
 }
 
 /// The way to a peer.
@@ -174,15 +184,12 @@ pub(crate) trait Attachment: Send {
     /// Has packets to where `shadow` is bound come to us. The error is the reason why not, for people.
     fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String>;
 
-    /// Ends a claim.
-    fn release(&mut self, claim: ClaimId);
+    /// Ends claims.
+    fn release(&mut self, claims: &[ClaimId]);
 
-    /// Whether there is a way to the `sockaddr` of a `domain` at all, as far as that is known at once. Where there is none, the
-    /// kernel's own connect(2) says why.
-    fn has_route(&self, remote: &[u8], domain: i32) -> bool;
-
-    /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`].
-    fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId>;
+    /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`], at once if it is known. `None` if it is
+    /// known at once that there is none at all: the kernel's own connect(2) says why.
+    fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
 
     /// Has the kernel take a connection that our stack let go of, as the answer to [`Incident::Surrender`] if there is a token;
     /// the kernel's socket, or `None` if the connection is lost.

@@ -7,7 +7,7 @@ use broker::client::{Client, ClientError, Event, Granted, Ticket};
 use broker::protocol::{
     KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Transport, Welcome,
 };
-use clock::Duration;
+use clock::{Duration, Instant};
 use device_xdp::XdpDevice;
 use stack::tcp::{Detached, State};
 use stack::{Hop, LateSegment, LinkHeader, LinkId};
@@ -15,10 +15,11 @@ use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
 use crate::attachment::{
-    Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Routed, SocketStatus, Status, Way,
+    Attachment, ClaimId, Incident, MovedSocket, Peer, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::internal;
 use crate::socket::address::source_for;
+use crate::ways::Ways;
 
 /// A client of the broker, with what it was asked and has not answered.
 pub(crate) struct Brokered {
@@ -27,12 +28,21 @@ pub(crate) struct Brokered {
     inherited_keys: Vec<Key>,
     line: Line,
     welcome: Welcome,
-    routes: Vec<(RequestId, Ticket)>,
+    routes: Vec<AskedWay>,
+    ways: Ways,
     inherits: Vec<(RequestId, Ticket)>,
     incidents: std::collections::VecDeque<Incident>,
     /// Queues that were granted, and that nobody drives yet.
     granted: Vec<(LinkId, Vec<u16>)>,
     next_request: u64,
+}
+
+/// A question for the way to a peer.
+struct AskedWay {
+    request: RequestId,
+    ticket: Ticket,
+    /// Where to, from where, and when that was asked; `None` if something changed since, so that the answer may be of before.
+    asked: Option<((IpAddr, Option<IpAddr>), Instant)>,
 }
 
 /// The way to the broker.
@@ -61,6 +71,7 @@ impl Brokered {
             line: Line::Idle,
             welcome,
             routes: Vec::new(),
+            ways: Ways::default(),
             inherits: Vec::new(),
             incidents: std::collections::VecDeque::new(),
             granted: Vec::new(),
@@ -103,6 +114,9 @@ impl Brokered {
     }
 
     fn on_event(&mut self, event: Event) {
+        if changes_ways(&event) {
+            self.forget_ways();
+        }
         match event {
             Event::QueueGranted(granted) => self.on_granted(granted),
             Event::Adopt { claim, socket, .. } => {
@@ -112,15 +126,25 @@ impl Brokered {
         }
     }
 
+    /// Ways that were told, or are about to be, may not be so any more.
+    fn forget_ways(&mut self) {
+        self.ways.forget();
+        self.routes.iter_mut().for_each(|route| route.asked = None);
+    }
+
     /// Looks whether questions that take their time were answered.
     fn poll_tickets(&mut self) {
-        for (request, ticket) in std::mem::take(&mut self.routes) {
+        for AskedWay { request, ticket, asked } in std::mem::take(&mut self.routes) {
             let routed = match self.ask(|client| unless_refused(client.poll_route(&ticket))) {
                 Ok(Ok(None)) => {
-                    self.routes.push((request, ticket));
+                    self.routes.push(AskedWay { request, ticket, asked });
                     continue;
                 }
-                Ok(Ok(Some(route))) => Routed::Way(way_of(route)),
+                Ok(Ok(Some(route))) => {
+                    let way = way_of(route);
+                    asked.into_iter().for_each(|(ends, at)| self.ways.note(ends, way, at));
+                    Routed::Way(way)
+                }
                 Ok(Err(Refusal::NoNeighbour)) => Routed::NoHost,
                 Ok(Err(_)) | Err(_) => Routed::NotOurs,
             };
@@ -202,19 +226,23 @@ impl Attachment for Brokered {
         self.ask(|client| client.claim(transport, purpose, shadow)).map(|(claim, _)| ClaimId(claim.0))
     }
 
-    fn release(&mut self, claim: ClaimId) {
-        // If the broker is gone, so is the claim; here as below.
-        let _ = self.ask(|client| client.release(broker::protocol::ClaimId(claim.0)));
+    fn release(&mut self, claims: &[ClaimId]) {
+        let claims: Vec<_> = claims.iter().map(|claim| broker::protocol::ClaimId(claim.0)).collect();
+        // If the broker is gone, so are the claims; here as below.
+        let _ = self.ask(|client| client.release_all(&claims));
     }
 
-    fn has_route(&self, remote: &[u8], domain: i32) -> bool {
-        source_for(remote, domain).is_some()
-    }
-
-    fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Option<RequestId> {
-        let ticket = self.ask(|client| client.begin_route(remote, from)).ok()?;
+    fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId> {
+        let ends = (peer.ip, from);
+        if let Some(way) = self.ways.find(ends, now) {
+            let request = self.next_request();
+            self.incidents.push_back(Incident::Routed(request, Routed::Way(way)));
+            return Some(request);
+        }
+        source_for(peer.name, peer.domain)?;
+        let ticket = self.ask(|client| client.begin_route(peer.ip, from)).ok()?;
         let request = self.next_request();
-        self.routes.push((request, ticket));
+        self.routes.push(AskedWay { request, ticket, asked: Some((ends, now)) });
         Some(request)
     }
 
@@ -272,6 +300,7 @@ impl Attachment for Brokered {
     }
 
     fn give_back(&mut self, link: LinkId) {
+        self.forget_ways();
         let _ = self.ask(|client| client.give_back(link.0));
     }
 
@@ -338,9 +367,26 @@ fn incident_of(news: News) -> Option<Incident> {
         News::Surrender { token, local, remote } => Incident::Surrender { token, local, remote },
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Gone,
-        // These come with descriptors, as events of their own; addresses are the broker's to follow.
-        News::QueueGranted(_) | News::Adopt { .. } | News::AddressesChanged { .. } => return None,
+        // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.
+        News::QueueGranted(_) | News::Adopt { .. } | News::AddressesChanged { .. } | News::WaysChanged => {
+            return None;
+        }
     })
+}
+
+/// Whether the way to a peer may be another than before, or its interface another's.
+fn changes_ways(event: &Event) -> bool {
+    match event {
+        Event::QueueGranted(_) => true,
+        Event::Adopt { .. } => false,
+        Event::News(news) => matches!(
+            news,
+            News::QueuesLost { .. }
+                | News::AddressesChanged { .. }
+                | News::NeighbourMoved { .. }
+                | News::WaysChanged
+        ),
+    }
 }
 
 fn way_of(route: Route) -> Way {

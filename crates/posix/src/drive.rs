@@ -182,7 +182,8 @@ impl State {
             Some(Sleep::Unknown) => Some(now + POLL_EVERY),
             Some(Sleep::Descriptors) | None => None,
         };
-        let until = [timer, self.stalls.look_at, self.ended_due()].into_iter().flatten().min();
+        let until =
+            [timer, self.stalls.look_at, self.ended_due(), self.ports_due()].into_iter().flatten().min();
         devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));

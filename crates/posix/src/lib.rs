@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `fd_table.rs` | what each descriptor is: one load |
 //! | `process.rs`, `global.rs` | everything behind one lock; the process that we are loaded into |
-//! | `runtime.rs`, `attachment.rs`, `brokered.rs` | the engine, and who gives it queues, claims and ways |
+//! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `ways.rs` | the engine, and who gives it queues, claims and ways |
 //! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs` | turns of the engine, sleeping, waking |
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
 //! | `held.rs` | what is closed while a call still uses it |
@@ -37,5 +37,6 @@ mod status;
 mod tests;
 mod waiter;
 mod watchdog;
+mod ways;
 
 pub use errno::Errno;

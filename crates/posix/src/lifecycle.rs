@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
-use crate::socket::{Inherited, Role, Socket, SocketId, Stall, Stalls};
+use crate::socket::{Inherited, RestingPorts, Role, Socket, SocketId, Stall, Stalls};
 use crate::waiter::Waiter;
 
 thread_local! {
@@ -161,6 +161,9 @@ impl State {
         // Its packet memory is not here, so that even dropping it would be wrong.
         std::mem::forget(self.runtime.take());
         std::mem::forget(std::mem::take(&mut self.kept_ports));
+        // As all claims and requests, they are the parent's.
+        self.resting_ports = RestingPorts::default();
+        self.departing.clear();
         self.ended.clear();
         self.driver = None;
         self.sleepers.clear();

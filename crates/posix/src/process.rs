@@ -8,14 +8,14 @@ use clock::{Duration, Instant};
 use engine::Clock;
 use stack::slab::Slab;
 
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, RequestId};
 use crate::epoll::{Epoll, EpollId};
 use crate::fd_table::{Entry, FdTable};
 use crate::held::Closing;
 use crate::internal;
 use crate::kinship::Kinship;
 use crate::runtime::Runtime;
-use crate::socket::{Ended, KeptPort, Socket, SocketId, Stalls};
+use crate::socket::{Ended, KeptPort, RestingPorts, Socket, SocketId, Stalls};
 use crate::waiter::Waiter;
 
 /// Sockets and epoll instances that we know at most.
@@ -50,6 +50,10 @@ pub(crate) struct State {
     pub(crate) kinship: Kinship,
     /// Ports of closed connections that the stack is not done with.
     pub(crate) kept_ports: Vec<KeptPort>,
+    /// Sockets whose way was asked for.
+    pub(crate) departing: Vec<(RequestId, SocketId)>,
+    /// Ports that the next connections leave from.
+    pub(crate) resting_ports: RestingPorts,
     /// Connections of which the program wants to know when octets left or were acknowledged that have not yet.
     pub(crate) stamped: Vec<SocketId>,
     pub(crate) ports_looked_at: Instant,
@@ -110,6 +114,8 @@ impl State {
             watchdog: false,
             kinship: Kinship::default(),
             kept_ports: Vec::new(),
+            departing: Vec::new(),
+            resting_ports: RestingPorts::default(),
             stamped: Vec::new(),
             ports_looked_at: Instant::ZERO,
             stalls: Stalls::default(),

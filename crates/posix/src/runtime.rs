@@ -10,7 +10,7 @@ use stack::{Event, LinkId, Stack};
 use crate::attachment::{Attachment, ClaimId, Incident, Purpose};
 use crate::fd_table::Entry;
 use crate::process::State;
-use crate::socket::{Role, SocketId};
+use crate::socket::{RestingPorts, Role, SocketId};
 
 /// Connections that the tables of a process are made for.
 const CONNECTIONS_MAX: u32 = 1 << 18;
@@ -255,8 +255,15 @@ impl State {
     }
 
     pub(crate) fn release_claim(&mut self, claim: Option<ClaimId>) {
-        if let (Some(claim), Some(attachment)) = (claim, &mut self.attachment) {
-            attachment.release(claim);
+        if let Some(claim) = claim {
+            self.resting_ports.forget(claim);
+            self.release_claims(&[claim]);
+        }
+    }
+
+    pub(crate) fn release_claims(&mut self, claims: &[ClaimId]) {
+        if let Some(attachment) = self.attachment.as_mut().filter(|_| !claims.is_empty()) {
+            attachment.release(claims);
         }
     }
 
@@ -266,6 +273,8 @@ impl State {
             self.table.set(fd, Entry::None);
         }
         self.attachment = None;
+        self.resting_ports = RestingPorts::default();
+        self.departing.clear();
         self.fail_all();
     }
 

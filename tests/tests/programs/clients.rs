@@ -1,6 +1,6 @@
 //! Clients: they run under `sidestep run`, and the servers they ask are the kernel's.
 
-use lab::programs::{Nginx, Program, Running};
+use lab::programs::{Network, Nginx, Program, Running};
 use lab::{CLIENT_V4, CLIENT_V6, Side};
 
 use crate::known;
@@ -70,11 +70,65 @@ fn wget() {
     });
 }
 
+/// Asks for pages, a connection for each, for some time; in a child at the same time; and while the way changes.
+const MANY_CONNECTIONS: &str = r#"
+import errno, os, socket, subprocess, sys, time
+peer = sys.argv[1]
+def ask():
+    with socket.create_connection((peer, 80)) as connection:
+        port = connection.getsockname()[1]
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        page = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert b"Hello, world!" in page, page
+        return port
+def ask_for(seconds):
+    until = time.time() + seconds
+    return [ask() for _ in iter(lambda: time.time() < until, False)]
+ports = ask_for(1)
+child = os.fork()
+if child == 0:
+    try:
+        ask_for(0.5)
+        os._exit(0)
+    finally:
+        os._exit(1)
+ask_for(0.5)
+assert os.waitpid(child, 0)[1] == 0
+def route(change):
+    subprocess.run(["ip", "route", change, "unreachable", peer], check=True)
+    time.sleep(0.1)
+ask()
+route("add")
+try:
+    ask()
+    sys.exit("there is no way")
+except OSError as error:
+    assert error.errno == errno.EHOSTUNREACH, error
+route("del")
+ask()
+print("connections", len(ports), "ports", len(set(ports)))
+"#;
+
+#[test]
+fn connections_one_after_the_other() {
+    let Some(trial) = Trial::of_client("many connections") else { return };
+    let _nginx = trial.start_peer(&Nginx::with_workers(1).program());
+    let program = Program::new("many connections", "python3 -c").argument(MANY_CONNECTIONS);
+    let report = trial.run(&program.with_words("{peer}"));
+    let count = |label| crate::trial::number_after(&report, label);
+    let (connections, ports) = (count("connections "), count("ports "));
+    // Some rest while others are used.
+    let are_used_again = ports < connections * 0.7;
+    assert!(
+        are_used_again || trial.network == Network::Kernel,
+        "{ports} ports for {connections} connections"
+    );
+}
+
 #[test]
 fn a_client_of_a_server_on_its_own_host() {
     let Some(trial) = Trial::of_client("curl to its own host") else { return };
-    let nginx =
-        Nginx::with_workers(1).program().start(&trial.lab, Side::Server, &lab::programs::Network::Kernel);
+    let nginx = Nginx::with_workers(1).program().start(&trial.lab, Side::Server, &Network::Kernel);
     let _nginx = nginx.unwrap();
     for address in ["127.0.0.1", "[::1]", "{own}", "[{own6}]"] {
         let page = trial.run(&Program::new("curl", &format!("curl -sS -m 10 http://{address}/")));

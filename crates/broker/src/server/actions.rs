@@ -22,9 +22,15 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 type List = fn() -> std::io::Result<Vec<KernelSocket>>;
 
 impl Broker {
-    /// Reads what the kernel told. After an error of the socket itself a new one reads everything again.
-    pub(super) fn read_news(&mut self) {
+    /// Reads what the kernel told, and tells who knows ways if they may be others now. After an error of the socket itself a new one
+    /// reads everything again.
+    pub(super) fn read_news(&mut self, now: Instant) {
         let news: Result<Vec<KernelChange>, _> = self.monitor.on_readable();
+        // Of neighbours there is news all the time; who moved is told apart.
+        let is_of_ways = |change: &KernelChange| !matches!(change, KernelChange::Neighbours(_));
+        if news.as_ref().map_or(true, |changes| changes.iter().any(is_of_ways)) {
+            self.tell_all(&News::WaysChanged, now);
+        }
         if news.is_err()
             && let Ok(monitor) = NetlinkMonitor::new()
         {
@@ -63,7 +69,10 @@ impl Broker {
                 self.registry.on_attached(link, view, now);
                 self.notices.push(Notice::Attached { interface, mode });
             }
-            Change::Queues => self.registry.on_view(link, open.view.clone()),
+            Change::Queues => {
+                self.registry.on_view(link, open.view.clone());
+                self.tell_all(&News::WaysChanged, now); // Some may lead by queues of others.
+            }
             Change::Addresses => {
                 let addresses = open.addresses(ADDRESSES_MAX);
                 self.registry.on_view(link, open.view.clone());

@@ -204,7 +204,7 @@ impl Broker {
         }
         let is_tick = now >= self.next_tick;
         if kernel_has_news {
-            self.read_news();
+            self.read_news(now);
         }
         if kernel_has_news || is_tick || self.ports.iter().any(Port::is_wanted) {
             self.follow_interfaces(now);

@@ -181,10 +181,11 @@ impl State {
         }
         match socket.role {
             Role::Connection(connection) => {
+                self.decide_on_port(socket.claim, connection, now);
                 if let Some(stack) = self.stack() {
                     stack.close(connection, now);
                 }
-                self.release_claim_of_connection(socket.claim, connection);
+                self.release_claim_of_connection(socket.claim, connection, now);
             }
             Role::Udp(udp) => {
                 if let (Some(on_stack), Some(stack)) = (udp.on_stack, self.stack()) {

@@ -1,23 +1,29 @@
 //! Connections that we make, from the question for the way to the end of their port.
 //!
-//! The descriptor stays that of a kernel's socket, which is bound and so keeps the port; the connection is the stack's. Where
-//! the peer is reached by no interface of ours, or not all of its queues are ours, the kernel connects.
+//! The descriptor stays that of a kernel's socket; the connection is the stack's. The socket is bound and so has the port, unless the
+//! port is one that rests (`resting_ports.rs`): then the socket of the connection that had it first keeps it. Where the peer is
+//! reached by no interface of ours, or not all of its queues are ours, the kernel connects.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
 
 use clock::{Duration, Instant};
+use stack::tcp::State as TcpState;
 use stack::{Connect, ConnectionId};
 
 use super::address::{encode, local_of, source_for};
-use super::{Role, Socket, SocketId, WRITABLE};
-use crate::attachment::{ClaimId, Purpose, RequestId, Routed, Way};
+use super::{Role, Settings, SocketId, WRITABLE};
+use crate::attachment::{ClaimId, Peer, Purpose, RequestId, Routed, Way};
 use crate::process::State;
 use crate::{Errno, internal};
 
 /// `IP_BIND_ADDRESS_NO_PORT`.
 pub(super) const BIND_ADDRESS_NO_PORT: i32 = 24;
+/// `IP_LOCAL_PORT_RANGE`.
+const LOCAL_PORT_RANGE: i32 = 51;
+/// How often it is looked which connections are over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A connection that the program has closed: the broker keeps its port until the stack is done with it.
 pub(crate) struct KeptPort {
@@ -43,6 +49,7 @@ impl State {
             return false;
         }
         self.attach(now);
+        self.hear(now); // A way that is known may not be one any more.
         if self.runtime.is_none() {
             return false;
         }
@@ -51,31 +58,27 @@ impl State {
         if !socket.touched.is_plain() && has_route_of_its_own(fd) {
             return false;
         }
-        if !self.attachment().is_some_and(|attachment| attachment.has_route(name, domain)) {
-            return false;
-        }
         let from = local_of(fd).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
-        let request = self.attachment().and_then(|attachment| attachment.begin_route(ip, from));
+        let peer = Peer { ip, name, domain };
+        let request = self.attachment().and_then(|attachment| attachment.begin_route(peer, from, now));
         let Some(request) = request else { return false };
         self.take_from_kernel(id);
         let Some(socket) = self.sockets.get_mut(id) else { return false };
         socket.role = Role::Departing { request, remote };
         socket.is_connecting = true;
         socket.error = None;
+        self.departing.push((request, id));
         true
     }
 
     /// The broker knows the way, or that there is none of ours.
     pub(crate) fn on_routed(&mut self, request: RequestId, routed: Routed, now: Instant) {
-        let is_it =
-            |socket: &Socket| matches!(socket.role, Role::Departing { request: own, .. } if own == request);
-        let Some(id) = self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(id, _)| id) else {
-            return;
+        let Some(place) = self.departing.iter().position(|(asked, _)| *asked == request) else { return };
+        let (_, id) = self.departing.swap_remove(place);
+        let remote = match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Departing { request: own, remote }) if *own == request => *remote,
+            _ => return, // It was closed, or dissolved, and may ask anew.
         };
-        let Some(Role::Departing { remote, .. }) = self.sockets.get(id).map(|socket| &socket.role) else {
-            return;
-        };
-        let remote = *remote;
         let begun = match routed {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
             Routed::Way(way) if way.is_whole => self.depart(id, remote, way, now),
@@ -87,23 +90,15 @@ impl State {
         self.flush(now);
     }
 
-    /// Binds the shadow, claims its port, and connects on the stack.
+    /// Connects on the stack, from a port that rests or from a new one.
     fn depart(&mut self, id: SocketId, remote: SocketAddr, way: Way, now: Instant) -> Option<()> {
-        let socket = self.sockets.get(id)?;
-        let fd = socket.fd();
         // As the program left them: binding changes some.
-        let (options, settings) = socket.options_of_shadow();
-        self.bind_to_depart(id, way.local)?;
-        let local = local_of(fd)?;
-        let shadow = syscall::dup_owned(fd, internal::floor()).ok()?;
-        let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
-        internal::close(shadow);
-        let claim = claim.ok()?;
-        let connect = Connect { local, remote, hop: way.hop, options: Arc::new(options), data: &[] };
-        let Some(Ok(connection)) = self.stack().map(|stack| stack.tcp_connect(&connect, now)) else {
-            self.release_claim(Some(claim));
-            return None;
-        };
+        let (options, settings) = self.sockets.get(id)?.options_of_shadow();
+        let local = SocketAddr::new(way.local, 0);
+        let mut connect = Connect { local, remote, hop: way.hop, options: Arc::new(options), data: &[] };
+        let rested = self.depart_from_resting_port(id, &mut connect, now);
+        let begun = rested.or_else(|| self.depart_from_new_port(id, &mut connect, &settings, now));
+        let (connection, claim) = begun?;
         self.stack()?.set_token(connection, id.to_bits());
         let socket = self.sockets.get_mut(id)?;
         socket.receive_timeout = settings.receive_timeout();
@@ -114,13 +109,71 @@ impl State {
         Some(())
     }
 
-    /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not.
-    fn bind_to_depart(&mut self, id: SocketId, source: IpAddr) -> Option<()> {
-        let socket = self.sockets.get_mut(id)?;
-        let (fd, bound) = (socket.fd(), local_of(socket.fd())?);
-        if bound.port() != 0 && !bound.ip().is_unspecified() {
-            return Some(());
+    /// Connects from a port that we still have of a connection that is over, if the port does not matter to the program.
+    fn depart_from_resting_port(
+        &mut self,
+        id: SocketId,
+        connect: &mut Connect<'_>,
+        now: Instant,
+    ) -> Option<(ConnectionId, ClaimId)> {
+        let port = self.resting_ports.rested(connect.local.ip(), now)?;
+        let socket = self.sockets.get(id)?;
+        let has_range = !socket.touched.is_plain() && has_range_of_ports(socket.fd());
+        if has_range || local_of(socket.fd())?.port() != 0 {
+            return None;
         }
+        connect.local = port.local;
+        // With this peer the port may be in TIME-WAIT here: then it rests on, and so do those that began later.
+        let connection = self.stack()?.tcp_connect(connect, now).ok()?;
+        self.resting_ports.wake(port);
+        Some((connection, port.claim))
+    }
+
+    /// Binds the shadow, claims its port, and connects from there.
+    fn depart_from_new_port(
+        &mut self,
+        id: SocketId,
+        connect: &mut Connect<'_>,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<(ConnectionId, ClaimId)> {
+        let fd = self.sockets.get(id)?.fd();
+        let is_chosen = self.bind_to_depart(id, connect.local.ip())?;
+        connect.local = local_of(fd)?;
+        let shadow = syscall::dup_owned(fd, internal::floor()).ok()?;
+        let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
+        internal::close(shadow);
+        let claim = claim.ok()?;
+        let Some(Ok(connection)) = self.stack().map(|stack| stack.tcp_connect(connect, now)) else {
+            self.release_claim(Some(claim));
+            return None;
+        };
+        // With these the kernel may have given the port to others as well.
+        let is_shared = settings.is_on(libc::SO_REUSEADDR) || settings.is_on(libc::SO_REUSEPORT);
+        if is_chosen && !is_shared {
+            self.resting_ports.note_chosen(claim, connect.local);
+        }
+        Some((connection, claim))
+    }
+
+    /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not; returns whether the kernel
+    /// chose the port.
+    fn bind_to_depart(&mut self, id: SocketId, source: IpAddr) -> Option<bool> {
+        let bound = local_of(self.sockets.get(id)?.fd())?;
+        if bound.port() != 0 && !bound.ip().is_unspecified() {
+            return Some(false);
+        }
+        if self.bind_shadow(id, source, bound).is_none() {
+            // The kernel may have run out of ports while we have some.
+            self.give_back_resting_ports();
+            self.bind_shadow(id, source, bound)?;
+        }
+        Some(bound.port() == 0)
+    }
+
+    fn bind_shadow(&mut self, id: SocketId, source: IpAddr, bound: SocketAddr) -> Option<()> {
+        let socket = self.sockets.get_mut(id)?;
+        let fd = socket.fd();
         // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
         let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
         let (name, len) = encode(SocketAddr::new(source, bound.port()), socket.domain);
@@ -163,31 +216,64 @@ impl State {
         }
     }
 
-    /// The claim of a connection that we made ends when the stack is done with it, and not before.
-    pub(crate) fn release_claim_of_connection(&mut self, claim: Option<ClaimId>, connection: ConnectionId) {
-        let Some(claim) = claim else { return };
-        if self.stack().is_none_or(|stack| stack.state(connection).is_none()) {
-            return self.release_claim(Some(claim));
+    /// A connection is about to be closed. Its port is used again if the peer knows connections from it apart by their timestamps.
+    pub(super) fn decide_on_port(&mut self, claim: Option<ClaimId>, connection: ConnectionId, now: Instant) {
+        let (Some(claim), Some(stack)) = (claim, self.stack()) else { return };
+        let is_begun = matches!(stack.state(connection), Some(TcpState::SynSent | TcpState::SynReceived));
+        let has_timestamps = stack.info(connection, now).is_some_and(|info| info.timestamps);
+        if is_begun || !has_timestamps {
+            self.resting_ports.forget(claim);
         }
-        self.kept_ports.push(KeptPort { connection, claim });
     }
 
-    /// Gives back the ports of connections that are over by now.
+    /// The claim of a connection that we made ends when the stack is done with it, and not before.
+    pub(crate) fn release_claim_of_connection(
+        &mut self,
+        claim: Option<ClaimId>,
+        connection: ConnectionId,
+        now: Instant,
+    ) {
+        let Some(claim) = claim else { return };
+        if self.stack().is_some_and(|stack| stack.state(connection).is_some()) {
+            self.kept_ports.push(KeptPort { connection, claim });
+        } else if !self.resting_ports.rest(claim, now) {
+            self.release_claim(Some(claim));
+        }
+    }
+
+    /// Has the ports rest whose connections are over by now, or gives them back, and those that have rested for long.
     pub(crate) fn release_ports(&mut self, now: Instant) {
-        const EVERY: Duration = Duration::from_millis(200);
-        if self.kept_ports.is_empty() || now < self.ports_looked_at + EVERY {
+        if now < self.ports_looked_at + LOOK_EVERY {
             return;
         }
         self.ports_looked_at = now;
+        let mut over = self.resting_ports.expire(now);
         for kept in std::mem::take(&mut self.kept_ports) {
-            let is_over = self.stack().is_none_or(|stack| stack.state(kept.connection).is_none());
-            if is_over {
-                self.release_claim(Some(kept.claim));
-            } else {
+            if self.stack().is_some_and(|stack| stack.state(kept.connection).is_some()) {
                 self.kept_ports.push(kept);
+            } else if !self.resting_ports.rest(kept.claim, now) {
+                over.push(kept.claim);
             }
         }
+        self.release_claims(&over);
     }
+
+    /// All that rest are the kernel's again.
+    pub(crate) fn give_back_resting_ports(&mut self) {
+        let resting = self.resting_ports.take_all();
+        self.release_claims(&resting);
+    }
+
+    /// When to call [`State::release_ports`] for those that rest.
+    pub(crate) fn ports_due(&self) -> Option<Instant> {
+        self.resting_ports.expiry().map(|expiry| expiry.max(self.ports_looked_at + LOOK_EVERY))
+    }
+}
+
+/// Whether the program has said from which ports the kernel is to choose.
+fn has_range_of_ports(fd: RawFd) -> bool {
+    let mut range = [0; 4];
+    syscall::getsockopt(fd, libc::SOL_IP, LOCAL_PORT_RANGE, &mut range).is_ok() && range != [0; 4]
 }
 
 /// Whether options of a socket have a say in where its packets go.

@@ -296,6 +296,7 @@ impl State {
         for ended in std::mem::take(&mut self.ended) {
             self.release_claim(Some(ended.claim));
         }
+        self.give_back_resting_ports();
         self.runtime = None;
         self.attached = false;
     }

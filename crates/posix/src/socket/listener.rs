@@ -63,11 +63,15 @@ impl Process {
 
     /// bind(2) and listen(2): what is connected, or was and has not been told, can be neither bound nor listen.
     pub(crate) fn may_bind(&self, fd: RawFd) -> Verdict<()> {
-        let state = self.lock();
+        let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         match state.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Connection(_) | Role::Departing { .. } | Role::Failed | Role::Inherited(_)) => {
                 Verdict::Done(fail(libc::EINVAL))
+            }
+            Some(Role::Fresh) => {
+                state.give_back_resting_ports(); // It may want one of these.
+                Verdict::Kernel
             }
             _ => Verdict::Kernel,
         }

@@ -18,6 +18,7 @@ mod options;
 mod owner;
 mod receive;
 mod renewal;
+mod resting_ports;
 mod send;
 mod send_times;
 mod sendfile;
@@ -56,6 +57,7 @@ use touched::Touched;
 
 pub(crate) use departure::KeptPort;
 pub(crate) use hand_over::Ended;
+pub(crate) use resting_ports::RestingPorts;
 pub(crate) use settings::{Settings, options_of_listener};
 pub(crate) use stall::{Stall, Stalls};
 pub(crate) use udp::UdpRole;

@@ -40,10 +40,11 @@ impl State {
         let replaced = is_new || self.replace_shadow(id, bound_before).is_ok();
         match connection {
             Some(connection) => {
+                claim.into_iter().for_each(|claim| self.resting_ports.forget(claim));
                 if let Some(stack) = self.stack() {
                     stack.abort(connection, now);
                 }
-                self.release_claim_of_connection(claim, connection);
+                self.release_claim_of_connection(claim, connection, now);
             }
             None => self.release_claim(claim),
         }

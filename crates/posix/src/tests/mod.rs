@@ -1,25 +1,26 @@
 //! Two processes on a wire in memory, each with an engine of its own, in one process of the kernel's.
 
 mod datagrams;
+mod departures;
 mod epoll;
 mod sharing;
 mod streams;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use clock::Duration;
+use clock::{Duration, Instant};
 use device::memory::{self, MemoryDevice};
 use stack::tcp::Detached;
 use stack::{Hop, LateSegment, LinkId};
 
 use crate::Errno;
 use crate::attachment::{
-    Attachment, ClaimId, Incident, MovedSocket, Purpose, RequestId, Routed, Status, Way,
+    Attachment, ClaimId, Incident, MovedSocket, Peer, Purpose, RequestId, Routed, Status, Way,
 };
 use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
 use crate::fd_table::FdTable;
@@ -50,6 +51,9 @@ struct Others {
     kept_alive: AtomicU32,
     /// Segments that came too late for connections which the kernel has.
     late: AtomicU32,
+    /// Claims that there are, and how many there ever were.
+    claimed: Mutex<BTreeSet<ClaimId>>,
+    claims: AtomicU32,
 }
 
 impl Attachment for Wire {
@@ -87,16 +91,18 @@ impl Attachment for Wire {
 
     fn claim(&mut self, _: BorrowedFd<'_>, _: Purpose) -> Result<ClaimId, String> {
         self.asked += 1;
-        Ok(ClaimId(self.asked))
+        let claim = ClaimId(self.asked);
+        self.others.claimed.lock().unwrap().insert(claim);
+        self.others.claims.fetch_add(1, Ordering::Relaxed);
+        Ok(claim)
     }
 
-    fn release(&mut self, _: ClaimId) {}
-
-    fn has_route(&self, _: &[u8], _: i32) -> bool {
-        true
+    fn release(&mut self, claims: &[ClaimId]) {
+        let mut claimed = self.others.claimed.lock().unwrap();
+        claims.iter().for_each(|claim| assert!(claimed.remove(claim), "it is claimed, and released once"));
     }
 
-    fn begin_route(&mut self, _: IpAddr, _: Option<IpAddr>) -> Option<RequestId> {
+    fn begin_route(&mut self, _: Peer<'_>, _: Option<IpAddr>, _: Instant) -> Option<RequestId> {
         self.asked += 1;
         let way = Way { local: self.local, hop: Hop::default(), is_whole: true };
         self.incidents.push_back(Incident::Routed(RequestId(self.asked), Routed::Way(way)));
@@ -156,22 +162,24 @@ impl Attachment for Wire {
 struct Pair {
     left: Process,
     right: Process,
-    /// Those that the left one knows.
+    /// Those that the left one knows, and the right one.
     others: Arc<Others>,
+    others_of_right: Arc<Others>,
 }
 
 impl Pair {
     fn new() -> Pair {
         let (mut left, mut right) = memory::pair(&memory::Config::default());
-        let others = Arc::<Others>::default();
+        let (others, others_of_right) = (Arc::<Others>::default(), Arc::<Others>::default());
         let process = |device, local, others| {
             let wire = Wire { device: Some(device), local, incidents: VecDeque::new(), asked: 0, others };
             Process::new(FdTable::leaked(), Some(Box::new(wire)))
         };
         Pair {
             left: process(left.remove(0), LEFT, Arc::clone(&others)),
-            right: process(right.remove(0), RIGHT, Arc::default()),
+            right: process(right.remove(0), RIGHT, Arc::clone(&others_of_right)),
             others,
+            others_of_right,
         }
     }
 

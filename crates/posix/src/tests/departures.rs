@@ -1,0 +1,181 @@
+//! Connections that we make, and the ports that they leave from.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Pair, RIGHT};
+use crate::Errno;
+use crate::calls::Verdict;
+use crate::socket::address::{decode, encode};
+
+/// Longer than it takes until it is looked which connections are over.
+const NOTICED: Duration = Duration::from_millis(25);
+/// Longer than ports rest before they are used again.
+const RESTED: Duration = Duration::from_millis(105);
+/// Longer than they rest at all.
+const TOO_LONG: Duration = Duration::from_millis(2050);
+
+/// The right process connects, and both close; the left one first. Returns from which port that was.
+fn connect_and_close(pair: &Pair, listener: RawFd, address: SocketAddr) -> u16 {
+    let (left, right) = connect(pair, listener, address);
+    let port = port_of(pair, right);
+    pair.left.shut_down(left);
+    pair.settle();
+    pair.right.shut_down(right);
+    rest(pair);
+    port
+}
+
+/// Lets ports rest for long enough, from when it is noticed that their connections are over.
+fn rest(pair: &Pair) {
+    pair.settle();
+    std::thread::sleep(NOTICED);
+    pair.settle();
+    std::thread::sleep(RESTED);
+    pair.settle();
+}
+
+fn connect(pair: &Pair, listener: RawFd, address: SocketAddr) -> (RawFd, RawFd) {
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    finish_connecting(pair, right, listener, address)
+}
+
+fn finish_connecting(pair: &Pair, right: RawFd, listener: RawFd, address: SocketAddr) -> (RawFd, RawFd) {
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    assert_eq!(pair.right.connect_to(right, address), Ok(()));
+    (pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap(), right)
+}
+
+fn port_of(pair: &Pair, fd: RawFd) -> u16 {
+    let mut name = [0; 28];
+    let len = super::done(pair.right.getsockname(fd, &mut name)).unwrap();
+    decode(&name[..len], libc::AF_INET).unwrap().port()
+}
+
+/// Claims that the right process has ever made, and those that it has.
+fn claims(pair: &Pair) -> (u32, usize) {
+    let others = &pair.others_of_right;
+    (others.claims.load(Ordering::Relaxed), others.claimed.lock().unwrap().len())
+}
+
+#[test]
+fn a_port_is_used_again_without_being_claimed_again() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let first = connect_and_close(&pair, listener, address);
+    let (left, right) = connect(&pair, listener, address);
+    assert_eq!((port_of(&pair, right), claims(&pair)), (first, (1, 1)));
+    pair.right.send_all(right, b"new").unwrap();
+    pair.settle();
+    let mut room = [0; 8];
+    assert_eq!(pair.left.recv(left, &mut room, 0), Ok(3));
+    // While it is in use, the next connection needs another.
+    let (_, other) = connect(&pair, listener, address);
+    assert_ne!(port_of(&pair, other), first);
+    assert_eq!(claims(&pair), (2, 2));
+}
+
+#[test]
+fn a_port_is_not_used_again_at_once() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (left, right) = connect(&pair, listener, address);
+    pair.left.shut_down(left);
+    pair.settle();
+    pair.right.shut_down(right);
+    pair.settle();
+    connect(&pair, listener, address);
+    assert_eq!(claims(&pair).0, 2);
+}
+
+#[test]
+fn a_port_that_nobody_uses_is_given_back() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    connect_and_close(&pair, listener, address);
+    assert_eq!(claims(&pair).1, 1);
+    std::thread::sleep(TOO_LONG);
+    pair.settle();
+    assert_eq!(claims(&pair).1, 0);
+    connect(&pair, listener, address);
+    assert_eq!(claims(&pair), (2, 1));
+}
+
+#[test]
+fn who_binds_may_have_what_rests() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    connect_and_close(&pair, listener, address);
+    let fd = pair.right.tcp_socket(0);
+    assert!(matches!(pair.right.may_bind(fd), Verdict::Kernel));
+    assert_eq!(claims(&pair), (1, 0));
+}
+
+#[test]
+fn a_port_in_our_own_time_wait_rests_on() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (left, right) = connect(&pair, listener, address);
+    let first = port_of(&pair, right);
+    pair.right.shut_down(right);
+    pair.settle();
+    pair.left.shut_down(left);
+    rest(&pair);
+    let (_, second) = connect(&pair, listener, address);
+    assert_ne!(port_of(&pair, second), first);
+    assert_eq!(claims(&pair).0, 2);
+}
+
+#[test]
+fn a_port_that_the_program_chose_or_may_share_does_not_rest() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let bound = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let (name, len) = encode(SocketAddr::new(RIGHT, 0), libc::AF_INET);
+    syscall::bind(bound, &name[..len]).unwrap();
+    let sharing = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let on = 1i32.to_ne_bytes();
+    let _ = pair.right.setsockopt(sharing, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on);
+    syscall::setsockopt(sharing, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on).unwrap();
+    for fd in [bound, sharing] {
+        let (left, right) = finish_connecting(&pair, fd, listener, address);
+        pair.left.shut_down(left);
+        pair.settle();
+        pair.right.shut_down(right);
+        std::thread::sleep(NOTICED);
+        pair.settle();
+        assert_eq!(claims(&pair).1, 0);
+    }
+}
+
+#[test]
+fn a_connection_that_never_was_leaves_no_port() {
+    let pair = Pair::new();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let address = SocketAddr::new(super::LEFT, 80);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    assert_eq!(claims(&pair), (1, 1));
+    pair.right.shut_down(right);
+    std::thread::sleep(NOTICED);
+    pair.settle();
+    assert_eq!(claims(&pair), (1, 0));
+}
+
+#[test]
+fn options_that_were_set_before_connecting_hold_after_it() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let on = 1i32.to_ne_bytes();
+    for (level, option) in [(libc::SOL_TCP, libc::TCP_NODELAY), (libc::SOL_SOCKET, libc::SO_KEEPALIVE)] {
+        let _ = pair.right.setsockopt(fd, level, option, &on);
+        syscall::setsockopt(fd, level, option, &on).unwrap();
+    }
+    finish_connecting(&pair, fd, listener, address);
+    assert_eq!(pair.right.option(fd, libc::SOL_TCP, libc::TCP_NODELAY), 1);
+    assert_eq!(pair.right.option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+    assert_eq!(pair.right.option(fd, libc::SOL_TCP, libc::TCP_CORK), 0);
+}
