@@ -5,6 +5,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use aya::maps::{Array, Map, MapData, MapError, XskMap};
 use aya::programs::Xdp;
@@ -20,6 +21,9 @@ use crate::{AttachMode, XdpError, syscalls};
 
 /// Compiled from `bpf/steer.bpf.c` by the build script.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+
+/// How long it is tried to load the program while signals come.
+const LOADING_MAX: Duration = Duration::from_secs(3);
 
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,7 +158,7 @@ impl SteeringProgram {
         let covered_queues = self.interface.queue_pairs();
         let program = program(&mut self.object)?;
         program.unload().map_err(|error| load_error(&error))?; // The link still holds the old copy.
-        program.load().map_err(|error| load_error(&error))?;
+        load(program)?;
         let program = program.fd().map_err(|error| load_error(&error))?;
         syscalls::update_link(self.link.as_fd(), program.as_fd())
             .map_err(XdpError::system("BPF_LINK_UPDATE"))?;
@@ -202,8 +206,19 @@ fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
 
 fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
     let program = program(object)?;
-    program.load().map_err(|error| load_error(&error))?;
+    load(program)?;
     Ok(program)
+}
+
+/// Has the kernel verify and take the program. Verifying ends with EAGAIN when a signal comes to the thread, which is then to try again.
+fn load(program: &mut Xdp) -> Result<(), XdpError> {
+    let began = Instant::now();
+    loop {
+        match program.load() {
+            Err(error) if refusal(&error) == Some(libc::EAGAIN) && began.elapsed() < LOADING_MAX => {}
+            outcome => return outcome.map_err(|error| load_error(&error)),
+        }
+    }
 }
 
 fn attach_program(
@@ -253,10 +268,14 @@ fn typed<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static st
     T::try_from(map).map_err(map_error(name))
 }
 
+/// The error number that is the cause of an error, if one is.
+fn refusal(error: &(dyn Error + 'static)) -> Option<i32> {
+    causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
+}
+
 /// Tells "not permitted" from "not possible".
 fn load_error(error: &(dyn Error + 'static)) -> XdpError {
-    let refused = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
-    match refused {
+    match refusal(error) {
         Some(errno @ (libc::EPERM | libc::EACCES)) if !is_verifier(error) => XdpError::NotPermitted {
             operation: "loading the steering program",
             source: io::Error::from_raw_os_error(errno),

@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -222,6 +223,25 @@ fn another_program_is_named_and_left_alone() {
     drop(first);
     assert!(!lab.ip_server("link show vs").contains("xdp"), "a dropped program is detached");
     SteeringProgram::attach("vs", SteeringOptions::default()).unwrap();
+}
+
+#[test]
+fn signals_do_not_keep_the_program_from_being_loaded() {
+    let Some(lab) = lab(1) else { return };
+    lab.enter_server();
+    let _handled = signal_hook::flag::register(libc::SIGUSR1, Arc::default()).unwrap();
+    // SAFETY: a number, of the calling thread.
+    let loading = unsafe { libc::pthread_self() };
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..100 {
+                // SAFETY: the thread lives, since it waits for the end of this scope; SIGUSR1 is handled.
+                unsafe { libc::pthread_kill(loading, libc::SIGUSR1) };
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        SteeringProgram::attach("vs", SteeringOptions::default()).unwrap();
+    });
 }
 
 #[test]
