@@ -29,16 +29,37 @@ struct Case {
     name: &'static str,
     connections: u32,
     close: bool,
+    /// wrk is on our stack as well, by `sidestep run`.
+    by_sidestep: bool,
     /// How many times nginx's rate is wanted; for one connection it is the latency that counts.
     target: Option<f64>,
 }
 
 const PEERS: [HttpPeer; 3] = [HttpPeer::Nginx, HttpPeer::Hello, HttpPeer::HelloAsleep];
 
-const CASES: [Case; 3] = [
-    Case { name: "http_keepalive_64conn_xdp", connections: 64, close: false, target: Some(1.4) },
-    Case { name: "http_close_64conn_xdp", connections: 64, close: true, target: Some(2.5) },
-    Case { name: "http_keepalive_1conn_xdp", connections: 1, close: false, target: None },
+const CASES: [Case; 4] = [
+    Case {
+        name: "http_keepalive_64conn_xdp",
+        connections: 64,
+        close: false,
+        by_sidestep: false,
+        target: Some(1.4),
+    },
+    Case {
+        name: "http_keepalive_64conn_xdp, wrk by sidestep run",
+        connections: 64,
+        close: false,
+        by_sidestep: true,
+        target: Some(1.4),
+    },
+    Case {
+        name: "http_close_64conn_xdp",
+        connections: 64,
+        close: true,
+        by_sidestep: false,
+        target: Some(2.5),
+    },
+    Case { name: "http_keepalive_1conn_xdp", connections: 1, close: false, by_sidestep: false, target: None },
 ];
 
 fn main() -> ExitCode {
@@ -123,7 +144,8 @@ fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
     let url = format!("http://{SERVER_V4}/");
     let before = server.process.cpu_time()?;
     let wrk = Wrk { url, connections: case.connections, seconds, close: case.close };
-    let ask = || busy_share(lab::server_core(), || wrk.run(&lab));
+    let run = if case.by_sidestep { Wrk::run_on_our_stack } else { Wrk::run };
+    let ask = || busy_share(lab::server_core(), || run(&wrk, &lab));
     let ((report, server_core), generator) = busy_share(lab::generator_core(), ask);
     let (report, used) = (report?, server.process.cpu_time()? - before);
     let cpu_us = used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds));

@@ -46,7 +46,7 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     println!("# Unmodified programs: sidestep run against the kernel\n");
     println!("{}", Conditions::here("make bench FIGURES=run"));
     println!(
-        "- veth; clients on core 0, always on the kernel; programs on core 1, in turns; medians of {rounds} rounds"
+        "- veth; clients on core 0, on the kernel where nothing else is said; programs on core 1, in turns; medians of {rounds} rounds"
     );
     println!("- client's core: how much of its time it worked; with all of it, the client is the bound");
     println!(

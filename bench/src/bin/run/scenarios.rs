@@ -42,20 +42,32 @@ const INTERRUPTS: &[&str] = &["--spin-us", "0"];
 /// Requests a second at which processor time is compared.
 const FIXED_RATE: u32 = 40_000;
 
-pub(crate) const SCENARIOS: [Scenario; 7] = [
+pub(crate) const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "nginx_keepalive_64conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
         contenders: &[Contender { options: &[], target: Some(1.4) }],
-        measure: |lab, network, seconds| nginx(lab, network, seconds, 64, false, |report| report.rate),
+        measure: |lab, network, seconds| nginx(lab, network, seconds, &ASKS_64, |report| report.rate),
+    },
+    Scenario {
+        name: "nginx_keepalive_64conn, wrk by sidestep run",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: &[Contender { options: &[], target: Some(1.4) }],
+        measure: |lab, network, seconds| {
+            let asks = Asks { by_sidestep: true, ..ASKS_64 };
+            nginx(lab, network, seconds, &asks, |report| report.rate)
+        },
     },
     Scenario {
         name: "nginx_close_64conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
         contenders: &[Contender { options: &[], target: Some(2.5) }],
-        measure: |lab, network, seconds| nginx(lab, network, seconds, 64, true, |report| report.rate),
+        measure: |lab, network, seconds| {
+            nginx(lab, network, seconds, &Asks { close: true, ..ASKS_64 }, |report| report.rate)
+        },
     },
     Scenario {
         name: "nginx_keepalive_1conn",
@@ -65,7 +77,9 @@ pub(crate) const SCENARIOS: [Scenario; 7] = [
             Contender { options: SPINNING, target: Some(0.7) },
             Contender { options: INTERRUPTS, target: Some(1.0) },
         ],
-        measure: |lab, network, seconds| nginx(lab, network, seconds, 1, false, |report| report.median_us),
+        measure: |lab, network, seconds| {
+            nginx(lab, network, seconds, &Asks { connections: 1, ..ASKS_64 }, |report| report.median_us)
+        },
     },
     Scenario {
         name: "nginx_cpu_at_40000_rps",
@@ -103,18 +117,30 @@ pub(crate) const SCENARIOS: [Scenario; 7] = [
 /// A worker may be a moment on its way to its queue.
 const SETTLING: Duration = Duration::from_millis(500);
 
+/// How wrk asks.
+#[derive(Clone, Copy)]
+struct Asks {
+    connections: u32,
+    close: bool,
+    /// On our stack as well.
+    by_sidestep: bool,
+}
+
+const ASKS_64: Asks = Asks { connections: 64, close: false, by_sidestep: false };
+
 fn nginx(
     lab: &Lab,
     network: &Network,
     seconds: u32,
-    connections: u32,
-    close: bool,
+    asks: &Asks,
     value: impl Fn(&lab::WrkReport) -> f64,
 ) -> Result<Measurement, LabError> {
     let _nginx = Nginx::with_workers(1).program().start(lab, Side::Server, network)?;
     std::thread::sleep(SETTLING);
+    let Asks { connections, close, by_sidestep } = *asks;
     let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close };
-    let (report, client) = busy_share(lab::generator_core(), || wrk.run(lab));
+    let run = if by_sidestep { Wrk::run_on_our_stack } else { Wrk::run };
+    let (report, client) = busy_share(lab::generator_core(), || run(&wrk, lab));
     let report = report?;
     Ok(Measurement { value: value(&report), errors: report.errors, client })
 }
