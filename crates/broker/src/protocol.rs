@@ -374,6 +374,8 @@ pub struct Address {
 pub struct Options {
     /// Microseconds that a call polls before it sleeps.
     pub spin_us: u32,
+    /// Microseconds that packets may gather while it sleeps.
+    pub gather_us: u32,
     /// Whether to say on stderr what becomes of each socket.
     pub verbose: bool,
     /// What is known of the program.

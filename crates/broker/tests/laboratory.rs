@@ -44,6 +44,7 @@ fn config(interfaces: &[&str]) -> Config {
     Config {
         interfaces: interfaces.iter().map(ToString::to_string).collect(),
         spin: clock::Duration::ZERO,
+        gather: clock::Duration::ZERO,
         verbose: false,
         profile: Profile {
             name: "default".to_owned(),

@@ -9,9 +9,7 @@ use stack::{LinkId, Stack};
 
 use crate::host::Host;
 use crate::sleeper::Sleeper;
-use crate::{
-    Application, Config, DeviceId, Engine, EngineHandle, RETRY_AFTER, Role, UdpResponder, random_secret,
-};
+use crate::{Application, Config, DeviceId, Engine, EngineHandle, Role, UdpResponder, random_secret};
 
 /// How long there is nothing to do for an engine, as [`Engine::prepare_sleep`] found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,19 +76,13 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
             .is_some_and(|host| host.stack.may_transmit() || host.poll_timeout().is_some_and(|at| at <= now))
     }
 
-    /// Arms the wake-up of all devices for a sleep that begins now, and adds their descriptors to `fds`.
+    /// Arms the wake-up of all devices for a sleep that begins now, and adds their descriptors to `fds`; neither if packets are to
+    /// gather ([`Config::gather`]).
     pub fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<RawFd>) -> Sleep {
-        if !self.ports.prepare_wait() {
-            return Sleep::Busy;
-        }
-        let mut borrowed = Vec::new();
-        if !self.ports.wait_fds(&mut borrowed) {
-            return Sleep::Unknown;
-        }
-        fds.extend(borrowed.iter().map(AsRawFd::as_raw_fd));
-        self.counters.on_sleep();
         let timers = self.host.as_ref().and_then(Host::poll_timeout);
-        let deadline = [self.ports.poll_timeout(now, RETRY_AFTER), timers].into_iter().flatten().min();
-        deadline.map_or(Sleep::Descriptors, Sleep::Until)
+        let mut borrowed = Vec::new();
+        let sleep = self.ports.prepare_sleep(&self.counters, timers, now, &mut borrowed);
+        fds.extend(borrowed.iter().map(AsRawFd::as_raw_fd));
+        sleep
     }
 }

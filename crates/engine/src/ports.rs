@@ -7,29 +7,38 @@ use device::{BURST, Device};
 use frame::Frame;
 use stack::{Link, LinkId, Stack};
 
-use crate::Role;
 use crate::burst::Port;
 use crate::counters::{DeviceReport, EngineCounters};
+use crate::gathering::Gathering;
 use crate::handle::DeviceId;
 use crate::link_layer::{HEADROOM, write_next};
 use crate::responder::UdpResponder;
 use crate::tap::Taps;
+use crate::{Role, Sleep};
 
 /// Packets that the stack sends in one turn; then it is the turn of those that arrived.
 const TRANSMIT_MAX: usize = 4 * BURST;
+/// Sleep while frames wait for room in a transmit ring, about which no descriptor tells.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// All devices of an engine.
-#[derive(Default)]
 pub(crate) struct Ports {
     ports: Vec<Port>,
     /// The port that the stack sent by last, and will most likely send by next.
     latest: usize,
     /// The stack has packets for which there was no frame or no room: nothing tells when there is.
     waiting: bool,
+    gathering: Gathering,
     pub(crate) taps: Taps,
 }
 
 impl Ports {
+    /// None yet; packets may gather for `gather` before they are looked at.
+    pub(crate) fn new(gather: Duration) -> Ports {
+        let gathering = Gathering::new(gather);
+        Ports { ports: Vec::new(), latest: 0, waiting: false, gathering, taps: Taps::default() }
+    }
+
     /// Adds a device. The stack learns what packets its link takes.
     pub(crate) fn add(
         &mut self,
@@ -79,9 +88,11 @@ impl Ports {
         now: Instant,
         shadows: bool,
     ) -> usize {
-        let Ports { ports, taps, .. } = self;
+        let Ports { ports, taps, gathering, .. } = self;
         let served = ports.iter_mut().filter(|port| port.role == Role::Primary || shadows);
-        served.map(|port| port.serve(responder, stack.as_deref_mut(), counters, taps, now)).sum()
+        let moved = served.map(|port| port.serve(responder, stack.as_deref_mut(), counters, taps, now)).sum();
+        gathering.on_arrivals(moved);
+        moved
     }
 
     /// Sends what the stack has to send, as far as there are frames and room; the rest stays in the stack. Returns the
@@ -156,8 +167,30 @@ impl Ports {
         }
     }
 
+    /// Prepares for a sleep that begins now and ends when one of `timers` is due: arms the wake-up of all devices and adds their
+    /// descriptors to `fds`, unless packets are to gather.
+    pub(crate) fn prepare_sleep<'p>(
+        &'p mut self,
+        counters: &EngineCounters,
+        timers: Option<Instant>,
+        now: Instant,
+        fds: &mut Vec<BorrowedFd<'p>>,
+    ) -> Sleep {
+        let gathered = self.gathering.until(now);
+        if gathered.is_none() && !self.prepare_wait() {
+            return Sleep::Busy;
+        }
+        self.gathering.on_sleep();
+        if gathered.is_none() && !self.wait_fds(fds) {
+            return Sleep::Unknown;
+        }
+        counters.on_sleep();
+        let end = [gathered, timers, self.poll_timeout(now)].into_iter().flatten().min();
+        end.map_or(Sleep::Descriptors, Sleep::Until)
+    }
+
     /// Arms the wake-up of every device; false if frames are waiting already.
-    pub(crate) fn prepare_wait(&mut self) -> bool {
+    fn prepare_wait(&mut self) -> bool {
         let mut ready = true;
         for port in &mut self.ports {
             ready &= port.device.prepare_wait();
@@ -166,13 +199,13 @@ impl Ports {
     }
 
     /// When to look at the devices though no descriptor says so.
-    pub(crate) fn poll_timeout(&self, now: Instant, retry_after: Duration) -> Option<Instant> {
-        let retry = self.waiting.then(|| now + retry_after);
-        self.ports.iter().filter_map(|port| port.poll_timeout(now, retry_after)).chain(retry).min()
+    fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let retry = self.waiting.then(|| now + RETRY_AFTER);
+        self.ports.iter().filter_map(|port| port.poll_timeout(now, RETRY_AFTER)).chain(retry).min()
     }
 
     /// Adds the descriptors of all devices; false if one has none and must be polled.
-    pub(crate) fn wait_fds<'p>(&'p self, fds: &mut Vec<BorrowedFd<'p>>) -> bool {
+    fn wait_fds<'p>(&'p self, fds: &mut Vec<BorrowedFd<'p>>) -> bool {
         self.ports.iter().all(|port| {
             let before = fds.len();
             port.device.wait_fds(fds);

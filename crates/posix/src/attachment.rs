@@ -172,6 +172,9 @@ pub(crate) trait Attachment: Send {
     /// How long calls look for packets before they sleep.
     fn spin(&self) -> Duration;
 
+    /// How long packets may gather while they sleep, see [`engine::Config::gather`].
+    fn gather(&self) -> Duration;
+
     /// Whether sockets for this are worth taking from the kernel.
     fn wants(&self, purpose: Purpose) -> bool;
 

@@ -190,6 +190,10 @@ impl Attachment for Brokered {
         Duration::from_micros(self.welcome.options.spin_us.into())
     }
 
+    fn gather(&self) -> Duration {
+        Duration::from_micros(self.welcome.options.gather_us.into())
+    }
+
     fn wants(&self, purpose: Purpose) -> bool {
         let profile = &self.welcome.options.profile;
         !matches!(self.line, Line::Cut)

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use engine::{Application, Config, Datagram, DeviceId, Engine, EngineHandle, UdpResponder};
 use stack::{Event, LinkId, Stack};
 
@@ -51,7 +51,7 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    fn new() -> std::io::Result<Runtime> {
+    fn new(gather: Duration) -> std::io::Result<Runtime> {
         let stack = stack::Config {
             connections_max: CONNECTIONS_MAX,
             // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
@@ -59,7 +59,8 @@ impl Runtime {
             late_segments_max: LATE_SEGMENTS_MAX,
             ..stack::Config::default()
         };
-        let (engine, handle) = Engine::driven(Config::default(), Nobody, stack, Events::default())?;
+        let (engine, handle) =
+            Engine::driven(Config { gather, ..Config::default() }, Nobody, stack, Events::default())?;
         Ok(Runtime {
             engine,
             handle,
@@ -164,7 +165,8 @@ impl State {
         now: Instant,
     ) {
         if self.runtime.is_none() {
-            let Ok(runtime) = Runtime::new() else { return };
+            let gather = self.attachment.as_ref().map_or(Duration::ZERO, |attachment| attachment.gather());
+            let Ok(runtime) = Runtime::new(gather) else { return };
             self.runtime = Some(runtime);
             self.install_listeners();
         }

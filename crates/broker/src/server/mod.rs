@@ -53,6 +53,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// How long programs poll before they sleep.
     pub spin: Duration,
+    /// How long packets may gather while they sleep.
+    pub gather: Duration,
     /// Whether the broker and its programs say on stderr what happens.
     pub verbose: bool,
     /// What is accelerated of the programs.
@@ -85,7 +87,8 @@ pub struct Server {
 impl Server {
     /// Attaches to the interfaces, in the network namespace of the calling thread. Fails if none can be used.
     pub fn open(config: Config) -> Result<Server, OpenError> {
-        let spin_us = u32::try_from(config.spin.as_micros()).unwrap_or(u32::MAX);
+        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
         let Config { interfaces: named, verbose, profile, group, .. } = config;
         let is_chosen = named.is_empty();
         let interfaces = if is_chosen { choice::candidates()? } else { named };
@@ -93,7 +96,7 @@ impl Server {
             interfaces,
             paths: Box::new(Xdp::default()),
             family: Family { head: std::process::id(), group },
-            options: Options { spin_us, verbose, profile },
+            options: Options { spin_us, gather_us, verbose, profile },
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
         let mut notes = broker.describe_failures();

@@ -128,7 +128,7 @@ impl Served {
             interfaces: vec!["lo".to_owned()],
             paths: Box::new(MadeUp { queues, log: log.clone() }),
             family,
-            options: Options { spin_us: 20, verbose: false, profile },
+            options: Options { spin_us: 20, gather_us: 30, verbose: false, profile },
         };
         let broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
         let name = broker.name().to_owned();
@@ -224,7 +224,7 @@ fn a_client_is_welcome_and_gets_a_queue() {
     let served = Served::new(1);
     let (mut client, welcome) = served.try_connect("program").unwrap();
     assert_eq!(welcome.interfaces[0].name, "lo");
-    assert_eq!(welcome.options.spin_us, 20);
+    assert_eq!((welcome.options.spin_us, welcome.options.gather_us), (20, 30));
     let attached = client.attach().unwrap();
     assert_eq!(attached.granted[0].grant.queues, [0]);
     assert!(attached.granted[0].grant.all_queues_yours && attached.without.is_empty());

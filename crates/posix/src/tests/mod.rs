@@ -73,6 +73,10 @@ impl Attachment for Wire {
         Duration::ZERO
     }
 
+    fn gather(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn wants(&self, _: Purpose) -> bool {
         true
     }

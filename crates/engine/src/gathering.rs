@@ -1,0 +1,267 @@
+//! Leaving packets to gather before they are looked at: what interrupt moderation is to a NIC.
+//!
+//! Every wake-up costs some microseconds, here and at the sender whose packet caused it. At a medium load each packet has one of
+//! its own. An engine that leaves its devices alone for some tens of microseconds finds several packets behind one wake-up, and
+//! answers them in one burst, which spares the peer wake-ups too.
+//!
+//! Whether that pays depends on the peers. Those that send by the clock do not notice; those that wait for each answer before they ask
+//! again only lose time. So it is tried, and judged by what came in spans of time with it and without: it must save wake-ups, and
+//! must not slow the packets down.
+
+use clock::{Duration, Instant};
+
+/// What is counted at a time. Short, since a trial that fails costs time; long enough that the packets in it tell a rate.
+const WINDOW: Duration = Duration::from_millis(20);
+/// Fewer sleeps in a window are not worth a trial: packets come so far apart that few would gather.
+const SLEEPS_MIN: u64 = 200;
+/// Sleeps after which it is over if it saves no wake-ups: a peer that waits for each answer brings one packet to each.
+const SLEEPS_TO_SPARE: u64 = 8;
+/// Sleeps after which it is over if it slows the packets down to three quarters, as it does to few peers that wait for answers.
+const SLEEPS_TO_SLOW: u64 = 32;
+/// Windows between two looks at how it is without.
+const HELD: u32 = 50;
+/// Windows between two trials: after the first that failed, and after many.
+const PAUSE_MIN: u32 = 4;
+const PAUSE_MAX: u32 = 128;
+
+/// Decides before every sleep whether the devices may wake the engine from it.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    /// How long packets gather; zero for never.
+    span: Duration,
+    mode: Mode,
+    window: Window,
+    /// The last window without gathering.
+    without: Window,
+    /// The next pause.
+    pause: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// The devices wake the engine, for this number of windows at least.
+    Without(u32),
+    /// Packets gather, for this number of windows at most.
+    With(u32),
+}
+
+/// What happened in a span of time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    began: Instant,
+    length: Duration,
+    arrivals: u64,
+    sleeps: u64,
+}
+
+impl Gathering {
+    pub(crate) fn new(span: Duration) -> Gathering {
+        Gathering {
+            span,
+            mode: Mode::Without(0),
+            window: Window::default(),
+            without: Window::default(),
+            pause: PAUSE_MIN,
+        }
+    }
+
+    /// A turn found this number of frames.
+    #[inline]
+    pub(crate) fn on_arrivals(&mut self, count: usize) {
+        self.window.arrivals += count as u64;
+    }
+
+    /// Until when an engine that has nothing to do now sleeps without being woken by its devices, if at all.
+    pub(crate) fn until(&mut self, now: Instant) -> Option<Instant> {
+        if self.span.is_zero() {
+            return None;
+        }
+        let length = now.since(self.window.began);
+        if length >= WINDOW {
+            self.end_window(now, length);
+        } else if matches!(self.mode, Mode::With(_)) && self.is_vain(length) {
+            self.begin_window(now);
+            self.mode = self.give_up();
+        }
+        matches!(self.mode, Mode::With(_)).then(|| now + self.span)
+    }
+
+    /// The engine goes to sleep.
+    pub(crate) fn on_sleep(&mut self) {
+        self.window.sleeps += 1;
+    }
+
+    fn end_window(&mut self, now: Instant, length: Duration) {
+        let window = Window { length, ..self.begin_window(now) };
+        // The engine was busy for long, or slept: that tells nothing of either way.
+        if length >= 2 * WINDOW {
+            self.mode = Mode::Without(0);
+            return;
+        }
+        self.mode = match self.mode {
+            Mode::Without(left) => {
+                self.without = window;
+                match left.checked_sub(1) {
+                    Some(left) => Mode::Without(left),
+                    None if window.sleeps >= SLEEPS_MIN => Mode::With(HELD),
+                    None => Mode::Without(0),
+                }
+            }
+            Mode::With(_)
+                if !(window.spares_wake_ups(&self.without) && window.keeps_pace(&self.without, 90)) =>
+            {
+                self.give_up()
+            }
+            Mode::With(left) => {
+                self.pause = PAUSE_MIN;
+                left.checked_sub(1).map_or(Mode::Without(0), Mode::With)
+            }
+        };
+    }
+
+    /// Whether a window of which this much is over can be seen to be a loss.
+    fn is_vain(&self, length: Duration) -> bool {
+        let window = Window { length, ..self.window };
+        match window.sleeps {
+            SLEEPS_TO_SPARE => !window.spares_wake_ups(&self.without),
+            SLEEPS_TO_SLOW => !window.keeps_pace(&self.without, 75),
+            _ => false,
+        }
+    }
+
+    fn begin_window(&mut self, now: Instant) -> Window {
+        std::mem::replace(&mut self.window, Window { began: now, ..Window::default() })
+    }
+
+    fn give_up(&mut self) -> Mode {
+        let pause = self.pause;
+        self.pause = (2 * pause).min(PAUSE_MAX);
+        Mode::Without(pause)
+    }
+}
+
+impl Window {
+    /// Whether at least a quarter of the wake-ups was spared, packet for packet.
+    fn spares_wake_ups(&self, without: &Window) -> bool {
+        4 * self.sleeps * without.arrivals <= 3 * without.sleeps * self.arrivals
+    }
+
+    /// Whether packets came at least at this percentage of the rate.
+    fn keeps_pace(&self, without: &Window, percent: u128) -> bool {
+        let rate = |window: &Window, other: &Window| {
+            u128::from(window.arrivals) * u128::from(other.length.as_nanos())
+        };
+        100 * rate(self, without) >= percent * rate(without, self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_micros(80);
+    /// From a request to the next of a peer that waits for its answer, if both are awake.
+    const ROUND_TRIP: Duration = Duration::from_micros(50);
+    const SECOND: Instant = Instant::from_nanos(1_000_000_000);
+
+    /// What sends requests to the engine.
+    enum Peers {
+        /// So long apart, whatever happens to the last one.
+        ByTheClock(Duration),
+        /// As many as this, each waiting for its answer.
+        Waiting(u32),
+    }
+
+    /// What came of a load.
+    #[derive(Debug)]
+    struct Outcome {
+        arrivals: u64,
+        sleeps: u64,
+        gathered: u64,
+    }
+
+    /// One engine for a second, whose turns take no time.
+    fn load(peers: &Peers, span: Duration) -> Outcome {
+        let mut gathering = Gathering::new(span);
+        let mut due: Vec<Instant> = match peers {
+            Peers::ByTheClock(apart) => vec![Instant::ZERO + *apart],
+            Peers::Waiting(count) => {
+                let apart = ROUND_TRIP / *count;
+                (0..*count).map(|number| Instant::ZERO + apart * number).collect()
+            }
+        };
+        let mut now = Instant::ZERO;
+        let mut outcome = Outcome { arrivals: 0, sleeps: 0, gathered: 0 };
+        while now < SECOND {
+            let end = gathering.until(now);
+            gathering.on_sleep();
+            outcome.sleeps += 1;
+            outcome.gathered += u64::from(end.is_some());
+            let next = *due.iter().min().expect("there is always a next request");
+            now = end.unwrap_or(next).max(now);
+            let arrived = take(&mut due, peers, now);
+            gathering.on_arrivals(arrived);
+            outcome.arrivals += arrived as u64;
+        }
+        outcome
+    }
+
+    /// Answers what has come until `now`.
+    fn take(due: &mut [Instant], peers: &Peers, now: Instant) -> usize {
+        let mut arrived = 0;
+        for at in due {
+            while *at <= now {
+                arrived += 1;
+                *at = match peers {
+                    Peers::ByTheClock(apart) => *at + *apart,
+                    Peers::Waiting(_) => now + ROUND_TRIP,
+                };
+            }
+        }
+        arrived
+    }
+
+    #[test]
+    fn peers_that_send_by_the_clock_cost_few_wake_ups() {
+        let apart = Duration::from_micros(25);
+        let (without, with) =
+            (load(&Peers::ByTheClock(apart), Duration::ZERO), load(&Peers::ByTheClock(apart), SPAN));
+        assert_eq!(without.sleeps, without.arrivals);
+        assert!(with.arrivals + 4 >= without.arrivals, "nothing is lost: {with:?}");
+        assert!(with.sleeps * 5 < with.arrivals * 2, "two and a half packets a wake-up: {with:?}");
+    }
+
+    #[test]
+    fn a_peer_that_waits_for_each_answer_is_not_slowed_down() {
+        for peers in [1, 2, 3] {
+            let with = load(&Peers::Waiting(peers), SPAN);
+            let without = load(&Peers::Waiting(peers), Duration::ZERO);
+            assert!(with.arrivals * 100 > without.arrivals * 98, "{peers} peers: {with:?} for {without:?}");
+        }
+    }
+
+    #[test]
+    fn a_single_peer_notices_a_few_trials_of_eight_packets() {
+        let with = load(&Peers::Waiting(1), SPAN);
+        assert!(with.gathered > 0, "it was tried: {with:?}");
+        assert!(with.gathered * 200 < with.arrivals, "fewer than one in two hundred: {with:?}");
+    }
+
+    #[test]
+    fn at_a_low_load_packets_are_never_left_to_gather() {
+        let with = load(&Peers::ByTheClock(Duration::from_micros(150)), SPAN);
+        assert_eq!(with.gathered, 0);
+    }
+
+    #[test]
+    fn after_a_pause_it_is_tried_anew() {
+        let mut gathering = Gathering::new(SPAN);
+        gathering.mode = Mode::With(HELD);
+        assert_eq!(gathering.until(SECOND), None, "a second without a packet");
+    }
+
+    #[test]
+    fn an_engine_told_not_to_never_lets_packets_gather() {
+        assert_eq!(load(&Peers::ByTheClock(Duration::from_micros(25)), Duration::ZERO).gathered, 0);
+    }
+}
