@@ -15,13 +15,27 @@ pub fn busy_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, (began.elapsed() * cores).saturating_sub(others))
 }
 
-/// How much of its time `core` worked while `work` was done, in hundredths.
-pub fn busy_share<T>(core: usize, work: impl FnOnce() -> T) -> (T, f64) {
-    let label = format!("cpu{core}");
-    let (before, began) = (idle(&label), Instant::now());
+/// How much of their time the client's core and the server's worked, in hundredths.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// At 100 it is the client that is measured.
+    pub client: f64,
+    /// At 100 it is the server.
+    pub server: f64,
+}
+
+/// How much of their time the cores of the laboratory worked while `work` was done.
+pub fn busy_shares<T>(work: impl FnOnce() -> T) -> (T, Shares) {
+    let cores = [lab::generator_core(), lab::server_core()];
+    let idle = || cores.map(|core| idle(&format!("cpu{core}")));
+    let (before, began) = (idle(), Instant::now());
     let result = work();
-    let idle_share = (idle(&label) - before).as_secs_f64() / began.elapsed().as_secs_f64();
-    (result, (100.0 * (1.0 - idle_share)).max(0.0))
+    let (after, length) = (idle(), began.elapsed());
+    let share = |core: usize| {
+        let idle = after[core].saturating_sub(before[core]).as_secs_f64() / length.as_secs_f64();
+        (100.0 * (1.0 - idle)).max(0.0)
+    };
+    (result, Shares { client: share(0), server: share(1) })
 }
 
 fn idle(label: &str) -> Duration {

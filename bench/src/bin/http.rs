@@ -6,7 +6,8 @@
 
 use std::process::{Command, ExitCode};
 
-use bench::processor::busy_share;
+use bench::processor::{Shares, busy_shares};
+use lab::programs::Network;
 use lab::{
     Conditions, Distance, HttpPeer, Lab, LabError, Place, SERVER_V4, Wrk, WrkReport, by_place, in_one_place,
     markdown_table, median,
@@ -17,10 +18,7 @@ struct Outcome {
     report: WrkReport,
     /// Processor time of the server for each response, in microseconds: it suffers less from what else the machine does.
     cpu_us: f64,
-    /// How much of its time the generator's core worked, in hundredths: at 100 it is wrk that is measured.
-    generator: f64,
-    /// The same of the server's core, which says something of a server that sleeps when there is nothing to do.
-    server: f64,
+    busy: Shares,
 }
 
 /// A way to ask.
@@ -92,7 +90,7 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
         "- http_hello looks for packets for 200 us before it sleeps, but for the lines with \"sleeping\""
     );
     println!(
-        "- wrk's core, server's core: how much of its time it worked; with all of wrk's, the generator is the bound\n"
+        "- wrk's core, server's core: how much of their time they worked; with all of wrk's, the generator is the bound\n"
     );
     let mut rows = Vec::new();
     for case in CASES {
@@ -144,12 +142,12 @@ fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
     let url = format!("http://{SERVER_V4}/");
     let before = server.process.cpu_time()?;
     let wrk = Wrk { url, connections: case.connections, seconds, close: case.close };
-    let run = if case.by_sidestep { Wrk::run_on_our_stack } else { Wrk::run };
-    let ask = || busy_share(lab::server_core(), || run(&wrk, &lab));
-    let ((report, server_core), generator) = busy_share(lab::generator_core(), ask);
+    let network =
+        if case.by_sidestep { Network::sidestep_of_client(&["--spin-us", "200"]) } else { Network::Kernel };
+    let (report, busy) = busy_shares(|| wrk.run_on(&lab, &network));
     let (report, used) = (report?, server.process.cpu_time()? - before);
     let cpu_us = used.as_secs_f64() * 1e6 / (report.rate * f64::from(seconds));
-    Ok(Outcome { report, cpu_us, generator, server: server_core })
+    Ok(Outcome { report, cpu_us, busy })
 }
 
 /// The middle one of a figure of all rounds, to hundredths.
@@ -188,8 +186,8 @@ fn row(
         format!("{lowest:.0} - {highest:.0}"),
         format!("{:.1}", p50(outcomes)),
         format!("{:.2}", middle(outcomes, |outcome| outcome.cpu_us)),
-        format!("{:.0} %", middle(outcomes, |outcome| outcome.generator)),
-        format!("{:.0} %", middle(outcomes, |outcome| outcome.server)),
+        format!("{:.0} %", middle(outcomes, |outcome| outcome.busy.client)),
+        format!("{:.0} %", middle(outcomes, |outcome| outcome.busy.server)),
         errors.to_string(),
         ratio,
         verdict,

@@ -1,6 +1,7 @@
 //! [`Wrk`]: the generator of HTTP requests, and its report.
 
-use crate::{CLIENT_INTERFACE, Lab, LabError, Side, sidestep_binary};
+use crate::programs::Network;
+use crate::{Lab, LabError, Side};
 
 /// One run of wrk in the client's namespace, on one thread.
 #[derive(Clone, Debug)]
@@ -27,27 +28,20 @@ pub struct WrkReport {
 }
 
 impl Wrk {
-    /// Runs to the end.
+    /// Runs to the end, on the kernel's network.
     pub fn run(&self, lab: &Lab) -> Result<WrkReport, LabError> {
-        let words = self.arguments();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        Ok(parse(&lab.run_in(Side::Client, "wrk", &words)?))
+        self.run_on(lab, &Network::Kernel)
     }
 
-    /// The same by `sidestep run`: with less to do for each request, it can ask for more before its own core is full.
-    pub fn run_on_our_stack(&self, lab: &Lab) -> Result<WrkReport, LabError> {
-        let words = self.arguments();
-        let wrapped = ["run", "--device", CLIENT_INTERFACE, "--spin-us", "200", "--", "wrk"];
-        let words: Vec<&str> = wrapped.into_iter().chain(words.iter().map(String::as_str)).collect();
-        Ok(parse(&lab.run_in(Side::Client, &sidestep_binary().display().to_string(), &words)?))
-    }
-
-    fn arguments(&self) -> Vec<String> {
+    /// The same on `network`.
+    pub fn run_on(&self, lab: &Lab, network: &Network) -> Result<WrkReport, LabError> {
         let (connections, seconds) = (self.connections.to_string(), self.seconds.to_string());
-        let close: &[&str] = if self.close { &["-H", "Connection: close"] } else { &[] };
-        let words = ["-t1", "-c", &connections, "-d", &seconds, "--latency"];
-        let words = words.iter().chain(close).copied().chain([self.url.as_str()]);
-        words.map(str::to_owned).collect()
+        let mut words = vec!["wrk", "-t1", "-c", &connections, "-d", &seconds, "--latency"];
+        if self.close {
+            words.extend(["-H", "Connection: close"]);
+        }
+        words.push(&self.url);
+        Ok(parse(&network.run(lab, Side::Client, &words)?))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use bench::processor::busy_share;
+use bench::processor::busy_shares;
 use lab::programs::{Network, Program, Ready};
 use lab::{Lab, LabError, Side};
 
@@ -23,14 +23,13 @@ pub(crate) fn measure(lab: &Lab, network: &Network, _seconds: u32) -> Result<Mea
     let own = std::env::current_exe().expect("the system knows what it runs");
     let program = Program::new("calls", &own.display().to_string()).argument(CALLS).ready(Ready::AtOnce);
     let mut running = program.start(lab, Side::Server, network)?;
-    let (status, client) =
-        busy_share(lab::generator_core(), || running.process.wait(Duration::from_secs(60)));
+    let (status, busy) = busy_shares(|| running.process.wait(Duration::from_secs(60)));
     let status = status?;
     let output = running.process.output();
     let line = output.lines().find_map(|line| line.strip_prefix("mean "));
     let value = line.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
     eprintln!("  {}", output.replace('\n', ", "));
-    Ok(Measurement { value, errors: u64::from(!status.success()), client })
+    Ok(Measurement { value, errors: u64::from(!status.success()), busy })
 }
 
 /// Times calls of the C library on descriptors that nobody accelerates, and prints the nanoseconds of each kind and their mean.

@@ -9,6 +9,7 @@ mod scenarios;
 
 use std::process::ExitCode;
 
+use bench::processor::Shares;
 use lab::programs::Network;
 use lab::{Conditions, Lab, LabError, Place, Placed, by_place, in_one_place, markdown_table};
 
@@ -19,8 +20,7 @@ use scenarios::{SCENARIOS, Scenario, Wanted};
 struct Measurement {
     value: f64,
     errors: u64,
-    /// How much of its time the client's core worked, in hundredths: at 100 it is the client that is measured.
-    client: f64,
+    busy: Shares,
 }
 
 fn main() -> ExitCode {
@@ -48,7 +48,9 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     println!(
         "- veth; clients on core 0, on the kernel where nothing else is said; programs on core 1, in turns; medians of {rounds} rounds"
     );
-    println!("- client's core: how much of its time it worked; with all of it, the client is the bound");
+    println!(
+        "- client's core, server's core: how much of their time they worked; with all of the client's, the client is the bound"
+    );
     println!(
         "- {seconds} seconds each; where nothing is said of spinning, it is what `sidestep run` does by itself\n"
     );
@@ -67,6 +69,7 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
         "median",
         "lowest and highest",
         "client's core",
+        "server's core",
         "errors",
         "ratio",
         "target",
@@ -126,7 +129,8 @@ fn row(
         found.len().to_string(),
         show(median(found)?),
         format!("{} - {}", show(lowest), show(highest)),
-        format!("{:.0} %", middle(found, |measurement| measurement.client)?),
+        format!("{:.0} %", middle(found, |measurement| measurement.busy.client)?),
+        format!("{:.0} %", middle(found, |measurement| measurement.busy.server)?),
         errors.to_string(),
         ratio,
         verdict,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::open_loop::OpenLoop;
-use bench::processor::{busy_share, busy_time};
+use bench::processor::{busy_shares, busy_time};
 use lab::programs::{Network, Nginx, redis, sockperf};
 use lab::{Lab, LabError, SERVER_V4, Side, Wrk};
 
@@ -38,16 +38,18 @@ pub(crate) struct Contender {
 const SPINNING: &[&str] = &["--spin-us", "200"];
 /// Sleeps at once.
 const INTERRUPTS: &[&str] = &["--spin-us", "0"];
+/// One that does not spin shows by the time its core is idle how far the server is from being the bound.
+const ASLEEP: Contender = Contender { options: INTERRUPTS, target: None };
 
 /// Requests a second at which processor time is compared.
 const FIXED_RATE: u32 = 40_000;
 
-pub(crate) const SCENARIOS: [Scenario; 8] = [
+pub(crate) const SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "nginx_keepalive_64conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(1.4) }],
+        contenders: &[Contender { options: &[], target: Some(1.4) }, ASLEEP],
         measure: |lab, network, seconds| nginx(lab, network, seconds, &ASKS_64, |report| report.rate),
     },
     Scenario {
@@ -64,7 +66,7 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
         name: "nginx_close_64conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(2.5) }],
+        contenders: &[Contender { options: &[], target: Some(2.5) }, ASLEEP],
         measure: |lab, network, seconds| {
             nginx(lab, network, seconds, &Asks { close: true, ..ASKS_64 }, |report| report.rate)
         },
@@ -92,8 +94,15 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
         name: "redis_get_50conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
+        contenders: &[Contender { options: &[], target: Some(1.5) }, ASLEEP],
+        measure: |lab, network, seconds| redis_get(lab, network, seconds, false),
+    },
+    Scenario {
+        name: "redis_get_50conn, redis-benchmark by sidestep run",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
         contenders: &[Contender { options: &[], target: Some(1.5) }],
-        measure: redis_get,
+        measure: |lab, network, seconds| redis_get(lab, network, seconds, true),
     },
     Scenario {
         name: "sockperf_udp_ping_pong_64b",
@@ -139,10 +148,9 @@ fn nginx(
     std::thread::sleep(SETTLING);
     let Asks { connections, close, by_sidestep } = *asks;
     let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close };
-    let run = if by_sidestep { Wrk::run_on_our_stack } else { Wrk::run };
-    let (report, client) = busy_share(lab::generator_core(), || run(&wrk, lab));
+    let (report, busy) = busy_shares(|| wrk.run_on(lab, &network_of_client(by_sidestep)));
     let report = report?;
-    Ok(Measurement { value: value(&report), errors: report.errors, client })
+    Ok(Measurement { value: value(&report), errors: report.errors, busy })
 }
 
 fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
@@ -161,7 +169,7 @@ fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
             load.run()
         })
     };
-    let ((report, client), used) = busy_time(|| busy_share(lab::generator_core(), ask));
+    let ((report, busy), used) = busy_time(|| busy_shares(ask));
     let report =
         report.map_err(|source| LabError::System { what: "requests at a fixed rate".to_owned(), source })?;
     eprintln!(
@@ -171,20 +179,24 @@ fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, 
         report.percentile_us(0.99)
     );
     let value = used.as_secs_f64() * 1e6 / report.answered.max(1) as f64;
-    Ok(Measurement { value, errors: report.failed, client })
+    Ok(Measurement { value, errors: report.failed, busy })
 }
 
-fn redis_get(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
+/// Where the client is: on our stack as well, or on the kernel.
+fn network_of_client(by_sidestep: bool) -> Network {
+    if by_sidestep { Network::sidestep_of_client(SPINNING) } else { Network::Kernel }
+}
+
+fn redis_get(lab: &Lab, network: &Network, seconds: u32, by_sidestep: bool) -> Result<Measurement, LabError> {
     let _redis = redis("").start(lab, Side::Server, network)?;
     std::thread::sleep(SETTLING);
-    let count = (seconds * 90_000).to_string(); // About the kernel's rate.
-    let arguments = ["-h", SERVER_V4, "-c", "50", "-n", &count, "-t", "get", "--csv"];
-    let (text, client) =
-        busy_share(lab::generator_core(), || lab.run_in(Side::Client, "redis-benchmark", &arguments));
+    let count = (seconds * if by_sidestep { 180_000 } else { 90_000 }).to_string(); // About the kernel's rate.
+    let words = ["redis-benchmark", "-h", SERVER_V4, "-c", "50", "-n", &count, "-t", "get", "--csv"];
+    let (text, busy) = busy_shares(|| network_of_client(by_sidestep).run(lab, Side::Client, &words));
     let text = text?;
     let mut rates = text.lines().filter_map(|line| line.split("\",\"").nth(1)?.parse::<f64>().ok());
     let errors = u64::from(text.to_lowercase().contains("error"));
-    Ok(Measurement { value: rates.next_back().unwrap_or(0.0), errors, client })
+    Ok(Measurement { value: rates.next_back().unwrap_or(0.0), errors, busy })
 }
 
 fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
@@ -192,8 +204,7 @@ fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measuremen
     std::thread::sleep(SETTLING);
     let seconds = seconds.to_string();
     let arguments = ["ping-pong", "-i", SERVER_V4, "-p", "11111", "-m", "64", "-t", &seconds];
-    let (text, client) =
-        busy_share(lab::generator_core(), || lab.run_in(Side::Client, "sockperf", &arguments));
+    let (text, busy) = busy_shares(|| lab.run_in(Side::Client, "sockperf", &arguments));
     let text = text?;
     let after = |label: &str| {
         let rest = text.split_once(label).map_or("", |(_, rest)| rest);
@@ -202,5 +213,5 @@ fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measuremen
     let counts = ["# dropped messages =", "# duplicated messages =", "# out-of-order messages ="];
     let errors = counts.iter().map(|label| after(label).unwrap_or(1.0)).sum::<f64>() as u64;
     // It gives latency as half a round trip.
-    Ok(Measurement { value: 2.0 * after("percentile 50.000 =").unwrap_or(f64::NAN), errors, client })
+    Ok(Measurement { value: 2.0 * after("percentile 50.000 =").unwrap_or(f64::NAN), errors, busy })
 }

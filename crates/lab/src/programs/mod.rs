@@ -15,8 +15,8 @@ use std::process::Command;
 
 use crate::namespaces::run;
 use crate::{
-    CLIENT_V4, CLIENT_V6, Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
-    sidestep_binary, workspace_root,
+    CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4,
+    SERVER_V6, Side, sidestep_binary, workspace_root,
 };
 
 pub use databases::{memcached, postgresql, redis};
@@ -41,10 +41,20 @@ pub enum Network {
 const NETWORK: &str = "SIDESTEP_PROGRAMS";
 
 impl Network {
-    /// `sidestep run` on the laboratory's interface, with more `options`.
+    /// `sidestep run` on the server's interface, with more `options`.
     pub fn sidestep(options: &[&str]) -> Network {
-        let options = ["--device", SERVER_INTERFACE].iter().chain(options);
-        Network::Sidestep(options.map(|&option| option.to_owned()).collect())
+        Network::sidestep_on(SERVER_INTERFACE, options)
+    }
+
+    /// The same on the client's. Programs that make load have less to do there for each request, and can ask for more before their
+    /// core is full.
+    pub fn sidestep_of_client(options: &[&str]) -> Network {
+        Network::sidestep_on(CLIENT_INTERFACE, options)
+    }
+
+    fn sidestep_on(interface: &str, options: &[&str]) -> Network {
+        let options = ["--device", interface].into_iter().chain(options.iter().copied());
+        Network::Sidestep(options.map(str::to_owned).collect())
     }
 
     /// What `SIDESTEP_PROGRAMS` asks for: `kernel`, or, without it, `sidestep run`.
@@ -61,6 +71,13 @@ impl Network {
             Network::Kernel => "kernel",
             Network::Sidestep(_) => "sidestep run",
         }
+    }
+
+    /// Runs a program of these words to its end; returns what it printed.
+    pub fn run(&self, lab: &Lab, side: Side, words: &[&str]) -> Result<String, LabError> {
+        let words = self.wrap(words.iter().map(|&word| word.to_owned()).collect());
+        let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        lab.run_in(side, &words[0], &arguments)
     }
 
     /// The words that start a program of these words.
