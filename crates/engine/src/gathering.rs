@@ -12,8 +12,8 @@ use clock::{Duration, Instant};
 
 /// What is counted at a time. Short, since a trial that fails costs time; long enough that the packets in it tell a rate.
 const WINDOW: Duration = Duration::from_millis(20);
-/// Fewer sleeps in a window are not worth a trial: packets come so far apart that few would gather.
-const SLEEPS_MIN: u64 = 200;
+/// Fewer sleeps in a window are not worth a trial, nor fewer packets: they come so far apart that few would gather.
+const TRIAL_MIN: u64 = 200;
 /// Sleeps after which it is over if it saves no wake-ups: a peer that waits for each answer brings one packet to each.
 const SLEEPS_TO_SPARE: u64 = 8;
 /// Sleeps after which it is over if it slows the packets down to three quarters, as it does to few peers that wait for answers.
@@ -103,7 +103,7 @@ impl Gathering {
                 self.without = window;
                 match left.checked_sub(1) {
                     Some(left) => Mode::Without(left),
-                    None if window.sleeps >= SLEEPS_MIN => Mode::With(HELD),
+                    None if window.sleeps.min(window.arrivals) >= TRIAL_MIN => Mode::With(HELD),
                     None => Mode::Without(0),
                 }
             }
@@ -157,6 +157,8 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     const SPAN: Duration = Duration::from_micros(80);
@@ -182,17 +184,17 @@ mod tests {
 
     /// One engine for a second, whose turns take no time.
     fn load(peers: &Peers, span: Duration) -> Outcome {
-        let mut gathering = Gathering::new(span);
+        load_on(&mut Gathering::new(span), Instant::ZERO..SECOND, peers)
+    }
+
+    fn load_on(gathering: &mut Gathering, time: Range<Instant>, peers: &Peers) -> Outcome {
+        let mut now = time.start;
         let mut due: Vec<Instant> = match peers {
-            Peers::ByTheClock(apart) => vec![Instant::ZERO + *apart],
-            Peers::Waiting(count) => {
-                let apart = ROUND_TRIP / *count;
-                (0..*count).map(|number| Instant::ZERO + apart * number).collect()
-            }
+            Peers::ByTheClock(apart) => vec![now + *apart],
+            Peers::Waiting(count) => (0..*count).map(|number| now + ROUND_TRIP / *count * number).collect(),
         };
-        let mut now = Instant::ZERO;
         let mut outcome = Outcome { arrivals: 0, sleeps: 0, gathered: 0 };
-        while now < SECOND {
+        while now < time.end {
             let end = gathering.until(now);
             gathering.on_sleep();
             outcome.sleeps += 1;
@@ -253,11 +255,39 @@ mod tests {
         assert_eq!(with.gathered, 0);
     }
 
+    /// Sleeps so often that other descriptors end at once; returns how many of them the devices could not have ended.
+    fn woken_by_others(gathering: &mut Gathering, from: Instant, times: u64) -> usize {
+        let at = |number| from + Duration::from_micros(40) * number;
+        let sleeps = (1..=times as u32).map(|number| {
+            let gathered = gathering.until(at(number)).is_some();
+            gathering.on_sleep();
+            gathered
+        });
+        sleeps.filter(|gathered| *gathered).count()
+    }
+
     #[test]
-    fn after_a_pause_it_is_tried_anew() {
+    fn wake_ups_by_others_than_packets_are_no_reason() {
+        assert_eq!(woken_by_others(&mut Gathering::new(SPAN), Instant::ZERO, 25_000), 0);
+    }
+
+    #[test]
+    fn it_ends_with_the_packets() {
         let mut gathering = Gathering::new(SPAN);
-        gathering.mode = Mode::With(HELD);
-        assert_eq!(gathering.until(SECOND), None, "a second without a packet");
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let by_the_clock = Peers::ByTheClock(Duration::from_micros(25));
+        assert!(load_on(&mut gathering, at(0)..at(50), &by_the_clock).gathered > 100);
+        let vain = woken_by_others(&mut gathering, at(50), 25_000);
+        assert!(vain < 600, "no more than the window that had packets: {vain}");
+        assert!(load_on(&mut gathering, at(1050)..at(1300), &by_the_clock).gathered > 100, "and begins anew");
+        assert_eq!(gathering.until(at(9000)), None, "seconds without a sleep");
+    }
+
+    #[test]
+    fn the_longer_it_fails_the_rarer_it_is_tried() {
+        let with = load(&Peers::Waiting(1), SPAN);
+        let trials = with.gathered / SLEEPS_TO_SPARE;
+        assert!((3..8).contains(&trials), "4, 8, 16, 32 windows apart: {with:?}");
     }
 
     #[test]

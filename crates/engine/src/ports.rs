@@ -177,7 +177,9 @@ impl Ports {
         fds: &mut Vec<BorrowedFd<'p>>,
     ) -> Sleep {
         let gathered = self.gathering.until(now);
-        if gathered.is_none() && !self.prepare_wait() {
+        // This also sends what the kernel had no time for before: with packets to gather as without.
+        let is_idle = self.prepare_wait();
+        if gathered.is_none() && !is_idle {
             return Sleep::Busy;
         }
         self.gathering.on_sleep();
