@@ -111,9 +111,9 @@ pub fn on_socket(fd: RawFd, domain: i32, kind: i32, protocol: i32) {
     with(|process| process.on_socket(fd, domain, kind, protocol));
 }
 
-/// Before bind(2) and listen(2): whether they may be.
-pub fn may_bind(fd: RawFd) -> Verdict<()> {
-    verdict(fd, |process| process.may_bind(fd))
+/// Before bind(2) to `name`, and before listen(2), which has none: whether they may be.
+pub fn may_bind(fd: RawFd, name: &[u8]) -> Verdict<()> {
+    verdict(fd, |process| process.may_bind(fd, name))
 }
 
 /// listen(2) succeeded on `fd`.

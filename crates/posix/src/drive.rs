@@ -58,9 +58,11 @@ pub(crate) enum Stop {
 
 impl State {
     /// One turn of the engine; what it brought about is noted with the sockets. Returns how much was done.
-    pub(crate) fn turn(&mut self, now: Instant) -> usize {
+    pub(crate) fn turn(&mut self, mut now: Instant) -> usize {
         if self.has_incident() {
             self.hear(now);
+            // That may have taken milliseconds and turns of its own, which must not be followed by an earlier time.
+            now = self.clock.now();
         }
         if self.runtime.is_none() {
             return 0;
@@ -77,6 +79,7 @@ impl State {
         if now >= self.heard_at + HEAR_EVERY {
             self.heard_at = now;
             self.hear(now);
+            now = self.clock.now();
         }
         if !self.closing.is_empty() {
             self.end_closed(now);

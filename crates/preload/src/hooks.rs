@@ -42,11 +42,11 @@ hooks! {
     [socket](domain: c_int, kind: c_int, protocol: c_int) -> c_int
         { then |fd| if fd >= 0 { told::on_socket(fd, domain, kind, protocol) } }
     [bind](fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int
-        { if ours(fd) && !address.is_null() => sockets::may_bind(fd), then |result| if result == 0 && ours(fd) { told::on_bind(fd) } }
+        { if ours(fd) && !address.is_null() => sockets::may_bind(fd, address, len), then |result| if result == 0 && ours(fd) { told::on_bind(fd) } }
     [bindresvport](fd: c_int, address: *mut sockaddr) -> c_int
         { then |result| if result == 0 && ours(fd) { told::on_bind(fd) } }
     [listen](fd: c_int, backlog: c_int) -> c_int
-        { if ours(fd) => sockets::may_bind(fd), then |result| if result == 0 && ours(fd) { told::on_listen(fd, backlog) } }
+        { if ours(fd) => sockets::may_listen(fd), then |result| if result == 0 && ours(fd) { told::on_listen(fd, backlog) } }
     [accept](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
         { if ours(fd) => sockets::accept(fd, address, len, 0) }
     [accept4](fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int

@@ -50,6 +50,11 @@ pub(crate) fn family(name: &[u8]) -> Option<i32> {
     Some(u16::from_ne_bytes(*name.first_chunk()?).into())
 }
 
+/// The port that an address of the Internet asks for; 0 leaves it to the kernel.
+pub(crate) fn port(name: &[u8]) -> u16 {
+    name.get(2..4).map_or(0, |octets| u16::from_be_bytes([octets[0], octets[1]]))
+}
+
 /// The address in `name`, for a socket of `domain`; IPv4 that is mapped into IPv6 as IPv4.
 ///
 /// # Errors

@@ -24,10 +24,12 @@ pub(super) const BIND_ADDRESS_NO_PORT: i32 = 24;
 const LOCAL_PORT_RANGE: i32 = 51;
 /// How often it is looked which connections are over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same while nothing else happens.
+const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection that the program has closed: the broker keeps its port until the stack is done with it.
 pub(crate) struct KeptPort {
-    connection: ConnectionId,
+    pub(super) connection: ConnectionId,
     claim: ClaimId,
 }
 
@@ -258,15 +260,33 @@ impl State {
         self.release_claims(&over);
     }
 
+    /// The connections have become the kernel's, and their ports with them: none of them rests.
+    pub(crate) fn release_kept_ports(&mut self, is_meant: impl Fn(&KeptPort) -> bool) {
+        let (meant, others): (Vec<KeptPort>, _) =
+            std::mem::take(&mut self.kept_ports).into_iter().partition(is_meant);
+        self.kept_ports = others;
+        let claims: Vec<ClaimId> = meant.iter().map(|kept| kept.claim).collect();
+        claims.iter().for_each(|claim| self.resting_ports.forget(*claim));
+        self.release_claims(&claims);
+    }
+
+    /// The port is wanted by somebody who says so.
+    pub(crate) fn give_back_port(&mut self, port: u16) {
+        let resting = self.resting_ports.take(port);
+        self.release_claims(&resting);
+    }
+
     /// All that rest are the kernel's again.
     pub(crate) fn give_back_resting_ports(&mut self) {
         let resting = self.resting_ports.take_all();
         self.release_claims(&resting);
     }
 
-    /// When to call [`State::release_ports`] for those that rest.
+    /// When to call [`State::release_ports`], if nothing else happens until then.
     pub(crate) fn ports_due(&self) -> Option<Instant> {
-        self.resting_ports.expiry().map(|expiry| expiry.max(self.ports_looked_at + LOOK_EVERY))
+        let resting = self.resting_ports.expiry().map(|expiry| expiry.max(self.ports_looked_at + LOOK_EVERY));
+        let closing = (!self.kept_ports.is_empty()).then(|| self.ports_looked_at + LOOK_IDLE_EVERY);
+        [resting, closing].into_iter().flatten().min()
     }
 }
 

@@ -25,8 +25,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
-use stack::ListenerId;
 use stack::tcp::Detached;
+use stack::{ConnectionId, ListenerId};
 
 use super::kernel_side::settle_kernel_socket;
 use super::{Role, Settings, SocketId};
@@ -186,11 +186,14 @@ impl State {
     fn await_packets(&mut self, now: Instant) {
         let Some(runtime) = &mut self.runtime else { return };
         let mut devices = Vec::new();
-        if runtime.engine.prepare_sleep(now, &mut devices) != engine::Sleep::Busy {
-            let mut fds: Vec<_> = devices.into_iter().map(readable).collect();
-            // A signal ends it early, which does no harm.
-            let _ = syscall::ppoll(&mut fds, Some(QUIET.into()), None);
-        }
+        let quiet = match runtime.engine.prepare_sleep(now, &mut devices) {
+            engine::Sleep::Busy => return,
+            engine::Sleep::Until(at) => QUIET.min(at.since(now)),
+            engine::Sleep::Descriptors | engine::Sleep::Unknown => QUIET,
+        };
+        let mut fds: Vec<_> = devices.into_iter().map(readable).collect();
+        // A signal ends it early, which does no harm.
+        let _ = syscall::ppoll(&mut fds, Some(quiet.into()), None);
     }
 
     /// Takes the listener off the stack; returns the kernel's sockets of connections that wait there.
@@ -268,13 +271,16 @@ impl State {
         let closed: Vec<_> = stack.connections().filter(|id| !held.contains(id)).collect();
         let meant = |id: &_| stack.endpoints(*id).is_some_and(|(local, _)| is_meant(local));
         let closed: Vec<_> = closed.into_iter().filter(meant).collect();
-        let detached: Vec<Detached> =
-            closed.into_iter().filter_map(|id| stack.detach(id, now).ok()).collect();
-        for detached in detached {
+        let detached: Vec<(ConnectionId, Detached)> =
+            closed.into_iter().filter_map(|id| Some((id, stack.detach(id, now).ok()?))).collect();
+        let mut gone = Vec::with_capacity(detached.len());
+        for (id, detached) in detached {
             // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
             let kind = MovedSocket { is_ipv6: false, reuse_address: true };
             self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
+            gone.push(id);
         }
+        self.release_kept_ports(|kept| gone.contains(&kept.connection));
         self.follow_moved();
     }
 
@@ -296,6 +302,7 @@ impl State {
         for ended in std::mem::take(&mut self.ended) {
             self.release_claim(Some(ended.claim));
         }
+        self.release_kept_ports(|_| true);
         self.give_back_resting_ports();
         self.runtime = None;
         self.attached = false;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clock::Instant;
 use stack::ListenerId;
 
-use super::address::{local_of, write_name};
+use super::address::{self, local_of, write_name};
 use super::touched::Touched;
 use super::udp::UdpRole;
 use super::{READABLE, Role, Socket, SocketId, options_of_listener};
@@ -61,8 +61,8 @@ impl Process {
         (0..FIRST).filter(|fd| !self.table.is_ours(*fd)).for_each(|fd| state.enter_received(fd));
     }
 
-    /// bind(2) and listen(2): what is connected, or was and has not been told, can be neither bound nor listen.
-    pub(crate) fn may_bind(&self, fd: RawFd) -> Verdict<()> {
+    /// bind(2) to `name`, and listen(2) without one: what is connected, or was and has not been told, can be neither bound nor listen.
+    pub(crate) fn may_bind(&self, fd: RawFd, name: &[u8]) -> Verdict<()> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         match state.sockets.get(id).map(|socket| &socket.role) {
@@ -70,7 +70,7 @@ impl Process {
                 Verdict::Done(fail(libc::EINVAL))
             }
             Some(Role::Fresh) => {
-                state.give_back_resting_ports(); // It may want one of these.
+                state.give_back_port(address::port(name));
                 Verdict::Kernel
             }
             _ => Verdict::Kernel,

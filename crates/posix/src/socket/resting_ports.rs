@@ -92,6 +92,17 @@ impl RestingPorts {
         expired
     }
 
+    /// Takes out a port, of whatever address: the claims.
+    pub(crate) fn take(&mut self, port: u16) -> Vec<ClaimId> {
+        let mut taken = Vec::new();
+        for ports in self.resting.values_mut() {
+            taken.extend(ports.iter().filter(|resting| resting.local.port() == port).map(|it| it.claim));
+            ports.retain(|resting| resting.local.port() != port);
+        }
+        self.count -= taken.len();
+        taken
+    }
+
     /// Takes out all that rest: their claims.
     pub(crate) fn take_all(&mut self) -> Vec<ClaimId> {
         self.count = 0;
@@ -157,6 +168,14 @@ mod tests {
         assert_eq!(ports.expire(at(2000)), [ClaimId(1)]);
         assert_eq!((ports.expiry(), ports.take_all()), (Some(at(2050)), vec![ClaimId(2)]));
         assert_eq!(ports.expiry(), None);
+    }
+
+    #[test]
+    fn a_port_is_taken_out_by_its_number() {
+        let mut ports = resting(&[0, 0, 0]);
+        assert_eq!(ports.take(2), [ClaimId(2)]);
+        assert_eq!(ports.take(2), []);
+        assert_eq!(ports.take_all(), [ClaimId(1), ClaimId(3)]);
     }
 
     #[test]

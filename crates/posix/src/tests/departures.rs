@@ -105,13 +105,28 @@ fn a_port_that_nobody_uses_is_given_back() {
 }
 
 #[test]
-fn who_binds_may_have_what_rests() {
+fn who_binds_may_have_the_port_that_rests() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
-    connect_and_close(&pair, listener, address);
+    let port = connect_and_close(&pair, listener, address);
     let fd = pair.right.tcp_socket(0);
-    assert!(matches!(pair.right.may_bind(fd), Verdict::Kernel));
-    assert_eq!(claims(&pair), (1, 0));
+    for (wanted, left) in [(0, 1), (port ^ 1, 1), (port, 0)] {
+        let (name, len) = encode(SocketAddr::from(([0, 0, 0, 0], wanted)), libc::AF_INET);
+        assert!(matches!(pair.right.may_bind(fd, &name[..len]), Verdict::Kernel));
+        assert_eq!(claims(&pair), (1, left), "bound to port {wanted} after {port}");
+    }
+}
+
+#[test]
+fn a_port_does_not_rest_whose_connection_the_kernel_ends() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (_, right) = connect(&pair, listener, address);
+    pair.right.shut_down(right);
+    pair.settle();
+    assert_eq!(claims(&pair).1, 1, "the peer has not closed yet");
+    pair.right.before_exec();
+    assert_eq!(claims(&pair).1, 0);
 }
 
 #[test]

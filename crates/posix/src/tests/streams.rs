@@ -245,7 +245,7 @@ fn connecting_to_nowhere_resets_and_leaves_a_new_socket() {
     assert_eq!(polled(&pair.left, left), libc::POLLOUT | libc::POLLHUP, "the error was told");
     // Its own again, not the one that all accepted connections share.
     let (name, len) = encode("127.0.0.1:0".parse().unwrap(), libc::AF_INET);
-    assert!(matches!(pair.left.may_bind(left), Verdict::Kernel));
+    assert!(matches!(pair.left.may_bind(left, &[]), Verdict::Kernel));
     syscall::bind(left, &name[..len]).unwrap();
     syscall::listen(left, 4).unwrap();
 }
@@ -265,6 +265,6 @@ fn shutting_down_before_there_is_a_connection_gives_up() {
 fn what_is_connected_is_not_bound_and_does_not_listen() {
     let pair = Pair::new();
     let (left, right) = pair.connected();
-    assert_eq!(done(pair.left.may_bind(left)), Err(Errno(libc::EINVAL)));
-    assert_eq!(done(pair.right.may_bind(right)), Err(Errno(libc::EINVAL)));
+    assert_eq!(done(pair.left.may_bind(left, &[])), Err(Errno(libc::EINVAL)));
+    assert_eq!(done(pair.right.may_bind(right, &[])), Err(Errno(libc::EINVAL)));
 }

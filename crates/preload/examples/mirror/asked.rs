@@ -36,7 +36,7 @@ pub(crate) fn on_received(_fd: RawFd) {}
 
 pub(crate) fn on_socket(_fd: RawFd, _domain: i32, _kind: i32, _protocol: i32) {}
 
-pub(crate) fn may_bind(_fd: RawFd) -> Verdict<()> {
+pub(crate) fn may_bind(_fd: RawFd, _name: &[u8]) -> Verdict<()> {
     Verdict::Kernel
 }
 

@@ -26,8 +26,16 @@ pub(crate) unsafe fn accept(
     }))
 }
 
-pub(crate) fn may_bind(fd: c_int) -> Asked<c_int> {
-    Ok(map(asked::may_bind(fd), |()| 0))
+/// # Safety
+/// As bind(2).
+pub(crate) unsafe fn may_bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> Asked<c_int> {
+    // SAFETY: as the caller says.
+    let name = unsafe { memory::name(address, len)? };
+    Ok(map(asked::may_bind(fd, name), |()| 0))
+}
+
+pub(crate) fn may_listen(fd: c_int) -> Asked<c_int> {
+    Ok(map(asked::may_bind(fd, &[]), |()| 0))
 }
 
 /// # Safety
