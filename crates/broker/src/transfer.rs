@@ -29,6 +29,7 @@ pub(crate) struct Parcel<'i> {
 
 /// What there was to receive.
 pub(crate) enum Arrival<'i> {
+    /// Without descriptors if there is no room for all that came: whoever wants some is refused, and the others are served on.
     Message(Parcel<'i>),
     /// Nothing has come yet.
     Nothing,
@@ -62,8 +63,11 @@ impl Inbox {
                 fds.extend(rights);
             }
         }
-        if received.bytes == 0 || received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-            fds.into_iter().for_each(discard);
+        let is_whole = received.bytes > 0 && !received.flags.contains(ReturnFlags::TRUNC);
+        if !is_whole || received.flags.contains(ReturnFlags::CTRUNC) {
+            fds.drain(..).for_each(discard);
+        }
+        if !is_whole {
             return Ok(Arrival::End);
         }
         self.len = received.bytes;

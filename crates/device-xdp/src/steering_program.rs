@@ -22,8 +22,8 @@ use crate::{AttachMode, XdpError, syscalls};
 /// Compiled from `bpf/steer.bpf.c` by the build script.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// How long it is tried to load the program while signals come.
-const LOADING_MAX: Duration = Duration::from_secs(3);
+/// How long it is tried to load the program while signals come: programs lose patience with a broker after some seconds.
+const LOADING_MAX: Duration = Duration::from_secs(1);
 
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -29,7 +29,7 @@ impl Broker {
         // Of neighbours there is news all the time; who moved is told apart.
         let is_of_ways = |change: &KernelChange| !matches!(change, KernelChange::Neighbours(_));
         if news.as_ref().map_or(true, |changes| changes.iter().any(is_of_ways)) {
-            self.tell_all(&News::WaysChanged, now);
+            self.tell_ways_changed(now);
         }
         if news.is_err()
             && let Ok(monitor) = NetlinkMonitor::new()
@@ -71,7 +71,7 @@ impl Broker {
             }
             Change::Queues => {
                 self.registry.on_view(link, open.view.clone());
-                self.tell_all(&News::WaysChanged, now); // Some may lead by queues of others.
+                self.tell_ways_changed(now); // Some may lead by queues of others.
             }
             Change::Addresses => {
                 let addresses = open.addresses(ADDRESSES_MAX);
@@ -96,6 +96,7 @@ impl Broker {
             self.ask_on(question, now);
         }
         self.settle_registry(now); // Somebody may have been disconnected.
+        self.doomed.clear();
     }
 
     /// Does what the registry wants.

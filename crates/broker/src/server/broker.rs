@@ -104,6 +104,8 @@ pub(super) struct Broker {
     pub(super) connections: BTreeMap<ClientId, Connection>,
     /// Shadows of outgoing connections: while we have them, nobody else gets their ports.
     pub(super) kept: BTreeMap<ClaimId, OwnedFd>,
+    /// Those of clients that are gone: closed when their claims are out of the maps, and not before the kernel may give the ports away.
+    pub(super) doomed: Vec<OwnedFd>,
     /// Connections that nobody can accept yet.
     pub(super) orphans: Vec<Orphan>,
     pub(super) moves: RecentMoves,
@@ -152,6 +154,7 @@ impl Broker {
             registry: Registry::default(),
             connections: BTreeMap::new(),
             kept: BTreeMap::new(),
+            doomed: Vec::new(),
             orphans: Vec::new(),
             moves: RecentMoves::default(),
             routes: Routes::default(),

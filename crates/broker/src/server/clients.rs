@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrl
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
-use crate::protocol::{Answer, Key, News, Refusal, ToBroker, decode};
+use crate::protocol::{Answer, Key, News, Refusal, Request, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
 
@@ -101,7 +101,11 @@ impl Broker {
                 Arrival::Message(parcel) => (decode::<ToBroker>(parcel.octets), parcel.fds),
             };
             let ToBroker { id, request } = message.map_err(|error| Fault::NoMessage(error.to_string()))?;
+            let takes_long = matches!(request, Request::Move { .. });
             self.handle(client, id, request, fds, now)?;
+            if takes_long {
+                break;
+            }
         }
         Ok(())
     }
@@ -130,6 +134,17 @@ impl Broker {
         let known = self.connections.iter().filter(|(_, connection)| connection.program.is_some());
         let clients: Vec<ClientId> = known.map(|(client, _)| *client).collect();
         clients.into_iter().for_each(|client| self.tell(client, news.clone(), Vec::new(), now));
+    }
+
+    /// Tells all who are known that ways may be others now.
+    pub(super) fn tell_ways_changed(&mut self, now: Instant) {
+        let clients: Vec<ClientId> = self.connections.keys().copied().collect();
+        for client in clients {
+            let known = self.connections.get_mut(&client).filter(|connection| connection.program.is_some());
+            if let Some(outcome) = known.map(Connection::tell_ways_changed) {
+                self.note(client, outcome, now);
+            }
+        }
     }
 
     /// After something was done for a client: disconnects it if it is at fault, and waits for it to read if it must.
@@ -161,7 +176,7 @@ impl Broker {
             self.notices.push(Notice::Disconnected { pid, fault });
         }
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
-        claims.iter().for_each(|claim| drop(self.kept.remove(claim)));
+        self.doomed.extend(claims.iter().filter_map(|claim| self.kept.remove(claim)));
         self.registry.remove_client(client, now);
         self.routes.forget(client);
         for question in self.questions.expire(now, Some(client)) {

@@ -46,6 +46,8 @@ pub(super) struct Connection {
     waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     waiting_octets: usize,
     waiting_fds: usize,
+    /// Ways have changed, and it has not been told: once is enough, however often they do while it does not read.
+    ways_changed: bool,
 }
 
 impl Connection {
@@ -61,6 +63,7 @@ impl Connection {
             waiting: VecDeque::new(),
             waiting_octets: 0,
             waiting_fds: 0,
+            ways_changed: false,
         }
     }
 
@@ -74,6 +77,12 @@ impl Connection {
 
     pub(super) fn tell(&mut self, news: News, fds: Vec<OwnedFd>) -> Result<(), Fault> {
         self.push(&FromBroker::News(news), fds)
+    }
+
+    /// Tells of ways that have changed, when what waits before that is read.
+    pub(super) fn tell_ways_changed(&mut self) -> Result<(), Fault> {
+        self.ways_changed = true;
+        self.flush()
     }
 
     fn push(&mut self, message: &FromBroker, fds: Vec<OwnedFd>) -> Result<(), Fault> {
@@ -91,6 +100,14 @@ impl Connection {
 
     /// Sends what can be sent now.
     pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        self.flush_waiting()?;
+        if self.waiting.is_empty() && std::mem::take(&mut self.ways_changed) {
+            self.push(&FromBroker::News(News::WaysChanged), Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn flush_waiting(&mut self) -> Result<(), Fault> {
         while let Some((octets, fds)) = self.waiting.front() {
             let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
             match send(&self.socket, octets, &borrowed) {
@@ -116,5 +133,52 @@ impl Connection {
     /// Whether others may have things told to it: what they cause must never be what it is disconnected for.
     pub(super) fn is_patient(&self) -> bool {
         self.waiting.len() < WAITING_MAX / 4 && self.waiting_fds < WAITING_FDS_MAX / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::protocol::decode;
+    use crate::transfer::{Arrival, Inbox};
+
+    /// A client's connection, and its own end.
+    fn connection() -> (Connection, OwnedFd) {
+        let (ours, its) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        (Connection::new(ours, None, 1, Key([0; 2])), its)
+    }
+
+    fn read_all(socket: &OwnedFd) -> usize {
+        let mut inbox = Inbox::new();
+        std::iter::from_fn(|| match inbox.receive(socket).unwrap() {
+            Arrival::Message(parcel) => Some(decode::<FromBroker>(parcel.octets).unwrap()),
+            Arrival::Nothing | Arrival::End => None,
+        })
+        .inspect(|message| assert_eq!(*message, FromBroker::News(News::WaysChanged)))
+        .count()
+    }
+
+    #[test]
+    fn who_does_not_read_for_long_is_told_once_that_ways_have_changed() {
+        let (mut connection, its) = connection();
+        for _ in 0..100_000 {
+            connection.tell_ways_changed().unwrap();
+        }
+        assert!(connection.is_patient(), "what the kernel cannot take waits in one place");
+        assert!(read_all(&its) > 0);
+        connection.flush().unwrap();
+        assert!((1..=2).contains(&read_all(&its)), "what waited, and what changed behind it");
+        connection.flush().unwrap();
+        assert_eq!(read_all(&its), 0);
+    }
+
+    #[test]
+    fn who_does_not_read_what_is_its_own_is_at_fault() {
+        let (mut connection, _its) = connection();
+        let told = (0..100_000).try_for_each(|_| connection.tell(News::WaysChanged, Vec::new()));
+        assert_eq!(told, Err(Fault::DoesNotRead));
     }
 }

@@ -96,6 +96,7 @@ impl Broker {
         if !self.moves.contains(client, (local, remote), now) {
             return Err(Refusal::NoSuchClaim);
         }
+        self.check_is_local(local)?;
         tcp_repair::deliver(local, remote, segment).map_err(|error| Refusal::NotTaken(error.to_string()))
     }
 }

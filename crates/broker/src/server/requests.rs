@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clock::Instant;
 use rustix::net::{getpeername, getsockname};
+use rustix::process::{Resource, getrlimit};
 
 use super::broker::Broker;
 use super::connection::Fault;
@@ -165,6 +166,9 @@ impl Broker {
     ) -> Result<Answer, Refusal> {
         self.check_profile(purpose)?;
         let shadow = shadow::examine(&socket, transport.into(), purpose, self.namespace)?;
+        if purpose == Purpose::Outgoing && self.kept.len() >= kept_max() {
+            return Err(Refusal::TooMany);
+        }
         let claim = self.registry.claim(client, shadow)?;
         if purpose == Purpose::Outgoing {
             self.kept.insert(claim, socket);
@@ -282,13 +286,18 @@ impl Broker {
         octets: &[u8],
     ) -> Result<(), Refusal> {
         let shadow = shadow::examine(socket, steering::Transport::Udp, Purpose::Udp, self.namespace)?;
-        // A client may speak for its peers, but to itself only.
-        let ip = local.ip().to_canonical();
-        let route = control::route_to(ip).map_err(|error| Refusal::NoRoute(error.to_string()))?;
-        if !shadow.bound.covers(local) || !is_local(ip, route, self.monitor.mirror()) {
+        if !shadow.bound.covers(local) {
             return Err(Refusal::NotBound);
         }
+        self.check_is_local(local)?;
         datagram::deliver(local, remote, octets).map_err(|error| Refusal::NotTaken(error.to_string()))
+    }
+
+    /// A client may speak for its peers, but to this host only: the address may have moved away.
+    pub(super) fn check_is_local(&self, address: SocketAddr) -> Result<(), Refusal> {
+        let ip = address.ip().to_canonical();
+        let route = control::route_to(ip).map_err(|error| Refusal::NoRoute(error.to_string()))?;
+        is_local(ip, route, self.monitor.mirror()).then_some(()).ok_or(Refusal::NotBound)
     }
 
     fn note_report(&mut self, client: ClientId, mut report: ProgramReport) {
@@ -298,6 +307,12 @@ impl Broker {
             connection.is_asked = false;
         }
     }
+}
+
+/// Sockets that are kept for clients at most: the rest of the descriptors is for clients themselves and for what they hand over.
+fn kept_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX)
 }
 
 /// What a process was started as; if that cannot be seen, what it says it is. Its file would not do: one file may be several
