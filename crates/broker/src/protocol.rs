@@ -155,7 +155,8 @@ pub enum Request {
         remote: SocketAddr,
     },
     /// A connection that waited to be accepted at a listener of ours which is closed; some other process that has the same listener
-    /// is to have it: [`Answer::Done`], or a refusal if there is none.
+    /// is to have it: [`Answer::Done`], or a refusal if there is none. The listener must be, or have been, claimed by us on this
+    /// connection to the broker.
     ///
     /// Beside it: the kernel's socket.
     Adopt,

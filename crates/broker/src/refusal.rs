@@ -30,13 +30,16 @@ pub enum Refusal {
     /// The socket has no port.
     #[error("the socket is not bound")]
     NotBound,
+    /// The socket has no peer.
+    #[error("the socket is not connected")]
+    NotConnected,
     /// The socket's interface is not accelerated, or is a VLAN's.
     #[error("bound to an interface that is not accelerated")]
     OtherDevice,
     /// A listener that does not listen.
     #[error("the socket does not listen")]
     NotListening,
-    /// A socket for an outgoing connection that listens or is connected.
+    /// A socket for an outgoing connection that listens or is connected, or a connection that listens.
     #[error("the socket is in use")]
     InUse,
     /// Loopback is the kernel's.

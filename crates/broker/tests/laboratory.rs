@@ -424,6 +424,21 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
 }
 
 #[test]
+fn a_connection_of_another_namespace_is_not_handed_over() {
+    let Some(setting) = Setting::new(1) else { return };
+    let Claimed { mut client, listener: _own, .. } = setting.claimed();
+    let (foreign, _peer) = setting.lab.inside(Side::Client, || {
+        let listener = TcpListener::bind(("127.0.0.1", PORT)).unwrap();
+        let peer = TcpStream::connect(("127.0.0.1", PORT)).unwrap();
+        (listener.accept().unwrap().0, peer)
+    });
+    match client.hand_over(foreign.as_fd()) {
+        Err(ClientError::Refused(refusal)) => assert_eq!(refusal, Refusal::OtherNamespace),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn interfaces_that_cannot_be_used_are_told() {
     if !lab::require_root_and_xdp() {
         return;

@@ -14,6 +14,8 @@ use crate::protocol::{ClaimId, Purpose, Refusal};
 pub(super) const CLAIMS_MAX: usize = 1 << 14;
 /// Addresses and ports that are claimed on one interface at most; the steering program has room for some more.
 const KEYS_MAX: usize = 60_000;
+/// Listeners of one client that are remembered after their claims were released.
+const FORMER_MAX: usize = 256;
 
 impl Registry {
     /// A client proved that it has `shadow`, and wants its packets.
@@ -46,8 +48,22 @@ impl Registry {
         if !self.clients.get_mut(&client).is_some_and(|claims| claims.remove(&claim)) {
             return Err(Refusal::NoSuchClaim);
         }
+        self.remember(client, claim);
         self.forget_claim(claim);
         Ok(())
+    }
+
+    /// A listener's claim goes; connections that waited there may come up later.
+    fn remember(&mut self, client: ClientId, claim: ClaimId) {
+        let Some(claim) = self.claims.get(&claim).filter(|it| it.shadow.purpose == Purpose::Listener) else {
+            return;
+        };
+        let former = self.former.entry(client).or_default();
+        former.retain(|bound| *bound != claim.shadow.bound);
+        former.push_back(claim.shadow.bound);
+        if former.len() > FORMER_MAX {
+            former.pop_front();
+        }
     }
 
     /// New connections of a claim are the kernel's from now on.
@@ -114,6 +130,12 @@ impl Registry {
     pub fn listeners_at(&self, client: ClientId, local: SocketAddr) -> BTreeSet<u64> {
         let claims = self.claims_of(client).map(|(_, claim)| claim);
         claims.filter(|claim| claim.listens_at(local)).map(|claim| claim.shadow.cookie).collect()
+    }
+
+    /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.
+    pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
+        let mut former = self.former.get(&client).into_iter().flatten();
+        self.claims_of(client).any(|(_, claim)| claim.listens_at(local)) || former.any(|it| it.covers(local))
     }
 
     /// The latest who has claimed one of these very listeners.

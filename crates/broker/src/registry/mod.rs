@@ -127,6 +127,8 @@ pub struct Registry {
     /// Who wants queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: BTreeMap<ClaimId, Claim>,
+    /// Where clients listened whose claims are released, the latest last.
+    former: BTreeMap<ClientId, VecDeque<Bound>>,
     /// Interfaces that are attached, or were.
     interfaces: BTreeMap<LinkNumber, Interface>,
     ports: PortTable,
@@ -154,6 +156,7 @@ impl Registry {
         for claim in self.clients.remove(&client).unwrap_or_default() {
             self.forget_claim(claim);
         }
+        self.former.remove(&client);
         self.attached.retain(|other| *other != client);
         let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
         links.into_iter().for_each(|link| self.withdraw(client, link, now));

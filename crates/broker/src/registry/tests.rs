@@ -77,6 +77,7 @@ proptest! {
         prop_assert!(world.maps.values().all(BTreeMap::is_empty));
         prop_assert!(world.sockets.is_empty());
         prop_assert!(world.registry.claims.is_empty() && world.registry.attached.is_empty());
+        prop_assert!(world.registry.former.is_empty());
         prop_assert!(world.registry.interfaces.values().all(|interface| interface.keys.is_empty()));
         // Ports of which the kernel has connections are looked at once more, and then forgotten.
         world.now += Duration::from_secs(20);
@@ -216,6 +217,37 @@ fn who_has_the_very_same_listener_inherits_first() {
         |from| -> Vec<_> { (0..3).map(|_| world.registry.heir(from, local).unwrap().1).collect() };
     assert_eq!(heirs(clients[0]), [newest; 3], "who closes its listener leaves all to the last");
     assert_eq!(heirs(clients[1]), [same, newest, same], "of who does not, they take turns");
+}
+
+#[test]
+fn where_a_client_listened_is_remembered_for_as_long_as_it_is_there() {
+    let mut world = attached(1);
+    (0..2).for_each(|_| world.apply(Event::Connect));
+    let clients = world.clients.clone();
+    let shadow = |purpose, port| Shadow {
+        transport: Transport::Tcp,
+        purpose,
+        bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
+        cookie: 7,
+        shares_port: true,
+    };
+    let end = |port| SocketAddr::new(local(2, 0).address, port);
+    let registry = &mut world.registry;
+    let listener = registry.claim(clients[0], shadow(Purpose::Listener, 80)).unwrap();
+    let outgoing = registry.claim(clients[0], shadow(Purpose::Outgoing, 81)).unwrap();
+    assert!(registry.has_listened(clients[0], end(80)) && !registry.has_listened(clients[1], end(80)));
+    registry.release(clients[0], listener).unwrap();
+    registry.release(clients[0], outgoing).unwrap();
+    assert!(registry.has_listened(clients[0], end(80)), "also after the claim was released");
+    assert!(!registry.has_listened(clients[0], end(81)), "nobody waits there");
+    assert!(!registry.has_listened(clients[0], SocketAddr::from(([192, 0, 2, 1], 80))));
+    for port in 1000..1256 {
+        let claim = registry.claim(clients[0], shadow(Purpose::Listener, port)).unwrap();
+        registry.release(clients[0], claim).unwrap();
+    }
+    assert!(registry.has_listened(clients[0], end(1000)) && !registry.has_listened(clients[0], end(80)));
+    registry.remove_client(clients[0], world.now);
+    assert!(!registry.has_listened(clients[0], end(1000)));
 }
 
 #[test]

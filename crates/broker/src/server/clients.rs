@@ -129,6 +129,11 @@ impl Broker {
         self.note(client, outcome, now);
     }
 
+    /// Whether others may have things told to a client, see [`Connection::is_patient`].
+    pub(super) fn is_patient(&self, client: ClientId) -> bool {
+        self.connections.get(&client).is_some_and(Connection::is_patient)
+    }
+
     /// Tells all who are known.
     pub(super) fn tell_all(&mut self, news: &News, now: Instant) {
         let known = self.connections.iter().filter(|(_, connection)| connection.program.is_some());

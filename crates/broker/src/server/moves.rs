@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
-use rustix::net::SocketAddrAny;
 use steering::Transport;
 use tcp_repair::{Established, prepare};
 
@@ -99,12 +98,6 @@ impl Broker {
         self.check_is_local(local)?;
         tcp_repair::deliver(local, remote, segment).map_err(|error| Refusal::NotTaken(error.to_string()))
     }
-}
-
-/// An end of a connection, its IPv4 address written as one; `None` if the socket is not one of IP.
-pub(super) fn end(name: SocketAddrAny) -> Option<SocketAddr> {
-    let end = SocketAddr::try_from(name).ok()?;
-    Some(SocketAddr::new(end.ip().to_canonical(), end.port()))
 }
 
 #[cfg(test)]

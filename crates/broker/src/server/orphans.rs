@@ -55,7 +55,8 @@ impl Broker {
     /// Gives them to those who have come, and up those for whom nobody can.
     pub(super) fn settle_orphans(&mut self, now: Instant) {
         for mut orphan in std::mem::take(&mut self.orphans) {
-            if let Some((heir, claim)) = self.registry.claimant(&orphan.listeners, orphan.local) {
+            let heir = self.registry.claimant(&orphan.listeners, orphan.local);
+            if let Some((heir, claim)) = heir.filter(|(heir, _)| self.is_patient(*heir)) {
                 let Orphan { socket, local, remote, .. } = orphan;
                 self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
                 continue;

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use clock::Instant;
-use rustix::net::{getpeername, getsockname};
 use rustix::process::{Resource, getrlimit};
 
 use super::broker::Broker;
@@ -13,7 +12,7 @@ use super::connection::Fault;
 use super::port::address;
 use super::questions::Question;
 use super::routes::is_local;
-use super::{datagram, moves, shadow};
+use super::{datagram, shadow};
 use crate::protocol::{
     Answer, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal, Request,
     Transport, VERSION, Welcome,
@@ -265,13 +264,17 @@ impl Broker {
         }
     }
 
+    /// Another program takes the connection for one that came to its listener: what is none, or came to none of the client's own, is
+    /// not let through.
     fn hand_over(&mut self, client: ClientId, socket: OwnedFd, now: Instant) -> Result<(), Refusal> {
-        let local = getsockname(&socket).ok().and_then(moves::end).ok_or(Refusal::NotBound)?;
-        let remote = getpeername(&socket).ok().flatten().and_then(moves::end).ok_or(Refusal::NotBound)?;
+        let (local, remote) = shadow::examine_connection(&socket, self.namespace)?;
+        if !self.registry.has_listened(client, local) {
+            return Err(Refusal::NoSuchClaim);
+        }
         let Some((heir, claim)) = self.registry.heir(client, local) else {
             return self.keep_orphan(client, socket, (local, remote), now).map_err(|_| Refusal::Nobody);
         };
-        if !self.connections.get(&heir).is_some_and(|connection| connection.is_patient()) {
+        if !self.is_patient(heir) {
             return Err(Refusal::Nobody);
         }
         self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);

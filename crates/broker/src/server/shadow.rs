@@ -1,10 +1,10 @@
-//! What the kernel says of a socket that somebody says is bound.
+//! What the kernel says of a socket that somebody says is bound, or connected.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketType, ipproto, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketType, ipproto, sockopt};
 use steering::Transport;
 
 use crate::protocol::{Purpose, Refusal};
@@ -49,6 +49,29 @@ pub(super) fn examine(
         cookie: sockopt::socket_cookie(socket).map_err(|_| Refusal::NotThisTransport)?,
         shares_port: shares(sockopt::socket_reuseaddr(socket)) || shares(sockopt::socket_reuseport(socket)),
     })
+}
+
+/// Looks at a connection that is to be another program's; returns its ends, ours first. Nothing here blocks either.
+pub(super) fn examine_connection(
+    socket: &OwnedFd,
+    namespace: u64,
+) -> Result<(SocketAddr, SocketAddr), Refusal> {
+    check_kind(socket, Transport::Tcp)?;
+    if namespace_of(socket).ok() != Some(namespace) {
+        return Err(Refusal::OtherNamespace);
+    }
+    if sockopt::socket_acceptconn(socket).unwrap_or(true) {
+        return Err(Refusal::InUse);
+    }
+    let local = net::getsockname(socket).ok().and_then(end).ok_or(Refusal::NotBound)?;
+    let remote = net::getpeername(socket).ok().flatten().and_then(end).ok_or(Refusal::NotConnected)?;
+    Ok((local, remote))
+}
+
+/// An end of a connection, its IPv4 address written as one; `None` if the socket is not one of IP.
+fn end(name: SocketAddrAny) -> Option<SocketAddr> {
+    let end = SocketAddr::try_from(name).ok()?;
+    Some(SocketAddr::new(end.ip().to_canonical(), end.port()))
 }
 
 fn check_kind(socket: impl AsFd, transport: Transport) -> Result<(), Refusal> {
@@ -158,6 +181,47 @@ mod tests {
     fn a_socket_without_a_port_is_not_bound() {
         let socket = net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         assert_eq!(look(socket, Transport::Udp, Purpose::Udp), Err(Refusal::NotBound));
+    }
+
+    fn look_at_connection(socket: impl Into<OwnedFd>) -> Result<(SocketAddr, SocketAddr), Refusal> {
+        let own: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
+        examine_connection(&socket.into(), namespace_of(&own).unwrap())
+    }
+
+    #[test]
+    fn a_connection_has_the_ends_that_the_kernel_says() {
+        for (any, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::1]:0", "::1")] {
+            let listener = TcpListener::bind(any).unwrap();
+            let local = SocketAddr::new(to.parse().unwrap(), listener.local_addr().unwrap().port());
+            let peer = TcpStream::connect(local).unwrap();
+            let accepted = listener.accept().unwrap().0;
+            assert_eq!(look_at_connection(accepted), Ok((local, peer.local_addr().unwrap())), "{any}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_connection_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(look_at_connection(udp), Err(Refusal::NotThisTransport));
+        assert_eq!(look_at_connection(UnixStream::pair().unwrap().0), Err(Refusal::NotThisTransport));
+        let raw = net::socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP));
+        raw.into_iter().for_each(|it| assert_eq!(look_at_connection(it), Err(Refusal::NotThisTransport)));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(look_at_connection(file), Err(Refusal::NoSocket));
+        let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        assert_eq!(look_at_connection(bound), Err(Refusal::NotConnected));
+        assert_eq!(look_at_connection(listener), Err(Refusal::InUse));
+    }
+
+    #[test]
+    fn a_connection_of_another_namespace_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        let other = namespace_of(&socket).unwrap() + 1;
+        assert_eq!(examine_connection(&socket, other), Err(Refusal::OtherNamespace));
     }
 
     #[test]

@@ -429,22 +429,71 @@ fn a_connection_that_nobody_claimed_cannot_be_moved() {
     assert_eq!(refusal(client.move_connection(connection, None)), Refusal::NoSuchClaim);
 }
 
+/// A listener, a connection that was accepted there, and its peer.
+fn connected() -> (TcpListener, std::net::TcpStream, std::net::TcpStream) {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let peer = std::net::TcpStream::connect(("127.0.0.1", listener.local_addr().unwrap().port())).unwrap();
+    let accepted = listener.accept().unwrap().0;
+    (listener, accepted, peer)
+}
+
 #[test]
 fn a_waiting_connection_goes_to_who_has_the_same_listener() {
     let served = Served::new(1);
     let (mut old, mut new) = (served.connect(), served.connect());
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let (waiting, _) = listener.accept().unwrap();
-    assert_eq!(refusal(old.hand_over(waiting.as_fd())), Refusal::Nobody);
-    let (claim, _) = new.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
-    old.hand_over(waiting.as_fd()).unwrap();
-    match next_event(&mut new) {
-        Event::Adopt { claim: at, remote, .. } => {
-            assert_eq!((at, remote), (claim, peer.local_addr().unwrap()));
+    let (listener, waiting, peer) = connected();
+    let listen =
+        |client: &mut Client| client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap().0;
+    let before = listen(&mut old);
+    let claim = listen(&mut new);
+    for is_released in [false, true] {
+        if is_released {
+            old.release(before).unwrap();
         }
-        event => panic!("{event:?}"),
+        old.hand_over(waiting.as_fd()).unwrap();
+        match next_event(&mut new) {
+            Event::Adopt { claim: at, remote, .. } => {
+                assert_eq!((at, remote), (claim, peer.local_addr().unwrap()));
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+    new.release(claim).unwrap();
+    assert_eq!(refusal(old.hand_over(waiting.as_fd())), Refusal::Nobody);
+}
+
+#[test]
+fn what_did_not_come_to_ones_own_listener_is_not_handed_to_others() {
+    let served = Served::new(1);
+    let (mut good, mut bad) = (served.connect(), served.connect());
+    let (listener, waiting, _peer) = connected();
+    let (own, elsewhere, _other_peer) = connected();
+    let claim = |client: &mut Client, of: &TcpListener| {
+        client.claim(Transport::Tcp, Purpose::Listener, of.as_fd()).unwrap();
+    };
+    claim(&mut good, &listener);
+    assert_eq!(refusal(bad.hand_over(waiting.as_fd())), Refusal::NoSuchClaim, "it has no listener");
+    claim(&mut bad, &own);
+    claim(&mut good, &own);
+    assert_eq!(refusal(bad.hand_over(waiting.as_fd())), Refusal::NoSuchClaim, "it has another one");
+    bad.hand_over(elsewhere.as_fd()).unwrap();
+    assert!(matches!(next_event(&mut good), Event::Adopt { .. }));
+
+    let port = own.local_addr().unwrap().port();
+    let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    udp.connect(("127.0.0.1", 9)).unwrap();
+    let unconnected = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let (unix, _) = UnixStream::pair().unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut hand_over = |fd: std::os::fd::BorrowedFd<'_>| refusal(bad.hand_over(fd));
+    assert_eq!(hand_over(udp.as_fd()), Refusal::NotThisTransport);
+    assert_eq!(hand_over(unix.as_fd()), Refusal::NotThisTransport);
+    assert_eq!(hand_over(file.as_fd()), Refusal::NoSocket);
+    assert_eq!(hand_over(unconnected.as_fd()), Refusal::NotConnected);
+    assert_eq!(hand_over(own.as_fd()), Refusal::InUse);
+    good.attach().unwrap(); // What was told before is here by now.
+    while let Some(event) = good.poll_event().unwrap() {
+        assert!(!matches!(event, Event::Adopt { .. }), "{event:?}");
     }
 }
 
