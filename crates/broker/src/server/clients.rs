@@ -51,7 +51,7 @@ impl Broker {
         let peer = socket_peercred(&socket).ok()?;
         // Opened before anything is asked about the process: a number that was used again later does no harm.
         let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
-        if self.connections.len() >= CLIENTS_MAX || !self.family.includes(&peer) {
+        if self.connections.len() >= CLIENTS_MAX || !self.family.includes(&socket, &peer) {
             return None;
         }
         raise_descriptor_limit();

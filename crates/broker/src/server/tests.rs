@@ -278,14 +278,39 @@ fn a_stranger_is_not_heard() {
     stranger.wait().unwrap();
 }
 
-#[test]
-fn a_member_of_the_group_is_heard() {
+/// Whether a process with this group and these supplementary ones is heard that is no descendant and thus must be a member of
+/// `group`. Credentials are a thread's own, as far as the kernel goes.
+fn is_heard(group: u32, primary: u32, supplementary: &[u32]) -> bool {
+    use rustix::thread::{Gid, set_thread_groups, set_thread_res_gid};
     let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let group = Some(rustix::process::getegid().as_raw());
-    let served = Served::with(1, Family { head: stranger.id(), group }, all());
-    assert!(served.try_connect("program").is_ok());
+    let served = Served::with(1, Family { head: stranger.id(), group: Some(group) }, all());
+    let primary = Gid::from_raw(primary);
+    let supplementary: Vec<Gid> = supplementary.iter().copied().map(Gid::from_raw).collect();
+    let outcome = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            set_thread_groups(&supplementary).unwrap();
+            set_thread_res_gid(primary, primary, primary).unwrap();
+            served.try_connect("program")
+        });
+        connecting.join().unwrap()
+    });
     stranger.kill().unwrap();
     stranger.wait().unwrap();
+    assert!(matches!(outcome, Ok(_) | Err(ClientError::Gone)), "{:?}", outcome.err());
+    outcome.is_ok()
+}
+
+#[test]
+fn members_of_the_group_are_heard_and_nobody_else() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change groups");
+    }
+    assert!(is_heard(4242, 4242, &[]), "its group");
+    assert!(is_heard(4242, 100, &[4241, 4242, 4243]), "one of its others");
+    let many: Vec<u32> = (4200..4500).collect();
+    assert!(is_heard(4499, 100, &many), "one of very many");
+    assert!(!is_heard(4242, 100, &[]) && !is_heard(4242, 100, &[4241, 4243]));
+    assert!(!is_heard(4500, 100, &many));
 }
 
 #[test]
