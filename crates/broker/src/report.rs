@@ -15,8 +15,11 @@ pub struct ProgramReport {
     pub more: u64,
     /// Connections on the stack.
     pub accelerated: u64,
-    /// Connections on the kernel that the library knows.
-    pub kernel: u64,
+    /// Connections so far that the program accepted from the kernel at listeners which are, or may be, accelerated: they came by
+    /// loopback, by another interface, before the claim took effect, or by a process that left them to this one.
+    pub accepted_from_kernel: u64,
+    /// Connections so far that were on the stack and became the kernel's.
+    pub moved_to_kernel: u64,
     /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.
     pub counters: Vec<(String, u64)>,
 }

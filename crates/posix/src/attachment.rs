@@ -13,6 +13,8 @@ use stack::tcp::Detached;
 use stack::{Hop, LateSegment, LinkId};
 use wire::MacAddress;
 
+use crate::status::LeftToKernel;
+
 /// Names a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClaimId(pub(crate) u64);
@@ -153,6 +155,8 @@ pub(crate) struct Status {
     pub(crate) more: u64,
     /// Connections on the stack.
     pub(crate) accelerated: u64,
+    /// Those that were, or might have been.
+    pub(crate) left_to_kernel: LeftToKernel,
     /// Counters, by name.
     pub(crate) counters: Vec<(String, u64)>,
 }

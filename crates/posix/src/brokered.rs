@@ -314,7 +314,8 @@ impl Attachment for Brokered {
             sockets,
             more: status.more,
             accelerated: status.accelerated,
-            kernel: 0,
+            accepted_from_kernel: status.left_to_kernel.accepted,
+            moved_to_kernel: status.left_to_kernel.moved,
             counters: status.counters,
         };
         let _ = self.ask(|client| client.report(report));

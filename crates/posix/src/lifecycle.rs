@@ -7,6 +7,7 @@ use std::sync::MutexGuard;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
 use crate::socket::{Inherited, RestingPorts, Role, Socket, SocketId, Stall, Stalls};
+use crate::status::LeftToKernel;
 use crate::waiter::Waiter;
 
 thread_local! {
@@ -165,6 +166,7 @@ impl State {
         self.resting_ports = RestingPorts::default();
         self.departing.clear();
         self.ended.clear();
+        self.left_to_kernel = LeftToKernel::default();
         self.driver = None;
         self.sleepers.clear();
         self.stalls = Stalls::default();

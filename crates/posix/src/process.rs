@@ -16,6 +16,7 @@ use crate::internal;
 use crate::kinship::Kinship;
 use crate::runtime::Runtime;
 use crate::socket::{Ended, KeptPort, RestingPorts, Socket, SocketId, Stalls};
+use crate::status::LeftToKernel;
 use crate::waiter::Waiter;
 
 /// Sockets and epoll instances that we know at most.
@@ -64,6 +65,8 @@ pub(crate) struct State {
     pub(crate) heard_at: Instant,
     /// Connections that have become the kernel's, behind their descriptors.
     pub(crate) moves: u32,
+    /// Of which status tells.
+    pub(crate) left_to_kernel: LeftToKernel,
     /// Listeners that are closed, whose claims their connections need.
     pub(crate) ended: Vec<Ended>,
 }
@@ -122,6 +125,7 @@ impl State {
             closing: Vec::new(),
             heard_at: Instant::ZERO,
             moves: 0,
+            left_to_kernel: LeftToKernel::default(),
             ended: Vec::new(),
         };
         state.hide_attachment();

@@ -10,6 +10,15 @@ use crate::socket::{Role, SocketId};
 /// Sockets that are told of.
 const SOCKETS_MAX: usize = 200;
 
+/// Connections that are the kernel's, though their listener is on the stack, or they were: so far, also those that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftToKernel {
+    /// Accepted from the kernel's queue of a listener that is claimed, or left to us by another process.
+    pub(crate) accepted: u64,
+    /// Taken off the stack, whoever has them now.
+    pub(crate) moved: u64,
+}
+
 impl State {
     /// Answers who wants to know.
     pub(crate) fn report(&mut self, _now: Instant) {
@@ -20,7 +29,8 @@ impl State {
         let accelerated = self.stack().map_or(0, |stack| stack.population().0.into());
         let handle = self.runtime.as_ref().map(|runtime| &runtime.handle);
         let counters = handle.map(|handle| handle.counters().named()).unwrap_or_default();
-        let status = Status { sockets, more, accelerated, counters };
+        let left_to_kernel = self.left_to_kernel;
+        let status = Status { sockets, more, accelerated, left_to_kernel, counters };
         if let Some(attachment) = self.attachment() {
             attachment.report(status);
         }

@@ -4,9 +4,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::programs::{Network, redis};
-use lab::{SERVER_INTERFACE, SERVER_V4, sidestep_binary};
+use lab::{SERVER_INTERFACE, SERVER_V4, Side, sidestep_binary};
 
-use crate::trial::{PATIENCE, Trial, finish, server};
+use crate::trial::{PATIENCE, Trial, finish, number_after, server};
 
 /// What the command says, which has to end well.
 fn said(words: &[&str]) -> String {
@@ -22,10 +22,16 @@ fn each_socket_is_told_with_where_it_runs_and_why() {
     let redis = trial.start(&redis(&format!("--bind {SERVER_V4} 127.0.0.1")));
     let broker = redis.process.pid().to_string();
     let peer = trial.inside(|| std::net::TcpStream::connect_timeout(&server(6379), PATIENCE).unwrap());
+    // Within the host packets go by the kernel's loopback interface.
+    let connect = || std::net::TcpStream::connect_timeout(&server(6379), PATIENCE).unwrap();
+    let accepted = number_after(&said(&["status", "--pid", &broker]), "so far");
+    let _neighbour = trial.lab.inside(Side::Server, connect);
+    let counts =
+        format!("1 connections on the stack; so far {} accepted from the kernel, 0 moved", accepted + 1.0);
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
         let status = said(&["status", "--pid", &broker]);
-        if status.contains("1 connections on the stack") {
+        if status.contains(&counts) {
             break status;
         }
         assert!(Instant::now() < deadline, "{status}");

@@ -4,7 +4,7 @@
 //! nginx 1234: queue 0 of eth0
 //!   TCP  LISTEN  0.0.0.0:80                                    accelerated
 //!   TCP  LISTEN  127.0.0.1:8080                                kernel: bound to loopback
-//!   12 connections on the stack, 1 on the kernel
+//!   12 connections on the stack; so far 1 accepted from the kernel, 0 moved to it
 //!   rx_dropped_full 3
 //! eth0: AF_XDP, native; 1 of 2 queues lent
 //!   redirected 1234, passed_not_ip 3
@@ -55,8 +55,11 @@ fn sockets(text: &mut String, report: &ProgramReport) {
     if report.more > 0 {
         let _ = writeln!(text, "  and {} more", report.more);
     }
-    let ProgramReport { accelerated, kernel, .. } = report;
-    let _ = writeln!(text, "  {accelerated} connections on the stack, {kernel} on the kernel");
+    let ProgramReport { accelerated, accepted_from_kernel, moved_to_kernel, .. } = report;
+    let _ = writeln!(
+        text,
+        "  {accelerated} connections on the stack; so far {accepted_from_kernel} accepted from the kernel, {moved_to_kernel} moved to it"
+    );
     counters(text, &report.counters);
 }
 
@@ -153,14 +156,22 @@ mod tests {
         let sockets =
             vec![socket("0.0.0.0:80", true, None), socket("127.0.0.1:81", false, Some("bound to loopback"))];
         let counters = vec![("drops".to_owned(), 3), ("none".to_owned(), 0)];
-        let report = ProgramReport { sockets, more: 2, accelerated: 5, kernel: 1, counters };
+        let (accepted_from_kernel, moved_to_kernel) = (1, 4);
+        let report = ProgramReport {
+            sockets,
+            more: 2,
+            accelerated: 5,
+            accepted_from_kernel,
+            moved_to_kernel,
+            counters,
+        };
         let report = StatusReport { programs: vec![status(Some(report))], interfaces: Vec::new() };
         let expected = [
             "nginx 7: queues 0 2 of eth0",
             "  TCP  LISTEN     0.0.0.0:80                                    accelerated",
             "  TCP  LISTEN     127.0.0.1:81                                  kernel: bound to loopback",
             "  and 2 more",
-            "  5 connections on the stack, 1 on the kernel",
+            "  5 connections on the stack; so far 1 accepted from the kernel, 4 moved to it",
             "  drops 3",
         ];
         assert_eq!(lines(&report), expected);

@@ -233,6 +233,7 @@ impl State {
     ) -> Option<OwnedFd> {
         let kernel = self.attachment()?.move_to_kernel(connection, kind, None)?;
         settle_kernel_socket(&kernel, connection, settings);
+        self.left_to_kernel.moved += 1;
         Some(kernel)
     }
 

@@ -73,6 +73,7 @@ impl State {
         match moved {
             Some(kernel) => {
                 settle_kernel_socket(&kernel, &detached, &settings);
+                self.left_to_kernel.moved += 1;
                 self.follow_moved();
                 Ok(kernel)
             }

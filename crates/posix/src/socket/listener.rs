@@ -140,7 +140,7 @@ impl Process {
                 // The program may have closed the number meanwhile.
                 let fd = state.sockets.get(id)?.fd();
                 (is_time && has_kernel_connection(fd))
-                    .then(|| accept_of_kernel(fd, name.as_deref_mut(), flags))
+                    .then(|| state.accept_of_kernel(fd, name.as_deref_mut(), flags))
             })
         });
         Verdict::Done(result.unwrap_or_else(|stop| match stop {
@@ -167,7 +167,7 @@ impl Process {
                 return accepted;
             }
         }
-        accept_of_kernel(fd, name, flags)
+        state.accept_of_kernel(fd, name, flags)
     }
 
     /// Whether a call found nothing for the second time since the last turn: who polls like that drives the engine.
@@ -191,10 +191,6 @@ fn backlog_of(backlog: i32) -> u32 {
 fn has_kernel_connection(fd: RawFd) -> bool {
     let mut fds = [crate::drive::readable(fd)];
     syscall::ppoll(&mut fds, Some(std::time::Duration::ZERO), None).is_ok_and(|count| count > 0)
-}
-
-fn accept_of_kernel(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
-    syscall::accept(fd, name, flags).map_err(Errno::from)
 }
 
 impl State {
@@ -313,6 +309,13 @@ impl State {
         Ok(len)
     }
 
+    /// A connection that came to the shadow.
+    fn accept_of_kernel(&mut self, fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
+        let accepted = syscall::accept(fd, name, flags)?;
+        self.left_to_kernel.accepted += 1;
+        Ok(accepted)
+    }
+
     /// A connection of the stack's, or one that another process left to us.
     fn accept_own(&mut self, id: SocketId, name: Option<&mut [u8]>, flags: i32) -> Option<Accepted> {
         let socket = self.sockets.get_mut(id)?;
@@ -321,7 +324,9 @@ impl State {
         };
         if let Some(connection) = adopted.pop_front() {
             socket.stall.note_taken();
-            return Some(take_adopted(connection, name, flags));
+            let taken = take_adopted(connection, name, flags);
+            self.left_to_kernel.accepted += u64::from(taken.is_ok());
+            return Some(taken);
         }
         let listener = (*on_stack)?;
         if self.stack()?.accept_queue(listener)?.0 == 0 {

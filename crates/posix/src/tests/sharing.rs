@@ -204,6 +204,31 @@ fn what_comes_for_a_connection_that_has_moved_is_the_kernels() {
 }
 
 #[test]
+fn connections_that_are_the_kernels_are_counted() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let counted = || {
+        let counted = pair.left.lock().left_to_kernel;
+        (counted.accepted, counted.moved)
+    };
+    assert_eq!(counted(), (0, 0));
+    pair.left.surrender(left);
+    assert_eq!(counted(), (0, 1));
+
+    for flags in [libc::SOCK_NONBLOCK, 0] {
+        let before = counted().0;
+        let listener = pair.left.listen_anywhere(flags);
+        let port = local_of(listener).unwrap().port();
+        let _peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        pair.left.accept4(listener, 0).unwrap();
+        assert_eq!(counted(), (before + 1, 1));
+    }
+    let (listener, _) = pair.listen();
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+    assert_eq!(counted(), (2, 1), "what is not there is not counted");
+}
+
+#[test]
 fn who_comes_late_to_a_listener_that_others_have_is_not_reset() {
     let pair = Pair::new();
     // Another listener keeps the process at its queue.
