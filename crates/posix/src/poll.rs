@@ -9,7 +9,7 @@ use crate::epoll::EpollId;
 use crate::errno::fail;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
-use crate::socket::{Socket, SocketId};
+use crate::socket::{Socket, SocketId, has_adopted};
 use crate::{Errno, batch};
 
 /// The kernel is asked this often while the call spins.
@@ -61,7 +61,11 @@ impl Process {
             Watched::Kernel => true,
             Watched::Socket(id) => {
                 let is_kernels = |it: &Socket| {
-                    it.is_shadow() && it.claim.is_none() && !it.is_on_stack() && it.error.is_none()
+                    it.is_shadow()
+                        && it.claim.is_none()
+                        && !it.is_on_stack()
+                        && it.error.is_none()
+                        && !has_adopted(it)
                 };
                 state.sockets.get(*id).is_some_and(is_kernels)
             }

@@ -213,6 +213,10 @@ impl State {
             self.note_unclaimable(id, "bound to loopback".to_owned());
             return false;
         }
+        if let Some(reason) = self.why_kernel_only(id, local) {
+            self.note_unclaimable(id, reason.to_owned());
+            return false;
+        }
         self.attach(now);
         let Some(attachment) = &mut self.attachment else { return false };
         if !attachment.wants(purpose) {

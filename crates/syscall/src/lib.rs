@@ -21,8 +21,8 @@ pub use file::{
 pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};
 pub use poll::{PollFd, ppoll};
 pub use socket::{
-    accept, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown, socket,
-    socketpair,
+    accept, bind, connect, getpeername, getsockname, getsockopt, has_filter, listen, setsockopt, shutdown,
+    socket, socketpair,
 };
 pub use thread::{
     descriptor_limit, futex_wait, futex_wake, kill, parent_id, process_id, processor, set_signal_mask,

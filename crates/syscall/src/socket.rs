@@ -100,6 +100,17 @@ pub fn getsockopt(fd: RawFd, level: i32, option: i32, value: &mut [u8]) -> io::R
     Ok(len as usize)
 }
 
+/// Whether packets to a socket pass a filter: one of classic BPF, or a program of eBPF, which the kernel has and does not show.
+pub fn has_filter(fd: RawFd) -> bool {
+    let mut count: libc::socklen_t = 0;
+    let nowhere = std::ptr::null_mut::<u8>();
+    // SAFETY: without room the kernel tells the number of instructions, and writes none.
+    let told = check(unsafe {
+        raw!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_GET_FILTER, nowhere, &raw mut count)
+    });
+    told.map_or_else(|error| error.raw_os_error() == Some(libc::EACCES), |_| count > 0)
+}
+
 /// setsockopt(2).
 pub fn setsockopt(fd: RawFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     if has_pointers(level, option) {

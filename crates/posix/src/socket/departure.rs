@@ -57,7 +57,7 @@ impl State {
         }
         let Some(socket) = self.sockets.get(id) else { return false };
         let (fd, domain) = (socket.fd(), socket.domain);
-        if !socket.touched.is_plain() && has_route_of_its_own(fd) {
+        if socket.kernel_only.is_some() || !socket.touched.is_plain() && has_route_of_its_own(fd) {
             return false;
         }
         let from = local_of(fd).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
@@ -192,6 +192,16 @@ impl State {
         if let Some(source) = source_for(&name[..len], socket.domain) {
             let _ = self.bind_to_depart(id, source); // Without a port there is no name.
         }
+    }
+
+    /// It turns out that only the kernel can connect, whatever the way may be.
+    pub(super) fn depart_by_kernel_after_all(&mut self, id: SocketId, now: Instant) {
+        let Some(Role::Departing { remote, .. }) = self.sockets.get(id).map(|socket| &socket.role) else {
+            return;
+        };
+        let remote = *remote;
+        self.departing.retain(|(_, other)| *other != id);
+        self.depart_by_kernel(id, remote, now);
     }
 
     /// There is no way of ours: the kernel begins to connect, and the socket is its own from then on, whoever waits for it.

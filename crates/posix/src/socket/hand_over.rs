@@ -96,6 +96,31 @@ impl State {
         self.hear(now);
     }
 
+    /// A listener goes on as the kernel's. Those who wait there are accepted all the same, and its connections become the kernel's: what
+    /// comes to the port is the kernel's from now on.
+    pub(super) fn keep_listener_in_kernel(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        let (Some(claim), Some(local)) = (socket.claim, super::address::local_of(socket.fd())) else {
+            return;
+        };
+        self.forget_stall(id);
+        if let Some(attachment) = self.attachment() {
+            attachment.drain(claim);
+        }
+        self.finish_handshakes(id);
+        let waiting = self.take_waiting(id);
+        if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        {
+            adopted.extend(waiting);
+        }
+        let now = self.clock.now(); // All that took its time.
+        self.move_all(Some(local.port()), now);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.claim = None;
+        }
+        self.ended.push(Ended { claim, local, at: now });
+    }
+
     /// The process ends, or becomes another program: so do its listeners, as far as they are ours.
     pub(crate) fn close_listeners(&mut self, now: Instant) {
         let claimed = |role: &Role| matches!(role, Role::Listener { on_stack: Some(_), .. });

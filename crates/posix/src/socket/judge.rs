@@ -21,12 +21,17 @@ pub(super) fn fresh(domain: i32) -> Result<OwnedFd, Errno> {
 pub(super) fn of_connections(domain: i32, level: i32, option: i32) -> Result<OwnedFd, Errno> {
     let socket = fresh(domain)?;
     let is_the_same = find(level, option).is_some_and(|row| !row.is_of_the_beginning);
-    // Those that would make something else of a connection are refused by one that is none.
-    let is_change = level == libc::SOL_TCP && matches!(option, libc::TCP_ULP | libc::TCP_REPAIR);
     let is_stamping = matches!(option, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW);
-    if (level != libc::SOL_SOCKET || is_stamping) && !is_the_same && !is_change {
+    if (level != libc::SOL_SOCKET || is_stamping) && !is_the_same {
         connect_to_itself(&socket, domain);
     }
+    Ok(socket)
+}
+
+/// A connection of the kernel's with itself.
+pub(super) fn connected(domain: i32) -> Result<OwnedFd, Errno> {
+    let socket = fresh(domain)?;
+    connect_to_itself(&socket, domain);
     Ok(socket)
 }
 

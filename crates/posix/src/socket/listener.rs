@@ -8,6 +8,7 @@ use clock::Instant;
 use stack::ListenerId;
 
 use super::address::{self, local_of, write_name};
+use super::kernel_only::{self, has_adopted};
 use super::touched::Touched;
 use super::udp::UdpRole;
 use super::{READABLE, Role, Socket, SocketId, options_of_listener};
@@ -114,7 +115,7 @@ impl Process {
             Some(Role::Fresh | Role::Udp(_)) | None => return Verdict::Kernel,
             Some(_) => return Verdict::Done(fail(libc::EINVAL)),
         }
-        if !state.claim_to_read(id, now) {
+        if !state.claim_to_read(id, now) && !state.sockets.get(id).is_some_and(has_adopted) {
             return Verdict::Kernel;
         }
         if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
@@ -211,7 +212,8 @@ impl State {
             (libc::SOCK_DGRAM, Some(libc::IPPROTO_UDP)) if is_bound_only(fd) => Role::Udp(UdpRole::bound()),
             _ => return,
         };
-        self.insert(Socket { is_common: true, ..Socket::new(role, domain, fd) });
+        let kernel_only = kernel_only::found_at(fd);
+        self.insert(Socket { is_common: true, kernel_only, ..Socket::new(role, domain, fd) });
     }
 
     /// Enters a socket and its descriptor.

@@ -10,6 +10,7 @@ mod duplicate;
 mod error_queue;
 mod hand_over;
 mod judge;
+mod kernel_only;
 mod kernel_side;
 mod listener;
 mod option_answers;
@@ -57,6 +58,7 @@ use touched::Touched;
 
 pub(crate) use departure::KeptPort;
 pub(crate) use hand_over::Ended;
+pub(crate) use kernel_only::has_adopted;
 pub(crate) use resting_ports::RestingPorts;
 pub(crate) use settings::{Settings, options_of_listener};
 pub(crate) use stall::{Stall, Stalls};
@@ -119,6 +121,8 @@ pub(crate) struct Socket {
     pub(crate) bound_before: Option<SocketAddr>,
     /// Why it was not claimed.
     pub(crate) unclaimable: Option<Reason>,
+    /// Why it stays the kernel's: an option was set that the stack cannot honour.
+    pub(crate) kernel_only: Option<&'static str>,
     pub(crate) interests: Interests,
     pub(crate) waiters: Vec<Arc<Waiter>>,
     /// Threads whose calls wait here: it lives until they are over.
@@ -162,6 +166,7 @@ impl Socket {
             claim: None,
             bound_before: None,
             unclaimable: None,
+            kernel_only: None,
             interests: Interests::default(),
             waiters: Vec::new(),
             callers: Callers::default(),

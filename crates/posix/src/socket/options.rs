@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clock::Instant;
 use stack::{ConnectionId, TcpOptions};
 
+use super::kernel_only::Setting;
 use super::option_table::{Row, find};
 use super::settings::read;
 use super::{Role, SocketId, judge};
@@ -22,6 +23,10 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         socket.touched.note(level, option);
+        let setting = Setting { level, option, value };
+        if let Some(reason) = setting.kernel_only() {
+            return self.set_kernel_only(state, id, setting, reason);
+        }
         let now = self.now();
         match &socket.role {
             Role::Connection(connection) => {

@@ -161,7 +161,7 @@ impl State {
     }
 
     /// Datagrams that wait become the kernel's, and all that come.
-    fn give_up_udp(&mut self, id: SocketId, now: Instant) {
+    pub(super) fn give_up_udp(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let fd = socket.fd();
         let Role::Udp(udp) = &mut socket.role else { return };

@@ -12,6 +12,13 @@ fn bound(process: &Process) -> (RawFd, u16) {
     (fd, crate::socket::address::local_of(fd).unwrap().port())
 }
 
+/// The same, which somebody has read.
+pub(super) fn claimed(process: &Process) -> RawFd {
+    let (fd, _) = bound(process);
+    assert!(receive(process, fd, &mut [0; 8], 0).is_none());
+    fd
+}
+
 fn receive(process: &Process, fd: RawFd, room: &mut [u8], flags: i32) -> Option<(Received, SocketAddr)> {
     let mut name = [0; 28];
     let mut buffers = [IoSliceMut::new(room)];

@@ -3,6 +3,7 @@
 mod datagrams;
 mod departures;
 mod epoll;
+mod kernel_only;
 mod sharing;
 mod streams;
 

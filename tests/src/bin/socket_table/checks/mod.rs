@@ -22,6 +22,7 @@ mod fork;
 mod fork_listener;
 mod fork_shared;
 mod ioctl;
+mod kernel_only;
 mod listen;
 mod listen_addresses;
 mod names;
@@ -102,6 +103,7 @@ pub(crate) fn all() -> Vec<Check> {
         options::checks(),
         option_values::checks(),
         option_names::checks(),
+        kernel_only::checks(),
         tcp_info::checks(),
         tcp_features::checks(),
         tcp_listeners::checks(),
