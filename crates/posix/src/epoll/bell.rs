@@ -110,7 +110,7 @@ impl Process {
         let mut count = 0;
         for event in room.events()[..found].iter().filter(|event| !is_bell(event)) {
             events[count] = EpollEvent { events: event.events, data: event.u64 };
-            state.settle_one_shot(id, event.u64);
+            state.settle_one_shot(id, event);
             count += 1;
         }
         if let Some(epoll) = state.epolls.get_mut(id) {

@@ -7,13 +7,15 @@ use crate::process::State;
 /// `EPOLLET`.
 const EDGE: u32 = libc::EPOLLET as u32;
 /// `EPOLLONESHOT`.
-const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
+pub(super) const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 
 impl State {
     /// Tells what is ready of the stack's, as much as there is room for. Items that are watched by level stay in the list, at its
     /// end; what does not fit stays at its front.
     pub(crate) fn collect(&mut self, id: EpollId, events: &mut [EpollEvent]) -> usize {
-        let listed = self.epolls.get(id).map_or(0, |epoll| epoll.ready.len());
+        let Some(epoll) = self.epolls.get_mut(id) else { return 0 };
+        epoll.told.clear();
+        let listed = epoll.ready.len();
         let mut count = 0;
         for _ in 0..listed {
             if count == events.len() {
@@ -22,16 +24,19 @@ impl State {
             let Some(item_id) = self.epolls.get_mut(id).and_then(|epoll| epoll.ready.pop_front()) else {
                 break;
             };
-            if let Some(event) = self.look_at(id, item_id) {
+            if let Some((event, in_kernel)) = self.look_at(id, item_id) {
                 events[count] = event;
+                if in_kernel && let Some(epoll) = self.epolls.get_mut(id) {
+                    epoll.told.push((count, item_id));
+                }
                 count += 1;
             }
         }
         count
     }
 
-    /// What an item that was queued is ready for. It is queued again if it is watched by level.
-    fn look_at(&mut self, id: EpollId, item_id: ItemId) -> Option<EpollEvent> {
+    /// What an item that was queued is ready for, and whether the kernel watches it as well. It is queued again if it is watched by level.
+    fn look_at(&mut self, id: EpollId, item_id: ItemId) -> Option<(EpollEvent, bool)> {
         let item = self.epolls.get_mut(id)?.items.get_mut(item_id)?;
         item.queued = false;
         let item = *item;
@@ -46,7 +51,7 @@ impl State {
         {
             epoll.queue(item_id);
         }
-        Some(EpollEvent { events: ready, data: item.data })
+        Some((EpollEvent { events: ready, data: item.data }, item.in_kernel))
     }
 
     /// A one-shot item was told: it is silent until it is modified, in the kernel as well.

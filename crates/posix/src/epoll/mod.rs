@@ -73,6 +73,8 @@ pub(crate) struct Epoll {
     shadows: Vec<ItemId>,
     /// Some of `shadows` has not been looked at whether it can be claimed.
     pub(crate) has_news: bool,
+    /// Of the events that a call has so far, those which the kernel may tell as well: where they are, and of what.
+    told: Vec<(usize, ItemId)>,
     kernel_asked_at: Instant,
     /// Something of ours was added once.
     pub(crate) is_busy: bool,
@@ -92,6 +94,7 @@ impl Epoll {
             watchers: Interests::default(),
             shadows: Vec::new(),
             has_news: false,
+            told: Vec::new(),
             kernel_asked_at: Instant::ZERO,
             is_busy: false,
             bell: Bell::default(),

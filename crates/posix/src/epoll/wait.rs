@@ -6,7 +6,8 @@ use std::time::Duration;
 use clock::Instant;
 
 use super::bell::Heard;
-use super::{Epoll, EpollId, Target};
+use super::collect::ONE_SHOT;
+use super::{Epoll, EpollId, Item, ItemId, PRIVATE, Target};
 use crate::attachment::Purpose;
 use crate::calls::{EpollEvent, SignalMask, Verdict};
 use crate::drive::{On, Stop, Waiting};
@@ -158,7 +159,8 @@ impl State {
         self.collect_kernel(id, events, count)
     }
 
-    /// Adds what is ready of the kernel's behind `count` events. A shadow may be among both: then it is told once.
+    /// Adds what is ready of the kernel's behind `count` events. A shadow may be among both: then it is told once. Different descriptors
+    /// are told apart also if the program gave them the same data.
     fn collect_kernel(
         &mut self,
         id: EpollId,
@@ -168,14 +170,12 @@ impl State {
         let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| epoll.fd() >= 0) else { return Ok(count) };
         let (epfd, mut room) = (epoll.fd(), epoll.lend_room(events.len() - count));
         let found = syscall::epoll_wait(epfd, room.events(), 0)?;
-        let own = count;
         for event in room.events()[..found].iter().filter(|event| !super::bell::is_bell(event)) {
-            let (bits, data) = (event.events, event.u64);
-            self.settle_one_shot(id, data);
-            match events[..own].iter_mut().find(|other| other.data == data) {
-                Some(other) => other.events |= bits,
+            self.settle_one_shot(id, event);
+            match self.take_told(id, event) {
+                Some(place) => events[place].events |= event.events,
                 None => {
-                    events[count] = EpollEvent { events: bits, data };
+                    events[count] = EpollEvent { events: event.events, data: event.u64 };
                     count += 1;
                 }
             }
@@ -186,13 +186,36 @@ impl State {
         Ok(count)
     }
 
+    /// The place of the event by which the same was told that the kernel tells of now, if it was.
+    fn take_told(&mut self, id: EpollId, event: &syscall::EpollEvent) -> Option<usize> {
+        let epoll = self.epolls.get_mut(id)?;
+        let items = &epoll.items;
+        let is_it = |(_, item): &(usize, ItemId)| items.get(*item).is_some_and(|item| is_of(item, event));
+        let at = epoll.told.iter().position(is_it)?;
+        Some(epoll.told.swap_remove(at).0)
+    }
+
     /// The kernel told of a shadow that is to be told of once.
-    pub(super) fn settle_one_shot(&mut self, id: EpollId, data: u64) {
+    pub(super) fn settle_one_shot(&mut self, id: EpollId, event: &syscall::EpollEvent) {
         let Some(epoll) = self.epolls.get(id) else { return };
-        let is_it = |item: &super::Item| item.data == data && item.events & libc::EPOLLONESHOT as u32 != 0;
+        let is_armed = |item: &Item| item.events & ONE_SHOT != 0 && item.events & !PRIVATE != 0;
+        let is_it = |item: &Item| is_armed(item) && is_of(item, event);
         let shadow = epoll.shadows.iter().copied().find(|item| epoll.items.get(*item).is_some_and(is_it));
         if let Some(item) = shadow {
             self.disarm(id, item);
         }
     }
+}
+
+/// Whether an event of the kernel's is about this item: it has only the program's data, which others may have as well. So the kernel is
+/// asked whether the item's descriptor is as the event says.
+fn is_of(item: &Item, event: &syscall::EpollEvent) -> bool {
+    let bits = event.events;
+    if item.data != { event.u64 } {
+        return false;
+    }
+    // The bits of poll(2) are those of epoll(7).
+    let mut fds = [syscall::PollFd { fd: item.fd, events: bits as i16, revents: 0 }];
+    let asked = syscall::ppoll(&mut fds, Some(Duration::ZERO), None);
+    asked.is_ok() && bits & !u32::from(fds[0].revents as u16) == 0
 }

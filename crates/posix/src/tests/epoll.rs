@@ -223,3 +223,71 @@ fn a_server_of_two_clients_answers_both_in_one_turn() {
         clients.iter().for_each(|fd| assert_eq!(pair.right.recv(*fd, &mut [0; 8], 0), Ok(1)));
     }
 }
+
+/// A descriptor of the kernel's that has something to read.
+fn readable_pipe() -> RawFd {
+    let [reader, writer] = syscall::pipe().unwrap();
+    syscall::write(writer.into_raw_fd(), b"x").unwrap();
+    reader.into_raw_fd()
+}
+
+/// Watches with data 7, also what is the kernel's.
+fn watch_alike(pair: &Pair, epfd: RawFd, fd: RawFd, events: i32) {
+    let event = EpollEvent { events: events as u32, data: 7 };
+    match pair.left.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, Some(event)) {
+        Verdict::Done(result) => result.unwrap(),
+        Verdict::Kernel => {
+            let event = syscall::EpollEvent { events: events as u32, u64: 7 };
+            syscall::epoll_ctl(epfd, EPOLL_CTL_ADD, fd, Some(event)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn descriptors_with_the_same_data_are_told_one_by_one() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    let epfd = pair.left.epoll();
+    watch_alike(&pair, epfd, left, EPOLLOUT);
+    watch_alike(&pair, epfd, readable_pipe(), EPOLLIN);
+    assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN), (7, EPOLLOUT)]);
+}
+
+#[test]
+fn a_listener_on_both_sides_is_told_once_and_others_with_its_data_beside_it() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let epfd = pair.left.epoll();
+    watch_alike(&pair, epfd, listener, EPOLLIN);
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let _ = pair.right.connect_to(right, address);
+    pair.settle();
+    let pipe = readable_pipe();
+    watch_alike(&pair, epfd, pipe, EPOLLIN);
+    assert_eq!(
+        pair.left.ready(epfd),
+        [(7, EPOLLIN), (7, EPOLLIN)],
+        "the pipe, and the listener on the stack"
+    );
+    let _local = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(pair.left.ready(epfd).len(), 2, "the listener on the stack and in the kernel is one");
+    syscall::close(pipe).unwrap();
+    assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)]);
+}
+
+#[test]
+fn one_shot_is_not_spent_by_another_with_the_same_data() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let epfd = pair.left.epoll();
+    watch_alike(&pair, epfd, listener, EPOLLIN | EPOLLONESHOT);
+    let pipe = readable_pipe();
+    watch_alike(&pair, epfd, pipe, EPOLLIN);
+    assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)]);
+    syscall::close(pipe).unwrap();
+    let _local = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)], "the listener");
+    assert_eq!(pair.left.ready(epfd), [], "once");
+}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libc::{EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, POLLIN};
+use libc::{EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLOUT, POLLIN};
 
 use super::epoll_wait::{see, see_soon, watched};
 use crate::scene::{SOON_MS, Scene};
@@ -11,7 +11,7 @@ use crate::table::{Done, checks};
 
 checks! {
     alone "epoll.wait":
-    WAYS [with_pipe_and_timer],
+    WAYS [with_pipe_and_timer, same_data],
     BOTH [listener, listener_by_edge, listener_exclusive, datagrams, datagrams_by_edge],
     ONCE [no_events_wanted, null_timeout_of_an_empty_one, after_fork],
 }
@@ -31,6 +31,23 @@ fn with_pipe_and_timer(s: &mut Scene) -> Done {
     let mut both = sys::epoll_wait(epfd, 8, SOON_MS)?;
     both.sort_unstable_by_key(|event| event.1);
     s.see_epoll("both", Ok(both));
+    Ok(())
+}
+
+fn same_data(s: &mut Scene) -> Done {
+    let (pair, epfd) = watched(s, EPOLLOUT)?;
+    let [reader, writer] = sys::pipe(0)?;
+    sys::epoll_add(epfd, reader, EPOLLIN, 1)?;
+    see(s, "one is ready", epfd);
+    sys::write(writer, b"x")?;
+    // Whoever asks without a pause, need not be told of everything each time.
+    std::thread::sleep(Duration::from_millis(1));
+    let mut both = sys::epoll_wait(epfd, 8, SOON_MS)?;
+    both.sort_unstable();
+    s.see_epoll("both", Ok(both));
+    sys::read(reader, 1)?;
+    see(s, "one again", epfd);
+    drop(pair);
     Ok(())
 }
 
