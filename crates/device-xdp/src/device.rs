@@ -254,6 +254,8 @@ impl Device for XdpDevice {
             rx_frames: self.rx_frames,
             tx_frames: self.tx_frames,
             tx_dropped: self.tx_dropped,
+            frames_lent: self.umem.lent() as u64,
+            frames_held: self.umem.held() as u64,
             ..DeviceCounters::default()
         };
         for socket in &self.sockets {

@@ -28,6 +28,16 @@ impl Umem {
         &self.pool
     }
 
+    /// Slots that are with the kernel. Counted when asked for, not when they change hands.
+    pub(crate) fn lent(&self) -> usize {
+        self.lent.iter().filter(|lent| **lent).count()
+    }
+
+    /// Slots that are neither with the kernel nor free.
+    pub(crate) fn held(&self) -> usize {
+        self.pool.slots().saturating_sub(self.pool.available() + self.lent())
+    }
+
     pub(crate) fn alloc(&mut self) -> Option<Frame> {
         self.pool.alloc()
     }
@@ -122,6 +132,18 @@ mod tests {
         let descriptor = umem.lend(frame);
         assert_eq!((descriptor.address % 2048, descriptor.len), (256, 6));
         assert_eq!(umem.take_packet(descriptor).unwrap().bytes(), b"packet");
+    }
+
+    #[test]
+    fn every_slot_is_free_lent_or_held() {
+        let mut umem = umem();
+        let frame = umem.alloc().unwrap();
+        let address = umem.lend_empty().unwrap();
+        assert_eq!((umem.lent(), umem.held()), (1, 1));
+        umem.lend(frame);
+        assert_eq!((umem.lent(), umem.held()), (2, 0));
+        umem.take_back(address);
+        assert_eq!((umem.lent(), umem.held()), (1, 0));
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub struct Capabilities {
     pub queues: u16,
 }
 
-/// What a device counted. All counts start at zero when the device is opened.
+/// What a device counted. All counts start at zero when the device is opened. Of its frames it tells where they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Frames delivered by `rx_burst`.
@@ -147,17 +147,23 @@ pub struct DeviceCounters {
     pub rx_dropped_invalid: u64,
     /// Frames accepted for transmission that the system then refused, such as no route or no buffer space.
     pub tx_dropped: u64,
+    /// Frames that are with the kernel now: to be filled, filled and not fetched, or being sent. Zero where no memory is shared with it.
+    pub frames_lent: u64,
+    /// Frames that are with whoever uses the device now. When that is idle there are none; more would be lost ones.
+    pub frames_held: u64,
 }
 
 impl DeviceCounters {
     /// Name and value of each count, in a stable order.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
+    pub fn named(&self) -> [(&'static str, u64); 7] {
         [
             ("rx_frames", self.rx_frames),
             ("tx_frames", self.tx_frames),
             ("rx_dropped_full", self.rx_dropped_full),
             ("rx_dropped_invalid", self.rx_dropped_invalid),
             ("tx_dropped", self.tx_dropped),
+            ("frames_lent", self.frames_lent),
+            ("frames_held", self.frames_held),
         ]
     }
 }

@@ -9,7 +9,9 @@ use stack::{LinkId, Stack};
 
 use crate::host::Host;
 use crate::sleeper::Sleeper;
-use crate::{Application, Config, DeviceId, Engine, EngineHandle, Role, UdpResponder, random_secret};
+use crate::{
+    Application, Config, DeviceId, DeviceReport, Engine, EngineHandle, Role, UdpResponder, random_secret,
+};
 
 /// How long there is nothing to do for an engine, as [`Engine::prepare_sleep`] found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,11 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     pub fn add_link(&mut self, id: DeviceId, link: LinkId, device: Box<dyn Device>, now: Instant) {
         let stack = self.host.as_mut().map(|host| &mut host.stack);
         self.ports.add(id, Role::Primary, Some(link), device, stack, now);
+    }
+
+    /// What the devices say of themselves, as [`EngineHandle::device_reports`] asks for it.
+    pub fn device_reports(&self) -> Vec<DeviceReport> {
+        self.ports.reports()
     }
 
     /// Has what waits in a device answered, and drops it, at once.

@@ -1,9 +1,11 @@
 //! What a process tells of itself.
 
 use clock::Instant;
+use device::DeviceCounters;
 
 use crate::attachment::{SocketStatus, Status};
 use crate::process::State;
+use crate::runtime::Runtime;
 use crate::socket::address::local_of;
 use crate::socket::{Role, SocketId};
 
@@ -27,8 +29,7 @@ impl State {
         let more = ids.len().saturating_sub(SOCKETS_MAX) as u64;
         let sockets = ids.into_iter().take(SOCKETS_MAX).filter_map(|id| self.status_of(id)).collect();
         let accelerated = self.stack().map_or(0, |stack| stack.population().0.into());
-        let handle = self.runtime.as_ref().map(|runtime| &runtime.handle);
-        let counters = handle.map(|handle| handle.counters().named()).unwrap_or_default();
+        let counters = self.runtime.as_ref().map(counters_of).unwrap_or_default();
         let left_to_kernel = self.left_to_kernel;
         let status = Status { sockets, more, accelerated, left_to_kernel, counters };
         if let Some(attachment) = self.attachment() {
@@ -53,4 +54,15 @@ impl State {
         };
         Some(SocketStatus { fd, is_udp, local, remote, state, accelerated, why })
     }
+}
+
+/// Those of the engine, and those of its devices, added up.
+fn counters_of(runtime: &Runtime) -> Vec<(String, u64)> {
+    let mut counters = runtime.handle.counters().named();
+    let devices: Vec<_> =
+        runtime.engine.device_reports().iter().map(|device| device.counters.named()).collect();
+    for (place, (name, _)) in DeviceCounters::default().named().into_iter().enumerate() {
+        counters.push((name.to_owned(), devices.iter().map(|device| device[place].1).sum()));
+    }
+    counters
 }

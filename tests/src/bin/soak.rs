@@ -1,5 +1,5 @@
-//! A long mixed load on programs under `sidestep run`, over a wire that loses packets, while workers come and go; at its end memory and
-//! descriptors have to be what they were after a while at the beginning. Needs root and AF_XDP.
+//! A long mixed load on programs under `sidestep run`, over a wire that loses packets, while workers come and go; at its end memory,
+//! descriptors and frames have to be what they were after a while at the beginning. Needs root and AF_XDP.
 //!
 //! Usage: `soak [SECONDS]` (default: 600). `SIDESTEP_PROGRAMS=kernel` does the same without Sidestep.
 
@@ -62,11 +62,16 @@ fn soak(duration: Duration) -> Result<Vec<String>, LabError> {
     let mut faults = load(&lab, &running, (duration / 5).min(Duration::from_secs(20)));
     thread::sleep(REST);
     let before = footprint(&lab);
+    let is_on_stack = matches!(Network::wanted(), Network::Sidestep(_));
+    let lent_before = if is_on_stack { frames(&lab, &running, "frames_lent")? } else { 0 };
     faults.extend(load(&lab, &running, duration));
     thread::sleep(REST);
     let after = footprint(&lab);
     println!("soak: before {before:?}\nsoak: after  {after:?}");
     faults.extend(differences(&before, &after));
+    if is_on_stack {
+        faults.extend(lost_frames(&lab, &running, lent_before)?);
+    }
 
     for pid in pids(&lab).filter(|pid| pid.as_raw_pid() as u32 != running.process.pid()) {
         let _ = kill_process(pid, Signal::TERM); // Ended by its parent meanwhile: all the better.
@@ -162,6 +167,24 @@ fn footprint(lab: &Lab) -> BTreeMap<String, (u64, usize)> {
         *entry = (entry.0 + memory, entry.1 + descriptors);
     }
     footprint
+}
+
+/// What `sidestep status` says of all programs' frames together.
+fn frames(lab: &Lab, running: &Running, gauge: &str) -> Result<u64, LabError> {
+    let broker = running.process.pid().to_string();
+    let sidestep = lab::sidestep_binary().display().to_string();
+    let status = lab.run_in(Side::Server, &sidestep, &["status", "--pid", &broker])?;
+    let words: Vec<&str> = status.split([' ', ',', '\n']).filter(|word| !word.is_empty()).collect();
+    Ok(words.windows(2).filter(|pair| pair[0] == gauge).filter_map(|pair| pair[1].parse::<u64>().ok()).sum())
+}
+
+/// At rest the kernel has as many frames as before, but for a few that it keeps aside, and programs have none.
+fn lost_frames(lab: &Lab, running: &Running, lent_before: u64) -> Result<Option<String>, LabError> {
+    const ASIDE_MAX: u64 = 64;
+    let (lent, held) = (frames(lab, running, "frames_lent")?, frames(lab, running, "frames_held")?);
+    println!("soak: frames with the kernel: {lent_before} before, {lent} after; held by programs: {held}");
+    let is_lost = held > 0 || lent.abs_diff(lent_before) > ASIDE_MAX || lent == 0;
+    Ok(is_lost.then(|| format!("{lent_before} frames with the kernel became {lent}, programs hold {held}")))
 }
 
 fn differences(

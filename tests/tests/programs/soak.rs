@@ -12,7 +12,7 @@ use crate::trial::Turn;
 const SECONDS: &str = "30";
 
 #[test]
-fn memory_and_descriptors_are_what_they_were_after_mixed_load_with_loss_and_churn() {
+fn memory_descriptors_and_frames_are_what_they_were_after_mixed_load_with_loss_and_churn() {
     known::check("soak", soak);
 }
 
