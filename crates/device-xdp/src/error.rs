@@ -37,7 +37,8 @@ pub enum XdpError {
         id: u32,
     },
     /// Neither the driver nor generic mode took the program. `native` and `generic` say why; an MTU above some 3500
-    /// octets, LRO, or different queue counts on both ends of a veth pair are usual reasons.
+    /// octets, LRO, different queue counts on both ends of a veth pair, or a program at the bridge or bond above the interface
+    /// are usual reasons.
     #[error("{interface} takes no XDP program: driver mode: {native}; generic mode: {generic}")]
     Attach {
         /// The interface.

@@ -237,30 +237,38 @@ fn attach_program(
             Err(error) => error,
         }
     };
-    if is_taken(&native) {
-        return Err(program_present(interface));
+    if let Some(present) = program_present(&native, interface) {
+        return Err(present);
     }
     match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_SKB_MODE) {
         Ok(link) => Ok((link, AttachMode::Generic)),
-        Err(generic) if is_taken(&generic) => Err(program_present(interface)),
         Err(source) if source.raw_os_error() == Some(libc::EPERM) => {
             Err(XdpError::NotPermitted { operation: "attaching an XDP program", source })
         }
-        Err(generic) => Err(XdpError::Attach { interface: interface.name.clone(), native, generic }),
+        Err(generic) => Err(program_present(&generic, interface).unwrap_or_else(|| XdpError::Attach {
+            interface: interface.name.clone(),
+            native,
+            generic,
+        })),
     }
 }
 
-/// EBUSY: a program in the same mode; EEXIST: one in the other mode.
-fn is_taken(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
-}
-
-fn program_present(interface: &Interface) -> XdpError {
-    let id = interface.xdp_program().ok().flatten().unwrap_or(0);
+/// Whether that is why the interface takes none. EBUSY: a program in the same mode; EEXIST: one in the other mode, or one at an
+/// interface above this one, such as its bridge.
+fn program_present(refusal: &io::Error, interface: &Interface) -> Option<XdpError> {
+    if !matches!(refusal.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
+        return None;
+    }
+    let id = match interface.xdp_program() {
+        Ok(Some(id)) => id,
+        Ok(None) => return None,
+        Err(_) => 0,
+    };
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
     let program =
         programs.filter(|info| info.id() == id).find_map(|info| info.name_as_str().map(str::to_owned));
-    XdpError::ProgramPresent { interface: interface.name.clone(), program: program.unwrap_or_default(), id }
+    let (interface, program) = (interface.name.clone(), program.unwrap_or_default());
+    Some(XdpError::ProgramPresent { interface, program, id })
 }
 
 fn typed<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, XdpError> {
