@@ -9,6 +9,7 @@ mod counters;
 mod cpython;
 mod databases;
 mod ends;
+mod fallback;
 mod interpreted;
 mod known;
 mod moving;

@@ -1,0 +1,139 @@
+//! What cannot be accelerated runs on the kernel: the program runs to its own end, and one line says why.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lab::programs::Network;
+use lab::{Child, Directory, SERVER_INTERFACE, Side, sidestep_binary};
+
+use crate::trial::{PATIENCE, Trial, finish};
+
+/// Says whether a library was put in front of its calls, and has a status of its own.
+const SOURCE: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+                      int main(void) { puts(getenv(\"LD_PRELOAD\") ? \"preloaded\" : \"alone\"); return 7; }\n";
+/// A user and group without any privileges.
+const NOBODY: u32 = 65_534;
+/// An XDP program that passes everything on.
+const OTHERS: &str = "__attribute__((section(\"xdp\"), used)) int others(void *context) { return 2; }\n\
+                      char _license[] __attribute__((section(\"license\"), used)) = \"GPL\";\n";
+
+/// A laboratory, and a directory with the program.
+struct Scene {
+    trial: Trial,
+    directory: Directory,
+}
+
+impl Scene {
+    /// `None` if there can be no laboratory, or if the programs are to run without Sidestep.
+    fn new(name: &str) -> Option<Scene> {
+        let trial = Trial::of(name)?;
+        if trial.network == Network::Kernel {
+            return None;
+        }
+        let directory = Directory::new().unwrap();
+        directory.write("program.c", SOURCE).unwrap();
+        Some(Scene { trial, directory })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Compiles the program to a file of this name.
+    fn compile(&self, name: &str, options: &[&str]) -> PathBuf {
+        let (source, program) = (self.path("program.c"), self.path(name));
+        finish(Command::new("cc").args(options).arg("-o").args([&program, &source]));
+        program
+    }
+
+    /// Has the interface run somebody else's XDP program.
+    fn occupy(&self, interface: &str, mode: &str) {
+        let source = self.directory.write("others.c", OTHERS).unwrap();
+        let object = self.path("others.o");
+        finish(Command::new("clang").args(["-O2", "-target", "bpf", "-c", "-o"]).args([&object, &source]));
+        let object = object.display();
+        self.trial
+            .lab
+            .ip(Side::Server, &format!("link set dev {interface} {mode} obj {object} sec xdp"))
+            .unwrap();
+    }
+
+    /// Runs the program by `sidestep run` on this interface, and expects that it runs on the kernel for this reason.
+    fn assert_runs_on_kernel(&self, interface: &str, program: &Path, reason: &str) {
+        let sidestep = sidestep_binary().display().to_string();
+        self.assert_left(self.trial.lab.command(Side::Server, &sidestep), interface, program, reason);
+    }
+
+    /// The same for a command that is `sidestep` already.
+    fn assert_left(&self, mut command: Command, interface: &str, program: &Path, reason: &str) {
+        command.args(["run", "--device", interface, "--"]).arg(program);
+        let mut child = Child::spawn("sidestep run", &mut command).unwrap();
+        let status = child.wait(PATIENCE).unwrap();
+        let output = child.output();
+        assert_eq!(status.code(), Some(7), "{output}");
+        let (ours, its): (Vec<&str>, Vec<&str>) =
+            output.lines().partition(|line| line.starts_with("sidestep: "));
+        assert_eq!(its, ["alone"], "{output}");
+        let [line] = ours[..] else { panic!("not one line: {output}") };
+        let name = program.file_name().unwrap().to_str().unwrap();
+        let told = line.strip_prefix(&format!("sidestep: {name} runs on the kernel: "));
+        assert!(told.is_some_and(|told| told.contains(reason)), "{line}");
+    }
+}
+
+#[test]
+fn a_static_program() {
+    let Some(scene) = Scene::new("static program") else { return };
+    let program = scene.compile("fixed", &["-static"]);
+    scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, "it is linked statically");
+}
+
+#[test]
+fn a_setuid_program() {
+    let Some(scene) = Scene::new("setuid program") else { return };
+    let program = scene.compile("raised", &[]);
+    chown(&program, Some(NOBODY), Some(NOBODY)).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+    scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, "it is setuid");
+}
+
+#[test]
+fn a_user_without_privileges() {
+    let Some(scene) = Scene::new("no privileges") else { return };
+    let program = scene.compile("program", &[]);
+    // Where it was built, others may not be allowed to look.
+    let built = sidestep_binary().parent().unwrap();
+    for file in ["sidestep", "libsidestep_preload.so"] {
+        std::fs::copy(built.join(file), scene.path(file)).unwrap();
+    }
+    let mut command = scene.trial.lab.command(Side::Server, "setpriv");
+    let nobody = NOBODY.to_string();
+    command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]).arg(scene.path("sidestep"));
+    scene.assert_left(command, SERVER_INTERFACE, &program, "not permitted: run as root");
+}
+
+#[test]
+fn an_interface_that_is_not_there_or_runs_anothers_xdp_program() {
+    let Some(scene) = Scene::new("another's interface") else { return };
+    let program = scene.compile("program", &[]);
+    scene.assert_runs_on_kernel("no-such-if", &program, "there is no interface no-such-if");
+    scene.occupy(SERVER_INTERFACE, "xdp");
+    let reason = format!("{SERVER_INTERFACE} already runs the XDP program \"others\"");
+    scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, &reason);
+}
+
+/// The kernel refuses XDP programs at interfaces below one that has one.
+#[test]
+fn an_interface_that_takes_no_xdp_program() {
+    let Some(scene) = Scene::new("no XDP") else { return };
+    let program = scene.compile("program", &[]);
+    let ip = |words: &str| scene.trial.lab.ip(Side::Server, words);
+    if ip("link add bridge type bridge").is_err() {
+        return lab::skip("needs a kernel with bridges");
+    }
+    ip(&format!("link set {SERVER_INTERFACE} master bridge")).unwrap();
+    scene.occupy("bridge", "xdpgeneric");
+    let reason = format!("{SERVER_INTERFACE} takes no XDP program");
+    scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, &reason);
+}
