@@ -259,6 +259,11 @@ pub fn before_exec() {
     with(Process::before_exec);
 }
 
+/// About to start another program beside this one (posix_spawn(3) and what is made of it): what that one is given becomes the kernel's.
+pub fn before_spawn() {
+    with(Process::before_spawn);
+}
+
 /// The program ends: what it sent is still delivered.
 pub fn before_exit() {
     with(Process::before_exit);

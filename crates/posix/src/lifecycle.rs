@@ -57,7 +57,22 @@ impl Process {
         let mut state = self.lock();
         let now = self.now();
         state.turn(now);
-        let outlives = |socket: &Socket| !socket.is_shadow() && socket.fds().any(survives_exec);
+        self.surrender_what_outlives(state);
+        let mut state = self.lock();
+        let now = self.now();
+        state.share_with_next();
+        state.finish(now);
+    }
+
+    /// posix_spawn(3): the child is given by number what survives execve(2), past all hooks.
+    pub(crate) fn before_spawn(&self) {
+        self.surrender_what_outlives(self.lock());
+        self.lock().share_with_next();
+    }
+
+    /// What the next program has as well becomes the kernel's.
+    fn surrender_what_outlives(&self, state: MutexGuard<'_, State>) {
+        let outlives = |socket: &Socket| !socket.is_shadow() && survives(socket);
         let outliving = state.sockets.iter().filter(|(_, socket)| outlives(socket));
         let (inherited, own): (Vec<_>, Vec<_>) = outliving
             .map(|(id, socket)| (id, socket.fd(), matches!(socket.role, Role::Inherited(_))))
@@ -66,10 +81,6 @@ impl Process {
         let inherited: Vec<SocketId> = inherited.into_iter().map(|(id, ..)| id).collect();
         self.inherit_all(&inherited);
         own.into_iter().for_each(|(_, fd, _)| self.surrender(fd));
-        let mut state = self.lock();
-        let now = self.now();
-        state.share_with_next();
-        state.finish(now);
     }
 
     /// The program ends: the kernel delivers what is not delivered.
@@ -86,7 +97,12 @@ fn hold(state: Option<MutexGuard<'static, State>>) -> Option<MutexGuard<'static,
     HELD.try_with(|held| held.replace(state)).ok().flatten()
 }
 
-/// Whether the program that is executed next has the descriptor as well.
+/// Whether the program that is executed next has the socket as well. The kernel is asked only where it may be so.
+fn survives(socket: &Socket) -> bool {
+    socket.may_survive_exec && socket.fds().any(survives_exec)
+}
+
+/// The same of a descriptor.
 fn survives_exec(fd: RawFd) -> bool {
     syscall::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
@@ -107,8 +123,7 @@ impl State {
     fn share_with_next(&mut self) {
         for place in 0..self.sockets.places() {
             if let Some((_, socket)) = self.sockets.at_mut(place) {
-                let survives = socket.fds().any(survives_exec);
-                socket.is_common |= survives;
+                socket.is_common = socket.is_common || survives(socket);
             }
         }
     }

@@ -180,11 +180,15 @@ hooks! {
     [execveat](folder: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int
         { when active() => exec::execveat(folder, path, arguments, environment, flags) }
     [posix_spawn](pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
-        { when active() => exec::with_family(environment, |environment| next::posix_spawn(pid, path, actions, attributes, arguments, environment)) }
+        { when active() => exec::spawn(environment, |environment| next::posix_spawn(pid, path, actions, attributes, arguments, environment)) }
     [posix_spawnp](pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
-        { when active() => exec::with_family(environment, |environment| next::posix_spawnp(pid, file, actions, attributes, arguments, environment)) }
+        { when active() => exec::spawn(environment, |environment| next::posix_spawnp(pid, file, actions, attributes, arguments, environment)) }
     [posix_spawn_file_actions_adddup2](actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int
         { if ours(from) => exec::surrender_to_child(from) }
+    [system](command: *const c_char) -> c_int
+        { if active() => exec::before_spawn() }
+    [popen _IO_popen](command: *const c_char, kind: *const c_char) -> Stream
+        { if active() => exec::before_spawn() }
     [clone __clone](function: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int
         { when active() => next::clone(function, stack, fork::with_own_memory(flags), argument, parent, tls, child) }
     [_exit _Exit](status: c_int) -> !

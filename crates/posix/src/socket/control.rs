@@ -47,6 +47,12 @@ impl Process {
                 let nonblocking = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
                 Verdict::Done(Ok(libc::O_RDWR | nonblocking | socket.status()))
             }
+            libc::F_SETFD => {
+                let survives = argument & i64::from(libc::FD_CLOEXEC) == 0;
+                let is_only_one = socket.fds().count() == 1;
+                socket.may_survive_exec = survives || socket.may_survive_exec && !is_only_one;
+                Verdict::Kernel
+            }
             libc::F_SETOWN | F_SETSIG => {
                 let set = socket.set_owner(command, argument);
                 if socket.is_placeholder { Verdict::Done(set) } else { Verdict::Kernel }
@@ -70,6 +76,7 @@ impl Process {
                 Err(errno) => Verdict::Done(Err(errno)),
             };
         }
+        socket.may_survive_exec |= request == libc::FIONCLEX;
         if request == libc::FIONBIO {
             socket.nonblocking = *argument != 0;
             return if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel };

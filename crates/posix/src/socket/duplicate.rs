@@ -52,6 +52,7 @@ impl State {
         }
         if let Some(socket) = self.socket_of(from).and_then(|id| self.sockets.get_mut(id)) {
             socket.add_fd(copy);
+            socket.may_survive_exec = true;
         } else if let Some(epoll) = self.epoll_of(from).and_then(|id| self.epolls.get_mut(id)) {
             epoll.add_fd(copy);
             if epoll.is_busy {

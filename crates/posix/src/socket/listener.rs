@@ -43,7 +43,8 @@ impl Process {
         let mut state = self.lock();
         state.forget_stale(fd);
         if let Some(role) = role {
-            let socket = Socket { touched: Touched::NONE, ..Socket::new(role, domain, fd) };
+            let may_survive_exec = kind & libc::SOCK_CLOEXEC == 0;
+            let socket = Socket { touched: Touched::NONE, may_survive_exec, ..Socket::new(role, domain, fd) };
             state.insert(socket);
         }
     }
@@ -357,6 +358,7 @@ impl State {
         }
         let mut socket = Socket::new(Role::Connection(connection), domain, fd);
         socket.is_placeholder = true;
+        socket.may_survive_exec = flags & libc::SOCK_CLOEXEC == 0;
         socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;
         socket.send_timeout = settings.send_timeout();
         socket.settings = settings;

@@ -128,6 +128,8 @@ pub(crate) struct Socket {
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     pub(crate) stall: Stall,
+    /// Some descriptor of it may be without `FD_CLOEXEC`.
+    pub(crate) may_survive_exec: bool,
     /// It was there before a fork or an exec, or came from elsewhere, so that other processes may have it: were it connected here,
     /// they would not know; and who waits there waits for them too.
     pub(crate) is_common: bool,
@@ -171,6 +173,7 @@ impl Socket {
             waiters: Vec::new(),
             callers: Callers::default(),
             stall: Stall::default(),
+            may_survive_exec: true,
             is_common: false,
             settings: Settings::default(),
             receive_timeout: None,

@@ -242,3 +242,32 @@ fn who_comes_late_to_a_listener_that_others_have_is_not_reset() {
     let mut fds = [PollFd { fd: right, events: libc::POLLOUT, revents: 0 }];
     assert_eq!(done(pair.right.poll(&mut fds, Some(Duration::ZERO), None)), Ok(0), "it goes on asking");
 }
+
+#[test]
+fn what_a_program_started_beside_this_one_is_given_becomes_the_kernels() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let connect = || {
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        pair.settle();
+    };
+    let accept = |flags| {
+        connect();
+        pair.left.accept4(listener, flags).unwrap()
+    };
+    let (plain, kept) = (accept(0), accept(libc::SOCK_CLOEXEC));
+    let (opened, closed) = (accept(libc::SOCK_CLOEXEC), accept(0));
+    for (fd, flags) in [(opened, 0), (closed, libc::FD_CLOEXEC)] {
+        assert!(matches!(pair.left.fcntl(fd, libc::F_SETFD, flags.into()), Verdict::Kernel));
+        syscall::fcntl(fd, libc::F_SETFD, flags.into()).unwrap();
+    }
+    pair.left.before_spawn();
+    assert_eq!(
+        [plain, kept, opened, closed].map(|fd| pair.left.table.is_ours(fd)),
+        [false, true, false, true]
+    );
+    let copy = done(pair.left.dup(kept, None, 0)).unwrap();
+    pair.left.before_spawn();
+    assert_eq!([kept, copy, closed].map(|fd| pair.left.table.is_ours(fd)), [false, false, true]);
+}

@@ -222,6 +222,8 @@ pub(crate) fn after_fork_in_child() {}
 
 pub(crate) fn before_exec() {}
 
+pub(crate) fn before_spawn() {}
+
 pub(crate) fn before_exit() {}
 
 fn forget_epolls(range: std::ops::RangeInclusive<RawFd>) {

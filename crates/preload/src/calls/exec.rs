@@ -3,9 +3,10 @@
 //! A program that is started with an environment of its own making, as nginx starts its successor, is still of the family: it gets the
 //! two variables that this one was started with. One that has `SIDESTEP_BROKER` and no `LD_PRELOAD` was left out on purpose.
 //!
-//! posix_spawn(3), and with it system(3) and popen(3), needs no other care: its child shares our memory until it calls execve(2), but
-//! what it does before, it does inside of the C library and past all hooks. Which descriptors it is given, is known when
-//! they are put on its list (`posix_spawn_file_actions_adddup2`).
+//! The child of posix_spawn(3), and with it of system(3) and popen(3), shares our memory until it calls execve(2), but what it does
+//! before, it does inside of the C library and past all hooks. So what it is given becomes the kernel's before: what is without
+//! `FD_CLOEXEC`, also if its list of actions has it closed, and what is put on that list under another number
+//! (`posix_spawn_file_actions_adddup2`).
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
@@ -88,6 +89,22 @@ pub(crate) unsafe fn execveat(
     };
     // SAFETY: as the caller says.
     unsafe { with_family(environment, exec) }
+}
+
+/// posix_spawn(3), as `body` does it with an environment.
+///
+/// # Safety
+/// `environment` is null or a list of strings.
+pub(crate) unsafe fn spawn(environment: Strings, body: impl FnOnce(Strings) -> c_int) -> c_int {
+    tell(asked::before_spawn);
+    // SAFETY: as the caller says.
+    unsafe { with_family(environment, body) }
+}
+
+/// system(3) and popen(3), whose environment is ours.
+pub(crate) fn before_spawn<T>() -> Asked<T> {
+    asked::before_spawn();
+    Ok(Verdict::Kernel)
 }
 
 /// A child is to get `fd` under another number: it is to be the kernel's before that.

@@ -112,6 +112,26 @@ static void spawned(int ends[2]) {
     SHOW(fgets(line, sizeof line, pipe) != NULL);
     SHOW(memcmp(line, "popped\n", 7));
     SHOW(pclose(pipe));
+    // Connections that children get under their own numbers, nobody having said so.
+    for (int which = 0; which < 3; which++) {
+        int own[2];
+        connection(own);
+        SHOW(dup2(own[1], 8));
+        close(own[1]);
+        if (which == 0) {
+            arguments[2] = "echo by spawn >&8";
+            SHOW(posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ));
+            SHOW(status_of(child));
+        } else if (which == 1) {
+            SHOW(system("echo by shell >&8"));
+        } else {
+            SHOW(pclose(popen("echo by popen >&8", "r")));
+        }
+        SHOW(recv(own[0], line, 9, MSG_WAITALL));
+        SHOW(send(8, "on", 2, 0));
+        SHOW(recv(own[0], line, 2, MSG_WAITALL));
+        close(own[0]), close(8);
+    }
     SHOW(send(ends[1], "after", 5, 0));
     SHOW(receives_to_the_end_of(ends[0], "after"));
 }
