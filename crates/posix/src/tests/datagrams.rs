@@ -43,6 +43,11 @@ fn send(process: &Process, fd: RawFd, to: SocketAddr, data: &[u8]) -> bool {
 
 /// Puts a datagram from the right to the left onto the wire: to begin with nobody knows the way to anybody.
 fn inject(pair: &Pair, from: u16, to: u16, data: &[u8]) {
+    inject_all(pair, from, to, &[data]);
+}
+
+/// The same with several, of one flow, that arrive together.
+fn inject_all(pair: &Pair, from: u16, to: u16, all: &[&[u8]]) {
     let mut state = pair.right.lock();
     let now = pair.right.now();
     state.attach(now);
@@ -50,7 +55,7 @@ fn inject(pair: &Pair, from: u16, to: u16, data: &[u8]) {
     let socket = stack.udp_bind(&stack::udp::UdpBind::new(SocketAddr::new(RIGHT, from))).unwrap();
     let to = Some(SocketAddr::new(LEFT, to));
     let send = stack::udp::UdpSend { to, hop: Some(Hop::default()), ..Default::default() };
-    stack.udp_send_to(socket, &send, data, now).unwrap();
+    all.iter().for_each(|data| drop(stack.udp_send_to(socket, &send, data, now).unwrap()));
     state.turn(now);
 }
 
@@ -81,4 +86,32 @@ fn what_is_too_long_for_the_room_is_told() {
     let (received, _) = receive(&pair.left, left, &mut [0; 2], 0).unwrap();
     assert_eq!((received.len, received.flags), (2, libc::MSG_TRUNC));
     assert!(receive(&pair.left, left, &mut [0; 2], 0).is_none());
+}
+
+#[test]
+fn datagrams_of_one_size_come_as_one_with_their_size_to_who_wants_that() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    let on = 1i32.to_ne_bytes();
+    let _ = pair.left.setsockopt(left, libc::SOL_UDP, libc::UDP_GRO, &on);
+    syscall::setsockopt(left, libc::SOL_UDP, libc::UDP_GRO, &on).unwrap();
+    assert!(receive(&pair.left, left, &mut [0; 8], 0).is_none(), "it is ours from now on");
+    inject_all(&pair, 9999, port, &[&[1; 100], &[2; 100], &[3; 60], &[4; 100]]);
+    pair.settle();
+    let (mut room, mut control) = ([0; 1000], [0; 64]);
+    let mut receive = || {
+        let mut buffers = [IoSliceMut::new(&mut room)];
+        let control = Some(&mut control[..]);
+        let received =
+            pair.left.receive(left, &mut Receive { buffers: &mut buffers, name: None, control, flags: 0 });
+        let received = done(received).unwrap();
+        (received.len, received.control_len)
+    };
+    let with_size = receive();
+    assert_eq!(with_size.0, 260, "up to the first that is shorter");
+    assert_eq!(receive().0, 100);
+    // A cmsghdr of 16 octets, then the level, the kind and the size.
+    let words: Vec<i32> =
+        control[8..20].chunks(4).map(|word| i32::from_ne_bytes(word.try_into().unwrap())).collect();
+    assert!(with_size.1 >= 20 && words == [libc::SOL_UDP, libc::UDP_GRO, 100], "{words:?}");
 }

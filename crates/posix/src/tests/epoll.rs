@@ -1,7 +1,8 @@
 //! epoll and poll.
 
 use libc::{
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLRDHUP,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, EPOLLOUT,
+    EPOLLRDHUP,
 };
 
 use super::*;
@@ -290,4 +291,34 @@ fn one_shot_is_not_spent_by_another_with_the_same_data() {
     std::thread::sleep(std::time::Duration::from_millis(1));
     assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)], "the listener");
     assert_eq!(pair.left.ready(epfd), [], "once");
+}
+
+/// Three threads, each at an instance of its own that watches the same connection, when something arrives: how many are told.
+fn told_of_three(events: i32) -> usize {
+    const LONG: std::time::Duration = std::time::Duration::from_millis(400);
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let epfds = [(); 3].map(|()| pair.left.epoll());
+    for epfd in epfds {
+        pair.left.watch(epfd, EPOLL_CTL_ADD, left, events).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let pair = &pair;
+        let wait = |epfd| {
+            scope.spawn(move || {
+                done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], Some(LONG), None))
+            })
+        };
+        let waiting = epfds.map(wait);
+        std::thread::sleep(LONG / 4);
+        pair.right.send_all(right, b"x").unwrap();
+        pair.settle();
+        waiting.map(|thread| thread.join().unwrap().unwrap()).into_iter().sum()
+    })
+}
+
+#[test]
+fn of_those_who_wait_exclusively_one_is_told() {
+    assert_eq!(told_of_three(EPOLLIN | EPOLLEXCLUSIVE), 1);
+    assert_eq!(told_of_three(EPOLLIN), 3);
 }
