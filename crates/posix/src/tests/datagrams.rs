@@ -55,7 +55,7 @@ fn inject_all(pair: &Pair, from: u16, to: u16, all: &[&[u8]]) {
     let socket = stack.udp_bind(&stack::udp::UdpBind::new(SocketAddr::new(RIGHT, from))).unwrap();
     let to = Some(SocketAddr::new(LEFT, to));
     let send = stack::udp::UdpSend { to, hop: Some(Hop::default()), ..Default::default() };
-    all.iter().for_each(|data| drop(stack.udp_send_to(socket, &send, data, now).unwrap()));
+    all.iter().for_each(|data| stack.udp_send_to(socket, &send, data, now).unwrap());
     state.turn(now);
 }
 
