@@ -129,9 +129,7 @@ fn python_aioquic_as_server() {
 fn python_aioquic_as_client() {
     let Some(trial) = Trial::of_client("Python aioquic") else { return };
     let _server = trial.start_peer(&quic_echo("server"));
-    trial.load("streams there and back", Carrier::Either(""), || {
-        quic_figure(&trial.run(&quic_echo("client 1")))
-    });
+    trial.load("streams there and back", Carrier::Stack, || quic_figure(&trial.run(&quic_echo("client 1"))));
 }
 
 #[test]

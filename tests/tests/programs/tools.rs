@@ -32,9 +32,11 @@ fn iperf3_as_server() {
 fn iperf3_serves() {
     let Some(trial) = Trial::of("iperf3") else { return };
     let server = trial.start(&iperf3());
-    // It listens anew for each test.
-    let carrier = Carrier::Either("the next test may come before its new listener is claimed");
     for (load, options) in IPERF3_LOADS {
+        let carrier = match options.contains("--udp") {
+            true => Carrier::Kernel("its UDP sockets are connected"),
+            false => Carrier::Stack,
+        };
         trial.load(load, carrier, || {
             let output = trial.ask(&format!("iperf3 --client {SERVER_V4} --json --time 1 {options}"));
             iperf3_figure(&output, "\"lost_packets\":")
@@ -87,7 +89,11 @@ fn sockperf_as_client() {
         let Some(trial) = Trial::of_client("sockperf") else { return };
         let _server = trial.start_peer(&sockperf(tcp));
         let client = Program::new("sockperf", &format!("{PING_PONG}{option} -i {{peer}}"));
-        trial.load(&format!("ping-pong of 64 octets, {protocol}"), Carrier::Either(""), || {
+        let carrier = match tcp {
+            true => Carrier::Either("a client may be gone before its queue is its own"),
+            false => Carrier::Kernel("its UDP socket is not bound"),
+        };
+        trial.load(&format!("ping-pong of 64 octets, {protocol}"), carrier, || {
             sockperf_figure(&trial.run(&client))
         });
     }
