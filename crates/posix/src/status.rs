@@ -1,5 +1,7 @@
 //! What a process tells of itself.
 
+use std::os::fd::RawFd;
+
 use clock::Instant;
 use device::DeviceCounters;
 
@@ -7,7 +9,7 @@ use crate::attachment::{SocketStatus, Status};
 use crate::process::State;
 use crate::runtime::Runtime;
 use crate::socket::address::local_of;
-use crate::socket::{Role, SocketId};
+use crate::socket::{Role, Socket, SocketId};
 
 /// Sockets that are told of.
 const SOCKETS_MAX: usize = 200;
@@ -37,9 +39,9 @@ impl State {
         }
     }
 
-    fn status_of(&mut self, id: SocketId) -> Option<SocketStatus> {
+    pub(crate) fn status_of(&mut self, id: SocketId) -> Option<SocketStatus> {
         let socket = self.sockets.get(id)?;
-        let (fd, why) = (socket.fd(), socket.unclaimable.as_ref().map(ToString::to_string));
+        let (fd, why) = (socket.fd(), why_on_kernel(socket));
         let (state, is_udp, accelerated) = match &socket.role {
             Role::Listener { on_stack, .. } => ("LISTEN", false, on_stack.is_some()),
             Role::Udp(udp) => ("UNCONN", true, udp.on_stack.is_some()),
@@ -65,4 +67,25 @@ fn counters_of(runtime: &Runtime) -> Vec<(String, u64)> {
         counters.push((name.to_owned(), devices.iter().map(|device| device[place].1).sum()));
     }
     counters
+}
+
+/// Why a socket is the kernel's, if it is.
+fn why_on_kernel(socket: &Socket) -> Option<String> {
+    if let Some(reason) = &socket.unclaimable {
+        return Some(reason.to_string());
+    }
+    let why = match &socket.role {
+        _ if socket.is_on_stack() => return None,
+        Role::Inherited(_) => "inherited, and not used yet",
+        Role::Listener { .. } | Role::Udp(_) if socket.claim.is_some() => "there is no queue for it",
+        Role::Udp(_) if is_connected(socket.fd()) => "connected UDP sockets are the kernel's",
+        Role::Udp(udp) if !udp.is_bound => "the program has not bound it",
+        Role::Listener { .. } | Role::Udp(_) => "the program has not waited there",
+        _ => return None,
+    };
+    Some(why.to_owned())
+}
+
+fn is_connected(fd: RawFd) -> bool {
+    syscall::getpeername(fd, &mut [0; 28]).is_ok()
 }

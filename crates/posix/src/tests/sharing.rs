@@ -1,6 +1,7 @@
 //! Sockets that several processes have, or several threads.
 
 use std::net::SocketAddr;
+use std::os::fd::IntoRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use libc::{EPOLL_CTL_ADD, EPOLLOUT};
 use super::{EAGAIN, LEFT, Pair, done};
 use crate::Errno;
 use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
-use crate::socket::address::local_of;
+use crate::socket::address::{encode, local_of};
 
 /// Longer than what waits is left alone.
 const LONG: Duration = Duration::from_millis(25);
@@ -226,6 +227,32 @@ fn connections_that_are_the_kernels_are_counted() {
     let (listener, _) = pair.listen();
     assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
     assert_eq!(counted(), (2, 1), "what is not there is not counted");
+}
+
+#[test]
+fn a_socket_on_the_kernel_says_why() {
+    let pair = Pair::new();
+    let why = |fd| {
+        let mut state = pair.left.lock();
+        let id = state.socket_of(fd).unwrap();
+        state.status_of(id).unwrap().why
+    };
+    let listener = pair.left.listen_anywhere(libc::SOCK_NONBLOCK);
+    assert_eq!(why(listener).as_deref(), Some("the program has not waited there"));
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+    assert_eq!(why(listener), None);
+
+    let udp =
+        syscall::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0).unwrap().into_raw_fd();
+    pair.left.on_socket(udp, libc::AF_INET, libc::SOCK_DGRAM, 0);
+    let (any, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+    syscall::bind(udp, &any[..len]).unwrap();
+    assert_eq!(why(udp).as_deref(), Some("the program has not bound it"));
+    pair.left.on_bind(udp);
+    assert_eq!(why(udp).as_deref(), Some("the program has not waited there"));
+    let (peer, len) = encode("127.0.0.1:9".parse().unwrap(), libc::AF_INET);
+    done(pair.left.connect(udp, &peer[..len])).unwrap();
+    assert_eq!(why(udp).as_deref(), Some("connected UDP sockets are the kernel's"));
 }
 
 #[test]
