@@ -5,11 +5,19 @@
 //! message = place of the client (0 to 5), what socket comes with it, length (2 octets, little-endian), octets
 //! event   = kind (128 and up), two octets that say which
 //! ```
+//!
+//! Every request is read and written again, and those about queues and claims reach the registry, as does the search for who is to have
+//! a waiting connection. What lies around the registry is not reached, as it would act on the machine's own kernel: what the kernel says
+//! of a socket (`shadow.rs`), ways ([`Request::Route`]), the socket and the octets of a connection that moves ([`Request::Move`] only counts
+//! as moved), what is late for it ([`Request::Late`]), datagrams ([`Request::Deliver`]). Nor are questions between parents and children
+//! ([`Request::MoveFor`] and its answers), reports, and the order of messages. The tests of the server and the laboratory have these.
+
+use std::net::SocketAddr;
 
 use steering::Transport;
 
 use crate::protocol::{ProtocolError, Purpose, Request, ToBroker, decode, encode};
-use crate::registry::model::{CLIENTS_MAX, Event, LINKS, World};
+use crate::registry::model::{CLIENTS_MAX, Event, LINKS, World, local};
 
 /// Steps at most: what is found in more is found in fewer.
 const STEPS_MAX: usize = 300;
@@ -92,12 +100,13 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Drain { claim } => Some(Event::DrainBy(client, claim)),
         Request::GiveBack { link: of } => link(of).map(|link| Event::GiveBack(client, link)),
         Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
+        Request::Adopt => Some(Event::HandOver(client, end(socket))),
+        Request::IsShared { claim } => Some(Event::IsShared(client, claim)),
+        // The registry has no part in these: see the page.
         Request::Route { .. }
         | Request::Surrendered { .. }
         | Request::NotSurrendered { .. }
         | Request::MoveFor { .. }
-        | Request::Adopt
-        | Request::IsShared { .. }
         | Request::Deliver { .. }
         | Request::Late { .. }
         | Request::Status(_) => None,
@@ -110,6 +119,11 @@ fn claim(client: usize, socket: u8, transport: Transport, purpose: Purpose) -> O
     let fits = (purpose == Purpose::Udp) == (transport == Transport::Udp);
     let (address, port, shares_port) = (socket & 3, 80 + u16::from(socket >> 2 & 3), socket & 16 != 0);
     fits.then_some(Event::Claim { client, address, port, purpose, shares_port })
+}
+
+/// The end of a connection that `socket` stands for.
+fn end(socket: u8) -> SocketAddr {
+    SocketAddr::new(local(socket & 3, LINKS[0]).address, 80 + u16::from(socket >> 2 & 3))
 }
 
 fn other(kind: u8, which: u8, how: u8) -> Event {

@@ -180,6 +180,8 @@ fn histories_of_claims() -> Vec<(&'static str, Vec<u8>)> {
     let release = |client, claim| say(client, Request::Release { claim: ClaimId(claim) });
     let drain = |client, claim| say(client, Request::Drain { claim: ClaimId(claim) });
     let outgoing = |socket| claim(0, socket, Purpose::Outgoing);
+    let adopt = |client, socket| say_with(client, socket, Request::Adopt);
+    let shared = |client, claim| say(client, Request::IsShared { claim: ClaimId(claim) });
     // Found by a property test: the look of the first interface's port cleared the other's, which was not marked yet.
     let second_while_marking = [
         [interface(0, 1), hello(0), attach(0), ready(0, &[0]), listen(0), pass(4)].concat(),
@@ -198,6 +200,15 @@ fn histories_of_claims() -> Vec<(&'static str, Vec<u8>)> {
         ("listener_went_without_a_word", [workers(), shadow_gone(0), pass_tenths(101)].concat()),
         ("udp", [serving(), claim(0, ONE, Purpose::Udp), shadow_gone(1)].concat()),
         ("outgoing", [serving(), outgoing(ONE), outgoing(ONE | 4 | SHARED), pass(5), leave(0)].concat()),
+        (
+            "hands_over_and_asks_who_shares",
+            [workers(), drain(0, 1), adopt(0, ONE), shared(1, 2), leave(1), adopt(0, ONE), shared(0, 1)]
+                .concat(),
+        ),
+        (
+            "hands_over_what_it_has_released",
+            [workers(), adopt(2, ONE), release(0, 1), adopt(0, ONE), adopt(0, ONE | 4), leave(0)].concat(),
+        ),
         ("two_listeners_at_a_port", [serving(), claim(0, SHARED, Purpose::Listener), release(0, 1)].concat()),
         ("connections_move_to_the_kernel", [serving(), moved(0), pass_tenths(101), moved(0)].concat()),
         ("second_interface_while_marking", second_while_marking.concat()),

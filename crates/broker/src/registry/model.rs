@@ -36,6 +36,9 @@ pub(crate) enum Event {
     /// What a client says of claims that need not be its own.
     ReleaseBy(usize, ClaimId),
     DrainBy(usize, ClaimId),
+    /// A connection that waited at this end is to be another client's.
+    HandOver(usize, SocketAddr),
+    IsShared(usize, ClaimId),
     ShadowGone(usize),
     Moved(u16),
     View {
@@ -54,6 +57,8 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) clients: Vec<ClientId>,
     claims: Vec<(ClientId, ClaimId)>,
+    /// Where clients listen, or did.
+    listened: Vec<(ClientId, Bound)>,
     /// What the steering programs hold.
     pub(crate) maps: BTreeMap<LinkNumber, BTreeMap<steering::Claim, ClaimTerms>>,
     /// Who has a socket on each queue.
@@ -110,6 +115,7 @@ impl World {
                 let Some(client) = self.client(which) else { return };
                 self.clients.retain(|other| *other != client);
                 self.claims.retain(|(owner, _)| *owner != client);
+                self.listened.retain(|(owner, _)| *owner != client);
                 self.sockets.retain(|_, owner| *owner != client);
                 self.registry.remove_client(client, now);
             }
@@ -135,6 +141,14 @@ impl World {
                 let is_own = self.claims.contains(&(client, claim));
                 assert_eq!(self.registry.drain(client, claim, now).is_ok(), is_own);
             }
+            Event::HandOver(which, end) => {
+                let Some(client) = self.client(which) else { return };
+                self.hand_over(client, end);
+            }
+            Event::IsShared(which, claim) => {
+                let Some(client) = self.client(which) else { return };
+                self.check_shared(client, claim);
+            }
             Event::GiveBack(which, link) => {
                 let Some(client) = self.client(which) else { return };
                 let had = self.sockets.iter().any(|((own, _), owner)| (*own, *owner) == (link, client));
@@ -148,6 +162,7 @@ impl World {
                 let shadow = Shadow { transport, purpose, bound, cookie: u64::from(port), shares_port };
                 if let Ok(claim) = self.registry.claim(client, shadow) {
                     self.claims.push((client, claim));
+                    self.listened.extend((purpose == Purpose::Listener).then_some((client, bound)));
                 }
             }
             Event::Release(which) if which < self.claims.len() => {
@@ -188,6 +203,39 @@ impl World {
             }
             Event::Pass(millis) => self.now += Duration::from_millis(millis),
         }
+    }
+
+    /// Looks for the heir of a connection as the server does: only for who listens there, or did, and only another one who does now.
+    fn hand_over(&mut self, client: ClientId, end: SocketAddr) {
+        let has_listened = self.listened.iter().any(|(owner, it)| *owner == client && it.covers(end));
+        assert_eq!(self.registry.has_listened(client, end), has_listened);
+        let may_inherit = |registry: &Registry, other: ClientId, claim: ClaimId| {
+            registry.claims(other).any(|(id, shadow, draining)| {
+                let listens = shadow.purpose == Purpose::Listener && shadow.bound.covers(end);
+                id == claim && listens && !draining && other != client
+            })
+        };
+        match self.registry.heir(client, end) {
+            Some((heir, claim)) => assert!(may_inherit(&self.registry, heir, claim), "it is nobody's heir"),
+            None => {
+                let mut claims = self.claims.iter();
+                assert!(!claims.any(|(other, claim)| may_inherit(&self.registry, *other, *claim)), "an heir");
+            }
+        }
+    }
+
+    fn check_shared(&self, client: ClientId, claim: ClaimId) {
+        let all = || {
+            let clients = self.clients.iter();
+            clients.flat_map(|owner| self.registry.claims(*owner).map(move |claim| (*owner, claim)))
+        };
+        let own = all().find(|(owner, (id, ..))| *owner == client && *id == claim);
+        let expected = own.map(|(_, (_, own, _))| {
+            all().any(|(owner, (_, other, draining))| {
+                owner != client && other.cookie == own.cookie && !draining
+            })
+        });
+        assert_eq!(self.registry.has_others(client, claim).ok(), expected);
     }
 
     /// Does what the registry wants.

@@ -29,6 +29,9 @@ fn event() -> impl Strategy<Value = Event> {
         (0..12usize).prop_map(Release),
         (0..12usize).prop_map(Drain),
         (0..12usize).prop_map(ShadowGone),
+        (0..6usize, 0..4u8, 80..83u16)
+            .prop_map(|(client, address, port)| HandOver(client, (local(address, 0).address, port).into())),
+        (0..6usize, 0..12u64).prop_map(|(client, claim)| IsShared(client, crate::protocol::ClaimId(claim))),
         (80..83u16).prop_map(Moved),
         (0..2u16, 0..5u16, 0..8u8).prop_map(|(link, queues, addresses)| View { link, queues, addresses }),
         (0..2u16).prop_map(Detach),
