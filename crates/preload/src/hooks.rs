@@ -190,7 +190,7 @@ hooks! {
     [popen _IO_popen](command: *const c_char, kind: *const c_char) -> Stream
         { if active() => exec::before_spawn() }
     [clone __clone](function: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int
-        { when active() => next::clone(function, stack, fork::with_own_memory(flags), argument, parent, tls, child) }
+        { when active() => fork::clone(function, stack, flags, argument, parent, tls, child) }
     [_exit _Exit](status: c_int) -> !
         { when active() => exit(status) }
 
@@ -210,7 +210,7 @@ hooks! {
     [pthread_setcanceltype](kind: c_int, old: *mut c_int) -> c_int
         { when active() => cancel::set_type(kind, old) }
 
-    // Any of the above by its number.
+    // Most of the above by their numbers: `calls::system_call` has the list.
     [syscall](number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long
         { when active() => system_call::system_call(number, [a, b, c, d, e, f]) }
 }

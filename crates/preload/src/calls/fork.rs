@@ -2,16 +2,17 @@
 //!
 //! fork(2) needs no hook: the C library calls the handlers of pthread_atfork(3) around it, wherever it is called from. vfork(2) becomes
 //! fork(2), in `trampolines`, and so does a clone(2) that is one: a child that shares our memory would change the parent's descriptors
-//! with its own. A child that was made by clone(2) without the C library's fork, [`notice`] tells by a page that the kernel cleared.
+//! with its own. A clone(2) without common memory is a fork(2) that may begin elsewhere. A child that was made past all hooks,
+//! [`notice`] tells by a page that the kernel cleared.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use crate::asked;
 use posix::inside::Inside;
 
-use crate::answer::{active, deactivate};
+use crate::answer::{active, deactivate, errno, set_errno};
 use crate::hooks::next;
 
 thread_local! {
@@ -31,9 +32,14 @@ pub(crate) fn register() {
 
 /// _Fork(3): fork(2) without handlers, so they are called here.
 pub(crate) fn plain_fork() -> c_int {
-    before();
     // SAFETY: it has no arguments.
-    let pid = unsafe { next::_Fork() };
+    forked(|| unsafe { next::_Fork() }.into()) as c_int
+}
+
+/// What makes a child that goes on as a copy of this thread, with what is due around a fork. Returns what `make` does.
+pub(crate) fn forked(make: impl FnOnce() -> c_long) -> c_long {
+    before();
+    let pid = make();
     if pid == 0 {
         in_child()
     } else {
@@ -42,8 +48,57 @@ pub(crate) fn plain_fork() -> c_int {
     pid
 }
 
+/// What a child of clone(2) is to do.
+struct Beginning {
+    function: extern "C-unwind" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+}
+
+/// # Safety
+/// As clone(2).
+pub(crate) unsafe fn clone(
+    function: *mut c_void,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent: *mut c_void,
+    tls: *mut c_void,
+    child: *mut c_void,
+) -> c_int {
+    let flags = with_own_memory(flags);
+    if function.is_null() || !is_fork(flags.into()) {
+        // SAFETY: as the caller says.
+        return unsafe { next::clone(function, stack, flags, argument, parent, tls, child) };
+    }
+    // SAFETY: not null, so it is a function of this type.
+    let function =
+        unsafe { std::mem::transmute::<*mut c_void, extern "C-unwind" fn(*mut c_void) -> c_int>(function) };
+    let mut beginning = Beginning { function, argument };
+    let (begin, at) = (begin as *mut c_void, (&raw mut beginning).cast());
+    before();
+    // SAFETY: as the caller says; the child finds `beginning` in its copy of our memory.
+    let pid = unsafe { next::clone(begin, stack, flags, at, parent, tls, child) };
+    let errno = errno();
+    in_parent(); // The child begins elsewhere.
+    set_errno(errno);
+    pid
+}
+
+/// The child's first function.
+extern "C-unwind" fn begin(beginning: *mut c_void) -> c_int {
+    in_child();
+    // SAFETY: the parent's, of whose memory this is a copy.
+    let Beginning { function, argument } = unsafe { beginning.cast::<Beginning>().read() };
+    function(argument)
+}
+
+/// Whether flags of clone(2) make a child that has memory, descriptors and thread-local variables of its own, copies of ours.
+pub(crate) fn is_fork(flags: c_long) -> bool {
+    flags & c_long::from(libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_SETTLS) == 0
+}
+
 /// The flags of clone(2) without those that make it a vfork(2). Threads are not made here.
-pub(crate) fn with_own_memory(flags: c_int) -> c_int {
+fn with_own_memory(flags: c_int) -> c_int {
     const VFORK: c_int = libc::CLONE_VM | libc::CLONE_VFORK;
     if flags & VFORK == VFORK { flags & !VFORK } else { flags }
 }

@@ -4,7 +4,7 @@
 //! kernel keep the signal until the thread is outside (`posix::inside`). To the program sigaction(2) shows what it had set.
 //! Faults (`SIGSEGV` and the like) and `SIGABRT` cannot wait and are left alone.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_long, c_ulong, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{sigaction, sighandler_t, siginfo_t, ucontext_t};
@@ -93,6 +93,67 @@ pub(crate) unsafe fn set_action(signal: c_int, new: *const sigaction, old: *mut 
         known.restore(old);
     }
     result
+}
+
+/// `struct sigaction` as rt_sigaction(2) has it.
+#[repr(C)]
+struct KernelAction {
+    handler: sighandler_t,
+    flags: c_ulong,
+    restorer: usize,
+    mask: u64,
+}
+
+/// rt_sigaction(2).
+///
+/// # Safety
+/// As rt_sigaction(2).
+pub(crate) unsafe fn set_action_by_number(given: [c_long; 6]) -> c_long {
+    let [signal, new, old, len, e, f] = given;
+    let is_told = handler_of(signal as c_int).is_some() || new != 0;
+    // The C library does not let its own signals be set.
+    let is_own_signal = (32..34).contains(&signal);
+    if !is_told || is_own_signal || len as usize != size_of::<u64>() {
+        // SAFETY: as the caller says.
+        return unsafe { next::syscall(libc::SYS_rt_sigaction, signal, new, old, len, e, f) };
+    }
+    // SAFETY: null, or as the caller says.
+    let new = unsafe { (new as *const KernelAction).as_ref() }.map(KernelAction::to_c);
+    // SAFETY: zeros are a valid value of this plain type.
+    let mut before: sigaction = unsafe { std::mem::zeroed() };
+    let new = new.as_ref().map_or(std::ptr::null(), |new| &raw const *new);
+    // SAFETY: both are ours.
+    let result = unsafe { set_action(signal as c_int, new, &mut before) };
+    // SAFETY: null, or as the caller says.
+    if let (0, Some(old)) = (result, unsafe { (old as *mut KernelAction).as_mut() }) {
+        *old = KernelAction::of_c(&before);
+    }
+    result.into()
+}
+
+impl KernelAction {
+    /// The C library has a way back from handlers of its own.
+    const SA_RESTORER: c_ulong = 0x0400_0000;
+
+    fn to_c(&self) -> sigaction {
+        // SAFETY: zeros are a valid value of this plain type.
+        let mut action: sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = self.handler;
+        action.sa_flags = (self.flags & !KernelAction::SA_RESTORER) as c_int;
+        // SAFETY: the set begins with the kernel's word.
+        unsafe { *(&raw mut action.sa_mask).cast::<u64>() = self.mask };
+        action
+    }
+
+    fn of_c(action: &sigaction) -> KernelAction {
+        KernelAction {
+            handler: action.sa_sigaction,
+            flags: action.sa_flags as u32 as c_ulong,
+            restorer: action.sa_restorer.map_or(0, |restorer| restorer as usize),
+            // SAFETY: as above.
+            mask: unsafe { *(&raw const action.sa_mask).cast::<u64>() },
+        }
+    }
 }
 
 /// signal(3) and those like it: `set` is the C library's, which decides about flags, and its choice is wrapped afterwards.

@@ -1,15 +1,21 @@
 //! syscall(2): some libraries (libuv) close descriptors and receive datagrams by it.
+//!
+//! What is not here goes to the kernel. Of what is hooked by name that is vfork(2), whose child could not return from here, and clone(2)
+//! onto another stack; and variants that only 32-bit programs have.
 
-use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::time::{Duration, Instant};
 
-use libc::{
-    epoll_event, iovec, mmsghdr, msghdr, nfds_t, off64_t, pollfd, sigset_t, size_t, sockaddr, socklen_t,
-    timespec,
-};
 #[cfg(target_arch = "x86_64")]
-use libc::{fd_set, timeval};
+use libc::timeval;
+use libc::{
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off64_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, timespec,
+};
 
 use super::exec::Strings;
+use super::select::Sets;
+use super::{fork, signal};
 use crate::hooks::{self, next};
 
 /// Calls the hook that stands for a system call, with those of its arguments that count; else the kernel.
@@ -23,6 +29,18 @@ macro_rules! dispatch {
                 // SAFETY: as the caller says: the hook's arguments are those of the system call.
                 libc::$call => c_long::from(unsafe { hooks::$hook($($given[$argument] as $type),*) } as i64),
             )*
+            // SAFETY: as the caller says.
+            libc::SYS_pselect6 => unsafe { pselect6($given) },
+            // SAFETY: as the caller says.
+            libc::SYS_rt_sigaction => unsafe { signal::set_action_by_number($given) },
+            // SAFETY: no memory is involved.
+            libc::SYS_exit_group => unsafe { hooks::_exit($given[0] as c_int) },
+            // SAFETY: as the caller says.
+            _ if unsafe { is_fork($number, $given) } => {
+                let [a, b, c, d, e, f] = $given;
+                // SAFETY: as the caller says; the child returns on its copy of this stack.
+                fork::forked(|| unsafe { next::syscall($number, a, b, c, d, e, f) })
+            }
             // What a ring does with sockets and epoll instances passes us by; without it programs (libuv) do the same by calls.
             libc::SYS_io_uring_setup => {
                 crate::answer::set_errno(libc::ENOSYS);
@@ -55,11 +73,13 @@ pub(crate) unsafe fn system_call(number: c_long, given: [c_long; 6]) -> c_long {
         SYS_setsockopt => setsockopt(0: c_int, 1: c_int, 2: c_int, 3: *const c_void, 4: socklen_t);
         SYS_read => read(0: c_int, 1: *mut c_void, 2: size_t);
         SYS_readv => readv(0: c_int, 1: *const iovec, 2: c_int);
+        SYS_preadv2 => preadv2(0: c_int, 1: *const iovec, 2: c_int, 3: off64_t, 5: c_int);
         SYS_recvfrom => recvfrom(0: c_int, 1: *mut c_void, 2: size_t, 3: c_int, 4: *mut sockaddr, 5: *mut socklen_t);
         SYS_recvmsg => recvmsg(0: c_int, 1: *mut msghdr, 2: c_int);
         SYS_recvmmsg => recvmmsg(0: c_int, 1: *mut mmsghdr, 2: c_uint, 3: c_int, 4: *mut timespec);
         SYS_write => write(0: c_int, 1: *const c_void, 2: size_t);
         SYS_writev => writev(0: c_int, 1: *const iovec, 2: c_int);
+        SYS_pwritev2 => pwritev2(0: c_int, 1: *const iovec, 2: c_int, 3: off64_t, 5: c_int);
         SYS_sendto => sendto(0: c_int, 1: *const c_void, 2: size_t, 3: c_int, 4: *const sockaddr, 5: socklen_t);
         SYS_sendmsg => sendmsg(0: c_int, 1: *const msghdr, 2: c_int);
         SYS_sendmmsg => sendmmsg(0: c_int, 1: *mut mmsghdr, 2: c_uint, 3: c_int);
@@ -76,11 +96,62 @@ pub(crate) unsafe fn system_call(number: c_long, given: [c_long; 6]) -> c_long {
         SYS_epoll_pwait => epoll_pwait(0: c_int, 1: *mut epoll_event, 2: c_int, 3: c_int, 4: *const sigset_t);
         SYS_epoll_pwait2 => epoll_pwait2(0: c_int, 1: *mut epoll_event, 2: c_int, 3: *const timespec, 4: *const sigset_t);
         SYS_ppoll => ppoll(0: *mut pollfd, 1: nfds_t, 2: *const timespec, 3: *const sigset_t);
-        SYS_execve => execve(0: *const i8, 1: Strings, 2: Strings);
+        SYS_execve => execve(0: *const c_char, 1: Strings, 2: Strings);
+        SYS_execveat => execveat(0: c_int, 1: *const c_char, 2: Strings, 3: Strings, 4: c_int);
         #[cfg(target_arch = "x86_64")] SYS_dup2 => dup2(0: c_int, 1: c_int);
         #[cfg(target_arch = "x86_64")] SYS_epoll_create => epoll_create(0: c_int);
         #[cfg(target_arch = "x86_64")] SYS_epoll_wait => epoll_wait(0: c_int, 1: *mut epoll_event, 2: c_int, 3: c_int);
         #[cfg(target_arch = "x86_64")] SYS_poll => poll(0: *mut pollfd, 1: nfds_t, 2: c_int);
         #[cfg(target_arch = "x86_64")] SYS_select => select(0: c_int, 1: *mut fd_set, 2: *mut fd_set, 3: *mut fd_set, 4: *mut timeval);
+    }
+}
+
+/// pselect6(2), whose mask has its length beside it, and which tells how much time is left.
+///
+/// # Safety
+/// As pselect6(2).
+unsafe fn pselect6(given: [c_long; 6]) -> c_long {
+    let [count, read, write, except, timeout, mask] = given;
+    let count = count as c_int;
+    let [read, write, except] = [read, write, except].map(|set| set as *mut fd_set);
+    let timeout = timeout as *mut timespec;
+    // SAFETY: as the caller says.
+    if !unsafe { Sets::new(count, read, write, except) }.any_ours() {
+        let [a, b, c, d, e, f] = given;
+        // SAFETY: as the caller says.
+        return unsafe { next::syscall(libc::SYS_pselect6, a, b, c, d, e, f) };
+    }
+    // SAFETY: null, or a pointer to the mask and a length.
+    let mask = unsafe { (mask as *const *const sigset_t).as_ref() }.copied().unwrap_or(std::ptr::null());
+    let start = Instant::now();
+    // SAFETY: as the caller says.
+    let result = unsafe { hooks::pselect(count, read, write, except, timeout, mask) };
+    // SAFETY: null, or the caller's.
+    if let Some(timeout) = unsafe { timeout.as_mut() } {
+        let span = Duration::new(timeout.tv_sec as u64, timeout.tv_nsec as u32);
+        let left = span.saturating_sub(start.elapsed());
+        *timeout = timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+    }
+    result.into()
+}
+
+/// Whether a system call makes a child that returns from it as fork(2) does.
+///
+/// # Safety
+/// As the system call.
+unsafe fn is_fork(number: c_long, given: [c_long; 6]) -> bool {
+    /// Of `struct clone_args`: flags and stack, in words.
+    const FLAGS: usize = 0;
+    const STACK: usize = 5;
+    match number {
+        libc::SYS_clone => fork::is_fork(given[0]) && given[1] == 0,
+        libc::SYS_clone3 if given[0] != 0 && given[1] as usize > STACK * size_of::<c_long>() => {
+            // SAFETY: as the caller says: there are so many words.
+            let arguments = unsafe { std::slice::from_raw_parts(given[0] as *const c_long, STACK + 1) };
+            fork::is_fork(arguments[FLAGS]) && arguments[STACK] == 0
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => true,
+        _ => false,
     }
 }

@@ -28,16 +28,6 @@ static void forks(int ends[2]) {
     if (child == 0) _exit(13);
     SHOW(status_of(child));
     SHOW(recv(ends[0], data, 1, 0));
-    // A process that no fork made has its parent's sockets of the kernel; connections on our stack stay the parent's.
-    fflush(stdout);
-    child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-    if (child == 0) {
-        int sent = send(ends[1], "y", 1, MSG_NOSIGNAL) == 1;
-        close(ends[1]);
-        exit(relayed() || sent ? 14 : 1);
-    }
-    SHOW(status_of(child));
-    if (!relayed()) SHOW(recv(ends[0], data, 1, 0));
     // A program that vfork starts: the child changes only what execve takes along.
     child = vfork();
     if (child == 0) {
@@ -66,6 +56,7 @@ static int execute(int which, char **arguments, char **environment) {
         case 7: execle("/bin/sh", "sh", "-c", arguments[2], NULL, environment); break;
         case 8: environ = environment, execlp("sh", "sh", "-c", arguments[2], NULL); break;
         case 9: syscall(SYS_execve, "/bin/sh", arguments, environment); break;
+        case 10: syscall(SYS_execveat, shell, "", arguments, environment, AT_EMPTY_PATH); break;
     }
     _exit(99);
 }
@@ -73,7 +64,7 @@ static int execute(int which, char **arguments, char **environment) {
 static void programs(void) {
     char *arguments[] = {"sh", "-c", "test \"$ANSWER\" = 42 && exit 42", NULL};
     char *environment[] = {"ANSWER=42", "PATH=/bin:/usr/bin", NULL};
-    for (int which = 0; which < 10; which++) SHOW(execute(which, arguments, environment));
+    for (int which = 0; which < 11; which++) SHOW(execute(which, arguments, environment));
     SHOW(execve("/nowhere", arguments, environment));
     SHOW(execvp("nowhere-at-all", arguments));
     SHOW(execl("/nowhere", "x", NULL));
@@ -161,15 +152,63 @@ static int begun(void *argument) {
     return send(ends[1], "c", 1, 0) == 1 ? 16 : 1;
 }
 
-static void cloned(int ends[2]) {
+// A process that no fork(3) made; each with a connection that nobody but its parent has used.
+static pid_t made(int how, int ends[2]) {
     static char stack[1 << 16];
-    pid_t child = clone(begun, stack + sizeof stack, SIGCHLD, ends);
+    unsigned long long arguments[8] = {[4] = SIGCHLD}; // struct clone_args
+    pid_t child = 0;
+    switch (how) {
+        case 0: return clone(begun, stack + sizeof stack, SIGCHLD, ends);
+        case 1: return clone(begun, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, ends);
+        case 2: child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); break;
+        case 3: child = syscall(SYS_clone3, arguments, sizeof arguments); break;
+    }
+    if (child == 0) _exit(begun(ends));
+    return child;
+}
+
+static void cloned(void) {
+    static char stack[1 << 12];
+    char data[4];
+    for (int how = 0; how < 4; how++) {
+        int ends[2];
+        connection(ends);
+        SHOW(send(ends[0], "to", 2, 0));
+        await(ends[1]);
+        SHOW(status_of(made(how, ends)));
+        SHOW(recv(ends[0], data, 1, 0));
+        // The parent has both ends still.
+        SHOW(recv(ends[1], data, 4, 0));
+        SHOW(send(ends[1], "p", 1, 0));
+        SHOW(recv(ends[0], data, 1, 0));
+        close(ends[0]), close(ends[1]);
+    }
+    SHOW(clone(NULL, stack + sizeof stack, SIGCHLD, NULL));
+    SHOW(clone(begun, stack + sizeof stack, CLONE_THREAD | SIGCHLD, NULL));
+}
+
+// What is sent right before the end arrives, and so does the end.
+static void last_words(void) {
+    int listening = relayed() ? -1 : listener(), end = -1;
+    struct sockaddr_in there = loopback(7000);
+    if (relayed()) {
+        there.sin_addr.s_addr = inet_addr(getenv("SIDESTEP_RELAY"));
+        end = connected(there);
+    } else {
+        there = own_address(listening);
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        send(connected(there), "last", 4, 0);
+        syscall(SYS_exit_group, 25);
+    }
+    if (!relayed()) end = accept(listening, NULL, NULL);
+    char data[4];
+    SHOW(recv(end, data, 4, MSG_WAITALL));
+    SHOW(recv(end, data, 4, 0));
     SHOW(status_of(child));
-    char data[1];
-    SHOW(recv(ends[0], data, 1, 0));
-    child = clone(begun, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, ends);
-    SHOW(status_of(child));
-    SHOW(recv(ends[0], data, 1, 0));
+    close(end), close(listening);
 }
 
 // As daemon(3) programs do it: two forks, and every descriptor closed.
@@ -202,10 +241,11 @@ int main(void) {
     int ends[2];
     connection(ends);
     forks(ends);
-    cloned(ends);
+    cloned();
     programs();
     spawned(ends);
     for (int how = 0; how < 6; how++) SHOW(end(how));
+    last_words();
     daemonised();
     return 0;
 }

@@ -60,6 +60,30 @@ static void what_was_set(void) {
     SHOW(old.sa_flags & SA_RESTART);
 }
 
+// As rt_sigaction(2) has it; the C library's own is asked what was set.
+static void what_was_set_by_number(void) {
+    struct { void (*handler)(int); unsigned long flags; void (*restorer)(void); unsigned long mask; } raw, before;
+    struct sigaction old, action = {.sa_handler = plain};
+    SHOW(sigaction(SIGUSR2, &action, NULL)); // a restorer of the C library's, to be copied
+    SHOW(syscall(SYS_rt_sigaction, SIGUSR2, NULL, &raw, 8));
+    SHOW(raw.handler == plain);
+    raw.handler = (void (*)(int))informed, raw.flags |= SA_SIGINFO | SA_RESTART, raw.mask = 1 << (SIGUSR1 - 1);
+    SHOW(syscall(SYS_rt_sigaction, SIGUSR2, &raw, &before, 8));
+    SHOW(before.handler == plain);
+    SHOW(sigaction(SIGUSR2, NULL, &old));
+    SHOW(old.sa_sigaction == informed);
+    SHOW(old.sa_flags & (SA_SIGINFO | SA_RESTART | SA_RESETHAND | SA_NODEFER));
+    SHOW(sigismember(&old.sa_mask, SIGUSR1));
+    handled = 0;
+    SHOW(raise(SIGUSR2));
+    SHOW(handled);
+    raw.handler = SIG_DFL, raw.flags &= ~SA_SIGINFO;
+    SHOW(syscall(SYS_rt_sigaction, SIGUSR2, &raw, &before, 8));
+    SHOW(before.handler == (void (*)(int))informed);
+    SHOW(syscall(SYS_rt_sigaction, SIGUSR2, NULL, &raw, 4));
+    SHOW(syscall(SYS_rt_sigaction, SIGKILL, &raw, NULL, 8));
+}
+
 static void what_is_interrupted(int fd, int other) {
     char data[8];
     set(SIGALRM, plain, 0);
@@ -198,6 +222,7 @@ int main(void) {
     int ends[2];
     connection(ends);
     what_was_set();
+    what_was_set_by_number();
     what_is_interrupted(ends[0], ends[1]);
     masks_of_calls(ends[0]);
     how_handlers_leave(ends[0], ends[1]);

@@ -179,6 +179,12 @@ static void numbers(int ends[2]) {
     SHOW(syscall(SYS_sendto, ends[0], "sc", 2, 0, NULL, 0));
     await_octets(ends[1], 2);
     SHOW(syscall(SYS_read, ends[1], data, 2));
+    struct iovec piece = {"pv", 2}, room = {data, 2};
+    SHOW(syscall(SYS_pwritev2, ends[0], &piece, 1, -1L, 0, 0));
+    SHOW(syscall(SYS_preadv2, ends[1], &room, 1, -1L, 0, 0));
+    SHOW(memcmp(data, "pv", 2));
+    SHOW(syscall(SYS_preadv2, ends[1], &room, 1, -1L, 0, RWF_NOWAIT));
+    SHOW(syscall(SYS_preadv2, ends[1], &room, 1, 0L, 0, 0));
     SHOW(syscall(SYS_fcntl, ends[1], F_GETFL, 0));
 }
 

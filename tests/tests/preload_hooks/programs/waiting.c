@@ -62,6 +62,27 @@ static void more_than_a_set(int fd) {
     free(set);
 }
 
+// The system call itself tells how much of the time is left.
+static void selects_by_number(int ends[2], int quiet) {
+    fd_set set;
+    sigset_t none;
+    sigemptyset(&none);
+    struct { const sigset_t *mask; size_t len; } masked = {&none, 8};
+    struct timespec moment = {0, 20000000};
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    FD_SET(quiet, &set);
+    SHOW(syscall(SYS_pselect6, ends[1] + 1, &set, NULL, NULL, &moment, &masked));
+    SHOW(FD_ISSET(ends[1], &set));
+    SHOW(FD_ISSET(quiet, &set));
+    SHOW(moment.tv_sec == 0 && moment.tv_nsec > 0);
+    FD_ZERO(&set);
+    FD_SET(ends[0], &set);
+    moment = (struct timespec){0, 20000000};
+    SHOW(syscall(SYS_pselect6, ends[1] + 1, &set, NULL, NULL, &moment, NULL));
+    SHOW(moment.tv_nsec);
+}
+
 static void epolls(int ends[2], int quiet) {
     struct epoll_event events[8], event = {.events = EPOLLIN | EPOLLOUT, .data.u64 = 0x1122334455667788};
     struct timespec moment = {0, 1000000};
@@ -109,6 +130,7 @@ int main(void) {
     await(ends[1]);
     polls(ends, quiet);
     selects(ends, quiet);
+    selects_by_number(ends, quiet);
     epolls(ends, quiet);
     more_than_a_set(ends[1]);
     uint64_t count = 3;
