@@ -453,6 +453,14 @@ fn interfaces_that_cannot_be_used_are_told() {
     // The interface is taken now.
     let Some(OpenError::NoInterface(why)) = open(&[]).err() else { panic!("taken twice") };
     assert!(why.contains("veth-s already runs the XDP program"), "{why}");
-    let (named, _kept) = (open(&["veth-s", "lo"]).unwrap(), &chosen);
-    assert!(named.notes()[0].contains("veth-s already runs"), "{:?}", named.notes());
+    lab.ip(Side::Server, "link add free type veth peer name other").unwrap();
+    let (named, _kept) = (open(&["veth-s", "lo", "free"]).unwrap(), &chosen);
+    let notes = named.notes();
+    assert!(notes[0].starts_with("lo is the kernel's"), "{notes:?}");
+    assert!(notes[1].contains("veth-s already runs"), "{notes:?}");
+    let Some(OpenError::NoInterface(why)) = open(&["lo"]).err() else { panic!("loopback is claimed") };
+    assert!(why.starts_with("lo is the kernel's"), "{why}");
+    lab.ip(Side::Server, "tuntap add dev tunnel mode tun").unwrap();
+    let Some(OpenError::NoInterface(why)) = open(&["tunnel"]).err() else { panic!("a tunnel is claimed") };
+    assert_eq!(why, "tunnel carries packets without Ethernet headers");
 }

@@ -1,10 +1,28 @@
-//! Which interfaces are tried if none is named.
+//! Which interfaces are tried.
 
 use control::{Link, Mirror, MonitorError, NetlinkMonitor};
 
 /// The names of interfaces that packets for this host may come by.
 pub(super) fn candidates() -> Result<Vec<String>, MonitorError> {
     Ok(choose(NetlinkMonitor::new()?.mirror()))
+}
+
+/// Takes those out of `named` that nothing can be claimed on, and says why.
+pub(super) fn take_out_useless(named: &mut Vec<String>) -> Result<Vec<String>, MonitorError> {
+    let monitor = NetlinkMonitor::new()?;
+    let link_of = |name: &String| monitor.mirror().links().find(|link| link.name == *name);
+    let why = |name: &String| link_of(name).and_then(why_useless).map(|why| format!("{name} {why}"));
+    let notes = named.iter().filter_map(why).collect();
+    named.retain(|name| why(name).is_none());
+    Ok(notes)
+}
+
+fn why_useless(link: &Link) -> Option<&'static str> {
+    match (link.name.as_str(), speaks_ethernet(link) || link.vlan.is_some()) {
+        ("lo", _) => Some("is the kernel's: what is sent there never leaves this host"),
+        (_, false) => Some("carries packets without Ethernet headers"),
+        (_, true) => None,
+    }
 }
 
 fn choose(mirror: &Mirror) -> Vec<String> {

@@ -91,7 +91,8 @@ impl Server {
         let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
         let Config { interfaces: named, verbose, profile, group, .. } = config;
         let is_chosen = named.is_empty();
-        let interfaces = if is_chosen { choice::candidates()? } else { named };
+        let mut interfaces = if is_chosen { choice::candidates()? } else { named };
+        let mut notes = choice::take_out_useless(&mut interfaces)?;
         let setup = Setup {
             interfaces,
             paths: Box::new(Xdp::default()),
@@ -99,7 +100,7 @@ impl Server {
             options: Options { spin_us, gather_us, verbose, profile },
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
-        let mut notes = broker.describe_failures();
+        notes.extend(broker.describe_failures());
         if !broker.has_interface() {
             let none = || "there is no interface with an address".to_owned();
             return Err(OpenError::NoInterface(
