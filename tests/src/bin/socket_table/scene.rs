@@ -201,11 +201,33 @@ impl Scene {
     }
 
     /// A UDP socket at a port of the program's address, in use.
-    pub(crate) fn udp_bound(&self) -> Result<(RawFd, u16)> {
+    pub(crate) fn udp_bound(&mut self) -> Result<(RawFd, u16)> {
+        let (fd, port) = self.udp_untouched()?;
+        self.say_where_datagrams_come(fd, port)?;
+        Ok((fd, port))
+    }
+
+    /// The same, to which nothing has come yet.
+    pub(crate) fn udp_untouched(&self) -> Result<(RawFd, u16)> {
         let fd = self.udp()?;
         sys::bind(fd, &self.local(0))?;
         self.settle(fd)?;
         Ok((fd, port_of(fd)?))
+    }
+
+    /// Says, in a line that is not compared, whether a datagram from the peer comes to the kernel. On the kernel nobody asks.
+    fn say_where_datagrams_come(&mut self, fd: RawFd, port: u16) -> Result<()> {
+        if self.stage.settle.is_zero() {
+            return Ok(());
+        }
+        let mut peer = self.peer()?;
+        let (other, _) = peer.udp()?;
+        peer.sendto(other, port, b"where")?;
+        sys::poll_one(fd, libc::POLLIN, SOON_MS)?;
+        let of_kernel = sys::kernel_has_data(fd);
+        sys::recv(fd, 16, libc::MSG_DONTWAIT)?;
+        self.say(if of_kernel { "# datagrams on the kernel" } else { "# datagrams on the stack" });
+        Ok(())
     }
 
     /// Asks a socket for what there is, as every server does first of all, and lets it become accelerated if it may.

@@ -13,6 +13,14 @@ pub(crate) fn kernel_knows_peer(fd: RawFd) -> bool {
     unsafe { system_call(libc::SYS_getpeername, arguments) == 0 }
 }
 
+/// Whether the kernel has something to read at this socket.
+pub(crate) fn kernel_has_data(fd: RawFd) -> bool {
+    let mut count = 0i32;
+    let arguments = [fd as usize, libc::FIONREAD as usize, (&raw mut count).addr(), 0, 0];
+    // SAFETY: ioctl(2) writes an int to `count`, which is exclusively ours.
+    unsafe { system_call(libc::SYS_ioctl, arguments) == 0 && count > 0 }
+}
+
 /// The family of a socket, if the descriptor is one.
 pub(crate) fn kernel_family(fd: RawFd) -> Option<i32> {
     let mut value = 0i32;
