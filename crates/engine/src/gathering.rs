@@ -41,8 +41,10 @@ pub(crate) struct Gathering {
 enum Mode {
     /// The devices wake the engine, for this number of windows at least.
     Without(u32),
+    /// Packets gather in this window, to see what comes of it.
+    Trial,
     /// Packets gather, for this number of windows at most.
-    With(u32),
+    With { left: u32, is_in_doubt: bool },
 }
 
 /// What happened in a span of time.
@@ -79,11 +81,11 @@ impl Gathering {
         let length = now.since(self.window.began);
         if length >= WINDOW {
             self.end_window(now, length);
-        } else if matches!(self.mode, Mode::With(_)) && self.is_vain(length) {
+        } else if self.mode == Mode::Trial && self.is_vain(length) {
             self.begin_window(now);
             self.mode = self.give_up();
         }
-        matches!(self.mode, Mode::With(_)).then(|| now + self.span)
+        (!matches!(self.mode, Mode::Without(_))).then(|| now + self.span)
     }
 
     /// The engine goes to sleep.
@@ -98,23 +100,28 @@ impl Gathering {
             self.mode = Mode::Without(0);
             return;
         }
+        let pays = window.spares_wake_ups(&self.without) && window.keeps_pace(&self.without, 90);
         self.mode = match self.mode {
             Mode::Without(left) => {
                 self.without = window;
                 match left.checked_sub(1) {
                     Some(left) => Mode::Without(left),
-                    None if window.sleeps.min(window.arrivals) >= TRIAL_MIN => Mode::With(HELD),
+                    None if window.sleeps.min(window.arrivals) >= TRIAL_MIN => Mode::Trial,
                     None => Mode::Without(0),
                 }
             }
-            Mode::With(_)
-                if !(window.spares_wake_ups(&self.without) && window.keeps_pace(&self.without, 90)) =>
-            {
+            Mode::Trial if !pays => self.give_up(),
+            // Of a machine that was elsewhere for some milliseconds one window tells nothing.
+            Mode::With { is_in_doubt, .. } if !pays && (is_in_doubt || window.arrivals == 0) => {
                 self.give_up()
             }
-            Mode::With(left) => {
+            Mode::Trial => {
                 self.pause = PAUSE_MIN;
-                left.checked_sub(1).map_or(Mode::Without(0), Mode::With)
+                Mode::With { left: HELD, is_in_doubt: false }
+            }
+            Mode::With { left, .. } => {
+                let is_in_doubt = !pays;
+                left.checked_sub(1).map_or(Mode::Without(0), |left| Mode::With { left, is_in_doubt })
             }
         };
     }
@@ -278,9 +285,19 @@ mod tests {
         let by_the_clock = Peers::ByTheClock(Duration::from_micros(25));
         assert!(load_on(&mut gathering, at(0)..at(50), &by_the_clock).gathered > 100);
         let vain = woken_by_others(&mut gathering, at(50), 25_000);
-        assert!(vain < 600, "no more than the window that had packets: {vain}");
+        assert!(vain < 1100, "no more than a window without packets: {vain}");
         assert!(load_on(&mut gathering, at(1050)..at(1300), &by_the_clock).gathered > 100, "and begins anew");
         assert_eq!(gathering.until(at(9000)), None, "seconds without a sleep");
+    }
+
+    #[test]
+    fn a_machine_that_is_elsewhere_for_some_milliseconds_is_no_reason_to_end() {
+        let mut gathering = Gathering::new(SPAN);
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let by_the_clock = Peers::ByTheClock(Duration::from_micros(25));
+        load_on(&mut gathering, at(0)..at(90), &by_the_clock);
+        let after = load_on(&mut gathering, at(105)..at(300), &by_the_clock);
+        assert_eq!(after.gathered, after.sleeps);
     }
 
     #[test]
