@@ -28,7 +28,7 @@ const EXIT_NOT_FOUND: u8 = 127;
 const EXIT_NOT_EXECUTABLE: u8 = 126;
 
 /// How long packets gather where nothing is said: about as long as NICs moderate their interrupts.
-const GATHER_US: u32 = 30;
+const GATHER_US: u32 = 40;
 
 /// Options of `sidestep run`.
 #[derive(Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     spin_us: u32,
     /// Microseconds that packets may gather while a call sleeps, 0 to 1000, at loads where that saves wake-ups: processor time for
-    /// latency [default: 30 with --spin-us 0, else 0]
+    /// latency [default: 40 with --spin-us 0, else 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000))]
     gather_us: Option<u32>,
     /// Let members of this group use the interfaces too: programs that are started elsewhere, with `SIDESTEP_BROKER` as it is told by
@@ -168,7 +168,7 @@ mod tests {
             Line::try_parse_from(line).unwrap().options.gather()
         };
         assert_eq!(gather(&[]), Duration::ZERO);
-        assert_eq!(gather(&["--spin-us", "0"]), Duration::from_micros(30));
+        assert_eq!(gather(&["--spin-us", "0"]), Duration::from_micros(40));
         assert_eq!(gather(&["--spin-us", "0", "--gather-us", "0"]), Duration::ZERO);
         assert_eq!(gather(&["--gather-us", "50"]), Duration::from_micros(50));
     }
