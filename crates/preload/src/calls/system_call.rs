@@ -127,12 +127,19 @@ unsafe fn pselect6(given: [c_long; 6]) -> c_long {
     // SAFETY: as the caller says.
     let result = unsafe { hooks::pselect(count, read, write, except, timeout, mask) };
     // SAFETY: null, or the caller's.
-    if let Some(timeout) = unsafe { timeout.as_mut() } {
-        let span = Duration::new(timeout.tv_sec as u64, timeout.tv_nsec as u32);
+    if let Some(timeout) = unsafe { timeout.as_mut() }
+        && let Some(span) = span_of(timeout)
+    {
         let left = span.saturating_sub(start.elapsed());
         *timeout = timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
     }
     result.into()
+}
+
+/// `None` for a time that the call refuses.
+fn span_of(time: &timespec) -> Option<Duration> {
+    let nanos = u32::try_from(time.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos))
 }
 
 /// Whether a system call makes a child that returns from it as fork(2) does.

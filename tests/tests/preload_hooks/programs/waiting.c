@@ -81,6 +81,11 @@ static void selects_by_number(int ends[2], int quiet) {
     moment = (struct timespec){0, 20000000};
     SHOW(syscall(SYS_pselect6, ends[1] + 1, &set, NULL, NULL, &moment, NULL));
     SHOW(moment.tv_nsec);
+    FD_SET(ends[0], &set);
+    moment = (struct timespec){-1, -1};
+    SHOW(syscall(SYS_pselect6, ends[1] + 1, &set, NULL, NULL, &moment, NULL));
+    SHOW(moment.tv_sec);
+    SHOW(moment.tv_nsec);
 }
 
 static void epolls(int ends[2], int quiet) {
