@@ -152,7 +152,7 @@ unsafe fn is_fork(number: c_long, given: [c_long; 6]) -> bool {
     const STACK: usize = 5;
     match number {
         libc::SYS_clone => fork::is_fork(given[0]) && given[1] == 0,
-        libc::SYS_clone3 if given[0] != 0 && given[1] as usize > STACK * size_of::<c_long>() => {
+        libc::SYS_clone3 if given[0] != 0 && given[1] as usize >= (STACK + 1) * size_of::<c_long>() => {
             // SAFETY: as the caller says: there are so many words.
             let arguments = unsafe { std::slice::from_raw_parts(given[0] as *const c_long, STACK + 1) };
             fork::is_fork(arguments[FLAGS]) && arguments[STACK] == 0
