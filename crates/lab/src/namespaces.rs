@@ -235,6 +235,8 @@ pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::require_root_and_xdp;
 
@@ -247,10 +249,11 @@ mod tests {
         for address in [SERVER_V4, SERVER_V6] {
             lab.run_in(Side::Client, "ping", &["-c1", "-W2", address]).unwrap();
         }
-        let mut sleeper = lab.spawn_in(Side::Server, "sleep", &["60"]).unwrap();
+        let mut sleeper = lab.spawn_in(Side::Server, "sh", &["-c", "echo inside; exec sleep 60"]).unwrap();
+        sleeper.wait_for_line("inside", Duration::from_secs(10)).unwrap(); // Else `ip` may be on its way there still.
         let namespaces = [Side::Server, Side::Client].map(|side| lab.namespace(side).to_owned());
         drop(lab);
-        sleeper.wait(std::time::Duration::from_secs(2)).unwrap();
+        sleeper.wait(Duration::from_secs(10)).unwrap();
         let left = run(Command::new("ip").args(["netns", "list"])).unwrap();
         assert!(namespaces.iter().all(|name| !left.contains(name)), "{left}");
     }
