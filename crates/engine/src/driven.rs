@@ -68,6 +68,13 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         self.ports.remove(id, &mut self.responder, &self.counters);
     }
 
+    /// Carries out what the handle asked for, without a turn, and lets go of taps that are over.
+    pub fn obey(&mut self, now: Instant) {
+        self.start_once(now);
+        self.obey_commands(now); // Whoever drives it decides when it ends.
+        self.ports.taps.forget_those_over();
+    }
+
     /// Sends what the stack has to send now, without looking at what arrived. Returns the number of packets.
     pub fn flush(&mut self, now: Instant) -> usize {
         match &mut self.host {
@@ -91,5 +98,65 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         let sleep = self.ports.prepare_sleep(&self.counters, timers, now, &mut borrowed);
         fds.extend(borrowed.iter().map(AsRawFd::as_raw_fd));
         sleep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::{Direction, Echo, Tap};
+
+    type Shared = Arc<Mutex<Engine<Echo, Idle>>>;
+
+    struct Idle;
+
+    impl Application for Idle {
+        fn on_start(&mut self, _: &mut Stack, _: Instant) {}
+
+        fn on_event(&mut self, _: stack::Event, _: &mut Stack, _: Instant) {}
+    }
+
+    /// An engine that nobody drives, its handle, and one that carries out what it asks.
+    fn engine() -> (Shared, EngineHandle, EngineHandle) {
+        let (engine, handle) =
+            Engine::driven(Config::default(), Echo, stack::Config::default(), Idle).unwrap();
+        let engine = Arc::new(Mutex::new(engine));
+        let nudged = Arc::clone(&engine);
+        let nudging = handle.nudging(move || nudged.lock().unwrap().obey(Instant::ZERO));
+        (engine, handle, nudging)
+    }
+
+    struct Ended(Arc<()>);
+
+    impl Tap for Ended {
+        fn on_start(&mut self, _: Instant) {}
+
+        fn on_frame(&mut self, _: &[u8], _: DeviceId, _: Direction, _: Instant) {}
+
+        fn is_over(&self) -> bool {
+            Arc::strong_count(&self.0) == 1
+        }
+    }
+
+    #[test]
+    fn a_nudge_has_requests_carried_out_though_nobody_drives() {
+        let (_engine, handle, nudging) = engine();
+        handle.with_stack(|stack, _| stack.set_link(LinkId(3), stack::Link::default(), Instant::ZERO));
+        assert_eq!(nudging.ask_stack(|stack, _| stack.listeners().count()), Some(0));
+        assert!(nudging.device_reports().is_empty());
+    }
+
+    #[test]
+    fn a_tap_that_is_over_goes_at_the_next_nudge() {
+        let (_engine, _, nudging) = engine();
+        let looking = Arc::new(());
+        nudging.add_tap(Box::new(Ended(Arc::clone(&looking))));
+        assert_eq!(Arc::strong_count(&looking), 2);
+        let weak = Arc::downgrade(&looking);
+        drop(looking);
+        nudging.with_stack(|_, _| {});
+        assert!(weak.upgrade().is_none());
     }
 }

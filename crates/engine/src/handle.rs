@@ -45,6 +45,12 @@ impl EngineHandle {
         (EngineHandle { commands, waker, counters }, receiver)
     }
 
+    /// The same engine, for who cannot rely on it being driven ([`crate::Engine::driven`]): `nudge` is called behind each request,
+    /// on the thread that makes it, and is to bring about [`crate::Engine::obey`].
+    pub fn nudging(&self, nudge: impl Fn() + Send + Sync + 'static) -> EngineHandle {
+        EngineHandle { waker: Waker::Nudge(Arc::new(nudge)), ..self.clone() }
+    }
+
     /// Gives the engine a device to serve, which its stack has nothing to do with.
     pub fn add_device(&self, id: DeviceId, role: Role, device: Box<dyn Device>) {
         self.send(Command::Add(id, role, None, device));

@@ -17,20 +17,27 @@ pub(crate) struct Sleeper {
     wake: Option<Arc<OwnedFd>>,
 }
 
-/// Ends the sleep of one engine.
+/// Sees to it that one engine looks at its commands.
 #[derive(Clone)]
-pub(crate) struct Waker(Option<Arc<OwnedFd>>);
+pub(crate) enum Waker {
+    /// Ends its sleep.
+    Event(Arc<OwnedFd>),
+    /// It is driven by somebody who looks by himself.
+    Nobody,
+    /// Carries them out at once: see [`crate::EngineHandle::nudging`].
+    Nudge(Arc<dyn Fn() + Send + Sync>),
+}
 
 impl Sleeper {
     pub(crate) fn new() -> io::Result<(Sleeper, Waker)> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let waker = Waker(Some(Arc::clone(&wake)));
+        let waker = Waker::Event(Arc::clone(&wake));
         Ok((Sleeper { wake: Some(wake) }, waker))
     }
 
     /// For an engine that somebody else drives, and wakes: without a descriptor.
     pub(crate) fn none() -> (Sleeper, Waker) {
-        (Sleeper { wake: None }, Waker(None))
+        (Sleeper { wake: None }, Waker::Nobody)
     }
 
     /// Sleeps until one of `fds` is readable, somebody wakes, or `timeout` is over; a signal ends it too.
@@ -56,9 +63,13 @@ impl Sleeper {
 
 impl Waker {
     pub(crate) fn wake(&self) {
-        if let Some(wake) = &self.0 {
-            // Only fails when the count is at its end: then the engine is awake.
-            let _ = write(&**wake, &1u64.to_ne_bytes());
+        match self {
+            Waker::Event(wake) => {
+                // Only fails when the count is at its end: then the engine is awake.
+                let _ = write(&**wake, &1u64.to_ne_bytes());
+            }
+            Waker::Nobody => {}
+            Waker::Nudge(nudge) => nudge(),
         }
     }
 }

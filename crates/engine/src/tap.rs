@@ -33,9 +33,13 @@ pub(crate) struct Taps(Vec<Box<dyn Tap>>);
 
 impl Taps {
     pub(crate) fn add(&mut self, mut tap: Box<dyn Tap>, now: Instant) {
-        self.0.retain(|tap| !tap.is_over());
+        self.forget_those_over();
         tap.on_start(now);
         self.0.push(tap);
+    }
+
+    pub(crate) fn forget_those_over(&mut self) {
+        self.0.retain(|tap| !tap.is_over());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -45,7 +49,7 @@ impl Taps {
     /// Shows a burst. Only called when there are taps, so that the engine's turn stays small.
     #[cold]
     pub(crate) fn show(&mut self, frames: &[Frame], device: DeviceId, direction: Direction, now: Instant) {
-        self.0.retain(|tap| !tap.is_over());
+        self.forget_those_over();
         for tap in &mut self.0 {
             frames.iter().for_each(|frame| tap.on_frame(frame.bytes(), device, direction, now));
         }
