@@ -1,7 +1,8 @@
 //! Looking at running programs: their sockets, counters, traces and packets, over a Unix socket.
 //!
 //! A program calls [`serve`] once with the handles of its engines; from then on the tools find it in a directory that all
-//! know, and ask it. What they ask is carried out on threads of the control socket, which ask the engines a small piece at
+//! know, and ask it. For one that cannot do so itself another process has the [`ControlListener`], and hands it who connects,
+//! to [`attend`] to. What they ask is carried out on threads of the control socket, which ask the engines a small piece at
 //! a time, so that neither a million connections nor a client that does not read holds up an engine.
 //!
 //! | file | what it has |
@@ -26,4 +27,4 @@ pub use directory::{directories, make_own_directory, own_directory};
 pub use engine::Direction;
 pub use filter::{Filter, FilterError};
 pub use ring::Header;
-pub use server::{ControlSocket, Program, serve, serve_at};
+pub use server::{ControlListener, ControlSocket, Program, attend, refusal, serve, serve_at};

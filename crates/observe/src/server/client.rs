@@ -38,18 +38,14 @@ impl Clients {
     /// Serves a client on a thread of its own.
     pub(super) fn admit(self: &Arc<Self>, stream: UnixStream) {
         let stream = Arc::new(stream);
-        let _ = stream.set_nonblocking(false); // Cannot fail on a socket.
-        let _ = stream.set_write_timeout(Some(WRITE_TIME)); // Nor this, with a time above zero.
         let Some(number) = self.register(&stream) else {
-            let full = Reply::Error(format!("{CLIENTS_MAX} others are looking already"));
-            let _ = write_json(&mut &*stream, &full); // It fits the socket's buffer, or the client has gone.
+            let full = refusal(&format!("{CLIENTS_MAX} others are looking already"));
+            let _ = (&*stream).write_all(&full); // It fits the socket's buffer, or the client has gone.
             return;
         };
         let clients = Arc::clone(self);
         let serve = move || {
-            // A client that goes, or breaks the protocol, has only itself to tell.
-            let _ = clients.serve(&stream);
-            let _ = stream.shutdown(Shutdown::Both);
+            attend(&stream, &clients.program, &clients.ending);
             clients.unregister(number);
         };
         if std::thread::Builder::new().name("control-client".to_owned()).spawn(serve).is_err() {
@@ -85,40 +81,58 @@ impl Clients {
     fn streams(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<UnixStream>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
-        let request = read_request(stream)?;
-        let mut out = Out::new(stream);
-        let program = &self.program;
-        let (pid, engines) = (std::process::id(), program.engines.len());
-        write_json(&mut out, &Reply::Program { pid, name: program.name.clone(), engines })?;
-        match request {
-            Err(problem) => write_json(&mut out, &Reply::Error(problem))?,
-            Ok(request) => self.answer(request, &mut out)?,
+/// Serves one client to its end, which is its own, or that of a capture by `ending`. Its last error is for nobody: who goes, or
+/// breaks the protocol, has only itself to tell.
+///
+/// Writes without MSG_NOSIGNAL: SIGPIPE must be ignored, or blocked on this thread.
+pub fn attend(stream: &UnixStream, program: &Program, ending: &AtomicBool) {
+    let _ = serve(stream, program, ending);
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// What a client is told, before anything else, to whom nobody can attend.
+pub fn refusal(reason: &str) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let written = write_json(&mut octets, &Reply::Error(reason.to_owned()));
+    written.expect("memory takes what is written");
+    octets
+}
+
+fn serve(stream: &UnixStream, program: &Program, ending: &AtomicBool) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(WRITE_TIME))?;
+    let request = read_request(stream)?;
+    let mut out = Out::new(stream);
+    let (pid, engines) = (program.pid, program.engines.len());
+    write_json(&mut out, &Reply::Program { pid, name: program.name.clone(), engines })?;
+    match request {
+        Err(problem) => write_json(&mut out, &Reply::Error(problem))?,
+        Ok(request) => answer(request, program, ending, &mut out)?,
+    }
+    write_json(&mut out, &Reply::End)?;
+    out.flush()
+}
+
+fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Out<'_>) -> io::Result<()> {
+    let engines = &program.engines;
+    let outcome = match request {
+        Request::Counters => {
+            return write_json(out, &Reply::Counters(counters::read(program)));
         }
-        write_json(&mut out, &Reply::End)?;
-        out.flush()
-    }
-
-    fn answer(&self, request: Request, out: &mut Out<'_>) -> io::Result<()> {
-        let engines = &self.program.engines;
-        let outcome = match request {
-            Request::Counters => {
-                return write_json(out, &Reply::Counters(counters::read(&self.program)));
-            }
-            Request::Sockets { filter, listening } => {
-                parse(&filter).map(|filter| sockets::write(engines, filter, listening, out))
-            }
-            Request::Trace { filter, connection } => parse(&filter).and_then(|filter| {
-                let wanted = trace::Wanted::new(filter, connection.as_deref())?;
-                Ok(trace::write(engines, wanted, out))
-            }),
-            Request::Capture { filter, snaplen } => {
-                parse(&filter).map(|filter| capture::run(engines, filter, snaplen, &self.ending, out))
-            }
-        };
-        outcome.unwrap_or_else(|problem| write_json(out, &Reply::Error(problem)))
-    }
+        Request::Sockets { filter, listening } => {
+            parse(&filter).map(|filter| sockets::write(engines, filter, listening, out))
+        }
+        Request::Trace { filter, connection } => parse(&filter).and_then(|filter| {
+            let wanted = trace::Wanted::new(filter, connection.as_deref())?;
+            Ok(trace::write(engines, wanted, out))
+        }),
+        Request::Capture { filter, snaplen } => {
+            parse(&filter).map(|filter| capture::run(engines, filter, snaplen, ending, out))
+        }
+    };
+    outcome.unwrap_or_else(|problem| write_json(out, &Reply::Error(problem)))
 }
 
 fn parse(text: &str) -> Result<Filter, String> {

@@ -1,17 +1,16 @@
-//! The program's side of a control socket: a thread that accepts, and one for each client.
+//! The program's side of a control socket: a thread that accepts, and one for each client. A program whose clients somebody else
+//! accepts serves each by [`attend`].
 
 mod capture;
 mod client;
 mod counters;
 mod engines;
+mod listener;
 mod sockets;
 mod trace;
 
-use std::fs::Permissions;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,6 +22,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use crate::directory::make_own_directory;
 use crate::report::Count;
 use client::Clients;
+pub use client::{attend, refusal};
+pub use listener::ControlListener;
 
 /// How long captures have for their last packets when the program ends.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -30,14 +31,21 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// What there is to look at.
 pub struct Program {
     pub(crate) name: String,
+    pub(crate) pid: u32,
     pub(crate) engines: Vec<EngineHandle>,
     pub(crate) counters: Box<dyn Fn() -> Vec<Count> + Send + Sync>,
 }
 
 impl Program {
-    /// The program `name` with its engines in order.
+    /// This process, as the program `name`, with its engines in order.
     pub fn new(name: &str, engines: Vec<EngineHandle>) -> Program {
-        Program { name: name.to_owned(), engines, counters: Box::new(Vec::new) }
+        let pid = std::process::id();
+        Program { name: name.to_owned(), pid, engines, counters: Box::new(Vec::new) }
+    }
+
+    /// With the number that the process has for those who look, who may be outside of its PID namespace.
+    pub fn with_pid(self, pid: u32) -> Program {
+        Program { pid, ..self }
     }
 
     /// With counters of its own, which `read` reads whenever somebody asks.
@@ -63,7 +71,10 @@ pub fn serve(program: Program) -> io::Result<ControlSocket> {
 /// The same at `path`, where tools find it only if they are told. A socket that a dead program left is replaced; one of a
 /// living program is an error.
 pub fn serve_at(path: &Path, program: Program) -> io::Result<ControlSocket> {
-    let listener = bind(path)?;
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let listener = ControlListener::at(path)?;
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let clients = Arc::new(Clients::new(program));
     let (accepting, woken) = (Arc::clone(&clients), Arc::clone(&wake));
@@ -72,28 +83,7 @@ pub fn serve_at(path: &Path, program: Program) -> io::Result<ControlSocket> {
     Ok(ControlSocket { path: path.to_owned(), clients, wake, thread: Some(thread) })
 }
 
-/// Nobody sees the socket at its place before it answers, with the permissions that it is to have.
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    if UnixStream::connect(path).is_ok() {
-        return Err(io::Error::other("another program is using it"));
-    }
-    let new = path.with_extension(format!("{}~", std::process::id()));
-    if let Err(error) = std::fs::remove_file(&new)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let listener = UnixListener::bind(&new)?;
-    std::fs::set_permissions(&new, Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
-    std::fs::rename(&new, path)?;
-    Ok(listener)
-}
-
-fn accept(listener: &UnixListener, wake: &OwnedFd, clients: &Arc<Clients>) {
+fn accept(listener: &ControlListener, wake: &OwnedFd, clients: &Arc<Clients>) {
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
         // A signal, or want of memory, ends the wait early: it begins again.
@@ -102,8 +92,8 @@ fn accept(listener: &UnixListener, wake: &OwnedFd, clients: &Arc<Clients>) {
             return;
         }
         match listener.accept() {
-            Ok((stream, _)) => clients.admit(stream),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(Some(stream)) => clients.admit(stream),
+            Ok(None) => {}
             // Such as for want of descriptors, which may be there soon.
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
@@ -119,7 +109,6 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path); // Gone already is fine too.
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Cannot block, nor be full.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // It has no reason to panic; the program ends all the same.
