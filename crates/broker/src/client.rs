@@ -81,6 +81,15 @@ pub enum Event {
         /// The kernel's socket.
         socket: OwnedFd,
     },
+    /// Somebody who looks at this process.
+    Observer {
+        /// What the process is called there.
+        pid: u32,
+        /// What the program is.
+        program: String,
+        /// The connection, for [`observe::attend`].
+        stream: OwnedFd,
+    },
     /// Any other, which has no descriptors.
     News(News),
 }
@@ -424,13 +433,18 @@ impl Client {
             Arrival::End => return Err(ClientError::Gone),
             Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
         };
-        let fds = fds.into_iter().map(|fd| raise(fd, self.fd_floor)).collect::<Result<Vec<_>, _>>()?;
-        match message? {
+        let raised = fds.into_iter().map(|fd| raise(fd, self.fd_floor)).collect::<Result<Vec<_>, _>>();
+        let message = message?;
+        if raised.is_err() && is_of_observer(&message) {
+            return Ok(true); // Who looks may come back when there are descriptors.
+        }
+        let fds = raised?;
+        match message {
             FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
                 Some(place) => *place = Some(Arrived { message: answer, fds }),
                 None => fds.into_iter().for_each(discard), // Somebody lost patience.
             },
-            FromBroker::News(news) => self.events.push_back(event(news, fds)?),
+            FromBroker::News(news) => self.events.extend(event(news, fds)?),
         }
         Ok(true)
     }
@@ -475,7 +489,7 @@ impl Drop for Client {
                     discard(memory);
                     sockets.into_iter().for_each(discard);
                 }
-                Event::Adopt { socket, .. } => discard(socket),
+                Event::Adopt { socket, .. } | Event::Observer { stream: socket, .. } => discard(socket),
                 Event::News(_) => {}
             }
         }
@@ -499,22 +513,29 @@ fn unexpected(answer: Answer) -> ClientError {
     }
 }
 
-/// News with the descriptors that belong to them.
-fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Event, ClientError> {
+fn is_of_observer(message: &FromBroker) -> bool {
+    matches!(message, FromBroker::News(News::Observer { .. }))
+}
+
+/// News with the descriptors that belong to them. Who looks and has no room comes in vain; all else is worth nothing without.
+fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, ClientError> {
     match news {
         News::QueueGranted(grant) if fds.len() == grant.queues.len() + 1 => {
             let sockets = fds.split_off(1);
             let memory = fds.pop().expect("there is one more than sockets");
-            Ok(Event::QueueGranted(Granted { grant, memory, sockets }))
+            Ok(Some(Event::QueueGranted(Granted { grant, memory, sockets })))
         }
         News::Adopt { claim, local, remote } if fds.len() == 1 => {
             let socket = fds.pop().expect("there is one");
-            Ok(Event::Adopt { claim, local, remote, socket })
+            Ok(Some(Event::Adopt { claim, local, remote, socket }))
         }
-        News::QueueGranted(_) | News::Adopt { .. } => Err(ClientError::OutOfPlace),
+        News::Observer { pid, program } if fds.len() <= 1 => {
+            Ok(fds.pop().map(|stream| Event::Observer { pid, program, stream }))
+        }
+        News::QueueGranted(_) | News::Adopt { .. } | News::Observer { .. } => Err(ClientError::OutOfPlace),
         news => {
             fds.into_iter().for_each(discard);
-            Ok(Event::News(news))
+            Ok(Some(Event::News(news)))
         }
     }
 }

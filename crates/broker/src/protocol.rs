@@ -25,7 +25,7 @@ pub use crate::refusal::Refusal;
 pub use crate::report::{ProgramReport, SocketReport};
 
 /// Said in [`Request::Hello`]; a broker of another version refuses.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -286,6 +286,15 @@ pub enum News {
     },
     /// Somebody looks: answer by [`Request::Status`].
     ReportStatus,
+    /// Somebody looks closer: to be attended to in the protocol of `observe`.
+    ///
+    /// Beside it: the connection.
+    Observer {
+        /// What those who look call the process.
+        pid: u32,
+        /// What the broker calls the program.
+        program: String,
+    },
     /// The broker ends. What is claimed becomes the kernel's.
     Closing,
 }

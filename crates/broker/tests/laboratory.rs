@@ -54,6 +54,7 @@ fn config(interfaces: &[&str]) -> Config {
             reason: None,
         },
         group: None,
+        observed_in: None,
     }
 }
 

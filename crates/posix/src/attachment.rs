@@ -13,6 +13,7 @@ use stack::tcp::Detached;
 use stack::{Hop, LateSegment, LinkId};
 use wire::MacAddress;
 
+use crate::observing::Observer;
 use crate::status::LeftToKernel;
 
 /// Names a claim.
@@ -123,6 +124,8 @@ pub(crate) enum Incident {
     },
     /// Somebody looks: tell by [`Attachment::report`].
     StatusWanted,
+    /// Somebody looks closer.
+    Observer(Observer),
     /// There is nobody any more who could help: new sockets are the kernel's.
     Gone,
 }

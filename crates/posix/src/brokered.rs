@@ -18,6 +18,7 @@ use crate::attachment::{
     Attachment, ClaimId, Incident, MovedSocket, Peer, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
 use crate::internal;
+use crate::observing::Observer;
 use crate::socket::address::source_for;
 use crate::ways::Ways;
 
@@ -121,6 +122,9 @@ impl Brokered {
             Event::QueueGranted(granted) => self.on_granted(granted),
             Event::Adopt { claim, socket, .. } => {
                 self.incidents.push_back(Incident::Adopt { claim: ClaimId(claim.0), socket });
+            }
+            Event::Observer { pid, program, stream } => {
+                self.incidents.push_back(Incident::Observer(Observer { stream, pid, program }));
             }
             Event::News(news) => self.incidents.extend(incident_of(news)),
         }
@@ -373,9 +377,11 @@ fn incident_of(news: News) -> Option<Incident> {
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Gone,
         // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.
-        News::QueueGranted(_) | News::Adopt { .. } | News::AddressesChanged { .. } | News::WaysChanged => {
-            return None;
-        }
+        News::QueueGranted(_)
+        | News::Adopt { .. }
+        | News::Observer { .. }
+        | News::AddressesChanged { .. }
+        | News::WaysChanged => return None,
     })
 }
 
@@ -383,7 +389,7 @@ fn incident_of(news: News) -> Option<Incident> {
 fn changes_ways(event: &Event) -> bool {
     match event {
         Event::QueueGranted(_) => true,
-        Event::Adopt { .. } => false,
+        Event::Adopt { .. } | Event::Observer { .. } => false,
         Event::News(news) => matches!(
             news,
             News::QueuesLost { .. }

@@ -11,6 +11,7 @@
 //! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs` | turns of the engine, sleeping, waking |
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
 //! | `held.rs` | what is closed while a call still uses it |
+//! | `status.rs`, `observing.rs` | what those see who look |
 //! | `lifecycle.rs`, `kinship.rs` | fork, exec, exit; connections that parent and child have in common |
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ pub mod inside;
 mod internal;
 mod kinship;
 mod lifecycle;
+mod observing;
 mod poll;
 mod process;
 mod runtime;

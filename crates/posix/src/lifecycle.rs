@@ -182,6 +182,7 @@ impl State {
         self.departing.clear();
         self.ended.clear();
         self.left_to_kernel = LeftToKernel::default();
+        self.observers = 0; // Their threads are not here.
         self.driver = None;
         self.sleepers.clear();
         self.stalls = Stalls::default();

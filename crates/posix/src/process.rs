@@ -1,7 +1,7 @@
 //! All that a process has, behind one lock.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clock::{Duration, Instant};
@@ -29,6 +29,8 @@ pub(crate) struct Process {
     lock: Mutex<State>,
     /// Turns of the engine, for the watchdog: whether somebody drives it.
     pub(crate) turns: AtomicU32,
+    /// Whether the program ends: who looks gets the last of it.
+    pub(crate) ending: AtomicBool,
 }
 
 /// What the lock protects.
@@ -65,6 +67,8 @@ pub(crate) struct State {
     pub(crate) heard_at: Instant,
     /// Connections that have become the kernel's, behind their descriptors.
     pub(crate) moves: u32,
+    /// Tools that are attended to.
+    pub(crate) observers: usize,
     /// Of which status tells.
     pub(crate) left_to_kernel: LeftToKernel,
     /// Listeners that are closed, whose claims their connections need.
@@ -80,6 +84,7 @@ impl Process {
             clock,
             lock: Mutex::new(State::new(table, clock, attachment)),
             turns: AtomicU32::new(0),
+            ending: AtomicBool::new(false),
         }
     }
 
@@ -125,6 +130,7 @@ impl State {
             closing: Vec::new(),
             heard_at: Instant::ZERO,
             moves: 0,
+            observers: 0,
             left_to_kernel: LeftToKernel::default(),
             ended: Vec::new(),
         };

@@ -153,6 +153,7 @@ impl State {
                 }
             }
             Incident::StatusWanted => self.report(now),
+            Incident::Observer(observer) => self.on_observer(observer),
             Incident::Gone => self.on_broker_gone(),
         }
     }

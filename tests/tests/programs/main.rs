@@ -16,6 +16,7 @@ mod known;
 mod moving;
 mod names;
 mod nginx;
+mod observe;
 mod reload;
 mod soak;
 mod status;

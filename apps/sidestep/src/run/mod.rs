@@ -107,6 +107,7 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         verbose: options.verbose,
         profile,
         group: options.group,
+        observed_in: Some(observe::own_directory()),
     };
     let server = Server::open(config).map_err(|error| error.to_string())?;
     Ok((server, library.into_os_string()))

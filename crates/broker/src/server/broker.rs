@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use clock::{Duration, Instant};
 use control::NetlinkMonitor;
@@ -60,6 +61,13 @@ pub(super) enum Notice {
         /// Why.
         fault: String,
     },
+    /// A program cannot be looked at: it has no control socket.
+    Hidden {
+        /// Its process.
+        pid: u32,
+        /// Why.
+        error: String,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -69,6 +77,7 @@ impl fmt::Display for Notice {
             Notice::Detached { interface } => write!(f, "{interface}: gone, or to be opened anew"),
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
+            Notice::Hidden { pid, error } => write!(f, "process {pid} cannot be looked at: {error}"),
         }
     }
 }
@@ -83,6 +92,8 @@ pub(super) struct Setup {
     pub(super) family: Family,
     /// How programs are to run.
     pub(super) options: Options,
+    /// Where they have their control sockets.
+    pub(super) observed_in: Option<PathBuf>,
 }
 
 /// The broker without its thread: poll [`Broker::fd`] until [`Broker::poll_timeout`], then call [`Broker::turn`]. Dropping it gives
@@ -90,6 +101,7 @@ pub(super) struct Setup {
 pub(super) struct Broker {
     pub(super) paths: Box<dyn DataPaths>,
     pub(super) options: Options,
+    pub(super) observed_in: Option<PathBuf>,
     pub(super) family: Family,
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
@@ -116,17 +128,25 @@ pub(super) struct Broker {
     pub(super) notices: Vec<Notice>,
 }
 
-/// What epoll tells of: clients have two tokens each.
+/// What epoll tells of: clients have four tokens each, of which three are used.
 pub(super) mod token {
     pub(in crate::server) const LISTENER: u64 = 0;
     pub(in crate::server) const NETLINK: u64 = 1;
 
     pub(in crate::server) fn socket(client: super::ClientId) -> u64 {
-        client.0 * 2
+        client.0 * 4
     }
 
     pub(in crate::server) fn process(client: super::ClientId) -> u64 {
-        client.0 * 2 + 1
+        client.0 * 4 + 1
+    }
+
+    pub(in crate::server) fn control(client: super::ClientId) -> u64 {
+        client.0 * 4 + 2
+    }
+
+    pub(in crate::server) fn client(token: u64) -> super::ClientId {
+        super::ClientId(token / 4)
     }
 }
 
@@ -143,6 +163,7 @@ impl Broker {
         let mut broker = Broker {
             paths: setup.paths,
             options: setup.options,
+            observed_in: setup.observed_in,
             family: setup.family,
             namespace,
             name,
@@ -202,7 +223,7 @@ impl Broker {
             match event.data.u64() {
                 token::LISTENER => self.accept(now),
                 token::NETLINK => kernel_has_news = true,
-                other => self.serve(ClientId(other / 2), other, event.flags, now),
+                other => self.serve(token::client(other), other, event.flags, now),
             }
         }
         let is_tick = now >= self.next_tick;

@@ -75,6 +75,9 @@ impl Broker {
 
     /// One of a client's descriptors is ready.
     pub(super) fn serve(&mut self, client: ClientId, which: u64, flags: EventFlags, now: Instant) {
+        if which == token::control(client) {
+            return self.introduce(client, now);
+        }
         let Some(connection) = self.connections.get_mut(&client) else { return };
         let outcome = if which == token::process(client) {
             Err(Fault::Gone)

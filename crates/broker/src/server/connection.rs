@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use observe::ControlListener;
 use rustix::io::Errno;
 
 use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, encode};
@@ -43,6 +44,8 @@ pub(super) struct Connection {
     pub(super) report: Option<ProgramReport>,
     /// A report is on its way.
     pub(super) is_asked: bool,
+    /// Where tools find it.
+    pub(super) control: Option<ControlListener>,
     waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     waiting_octets: usize,
     waiting_fds: usize,
@@ -60,6 +63,7 @@ impl Connection {
             key,
             report: None,
             is_asked: false,
+            control: None,
             waiting: VecDeque::new(),
             waiting_octets: 0,
             waiting_fds: 0,

@@ -11,6 +11,7 @@
 //! | `actions.rs` | what the registry wants done; sockets that went without a word |
 //! | `routes.rs`, `questions.rs` | answers that take their time |
 //! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that become the kernel's |
+//! | `observers.rs` | control sockets of the programs, and who connects there |
 //! | `status.rs` | what all this looks like |
 
 mod actions;
@@ -23,6 +24,7 @@ mod datagram;
 mod family;
 mod handle;
 mod moves;
+mod observers;
 mod orphans;
 mod port;
 mod questions;
@@ -34,6 +36,7 @@ mod status;
 mod tests;
 
 use std::io;
+use std::path::PathBuf;
 
 use clock::{Duration, Instant};
 use control::MonitorError;
@@ -61,6 +64,8 @@ pub struct Config {
     pub profile: Profile,
     /// Who may connect beside this process's descendants: members of the group of this number.
     pub group: Option<u32>,
+    /// Where programs have their control sockets ([`observe::ControlListener`]); nowhere if not told.
+    pub observed_in: Option<PathBuf>,
 }
 
 /// Why there is no broker.
@@ -89,7 +94,7 @@ impl Server {
     pub fn open(config: Config) -> Result<Server, OpenError> {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
-        let Config { interfaces: named, verbose, profile, group, .. } = config;
+        let Config { interfaces: named, verbose, profile, group, observed_in, .. } = config;
         let is_chosen = named.is_empty();
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
@@ -98,6 +103,7 @@ impl Server {
             paths: Box::new(Xdp::default()),
             family: Family { head: std::process::id(), group },
             options: Options { spin_us, gather_us, verbose, profile },
+            observed_in,
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
         notes.extend(broker.describe_failures());

@@ -153,6 +153,7 @@ impl Broker {
             return Err(Refusal::NotYours);
         }
         self.registry.on_ready(client, link, queues);
+        self.show(client);
         Ok(())
     }
 
@@ -320,7 +321,7 @@ fn kept_max() -> usize {
 
 /// What a process was started as; if that cannot be seen, what it says it is. Its file would not do: one file may be several
 /// programs.
-fn name_of(pid: u32, said: &str) -> String {
+pub(super) fn name_of(pid: u32, said: &str) -> String {
     /// Octets that the kernel keeps of the name.
     const COMM_LEN: usize = 15;
     let file_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -4,6 +4,7 @@ use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -123,12 +124,18 @@ impl Served {
     }
 
     fn with(queues: u16, family: Family, profile: Profile) -> Served {
+        Served::observed_in(None, queues, family, profile)
+    }
+
+    /// With control sockets in that directory.
+    fn observed_in(observed_in: Option<&Path>, queues: u16, family: Family, profile: Profile) -> Served {
         let log = Log::default();
         let setup = Setup {
             interfaces: vec!["lo".to_owned()],
             paths: Box::new(MadeUp { queues, log: log.clone() }),
             family,
             options: Options { spin_us: 20, gather_us: 30, verbose: false, profile },
+            observed_in: observed_in.map(Path::to_owned),
         };
         let broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
         let name = broker.name().to_owned();
@@ -256,6 +263,79 @@ fn a_queue_goes_from_who_gave_it_back_or_died_to_who_waits() {
     assert_eq!(refusal(first.give_back(0)), Refusal::NotYours);
     drop(second);
     assert!(matches!(next_event(&mut third), Event::QueueGranted(_)));
+}
+
+/// A broker whose clients can be looked at, where, and the control socket of a client of this process.
+fn observed() -> (lab::Directory, Served, std::path::PathBuf) {
+    let directory = lab::Directory::new().unwrap();
+    let place = directory.path().join("run");
+    let family = Family { head: std::process::id(), group: None };
+    let served = Served::observed_in(Some(&place), 1, family, all());
+    (directory, served, place.join(format!("{}.sock", std::process::id())))
+}
+
+/// A client that serves its queue.
+fn serving(served: &Served) -> Client {
+    let mut client = served.connect();
+    client.attach().unwrap();
+    client.ready(0, &[0]).unwrap();
+    client
+}
+
+fn wait_until(mut happens: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while !happens() {
+        assert!(std::time::Instant::now() < deadline, "it does not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn who_looks_at_a_client_is_handed_to_it() {
+    let (_directory, served, control) = observed();
+    let mut idle = served.connect();
+    idle.is_shared(crate::protocol::ClaimId(7)).unwrap_err();
+    assert!(!control.exists(), "who has no queue has nothing to show");
+    let mut client = serving(&served);
+    for round in 0..3 {
+        let mut tool = UnixStream::connect(&control).unwrap();
+        tool.write_all(b"look").unwrap();
+        let Event::Observer { pid, program, stream } = next_event(&mut client) else { panic!("{round}") };
+        assert_eq!(pid, std::process::id());
+        assert!(!program.is_empty());
+        let mut said = [0; 4];
+        UnixStream::from(stream).read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"look");
+        assert_eq!(tool.read(&mut said).unwrap(), 0, "the broker keeps nothing of it");
+    }
+}
+
+#[test]
+fn a_control_socket_goes_with_its_client_and_with_the_broker() {
+    let (_directory, served, control) = observed();
+    let client = serving(&served);
+    assert!(control.exists());
+    drop(client);
+    wait_until(|| !control.exists());
+    let _client = serving(&served);
+    assert!(control.exists());
+    drop(served);
+    assert!(!control.exists());
+}
+
+#[test]
+fn who_does_not_read_its_messages_is_not_handed_tools_without_end() {
+    let (_directory, served, control) = observed();
+    let client = serving(&served);
+    let tools: Vec<UnixStream> = (0..600).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let last = tools.last().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut said = String::new();
+    last.take(1 << 12).read_to_string(&mut said).unwrap();
+    assert!(said.contains("does not read its messages"), "{said}");
+    drop(tools);
+    assert!(served.try_connect("other").is_ok());
+    drop(client);
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! Tools that look into programs. A program that serves a queue has a control socket where they find it; the socket is the
+//! broker's, since the program may have another user, root or parent by now, and who connects is handed to the program.
+
+use std::io::{Error, Result};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use clock::Instant;
+use observe::{ControlListener, refusal};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::net::{SendFlags, send, sockopt::socket_peercred};
+
+use super::broker::{Broker, Notice, token, watch};
+use super::requests::name_of;
+use crate::protocol::News;
+use crate::registry::ClientId;
+
+/// Tools that are accepted in one turn.
+const ACCEPTS_MAX: usize = 16;
+/// Told once of each that comes: who cannot be accepted for want of descriptors waits for the next.
+const FLAGS: EventFlags = EventFlags::IN.union(EventFlags::ET);
+
+impl Broker {
+    /// A client has an engine from now on: tools may look at it.
+    pub(super) fn show(&mut self, client: ClientId) {
+        let Some(directory) = &self.observed_in else { return };
+        let Some(connection) = self.connections.get(&client) else { return };
+        if connection.control.is_some() {
+            return;
+        }
+        let pid = connection.pid;
+        // Who executed another program may still be there as who it was before, if a child has its connection.
+        let same = self.connections.values_mut().filter(|other| other.pid == pid);
+        same.for_each(|other| other.control = None);
+        let control = ControlListener::of_process(directory, pid).and_then(|control| {
+            watch(&self.epoll, &control, token::control(client), FLAGS)?;
+            Ok(control)
+        });
+        match (control, self.connections.get_mut(&client)) {
+            (Ok(control), Some(connection)) => connection.control = Some(control),
+            (Err(error), _) => self.notices.push(Notice::Hidden { pid, error: error.to_string() }),
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Hands those who want to look at a client to it.
+    pub(super) fn introduce(&mut self, client: ClientId, now: Instant) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(connection) = self.connections.get(&client) else { return };
+            let accepted = connection.control.as_ref().map(ControlListener::accept);
+            let Some(Ok(Some(tool))) = accepted else { return };
+            let pid = connection.pid;
+            let welcome = check_peer(&tool).is_ok();
+            if welcome && connection.is_patient() {
+                let program = name_of(pid, connection.program.as_deref().unwrap_or_default());
+                self.tell(client, News::Observer { pid, program }, vec![OwnedFd::from(tool)], now);
+            } else if welcome {
+                turn_away(&tool, "the program does not read its messages");
+            }
+        }
+        if let Some(control) = self.connections.get(&client).and_then(|it| it.control.as_ref()) {
+            let data = epoll::EventData::new_u64(token::control(client));
+            let _ = epoll::modify(&self.epoll, control, data, FLAGS); // Tells again of those who wait; takes no memory.
+        }
+    }
+}
+
+/// The socket's permissions let nobody else in; so do we.
+fn check_peer(tool: &UnixStream) -> Result<()> {
+    let user = socket_peercred(tool)?.uid;
+    let is_welcome = user.is_root() || user == rustix::process::geteuid();
+    if is_welcome { Ok(()) } else { Err(Error::from(std::io::ErrorKind::PermissionDenied)) }
+}
+
+/// Tells a tool why it sees nothing: fits the socket's buffer, or the tool has gone.
+fn turn_away(tool: &UnixStream, reason: &str) {
+    let _ = send(tool, &refusal(reason), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}

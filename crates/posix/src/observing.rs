@@ -1,0 +1,114 @@
+//! Tools that look into the process: the broker hands us who connects to the control socket, and each is attended to by a thread
+//! of its own, which ends with it. While nobody looks there is none.
+//!
+//! Such a thread asks the engine as others ask one that runs by itself, and carries out itself what it asks, under the lock of the
+//! process: the program may sleep, and need not be woken.
+
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use syscall::Message;
+
+use crate::fd_table::{Entry, FdTable};
+use crate::inside::Inside;
+use crate::internal;
+use crate::process::{Process, State};
+
+/// Tools at one time; who comes when there are so many is told so.
+const OBSERVERS_MAX: usize = 16;
+/// Octets of a thread's stack.
+const STACK: usize = 256 << 10;
+
+/// A tool, and what those who look call this process.
+pub(crate) struct Observer {
+    pub(crate) stream: OwnedFd,
+    pub(crate) pid: u32,
+    pub(crate) program: String,
+}
+
+impl State {
+    /// Begins to attend to a tool.
+    pub(crate) fn on_observer(&mut self, observer: Observer) {
+        let stream = Hidden::new(observer.stream, self.table);
+        let Some(process) = crate::global::process() else { return };
+        let Some(runtime) = &self.runtime else { return stream.refuse("it has no queue") };
+        if self.observers >= OBSERVERS_MAX {
+            return stream.refuse(&format!("{OBSERVERS_MAX} others are looking already"));
+        }
+        let engine = runtime.handle.nudging(|| process.obey());
+        let program = observe::Program::new(&observer.program, vec![engine]).with_pid(observer.pid);
+        // It must not run the program's signal handlers, nor be ended by SIGPIPE: a thread starts with the mask of who starts it.
+        let before = syscall::set_signal_mask(u64::MAX);
+        let started = std::thread::Builder::new()
+            .name("sidestep-look".to_owned())
+            .stack_size(STACK)
+            .spawn(move || process.attend(stream, &program));
+        syscall::set_signal_mask(before);
+        // Without a thread the tool sees the end of the connection.
+        self.observers += usize::from(started.is_ok());
+    }
+}
+
+impl Process {
+    fn attend(&'static self, stream: Hidden, program: &observe::Program) {
+        let _inside = Inside::enter();
+        let _leaving = Leaving(self); // Behind all else, as the last that is seen of it.
+        observe::attend(stream.get(), program, &self.ending);
+        drop(stream);
+    }
+
+    /// Lets the engine do what it was asked.
+    fn obey(&self) {
+        let mut state = self.lock();
+        let now = self.now();
+        if let Some(runtime) = &mut state.runtime {
+            runtime.engine.obey(now);
+        }
+    }
+}
+
+/// A thread that attends to a tool leaves.
+struct Leaving(&'static Process);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.obey(); // What its capture had is given back.
+        self.0.lock().observers -= 1;
+    }
+}
+
+/// A descriptor that does not exist to the program.
+struct Hidden {
+    stream: Option<UnixStream>,
+    table: FdTable,
+}
+
+impl Hidden {
+    fn new(stream: OwnedFd, table: FdTable) -> Hidden {
+        table.set(stream.as_raw_fd(), Entry::Internal);
+        Hidden { stream: Some(stream.into()), table }
+    }
+
+    fn get(&self) -> &UnixStream {
+        self.stream.as_ref().expect("it is there until it is dropped")
+    }
+
+    /// Says why there is nothing to see.
+    fn refuse(self, reason: &str) {
+        let octets = observe::refusal(reason);
+        let message = Message { buffers: &[IoSlice::new(&octets)], ..Message::default() };
+        // It fits the socket's buffer, or the tool has gone.
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let _ = syscall::send_message(self.get().as_raw_fd(), &message, flags);
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.table.set(stream.as_raw_fd(), Entry::None);
+            internal::close(stream.into());
+        }
+    }
+}

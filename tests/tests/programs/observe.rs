@@ -1,0 +1,245 @@
+//! Looking into programs: `sidestep sockets`, `counters`, `trace` and `capture` see what the kernel's tools cannot.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::programs::{Network, Nginx, Program, Ready, Running};
+use lab::{CLIENT_V4, Child, sidestep_binary};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::trial::{PATIENCE, Trial, finish, server};
+
+/// A tool may take this long to look into a program that sleeps: less than any of its own timeouts.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A program with a place of its own for control sockets.
+struct Observed {
+    trial: Trial,
+    running: Running,
+}
+
+impl Observed {
+    /// `None` if there is no laboratory, or no Sidestep in it.
+    fn start(queues: u32, program: Program) -> Option<Observed> {
+        let trial = Trial::with_queues(program.name(), queues)?;
+        if trial.network == Network::Kernel {
+            return None; // There is nothing to look into.
+        }
+        let running = trial.start(&program.variable("SIDESTEP_RUNTIME_DIR", "{dir}/run"));
+        Some(Observed { trial, running })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(sidestep_binary());
+        command.env("SIDESTEP_RUNTIME_DIR", self.running.path("run")).args(arguments);
+        command
+    }
+
+    /// What a tool says, which has to end well.
+    fn look(&self, arguments: &[&str]) -> String {
+        finish(&mut self.command(arguments))
+    }
+
+    /// The same, at once.
+    fn look_at_once(&self, arguments: &[&str]) -> String {
+        let began = Instant::now();
+        let said = self.look(arguments);
+        assert!(began.elapsed() < AT_ONCE, "{arguments:?} took {:?}: {said}", began.elapsed());
+        said
+    }
+
+    /// Processes that can be looked into, when there are so many.
+    fn processes(&self, wanted: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        wait_until(&format!("{wanted} control sockets"), || {
+            let entries = std::fs::read_dir(self.running.path("run")).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            found = names.filter_map(|name| name.strip_suffix(".sock")?.parse().ok()).collect();
+            found.len() == wanted
+        });
+        found
+    }
+
+    /// The one that can be.
+    fn process(&self) -> u32 {
+        self.processes(1)[0]
+    }
+
+    fn connect(&self) -> TcpStream {
+        self.trial.inside(|| TcpStream::connect_timeout(&server(80), PATIENCE).unwrap())
+    }
+
+    /// A capture to a file of the program's directory, once it captures.
+    fn capture(&self, arguments: &[&str]) -> (Child, PathBuf) {
+        let file = self.running.path("seen.pcapng");
+        let mut command = self.command(&["capture", "-w"]);
+        command.arg(&file).args(arguments);
+        let mut capture = Child::spawn("capture", &mut command).unwrap();
+        capture.wait_for_line("capturing at ", Duration::from_secs(10)).unwrap();
+        (capture, file)
+    }
+
+    fn end(self) {
+        self.trial.end(self.running);
+    }
+}
+
+fn wait_until(what: &str, mut happens: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !happens() {
+        assert!(Instant::now() < deadline, "{what}: not seen");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Asks nginx for its page on a connection that stays.
+fn ask_for_page(stream: &mut TcpStream) {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"Hello, world!\n") {
+        let mut part = [0; 512];
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&part[..count]);
+    }
+}
+
+/// Ends a capture; what tcpdump reads in its file.
+fn read_by_tcpdump((mut capture, file): (Child, PathBuf)) -> String {
+    capture.signal(Signal::INT);
+    capture.wait(PATIENCE).unwrap();
+    finish(Command::new("tcpdump").args(["-n", "-A", "-r"]).arg(file))
+}
+
+/// The effective user of a process: proc_pid_status(5).
+fn user_of(process: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    users.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_worker_without_privileges_is_looked_into() {
+    let Some(nginx) = Observed::start(1, Nginx::with_workers(1).program()) else { return };
+    let worker = nginx.process();
+    assert_ne!(user_of(worker), 0, "the worker has given up its privileges");
+    let capture = nginx.capture(&["tcp", "port", "80"]);
+    let mut stream = nginx.connect();
+    ask_for_page(&mut stream);
+
+    let process = format!("nginx/{worker} engine 0");
+    let sockets = nginx.look(&["sockets"]);
+    let peer = format!("{CLIENT_V4}:{}", stream.local_addr().unwrap().port());
+    let connection = sockets.lines().find(|line| line.contains(&peer)).unwrap_or("nothing");
+    assert!(connection.starts_with("tcp   ESTAB") && connection.contains(&process), "{sockets}");
+    let listener = sockets.lines().find(|line| line.contains("LISTEN")).unwrap_or("nothing");
+    assert!(listener.contains(":80 ") && listener.contains(&process), "{sockets}");
+    assert!(sockets.contains(&format!("# {process}: ")), "{sockets}");
+    let counters = nginx.look(&["counters"]);
+    assert!(counters.lines().any(|line| line.starts_with("TcpPassiveOpens ")), "{counters}");
+    assert!(counters.lines().any(|line| line.starts_with("device_rx_frames ")), "{counters}");
+    let trace = nginx.look(&["trace", "src", "port", "80"]);
+    assert!(trace.contains("received [P.]") && trace.contains("sent [P.]"), "{trace}");
+
+    let seen = read_by_tcpdump(capture);
+    for wanted in ["Flags [S]", "Flags [S.]", "GET / HTTP/1.1", "HTTP/1.1 200 OK", "Hello, world!"] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+    nginx.end();
+}
+
+/// Serves at port 80, and after the first connection does `what`.
+fn python(name: &str, what: &str) -> Program {
+    const SERVER: &str = "
+import os, select, signal, socket, time
+listener = socket.create_server(('0.0.0.0', 80), backlog=64)
+epoll = select.epoll()
+epoll.register(listener, select.EPOLLIN)
+print('waits', flush=True)
+epoll.poll()
+connection, _ = listener.accept()
+print('accepted', flush=True)
+";
+    Program::new(name, "python3 -uc").argument(&format!("{SERVER}{what}")).ready(Ready::Line("waits"))
+}
+
+/// Starts it, and connects to it.
+fn start_python(name: &str, what: &str) -> Option<(Observed, TcpStream)> {
+    let mut python = Observed::start(1, python(name, what))?;
+    python.process();
+    let stream = python.connect();
+    python.running.process.wait_for_line("accepted", PATIENCE).unwrap();
+    Some((python, stream))
+}
+
+#[test]
+fn a_program_that_sleeps_need_not_wake_to_be_looked_into() {
+    let sleeps = [
+        ("python, asleep in epoll_wait", "epoll.poll()"),
+        ("python, asleep in recv", "connection.recv(1)"),
+        ("python, asleep in a call of the kernel's", "time.sleep(600)"),
+        ("python, waiting for a signal", "signal.pause()"),
+        ("python, at work", "while True: pass"),
+    ];
+    for (name, what) in sleeps {
+        let Some((python, stream)) = start_python(name, what) else { return };
+        thread::sleep(Duration::from_millis(300)); // It sleeps well.
+        let sockets = python.look_at_once(&["sockets"]);
+        assert!(
+            sockets.contains(&format!("{CLIENT_V4}:{}", stream.local_addr().unwrap().port())),
+            "{sockets}"
+        );
+        for tool in ["counters", "trace"] {
+            assert!(!python.look_at_once(&[tool]).is_empty(), "{name}: {tool}");
+        }
+        python.running.signal_program(Signal::KILL);
+        drop(python);
+    }
+}
+
+/// The threads of a process, and its descriptors.
+fn belongings(process: u32) -> [usize; 2] {
+    ["task", "fd"].map(|kind| std::fs::read_dir(format!("/proc/{process}/{kind}")).unwrap().count())
+}
+
+#[test]
+fn nothing_is_left_in_a_program_that_nobody_looks_at_any_more() {
+    let Some(nginx) = Observed::start(1, Nginx::with_workers(1).program()) else { return };
+    let worker = nginx.process();
+    let mut stream = nginx.connect();
+    ask_for_page(&mut stream);
+    let before = belongings(worker);
+    for _ in 0..3 {
+        nginx.look(&["sockets"]);
+    }
+    wait_until("the end of threads and descriptors", || belongings(worker) == before);
+    let (mut capture, _) = nginx.capture(&[]);
+    wait_until("a thread and a descriptor", || belongings(worker) == before.map(|count| count + 1));
+    capture.kill(); // Without a word.
+    wait_until("the end of the capture", || belongings(worker) == before);
+    ask_for_page(&mut stream);
+    nginx.end();
+}
+
+#[test]
+fn control_sockets_go_with_their_process_and_with_the_broker() {
+    let Some(mut nginx) = Observed::start(2, Nginx::with_workers(2).program()) else { return };
+    let workers = nginx.processes(2);
+    let mut names: Vec<String> = workers.iter().map(|pid| format!("# nginx/{pid} engine 0")).collect();
+    let sockets = nginx.look(&["sockets"]);
+    names.retain(|name| !sockets.contains(name));
+    assert!(names.is_empty(), "{names:?} of {sockets}");
+    kill_process(Pid::from_raw(workers[0] as i32).unwrap(), Signal::KILL).unwrap();
+    wait_until("the new worker's", || {
+        let now = nginx.processes(2);
+        now.contains(&workers[1]) && !now.contains(&workers[0])
+    });
+    nginx.running.stop(PATIENCE).unwrap();
+    assert_eq!(std::fs::read_dir(nginx.running.path("run")).unwrap().count(), 0);
+    let nothing = nginx.command(&["sockets"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("no Sidestep process is running here"));
+}
