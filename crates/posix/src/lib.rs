@@ -8,7 +8,7 @@
 //! | `fd_table.rs` | what each descriptor is: one load |
 //! | `process.rs`, `global.rs` | everything behind one lock; the process that we are loaded into |
 //! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `ways.rs` | the engine, and who gives it queues, claims and ways |
-//! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs` | turns of the engine, sleeping, waking |
+//! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs`, `own_thread.rs` | turns of the engine, sleeping, waking |
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
 //! | `held.rs` | what is closed while a call still uses it |
 //! | `status.rs`, `observing.rs` | what those see who look |
@@ -30,6 +30,7 @@ mod internal;
 mod kinship;
 mod lifecycle;
 mod observing;
+mod own_thread;
 mod poll;
 mod process;
 mod runtime;

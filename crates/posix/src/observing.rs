@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 use syscall::Message;
 
 use crate::fd_table::{Entry, FdTable};
-use crate::inside::Inside;
 use crate::internal;
+use crate::own_thread;
 use crate::process::{Process, State};
 
 /// Tools at one time; who comes when there are so many is told so.
@@ -38,21 +38,14 @@ impl State {
         }
         let engine = runtime.handle.nudging(|| process.obey());
         let program = observe::Program::new(&observer.program, vec![engine]).with_pid(observer.pid);
-        // It must not run the program's signal handlers, nor be ended by SIGPIPE: a thread starts with the mask of who starts it.
-        let before = syscall::set_signal_mask(u64::MAX);
-        let started = std::thread::Builder::new()
-            .name("sidestep-look".to_owned())
-            .stack_size(STACK)
-            .spawn(move || process.attend(stream, &program));
-        syscall::set_signal_mask(before);
         // Without a thread the tool sees the end of the connection.
-        self.observers += usize::from(started.is_ok());
+        let started = own_thread::start("sidestep-look", STACK, move || process.attend(stream, &program));
+        self.observers += usize::from(started);
     }
 }
 
 impl Process {
     fn attend(&'static self, stream: Hidden, program: &observe::Program) {
-        let _inside = Inside::enter();
         let _leaving = Leaving(self); // Behind all else, as the last that is seen of it.
         observe::attend(stream.get(), program, &self.ending);
         drop(stream);

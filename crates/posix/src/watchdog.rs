@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::drive::{On, Waiting};
-use crate::inside::Inside;
+use crate::own_thread;
 use crate::process::{Process, State};
 
 /// How long the program may compute until somebody else looks after its connections.
@@ -26,19 +26,11 @@ impl Process {
             return; // A test drives its processes itself.
         };
         state.watchdog = true;
-        // It must not run the program's signal handlers: a thread starts with the mask of who starts it.
-        let before = syscall::set_signal_mask(u64::MAX);
-        let started = std::thread::Builder::new()
-            .name("sidestep".to_owned())
-            .stack_size(64 << 10)
-            .spawn(move || process.look_after());
-        syscall::set_signal_mask(before);
         // Without a thread the program's own calls do all: it only may be late.
-        drop(started);
+        own_thread::start("sidestep", 64 << 10, || process.look_after());
     }
 
     fn look_after(&self) {
-        let _inside = Inside::enter();
         let never = AtomicU32::new(0);
         let mut seen = self.turns.load(Ordering::Relaxed);
         let mut patience = PATIENCE;
@@ -73,7 +65,7 @@ impl Process {
         let waiting = Waiting {
             on: On::Many(&[], &sleeping),
             deadline: Some(now + WHILE),
-            mask: Some(u64::MAX),
+            mask: Some(own_thread::BLOCKED),
             restarts: true,
         };
         let mut made = 0;

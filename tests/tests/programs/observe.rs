@@ -152,10 +152,10 @@ fn a_worker_without_privileges_is_looked_into() {
     nginx.end();
 }
 
-/// Serves at port 80, and after the first connection does `what`.
-fn python(name: &str, what: &str) -> Program {
+/// Serves at port 80 when it has done `before`, and does `what` after the first connection.
+fn python_after(before: &str, name: &str, what: &str) -> Program {
+    const MODULES: &str = "import os, select, signal, socket, time\n";
     const SERVER: &str = "
-import os, select, signal, socket, time
 listener = socket.create_server(('0.0.0.0', 80), backlog=64)
 epoll = select.epoll()
 epoll.register(listener, select.EPOLLIN)
@@ -164,16 +164,22 @@ epoll.poll()
 connection, _ = listener.accept()
 print('accepted', flush=True)
 ";
-    Program::new(name, "python3 -uc").argument(&format!("{SERVER}{what}")).ready(Ready::Line("waits"))
+    let script = [MODULES, before, SERVER, what].concat();
+    Program::new(name, "python3 -uc").argument(&script).ready(Ready::Line("waits"))
 }
 
-/// Starts it, and connects to it.
-fn start_python(name: &str, what: &str) -> Option<(Observed, TcpStream)> {
-    let mut python = Observed::start(1, python(name, what))?;
+/// Starts a program of that kind, and connects to it.
+fn connect_to_python(program: Program) -> Option<(Observed, TcpStream)> {
+    let mut python = Observed::start(1, program)?;
     python.process();
     let stream = python.connect();
     python.running.process.wait_for_line("accepted", PATIENCE).unwrap();
     Some((python, stream))
+}
+
+/// The same for one that does nothing before.
+fn start_python(name: &str, what: &str) -> Option<(Observed, TcpStream)> {
+    connect_to_python(python_after("", name, what))
 }
 
 #[test]
@@ -242,4 +248,34 @@ fn control_sockets_go_with_their_process_and_with_the_broker() {
     assert_eq!(std::fs::read_dir(nginx.running.path("run")).unwrap().count(), 0);
     let nothing = nginx.command(&["sockets"]).output().unwrap();
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("no Sidestep process is running here"));
+}
+
+/// Changes its user: the C library has each thread do that, by a signal, and waits for all.
+const CHANGE: &str = "
+connection.recv(1)
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+print('changed', flush=True)
+signal.pause()
+";
+
+#[test]
+fn a_program_that_is_looked_at_may_change_its_user() {
+    let Some((mut python, mut stream)) = start_python("python, another user", CHANGE) else { return };
+    let capture = python.capture(&[]);
+    stream.write_all(b"x").unwrap();
+    python.running.process.wait_for_line("changed", PATIENCE).unwrap();
+    assert!(read_by_tcpdump(capture).contains("Flags [P.]"));
+    python.running.signal_program(Signal::KILL);
+}
+
+#[test]
+fn a_program_with_threads_may_change_its_user_while_it_serves() {
+    let thread = "import threading\nthreading.Thread(target=signal.pause).start()\n";
+    let program = python_after(thread, "python with threads, another user", CHANGE);
+    let Some((mut python, mut stream)) = connect_to_python(program) else { return };
+    stream.write_all(b"x").unwrap();
+    python.running.process.wait_for_line("changed", PATIENCE).unwrap();
+    python.running.signal_program(Signal::KILL);
 }
