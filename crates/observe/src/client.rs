@@ -11,7 +11,9 @@ use std::time::Duration;
 use crate::directory::{directories, process_of};
 use crate::protocol::{Decoder, Message, ProtocolError, Reply, Request, write_json};
 
-/// How long a program may take for a part of its answer. Captures have no such limit.
+/// How long a program may take until it answers: one that is stopped does not.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long it may take for a part of its answer. Captures have no such limit.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Which programs.
@@ -94,7 +96,7 @@ pub fn connect_in(directories: &[PathBuf], process: Option<u32>) -> Result<Vec<C
             continue;
         }
         match Connection::open(&path) {
-            Ok(connection) => found.push(connection),
+            Ok(connection) => found.push(Connection { process: process_of(&path), ..connection }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(path),
             // Nobody listens there any more. Another user's remains are left alone, by the system.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -132,6 +134,9 @@ fn explain(path: &Path, error: io::Error) -> ClientError {
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
+    path: PathBuf,
+    /// Whose socket it is, by its place.
+    process: Option<u32>,
 }
 
 /// Who answers.
@@ -148,12 +153,18 @@ pub struct Answering {
 impl Connection {
     fn open(path: &Path) -> io::Result<Connection> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Connection { stream })
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        Ok(Connection { stream, path: path.to_owned(), process: None })
     }
 
-    /// Sends the request; the answer's first part says who answers.
+    /// Where its control socket is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Sends the request; the answer's first part says who answers. Which process that is, the place of its socket knows better than
+    /// it does, if it was found there.
     pub fn ask(self, request: &Request) -> Result<(Answering, Answer), ClientError> {
         let mut octets = Vec::new();
         write_json(&mut octets, request)?;
@@ -161,7 +172,8 @@ impl Connection {
         let mut answer = Answer { stream: self.stream, decoder: Decoder::default(), ready: VecDeque::new() };
         match answer.next_message()? {
             Some(Message::Reply(Reply::Program { pid, name, engines })) => {
-                Ok((Answering { pid, name, engines }, answer))
+                answer.stream.set_read_timeout(Some(PATIENCE))?;
+                Ok((Answering { pid: self.process.unwrap_or(pid), name, engines }, answer))
             }
             _ => Err(ClientError::CutOff),
         }

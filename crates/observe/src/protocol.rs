@@ -150,7 +150,7 @@ impl Decoder {
     pub fn next_message(&mut self) -> Result<Option<Message>, ProtocolError> {
         let Some((kind, content)) = self.next_content(MESSAGE_MAX)? else { return Ok(None) };
         if kind == JSON {
-            return json(content).map(|reply| Some(Message::Reply(reply)));
+            return reply(content).map(|reply| Some(Message::Reply(reply)));
         }
         match Header::decode(content) {
             Some((header, frame)) if header.captured_len as usize == frame.len() => {
@@ -184,6 +184,53 @@ impl Decoder {
         let Some(content) = rest.get(..len) else { return Ok(None) };
         self.done += PREFIX_LEN + len;
         Ok(Some((kind, content)))
+    }
+}
+
+/// A reply, with no characters that do something to a terminal: the program may have fewer rights than who reads. Lines are for
+/// errors.
+fn reply(content: &[u8]) -> Result<Reply, ProtocolError> {
+    let reply = json(content)?;
+    match (controls_of(content), &reply) {
+        (Controls::None, _) | (Controls::Newlines, Reply::Error(_)) => Ok(reply),
+        _ => Err(ProtocolError::Content("control characters".to_owned())),
+    }
+}
+
+/// Control characters of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Controls {
+    None,
+    Newlines,
+    Others,
+}
+
+/// Those that the texts in `json` have, which is read already: most of them are escaped there.
+fn controls_of(json: &[u8]) -> Controls {
+    let mut worst = Controls::None;
+    let mut rest = json;
+    while let Some(at) = rest.iter().position(|octet| matches!(octet, b'\\' | 0x7f | 0xc2)) {
+        let (len, found) = match &rest[at..] {
+            [b'\\', b'n', ..] => (2, Controls::Newlines),
+            [b'\\', b'b' | b'f' | b'r' | b't', ..] => (2, Controls::Others),
+            [b'\\', b'u', digits @ ..] => (6, of_escape(digits)),
+            [b'\\', ..] => (2, Controls::None),
+            [0xc2, 0x80..=0x9f, ..] | [0x7f, ..] => (1, Controls::Others),
+            _ => (1, Controls::None),
+        };
+        worst = worst.max(found);
+        rest = rest.get(at + len..).unwrap_or_default();
+    }
+    worst
+}
+
+/// What four hexadecimal digits stand for.
+fn of_escape(digits: &[u8]) -> Controls {
+    let digits = digits.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
+    match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
+        Some(0x0a) => Controls::Newlines,
+        Some(0x20..=0x7e | 0xa0..) => Controls::None,
+        _ => Controls::Others,
     }
 }
 
@@ -238,6 +285,20 @@ mod tests {
         write_packet(&mut octets, &header(4), b"abc").unwrap();
         decoder.push(&octets);
         assert!(decoder.next_message().is_err());
+    }
+
+    #[test]
+    fn texts_that_would_move_the_cursor_are_no_replies() {
+        let read = |json: &str| reply(json.as_bytes()).map_err(|error| error.to_string());
+        let named = |name: &str| format!(r#"{{"program":{{"pid":1,"name":"{name}","engines":1}}}}"#);
+        for name in ["nginx", "a b", r#"\"\\u001b\\"#, "\u{fc}", r"\u00fc", "\u{2192}"] {
+            read(&named(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        for name in [r"\u001b[2J", r"\r", r"\n", r"\u000a", r"\t", r"\u009b", "\u{9b}", "\u{7f}", r"\\\b"] {
+            assert!(read(&named(name)).unwrap_err().ends_with("control characters"), "{name}");
+        }
+        assert!(read(r#"{"error":"filter:\n  foo\n  ^"}"#).is_ok());
+        assert!(read(r#"{"error":"\u001b[2J"}"#).is_err());
     }
 
     proptest! {

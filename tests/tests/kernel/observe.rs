@@ -1,5 +1,7 @@
 //! Looking at a server: sockets, counters, traces, captures. The directory of control sockets is the test's own.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -55,6 +57,44 @@ fn where_nothing_runs_it_is_said_where_was_looked() {
     }
     let message = complaint(&look(directory.path(), &["sockets", "--pid", "1"]));
     assert!(message.contains("no Sidestep process 1 is running here"), "{message}");
+}
+
+/// Accepts one tool at `directory`/`process`.sock, and says this and no more: not all programs mean well.
+fn say_once(directory: &Path, process: u32, replies: &[&str]) -> std::thread::JoinHandle<()> {
+    let listener = UnixListener::bind(directory.join(format!("{process}.sock"))).unwrap();
+    let message =
+        |reply: &&str| [&(reply.len() as u32).to_le_bytes(), b"J".as_slice(), reply.as_bytes()].concat();
+    let messages = replies.iter().map(message).collect::<Vec<_>>().concat();
+    std::thread::spawn(move || {
+        let (mut tool, _) = listener.accept().unwrap();
+        let _ = tool.read(&mut [0; 1024]);
+        let _ = tool.write_all(&messages);
+    })
+}
+
+#[test]
+fn a_program_that_does_not_answer_keeps_nobody_from_the_others() {
+    let directory = Directory::new().unwrap();
+    let name = |name: &str| format!(r#"{{"program":{{"pid":1,"name":"{name}","engines":0}}}}"#);
+    let programs = [
+        say_once(directory.path(), 70, &[]),
+        say_once(directory.path(), 71, &[&name(r"\u001b[2J")]),
+        say_once(
+            directory.path(),
+            72,
+            &[&name("well"), r#"{"counters":{"own":[["answers",5]],"engines":[]}}"#, r#""end""#],
+        ),
+        say_once(directory.path(), 73, &[&name("short")]),
+    ];
+    let output = look(directory.path(), &["counters"]);
+    programs.into_iter().for_each(|program| program.join().unwrap());
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(said.starts_with("# well/72\nanswers "), "its number is that of its socket: {said}");
+    let complaints = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(complaints.contains("70.sock: the program ended before its answer did"), "{complaints}");
+    assert!(complaints.contains("71.sock: not understood") && !complaints.contains('\x1b'), "{complaints}");
+    assert!(complaints.contains("short 73: the program ended before"), "{complaints}");
 }
 
 #[test]

@@ -85,6 +85,12 @@ impl Session {
     fn name(&self) -> String {
         format!("{}/{}", self.answering.name, self.answering.pid)
     }
+
+    /// Its program cannot go on; the others' captures do.
+    fn give_up(&mut self, error: &ClientError) {
+        eprintln!("sidestep: {}: {error}", self.name());
+        self.over = true;
+    }
 }
 
 /// All captures, and where they go.
@@ -122,7 +128,7 @@ impl Running {
                 Ok(Some(Message::Packet(header, frame))) => self.take_packet(at, &header, &frame)?,
                 Ok(Some(Message::Reply(reply))) => self.take_reply(at, reply)?,
                 Ok(None) => self.sessions[at].over = true,
-                Err(error) => return Err(error.into()),
+                Err(error) => self.sessions[at].give_up(&error),
             }
         }
         Ok(())
@@ -194,7 +200,8 @@ impl Running {
                     eprintln!("sidestep: {} ended without a report", session.name());
                     session.over = true;
                 }
-                outcome => outcome?,
+                Err(error) => session.give_up(&error),
+                Ok(()) => {}
             }
         }
         if ready.get(programs + 1) == Some(&true) {

@@ -10,7 +10,7 @@ use observe::protocol::{Reply, Request};
 use observe::report::{Count, CountersReport, DeviceCounters};
 
 use super::sockets::write_line;
-use super::{Which, next_reply, to_stdout};
+use super::{Which, next_reply, print_each, to_stdout};
 
 /// The options of `counters`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]
@@ -42,10 +42,7 @@ impl Counters {
 pub(crate) fn run(options: &Counters) -> anyhow::Result<ExitCode> {
     let answers = options.which.ask(&Request::Counters)?;
     to_stdout(|out| {
-        for (answering, mut answer) in answers {
-            print(&answering, &mut answer, options, out)?;
-        }
-        Ok(())
+        print_each(answers, out, |answering, answer, out| print(answering, answer, options, out))
     })?;
     Ok(ExitCode::SUCCESS)
 }

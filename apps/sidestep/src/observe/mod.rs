@@ -15,8 +15,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use observe::Filter;
-use observe::client::{Answer, Answering, Wanted, connect};
+use observe::client::{Answer, Answering, ClientError, Wanted, connect};
 use observe::protocol::{Message, Reply, Request};
+
+use crate::explain;
 
 pub(crate) use capture::{Capture, run as capture};
 pub(crate) use counters::{Counters, device_lines, each_engine, run as counters};
@@ -44,11 +46,36 @@ impl Which {
         }
     }
 
-    /// Asks them all.
+    /// Asks them all. Who does not answer is complained of, and is an error if nobody does.
     pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Vec<(Answering, Answer)>> {
-        let connections = connect(&self.wanted())?;
-        Ok(connections.into_iter().map(|connection| connection.ask(request)).collect::<Result<_, _>>()?)
+        let asked = connect(&self.wanted())?.into_iter().map(|connection| {
+            let place = connection.path().display().to_string();
+            connection.ask(request).context(place)
+        });
+        those_that_went_well(asked)
     }
+}
+
+/// Complains of errors, unless there is nothing else.
+fn those_that_went_well<T>(outcomes: impl Iterator<Item = anyhow::Result<T>>) -> anyhow::Result<Vec<T>> {
+    let (mut well, mut failed) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        match outcome {
+            Ok(it) => well.push(it),
+            Err(error) => failed.push(error),
+        }
+    }
+    match failed.pop() {
+        Some(error) if well.is_empty() => Err(error),
+        last => {
+            failed.into_iter().chain(last).for_each(|error| complain(&error));
+            Ok(well)
+        }
+    }
+}
+
+fn complain(error: &anyhow::Error) {
+    eprintln!("sidestep: {}", explain(error));
 }
 
 /// The words of a filter on the command line as one text, which is one.
@@ -56,6 +83,22 @@ fn filter_of(words: &[String]) -> anyhow::Result<String> {
     let text = words.join(" ");
     text.parse::<Filter>()?;
     Ok(text)
+}
+
+/// Prints what each program answers; one that does not go on keeps nobody from the others.
+pub(crate) fn print_each(
+    answers: Vec<(Answering, Answer)>,
+    out: &mut dyn Write,
+    mut print: impl FnMut(&Answering, &mut Answer, &mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut outcomes = Vec::new();
+    for (answering, mut answer) in answers {
+        match print(&answering, &mut answer, out) {
+            Err(error) if !error.is::<ClientError>() => return Err(error),
+            outcome => outcomes.push(outcome),
+        }
+    }
+    those_that_went_well(outcomes.into_iter()).map(drop)
 }
 
 /// The next reply; packets are not expected here.

@@ -10,7 +10,7 @@ use observe::report::EngineReport;
 use serde::Serialize;
 
 use super::sockets_text::{HEADING, engine_line, socket_lines};
-use super::{Which, counters, filter_of, next_reply, to_stdout};
+use super::{Which, counters, filter_of, next_reply, print_each, to_stdout};
 
 /// The options of `sockets`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]
@@ -46,10 +46,7 @@ pub(crate) fn run(options: &Sockets) -> anyhow::Result<ExitCode> {
         if !options.json {
             writeln!(out, "{HEADING}")?;
         }
-        for (answering, mut answer) in answers {
-            print(&answering, &mut answer, options.json, out)?;
-        }
-        Ok(())
+        print_each(answers, out, |answering, answer, out| print(answering, answer, options.json, out))
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use observe::report::TraceReport;
 
 use super::sockets::write_line;
 use super::time_of_day::time_of_day;
-use super::{Which, filter_of, next_reply, to_stdout};
+use super::{Which, filter_of, next_reply, print_each, to_stdout};
 
 /// The options of `trace`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]
@@ -38,10 +38,7 @@ pub(crate) fn run(options: &Trace) -> anyhow::Result<ExitCode> {
     let request = Request::Trace { filter: filter_of(&options.filter)?, connection };
     let answers = options.which.ask(&request)?;
     to_stdout(|out| {
-        for (answering, mut answer) in answers {
-            print(&answering, &mut answer, options.json, out)?;
-        }
-        Ok(())
+        print_each(answers, out, |answering, answer, out| print(answering, answer, options.json, out))
     })?;
     Ok(ExitCode::SUCCESS)
 }

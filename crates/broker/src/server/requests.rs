@@ -333,7 +333,8 @@ pub(super) fn name_of(pid: u32, said: &str) -> String {
         _ if comm.is_empty() => file_name(Path::new(said)).unwrap_or_default(),
         _ => comm.to_owned(),
     };
-    name.chars().take(NAME_MAX).collect()
+    // Any process may call itself something that moves a terminal's cursor.
+    name.chars().take(NAME_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Whether a descriptor belongs to the request.
