@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clock::{Duration, Instant};
+#[cfg(not(test))]
 use engine::Clock;
 use stack::slab::Slab;
 
@@ -17,6 +18,8 @@ use crate::kinship::Kinship;
 use crate::runtime::Runtime;
 use crate::socket::{Ended, KeptPort, RestingPorts, Socket, SocketId, Stalls};
 use crate::status::LeftToKernel;
+#[cfg(test)]
+use crate::tests::Clock;
 use crate::waiter::Waiter;
 
 /// Sockets and epoll instances that we know at most.

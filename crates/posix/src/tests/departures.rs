@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+
+use ::clock::Duration;
 
 use super::{Pair, RIGHT};
 use crate::Errno;
@@ -16,6 +17,13 @@ const NOTICED: Duration = Duration::from_millis(25);
 const RESTED: Duration = Duration::from_millis(105);
 /// Longer than they rest at all.
 const TOO_LONG: Duration = Duration::from_millis(2050);
+
+/// Two processes for which time goes when they rest.
+fn held() -> Pair {
+    let pair = Pair::new();
+    pair.hold();
+    pair
+}
 
 /// The right process connects, and both close; the left one first. Returns from which port that was.
 fn connect_and_close(pair: &Pair, listener: RawFd, address: SocketAddr) -> u16 {
@@ -31,9 +39,9 @@ fn connect_and_close(pair: &Pair, listener: RawFd, address: SocketAddr) -> u16 {
 /// Lets ports rest for long enough, from when it is noticed that their connections are over.
 fn rest(pair: &Pair) {
     pair.settle();
-    std::thread::sleep(NOTICED);
+    pair.pass(NOTICED);
     pair.settle();
-    std::thread::sleep(RESTED);
+    pair.pass(RESTED);
     pair.settle();
 }
 
@@ -63,7 +71,7 @@ fn claims(pair: &Pair) -> (u32, usize) {
 
 #[test]
 fn a_port_is_used_again_without_being_claimed_again() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let first = connect_and_close(&pair, listener, address);
     let (left, right) = connect(&pair, listener, address);
@@ -80,7 +88,7 @@ fn a_port_is_used_again_without_being_claimed_again() {
 
 #[test]
 fn a_port_is_not_used_again_at_once() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let (left, right) = connect(&pair, listener, address);
     pair.left.shut_down(left);
@@ -93,11 +101,11 @@ fn a_port_is_not_used_again_at_once() {
 
 #[test]
 fn a_port_that_nobody_uses_is_given_back() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     connect_and_close(&pair, listener, address);
     assert_eq!(claims(&pair).1, 1);
-    std::thread::sleep(TOO_LONG);
+    pair.pass(TOO_LONG);
     pair.settle();
     assert_eq!(claims(&pair).1, 0);
     connect(&pair, listener, address);
@@ -106,7 +114,7 @@ fn a_port_that_nobody_uses_is_given_back() {
 
 #[test]
 fn who_binds_may_have_the_port_that_rests() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let port = connect_and_close(&pair, listener, address);
     let fd = pair.right.tcp_socket(0);
@@ -119,7 +127,7 @@ fn who_binds_may_have_the_port_that_rests() {
 
 #[test]
 fn a_port_does_not_rest_whose_connection_the_kernel_ends() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let (_, right) = connect(&pair, listener, address);
     pair.right.shut_down(right);
@@ -131,7 +139,7 @@ fn a_port_does_not_rest_whose_connection_the_kernel_ends() {
 
 #[test]
 fn a_port_in_our_own_time_wait_rests_on() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let (left, right) = connect(&pair, listener, address);
     let first = port_of(&pair, right);
@@ -146,7 +154,7 @@ fn a_port_in_our_own_time_wait_rests_on() {
 
 #[test]
 fn a_port_that_the_program_chose_or_may_share_does_not_rest() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let bound = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     let (name, len) = encode(SocketAddr::new(RIGHT, 0), libc::AF_INET);
@@ -160,7 +168,7 @@ fn a_port_that_the_program_chose_or_may_share_does_not_rest() {
         pair.left.shut_down(left);
         pair.settle();
         pair.right.shut_down(right);
-        std::thread::sleep(NOTICED);
+        pair.pass(NOTICED);
         pair.settle();
         assert_eq!(claims(&pair).1, 0);
     }
@@ -168,20 +176,20 @@ fn a_port_that_the_program_chose_or_may_share_does_not_rest() {
 
 #[test]
 fn a_connection_that_never_was_leaves_no_port() {
-    let pair = Pair::new();
+    let pair = held();
     let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     let address = SocketAddr::new(super::LEFT, 80);
     assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
     assert_eq!(claims(&pair), (1, 1));
     pair.right.shut_down(right);
-    std::thread::sleep(NOTICED);
+    pair.pass(NOTICED);
     pair.settle();
     assert_eq!(claims(&pair), (1, 0));
 }
 
 #[test]
 fn options_that_were_set_before_connecting_hold_after_it() {
-    let pair = Pair::new();
+    let pair = held();
     let (listener, address) = pair.listen();
     let fd = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     let on = 1i32.to_ne_bytes();

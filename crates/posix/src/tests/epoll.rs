@@ -94,7 +94,7 @@ fn what_came_by_the_kernel_is_told_with_the_rest() {
     let epfd = pair.left.epoll();
     pair.left.watch(epfd, EPOLL_CTL_ADD, listener, EPOLLIN).unwrap();
     let local = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1));
+    until_readable(listener);
     assert_eq!(pair.left.ready(epfd), [(listener, EPOLLIN)]);
     let fd = pair.left.accept4(listener, 0).unwrap();
     assert!(!pair.left.table.is_ours(fd));
@@ -143,7 +143,7 @@ fn a_sleeper_is_woken_by_the_thread_that_makes_the_turn() {
             let mut events = [EpollEvent::default(); 4];
             done(pair.left.epoll_wait(epfd, &mut events, None, None)).unwrap()
         });
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        pair.left.until_asleep(1);
         pair.right.send_all(right, b"x").unwrap();
         while !sleeper.is_finished() {
             pair.settle();
@@ -161,7 +161,7 @@ fn a_wait_ends_in_time() {
     let start = std::time::Instant::now();
     let time = std::time::Duration::from_millis(20);
     assert_eq!(done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default(); 4], Some(time), None)), Ok(0));
-    assert!((time..10 * time).contains(&start.elapsed()));
+    assert!(start.elapsed() >= time);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_listener_on_both_sides_is_told_once_and_others_with_its_data_beside_it() {
         "the pipe, and the listener on the stack"
     );
     let _local = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1));
+    until_readable(listener);
     assert_eq!(pair.left.ready(epfd).len(), 2, "the listener on the stack and in the kernel is one");
     syscall::close(pipe).unwrap();
     assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)]);
@@ -288,15 +288,17 @@ fn one_shot_is_not_spent_by_another_with_the_same_data() {
     assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)]);
     syscall::close(pipe).unwrap();
     let _local = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1));
+    until_readable(listener);
     assert_eq!(pair.left.ready(epfd), [(7, EPOLLIN)], "the listener");
     assert_eq!(pair.left.ready(epfd), [], "once");
 }
 
-/// Three threads, each at an instance of its own that watches the same connection, when something arrives: how many are told.
-fn told_of_three(events: i32) -> usize {
-    const LONG: std::time::Duration = std::time::Duration::from_millis(400);
+/// Three threads, each at an instance of its own that watches the same connection: so many of them are told when something arrives,
+/// and the others when their time is over.
+fn assert_told(expected: usize, events: i32) {
+    const LONG: Duration = Duration::from_millis(50);
     let pair = Pair::new();
+    pair.hold();
     let (left, right) = pair.connected();
     let epfds = [(); 3].map(|()| pair.left.epoll());
     for epfd in epfds {
@@ -306,19 +308,25 @@ fn told_of_three(events: i32) -> usize {
         let pair = &pair;
         let wait = |epfd| {
             scope.spawn(move || {
-                done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], Some(LONG), None))
+                done(pair.left.epoll_wait(epfd, &mut [EpollEvent::default()], Some(LONG.into()), None))
             })
         };
         let waiting = epfds.map(wait);
-        std::thread::sleep(LONG / 4);
+        pair.left.until_asleep(3);
         pair.right.send_all(right, b"x").unwrap();
         pair.settle();
-        waiting.map(|thread| thread.join().unwrap().unwrap()).into_iter().sum()
-    })
+        until("threads are told", || {
+            waiting.iter().filter(|thread| thread.is_finished()).count() >= expected
+        });
+        std::thread::sleep(LONG.into()); // For one too many.
+        pair.pass(LONG);
+        let told: usize = waiting.map(|thread| thread.join().unwrap().unwrap()).into_iter().sum();
+        assert_eq!(told, expected);
+    });
 }
 
 #[test]
 fn of_those_who_wait_exclusively_one_is_told() {
-    assert_eq!(told_of_three(EPOLLIN | EPOLLEXCLUSIVE), 1);
-    assert_eq!(told_of_three(EPOLLIN), 3);
+    assert_told(1, EPOLLIN | EPOLLEXCLUSIVE);
+    assert_told(3, EPOLLIN);
 }

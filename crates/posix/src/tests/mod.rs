@@ -1,5 +1,6 @@
 //! Two processes on a wire in memory, each with an engine of its own, in one process of the kernel's.
 
+mod clock;
 mod datagrams;
 mod departures;
 mod epoll;
@@ -14,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use clock::{Duration, Instant};
+use ::clock::{Duration, Instant};
 use device::memory::{self, MemoryDevice};
 use stack::tcp::Detached;
 use stack::{Hop, LateSegment, LinkId};
@@ -27,6 +28,8 @@ use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
 use crate::fd_table::FdTable;
 use crate::process::Process;
 use crate::socket::address::{decode, encode};
+
+pub(crate) use clock::Clock;
 
 /// Where the left process is, and the right one.
 const LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -200,6 +203,16 @@ impl Pair {
         }
     }
 
+    /// Holds time for both: from here on it goes by [`Pair::pass`], however busy the machine is.
+    fn hold(&self) {
+        [&self.left, &self.right].into_iter().for_each(|process| process.clock.hold());
+    }
+
+    /// Lets time go on after [`Pair::hold`].
+    fn pass(&self, time: Duration) {
+        [&self.left, &self.right].into_iter().for_each(|process| process.clock.pass(time));
+    }
+
     /// A listener on the left that does not block.
     fn listen(&self) -> (RawFd, SocketAddr) {
         let fd = self.left.listen_anywhere(libc::SOCK_NONBLOCK);
@@ -222,6 +235,11 @@ impl Pair {
 
 /// Calls as a program would make them: first ours, then the kernel's.
 impl Process {
+    /// Waits until so many threads sleep in calls.
+    fn until_asleep(&self, count: usize) {
+        until("threads sleep", || self.lock().sleepers.len() >= count);
+    }
+
     fn tcp_socket(&self, flags: i32) -> RawFd {
         const FREE_BIND: i32 = 15;
         let fd = syscall::socket(libc::AF_INET, libc::SOCK_STREAM | flags, 0).unwrap().into_raw_fd();
@@ -316,6 +334,26 @@ fn done<T>(verdict: Verdict<T>) -> Result<T, Errno> {
         Verdict::Done(result) => result,
         Verdict::Kernel => panic!("left to the kernel"),
     }
+}
+
+/// Longer than anything takes that comes at all, on a machine that does other work too.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Waits for what other threads do.
+#[track_caller]
+fn until(what: &str, mut happens: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !happens() {
+        assert!(began.elapsed() < PATIENCE, "not so: {what}");
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+/// Waits until the kernel says that there is something to read.
+#[track_caller]
+fn until_readable(fd: RawFd) {
+    let mut asked = [syscall::PollFd { fd, events: libc::POLLIN, revents: 0 }];
+    assert_eq!(syscall::ppoll(&mut asked, Some(PATIENCE), None).unwrap(), 1, "nothing comes");
 }
 
 const EAGAIN: Errno = Errno(libc::EAGAIN);

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLOUT};
 
-use super::{EAGAIN, LEFT, Pair, done};
+use super::{EAGAIN, LEFT, PATIENCE, Pair, done, until_readable};
 use crate::Errno;
 use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::address::{encode, local_of};
@@ -31,11 +31,12 @@ fn left(pair: &Pair) -> u32 {
 #[test]
 fn what_nobody_takes_is_for_others_that_have_the_listener() {
     let pair = Pair::new();
+    pair.hold();
     pair.others.share.store(true, Ordering::Relaxed);
     let listener = knock(&pair);
     pair.settle();
     assert_eq!(left(&pair), 0, "it has some time");
-    std::thread::sleep(LONG);
+    pair.pass(LONG);
     pair.settle();
     assert_eq!(left(&pair), 1);
     // Who waits for more claims it anew.
@@ -45,8 +46,9 @@ fn what_nobody_takes_is_for_others_that_have_the_listener() {
 #[test]
 fn what_nobody_else_can_take_stays() {
     let pair = Pair::new();
+    pair.hold();
     let listener = knock(&pair);
-    std::thread::sleep(LONG);
+    pair.pass(LONG);
     pair.settle();
     assert_eq!(left(&pair), 0);
     assert!(pair.left.accept4(listener, 0).is_ok());
@@ -55,6 +57,7 @@ fn what_nobody_else_can_take_stays() {
 #[test]
 fn who_accepts_now_and_then_has_more_time_and_keeps_the_listener() {
     let pair = Pair::new();
+    pair.hold();
     pair.others.share.store(true, Ordering::Relaxed);
     let listener = knock(&pair);
     assert!(pair.left.accept4(listener, 0).is_ok());
@@ -66,11 +69,11 @@ fn who_accepts_now_and_then_has_more_time_and_keeps_the_listener() {
         pair.settle();
     };
     connect();
-    std::thread::sleep(LONG);
+    pair.pass(LONG);
     pair.settle();
     assert_eq!(left(&pair), 0);
     for _ in 0..3 {
-        std::thread::sleep(LONG);
+        pair.pass(LONG);
         pair.settle();
     }
     assert_eq!(left(&pair), 1, "others help out");
@@ -81,6 +84,7 @@ fn who_accepts_now_and_then_has_more_time_and_keeps_the_listener() {
 #[test]
 fn what_others_get_has_the_options_of_its_listener() {
     let pair = Pair::new();
+    pair.hold();
     pair.others.share.store(true, Ordering::Relaxed);
     let listener = pair.left.listen_anywhere(libc::SOCK_NONBLOCK);
     let on = 1i32.to_ne_bytes();
@@ -94,7 +98,7 @@ fn what_others_get_has_the_options_of_its_listener() {
     }
     assert!(pair.left.accept4(listener, 0).is_ok(), "it keeps the listener, and takes one");
     for _ in 0..4 {
-        std::thread::sleep(LONG);
+        pair.pass(LONG);
         pair.settle();
     }
     assert_eq!(left(&pair), 1, "the other is for others");
@@ -114,7 +118,7 @@ fn a_connection_lives_until_the_call_on_it_is_over() {
             let mut room = [0; 10];
             pair.left.recv(left, &mut room, 0).map(|count| room[..count].to_vec())
         });
-        std::thread::sleep(Duration::from_millis(5));
+        pair.left.until_asleep(1);
         pair.left.shut_down(left);
         pair.settle();
         assert_eq!(pair.right.recv(right, &mut [0; 10], 0), Err(EAGAIN), "it is open");
@@ -136,11 +140,11 @@ fn who_waits_at_an_empty_instance_learns_of_what_is_added() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut events = [EpollEvent::default(); 4];
-            let time = Some(Duration::from_secs(5));
-            let count = done(pair.left.epoll_wait(epfd, &mut events, time, None));
+            let count = done(pair.left.epoll_wait(epfd, &mut events, Some(PATIENCE), None));
             (count, { events[0].data })
         });
-        std::thread::sleep(Duration::from_millis(20));
+        // It sleeps in the kernel by then; if not, it has nothing to learn.
+        std::thread::sleep(std::time::Duration::from_millis(20));
         pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLOUT).unwrap();
         assert_eq!(waiting.join().unwrap(), (Ok(1), left as u64));
     });
@@ -156,9 +160,9 @@ fn an_instance_that_is_closed_while_a_thread_waits_lives_until_then() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut events = [EpollEvent::default(); 4];
-            done(pair.left.epoll_wait(epfd, &mut events, Some(Duration::from_secs(5)), None))
+            done(pair.left.epoll_wait(epfd, &mut events, Some(PATIENCE), None))
         });
-        std::thread::sleep(Duration::from_millis(20));
+        pair.left.until_asleep(1);
         pair.left.shut_down(epfd);
         pair.right.send_all(right, b"x").unwrap();
         while !waiting.is_finished() {
@@ -187,7 +191,7 @@ fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
             let mut fds = [PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
             matches!(pair.left.poll(&mut fds, None, None), Verdict::Kernel)
         });
-        std::thread::sleep(Duration::from_millis(20));
+        pair.left.until_asleep(2);
         pair.left.surrender(left);
         assert!(reader.join().unwrap() && poller.join().unwrap());
     });
@@ -221,6 +225,7 @@ fn connections_that_are_the_kernels_are_counted() {
         let listener = pair.left.listen_anywhere(flags);
         let port = local_of(listener).unwrap().port();
         let _peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        until_readable(listener);
         pair.left.accept4(listener, 0).unwrap();
         assert_eq!(counted(), (before + 1, 1));
     }
@@ -267,7 +272,11 @@ fn who_comes_late_to_a_listener_that_others_have_is_not_reset() {
     assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
     pair.settle();
     let mut fds = [PollFd { fd: right, events: libc::POLLOUT, revents: 0 }];
-    assert_eq!(done(pair.right.poll(&mut fds, Some(Duration::ZERO), None)), Ok(0), "it goes on asking");
+    assert_eq!(
+        done(pair.right.poll(&mut fds, Some(std::time::Duration::ZERO), None)),
+        Ok(0),
+        "it goes on asking"
+    );
 }
 
 #[test]
