@@ -22,7 +22,7 @@ use crate::{AttachMode, XdpError, syscalls};
 /// Compiled from `bpf/steer.bpf.c` by the build script.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// How long it is tried to load the program while signals come: programs lose patience with a broker after some seconds.
+/// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
 const LOADING_MAX: Duration = Duration::from_secs(1);
 
 /// How the program is attached.
@@ -210,11 +210,12 @@ fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
     Ok(program)
 }
 
-/// Has the kernel verify and take the program. Verifying ends with EAGAIN when a signal comes to the thread, which is then to try again.
+/// Has the kernel verify and take the program. Verifying ends with EAGAIN when a signal comes to the thread: signals wait until it is
+/// done, lest they come more often than it takes. For others that make the kernel stop it is tried again.
 fn load(program: &mut Xdp) -> Result<(), XdpError> {
     let began = Instant::now();
     loop {
-        match program.load() {
+        match syscalls::with_signals_blocked(|| program.load()) {
             Err(error) if refusal(&error) == Some(libc::EAGAIN) && began.elapsed() < LOADING_MAX => {}
             outcome => return outcome.map_err(|error| load_error(&error)),
         }

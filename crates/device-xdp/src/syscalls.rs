@@ -310,6 +310,29 @@ pub(crate) fn query_socket() -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
 }
 
+/// Does `act` with all signals of the calling thread blocked, see pthread_sigmask(3). Those for the process go to its other threads
+/// meanwhile, or wait.
+pub(crate) fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
+    /// Puts the mask back, also if `act` panics.
+    struct Restore(libc::sigset_t);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: the set is one that the function below has filled; a null pointer asks for nothing.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+        }
+    }
+
+    // SAFETY: all zeroes is a valid sigset_t; both are writable, and live across the calls, which fail only for a wrong first argument.
+    let _restore = unsafe {
+        let (mut all, mut before) = mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        Restore(before)
+    };
+    act()
+}
+
 fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
