@@ -38,9 +38,9 @@ impl PacketSocket {
         assert_eq!(sent, frame.len() as isize);
     }
 
-    /// Waits up to five seconds until `wanted` UDP packets from port 53 have come, then a little for one too many.
+    /// Waits up to a minute until `wanted` UDP packets from port 53 have come, then a little for one too many.
     pub(crate) fn echoes(&self, wanted: usize) -> usize {
-        let mut deadline = Instant::now() + Duration::from_secs(5);
+        let mut deadline = Instant::now() + Duration::from_secs(60);
         let mut count = 0;
         while Instant::now() < deadline {
             let Some(frame) = self.receive() else {
