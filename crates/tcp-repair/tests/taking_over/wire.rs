@@ -86,13 +86,13 @@ impl Wire {
 
     /// Tries `act` until it says something.
     pub fn until<T>(&self, what: &str, mut act: impl FnMut(&mut Middle) -> Option<T>) -> T {
-        for _ in 0..20_000 {
+        for _ in 0..60_000 {
             if let Some(done) = act(&mut self.middle()) {
                 return done;
             }
             thread::sleep(Duration::from_millis(1));
         }
-        panic!("{what}: not within 20 seconds");
+        panic!("{what}: not within a minute");
     }
 }
 
