@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
 use rustix::net::{
@@ -24,6 +24,9 @@ use crate::protocol::{
     News, Options, Profile, ProgramReport, Purpose, Refusal, Request, ToBroker, Transport, VERSION, Welcome,
     encode,
 };
+
+/// Longer than anything takes that comes at all, on a machine that does other work too.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What happened to a made-up interface.
 #[derive(Clone, Debug, Default)]
@@ -219,7 +222,7 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> Refusal {
 
 fn next_event(client: &mut Client) -> Event {
     loop {
-        assert!(client.wait(Duration::from_secs(2)).unwrap(), "nothing came");
+        assert!(client.wait(PATIENCE).unwrap(), "nothing came");
         if let Some(event) = client.poll_event().unwrap() {
             return event;
         }
@@ -451,7 +454,7 @@ fn there_is_no_way_to_this_host_itself() {
     let served = Served::new(1);
     let mut client = served.connect();
     let ticket = client.begin_route([127, 0, 0, 1].into(), None).unwrap();
-    while client.wait(Duration::from_secs(2)).unwrap() {
+    while client.wait(PATIENCE).unwrap() {
         match client.poll_route(&ticket) {
             Ok(None) => {}
             outcome => return assert_eq!(refusal(outcome), Refusal::Local),
@@ -463,7 +466,7 @@ fn there_is_no_way_to_this_host_itself() {
 fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
     loop {
         match client.poll_move_for(ticket) {
-            Ok(None) => assert!(client.wait(Duration::from_secs(4)).unwrap(), "no answer"),
+            Ok(None) => assert!(client.wait(PATIENCE).unwrap(), "no answer"),
             Ok(Some(socket)) => return Ok(socket),
             Err(error) => return Err(error),
         }
@@ -616,8 +619,11 @@ fn a_listener_that_went_without_a_word_leaves_its_port_to_the_kernel() {
     std::thread::sleep(Duration::from_millis(1300));
     assert!(!draining(), "it is there");
     drop(listener);
-    std::thread::sleep(Duration::from_millis(1300));
-    assert!(draining());
+    let deadline = Instant::now() + PATIENCE;
+    while !draining() {
+        assert!(Instant::now() < deadline, "it is kept");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -640,7 +646,7 @@ fn the_port_of_an_outgoing_connection_is_kept_until_it_is_released() {
     let bound = bind().unwrap();
     client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
     drop((client, bound));
-    served.handle.as_ref().unwrap().linger(clock::Duration::from_secs(2));
+    served.handle.as_ref().unwrap().linger(PATIENCE.into());
     assert!(bind().is_ok(), "nor longer than its client lives");
 }
 
@@ -664,11 +670,17 @@ fn programs_report_when_somebody_looks() {
     let mut client = served.connect();
     client.attach().unwrap();
     client.ready(0, &[0]).unwrap();
-    let reporter = served.handle.as_ref().unwrap().reporter();
-    let looking = std::thread::spawn(move || reporter.report().unwrap());
-    assert!(matches!(next_event(&mut client), Event::News(News::ReportStatus)));
-    client.report(ProgramReport { accelerated: 5, ..ProgramReport::default() }).unwrap();
-    let report = looking.join().unwrap();
+    let mut look = || {
+        let reporter = served.handle.as_ref().unwrap().reporter();
+        let looking = std::thread::spawn(move || reporter.report().unwrap());
+        assert!(matches!(next_event(&mut client), Event::News(News::ReportStatus)));
+        client.report(ProgramReport { accelerated: 5, ..ProgramReport::default() }).unwrap();
+        looking.join().unwrap()
+    };
+    // Who looks does not wait for long, and this thread may be late.
+    let mut looks = std::iter::repeat_with(&mut look).take(20);
+    let report =
+        looks.find(|report| report.programs[0].report.is_some()).expect("the program says it in time");
     assert_eq!(report.interfaces[0].lent, 1);
     let program = &report.programs[0];
     assert_eq!((program.waits, program.pid), (false, std::process::id()));
@@ -784,13 +796,13 @@ fn nothing_is_left_of_clients_that_came_and_went() {
             let any = TcpListener::bind("0.0.0.0:0").unwrap();
             client.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
         }
-        served.handle.as_ref().unwrap().linger(clock::Duration::from_secs(2));
+        served.handle.as_ref().unwrap().linger(PATIENCE.into());
     };
     serve_some();
     let before = count();
     serve_some();
     // Other tests of this process open and close descriptors meanwhile.
-    let settled = (0..200).any(|_| {
+    let settled = (0..1500).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
         count() <= before
     });
