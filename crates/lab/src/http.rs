@@ -28,7 +28,7 @@ pub struct HttpServer {
 }
 
 /// Time from start to first connection.
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(60);
 
 impl HttpPeer {
     /// Its name in tables.

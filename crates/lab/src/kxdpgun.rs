@@ -58,7 +58,7 @@ impl Kxdpgun {
 
     /// Waits for a run that [`Kxdpgun::start`] began.
     pub fn finish(&self, mut child: Child) -> Result<Report, LabError> {
-        let timeout = Duration::from_secs(u64::from(self.seconds) + 10);
+        let timeout = Duration::from_secs(u64::from(self.seconds) + 60);
         child.wait_for_line("duration:", timeout)?;
         child.wait(timeout)?;
         Report::parse(&child.output())

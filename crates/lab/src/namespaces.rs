@@ -247,13 +247,13 @@ mod tests {
         }
         let lab = Lab::with_queues(2).unwrap();
         for address in [SERVER_V4, SERVER_V6] {
-            lab.run_in(Side::Client, "ping", &["-c1", "-W2", address]).unwrap();
+            lab.run_in(Side::Client, "ping", &["-c1", "-w30", address]).unwrap();
         }
-        let mut sleeper = lab.spawn_in(Side::Server, "sh", &["-c", "echo inside; exec sleep 60"]).unwrap();
-        sleeper.wait_for_line("inside", Duration::from_secs(10)).unwrap(); // Else `ip` may be on its way there still.
+        let mut sleeper = lab.spawn_in(Side::Server, "sh", &["-c", "echo inside; exec sleep 100"]).unwrap();
+        sleeper.wait_for_line("inside", Duration::from_secs(60)).unwrap(); // Else `ip` may be on its way there still.
         let namespaces = [Side::Server, Side::Client].map(|side| lab.namespace(side).to_owned());
         drop(lab);
-        sleeper.wait(Duration::from_secs(10)).unwrap();
+        sleeper.wait(Duration::from_secs(60)).unwrap();
         let left = run(Command::new("ip").args(["netns", "list"])).unwrap();
         assert!(namespaces.iter().all(|name| !left.contains(name)), "{left}");
     }
@@ -267,6 +267,6 @@ mod tests {
         lab.disconnect().unwrap();
         assert!(lab.ip(Side::Client, "link show veth-c").is_err());
         lab.connect().unwrap();
-        lab.run_in(Side::Client, "ping", &["-c1", "-W2", SERVER_V4]).unwrap();
+        lab.run_in(Side::Client, "ping", &["-c1", "-w30", SERVER_V4]).unwrap();
     }
 }

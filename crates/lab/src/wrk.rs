@@ -36,7 +36,8 @@ impl Wrk {
     /// The same on `network`.
     pub fn run_on(&self, lab: &Lab, network: &Network) -> Result<WrkReport, LabError> {
         let (connections, seconds) = (self.connections.to_string(), self.seconds.to_string());
-        let mut words = vec!["wrk", "-t1", "-c", &connections, "-d", &seconds, "--latency"];
+        let mut words =
+            vec!["wrk", "-t1", "-c", &connections, "-d", &seconds, "--latency", "--timeout", "30"];
         if self.close {
             words.extend(["-H", "Connection: close"]);
         }

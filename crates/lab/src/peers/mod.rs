@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 /// Time from start to first answer.
-const START_MAX: Duration = Duration::from_secs(20);
+pub(crate) const START_MAX: Duration = Duration::from_secs(60);
 
 impl Peer {
     /// Its name in tables.

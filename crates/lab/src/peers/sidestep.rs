@@ -1,7 +1,5 @@
 //! Sidestep itself.
 
-use std::time::Duration;
-
 use crate::{
     Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone, server_core,
     sidestep_binary,
@@ -80,7 +78,7 @@ impl Sidestep {
         let arguments = self.arguments(zone, directory);
         let mut command = lab.command(Side::Server, &program);
         let mut child = Child::spawn("sidestep", command.args(arguments))?;
-        child.wait_for_line("ready", Duration::from_secs(20))?;
+        child.wait_for_line("ready", super::START_MAX)?;
         Ok(child)
     }
 }

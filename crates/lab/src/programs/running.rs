@@ -12,7 +12,7 @@ use super::{Network, Ready};
 use crate::{CLIENT_V4, Child, Directory, Lab, LabError, SERVER_V4, Side};
 
 /// Time from start to readiness: databases and Java take their time on a machine that is busy.
-const START_MAX: Duration = Duration::from_secs(30);
+const START_MAX: Duration = Duration::from_secs(120);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
