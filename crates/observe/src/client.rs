@@ -168,7 +168,11 @@ impl Connection {
     pub fn ask(self, request: &Request) -> Result<(Answering, Answer), ClientError> {
         let mut octets = Vec::new();
         write_json(&mut octets, request)?;
-        (&self.stream).write_all(&octets)?;
+        match (&self.stream).write_all(&octets) {
+            // Who was turned away has been told why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            outcome => outcome?,
+        }
         let mut answer = Answer { stream: self.stream, decoder: Decoder::default(), ready: VecDeque::new() };
         match answer.next_message()? {
             Some(Message::Reply(Reply::Program { pid, name, engines })) => {

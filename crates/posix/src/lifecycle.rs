@@ -19,6 +19,9 @@ impl Process {
     /// About to fork: nobody is in the middle of anything.
     pub(crate) fn before_fork(&'static self) {
         let mut state = self.lock();
+        if state.has_incident() {
+            state.hear(self.now()); // What came with it is the child's no more than the rest.
+        }
         let now = self.now();
         state.flush(now);
         state.tie_cord();
@@ -62,6 +65,8 @@ impl Process {
         let now = self.now();
         state.share_with_next();
         state.finish(now);
+        drop(state);
+        self.dismiss_observers();
     }
 
     /// posix_spawn(3): the child is given by number what survives execve(2), past all hooks.
@@ -89,6 +94,8 @@ impl Process {
         let now = self.now();
         state.turn(now);
         state.finish(now);
+        drop(state);
+        self.dismiss_observers();
     }
 }
 

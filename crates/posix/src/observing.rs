@@ -7,6 +7,8 @@
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use syscall::Message;
 
@@ -17,6 +19,9 @@ use crate::process::{Process, State};
 
 /// Tools at one time; who comes when there are so many is told so.
 const OBSERVERS_MAX: usize = 16;
+/// How long captures have for their last packets when the program ends, and the time between two looks whether they do.
+const FAREWELL: clock::Duration = clock::Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(1);
 /// Octets of a thread's stack.
 const STACK: usize = 256 << 10;
 
@@ -49,6 +54,17 @@ impl Process {
         let _leaving = Leaving(self); // Behind all else, as the last that is seen of it.
         observe::attend(stream.get(), program, &self.ending);
         drop(stream);
+    }
+
+    /// The program ends, or executes another: captures get their last packets, and say so.
+    pub(crate) fn dismiss_observers(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        let never = AtomicU32::new(0);
+        let until = self.now() + FAREWELL;
+        while self.lock().observers > 0 && self.now() < until {
+            syscall::futex_wait(&never, 0, Some(PAUSE));
+        }
+        self.ending.store(false, Ordering::Relaxed); // execve(2) may fail.
     }
 
     /// Lets the engine do what it was asked.

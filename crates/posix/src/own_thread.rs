@@ -2,8 +2,8 @@
 
 use crate::inside::Inside;
 
-/// Signals that they block: the program's handlers are for its own threads, and SIGPIPE is not to end it for what we write. Not the two
-/// by which the C library reaches every thread (nptl(7)): setuid(2) waits for its second one on all.
+/// Signals that they block: the program's handlers are for its own threads. Not the two by which the C library reaches every thread
+/// (nptl(7)): setuid(2) waits until each has had the second one.
 pub(crate) const BLOCKED: u64 = !(1 << 31 | 1 << 32);
 
 /// Starts one that is inside for as long as it runs; false if there can be none.

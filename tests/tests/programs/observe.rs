@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant};
 use lab::programs::{Network, Nginx, Program, Ready, Running};
 use lab::{CLIENT_V4, Child, sidestep_binary};
 use rustix::process::{Pid, Signal, kill_process};
+use tests::Exchange;
 
-use crate::trial::{PATIENCE, Trial, finish, server};
+use crate::trial::{Carrier, LOAD, PATIENCE, Trial, finish, server};
 
 /// A tool may take this long to look into a program that sleeps: less than any of its own timeouts.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -67,6 +69,11 @@ impl Observed {
     /// The one that can be.
     fn process(&self) -> u32 {
         self.processes(1)[0]
+    }
+
+    /// The control socket of a process.
+    fn control(&self, process: u32) -> PathBuf {
+        self.running.path(&format!("run/{process}.sock"))
     }
 
     fn connect(&self) -> TcpStream {
@@ -278,4 +285,144 @@ fn a_program_with_threads_may_change_its_user_while_it_serves() {
     stream.write_all(b"x").unwrap();
     python.running.process.wait_for_line("changed", PATIENCE).unwrap();
     python.running.signal_program(Signal::KILL);
+}
+
+/// A program that does what it is told by its first connection, in Python, and says when that is done.
+struct Obedient {
+    python: Observed,
+    stream: TcpStream,
+}
+
+impl Obedient {
+    fn start(name: &str) -> Option<Obedient> {
+        const OBEY: &str = "
+while True:
+    exec(connection.recv(4096).decode())
+    connection.sendall(b'done')
+";
+        let (python, stream) = start_python(name, OBEY)?;
+        Some(Obedient { python, stream })
+    }
+
+    fn tell(&mut self, script: &str) {
+        self.stream.write_all(script.as_bytes()).unwrap();
+    }
+
+    fn tell_and_wait(&mut self, script: &str) {
+        self.tell(script);
+        let mut done = [0; 4];
+        self.stream.read_exact(&mut done).unwrap();
+        assert_eq!(&done, b"done");
+    }
+}
+
+#[test]
+fn a_program_that_closes_all_descriptors_does_not_close_those_of_tools() {
+    let Some(mut python) = Obedient::start("python, closerange") else { return };
+    let capture = python.python.capture(&[]);
+    python.tell_and_wait("os.closerange(connection.fileno() + 1, 1 << 16)");
+    python.tell_and_wait(
+        "for fd in range(connection.fileno() + 1, 1 << 12):\n  try: os.close(fd)\n  except OSError: pass",
+    );
+    python.tell_and_wait("'after all that'");
+    let seen = read_by_tcpdump(capture);
+    assert!(seen.contains("after all that"), "{seen}");
+}
+
+/// The end of a capture that nobody asked to end; what tcpdump reads in its file.
+fn ends((mut capture, file): (Child, PathBuf)) -> (String, String) {
+    capture.wait(PATIENCE).unwrap();
+    (capture.output(), finish(Command::new("tcpdump").args(["-n", "-A", "-r"]).arg(file)))
+}
+
+/// What a capture says that ends because its program ended like this, which has a child that lives on.
+fn capture_to_the_end(name: &str, end: &str) -> Option<(String, String)> {
+    let mut python = Obedient::start(name)?;
+    let capture = python.python.capture(&[]);
+    python.tell_and_wait("if os.fork() == 0: signal.pause()");
+    python.tell(end);
+    let ended = ends(capture);
+    let family = python.python.trial.pids(lab::Side::Server);
+    assert!(family.split_whitespace().count() >= 2, "the child lives: {family}");
+    python.python.running.process.kill();
+    Some(ended)
+}
+
+#[test]
+fn a_capture_ends_with_its_program_and_not_with_its_child() {
+    let Some((said, seen)) = capture_to_the_end("python, exit", "os._exit(0)") else { return };
+    assert!(!said.contains("without a report") && said.contains("0 dropped"), "{said}");
+    assert!(seen.contains("os._exit(0)"), "the last packets are there: {seen}");
+    let killed = capture_to_the_end("python, killed", "os.kill(os.getpid(), signal.SIGKILL)");
+    let (said, _) = killed.unwrap_or_default();
+    assert!(said.contains("ended without a report"), "{said}");
+}
+
+#[test]
+fn a_capture_ends_with_the_program_that_executes_another() {
+    let Some(mut python) = Obedient::start("python, exec") else { return };
+    let capture = python.python.capture(&[]);
+    python.tell_and_wait("pass");
+    python.tell("os.execv('/bin/sleep', ['sleep', '600'])");
+    let (said, seen) = ends(capture);
+    assert!(!said.contains("without a report") && seen.contains("os.execv"), "{said}{seen}");
+    wait_until("the end of the control socket", || python.python.processes(0).is_empty());
+}
+
+/// What tools say first: to see packets.
+fn request_for_packets() -> Vec<u8> {
+    let request = br#"{"capture":{"filter":"","snaplen":262144}}"#;
+    [&(request.len() as u32).to_le_bytes(), b"J".as_slice(), request].concat()
+}
+
+#[test]
+fn a_tool_that_does_not_read_holds_up_nobody() {
+    let Some(nginx) = Observed::start(1, Nginx::with_workers(1).program()) else { return };
+    let worker = nginx.process();
+    let mut tool = UnixStream::connect(nginx.control(worker)).unwrap();
+    tool.write_all(&request_for_packets()).unwrap();
+    let exchange = Exchange::hello(server(80), 16, true);
+    nginx.trial.load("16 clients, before a tool that does not read", Carrier::Stack, || {
+        nginx.trial.inside(|| exchange.run(LOAD)).into()
+    });
+    assert!(nginx.look_at_once(&["sockets"]).contains("LISTEN"));
+    drop(tool);
+    nginx.end();
+}
+
+#[test]
+fn tools_are_attended_to_up_to_a_number() {
+    let Some(nginx) = Observed::start(1, Nginx::with_workers(1).program()) else { return };
+    let worker = nginx.process();
+    let tools: Vec<UnixStream> = (0..16)
+        .map(|_| {
+            let mut tool = UnixStream::connect(nginx.control(worker)).unwrap();
+            tool.write_all(&request_for_packets()).unwrap();
+            tool.read_exact(&mut [0; 5]).unwrap();
+            tool
+        })
+        .collect();
+    let refused = nginx.command(&["sockets"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("16 others are looking already"), "{said}");
+    drop(tools);
+    wait_until("room", || nginx.command(&["sockets"]).output().unwrap().status.success());
+    nginx.end();
+}
+
+#[test]
+fn a_program_that_may_be_ended_for_a_new_thread_is_left_alone() {
+    let Some(mut python) = Obedient::start("python, seccomp") else { return };
+    // prctl(2): PR_SET_NO_NEW_PRIVS, then PR_SET_SECCOMP with a filter that lets everything pass.
+    python.tell_and_wait(
+        "import ctypes, struct
+libc = ctypes.CDLL(None)
+allow = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, struct.pack('HxxxxxxP', 1, ctypes.addressof(allow)), 0, 0) == 0",
+    );
+    let refused = python.python.command(&["sockets"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("seccomp filter"), "{said}");
+    python.tell_and_wait("pass");
 }

@@ -50,12 +50,16 @@ impl Broker {
             let accepted = connection.control.as_ref().map(ControlListener::accept);
             let Some(Ok(Some(tool))) = accepted else { return };
             let pid = connection.pid;
-            let welcome = check_peer(&tool).is_ok();
-            if welcome && connection.is_patient() {
+            if check_peer(&tool).is_err() {
+                continue;
+            }
+            if !connection.is_patient() {
+                turn_away(&tool, "the program does not read its messages");
+            } else if confinement_of(pid) > confinement_of(std::process::id()) {
+                turn_away(&tool, "the program has a seccomp filter, which may end it for what looking takes");
+            } else {
                 let program = name_of(pid, connection.program.as_deref().unwrap_or_default());
                 self.tell(client, News::Observer { pid, program }, vec![OwnedFd::from(tool)], now);
-            } else if welcome {
-                turn_away(&tool, "the program does not read its messages");
             }
         }
         if let Some(control) = self.connections.get(&client).and_then(|it| it.control.as_ref()) {
@@ -75,4 +79,26 @@ fn check_peer(tool: &UnixStream) -> Result<()> {
 /// Tells a tool why it sees nothing: fits the socket's buffer, or the tool has gone.
 fn turn_away(tool: &UnixStream, reason: &str) {
     let _ = send(tool, &refusal(reason), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+/// Filters of seccomp(2) on a process: those that it has from before it was ours, it can live with.
+fn confinement_of(pid: u32) -> u32 {
+    filters_in(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
+}
+
+/// Their number in proc_pid_status(5); where the kernel does not tell, zero.
+fn filters_in(status: &str) -> u32 {
+    let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_counted() {
+        assert_eq!(filters_in("Seccomp:\t2\nSeccomp_filters:\t3\nX:\t1\n"), 3);
+        assert_eq!(filters_in("Seccomp:\t0\n"), 0);
+    }
 }

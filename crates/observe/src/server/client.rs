@@ -84,9 +84,7 @@ impl Clients {
 }
 
 /// Serves one client to its end, which is its own, or that of a capture by `ending`. Its last error is for nobody: who goes, or
-/// breaks the protocol, has only itself to tell.
-///
-/// Writes without MSG_NOSIGNAL: SIGPIPE must be ignored, or blocked on this thread.
+/// breaks the protocol, has only itself to tell. It writes with MSG_NOSIGNAL, as std does on sockets.
 pub fn attend(stream: &UnixStream, program: &Program, ending: &AtomicBool) {
     let _ = serve(stream, program, ending);
     let _ = stream.shutdown(Shutdown::Both);
