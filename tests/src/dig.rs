@@ -27,7 +27,7 @@ impl Dig {
             Transport::Tcp => ["+tcp", "+ignore"],
         };
         command.args([&format!("@{}", server.ip()), "-p", &server.port().to_string()]);
-        let output = command.args(transport).args(["+tries=1", "+time=3"]).args(question).output().unwrap();
+        let output = command.args(transport).args(["+tries=1", "+time=30"]).args(question).output().unwrap();
         Dig { text: String::from_utf8(output.stdout).unwrap() }
     }
 

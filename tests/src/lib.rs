@@ -6,6 +6,7 @@
 
 mod dig;
 mod exchange;
+mod idle;
 mod load;
 mod reload;
 mod serving;
@@ -13,6 +14,7 @@ mod stream;
 
 pub use dig::{Dig, Transport};
 pub use exchange::{Answer, Exchange, ExchangeTally};
+pub use idle::assert_comes_to_rest;
 pub use load::{Load, Tally};
 pub use reload::{VERSION_NAME, VersionedZone, reload_under_load};
 pub use serving::{Serving, command, stats};

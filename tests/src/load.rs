@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use lab::message::{self, Answer};
@@ -18,6 +18,8 @@ pub struct Load {
     pub window: u16,
     /// Queries to send at most.
     pub queries_max: u64,
+    /// The last octet of the address in its latest good answer.
+    pub latest: AtomicU8,
 }
 
 /// What came back.
@@ -38,12 +40,12 @@ pub struct Tally {
 }
 
 /// Silence after which what is still missing is lost.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Load {
     /// A load on `server` that asks for `name` until it is told to stop.
     pub fn new(server: SocketAddr, name: &str) -> Load {
-        Load { server, name: name.to_owned(), window: 16, queries_max: u64::MAX }
+        Load { server, name: name.to_owned(), window: 16, queries_max: u64::MAX, latest: AtomicU8::new(0) }
     }
 
     /// Sends and counts until `stop`, in the namespace of the calling thread.
@@ -85,6 +87,7 @@ impl Load {
                     *tally.versions.entry(version).or_default() += 1;
                     tally.stepped_back += u64::from(version < *newest);
                     *newest = version;
+                    self.latest.store(version, Ordering::Relaxed);
                 }
                 (Some(index), None) => {
                     missing.swap_remove(index);

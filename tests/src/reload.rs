@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lab::{Child, Directory};
+use lab::{Child, Directory, LabError};
 use rustix::process::Signal;
 
 use crate::{Load, Tally};
@@ -48,25 +48,28 @@ impl VersionedZone {
     }
 }
 
-/// Reloads `zone` a hundred times, versions 1 to 100, while `load` runs where `start` puts it; returns what `load`
-/// counted.
+/// Reloads `zone` a hundred times, versions 1 to 100, while `load` runs where `start` puts it, each time when it has had an answer from
+/// the version before; returns what `load` counted.
 pub fn reload_under_load(
     server: &mut Child,
     zone: &VersionedZone,
     load: &Load,
     start: impl FnOnce(&(dyn Fn() -> Tally + Sync)) -> Tally + Send,
 ) -> Tally {
-    const TURN_MAX: Duration = Duration::from_secs(10);
+    const TURN_MAX: Duration = Duration::from_secs(60);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let counted = scope.spawn(|| start(&|| load.run(&stop).unwrap()));
-        let reloaded = (1..=100).try_for_each(|version| {
+        let reloaded: Result<(), LabError> = (1..=100).try_for_each(|version| {
             zone.set(version, 100);
             server.signal(Signal::HUP);
-            server.wait_for_line("reloaded", TURN_MAX).map(drop)
+            server.wait_for_line("reloaded", TURN_MAX)?;
+            let deadline = Instant::now() + TURN_MAX;
+            while load.latest.load(Ordering::Relaxed) < version && Instant::now() < deadline {
+                thread::sleep(Duration::from_micros(100));
+            }
+            Ok(())
         });
-        // Some more answers of the last version.
-        thread::sleep(Duration::from_millis(100));
         stop.store(true, Ordering::Relaxed);
         let counted = counted.join().unwrap();
         reloaded.unwrap();

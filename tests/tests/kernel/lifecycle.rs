@@ -8,7 +8,7 @@ use lab::{Zone, message};
 use rustix::process::Signal;
 use tests::Serving;
 
-const END_MAX: Duration = Duration::from_secs(5);
+const END_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn sigterm_and_sigint_end_the_server_in_good_order() {

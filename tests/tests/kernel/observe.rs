@@ -10,6 +10,9 @@ use lab::{Child, Directory, Zone, sidestep_binary};
 use rustix::process::Signal;
 use tests::{Dig, Serving, Transport};
 
+/// Nothing here takes longer, on a machine that does other work too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Runs `sidestep` to its end, where programs are looked for in `directory`.
 fn look(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(sidestep_binary());
@@ -32,7 +35,7 @@ fn capture(server: &Serving, arguments: &[&str]) -> Child {
     let mut command = Command::new(sidestep_binary());
     command.args(["capture", "--control", &control]).args(arguments);
     let mut capture = Child::spawn("capture", &mut command).unwrap();
-    capture.wait_for_line("capturing at dns/", Duration::from_secs(10)).unwrap();
+    capture.wait_for_line("capturing at dns/", PATIENCE).unwrap();
     capture
 }
 
@@ -105,7 +108,7 @@ fn a_server_is_found_in_the_directory_that_all_know() {
     command.env("SIDESTEP_RUNTIME_DIR", directory.path());
     command.args(["dns", "serve", "--zone", &zone, "--listen", "127.0.0.1:0", "--cores", "0"]);
     let mut server = Child::spawn("sidestep", &mut command).unwrap();
-    server.wait_for_line("sidestep dns: ready", Duration::from_secs(20)).unwrap();
+    server.wait_for_line("sidestep dns: ready", PATIENCE).unwrap();
     let pid = server.pid().to_string();
     for arguments in [vec!["counters"], vec!["counters", "--pid", &pid], vec!["dns", "stats"]] {
         let text = told(&look(directory.path(), &arguments));
@@ -136,7 +139,7 @@ fn a_capture_in_a_file_is_read_by_tcpdump() {
     let arguments = ["-w", &file.display().to_string(), "--count", "2", "udp", "host", "127.0.0.1"];
     let mut capture = capture(&server, &arguments);
     ask(&server);
-    assert!(capture.wait(Duration::from_secs(10)).unwrap().success(), "{}", capture.output());
+    assert!(capture.wait(PATIENCE).unwrap().success(), "{}", capture.output());
     assert!(capture.output().contains("2 packets captured"), "{}", capture.output());
     let text = tcpdump(&file);
     let port = server.v4.port();
@@ -152,7 +155,7 @@ fn a_capture_that_is_interrupted_leaves_a_whole_file_and_says_what_was_lost() {
     let mut capture = capture(&server, &["-w", &file.display().to_string()]);
     ask(&server);
     capture.signal(Signal::INT);
-    assert!(capture.wait(Duration::from_secs(10)).unwrap().success());
+    assert!(capture.wait(PATIENCE).unwrap().success());
     let summary = "2 packets captured, 2 passed the filter, 0 dropped";
     assert!(capture.output().contains(summary), "{}", capture.output());
     assert_eq!(tcpdump(&file).lines().count(), 2);
@@ -163,9 +166,9 @@ fn a_capture_ends_with_the_server() {
     let server = Serving::start(&Zone::sample().file, &[]);
     let mut capture = capture(&server, &[]);
     ask(&server);
-    capture.wait_for_line("udp length", Duration::from_secs(10)).unwrap();
+    capture.wait_for_line("udp length", PATIENCE).unwrap();
     server.process.signal(Signal::TERM);
-    assert!(capture.wait(Duration::from_secs(10)).unwrap().success(), "{}", capture.output());
+    assert!(capture.wait(PATIENCE).unwrap().success(), "{}", capture.output());
     assert!(capture.output().contains("2 packets captured"), "{}", capture.output());
 }
 
@@ -177,7 +180,7 @@ fn a_capture_ends_when_its_reader_goes_though_nothing_comes() {
     command.args(["capture", "--control", &control, "-w", "-"]).stdout(Stdio::piped());
     let mut capture = command.stderr(Stdio::null()).spawn().unwrap();
     drop(capture.stdout.take());
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while capture.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it does not end");
         std::thread::sleep(Duration::from_millis(10));

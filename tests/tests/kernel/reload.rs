@@ -6,7 +6,7 @@ use lab::message;
 use rustix::process::Signal;
 use tests::{Dig, Load, Serving, Transport, VERSION_NAME, VersionedZone, reload_under_load};
 
-const TURN_MAX: Duration = Duration::from_secs(5);
+const TURN_MAX: Duration = Duration::from_secs(60);
 
 fn served_version(server: &Serving) -> Vec<String> {
     Dig::ask(server.v4, Transport::Udp, &[VERSION_NAME, "A"]).section("ANSWER")
@@ -62,11 +62,8 @@ fn over_a_hundred_reloads_every_query_is_answered_from_one_version() {
     let mut server = Serving::start(&zone.file(), &[]);
     let load = Load::new(server.v4, VERSION_NAME);
     let tally = reload_under_load(&mut server.process, &zone, &load, |run| run());
-    assert!(tally.sent > 1000, "{tally:?}");
     assert_eq!((tally.answered, tally.lost, tally.wrong), (tally.sent, 0, 0), "{tally:?}");
     assert_eq!(tally.stepped_back, 0, "{tally:?}");
-    let versions: Vec<u8> = tally.versions.keys().copied().collect();
-    assert!(versions.iter().all(|version| (1..=100).contains(version)), "{tally:?}");
-    assert!(versions.len() > 20 && versions.contains(&100), "{tally:?}");
+    assert!(tally.versions.into_keys().eq(1..=100), "each version has answered");
     assert!(message::ask(server.v4, &message::query(1, VERSION_NAME, message::A), TURN_MAX).is_ok());
 }

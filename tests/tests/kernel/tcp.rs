@@ -9,7 +9,7 @@ use lab::message::{self, Answer};
 use lab::{Directory, Zone};
 use tests::Serving;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn connect(server: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(server).unwrap();
@@ -37,6 +37,13 @@ fn serving_with(tcp: &str) -> Serving {
     let text = format!("[tcp]\n{tcp}\n[[zone]]\nfile = {:?}\n", Zone::sample().file);
     let config = directory.write("dns.toml", &text).unwrap().display().to_string();
     Serving::start_in(directory, &["--config", &config], &[])
+}
+
+/// Asks on a connection of its own, which may be refused.
+fn ask_once(server: SocketAddr, id: u16) -> io::Result<()> {
+    let mut stream = connect(server);
+    stream.write_all(&framed(id))?;
+    read_answer(&mut stream).map(|answer| assert_eq!(answer.id(), id))
 }
 
 /// Whether the server has closed the connection: the end of the stream, or a reset.
@@ -83,16 +90,20 @@ fn a_connection_serves_many_queries_one_after_the_other() {
 
 #[test]
 fn an_idle_connection_is_closed_and_one_that_asks_is_not() {
-    let server = serving_with("idle-timeout-s = 1");
-    let (mut idle, mut busy, mut slow) = (connect(server.v4), connect(server.v4), connect(server.v4));
+    let server = serving_with("idle-timeout-s = 3"); // Longer than this thread may have to wait for a core.
+    let (idle, mut busy, mut slow) = (connect(server.v4), connect(server.v4), connect(server.v4));
     slow.write_all(&framed(1)[..5]).unwrap(); // Half a query is no query.
-    let started = Instant::now();
-    while started.elapsed() < Duration::from_millis(2500) {
-        busy.write_all(&framed(2)).unwrap();
-        read_answer(&mut busy).unwrap();
-        thread::sleep(Duration::from_millis(250));
+    for mut silent in [idle, slow] {
+        silent.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while !is_closed(&mut silent) {
+            assert!(Instant::now() < deadline, "it is open still");
+            busy.write_all(&framed(2)).unwrap();
+            read_answer(&mut busy).unwrap();
+        }
     }
-    assert!(is_closed(&mut idle) && is_closed(&mut slow));
+    busy.write_all(&framed(2)).unwrap();
+    read_answer(&mut busy).unwrap();
     assert_eq!(server.counter("tcp_connections_closed_idle"), 2);
 }
 
@@ -105,12 +116,14 @@ fn beyond_the_limit_the_newest_connection_is_refused() {
         assert_eq!(read_answer(client).unwrap().id(), id);
     }
     assert!(is_closed(&mut connect(server.v4)));
-    first.pop();
-    thread::sleep(Duration::from_millis(300));
-    let mut next = connect(server.v4);
-    next.write_all(&framed(9)).unwrap();
-    assert_eq!(read_answer(&mut next).unwrap().id(), 9);
     assert_eq!(server.counter("tcp_connections_refused"), 1);
+    first.pop();
+    let deadline = Instant::now() + PATIENCE;
+    // Until the server knows that there is a place again.
+    while ask_once(server.v4, 9).is_err() {
+        assert!(Instant::now() < deadline, "the place is not free");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lab::{Kxdpgun, Lab, SERVER_V4, Side, Zone};
 
-use crate::{Setting, empty_lab, has_xdp_program};
+use crate::{PATIENCE, Setting, empty_lab, has_xdp_program};
 
 const STREAM: usize = 4 << 20;
 
@@ -25,7 +25,7 @@ pub(crate) fn tcp_echo(lab: &Lab) -> Vec<u8> {
         std::io::copy(&mut stream, &mut writer).unwrap();
     });
     let client = lab.inside(Side::Client, || TcpStream::connect((SERVER_V4, 7007)).unwrap());
-    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
     let (mut reader, mut writer) = (client.try_clone().unwrap(), client);
     let sender = thread::spawn(move || {
         writer.write_all(&stream()).unwrap();
@@ -70,7 +70,7 @@ fn the_interface_of_another_xdp_program_is_left_alone() {
     let control = directory.path().join("control.sock").display().to_string();
     command.args(["dns", "serve", "--device", "veth-s", "--zone", &zone, "--control", &control]);
     let mut server = lab::Child::spawn("sidestep", &mut command).unwrap();
-    let complaint = server.wait_for_line("others", Duration::from_secs(10)).unwrap();
+    let complaint = server.wait_for_line("others", PATIENCE).unwrap();
     assert!(complaint.contains("veth-s") && complaint.contains("XDP program"), "{complaint}");
     server.end();
     assert!(has_xdp_program(&lab), "the other program stays");

@@ -21,10 +21,10 @@ fn an_address_added_while_serving_is_served_and_one_removed_is_not() {
         let mac = link.split_once("link/ether ").unwrap().1.split(' ').next().unwrap().to_owned();
         setting.lab.ip(Side::Client, &format!("neigh replace {address} lladdr {mac} dev veth-c")).unwrap();
         let deadline = Instant::now() + FOLLOW_MAX;
-        while setting.ask(address).is_some() {
+        // Twice: the first time the answer may only be late.
+        while !(setting.is_silent(address) && setting.is_silent(address)) {
             assert!(Instant::now() < deadline, "{address} is still served");
         }
-        assert!(setting.ask(address).is_none());
     }
     assert_is_mail(setting.ask(SERVER_V4));
     assert_is_mail(setting.ask(SERVER_V6));
@@ -35,7 +35,7 @@ fn a_link_that_was_down_is_served_again() {
     let Some(setting) = Setting::new(&Zone::sample()) else { return };
     setting.lab.ip(Side::Server, "link set veth-s down").unwrap();
     thread::sleep(Duration::from_millis(300));
-    assert!(setting.ask(SERVER_V4).is_none());
+    assert!(setting.is_silent(SERVER_V4));
     setting.lab.ip(Side::Server, "link set veth-s up").unwrap();
     assert_is_mail(setting.ask_patiently(SERVER_V4));
     assert!(setting.has_xdp_program());

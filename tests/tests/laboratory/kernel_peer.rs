@@ -28,7 +28,7 @@ const PORT: u16 = 7000;
 /// A port that is claimed, and where nobody listens.
 const CLOSED_PORT: u16 = PORT + 1;
 /// Nothing here takes longer, on a machine that does other work too.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The versions of IP, each by the server's and the client's address.
 const VERSIONS: [(&str, &str); 2] = [(SERVER_V4, CLIENT_V4), (SERVER_V6, CLIENT_V6)];
 
@@ -57,7 +57,7 @@ impl Peer {
         let arguments =
             ["--device", SERVER_INTERFACE, "--port", &port, "--control", &control, "--core", &core];
         let mut process = lab.spawn_in(Side::Server, env!("CARGO_BIN_EXE_tcp_peer"), &arguments).unwrap();
-        process.wait_for_line("ready", Duration::from_secs(20)).unwrap();
+        process.wait_for_line("ready", PATIENCE).unwrap();
         Some(Peer { process, directory, lab, _turn: turn })
     }
 

@@ -1,11 +1,9 @@
 //! What stays behind when the server ends: nothing.
 
-use std::time::Duration;
-
 use lab::{Device, Peer, SERVER_V4, Sidestep, Zone};
 use rustix::process::Signal;
 
-use crate::{Setting, assert_is_mail};
+use crate::{PATIENCE, Setting, assert_is_mail};
 
 #[test]
 fn the_program_is_detached_when_the_server_ends_and_when_it_is_killed() {
@@ -13,9 +11,9 @@ fn the_program_is_detached_when_the_server_ends_and_when_it_is_killed() {
         let Some(mut setting) = Setting::new(&Zone::sample()) else { return };
         assert!(setting.has_xdp_program());
         setting.server.process.signal(signal);
-        let status = setting.server.process.wait(Duration::from_secs(5)).unwrap();
+        let status = setting.server.process.wait(PATIENCE).unwrap();
         assert_eq!(status.code(), (signal == Signal::TERM).then_some(0));
-        assert!(!setting.has_xdp_program(), "{signal:?}");
+        setting.assert_program_goes();
     }
 }
 
@@ -23,7 +21,7 @@ fn the_program_is_detached_when_the_server_ends_and_when_it_is_killed() {
 fn a_server_started_after_one_that_was_killed_serves() {
     let Some(mut setting) = Setting::new(&Zone::sample()) else { return };
     setting.server.process.kill();
-    assert!(setting.ask(SERVER_V4).is_none());
+    assert!(setting.is_silent(SERVER_V4));
     setting.server = Peer::Sidestep(Sidestep::on(Device::Xdp)).start(&setting.lab, &Zone::sample()).unwrap();
     assert_is_mail(setting.ask(SERVER_V4));
 }

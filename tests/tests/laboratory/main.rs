@@ -29,7 +29,11 @@ struct Setting {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Time for the server to follow a change of the interface.
-const FOLLOW_MAX: Duration = Duration::from_secs(10);
+const FOLLOW_MAX: Duration = Duration::from_secs(60);
+/// Nothing here takes longer, on a machine that does other work too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Silence after which nobody answers.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// A laboratory without a server, with the turn to use it; `None` if there can be none.
 fn empty_lab() -> Option<(Lab, MutexGuard<'static, ()>)> {
@@ -55,16 +59,24 @@ impl Setting {
     }
 
     fn ask_with(&self, server: &str, query: &[u8]) -> Option<Answer> {
+        self.ask_for(PATIENCE, server, query)
+    }
+
+    fn ask_for(&self, patience: Duration, server: &str, query: &[u8]) -> Option<Answer> {
         let server = SocketAddr::new(server.parse::<IpAddr>().unwrap(), 53);
-        let ask = || message::ask(server, query, Duration::from_millis(500));
-        self.lab.inside(Side::Client, ask).ok()
+        self.lab.inside(Side::Client, || message::ask(server, query, patience)).ok()
+    }
+
+    /// Asks once, and waits a little for an answer that is not to come.
+    fn is_silent(&self, server: &str) -> bool {
+        self.ask_for(SILENCE, server, &message::query(1, "mail.example.com", message::A)).is_none()
     }
 
     /// Asks until there is an answer, for as long as following a change may take.
     fn ask_patiently(&self, server: &str) -> Option<Answer> {
         let deadline = Instant::now() + FOLLOW_MAX;
         loop {
-            let answer = self.ask(server);
+            let answer = self.ask_for(SILENCE, server, &message::query(1, "mail.example.com", message::A));
             if answer.is_some() || Instant::now() > deadline {
                 return answer;
             }
@@ -80,6 +92,19 @@ impl Setting {
 
     fn has_xdp_program(&self) -> bool {
         has_xdp_program(&self.lab)
+    }
+
+    fn assert_program_goes(&self) {
+        assert_program_goes(&self.lab);
+    }
+}
+
+/// The kernel takes a program down a moment after its owner has gone.
+fn assert_program_goes(lab: &Lab) {
+    let deadline = Instant::now() + PATIENCE;
+    while has_xdp_program(lab) {
+        assert!(Instant::now() < deadline, "the program stays");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

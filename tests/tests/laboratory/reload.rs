@@ -14,8 +14,7 @@ fn over_a_hundred_reloads_every_query_is_answered_from_one_version() {
     let load = Load::new(server_v4(), VERSION_NAME);
     let inside = |run: &(dyn Fn() -> tests::Tally + Sync)| lab.inside(Side::Client, run);
     let tally = reload_under_load(&mut setting.server.process, &versioned, &load, inside);
-    assert!(tally.sent > 1000, "{tally:?}");
     assert_eq!((tally.answered, tally.lost, tally.wrong), (tally.sent, 0, 0), "{tally:?}");
     assert_eq!(tally.stepped_back, 0, "{tally:?}");
-    assert!(tally.versions.contains_key(&100), "{tally:?}");
+    assert!(tally.versions.into_keys().eq(1..=100), "each version has answered");
 }

@@ -6,14 +6,13 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::MutexGuard;
 use std::thread;
-use std::time::Duration;
 
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Child, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, example_binary,
 };
 
 use crate::coexistence::{stream, tcp_echo};
-use crate::empty_lab;
+use crate::{PATIENCE, empty_lab};
 
 /// A laboratory in which an example serves port 80 of all addresses of the server.
 pub(crate) struct Serving {
@@ -30,15 +29,14 @@ impl Serving {
         let program = example_binary(example).display().to_string();
         let arguments = ["--device", SERVER_INTERFACE, "--listen", listen, "--core", &core];
         let mut process = lab.spawn_in(Side::Server, &program, &arguments).unwrap();
-        process.wait_for_line("ready", Duration::from_secs(20)).unwrap();
+        process.wait_for_line("ready", PATIENCE).unwrap();
         Some(Serving { process, lab, _turn: turn })
     }
 
     pub(crate) fn connect(&self, server: &str) -> TcpStream {
         let server = SocketAddr::new(server.parse::<IpAddr>().unwrap(), 80);
-        let patience = Duration::from_secs(20);
-        let stream = self.lab.inside(Side::Client, || TcpStream::connect_timeout(&server, patience).unwrap());
-        stream.set_read_timeout(Some(patience)).unwrap();
+        let stream = self.lab.inside(Side::Client, || TcpStream::connect_timeout(&server, PATIENCE).unwrap());
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
@@ -86,7 +84,7 @@ fn pipelined_requests_are_answered_in_order_until_the_client_wants_no_more() {
 fn a_client_of_the_trade_gets_the_page() {
     let Some(serving) = Serving::start("http_hello", "10.53.0.1:80") else { return };
     let url = format!("http://{SERVER_V4}/");
-    let page = serving.lab.run_in(Side::Client, "curl", &["-sS", "--max-time", "10", &url, &url]).unwrap();
+    let page = serving.lab.run_in(Side::Client, "curl", &["-sS", "--max-time", "60", &url, &url]).unwrap();
     assert_eq!(page, "Hello, world!\nHello, world!\n");
 }
 
@@ -116,10 +114,10 @@ fn a_server_that_ends_leaves_nothing_behind() {
     stream.write_all(b"hello").unwrap();
     stream.read_exact(&mut [0; 5]).unwrap();
     serving.process.signal(rustix::process::Signal::TERM);
-    let status = serving.process.wait(Duration::from_secs(5)).unwrap();
+    let status = serving.process.wait(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(0));
     assert_eq!(stream.read(&mut [0; 5]).unwrap(), 0, "the connection was closed, not forgotten");
-    assert!(!crate::has_xdp_program(&serving.lab));
+    crate::assert_program_goes(&serving.lab);
 }
 
 #[test]
@@ -127,7 +125,7 @@ fn a_live_connection_follows_another_mtu() {
     let Some(mut serving) = Serving::start("echo", "0.0.0.0:80") else { return };
     let client = serving.connect(SERVER_V4);
     serving.lab.ip(Side::Server, &format!("link set {SERVER_INTERFACE} mtu 1280")).unwrap();
-    serving.process.wait_for_line("MTU 1280", Duration::from_secs(10)).unwrap();
+    serving.process.wait_for_line("MTU 1280", PATIENCE).unwrap();
     // From now on the wire drops what is longer.
     serving.lab.ip(Side::Client, &format!("link set {CLIENT_INTERFACE} mtu 1280")).unwrap();
     assert!(exchange_by(client) == stream(), "the stream came back changed");

@@ -31,9 +31,12 @@ fn main() -> Result<(), Error> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let listener = UnixListener::bind(&options.control)?;
     let config = Config { core: options.core, ..Config::default() };
+    // Tests count those that wait: none may be gone before the last has come.
+    let stack_config =
+        stack::Config { time_wait: clock::Duration::from_secs(3600), ..stack::Config::default() };
     let shared = Shared::default();
     let conversations = Conversations::new(options.port, shared.clone());
-    let (engine, handle) = Engine::with_stack(config, None::<Echo>, stack::Config::default(), conversations)?;
+    let (engine, handle) = Engine::with_stack(config, None::<Echo>, stack_config, conversations)?;
     let serving = std::thread::Builder::new().name("engine".to_owned()).spawn(move || engine.run())?;
     // Of the two ports that are claimed nobody listens at the second.
     let listens = [options.port, options.port + 1]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lab::{BOX_INTERFACES, Child, Lab, Side};
 use rustix::process::Signal;
 
-use super::{Peer, VERSIONS, assert_echo_returns, assert_sink_takes, assert_source_gives};
+use super::{PATIENCE, Peer, VERSIONS, assert_echo_returns, assert_sink_takes, assert_source_gives};
 
 /// Our stack, with a box that is told by `faults` how bad to be.
 struct Setting {
@@ -22,7 +22,7 @@ impl Setting {
             let lab = Lab::with_box()?;
             let arguments = [&BOX_INTERFACES[..], faults].concat();
             let mut middle_box = lab.spawn_in(Side::Box, env!("CARGO_BIN_EXE_middle_box"), &arguments)?;
-            middle_box.wait_for_line("ready", Duration::from_secs(10))?;
+            middle_box.wait_for_line("ready", PATIENCE)?;
             started = Some(middle_box);
             Ok(lab)
         })?;
@@ -30,7 +30,7 @@ impl Setting {
     }
 
     /// Runs streams of `len` octets each way and one of half the length there and back, in both roles, over both versions of IP
-    /// and with all congestion controllers, all at the same time; returns how long it took.
+    /// and with all congestion controllers, all at the same time; returns how long it took: that is up to which packets are lost, and to timeouts that double.
     fn run_streams(&self, len: u64) -> Duration {
         let peer = &self.peer;
         let began = Instant::now();
@@ -60,16 +60,13 @@ impl Setting {
     /// What the box says that it did of `fault`, to frames of both directions.
     fn count(&mut self, fault: &str) -> u64 {
         self.middle_box.signal(Signal::TERM);
-        self.middle_box.wait(Duration::from_secs(5)).unwrap();
+        self.middle_box.wait(PATIENCE).unwrap();
         let output = self.middle_box.output();
         let values = output.split([' ', ',', '{', '}']).collect::<Vec<_>>();
         let named = values.windows(2).filter(|pair| pair[0] == format!("{fault}:"));
         named.filter_map(|pair| pair[1].parse::<u64>().ok()).sum()
     }
 }
-
-/// Streams come to an end: how soon is up to which packets are lost, and to timeouts that double.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn words(congestion: &str, behaviour: &str, len: u64) -> String {
     let len = if behaviour == "source" { len.to_string() } else { String::new() };
@@ -89,7 +86,6 @@ fn streams_pass_a_box_that_does_no_harm() {
     let Some(mut setting) = Setting::start(&[]) else { return };
     let took = setting.run_streams(1 << 20);
     println!("no faults: {took:?}");
-    assert!(took < PATIENCE, "{took:?}");
     assert_eq!(setting.count("lost"), 0);
 }
 
@@ -98,7 +94,6 @@ fn streams_survive_a_tenth_of_the_packets_lost() {
     let Some(mut setting) = Setting::start(&["--loss", "0.1", "--seed", "11"]) else { return };
     let took = setting.run_streams(128 << 10);
     println!("10 % loss: {took:?}");
-    assert!(took < PATIENCE, "{took:?}");
     assert!(setting.count("lost") > 100);
 }
 
@@ -108,7 +103,6 @@ fn streams_survive_loss_reordering_and_duplication_behind_a_delay() {
     let Some(mut setting) = Setting::start(&faults) else { return };
     let took = setting.run_streams(256 << 10);
     println!("2 % loss, 10 % duplication, 2 to 4 ms: {took:?}");
-    assert!(took < PATIENCE, "{took:?}");
     assert!(setting.count("duplicated") > 100);
 }
 
@@ -118,6 +112,5 @@ fn streams_survive_a_tenth_reordered_and_a_tenth_doubled() {
     let Some(mut setting) = Setting::start(&faults) else { return };
     let took = setting.run_streams(1 << 20);
     println!("10 % reordering, 10 % duplication: {took:?}");
-    assert!(took < PATIENCE, "{took:?}");
     assert!(setting.count("reordered") > 100);
 }
