@@ -22,17 +22,17 @@ const SHARDS: usize = 8;
 /// whole machine: more processes that begin and end than it can follow would wait for each other.
 const SHARDS_ON_STACK: usize = 4;
 /// Time for the whole table on the kernel.
-const TABLE_MAX: Duration = Duration::from_secs(120);
+const TABLE_MAX: Duration = Duration::from_secs(600);
 /// Time for the whole table on the stack, where each check gets a queue of its own.
-const TABLE_ON_STACK_MAX: Duration = Duration::from_secs(300);
+const TABLE_ON_STACK_MAX: Duration = Duration::from_secs(1200);
 /// Checks that the table has at least.
 const CHECKS_MIN: usize = 400;
 /// How often a check that differs is asked again: what is wrong differs every time.
-const TIMES_MORE: u32 = 2;
+const TIMES_MORE: u32 = 4;
 /// With more than these something is wrong with all.
 const AGAIN_MAX: usize = 40;
-/// The longest time that a program gets to have a queue before its sockets are used.
-const SETTLE_MS: &str = "1000";
+/// The longest time that a program gets to have a queue before its sockets are used, on a machine that does other work too.
+const SETTLE_MS: &str = "10000";
 
 /// What a check said, by its name.
 type Said = BTreeMap<String, Saying>;
@@ -95,7 +95,7 @@ impl Place {
         let directory = Directory::new().unwrap();
         let socket = directory.path().join("peer.sock").display().to_string();
         let mut peer = lab.spawn_in(Side::Client, table(), &["--serve-peer", &socket]).unwrap();
-        peer.wait_for_line("ready", Duration::from_secs(10)).unwrap();
+        peer.wait_for_line("ready", Duration::from_secs(60)).unwrap();
         Place { _peer: peer, lab, directory }
     }
 
@@ -191,21 +191,37 @@ fn run(on: On, filters: &[String]) -> Said {
     said.into_iter().flatten().collect()
 }
 
-/// What the kernel says, twice.
-fn kernel() -> &'static [Said; 2] {
-    static SAID: OnceLock<[Said; 2]> = OnceLock::new();
-    SAID.get_or_init(|| [(); 2].map(|()| run(On::Kernel, &filters())))
+/// What the kernel says twice in a row, and what of it it never did.
+fn kernel() -> &'static (Said, BTreeMap<String, String>) {
+    static SAID: OnceLock<(Said, BTreeMap<String, String>)> = OnceLock::new();
+    SAID.get_or_init(|| {
+        let [mut said, mut again] = [(); 2].map(|()| run(On::Kernel, &filters()));
+        for _ in 0..TIMES_MORE {
+            let differing = differences(&said, &again);
+            if differing.is_empty() || differing.len() > AGAIN_MAX {
+                break;
+            }
+            // The first time may have been the odd one.
+            let names: Vec<String> = differing.into_keys().collect();
+            eprintln!("{:?}: once more: {names:?}", On::Kernel);
+            said.extend(names.iter().filter_map(|name| again.remove_entry(name)));
+            again.extend(said.clone());
+            again.extend(run(On::Kernel, &names));
+        }
+        let unsettled = differences(&said, &again);
+        (said, unsettled)
+    })
 }
 
-/// Asks those that differ again, and takes what they say then: times are looked at, and other tests use the machine.
-fn ask_again(on: On, said: &mut Said, differing: impl Fn(&Said) -> Vec<String>) {
+/// Asks those that differ on the stack again, and takes what they say then: times are looked at, and other tests use the machine.
+fn ask_again(said: &mut Said, differing: impl Fn(&Said) -> Vec<String>) {
     for _ in 0..TIMES_MORE {
         let names = differing(said);
         if names.is_empty() || names.len() > AGAIN_MAX {
             return;
         }
-        eprintln!("{on:?}: once more: {names:?}");
-        said.extend(run(on, &names));
+        eprintln!("{:?}: once more: {names:?}", On::Stack);
+        said.extend(run(On::Stack, &names));
     }
 }
 
@@ -293,16 +309,13 @@ fn every_permitted_difference_has_a_reason() {
 #[test]
 fn the_kernel_says_the_same_every_time() {
     let Some(_turn) = turn() else { return };
-    let [first, second] = kernel();
-    let mut again = second.clone();
-    ask_again(On::Kernel, &mut again, |again| differences(first, again).into_keys().collect());
-    let differences = differences(first, &again);
-    assert!(differences.is_empty(), "{}", text(&differences));
+    let (said, differences) = kernel();
+    assert!(differences.is_empty(), "{}", text(differences));
     let broken = |said: &Saying| {
         let words = ["failed: ", "timed out", "ended with ", "ended by ", "not started: ", "not followed: "];
         said.seen.iter().any(|line| words.iter().any(|word| line.starts_with(word)))
     };
-    let broken: Vec<&String> = first.iter().filter(|(_, said)| broken(said)).map(|(name, _)| name).collect();
+    let broken: Vec<&String> = said.iter().filter(|(_, said)| broken(said)).map(|(name, _)| name).collect();
     assert!(broken.is_empty(), "checks that do not come to their end: {broken:?}");
 }
 
@@ -313,11 +326,11 @@ fn text(differences: &BTreeMap<String, String>) -> String {
 #[test]
 fn under_sidestep_run_sockets_are_as_on_the_kernel() {
     let Some(_turn) = turn() else { return };
-    let kernel = &kernel()[0];
+    let (kernel, _) = kernel();
     let permitted = Permitted::all();
     let is_permitted = |name: &String| permitted.iter().any(|entry| entry.covers(name));
     let mut stack = run(On::Stack, &filters());
-    ask_again(On::Stack, &mut stack, |stack| {
+    ask_again(&mut stack, |stack| {
         differences(kernel, stack).into_keys().filter(|name| !is_permitted(name)).collect()
     });
     let mut differences = differences(kernel, &stack);

@@ -38,7 +38,7 @@ pub(crate) struct Scene {
 }
 
 /// Patience for what comes over the wire.
-pub(crate) const SOON_MS: i32 = 2000;
+pub(crate) const SOON_MS: i32 = 10_000;
 
 impl Scene {
     /// Says what it sees to `out`.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use libc::{SOCK_DGRAM, SOCK_STREAM};
 
+use crate::scene::SOON_MS;
 use crate::sys::{Errno, Result};
 
 /// A socket of the peer's.
@@ -39,7 +40,7 @@ pub(crate) struct Datagram {
 }
 
 /// More than any command takes.
-const PATIENCE: Duration = Duration::from_millis(4500);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Peer {
     /// Begins a conversation with the peer at `path` about connections between `there`, the peer, and `here`.
@@ -127,7 +128,7 @@ impl Peer {
 
     /// Waits until what [`Peer::connect_start`] began is done; gives what came of it.
     pub(crate) fn connected(&mut self, slot: Slot) -> Result<()> {
-        self.do_it(format_args!("connected {} 2000", slot.0))
+        self.do_it(format_args!("connected {} {SOON_MS}", slot.0))
     }
 
     /// As [`Peer::connected`], with less patience.
@@ -158,7 +159,7 @@ impl Peer {
 
     /// Receives once, patiently, at most `room` octets.
     pub(crate) fn recv(&mut self, slot: Slot, room: usize) -> Result<Vec<u8>> {
-        self.recv_within(slot, room, 2000)
+        self.recv_within(slot, room, SOON_MS as u32)
     }
 
     /// As [`Peer::recv`]; `EAGAIN` if nothing comes within `ms`.
@@ -181,7 +182,7 @@ impl Peer {
 
     /// Receives from any port, patiently.
     pub(crate) fn recvfrom(&mut self, slot: Slot) -> Result<Datagram> {
-        self.recvfrom_within(slot, 2000)
+        self.recvfrom_within(slot, SOON_MS as u32)
     }
 
     /// As [`Peer::recvfrom`]; `EAGAIN` if nothing comes within `ms`.

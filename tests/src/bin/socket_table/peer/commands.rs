@@ -8,11 +8,10 @@ use libc::{POLLIN, POLLOUT, SOL_SOCKET};
 
 use super::client::{hex, unhex};
 use super::session::{Session, parse};
+use crate::scene::SOON_MS;
 use crate::show::pattern_from;
 use crate::sys::{self, Errno, Result};
 
-/// Longer than anything that is waited for.
-const PATIENCE_MS: i32 = 2000;
 /// How often a condition is looked at that nobody tells of.
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -81,7 +80,7 @@ fn bind(session: &Session, fd: RawFd, port: u16) -> Result<String> {
 }
 
 fn accept(session: &Session, fd: RawFd) -> Result<String> {
-    wait(fd, POLLIN, PATIENCE_MS)?;
+    wait(fd, POLLIN, SOON_MS)?;
     let (accepted, name) = sys::accept_name(fd, sys::FULL)?;
     let port = name.address().map_or(0, |address| address.port());
     Ok(format!("{} {port}", session.keep(accepted)))
@@ -143,7 +142,7 @@ fn silent_port(session: &Session, domain: i32) -> Result<String> {
 fn send_all(fd: RawFd, octets: &[u8], flags: i32) -> Result<()> {
     let mut sent = 0;
     while sent < octets.len() {
-        wait(fd, POLLOUT, PATIENCE_MS)?;
+        wait(fd, POLLOUT, SOON_MS)?;
         match sys::send(fd, &octets[sent..], flags | libc::MSG_DONTWAIT) {
             Ok(len) => sent += len,
             Err(Errno(libc::EAGAIN)) => {}
@@ -169,7 +168,7 @@ fn recv(fd: RawFd, room: usize, ms: i32) -> Result<Vec<u8>> {
 fn recv_pattern(fd: RawFd, len: usize) -> Result<String> {
     let (mut came, mut good) = (0, true);
     while came < len {
-        let octets = recv(fd, (len - came).min(1 << 16), PATIENCE_MS)?;
+        let octets = recv(fd, (len - came).min(1 << 16), SOON_MS)?;
         if octets.is_empty() {
             break;
         }
@@ -209,7 +208,7 @@ fn sendto(session: &Session, fd: RawFd, port: &str, octets: &[u8]) -> Result<()>
 }
 
 fn until(mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(PATIENCE_MS as u64);
+    let deadline = Instant::now() + Duration::from_millis(SOON_MS as u64);
     while !condition()? {
         if Instant::now() > deadline {
             return Err(Errno(libc::ETIMEDOUT));
