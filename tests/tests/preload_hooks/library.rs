@@ -34,10 +34,10 @@ impl With {
         }
     }
 
-    /// What `program` does with `arguments`, given at most a minute.
+    /// What `program` does with `arguments`, given at most five minutes.
     pub(crate) fn output(self, program: impl AsRef<Path>, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(program.as_ref()).args(arguments);
+        command.arg("300").arg(program.as_ref()).args(arguments);
         self.apply(&mut command).output().expect("timeout is part of every system")
     }
 }

@@ -17,6 +17,9 @@ server.serve_forever()
 /// CPython's own tests; those for VSOCK never end on a machine without it.
 const SOCKET_TESTS: [&str; 6] = ["-m", "test", "-i", "*VSOCK*", "test_socket", "test_selectors"];
 
+/// Runs of the tests with the library, in all of which one has to fail.
+const TRIES: u32 = 3;
+
 struct Server(Child);
 
 impl Drop for Server {
@@ -61,13 +64,20 @@ fn assert_no_new_failure(with: With) {
         lab::skip("needs CPython's tests (libpython3.11-testsuite)");
         return;
     };
-    let failures = failures(with, python);
-    if !failures.is_empty() {
-        // Some fail on some machines, whatever is loaded.
-        let expected = self::failures(With::Nothing, python);
-        let new: Vec<_> = failures.iter().filter(|failure| !expected.contains(failure)).collect();
-        assert!(new.is_empty(), "{with:?}: {new:#?}");
+    let mut failures = failures(with, python);
+    if failures.is_empty() {
+        return;
     }
+    // Some fail on some machines, whatever is loaded; and some now and then, where other work is done.
+    let expected = self::failures(With::Nothing, python);
+    failures.retain(|failure| !expected.contains(failure));
+    for _ in 1..TRIES {
+        if !failures.is_empty() {
+            let again = self::failures(with, python);
+            failures.retain(|failure| again.contains(failure));
+        }
+    }
+    assert!(failures.is_empty(), "{with:?}: {failures:#?}");
 }
 
 fn python_with_tests() -> Option<&'static str> {
@@ -81,7 +91,7 @@ fn python_with_tests() -> Option<&'static str> {
 /// The names of the tests that fail; a run that ends in another way is a failure by itself.
 fn failures(with: With, python: &str) -> Vec<String> {
     let mut command = Command::new("timeout");
-    command.args(["300", python]).args(SOCKET_TESTS).current_dir(scratch());
+    command.args(["1200", python]).args(SOCKET_TESTS).current_dir(scratch());
     let output = with.apply(&mut command).output().unwrap();
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

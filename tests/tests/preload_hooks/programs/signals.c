@@ -12,7 +12,9 @@ static void informed(int signal, siginfo_t *info, void *context) {
     if (info->si_code == SI_QUEUE) kind = info->si_value.sival_int;
 }
 static void leaving(int signal) { siglongjmp(back, signal); }
-static void sending(int signal) { from_handler = send(handler_fd, "!", 1, 0); }
+static void sending(int signal) {
+    if (from_handler < 0) from_handler = send(handler_fd, "!", 1, 0);
+}
 
 static void set(int signal, void (*handler)(int), int flags) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
@@ -22,6 +24,21 @@ static void set(int signal, void (*handler)(int), int flags) {
 static void after(int milliseconds) {
     struct itimerval timer = {.it_value = {0, milliseconds * 1000}};
     setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+// A call that waits, and alarms until it is over: on a busy machine the first may come before it waits.
+#define ALARMED(call) (alarms(20), end_of_alarms((long)(call)))
+
+static void alarms(int milliseconds) {
+    struct itimerval timer = {.it_value = {0, milliseconds * 1000}, .it_interval = {0, milliseconds * 1000}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static long end_of_alarms(long result) {
+    int error = errno;
+    alarms(0);
+    errno = error;
+    return result;
 }
 
 static void what_was_set(void) {
@@ -87,29 +104,25 @@ static void what_was_set_by_number(void) {
 static void what_is_interrupted(int fd, int other) {
     char data[8];
     set(SIGALRM, plain, 0);
-    after(20);
-    SHOW(recv(fd, data, 8, 0));
-    after(20);
-    SHOW(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1));
+    SHOW(ALARMED(recv(fd, data, 8, 0)));
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    SHOW(ALARMED(poll(&entry, 1, -1)));
     fd_set set_of_one;
     FD_ZERO(&set_of_one); FD_SET(fd, &set_of_one);
-    after(20);
-    SHOW(select(fd + 1, &set_of_one, NULL, NULL, NULL));
+    SHOW(ALARMED(select(fd + 1, &set_of_one, NULL, NULL, NULL)));
     SHOW(FD_ISSET(fd, &set_of_one) != 0);
     int epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN};
     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
     set(SIGALRM, plain, SA_RESTART);
-    after(20);
-    SHOW(epoll_wait(epoll, &event, 1, -1));
+    SHOW(ALARMED(epoll_wait(epoll, &event, 1, -1)));
     close(epoll);
     // Restarted: the handler writes what is then read.
     handler_fd = other;
     set(SIGALRM, sending, SA_RESTART);
-    after(20);
-    SHOW(read(fd, data, 8));
+    SHOW(ALARMED(read(fd, data, 8)));
     SHOW(from_handler);
-    SHOW(handled);
+    SHOW(handled >= 4);
 }
 
 static void masks_of_calls(int fd) {
@@ -207,7 +220,7 @@ static void at_any_point(int ends[2]) {
     setitimer(ITIMER_REAL, &often, NULL);
     char data[1024];
     long moved = 0, failed = 0;
-    for (time_t end = time(NULL) + 20; storms < 300 && time(NULL) < end; moved++) {
+    for (time_t end = time(NULL) + 100; storms < 300 && time(NULL) < end; moved++) {
         if (send(ends[0], data, 64, 0) != 64 || recv(ends[1], data, 64, MSG_WAITALL) != 64) failed++;
     }
     setitimer(ITIMER_REAL, &never, NULL);

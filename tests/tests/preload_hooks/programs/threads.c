@@ -14,6 +14,15 @@ static void *echo(void *unused) {
 static void clean(void *unused) { cleaned++; }
 
 static int how;
+// The thread that waits has begun to, or is about to.
+static volatile int ready;
+
+static void until_it_waits(void) {
+    while (!ready) usleep(1000);
+    usleep(30000);
+    ready = 0;
+}
+
 static void *waiting(void *fd) {
     char data[8];
     struct pollfd entry = {.fd = (long)fd, .events = POLLIN};
@@ -23,6 +32,7 @@ static void *waiting(void *fd) {
     int epoll = epoll_create1(0);
     epoll_ctl(epoll, EPOLL_CTL_ADD, entry.fd, &event);
     pthread_cleanup_push(clean, NULL);
+    ready = 1;
     switch (how) {
         case 0: read(entry.fd, data, 8); break;
         case 1: recv(entry.fd, data, 8, 0); break;
@@ -44,7 +54,7 @@ static int ended(int fd) {
     signal(SIGUSR2, ending);
     how = 1;
     pthread_create(&thread, NULL, waiting, (void *)(long)fd);
-    usleep(30000);
+    until_it_waits();
     pthread_kill(thread, SIGUSR2);
     pthread_join(thread, &result);
     return (long)result;
@@ -55,7 +65,7 @@ static int cancelled(int which, int fd) {
     void *result;
     how = which;
     pthread_create(&thread, NULL, waiting, (void *)(long)fd);
-    usleep(30000);
+    until_it_waits();
     pthread_cancel(thread);
     pthread_join(thread, &result);
     return result == PTHREAD_CANCELED;
