@@ -76,7 +76,7 @@ fn soak(duration: Duration) -> Result<Vec<String>, LabError> {
     for pid in pids(&lab).filter(|pid| pid.as_raw_pid() as u32 != running.process.pid()) {
         let _ = kill_process(pid, Signal::TERM); // Ended by its parent meanwhile: all the better.
     }
-    running.process.wait(Duration::from_secs(20))?;
+    running.process.wait(Duration::from_secs(60))?;
     if running.process.output().contains("panicked") {
         faults.push(running.process.output());
     }
@@ -90,7 +90,7 @@ fn middle_box(lab: &Lab) -> Result<Child, LabError> {
     let program = own.with_file_name("middle_box").display().to_string();
     let arguments = [&BOX_INTERFACES[..], &["--loss", LOSS, "--seed", "17"]].concat();
     let mut middle_box = lab.spawn_in(Side::Box, &program, &arguments)?;
-    middle_box.wait_for_line("ready", Duration::from_secs(10))?;
+    middle_box.wait_for_line("ready", Duration::from_secs(60))?;
     Ok(middle_box)
 }
 
@@ -181,6 +181,11 @@ fn frames(lab: &Lab, running: &Running, gauge: &str) -> Result<u64, LabError> {
 /// At rest the kernel has as many frames as before, but for a few that it keeps aside, and programs have none.
 fn lost_frames(lab: &Lab, running: &Running, lent_before: u64) -> Result<Option<String>, LabError> {
     const ASIDE_MAX: u64 = 64;
+    // What was lost of the last answers may still be sent again.
+    let deadline = Instant::now() + PATIENCE;
+    while frames(lab, running, "frames_held")? > 0 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(200));
+    }
     let (lent, held) = (frames(lab, running, "frames_lent")?, frames(lab, running, "frames_held")?);
     println!("soak: frames with the kernel: {lent_before} before, {lent} after; held by programs: {held}");
     let is_lost = held > 0 || lent.abs_diff(lent_before) > ASIDE_MAX || lent == 0;

@@ -28,22 +28,22 @@ fn curl() {
 fn curl_asks() {
     let Some(trial) = Trial::of_client("curl") else { return };
     let nginx = trial.start_peer(&Nginx::with_workers(1).program());
-    assert_fetches(&trial, &nginx, &Program::new("curl", "curl -sS -m 30 -o got http://{peer}/large"));
+    assert_fetches(&trial, &nginx, &Program::new("curl", "curl -sS -m 120 -o got http://{peer}/large"));
     for address in [CLIENT_V4, &format!("[{CLIENT_V6}]")] {
-        let page = trial.run(&Program::new("curl", &format!("curl -sS -m 10 http://{address}/")));
+        let page = trial.run(&Program::new("curl", &format!("curl -sS -m 120 http://{address}/")));
         assert!(page.contains("Hello, world!"), "{page}");
     }
-    let put = Program::new("curl", "curl -sS -m 30 -T file http://{peer}/put/file")
+    let put = Program::new("curl", "curl -sS -m 120 -T file http://{peer}/put/file")
         .prepare("head -c 3000000 /dev/urandom > file; sha256sum file");
     trial.run(&put);
     assert_eq!(std::fs::metadata(nginx.path("www/put/file")).unwrap().len(), 3_000_000);
-    let refused = trial.start(&Program::new("curl", "curl -sS -m 10 http://{peer}:81/"));
+    let refused = trial.start(&Program::new("curl", "curl -sS -m 120 http://{peer}:81/"));
     assert_eq!(exit_code(refused), Some(7), "nobody listens there");
 
     for (load, options) in [("one connection", ""), ("a connection for each", "-H Connection:close")] {
         trial.load(&format!("{REQUESTS} pages, {load}"), SHORT, || {
             let began = std::time::Instant::now();
-            let words = format!("curl -sS -m 60 {options} http://{{peer}}/?[1-{REQUESTS}]");
+            let words = format!("curl -sS -m 120 {options} http://{{peer}}/?[1-{REQUESTS}]");
             let pages = trial.run(&Program::new("curl", &words)).matches("Hello, world!").count() as u64;
             let rate = REQUESTS as f64 / began.elapsed().as_secs_f64();
             Figure::new(rate, "pages/s").with_errors(REQUESTS - pages, "pages are missing")
@@ -103,7 +103,7 @@ def ends():
 def route(change, expected):
     subprocess.run(["ip", "route", change, "unreachable", peer], check=True)
     # Whoever tells of the change needs a moment, on a busy machine a long one.
-    until = time.time() + 5
+    until = time.time() + 60
     while (ended := ends()) != expected:
         assert time.time() < until, (change, ended)
 assert ends() is None
@@ -134,7 +134,7 @@ fn a_client_of_a_server_on_its_own_host() {
     let nginx = Nginx::with_workers(1).program().start(&trial.lab, Side::Server, &Network::Kernel);
     let _nginx = nginx.unwrap();
     for address in ["127.0.0.1", "[::1]", "{own}", "[{own6}]"] {
-        let page = trial.run(&Program::new("curl", &format!("curl -sS -m 10 http://{address}/")));
+        let page = trial.run(&Program::new("curl", &format!("curl -sS -m 120 http://{address}/")));
         assert!(page.contains("Hello, world!"), "{address}: {page}");
     }
 }

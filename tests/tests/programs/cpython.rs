@@ -12,7 +12,7 @@ use lab::programs::{Network, python_suite};
 use crate::trial::Trial;
 
 /// Time for all of them, on a machine that does other work too.
-const SUITE_MAX: Duration = Duration::from_secs(600);
+const SUITE_MAX: Duration = Duration::from_secs(1800);
 /// Runs of a test under `sidestep run`, all of which have to fail.
 const TRIES: u32 = 3;
 

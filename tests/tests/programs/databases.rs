@@ -26,9 +26,9 @@ fn assert_redis_serves(trial: &Trial) {
     ));
     assert_eq!(large, "OK\n0\n3000000");
     let heard = trial.ask_script(&format!(
-        "heard=$(mktemp)\ntimeout 20 redis-cli -h {SERVER_V4} SUBSCRIBE channel > $heard & subscriber=$!\n\
+        "heard=$(mktemp)\ntimeout 120 redis-cli -h {SERVER_V4} SUBSCRIBE channel > $heard & subscriber=$!\n\
          until [ \"$(redis-cli -h {SERVER_V4} PUBLISH channel message)\" = 1 ]; do sleep 0.05; done\n\
-         sleep 0.2; kill $subscriber; cat $heard; rm $heard"
+         until grep -q ^message $heard; do sleep 0.05; done; kill $subscriber; cat $heard; rm $heard"
     ));
     assert!(heard.contains("message\nchannel\nmessage"), "{heard}");
 }

@@ -17,8 +17,11 @@ use crate::trial::{PATIENCE, Trial, server};
 
 /// Within this time the kernel has to have taken over.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(1);
+/// How often it may be seen to be late: what is late is late every time, and who looks may be late now and then, on a machine that does
+/// other work too.
+const TAKE_OVERS: usize = 3;
 /// The kernel takes down programs and maps some time after their last owner has gone.
-const TAKE_DOWN_MAX: Duration = Duration::from_secs(10);
+const TAKE_DOWN_MAX: Duration = Duration::from_secs(60);
 
 /// What `sidestep run` has made, and what must be gone when it is.
 #[derive(Debug)]
@@ -117,7 +120,7 @@ fn answered_connection(trial: &Trial) -> TcpStream {
 
 fn connect(trial: &Trial, server: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = trial.inside(|| TcpStream::connect_timeout(&server, PATIENCE))?;
-    stream.set_read_timeout(Some(TAKE_OVER_MAX))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
 
@@ -128,9 +131,16 @@ fn ping(stream: &mut TcpStream) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&octets[..len]).into_owned())
 }
 
-/// Checks that whoever speaks on a connection soon learns that it is no more.
+/// Checks that the kernel takes over in time, as `scene` measures it; in a laboratory, if there can be one.
+fn assert_taken_over(scene: impl Fn() -> Option<Duration>) {
+    let late: Vec<Duration> =
+        (0..TAKE_OVERS).map_while(|_| scene().filter(|took| *took > TAKE_OVER_MAX)).collect();
+    assert!(late.len() < TAKE_OVERS, "it is taken over after {late:?}");
+}
+
+/// Checks that whoever speaks on a connection learns that it is no more.
 fn assert_ended(mut stream: TcpStream) {
-    let deadline = Instant::now() + TAKE_OVER_MAX;
+    let deadline = Instant::now() + PATIENCE;
     // A process that is being killed may answer once more.
     while ping(&mut stream).is_ok_and(|answer| !answer.is_empty()) {
         assert!(Instant::now() < deadline, "somebody still answers");
@@ -140,16 +150,15 @@ fn assert_ended(mut stream: TcpStream) {
     assert!(!is_silence, "nobody answers, and nobody says so");
 }
 
-/// Checks that whoever connects to redis is soon refused.
+/// Checks that whoever connects to redis is refused.
 fn assert_refused(trial: &Trial) {
-    let deadline = Instant::now() + TAKE_OVER_MAX;
+    let deadline = Instant::now() + PATIENCE;
     while connect(trial, server(6379)).is_ok() {
         assert!(Instant::now() < deadline, "somebody still accepts");
     }
     // And not only after a time-out.
     let error = connect(trial, server(6379)).err().map(|error| error.kind());
     assert_eq!(error, Some(ErrorKind::ConnectionRefused));
-    assert!(Instant::now() < deadline, "it took longer");
 }
 
 /// Everything that was started under it is gone.
@@ -169,15 +178,23 @@ fn wait_until_alone(trial: &Trial) {
 
 #[test]
 fn the_kernel_answers_the_peers_of_a_program_that_was_killed() {
-    let Some(trial) = Trial::of("redis, killed") else { return };
+    assert_taken_over(kill_program);
+}
+
+/// How long it takes until the peers of a program that is killed know; `None` if there can be no laboratory.
+fn kill_program() -> Option<Duration> {
+    let trial = Trial::of("redis, killed")?;
     let mut redis = trial.start(&redis(""));
     let stream = answered_connection(&trial);
     let footprint = Footprint::of(&trial);
     redis.signal_program(Signal::KILL);
+    let killed = Instant::now();
     assert_ended(stream);
     assert_refused(&trial);
+    let took = killed.elapsed();
     assert_all_ended(&trial, &mut redis);
     footprint.assert_gone(&trial);
+    Some(took)
 }
 
 #[test]
@@ -209,9 +226,14 @@ fn page(trial: &Trial) -> std::io::Result<String> {
 
 #[test]
 fn a_program_whose_broker_was_killed_goes_on_on_the_kernel() {
-    let Some(trial) = Trial::of("redis, broker killed") else { return };
+    assert_taken_over(kill_broker);
+}
+
+/// How long it takes until the peers of a program know whose broker is killed.
+fn kill_broker() -> Option<Duration> {
+    let trial = Trial::of("redis, broker killed")?;
     if trial.network == Network::Kernel {
-        return; // There is no broker.
+        return None; // There is no broker.
     }
     let mut redis = trial.start(&redis(""));
     let (stream, program) = (answered_connection(&trial), redis.program().unwrap());
@@ -219,8 +241,10 @@ fn a_program_whose_broker_was_killed_goes_on_on_the_kernel() {
     assert!(!footprint.programs.is_empty() && !footprint.maps.is_empty(), "{footprint:?}");
     redis.process.signal(Signal::KILL);
     redis.process.wait(TAKE_DOWN_MAX).unwrap();
+    let killed = Instant::now();
     thread::sleep(Duration::from_millis(200));
     assert_ended(stream);
+    let took = killed.elapsed();
     for _ in 0..20 {
         drop(answered_connection(&trial));
     }
@@ -230,6 +254,7 @@ fn a_program_whose_broker_was_killed_goes_on_on_the_kernel() {
     kill_process(program, Signal::TERM).unwrap();
     wait_until_alone(&trial);
     footprint.assert_gone(&trial);
+    Some(took)
 }
 
 #[test]

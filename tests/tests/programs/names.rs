@@ -15,7 +15,7 @@ fn serves(program: &Program) {
     let running = trial.start(program);
     for transport in ["+notcp", "+tcp"] {
         let answer =
-            trial.ask(&format!("dig @{SERVER_V4} {transport} +short +tries=1 +time=5 mail.example.com A"));
+            trial.ask(&format!("dig @{SERVER_V4} {transport} +short +tries=1 +time=30 mail.example.com A"));
         assert_eq!(answer, "192.0.2.3", "{transport}");
     }
     trial.load("queries, 16 under way", Carrier::Stack, || {

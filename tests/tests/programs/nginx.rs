@@ -10,24 +10,24 @@ use crate::trial::{Carrier, Figure, LOAD, Trial, server};
 fn assert_serves(trial: &Trial, nginx: &Running) {
     for address in [SERVER_V4, &format!("[{SERVER_V6}]")] {
         let url = format!("http://{address}/");
-        assert_eq!(trial.ask(&format!("curl -sS -m 10 {url} {url} {url}")), ["Hello, world!"; 3].join("\n"));
+        assert_eq!(trial.ask(&format!("curl -sS -m 120 {url} {url} {url}")), ["Hello, world!"; 3].join("\n"));
     }
-    let loopback = trial.ask_from(Side::Server, "curl -sS -m 10 http://127.0.0.1/");
+    let loopback = trial.ask_from(Side::Server, "curl -sS -m 120 http://127.0.0.1/");
     assert_eq!(loopback, "Hello, world!");
     assert_large_file(trial, nginx, &format!("http://{SERVER_V4}/large"));
 
     let upload =
-        format!("curl -sS -m 30 -T {} http://{SERVER_V4}/put/large", nginx.path("www/large").display());
+        format!("curl -sS -m 120 -T {} http://{SERVER_V4}/put/large", nginx.path("www/large").display());
     trial.ask(&upload);
     let stored = std::fs::read(nginx.path("www/put/large")).unwrap();
     assert!(stored == std::fs::read(nginx.path("www/large")).unwrap(), "what was put is not what was stored");
-    let head = trial.ask(&format!("curl -sS -m 10 -I http://{SERVER_V4}/large"));
+    let head = trial.ask(&format!("curl -sS -m 120 -I http://{SERVER_V4}/large"));
     assert!(head.contains(&format!("Content-Length: {LARGE}")), "{head}");
 }
 
 /// Gets the large file whole.
 fn assert_large_file(trial: &Trial, nginx: &Running, url: &str) {
-    let sum = trial.ask_script(&format!("curl -sS -m 30 {url} | sha256sum | cut -d' ' -f1"));
+    let sum = trial.ask_script(&format!("curl -sS -m 120 {url} | sha256sum | cut -d' ' -f1"));
     assert_eq!(sum.trim(), nginx.read("large.sum").trim());
 }
 
@@ -72,7 +72,7 @@ fn haproxy_in_front_of_nginx() {
     let nginx = trial.start_peer(&Nginx::with_workers(1).program());
     let proxy = trial.start(&haproxy());
     let url = format!("http://{SERVER_V4}:8080/");
-    assert_eq!(trial.ask(&format!("curl -sS -m 10 {url} {url}")), ["Hello, world!"; 2].join("\n"));
+    assert_eq!(trial.ask(&format!("curl -sS -m 120 {url} {url}")), ["Hello, world!"; 2].join("\n"));
     assert_large_file(&trial, &nginx, &format!("{url}large"));
     // Those to the web server behind it as well: all queues are one process's.
     trial.load("wrk, 64 connections", Carrier::Stack, || wrk(&trial, 8080, false));

@@ -118,7 +118,7 @@ fn replace_binary() {
         figure(&ask_meanwhile(&trial, || new = Some(upgrade(&nginx))))
     });
     let new = new.unwrap();
-    assert_eq!(trial.ask(&format!("curl -sS -m 10 http://{}/", server(80))), "Hello, world!");
+    assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
     assert_eq!(count(&nginx, "exited on signal"), 0, "{}", nginx.read("error.log"));
     kill_process(new, Signal::QUIT).unwrap();
     wait_until("the end of the new master", || test_kill_process(new).is_err());

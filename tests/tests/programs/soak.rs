@@ -22,6 +22,6 @@ fn soak() {
     }
     let _turn = Turn::wait();
     let mut soak = Child::spawn("soak", Command::new(env!("CARGO_BIN_EXE_soak")).arg(SECONDS)).unwrap();
-    let status = soak.wait(Duration::from_secs(180)).unwrap_or_else(|error| panic!("{error}"));
+    let status = soak.wait(Duration::from_secs(600)).unwrap_or_else(|error| panic!("{error}"));
     assert!(status.success(), "{}", soak.output());
 }

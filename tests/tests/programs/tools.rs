@@ -111,7 +111,7 @@ fn openssl_figure(output: &str) -> Figure {
 fn openssl_s_server() {
     let Some(trial) = Trial::of("openssl s_server") else { return };
     let server = trial.start(&openssl_server());
-    let page = trial.ask(&format!("curl -sS -m 10 -k https://{SERVER_V4}:4433/page"));
+    let page = trial.ask(&format!("curl -sS -m 120 -k https://{SERVER_V4}:4433/page"));
     assert_eq!(page, "Hello, world!");
     trial.load("openssl s_time, new sessions", Carrier::Stack, || {
         openssl_figure(

@@ -15,11 +15,13 @@ use crate::counters::Counters;
 /// Laboratories at a time: all use the same two cores.
 const TRIALS_MAX: usize = 2;
 /// Nothing here takes longer, on a machine that does other work too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Time for a program to end when asked to, and for the kernel to take down what belonged to it.
-const END_MAX: Duration = Duration::from_secs(10);
-/// Time for a program that is ready to wait for its sockets, and for its queue.
+const END_MAX: Duration = Duration::from_secs(60);
+/// Time for a program that is ready to wait for its sockets, and for what it claims to have effect.
 const SETTLING: Duration = Duration::from_millis(300);
+/// The longest time that a program gets to have a queue.
+const QUEUE_MAX: Duration = Duration::from_secs(30);
 /// How long a load lasts.
 pub(crate) const LOAD: Duration = Duration::from_secs(1);
 /// Names the file to which each figure is appended, for the table of results.
@@ -34,6 +36,8 @@ pub(crate) struct Trial {
     name: String,
     role: &'static str,
     abstract_sockets: Vec<String>,
+    /// Who started the program, if that was `sidestep run`.
+    broker: Mutex<Option<u32>>,
     _turn: Turn,
 }
 
@@ -87,6 +91,7 @@ impl Trial {
             name: name.to_owned(),
             role,
             abstract_sockets,
+            broker: Mutex::new(None),
             _turn: turn,
         })
     }
@@ -97,6 +102,7 @@ impl Trial {
         let running = program.start(&self.lab, Side::Server, &self.network);
         let running = running.unwrap_or_else(|error| panic!("{error}"));
         if self.network != Network::Kernel {
+            *self.broker.lock().unwrap() = Some(running.process.pid());
             thread::sleep(SETTLING);
         }
         running
@@ -142,6 +148,9 @@ impl Trial {
 
     /// Puts a load on the program: no error may come of it, and who carries the packets is compared with what is expected.
     pub(crate) fn load(&self, load: &str, carrier: Carrier, action: impl FnOnce() -> Figure) {
+        if matches!(carrier, Carrier::Stack) {
+            self.wait_for_queue();
+        }
         let before = Counters::of(&self.lab);
         let figure = action();
         let share = Counters::of(&self.lab).kernel_share_since(&before);
@@ -153,6 +162,26 @@ impl Trial {
                 "{}: {load}: the kernel took {share:.3} of the packets",
                 self.name
             );
+        }
+    }
+
+    /// Waits until a socket of the program is on the stack, for as long as that may take on a machine that does other work too. If none
+    /// ever is, the kernel's share of the packets shows it.
+    fn wait_for_queue(&self) {
+        let Some(broker) = self.broker.lock().unwrap().map(|pid| pid.to_string()) else { return };
+        let deadline = Instant::now() + QUEUE_MAX;
+        let is_accelerated = || {
+            let status =
+                Command::new(lab::sidestep_binary()).args(["status", "--pid", &broker]).output().unwrap();
+            String::from_utf8_lossy(&status.stdout).lines().any(|line| line.ends_with(" accelerated"))
+        };
+        let mut waited = false;
+        while !is_accelerated() && Instant::now() < deadline {
+            waited = true;
+            thread::sleep(SETTLING / 10);
+        }
+        if waited {
+            thread::sleep(SETTLING);
         }
     }
 
