@@ -19,12 +19,15 @@
 //! | `kernel.rs` | [`prepare`], [`Prepared`]: the order of things |
 //! | `socket.rs` | one safe function per system call: where the unsafe is |
 //! | `stand_in.rs` | segments in the peer's name, for a FIN that came already; [`deliver`] |
+//! | `fuzz.rs` | what fuzzers call |
 
 mod established;
+mod fuzz;
 mod kernel;
 mod socket;
 mod stand_in;
 
 pub use established::{Established, Invalid, State, Timestamps};
+pub use fuzz::fuzz_late_segment;
 pub use kernel::{Prepared, make_kernel_socket, prepare};
 pub use stand_in::deliver;

@@ -12,7 +12,7 @@ use crate::established::Established;
 use crate::socket::RawSocket;
 
 /// Where the checksum stands in a header that was parsed.
-const CHECKSUM: std::ops::Range<usize> = 16..18;
+pub(crate) const CHECKSUM: std::ops::Range<usize> = 16..18;
 
 /// Speaks for the peer of one connection.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub fn deliver(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> io::Res
 
 /// An IP packet with this segment and the checksum that belongs to it, if its ports are those of the two ends, and it does not begin
 /// another connection between them.
-fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> Option<Vec<u8>> {
     let header = tcp::Tcp::parse(segment).ok()?;
     let is_of_flow = (header.source_port(), header.destination_port()) == (remote.port(), local.port());
     if !is_of_flow || header.flags() & flag::SYN != 0 {
