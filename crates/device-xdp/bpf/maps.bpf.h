@@ -47,7 +47,11 @@ struct claim_terms {
 // Some flows are the kernel's: those that are noted.
 #define KERNEL_SOME 2
 
-// A flow that is the kernel's though it is claimed: 40 octets without holes, like `claim_key`.
+// Beside the epoch in the note of a flow that a socket will get as soon as there is one: until then nobody knows the connection,
+// and the kernel would reset it.
+#define AWAITED (1u << 31)
+
+// A flow that is not like others of its claim: 40 octets without holes, like `claim_key`.
 struct flow_key {
 	__be32 local[4];
 	__be32 remote[4];
@@ -75,6 +79,7 @@ enum outcome {
 	// From here on neither the kernel nor a socket gets the packet.
 	DROPPED_CLAIMED_TCP,
 	DROPPED_REOPENING,
+	DROPPED_AWAITED,
 	OUTCOMES,
 };
 
@@ -98,6 +103,7 @@ struct {
 	__type(value, struct claim_terms);
 } claims SEC(".maps");
 
+// Flows that are the kernel's though they are claimed, and awaited ones.
 // The value is the epoch of the claim when the flow was noted: notes of earlier ones are as good as none, so that all of a claim's
 // can be forgotten at once. So is a flow that is forgotten as others came after it.
 struct {

@@ -11,7 +11,8 @@
 //   - belongs to no flow that the kernel has kept,
 //   - fits a frame, whatever the MTU.
 // Everything else passes to the kernel, and so does a claimed packet on a queue that has no socket. But the kernel would reset
-// a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again.
+// a TCP connection of which it gets a segment and knows nothing: one that no socket can be given is dropped, and sent again. So is
+// one of a connection that is on its way from one socket to the next.
 //
 // User space keeps the maps: see maps.bpf.h.
 
@@ -95,29 +96,32 @@ static __always_inline int name_flow(struct xdp_md *ctx, struct flow_key *flow, 
 	return copy_remote(ctx, flow, packet);
 }
 
-// Whether the packet's flow is the kernel's under a claim that has flags. One that begins is from now on if it is wanted so, or
-// if no socket will get it now (`takeable`) and one might later.
-static __always_inline int is_kernels(struct xdp_md *ctx, const struct packet *packet, const struct claim_terms *terms,
-				      int takeable)
+// What becomes of a packet whose flow is noted under a claim that has flags; REDIRECTED if it is like others of the claim. A flow
+// that begins is the kernel's from now on if it is wanted so, or if no socket will get it now (`takeable`) and one might later.
+static __always_inline enum outcome by_notes(struct xdp_md *ctx, const struct packet *packet,
+					     const struct claim_terms *terms, int takeable)
 {
 	struct flow_key flow = {};
 	__u32 epoch = terms->epoch;
 	__u32 *noted;
 
 	if (!name_flow(ctx, &flow, packet))
-		return 0;
+		return REDIRECTED;
 	if ((terms->flags & KERNEL_NEW || !takeable) && begins_connection(ctx, packet))
-		return bpf_map_update_elem(&kernel_flows, &flow, &epoch, BPF_ANY) == 0;
+		return bpf_map_update_elem(&kernel_flows, &flow, &epoch, BPF_ANY) ? REDIRECTED : PASSED_KERNEL_FLOW;
 	if (!(terms->flags & KERNEL_SOME))
-		return 0;
+		return REDIRECTED;
 	noted = bpf_map_lookup_elem(&kernel_flows, &flow);
-	return noted && *noted == epoch;
+	if (noted && *noted == epoch)
+		return PASSED_KERNEL_FLOW;
+	return noted && *noted == (epoch | AWAITED) && !takeable ? DROPPED_AWAITED : REDIRECTED;
 }
 
 // What becomes of a packet whose headers are read. `obstacle`: why no socket can be given it, if so.
 static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *packet, enum outcome obstacle)
 {
 	__u32 queue = ctx->rx_queue_index;
+	enum outcome noted = REDIRECTED;
 	struct claim_terms *terms;
 	int holds;
 
@@ -129,8 +133,10 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *pa
 	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
 		obstacle = PASSED_TOO_LONG;
 	holds = holds_on(terms, queue);
-	if (terms->flags && is_kernels(ctx, packet, terms, !obstacle && holds && has_socket(queue)))
-		return PASSED_KERNEL_FLOW;
+	if (terms->flags)
+		noted = by_notes(ctx, packet, terms, !obstacle && holds && has_socket(queue));
+	if (noted != REDIRECTED)
+		return noted;
 	if (!holds)
 		return PASSED_OTHER_QUEUE;
 	if (obstacle)

@@ -6,7 +6,7 @@ use crate::XdpError;
 use crate::error::map_error;
 
 /// Length of `enum outcome` in `bpf/maps.bpf.h`.
-pub(crate) const OUTCOMES: usize = 13;
+pub(crate) const OUTCOMES: usize = 14;
 
 /// The map `outcomes`: one array of counts for each processor.
 pub(crate) type Outcomes = PerCpuArray<MapData, [u64; OUTCOMES]>;
@@ -41,6 +41,10 @@ pub struct SteeringCounters {
     pub dropped_claimed_tcp: u64,
     /// Claimed TCP that came while sockets were opened anew.
     pub dropped_reopening: u64,
+    /// Of a connection whose handshake is on its way from one socket to the next: [`SteeringProgram::add_awaited_flow`].
+    ///
+    /// [`SteeringProgram::add_awaited_flow`]: crate::SteeringProgram::add_awaited_flow
+    pub dropped_awaited: u64,
 }
 
 impl SteeringCounters {
@@ -61,6 +65,7 @@ impl SteeringCounters {
             passed_kernel_flow: sum(10),
             dropped_claimed_tcp: sum(11),
             dropped_reopening: sum(12),
+            dropped_awaited: sum(13),
         })
     }
 
@@ -80,6 +85,7 @@ impl SteeringCounters {
             ("passed_kernel_flow", self.passed_kernel_flow),
             ("dropped_claimed_tcp", self.dropped_claimed_tcp),
             ("dropped_reopening", self.dropped_reopening),
+            ("dropped_awaited", self.dropped_awaited),
         ]
     }
 }

@@ -1,4 +1,4 @@
-//! Flows that are the kernel's though they are claimed.
+//! Flows that are the kernel's though they are claimed, and those that nobody has for a moment.
 
 use std::net::SocketAddr;
 
@@ -37,6 +37,9 @@ impl FlowKey {
     }
 }
 
+/// `AWAITED` of `bpf/maps.bpf.h`.
+const AWAITED: u32 = 1 << 31;
+
 /// The map `kernel_flows`. The steering program writes to it as well, and the kernel removes what was not looked up for longest
 /// when it is full.
 pub(crate) struct KernelFlows(pub(crate) HashMap<MapData, FlowKey, u32>);
@@ -51,6 +54,17 @@ impl KernelFlows {
     ) -> Result<(), XdpError> {
         let key = FlowKey::new(transport, local, remote);
         self.0.insert(key, epoch, 0).map_err(map_error("kernel_flows"))
+    }
+
+    /// The flow is to be a socket's, which there is not yet.
+    pub(crate) fn add_awaited(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+        epoch: u32,
+    ) -> Result<(), XdpError> {
+        self.add(transport, local, remote, epoch | AWAITED)
     }
 
     pub(crate) fn remove(
@@ -70,7 +84,7 @@ impl KernelFlows {
         remote: SocketAddr,
     ) -> Result<bool, XdpError> {
         match self.0.get(&FlowKey::new(transport, local, remote), 0) {
-            Ok(_) => Ok(true),
+            Ok(note) => Ok(note & AWAITED == 0),
             Err(MapError::KeyNotFound) => Ok(false),
             Err(error) => Err(map_error("kernel_flows")(error)),
         }

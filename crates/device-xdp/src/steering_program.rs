@@ -112,6 +112,19 @@ impl SteeringProgram {
         self.kernel_flows.add(transport, local, remote, epoch)
     }
 
+    /// Notes a flow as one that a socket is to get which does not serve its queue yet: under a claim of
+    /// [`ClaimTerms::kernel_some`], while it has this epoch, below 2^31, its packets are dropped until one does. Whoever sent them
+    /// sends them again, and the kernel, which does not know the connection, does not reset it.
+    pub fn add_awaited_flow(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+        epoch: u32,
+    ) -> Result<(), XdpError> {
+        self.kernel_flows.add_awaited(transport, local, remote, epoch)
+    }
+
     /// Forgets a flow of the kernel's, if it was noted.
     pub fn remove_kernel_flow(
         &mut self,

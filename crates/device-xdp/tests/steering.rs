@@ -295,6 +295,30 @@ fn connections_that_begin_where_no_socket_takes_them_stay_with_the_kernel() {
 }
 
 #[test]
+fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    let [segment, other] = [4000, 4001].map(|source| ipv4(TCP, &tcp(source, PORT, ACK, 10)));
+    let [local, remote] = flow(4000);
+    setting.program.add_awaited_flow(Transport::Tcp, local, remote, 0).unwrap();
+    assert!(!setting.is_noted(4000));
+    assert_eq!([&segment, &other].map(|it| setting.outcome(it)), ["dropped_awaited", "passed_no_socket"]);
+
+    let _device = setting.device();
+    let elsewhere = ClaimTerms { queues: QueueSet::NONE, ..KERNEL_SOME };
+    setting.set_terms(elsewhere);
+    assert_eq!([&segment, &other].map(|it| setting.outcome(it)), ["dropped_awaited", "passed_other_queue"]);
+    setting.set_terms(ClaimTerms { epoch: 1, ..elsewhere });
+    assert_eq!(setting.outcome(&segment), "passed_other_queue", "the note is of another epoch");
+    setting.set_terms(KERNEL_SOME);
+    assert_eq!(setting.outcome(&segment), "redirected");
+
+    // The peer that begins anew meanwhile is the kernel's, and so is one whose connection moves there.
+    setting.set_terms(elsewhere);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_kernel_flow");
+    assert_eq!(setting.outcome(&segment), "passed_kernel_flow");
+}
+
+#[test]
 fn while_sockets_are_reopened_claimed_tcp_waits_for_them() {
     let Some(mut setting) = Setting::new(ClaimTerms::default()) else { return };
     let segment = tcp(4000, PORT, ACK, 10);

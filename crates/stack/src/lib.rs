@@ -43,4 +43,4 @@ pub use stack::{
     Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
     Socket, Stack, Transmit,
 };
-pub use tcp::{DetachError, Detached};
+pub use tcp::{DetachError, Detached, Handshake};

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use clock::Duration;
 use common::{CLIENT, Pair, SERVER, pattern};
 use stack::tcp::{RecvError, SendError, Shutdown, State, TcpError};
-use stack::{AttachError, Config, ConnectionId, DetachError, Detached, Hop, Stack, TcpOptions};
+use stack::{
+    AttachError, Config, ConnectionId, DetachError, Detached, Handshake, Hop, ListenerId, Stack, TcpOptions,
+};
 
 /// Moves the server's connection to a stack of its own; what it was as a value.
 fn move_server(pair: &mut Pair, server: ConnectionId) -> (ConnectionId, Detached) {
@@ -301,6 +303,83 @@ fn who_finished_the_handshake_and_was_left_waiting_for_data_can_leave_too() {
     pair.run_for(Duration::from_secs(1));
     assert_eq!(pair.server.recv(moved, pair.now), Ok(b"request".to_vec()));
     assert_eq!(pair.client.recv(client, pair.now), Ok(b"first".to_vec()));
+}
+
+/// A server that has answered a SYN by a SYN-ACK, which is on its way, and then moved its listener to a new stack; the client's
+/// connection, and what left.
+fn moved_handshake(pair: &mut Pair) -> (ConnectionId, Handshake) {
+    let listener = pair.server.listen(SERVER, 16);
+    let client = pair.client.connect(CLIENT, SERVER);
+    pair.run_for(Duration::from_micros(600));
+    let mut handshakes = pair.server.stack.detach_handshakes(listener, pair.now);
+    assert_eq!((handshakes.len(), pair.server.stack.open_handshakes(listener)), (1, 0));
+    assert_eq!(pair.server.stack.population(), (0, 0, 0));
+    pair.server.stack = Stack::new(Config::default(), [9; 32], pair.now);
+    pair.server.listen(SERVER, 16);
+    (client, handshakes.remove(0))
+}
+
+/// Both sides send, and it arrives.
+fn assert_talks(pair: &mut Pair, client: ConnectionId, listener: ListenerId) {
+    let server = pair.server.stack.tcp_accept(listener).expect("the handshake is complete");
+    let (request, response) = (pattern(100_000, 1), pattern(100_000, 2));
+    let arrived = pair.exchange(client, server, &request, &response);
+    assert!(arrived == (request, response));
+    let info = pair.server.stack.info(server, pair.now).unwrap();
+    assert!(info.timestamps && info.sack && info.snd_wscale > 0, "what was agreed holds");
+    assert_eq!(pair.client.stack.counters().estab_resets + pair.server.stack.counters().estab_resets, 0);
+}
+
+#[test]
+fn a_handshake_is_finished_by_another_stack() {
+    let mut pair = Pair::new();
+    let (client, handshake) = moved_handshake(&mut pair);
+    assert_eq!((handshake.local, handshake.remote, handshake.syn_acks), (SERVER, CLIENT, 1));
+    pair.server.stack.attach_handshake(&handshake, pair.now).unwrap();
+    let again = pair.server.stack.attach_handshake(&handshake, pair.now);
+    assert_eq!(again, Err(AttachError::InUse));
+    pair.run();
+    let listener = pair.server.stack.listeners().next().unwrap();
+    assert_talks(&mut pair, client, listener);
+}
+
+#[test]
+fn a_handshake_whose_ack_is_lost_while_it_moves_is_finished_by_the_next_syn_ack() {
+    let mut pair = Pair::new();
+    let (client, handshake) = moved_handshake(&mut pair);
+    let listener = pair.server.stack.listeners().next().unwrap();
+    pair.server.stack.leave_listener(listener, pair.now);
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.client.stack.state(client), Some(State::Established), "its ACK came to nobody");
+    let listener = pair.server.listen(SERVER, 16);
+    pair.server.stack.attach_handshake(&handshake, pair.now).unwrap();
+    pair.run_for(Duration::from_millis(1500));
+    assert_talks(&mut pair, client, listener);
+}
+
+#[test]
+fn a_handshake_that_was_not_answered_yet_is_answered_by_the_other_stack() {
+    let mut pair = Pair::new();
+    let (_, handshake) = moved_handshake(&mut pair);
+    let mut room = [0; 1500];
+    let stack = &mut pair.server.stack;
+    stack.attach_handshake(&Handshake { syn_acks: 0, ..handshake }, pair.now).unwrap();
+    assert!(stack.poll_transmit(pair.now, &mut room).is_some(), "at once");
+    assert!(stack.poll_transmit(pair.now, &mut room).is_none(), "and once");
+}
+
+#[test]
+fn a_handshake_that_nobody_wants_is_refused() {
+    let mut pair = Pair::new();
+    let (_, handshake) = moved_handshake(&mut pair);
+    let attach = |pair: &mut Pair, it: &Handshake| pair.server.stack.attach_handshake(it, pair.now);
+    let elsewhere = Handshake { local: CLIENT, ..handshake.clone() };
+    assert_eq!(attach(&mut pair, &elsewhere), Err(AttachError::NoListener));
+    let mixed = Handshake { remote: "[2001:db8::1]:1".parse().unwrap(), ..handshake.clone() };
+    assert_eq!(attach(&mut pair, &mixed), Err(AttachError::AddressFamily));
+    let crowd = (1..=16).map(|port| Handshake { remote: (CLIENT.ip(), port).into(), ..handshake.clone() });
+    assert!(crowd.map(|it| attach(&mut pair, &it)).all(|outcome| outcome == Ok(())));
+    assert_eq!(attach(&mut pair, &handshake), Err(AttachError::TooMany), "the backlog is full");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub enum AttachError {
     InUse,
     /// There are too many connections, or too little memory for its data.
     TooMany,
+    /// A handshake, and nobody listens there.
+    NoListener,
 }
 
 impl Stack {

@@ -5,6 +5,7 @@ mod cookies;
 mod departure;
 mod fast_opening;
 mod half_open;
+mod handshakes;
 mod icmp;
 mod late;
 mod passive;

@@ -4,12 +4,13 @@
 //! arrival of segments with `acceptance.rs` and `acknowledgement.rs` for two of its steps, `timers.rs` the timeouts.
 //! `output.rs` decides what is sent, `transmit.rs` sends it. `connecting.rs` is the handshake of an active open,
 //! `handshake.rs` the small state of a connection that a peer has begun and not completed, `listener.rs` what waits to be
-//! accepted, `detached.rs` how a connection leaves as a value and goes on elsewhere.
+//! accepted, `detached.rs` how a connection leaves as a value and goes on elsewhere, `begun.rs` how a handshake does.
 //!
 //! A connection never sends by itself: it notes what is due, and `Connection::poll_transmit` makes one segment at a time of it.
 
 mod acceptance;
 mod acknowledgement;
+mod begun;
 mod connecting;
 mod connection;
 mod detached;
@@ -29,6 +30,7 @@ mod transmit;
 mod urgent;
 mod user;
 
+pub use begun::Handshake;
 pub use connection::{Connection, Events, Readiness, State};
 pub(crate) use connection::{Fate, Origin, Shared, micros};
 pub use detached::{DetachError, Detached};
