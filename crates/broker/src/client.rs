@@ -21,8 +21,8 @@ use tcp_repair::Established;
 
 use crate::moving::pack;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, DATAGRAM_MAX, FromBroker, Grant, Key, News, ProgramReport, ProtocolError,
-    Purpose, Refusal, Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
+    Answer, ClaimId, Claimed, DATAGRAM_MAX, FromBroker, Grant, Handshake, Key, News, ProgramReport,
+    ProtocolError, Purpose, Refusal, Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
 };
 use crate::transfer::{Arrival, Inbox, Internal, discard, send};
 
@@ -306,6 +306,11 @@ impl Client {
     /// Hands a kernel socket that waited at a closed listener to another process that has the same listener.
     pub fn hand_over(&mut self, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
         self.ask_for_done(Request::Adopt, &[socket])
+    }
+
+    /// Hands a handshake at a listener that is about to be closed to who gets our queues and has the same listener.
+    pub fn hand_on(&mut self, handshake: Handshake) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Handshake(handshake), &[])
     }
 
     /// Whether another process has claimed the same socket.

@@ -49,6 +49,8 @@ pub fn fuzz_broker(data: &[u8]) {
         world.apply(Event::Leave(0));
         world.settle();
     }
+    world.apply(Event::Pass(3000)); // By then nobody is to have what nobody has.
+    world.settle();
     assert!(world.maps.values().all(std::collections::BTreeMap::is_empty), "something is claimed by nobody");
 }
 
@@ -100,6 +102,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Drain { claim } => Some(Event::DrainBy(client, claim)),
         Request::GiveBack { link: of } => link(of).map(|link| Event::GiveBack(client, link)),
         Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
+        Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
         Request::Adopt => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),
         // The registry has no part in these: see the page.

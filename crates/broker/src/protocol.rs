@@ -45,6 +45,9 @@ pub const KEYS_MAX: usize = 16;
 /// Octets of a datagram or segment that is delivered at most: as numbers they fit a message.
 pub const DATAGRAM_MAX: usize = 12 << 10;
 
+/// Octets of the headers of a SYN at most: IPv4 or IPv6 without extension headers, and TCP.
+pub const SYN_MAX: usize = 120;
+
 /// Characters of a program's name at most.
 pub const NAME_MAX: usize = 256;
 
@@ -160,6 +163,9 @@ pub enum Request {
     ///
     /// Beside it: the kernel's socket.
     Adopt,
+    /// A handshake at a listener that we are about to close; whoever has the same listener and gets our queues is to finish it, as
+    /// [`News::Handshake`]. [`Answer::Done`].
+    Handshake(Handshake),
     /// Whether another process has claimed the very socket of a claim of ours: [`Answer::Done`], or a refusal if none has.
     IsShared {
         /// Which.
@@ -284,6 +290,8 @@ pub enum News {
         /// The peer.
         remote: SocketAddr,
     },
+    /// A handshake that another process began at a listener that is ours too, on a queue that is, or is about to be.
+    Handshake(Handshake),
     /// Somebody looks: answer by [`Request::Status`].
     ReportStatus,
     /// Somebody looks closer: to be attended to in the protocol of `observe`.
@@ -418,6 +426,48 @@ pub struct Moving {
     pub unacked_len: u32,
     /// Octets that were never sent.
     pub unsent_len: u32,
+}
+
+/// A connection that a peer has begun, and that waits for the peer's ACK: as `stack::Handshake`, whose fields have the same names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handshake {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// The interface that its packets leave by.
+    pub link: u16,
+    /// Our hardware address.
+    pub source: [u8; 6],
+    /// The next hop's.
+    pub destination: [u8; 6],
+    /// VLAN tags in front of its packets, outer first: protocol identifier and control information.
+    pub tags: [Option<(u16, u16)>; 2],
+    /// The sequence number of the peer's SYN.
+    pub irs: u32,
+    /// The sequence number of ours.
+    pub iss: u32,
+    /// Largest segment that the peer takes.
+    pub peer_mss: u16,
+    /// The shifts of the peer's windows and of ours.
+    pub window_scales: Option<(u8, u8)>,
+    /// Both sides agreed on SACK.
+    pub sack_permitted: bool,
+    /// Both sides agreed on ECN.
+    pub ecn: bool,
+    /// Our timestamp and the peer's.
+    pub timestamps: Option<(u32, u32)>,
+    /// The window that our SYN-ACK offered.
+    pub window: u16,
+    /// SYN-ACKs sent.
+    pub syn_acks: u8,
+    /// Timeouts so far.
+    pub timeouts: u8,
+    /// Microseconds since the SYN came.
+    pub age_us: u64,
+    /// The headers of the SYN, if the listener wants them; at most [`SYN_MAX`] octets.
+    pub saved_syn: Option<Vec<u8>>,
 }
 
 /// Queues that become ours.

@@ -58,7 +58,7 @@ impl HttpPeer {
 impl HttpServer {
     fn wait_until_it_accepts(&mut self, lab: &Lab) -> Result<(), LabError> {
         let server = SocketAddr::new(SERVER_V4.parse().expect("an address"), 80);
-        let connect = || TcpStream::connect_timeout(&server, Duration::from_millis(200));
+        let connect = || TcpStream::connect_timeout(&server, Duration::from_secs(2));
         let deadline = Instant::now() + START_MAX;
         while Instant::now() < deadline && self.process.try_wait().is_none() {
             if lab.inside(Side::Client, connect).is_ok() {

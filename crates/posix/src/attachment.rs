@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use clock::{Duration, Instant};
 use device::Device;
 use stack::tcp::Detached;
-use stack::{Hop, LateSegment, LinkId};
+use stack::{Handshake, Hop, LateSegment, LinkId};
 use wire::MacAddress;
 
 use crate::observing::Observer;
@@ -111,6 +111,8 @@ pub(crate) enum Incident {
         /// The peer.
         remote: SocketAddr,
     },
+    /// A handshake that another process began at a listener that is ours too.
+    Handshake(Box<Handshake>),
     /// An interface takes packets of another size.
     Mtu(LinkId, u16),
     /// A neighbour has another hardware address.
@@ -230,6 +232,9 @@ pub(crate) trait Attachment: Send {
 
     /// Hands a connection of the kernel to some process that has its listener.
     fn give_for_adoption(&mut self, socket: OwnedFd);
+
+    /// Hands a handshake of ours, which the stack let go of, to some process that has its listener and gets our queue.
+    fn hand_on(&mut self, handshake: &Handshake);
 
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);

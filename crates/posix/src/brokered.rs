@@ -10,13 +10,14 @@ use broker::protocol::{
 use clock::{Duration, Instant};
 use device_xdp::XdpDevice;
 use stack::tcp::{Detached, State};
-use stack::{Hop, LateSegment, LinkHeader, LinkId};
+use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId};
 use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
 use crate::attachment::{
     Attachment, ClaimId, Incident, MovedSocket, Peer, Purpose, RequestId, Routed, SocketStatus, Status, Way,
 };
+use crate::handshake_message::{begun_of, handshake_of};
 use crate::internal;
 use crate::observing::Observer;
 use crate::socket::address::source_for;
@@ -303,6 +304,11 @@ impl Attachment for Brokered {
         let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
     }
 
+    fn hand_on(&mut self, handshake: &Handshake) {
+        // If nobody is to have it, the peer is reset as it comes, as by a kernel that has forgotten it.
+        let _ = self.ask(|client| client.hand_on(begun_of(handshake)));
+    }
+
     fn drain(&mut self, claim: ClaimId) {
         let _ = self.ask(|client| client.drain(broker::protocol::ClaimId(claim.0)));
     }
@@ -374,6 +380,7 @@ fn incident_of(news: News) -> Option<Incident> {
             Incident::Neighbour { link: LinkId(link), old: MacAddress(old), new: MacAddress(new) }
         }
         News::Surrender { token, local, remote } => Incident::Surrender { token, local, remote },
+        News::Handshake(begun) => Incident::Handshake(Box::new(handshake_of(begun))),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Gone,
         // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `fd_table.rs` | what each descriptor is: one load |
 //! | `process.rs`, `global.rs` | everything behind one lock; the process that we are loaded into |
-//! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `ways.rs` | the engine, and who gives it queues, claims and ways |
+//! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `handshake_message.rs`, `ways.rs` | the engine, and who gives it queues, claims and ways |
 //! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs`, `own_thread.rs` | turns of the engine, sleeping, waking |
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
 //! | `held.rs` | what is closed while a call still uses it |
@@ -24,6 +24,7 @@ mod epoll;
 mod errno;
 mod fd_table;
 mod global;
+mod handshake_message;
 mod held;
 pub mod inside;
 mod internal;

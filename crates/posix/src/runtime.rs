@@ -141,6 +141,7 @@ impl State {
             Incident::Routed(request, routed) => self.on_routed(request, routed, now),
             Incident::Inherited(request, socket) => self.on_inherited(request, socket),
             Incident::Adopt { claim, socket } => self.on_adopt(claim, socket),
+            Incident::Handshake(handshake) => self.on_handshake(&handshake, now),
             Incident::Surrender { token, local, remote } => self.on_surrender(token, local, remote, now),
             Incident::Mtu(link, mtu) => {
                 if let Some(runtime) = &self.runtime {
@@ -234,6 +235,7 @@ impl State {
                 }
                 self.supersede_ended(local);
                 self.install(id);
+                self.hear(now); // Handshakes may be waiting for who claims this.
                 true
             }
             Err(reason) => {

@@ -11,6 +11,9 @@ use tests::{Exchange, ExchangeTally};
 use crate::known;
 use crate::trial::{Carrier, Figure, PATIENCE, Trial, server};
 
+/// How long packets take to peers that are far away.
+const FAR: Duration = Duration::from_millis(150);
+
 /// Asks on new connections and on kept ones while `change` is made; returns what came back to the one and the other.
 fn ask_meanwhile(trial: &Trial, change: impl FnOnce()) -> [ExchangeTally; 2] {
     let stop = AtomicBool::new(false);
@@ -62,10 +65,14 @@ fn count(nginx: &Running, words: &str) -> usize {
 fn reload_under_load(workers: u32) {
     let name = format!("nginx, {workers} worker{}, reload", if workers == 1 { "" } else { "s" });
     let Some(trial) = Trial::with_queues(&name, workers) else { return };
+    reload_repeatedly(trial, workers, "24 clients, four reloads");
+}
+
+fn reload_repeatedly(trial: Trial, workers: u32, load: &str) {
     let nginx = trial.start(&Nginx::with_workers(workers).program());
     const RELOADS: usize = 4;
     let carrier = Carrier::Either("the connections of workers that end are moved to the kernel");
-    trial.load("24 clients, four reloads", carrier, || {
+    trial.load(load, carrier, || {
         figure(&ask_meanwhile(&trial, || {
             for reload in 1..=RELOADS {
                 kill_process(nginx.pid_in("pid").unwrap(), Signal::HUP).unwrap();
@@ -87,6 +94,13 @@ fn two_workers_are_replaced_under_load() {
     known::check("two workers replaced", || reload_under_load(2));
 }
 
+/// Their handshakes take longer than a worker that ends waits for anything.
+#[test]
+fn peers_that_are_far_away_notice_nothing_of_a_reload() {
+    let Some(trial) = Trial::with_delay("nginx, 1 worker, reload, 300 ms away", FAR) else { return };
+    reload_repeatedly(trial, 1, "24 clients, four reloads");
+}
+
 /// As <https://nginx.org/en/docs/control.html> has it: start the new binary beside the old one, let the old workers end, then the old
 /// master.
 fn upgrade(nginx: &Running) -> Pid {
@@ -106,16 +120,24 @@ fn upgrade(nginx: &Running) -> Pid {
 
 #[test]
 fn the_binary_is_replaced_under_load() {
-    known::check("binary replaced", replace_binary);
+    known::check("binary replaced", || {
+        let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade") else { return };
+        replace_binary(&trial);
+    });
 }
 
-fn replace_binary() {
-    let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade") else { return };
+#[test]
+fn peers_that_are_far_away_notice_nothing_of_a_new_binary() {
+    let Some(trial) = Trial::with_delay("nginx, 1 worker, binary upgrade, 300 ms away", FAR) else { return };
+    replace_binary(&trial);
+}
+
+fn replace_binary(trial: &Trial) {
     let mut nginx = trial.start(&Nginx { daemon: true, ..Nginx::with_workers(1) }.program());
     let mut new = None;
     let carrier = Carrier::Either("the connections of workers that end are moved to the kernel");
     trial.load("24 clients, one upgrade", carrier, || {
-        figure(&ask_meanwhile(&trial, || new = Some(upgrade(&nginx))))
+        figure(&ask_meanwhile(trial, || new = Some(upgrade(&nginx))))
     });
     let new = new.unwrap();
     assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::programs::{Network, Program, Running};
-use lab::{Child, Lab, SERVER_INTERFACE, SERVER_V4, Side};
+use lab::{BOX_INTERFACES, Child, Lab, LabError, SERVER_INTERFACE, SERVER_V4, Side};
 
 use crate::counters::Counters;
 
@@ -38,6 +38,8 @@ pub(crate) struct Trial {
     abstract_sockets: Vec<String>,
     /// Who started the program, if that was `sidestep run`.
     broker: Mutex<Option<u32>>,
+    /// Passes packets on if there is something between the two sides.
+    _middle_box: Option<Child>,
     _turn: Turn,
 }
 
@@ -70,20 +72,37 @@ impl Trial {
 
     /// With so many queues.
     pub(crate) fn with_queues(name: &str, queues: u32) -> Option<Trial> {
-        Trial::make(name, "server", queues)
+        Trial::make(name, "server", || Ok((Lab::with_queues(queues)?, None)))
+    }
+
+    /// With a way to the clients on which each packet takes that long.
+    pub(crate) fn with_delay(name: &str, delay: Duration) -> Option<Trial> {
+        let micros = delay.as_micros();
+        let delays = format!("{micros}-{micros}");
+        Trial::make(name, "server", || {
+            let lab = Lab::with_box()?;
+            let arguments = [&BOX_INTERFACES[..], &["--delay-us", &delays]].concat();
+            let mut middle_box = lab.spawn_in(Side::Box, env!("CARGO_BIN_EXE_middle_box"), &arguments)?;
+            middle_box.wait_for_line("ready", PATIENCE)?;
+            Ok((lab, Some(middle_box)))
+        })
     }
 
     /// For the client `name`.
     pub(crate) fn of_client(name: &str) -> Option<Trial> {
-        Trial::make(name, "client", 1)
+        Trial::make(name, "client", || Ok((Lab::new()?, None)))
     }
 
-    fn make(name: &str, role: &'static str, queues: u32) -> Option<Trial> {
+    fn make(
+        name: &str,
+        role: &'static str,
+        lab: impl FnOnce() -> Result<(Lab, Option<Child>), LabError>,
+    ) -> Option<Trial> {
         if !lab::require_root_and_xdp() {
             return None;
         }
         let turn = Turn::wait();
-        let lab = Lab::with_queues(queues).unwrap();
+        let (lab, middle_box) = lab().unwrap();
         let abstract_sockets = abstract_sockets(&lab);
         Some(Trial {
             lab,
@@ -92,6 +111,7 @@ impl Trial {
             role,
             abstract_sockets,
             broker: Mutex::new(None),
+            _middle_box: middle_box,
             _turn: turn,
         })
     }

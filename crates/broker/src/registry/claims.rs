@@ -94,6 +94,13 @@ impl Registry {
         self.touch_port(local.port());
     }
 
+    /// The flow of a handshake that nobody has is noted as awaited: as long as it is, the steering program is to look it up, claimed or
+    /// not.
+    pub fn await_flow(&mut self, local: SocketAddr, until: Instant, now: Instant) {
+        self.ports.await_flows(local.port(), until, now);
+        self.touch_port(local.port());
+    }
+
     /// Whether packets to `local` are this client's by one of its claims.
     pub fn covers(&self, client: ClientId, transport: Transport, local: SocketAddr) -> bool {
         self.claims_of(client)
@@ -136,6 +143,12 @@ impl Registry {
     pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
         let mut former = self.former.get(&client).into_iter().flatten();
         self.claims_of(client).any(|(_, claim)| claim.listens_at(local)) || former.any(|it| it.covers(local))
+    }
+
+    /// Whether the client has claimed one of these very listeners, and goes on listening.
+    pub fn has_listener(&self, client: ClientId, listeners: &BTreeSet<u64>, local: SocketAddr) -> bool {
+        let is_one = |claim: &Claim| listeners.contains(&claim.shadow.cookie) && claim.listens_at(local);
+        self.claims_of(client).any(|(_, claim)| !claim.draining && is_one(claim))
     }
 
     /// The latest who has claimed one of these very listeners.

@@ -224,6 +224,12 @@ impl Registry {
         self.interfaces.get(&link).map_or(0, |interface| interface.queues.taken())
     }
 
+    /// The queues of an interface that are the client's, or about to be.
+    pub fn queues_owned(&self, client: ClientId, link: LinkNumber) -> QueueSet {
+        let interface = self.interfaces.get(&link);
+        interface.map_or(QueueSet::NONE, |interface| interface.queues.owned(client).collect())
+    }
+
     /// The queues of an interface that the client serves.
     pub fn queues_of(&self, client: ClientId, link: LinkNumber) -> QueueSet {
         self.interfaces.get(&link).map_or(QueueSet::NONE, |interface| interface.queues.served_by(client))
@@ -292,6 +298,9 @@ impl Registry {
 impl Registry {
     /// What to do next.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
+        for port in self.ports.stop_awaiting(now) {
+            self.touch_port(port);
+        }
         if self.actions.is_empty() {
             self.deal(now);
         }

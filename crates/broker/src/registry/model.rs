@@ -41,6 +41,8 @@ pub(crate) enum Event {
     IsShared(usize, ClaimId),
     ShadowGone(usize),
     Moved(u16),
+    /// Somebody is to have a flow on this port that nobody has, within three seconds.
+    Awaited(u16),
     View {
         link: LinkNumber,
         queues: u16,
@@ -70,6 +72,7 @@ pub(crate) struct World {
     lends: u64,
     looks: u64,
     looked_at: BTreeMap<u16, Instant>,
+    awaited_until: BTreeMap<u16, Instant>,
     /// When the kernel was left all new connections of a claim.
     kernel_new_since: BTreeMap<(LinkNumber, steering::Claim), Instant>,
 }
@@ -185,6 +188,11 @@ impl World {
             Event::Release(_) | Event::Drain(_) | Event::ShadowGone(_) => {}
             Event::Moved(port) => {
                 self.registry.note_moved(SocketAddr::new(local(0, 0).address, port), now);
+            }
+            Event::Awaited(port) => {
+                let until = now + Duration::from_secs(3);
+                self.registry.await_flow(SocketAddr::new(local(0, 0).address, port), until, now);
+                self.awaited_until.insert(port, until);
             }
             Event::View { link, queues, addresses } => {
                 let some = (0..3u8).filter(|bit| addresses >> bit & 1 == 1).map(|bit| local(bit, link));
@@ -337,9 +345,20 @@ impl World {
     pub(crate) fn check_settled(&self) {
         for link in LINKS {
             let map = self.maps.get(&link).cloned().unwrap_or_default();
-            let queues = map.iter().map(|(claim, terms)| (*claim, terms.queues)).collect();
+            let held = map.iter().filter(|(claim, terms)| !self.is_kept_for_flows(claim, terms));
+            let queues = held.map(|(claim, terms)| (*claim, terms.queues)).collect();
             assert_eq!(self.expected(link), queues, "claims of link {link}");
         }
+    }
+
+    /// Whether the claim is in the maps for flows that nobody has yet: it takes nothing.
+    fn is_kept_for_flows(&self, claim: &steering::Claim, terms: &ClaimTerms) -> bool {
+        terms.queues == QueueSet::NONE && terms.kernel_some && self.is_awaited(claim)
+    }
+
+    fn is_awaited(&self, claim: &steering::Claim) -> bool {
+        let until = self.awaited_until.get(&claim.port);
+        claim.transport == Transport::Tcp && until.is_some_and(|until| self.now < *until)
     }
 
     /// What must hold at any time.
@@ -347,7 +366,10 @@ impl World {
         for link in LINKS {
             let map = self.maps.get(&link).cloned().unwrap_or_default();
             let expected = self.expected(link);
-            assert!(expected.keys().eq(map.keys()), "claims of link {link}");
+            let is_expected =
+                |claim, terms| expected.contains_key(claim) || self.is_kept_for_flows(claim, terms);
+            assert!(expected.keys().all(|claim| map.contains_key(claim)), "claims of link {link}");
+            assert!(map.iter().all(|(claim, terms)| is_expected(claim, terms)), "claims of link {link}");
             for (claim, queues) in expected {
                 let terms = map[&claim];
                 assert_eq!(terms.queues.bits() & !queues.bits(), 0, "somebody else's queue");
@@ -355,6 +377,7 @@ impl World {
             }
             for (claim, terms) in &map {
                 assert!(!terms.kernel_new || terms.kernel_some, "what passes is found again");
+                assert!(!self.is_awaited(claim) || terms.kernel_some, "notes are looked up");
                 assert!(claim.transport == Transport::Tcp || !terms.kernel_some);
                 let draining = self.claims.iter().any(|(client, id)| {
                     self.registry.claims(*client).any(|(own, shadow, draining)| {
@@ -365,7 +388,8 @@ impl World {
                             && shadow.purpose != Purpose::Udp
                     })
                 });
-                assert!(!draining || terms.kernel_new, "a drained claim takes no new connections");
+                let takes_none = terms.kernel_new || self.is_kept_for_flows(claim, terms);
+                assert!(!draining || takes_none, "a drained claim takes no new connections");
             }
         }
         for ((link, queue), client) in &self.sockets {

@@ -10,6 +10,8 @@ pub(super) const MARKING: Duration = Duration::from_millis(5);
 const SECOND_LOOK: Duration = Duration::from_millis(20);
 /// How often the kernel is asked again while it has some.
 const LOOK: Duration = Duration::from_secs(10);
+/// Notes of flows have a bit beside the epoch.
+const EPOCH_MAX: u32 = u32::MAX >> 1;
 
 /// The ports.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(super) struct PortTable {
     /// How often it was found of a port that the kernel has none any more. What the steering programs have noted of flows before
     /// that is about other connections than those that may be there under the same names.
     epochs: BTreeMap<u16, u32>,
+    /// Until when there are flows that nobody has, and somebody is to get.
+    awaited: BTreeMap<u16, Instant>,
 }
 
 /// What is known of a port.
@@ -45,8 +49,9 @@ impl PortTable {
 
     /// The kernel was asked, and has or has not.
     pub(super) fn on_looked(&mut self, port: u16, found: bool, now: Instant) {
-        let look_at = now + if found { LOOK } else { SECOND_LOOK };
-        if found || self.is_marking(port) {
+        let soon = now + if found { LOOK } else { SECOND_LOOK };
+        let look_at = self.awaited.get(&port).map_or(soon, |until| soon.max(*until));
+        if found || self.is_marking(port) || self.is_awaited(port) {
             self.ports.insert(port, Port { marking: false, look_at });
         } else {
             self.forget(port);
@@ -57,8 +62,25 @@ impl PortTable {
     pub(super) fn forget(&mut self, port: u16) {
         if self.ports.remove(&port).is_some() {
             let epoch = self.epochs.entry(port).or_default();
-            *epoch = epoch.wrapping_add(1);
+            *epoch = epoch.wrapping_add(1) & EPOCH_MAX;
         }
+    }
+
+    /// Flows on this port are noted as awaited, and somebody is to have them until then.
+    pub(super) fn await_flows(&mut self, port: u16, until: Instant, now: Instant) {
+        self.note_kernel_connections(port, now);
+        let latest = self.awaited.entry(port).or_insert(until);
+        *latest = until.max(*latest);
+    }
+
+    /// Whether there are flows that nobody has yet.
+    pub(super) fn is_awaited(&self, port: u16) -> bool {
+        self.awaited.contains_key(&port)
+    }
+
+    /// The ports of flows for which nobody came in time; they are not awaited any more.
+    pub(super) fn stop_awaiting(&mut self, now: Instant) -> Vec<u16> {
+        self.awaited.extract_if(.., |_, until| now >= *until).map(|(port, _)| port).collect()
     }
 
     /// What notes of flows on this port say that count now.
@@ -83,7 +105,7 @@ impl PortTable {
 
     /// When the next one is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.ports.values().map(|state| state.look_at).min()
+        self.ports.values().map(|state| state.look_at).chain(self.awaited.values().copied()).min()
     }
 }
 
@@ -116,6 +138,19 @@ mod tests {
         ports.on_looked(80, true, at(5));
         assert!(ports.has_kernel_connections(80) && !ports.is_marking(80));
         assert_eq!(ports.poll_timeout(), Some(at(10_005)));
+    }
+
+    #[test]
+    fn notes_count_as_long_as_flows_are_awaited() {
+        let mut ports = PortTable::default();
+        ports.await_flows(80, at(3000), at(0));
+        ports.await_flows(80, at(2000), at(0));
+        ports.on_looked(80, false, at(10));
+        assert!(ports.has_kernel_connections(80) && ports.is_awaited(80));
+        assert_eq!((ports.stop_awaiting(at(2999)), ports.epoch(80)), (vec![], 0));
+        assert_eq!((ports.stop_awaiting(at(3000)), ports.is_awaited(80)), (vec![80], false));
+        ports.on_looked(80, false, at(3000));
+        assert_eq!((ports.epoch(80), ports.poll_timeout()), (1, None));
     }
 
     #[test]

@@ -73,7 +73,8 @@ impl Registry {
         let interface = self.interfaces.get_mut(&link)?;
         let state = interface.keys.get_mut(&key)?;
         let before = std::mem::replace(&mut state.told, terms);
-        if state.users.is_empty() {
+        let is_awaited = key.transport == Transport::Tcp && self.ports.is_awaited(key.port);
+        if state.users.is_empty() && !is_awaited {
             interface.keys.remove(&key);
             if key.transport == Transport::Tcp {
                 self.forget_unused_port(key.port);
@@ -97,7 +98,8 @@ impl Registry {
 
     /// `None`: not to be claimed.
     fn terms_for(&self, link: LinkNumber, key: Key) -> Option<ClaimTerms> {
-        if self.queues_for(link, key) == QueueSet::NONE {
+        let is_awaited = key.transport == Transport::Tcp && self.ports.is_awaited(key.port);
+        if self.queues_for(link, key) == QueueSet::NONE && !is_awaited {
             return None;
         }
         let state = self.interfaces.get(&link)?.keys.get(&key)?;
@@ -107,7 +109,7 @@ impl Registry {
         }
         let is_draining = |id: &ClaimId| self.claims.get(id).is_some_and(|claim| claim.draining);
         let kernel_new = self.ports.is_marking(key.port) || state.users.iter().any(is_draining);
-        let kernel_some = kernel_new || self.ports.has_kernel_connections(key.port);
+        let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
         Some(ClaimTerms { queues, kernel_new, kernel_some, epoch: self.ports.epoch(key.port) })
     }
 

@@ -33,6 +33,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(client, address, port)| HandOver(client, (local(address, 0).address, port).into())),
         (0..6usize, 0..12u64).prop_map(|(client, claim)| IsShared(client, crate::protocol::ClaimId(claim))),
         (80..83u16).prop_map(Moved),
+        (80..83u16).prop_map(Awaited),
         (0..2u16, 0..5u16, 0..8u8).prop_map(|(link, queues, addresses)| View { link, queues, addresses }),
         (0..2u16).prop_map(Detach),
         prop_oneof![0..20u64, 90..300u64, 1000..12_000u64].prop_map(Pass),
@@ -76,6 +77,8 @@ proptest! {
         while !world.clients.is_empty() {
             world.apply(Event::Leave(0));
         }
+        // For three seconds somebody may come for flows that nobody has.
+        world.apply(Event::Pass(3000));
         world.settle();
         prop_assert!(world.maps.values().all(BTreeMap::is_empty));
         prop_assert!(world.sockets.is_empty());

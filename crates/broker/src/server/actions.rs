@@ -125,6 +125,8 @@ impl Broker {
                 let grant = Grant { interface, queues, all_queues_yours, layout: lent.layout };
                 let fds = std::iter::once(lent.memory).chain(lent.sockets).collect();
                 self.tell(client, News::QueueGranted(grant), fds, now);
+                // Packets of theirs come when the client has said that it is ready.
+                self.offer_handshakes(client, now);
             }
             Err(error) => {
                 let is_busy = matches!(error, XdpError::QueueBusy { .. });

@@ -15,6 +15,7 @@ use super::OpenError;
 use super::connection::Connection;
 use super::data_path::DataPaths;
 use super::family::Family;
+use super::handshakes::Handshakes;
 use super::moves::RecentMoves;
 use super::orphans::Orphan;
 use super::port::Port;
@@ -120,6 +121,8 @@ pub(super) struct Broker {
     pub(super) doomed: Vec<OwnedFd>,
     /// Connections that nobody can accept yet.
     pub(super) orphans: Vec<Orphan>,
+    /// Handshakes that nobody can finish yet.
+    pub(super) handshakes: Handshakes,
     pub(super) moves: RecentMoves,
     pub(super) routes: Routes,
     pub(super) questions: Questions,
@@ -177,6 +180,7 @@ impl Broker {
             kept: BTreeMap::new(),
             doomed: Vec::new(),
             orphans: Vec::new(),
+            handshakes: Handshakes::default(),
             moves: RecentMoves::default(),
             routes: Routes::default(),
             questions: Questions::default(),

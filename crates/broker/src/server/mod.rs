@@ -23,6 +23,7 @@ mod data_path;
 mod datagram;
 mod family;
 mod handle;
+mod handshakes;
 mod moves;
 mod observers;
 mod orphans;

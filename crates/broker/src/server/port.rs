@@ -165,6 +165,14 @@ impl Port {
         }
     }
 
+    /// Has the packets of a TCP connection wait for who is to have it.
+    pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) {
+        let outcome = self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, epoch));
+        if let Some(Err(error)) = outcome {
+            self.fail(&error);
+        }
+    }
+
     /// When to attach again.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         (self.is_wanted() && self.not_before > now).then_some(self.not_before)

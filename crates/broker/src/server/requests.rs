@@ -70,7 +70,7 @@ impl Broker {
             Request::Ready { link, queues } => done(self.ready(client, link, &queues)),
             Request::Claim { transport, purpose } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
-                self.claim(client, transport, purpose, socket).map(|answer| Some((answer, None)))
+                self.claim(client, transport, purpose, socket, now).map(|answer| Some((answer, None)))
             }
             Request::Release { claim } => {
                 self.registry.release(client, claim)?;
@@ -102,6 +102,7 @@ impl Broker {
                 Ok(None)
             }
             Request::Adopt => done(self.hand_over(client, fd.ok_or(Refusal::NoSocket)?, now)),
+            Request::Handshake(handshake) => done(self.keep_handshake(client, handshake, now)),
             Request::IsShared { claim } => {
                 let shared = self.registry.has_others(client, claim)?;
                 done(shared.then_some(()).ok_or(Refusal::Nobody))
@@ -163,6 +164,7 @@ impl Broker {
         transport: Transport,
         purpose: Purpose,
         socket: OwnedFd,
+        now: Instant,
     ) -> Result<Answer, Refusal> {
         self.check_profile(purpose)?;
         let shadow = shadow::examine(&socket, transport.into(), purpose, self.namespace)?;
@@ -170,6 +172,7 @@ impl Broker {
             return Err(Refusal::TooMany);
         }
         let claim = self.registry.claim(client, shadow)?;
+        self.offer_handshakes(client, now);
         if purpose == Purpose::Outgoing {
             self.kept.insert(claim, socket);
         }

@@ -15,6 +15,8 @@ use crate::{CLIENT_V4, Child, Directory, Lab, LabError, SERVER_V4, Side};
 const START_MAX: Duration = Duration::from_secs(120);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Time for a handshake: who refuses says so at once.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// A program that runs. Ends with its owner.
 pub struct Running {
@@ -41,7 +43,7 @@ impl Running {
             Ready::AtOnce => Ok(()),
             Ready::Line(line) => self.process.wait_for_line(line, START_MAX).map(drop),
             Ready::Port(port) => self.wait_until(&format!("connection to port {port}"), || {
-                lab.inside(other, || TcpStream::connect_timeout(&address(*port), PAUSE * 10)).is_ok()
+                lab.inside(other, || TcpStream::connect_timeout(&address(*port), CONNECT_MAX)).is_ok()
             }),
             Ready::Answer(port, question) => self.wait_until(&format!("answer from port {port}"), || {
                 lab.inside(other, || is_answered(address(*port), question)).is_ok_and(|answered| answered)

@@ -6,15 +6,17 @@
 //! ```text
 //!   drain      the broker leaves SYNs to the kernel's listener, and has them noted as flows of the kernel's.
 //!     |        Everything else still comes to us.
-//!   settle     Handshakes that we began are finished: their last segment is in our ring, or on its way. This ends when none
-//!     |        is open and nothing has come since SYNs stopped, or, for peers that do not answer, after a while.
+//!   settle     Handshakes that we began are finished, as far as their last segment is in our ring, or about to come.
+//!     |
 //!   move       Connections that nobody has accepted become the kernel's, and wait at another process with the same listener.
 //!     |        Those that were accepted become the kernel's behind their descriptors. Each is noted as the kernel's flow before
 //!     |        the kernel speaks; what still comes to us of it is passed on to the kernel.
+//!   hand on    Handshakes of peers that take longer go to the next. Until then what comes for them is dropped, as if it were
+//!     |        lost on the way.
 //!   give back  The device is closed, and the queue is nobody's: what arrives is the kernel's, which knows all connections now.
 //!     |
-//!   the next   The broker lends the queue to who waits for it, and takes packets from the kernel again by the steps that are
-//!              drawn on its registry's page: those of connections that the kernel has stay there.
+//!   the next   The broker lends the queue to who waits for it, tells it of the handshakes, and takes packets from the kernel again
+//!              by the steps that are drawn on its registry's page: those of connections that the kernel has stay there.
 //! ```
 //!
 //! The kernel answers a segment of a connection that it does not know by a reset. So the order matters: nothing may be given back
@@ -26,7 +28,7 @@ use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
 use stack::tcp::Detached;
-use stack::{ConnectionId, ListenerId};
+use stack::{ConnectionId, Handshake, ListenerId};
 
 use super::kernel_side::settle_kernel_socket;
 use super::{Role, Settings, SocketId};
@@ -41,8 +43,14 @@ use crate::process::State;
 const QUIET: Duration = Duration::from_millis(1);
 /// How long after its last listener was closed a program keeps its queues: some listen anew for each client.
 const LISTENS_ANEW: Duration = Duration::from_secs(1);
-/// How long peers get to finish handshakes. Most take a round trip; some never come.
+/// How long near peers get to finish handshakes where somebody goes on with the others.
+const NEAR: Duration = Duration::from_millis(10);
+/// How long all get where nobody does. Most take a round trip; some never come.
 const HANDSHAKES_MAX: Duration = Duration::from_millis(200);
+/// How long it is waited at most for a moment in which nothing comes.
+const BUSY_MAX: Duration = Duration::from_millis(100);
+/// Handshakes that are handed on at most: of more the latest, the others belong to peers that are not there.
+const HANDED_ON_MAX: usize = 256;
 
 /// A listener that is no more, while others may follow.
 pub(crate) struct Ended {
@@ -77,12 +85,13 @@ impl State {
     }
 
     fn hand_over_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
-        self.finish_handshakes(id);
-        let waiting = self.take_waiting(id);
-        for socket in waiting {
-            self.give_for_adoption(socket);
-        }
+        self.finish_handshakes(id, NEAR);
+        self.hand_over_waiting(id, self.clock.now());
         self.move_all(Some(local.port()), now);
+        // All that took its time, in which some more were finished.
+        self.finish_handshakes(id, Duration::ZERO);
+        self.hand_over_waiting(id, self.clock.now());
+        self.hand_on_handshakes(id);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.claim = None;
         }
@@ -107,8 +116,9 @@ impl State {
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
         }
-        self.finish_handshakes(id);
-        let waiting = self.take_waiting(id);
+        self.finish_handshakes(id, HANDSHAKES_MAX);
+        let waiting = self.take_waiting(id, self.clock.now());
+        self.leave_listener(id);
         if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
             adopted.extend(waiting);
@@ -182,8 +192,9 @@ impl State {
         adopted.into_iter().for_each(|socket| self.give_for_adoption(socket));
     }
 
-    /// Drives the engine until all connections that peers have begun at a listener are there, or have been waited for long enough.
-    fn finish_handshakes(&mut self, id: SocketId) {
+    /// Drives the engine until all connections that peers have begun at a listener are there, or have been waited for long enough, and
+    /// nothing is in the rings.
+    fn finish_handshakes(&mut self, id: SocketId, patience: Duration) {
         let began = self.clock.now();
         loop {
             let now = self.clock.now();
@@ -191,8 +202,9 @@ impl State {
             let done = self.turn(now);
             let open = self.stack().map_or(0, |stack| stack.open_handshakes(listener));
             let waited = now.since(began);
-            if waited >= HANDSHAKES_MAX || open == 0 && done == 0 && waited >= QUIET {
-                return;
+            let is_over = open == 0 && waited >= QUIET || waited >= patience;
+            if done == 0 && is_over || waited >= patience + BUSY_MAX {
+                return self.accept_deferred(id, now);
             }
             if done == 0 {
                 self.await_packets(now);
@@ -221,21 +233,59 @@ impl State {
         let _ = syscall::ppoll(&mut fds, Some(quiet.into()), None);
     }
 
-    /// Takes the listener off the stack; returns the kernel's sockets of connections that wait there.
-    fn take_waiting(&mut self, id: SocketId) -> Vec<OwnedFd> {
+    /// Takes the connections that wait at a listener off the stack; returns the kernel's sockets of them.
+    pub(super) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Vec<OwnedFd> {
+        let Some(Role::Listener { on_stack, adopted, .. }) =
+            self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        else {
+            return Vec::new();
+        };
+        let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
+        let detached = on_stack.and_then(|listener| Some(self.stack()?.detach_accept_queue(listener, now)));
+        let moved = self.hand_waiting_to_kernel(id, &detached.unwrap_or_default());
+        adopted.into_iter().chain(moved).collect()
+    }
+
+    /// Connections at a listener that waits for data count as they are.
+    fn accept_deferred(&mut self, id: SocketId, now: Instant) {
+        if let Some(listener) = self.listener_on_stack(id)
+            && let Some(stack) = self.stack()
+        {
+            stack.accept_deferred(listener, now);
+        }
+    }
+
+    /// Takes the listener off the stack, with the handshakes that are not finished: others go on with them.
+    fn hand_on_handshakes(&mut self, id: SocketId) {
         let now = self.clock.now();
-        let Some(socket) = self.sockets.get_mut(id) else { return Vec::new() };
-        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return Vec::new() };
-        let (on_stack, adopted) = (on_stack.take(), std::mem::take(adopted));
-        let mut waiting: Vec<OwnedFd> = adopted.into();
-        let Some(stack) = self.stack() else { return waiting };
-        let Some(listener) = on_stack else { return waiting };
-        stack.accept_deferred(listener, now);
-        let detached = stack.detach_accept_queue(listener, now);
-        // A SYN that was under way for longer than we waited is not to be reset: others listen. The peer sends it again.
-        stack.leave_listener(listener, now);
-        waiting.extend(self.hand_waiting_to_kernel(id, &detached));
-        waiting
+        let Some(listener) = self.listener_on_stack(id) else { return };
+        let Some(stack) = self.stack() else { return };
+        let mut open = stack.detach_handshakes(listener, now);
+        open.sort_by_key(|handshake| handshake.age);
+        self.leave_listener(id);
+        let Some(attachment) = self.attachment() else { return };
+        open.iter().take(HANDED_ON_MAX).for_each(|handshake| attachment.hand_on(handshake));
+    }
+
+    /// Takes the listener off the stack. A SYN that was under way for longer than we waited is not to be reset: others listen. The
+    /// peer sends it again.
+    fn leave_listener(&mut self, id: SocketId) {
+        let now = self.clock.now();
+        let Some(Role::Listener { on_stack, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        else {
+            return;
+        };
+        let listener = on_stack.take();
+        if let (Some(listener), Some(stack)) = (listener, self.stack()) {
+            stack.leave_listener(listener, now);
+        }
+    }
+
+    /// Goes on with a handshake of another process. One that no listener of ours can take is forgotten.
+    pub(crate) fn on_handshake(&mut self, handshake: &Handshake, now: Instant) {
+        if let Some(stack) = self.stack() {
+            let _ = stack.attach_handshake(handshake, now);
+        }
     }
 
     /// The kernel's sockets of connections that waited at a listener and are off the stack, but for those that are lost: with what

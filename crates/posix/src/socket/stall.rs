@@ -205,13 +205,8 @@ impl State {
     }
 
     /// Connections that wait to be accepted become the kernel's, for others to accept.
-    fn hand_over_waiting(&mut self, id: SocketId, now: Instant) {
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return };
-        let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
-        let detached = on_stack.and_then(|listener| Some(self.stack()?.detach_accept_queue(listener, now)));
-        let moved = self.hand_waiting_to_kernel(id, &detached.unwrap_or_default());
-        adopted.into_iter().chain(moved).for_each(|socket| self.give_for_adoption(socket));
+    pub(super) fn hand_over_waiting(&mut self, id: SocketId, now: Instant) {
+        self.take_waiting(id, now).into_iter().for_each(|socket| self.give_for_adoption(socket));
     }
 }
 

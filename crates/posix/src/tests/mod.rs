@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use ::clock::{Duration, Instant};
 use device::memory::{self, MemoryDevice};
 use stack::tcp::Detached;
-use stack::{Hop, LateSegment, LinkId};
+use stack::{Handshake, Hop, LateSegment, LinkId};
 
 use crate::Errno;
 use crate::attachment::{
@@ -58,6 +58,7 @@ struct Others {
     /// Claims that there are, and how many there ever were.
     claimed: Mutex<BTreeSet<ClaimId>>,
     claims: AtomicU32,
+    handed_on: Mutex<Vec<Handshake>>,
 }
 
 impl Attachment for Wire {
@@ -149,6 +150,10 @@ impl Attachment for Wire {
         let mut value = [0; 4];
         syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &mut value).unwrap();
         self.others.kept_alive.fetch_add(u32::from_ne_bytes(value), Ordering::Relaxed);
+    }
+
+    fn hand_on(&mut self, handshake: &Handshake) {
+        self.others.handed_on.lock().unwrap().push(handshake.clone());
     }
 
     fn drain(&mut self, _: ClaimId) {}

@@ -106,6 +106,30 @@ fn what_others_get_has_the_options_of_its_listener() {
 }
 
 #[test]
+fn handshakes_under_way_are_for_who_comes_after_us() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    {
+        // The SYN is answered, and the peer does not hear it yet.
+        let mut state = pair.left.lock();
+        state.turn(pair.left.now());
+        let ids: Vec<_> = state.sockets.iter().map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| state.sockets.get_mut(id).unwrap().is_common = true);
+    }
+    pair.left.shut_down(listener);
+    {
+        let handed_on = pair.others.handed_on.lock().unwrap();
+        let ours: Vec<(SocketAddr, u8)> =
+            handed_on.iter().map(|handshake| (handshake.local, handshake.syn_acks)).collect();
+        assert_eq!((ours, left(&pair)), (vec![(address, 1)], 0), "it is no connection yet");
+    }
+    pair.settle();
+    assert_eq!(pair.right.option(right, libc::SOL_SOCKET, libc::SO_ERROR), 0, "it is not reset");
+}
+
+#[test]
 fn a_connection_lives_until_the_call_on_it_is_over() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();

@@ -1,0 +1,95 @@
+//! Handshakes that were under way at a listener that was closed, until somebody who has the same one serves the queue that they
+//! came by.
+//!
+//! A peer that has sent a SYN may take longer for the rest than a process that ends can wait: seconds, on a bad path. Meanwhile
+//! nobody knows its connection, and the kernel would reset it. So the steering program drops what comes of it, which the peer sends
+//! again, until the queue has its next owner; and that one is told of the handshake before it gets packets.
+
+use std::collections::BTreeSet;
+
+use clock::{Duration, Instant};
+use steering::{QueueSet, Transport};
+
+use super::broker::Broker;
+use crate::protocol::{Handshake, News, Refusal, SYN_MAX};
+use crate::registry::ClientId;
+
+/// How long somebody may take to come.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many are kept at most.
+const HANDSHAKES_MAX: usize = 256;
+
+/// Those that are kept, the oldest first.
+#[derive(Default)]
+pub(super) struct Handshakes(Vec<Kept>);
+
+/// One of them.
+struct Kept {
+    handshake: Handshake,
+    /// Queues that its packets may come by.
+    queues: QueueSet,
+    /// The kernel's numbers of the listeners that it may have begun at.
+    listeners: BTreeSet<u64>,
+    since: Instant,
+    /// Who was told: if the queues go to several, it is not known which has the peer's.
+    told: Vec<ClientId>,
+}
+
+impl Handshakes {
+    fn expire(&mut self, now: Instant) {
+        self.0.retain(|kept| now < kept.since + PATIENCE);
+    }
+}
+
+impl Broker {
+    /// Keeps a handshake of a client that is about to close its listener.
+    pub(super) fn keep_handshake(
+        &mut self,
+        client: ClientId,
+        handshake: Handshake,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let Handshake { local, remote, link, .. } = handshake;
+        if !self.registry.covers(client, Transport::Tcp, local) {
+            return Err(Refusal::NoSuchClaim);
+        }
+        let (queues, listeners) =
+            (self.registry.queues_owned(client, link), self.registry.listeners_at(client, local));
+        if queues == QueueSet::NONE || listeners.is_empty() {
+            return Err(Refusal::NotYours);
+        }
+        self.handshakes.expire(now);
+        let is_long = handshake.saved_syn.as_ref().is_some_and(|syn| syn.len() > SYN_MAX);
+        if is_long || self.handshakes.0.len() >= HANDSHAKES_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let epoch = self.registry.epoch(local.port());
+        if let Some(port) = self.port(link) {
+            port.add_awaited_flow(local, remote, epoch);
+        }
+        self.registry.await_flow(local, now + PATIENCE, now);
+        self.handshakes.0.push(Kept { handshake, queues, listeners, since: now, told: Vec::new() });
+        Ok(())
+    }
+
+    /// Tells a client of those that came by its queues, at a listener that it has too.
+    pub(super) fn offer_handshakes(&mut self, client: ClientId, now: Instant) {
+        self.handshakes.expire(now);
+        let registry = &self.registry;
+        let is_its = |kept: &Kept| {
+            let Handshake { local, link, .. } = kept.handshake;
+            let owned = registry.queues_owned(client, link).bits();
+            owned & kept.queues.bits() != 0 && registry.has_listener(client, &kept.listeners, local)
+        };
+        let mut offered = Vec::new();
+        for kept in self.handshakes.0.iter_mut().filter(|kept| !kept.told.contains(&client) && is_its(kept)) {
+            kept.told.push(client);
+            let waited = now.since(kept.since).as_nanos() / 1000;
+            let age_us = kept.handshake.age_us.saturating_add(waited);
+            offered.push(Handshake { age_us, ..kept.handshake.clone() });
+        }
+        for handshake in offered {
+            self.tell(client, News::Handshake(handshake), Vec::new(), now);
+        }
+    }
+}
