@@ -1,7 +1,7 @@
 //! Connections that waited to be accepted at a listener that was closed, while nobody else who has the same one has claimed it yet.
 //!
-//! A worker that takes another's place claims the listener when it first waits there. On a busy machine the other may have left by
-//! then.
+//! A worker that takes another's place claims the listener when it first waits there, and has nothing to say to us before. On a busy
+//! machine the other may have left by then.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ impl Broker {
         now: Instant,
     ) -> Result<(), OwnedFd> {
         let listeners = self.registry.listeners_at(from, local);
-        if listeners.is_empty() || self.connections.len() < 2 || self.orphans.len() >= ORPHANS_MAX {
+        if listeners.is_empty() || self.orphans.len() >= ORPHANS_MAX {
             return Err(socket);
         }
         let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));

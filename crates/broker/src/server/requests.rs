@@ -275,12 +275,10 @@ impl Broker {
         if !self.registry.has_listened(client, local) {
             return Err(Refusal::NoSuchClaim);
         }
-        let Some((heir, claim)) = self.registry.heir(client, local) else {
+        let heir = self.registry.heir(client, local).filter(|(heir, _)| self.is_patient(*heir));
+        let Some((heir, claim)) = heir else {
             return self.keep_orphan(client, socket, (local, remote), now).map_err(|_| Refusal::Nobody);
         };
-        if !self.is_patient(heir) {
-            return Err(Refusal::Nobody);
-        }
         self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
         Ok(())
     }

@@ -677,6 +677,24 @@ fn handshakes_are_bounded() {
 }
 
 #[test]
+fn a_waiting_connection_waits_for_who_has_the_same_listener_and_said_nothing_yet() {
+    let served = Served::new(1);
+    let mut old = served.connect();
+    let (listener, waiting, peer) = connected();
+    let (claim, _) = old.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    old.drain(claim).unwrap();
+    old.hand_over(waiting.as_fd()).unwrap();
+    drop(old);
+    std::thread::sleep(Duration::from_millis(50)); // Longer than until it is looked whether anybody has the listener.
+    let mut new = served.connect();
+    new.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    match next_event(&mut new) {
+        Event::Adopt { remote, .. } => assert_eq!(remote, peer.local_addr().unwrap()),
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
 fn what_did_not_come_to_ones_own_listener_is_not_handed_to_others() {
     let served = Served::new(1);
     let (mut good, mut bad) = (served.connect(), served.connect());
