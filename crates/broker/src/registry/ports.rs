@@ -80,7 +80,10 @@ impl PortTable {
 
     /// The ports of flows for which nobody came in time; they are not awaited any more.
     pub(super) fn stop_awaiting(&mut self, now: Instant) -> Vec<u16> {
-        self.awaited.extract_if(.., |_, until| now >= *until).map(|(port, _)| port).collect()
+        let over = self.awaited.iter().filter(|(_, until)| now >= **until);
+        let over: Vec<u16> = over.map(|(port, _)| *port).collect();
+        self.awaited.retain(|port, _| !over.contains(port));
+        over
     }
 
     /// What notes of flows on this port say that count now.
