@@ -86,7 +86,7 @@ fn reload_repeatedly(trial: Trial, workers: u32, load: &str) {
 
 #[test]
 fn one_worker_is_replaced_under_load() {
-    known::check("one worker replaced", || reload_under_load(1));
+    reload_under_load(1);
 }
 
 #[test]
@@ -120,10 +120,8 @@ fn upgrade(nginx: &Running) -> Pid {
 
 #[test]
 fn the_binary_is_replaced_under_load() {
-    known::check("binary replaced", || {
-        let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade") else { return };
-        replace_binary(&trial);
-    });
+    let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade") else { return };
+    replace_binary(&trial);
 }
 
 #[test]
