@@ -98,7 +98,15 @@ impl Lab {
             run(Command::new("ip").args(["netns", "add", name]))?;
         }
         lab.connect()?;
+        lab.keep_flows_on_their_queues();
         Ok(lab)
+    }
+
+    /// Has a flow stay on its queue, as a NIC does by its addresses and ports: over a veth the sender chooses, by a hash that Linux
+    /// changes when a segment times out.
+    fn keep_flows_on_their_queues(&self) {
+        // Kernels before 5.18 cannot be told.
+        let _ = self.inside(Side::Client, || std::fs::write("/proc/sys/net/core/txrehash", "0"));
     }
 
     /// Lays the wire: both interfaces with their addresses, up. Also for a second time, after [`Lab::disconnect`].
