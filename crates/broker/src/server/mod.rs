@@ -11,6 +11,7 @@
 //! | `actions.rs` | what the registry wants done; sockets that went without a word |
 //! | `routes.rs`, `questions.rs` | answers that take their time |
 //! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that become the kernel's |
+//! | `handshakes.rs` | handshakes that another process is to finish |
 //! | `observers.rs` | control sockets of the programs, and who connects there |
 //! | `status.rs` | what all this looks like |
 
