@@ -383,6 +383,31 @@ fn a_handshake_that_nobody_wants_is_refused() {
 }
 
 #[test]
+fn a_handshake_that_nobody_can_have_begun_does_no_harm() {
+    let (zero, most) = (Duration::ZERO, Duration::from_nanos(u64::MAX));
+    for (shift, mss, age, count) in [(255, 0, most, 1), (255, 0, most, 255), (14, u16::MAX, zero, 0)] {
+        let mut pair = Pair::new();
+        let (_, handshake) = moved_handshake(&mut pair);
+        let listener = pair.server.stack.listeners().next().unwrap();
+        let mad = Handshake {
+            window_scales: Some((shift, shift)),
+            peer_mss: mss,
+            age,
+            syn_acks: count,
+            timeouts: count,
+            window: mss,
+            ..handshake
+        };
+        pair.server.stack.attach_handshake(&mad, pair.now).unwrap();
+        pair.run_for(Duration::from_secs(1));
+        let server = pair.server.stack.tcp_accept(listener).expect("the peer goes on with it");
+        assert_eq!(pair.server.stack.info(server, pair.now).unwrap().snd_wscale, 14);
+        pair.server.stack.send(server, b"something", pair.now).unwrap();
+        pair.run_for(Duration::from_secs(400));
+    }
+}
+
+#[test]
 fn a_flow_is_attached_once() {
     let mut pair = Pair::new();
     let (_, server) = pair.connected();

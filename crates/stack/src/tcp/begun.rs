@@ -13,6 +13,9 @@ use crate::slab::Handle;
 use crate::tcp::handshake::{Agreement, HalfOpen};
 use crate::tcp::listener::Listener;
 
+/// The largest shift of a window (RFC 7323, 2.3).
+const SHIFT_MAX: u8 = 14;
+
 /// A handshake that a peer has begun and not completed (SYN-RECEIVED of RFC 9293, 3.3.2), off the stack: all that a stack with the
 /// same listener has to know to go on with it. The peer's ACK, and another SYN-ACK if that does not come, are the other's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +88,8 @@ impl Handshake {
             irs: self.irs,
             iss: self.iss,
             peer_mss: self.peer_mss,
-            scales: self.window_scales,
+            // It may come from somebody who says what he likes: no more than a SYN could say (RFC 7323, 2.3).
+            scales: self.window_scales.map(|(theirs, ours)| (theirs.min(SHIFT_MAX), ours.min(SHIFT_MAX))),
             sack: self.sack_permitted,
             ecn: self.ecn,
             ts_recent: timestamps.map(|it| it.echo),
