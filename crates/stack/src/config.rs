@@ -57,6 +57,10 @@ pub struct Config {
     pub rto_min: Duration,
     /// Longest delay of an acknowledgement. RFC 9293, 3.8.6.3: below 500 ms.
     pub delayed_ack_max: Duration,
+    /// Longest time that an acknowledgement which need not be delayed waits for data to ride on. For applications that answer between
+    /// two turns: [`Stack::send_held_acks`](crate::Stack::send_held_acks) says that they will not. With zero, the default, it leaves
+    /// in the same turn.
+    pub ack_hold_max: Duration,
     /// Least time between ACKs in answer to segments without data that are outside the window, per connection, also in
     /// TIME-WAIT (`tcp_invalid_ratelimit`).
     pub out_of_window_ack_interval: Duration,
@@ -101,6 +105,7 @@ impl Default for Config {
             orphan_retries: 8,
             rto_min: Duration::from_millis(200),
             delayed_ack_max: Duration::from_millis(40),
+            ack_hold_max: Duration::ZERO,
             out_of_window_ack_interval: Duration::from_millis(500),
             challenge_acks_per_second: u32::MAX,
             path_mtu_probing: PathMtuProbing::default(),

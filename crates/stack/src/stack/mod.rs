@@ -6,6 +6,7 @@ mod departure;
 mod fast_opening;
 mod half_open;
 mod handshakes;
+mod held_acks;
 mod icmp;
 mod late;
 mod passive;
@@ -42,6 +43,7 @@ use crate::udp::{Udp, UdpId};
 
 pub use departure::AttachError;
 use departure::Departed;
+use held_acks::HeldAcks;
 pub use late::LateSegment;
 use late::LateSegments;
 use replies::Replies;
@@ -131,6 +133,7 @@ pub struct Stack {
     ready: VecDeque<u32>,
     /// Segments that the first of `ready` has sent in this turn.
     ready_sent: u32,
+    held_acks: HeldAcks,
     /// Half-open connections whose SYN-ACK is due.
     half_open_ready: VecDeque<u32>,
     udp: Udp,
@@ -172,6 +175,7 @@ impl Stack {
             late: LateSegments::new(),
             ready: VecDeque::new(),
             ready_sent: 0,
+            held_acks: HeldAcks::default(),
             half_open_ready: VecDeque::new(),
             udp: Udp::new(chunks, key(7)),
             signals: VecDeque::new(),
@@ -284,7 +288,9 @@ impl Stack {
 
     /// When [`Stack::on_timeout`] is to be called; never late, at times early.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next_deadline(), self.time_wait.next_expiry()].into_iter().flatten().min()
+        let deadlines =
+            [self.timers.next_deadline(), self.time_wait.next_expiry(), self.held_acks_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -296,6 +302,7 @@ impl Stack {
             }
         }
         while self.time_wait.expire(now).is_some() {}
+        self.send_acks_held_too_long(now);
     }
 
     fn on_connection_timeout(&mut self, index: u32, now: Instant) {
@@ -399,6 +406,10 @@ impl Stack {
         if may_send && !connection.flags.queued && connection.has_something_due() {
             connection.flags.queued = true;
             self.ready.push_back(id.index());
+        }
+        if connection.receive.is_ack_due_soon() && !connection.flags.holds_ack {
+            connection.flags.holds_ack = true;
+            self.held_acks.push_back((id, now + self.shared.config.ack_hold_max));
         }
         if !connection.events.is_empty() && !connection.flags.signalled && !connection.flags.waits_for_accept
         {

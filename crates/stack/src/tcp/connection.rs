@@ -266,6 +266,8 @@ pub(crate) struct Flags {
     pub(crate) orphaned: bool,
     /// In the list of connections with something to send.
     pub(crate) queued: bool,
+    /// In the list of connections whose acknowledgement waits for data to ride on.
+    pub(crate) holds_ack: bool,
     /// In the list of connections with events to tell of.
     pub(crate) signalled: bool,
     /// Its flow is no longer in the table.

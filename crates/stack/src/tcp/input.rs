@@ -127,10 +127,10 @@ impl Connection {
         if received.in_order > 0 && self.has_readable() {
             self.raise(Events::READABLE);
         }
-        if self.receive.is_ack_pending()
-            && !self.receive.is_ack_due()
-            && !self.is_timer_set(Timer::DelayedAck)
-        {
+        if self.receive.is_ack_due_soon() && shared.config.ack_hold_max.is_zero() {
+            self.receive.ack_now();
+        }
+        if self.receive.is_ack_delayed() && !self.is_timer_set(Timer::DelayedAck) {
             self.set_timer(Timer::DelayedAck, now + shared.config.delayed_ack_max);
         }
         if received.finished { self.on_fin(shared, now) } else { Fate::Alive }

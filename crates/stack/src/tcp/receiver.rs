@@ -24,12 +24,14 @@ const LIMIT_INITIAL: u32 = 64 << 10;
 const LIMIT_MAX: u32 = 6 << 20;
 
 /// When an acknowledgement is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum AckDue {
     #[default]
     No,
     /// With the next segment, or when the delay is over.
     Delayed,
+    /// With the next segment, or as soon as the application has nothing to send.
+    Soon,
     Now,
 }
 
@@ -283,12 +285,13 @@ impl Receiver {
             || received.finished
             || !self.assembler.is_empty()
             || received.in_order as usize > len
-            || unacknowledged >= 2 * u32::from(self.segment_size)
-            || self.quick_acks > 0 && !self.interactive;
+            || unacknowledged >= 2 * u32::from(self.segment_size);
         if at_once {
             self.ack = AckDue::Now;
-        } else if len > 0 && self.ack == AckDue::No {
-            self.ack = AckDue::Delayed;
+        } else if self.quick_acks > 0 && !self.interactive {
+            self.ack = self.ack.max(AckDue::Soon);
+        } else if len > 0 {
+            self.ack = self.ack.max(AckDue::Delayed);
         }
     }
 
@@ -302,6 +305,16 @@ impl Receiver {
         self.ack == AckDue::Now
     }
 
+    /// Whether one may wait for data to ride on, but no longer than the application has some to send.
+    pub(crate) fn is_ack_due_soon(&self) -> bool {
+        self.ack == AckDue::Soon
+    }
+
+    /// Whether one waits for its delay to be over.
+    pub(crate) fn is_ack_delayed(&self) -> bool {
+        self.ack == AckDue::Delayed
+    }
+
     /// Whether something received is not acknowledged yet.
     pub(crate) fn is_ack_pending(&self) -> bool {
         self.ack != AckDue::No
@@ -312,7 +325,7 @@ impl Receiver {
         if self.ack != AckDue::No && self.quick_acks > 0 {
             self.quick_acks -= 1;
         }
-        if with_data && self.ack == AckDue::Delayed {
+        if with_data && matches!(self.ack, AckDue::Delayed | AckDue::Soon) {
             self.interactive = true;
         }
         self.ack = AckDue::No;
