@@ -83,17 +83,15 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         }
     }
 
-    /// Whether frames or packets wait for a turn, or a timer has come.
-    pub fn is_due(&self, now: Instant) -> bool {
-        self.host
-            .as_ref()
-            .is_some_and(|host| host.stack.may_transmit() || host.poll_timeout().is_some_and(|at| at <= now))
+    /// When a turn is due though nothing arrives.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.host.as_ref().and_then(Host::poll_timeout)
     }
 
     /// Arms the wake-up of all devices for a sleep that begins now, and adds their descriptors to `fds`; neither if packets are to
     /// gather ([`Config::gather`]).
     pub fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<RawFd>) -> Sleep {
-        let timers = self.host.as_ref().and_then(Host::poll_timeout);
+        let timers = self.poll_timeout();
         let mut borrowed = Vec::new();
         let sleep = self.ports.prepare_sleep(&self.counters, timers, now, &mut borrowed);
         fds.extend(borrowed.iter().map(AsRawFd::as_raw_fd));

@@ -24,6 +24,13 @@ const HEAR_EVERY: Duration = Duration::from_millis(10);
 /// Turns that one call makes while there is more and more work, before it looks at its own.
 const TURNS_MAX: usize = 4;
 
+/// The thread that sleeps for all.
+pub(crate) struct Driver {
+    waiter: Arc<Waiter>,
+    /// When its sleep ends though nothing comes; `None`: never.
+    until: Option<Instant>,
+}
+
 /// What a call waits for.
 #[derive(Clone, Copy)]
 pub(crate) enum On<'a> {
@@ -112,6 +119,16 @@ impl State {
         if let Some(runtime) = &mut self.runtime {
             runtime.engine.flush(now);
         }
+        self.hurry_driver();
+    }
+
+    /// Sends what was to ride on answers of the program, which has none for now.
+    fn send_held_acks(&mut self, now: Instant) {
+        if let Some(runtime) = &mut self.runtime
+            && runtime.stack().send_held_acks(now)
+        {
+            runtime.engine.flush(now);
+        }
     }
 
     fn enlist(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
@@ -148,23 +165,42 @@ impl State {
             }
         }
         waiter::remove(&mut self.sleepers, waiter);
-        if self.driver.as_ref().is_some_and(|driver| Arc::ptr_eq(driver, waiter)) {
+        if self.driver.as_ref().is_some_and(|driver| Arc::ptr_eq(&driver.waiter, waiter)) {
             self.driver = None;
         }
     }
 
     /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
-    pub(crate) fn hand_over(&mut self) {
-        if !self.has_driver()
-            && let Some(next) = self.sleepers.iter().find(|sleeper| !sleeper.is_gone())
-        {
+    pub(crate) fn hand_over(&mut self, now: Instant) {
+        if self.has_driver() {
+            // It may sleep for long: what this thread's answer is to take along would have nobody else.
+            self.send_held_acks(now);
+            self.hurry_driver();
+        } else if let Some(next) = self.sleepers.iter().find(|sleeper| !sleeper.is_gone()) {
             next.wake();
         }
     }
 
     /// Whether somebody sleeps for all. A thread that was cancelled in its sleep does not.
     pub(crate) fn has_driver(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| !driver.is_gone())
+        self.driver.as_ref().is_some_and(|driver| !driver.waiter.is_gone())
+    }
+
+    /// Wakes who sleeps for all if another thread has brought about something that is due before its sleep ends: a segment that was
+    /// sent meanwhile may have to be sent again.
+    fn hurry_driver(&self) {
+        if let Some(driver) = &self.driver
+            && let Some(due) = self.due_at()
+            && driver.until.is_none_or(|until| due < until)
+        {
+            driver.waiter.wake();
+        }
+    }
+
+    /// When a turn is due though nothing comes.
+    fn due_at(&self) -> Option<Instant> {
+        let timers = self.runtime.as_ref().and_then(|runtime| runtime.engine.poll_timeout());
+        [timers, self.stalls.look_at, self.ended_due(), self.ports_due()].into_iter().flatten().min()
     }
 
     /// Becomes the driver if there is none, and says what to sleep on for that and how long; `None` if there is something to do.
@@ -175,6 +211,7 @@ impl State {
         fds: &mut Vec<PollFd>,
     ) -> Option<Option<Instant>> {
         if self.has_driver() {
+            self.hurry_driver();
             return Some(None);
         }
         let mut devices = Vec::new();
@@ -190,7 +227,7 @@ impl State {
         devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));
-        self.driver = Some(Arc::clone(waiter));
+        self.driver = Some(Driver { waiter: Arc::clone(waiter), until });
         Some(until)
     }
 }
@@ -215,7 +252,7 @@ impl Process {
                 worked += done;
                 if let Some(result) = attempt(&mut state, now) {
                     state.end_call(waiting.on, call.as_ref(), now);
-                    state.hand_over();
+                    state.hand_over(now);
                     return Ok(result);
                 }
                 if done == 0 {
@@ -223,9 +260,13 @@ impl Process {
                 }
                 now = self.now();
             }
+            if worked == 0 {
+                // The program asks for more, and there is none: it has answered what it was told of.
+                state.send_held_acks(now);
+            }
             if interrupted || waiting.deadline.is_some_and(|deadline| deadline <= now) {
                 state.end_call(waiting.on, call.as_ref(), now);
-                state.hand_over();
+                state.hand_over(now);
                 return Err(if interrupted { Stop::Interrupted } else { Stop::TimedOut });
             }
             // Others can close what this call uses from here on.

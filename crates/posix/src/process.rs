@@ -10,6 +10,7 @@ use engine::Clock;
 use stack::slab::Slab;
 
 use crate::attachment::{Attachment, RequestId};
+use crate::drive::Driver;
 use crate::epoll::{Epoll, EpollId};
 use crate::fd_table::{Entry, FdTable};
 use crate::held::Closing;
@@ -46,7 +47,7 @@ pub(crate) struct State {
     pub(crate) attached: bool,
     pub(crate) runtime: Option<Runtime>,
     /// The thread that sleeps for all: on the devices and the broker.
-    pub(crate) driver: Option<Arc<Waiter>>,
+    pub(crate) driver: Option<Driver>,
     /// Threads that sleep, the driver among them.
     pub(crate) sleepers: Vec<Arc<Waiter>>,
     /// What the descriptors of accepted connections are copies of: a socket that does nothing.

@@ -30,6 +30,9 @@ impl Application for Events {
     }
 }
 
+/// Programs answer within one or two of their calls; and a peer that waits for its acknowledgement (RFC 896) does not notice this.
+const ACK_HOLD_MAX: Duration = Duration::from_millis(1);
+
 /// UDP is for sockets; what no socket wants is not answered.
 pub(crate) struct Nobody;
 
@@ -57,6 +60,7 @@ impl Runtime {
             // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
             time_wait_reuse: true,
             late_segments_max: LATE_SEGMENTS_MAX,
+            ack_hold_max: ACK_HOLD_MAX,
             ..stack::Config::default()
         };
         let (engine, handle) =

@@ -48,6 +48,8 @@ impl Process {
                 state.hear(self.now());
             }
             if state.runtime.is_none() || state.has_driver() {
+                // What a thread left behind that wants to come back, and is held up somewhere.
+                state.flush(self.now());
                 patience = IDLE;
                 continue;
             }

@@ -20,5 +20,6 @@ mod observe;
 mod reload;
 mod soak;
 mod status;
+mod threads;
 mod tools;
 mod trial;

@@ -78,10 +78,18 @@ impl Trial {
     /// With a way to the clients on which each packet takes that long.
     pub(crate) fn with_delay(name: &str, delay: Duration) -> Option<Trial> {
         let micros = delay.as_micros();
-        let delays = format!("{micros}-{micros}");
+        Trial::with_box(name, &["--delay-us", &format!("{micros}-{micros}")])
+    }
+
+    /// With a way to the clients on which that part of the packets is lost.
+    pub(crate) fn with_loss(name: &str, loss: &str) -> Option<Trial> {
+        Trial::with_box(name, &["--loss", loss])
+    }
+
+    fn with_box(name: &str, faults: &[&str]) -> Option<Trial> {
         Trial::make(name, "server", || {
             let lab = Lab::with_box()?;
-            let arguments = [&BOX_INTERFACES[..], &["--delay-us", &delays]].concat();
+            let arguments = [&BOX_INTERFACES[..], faults].concat();
             let mut middle_box = lab.spawn_in(Side::Box, env!("CARGO_BIN_EXE_middle_box"), &arguments)?;
             middle_box.wait_for_line("ready", PATIENCE)?;
             Ok((lab, Some(middle_box)))

@@ -1,0 +1,101 @@
+//! A program with threads that sleep in calls of their own: one of them sleeps for all, on the devices, and has to know what the others
+//! have begun meanwhile.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use lab::programs::{Program, Ready};
+use lab::{SERVER_V4, Side};
+
+use crate::trial::Trial;
+
+const PORT: u16 = 7000;
+
+/// One thread waits for connections, for ever. Others ask their peers something now and then, at times at which nothing else is under
+/// way, nor any acknowledgement due.
+const ASKING: &str = "
+import socket, threading, time
+listener = socket.create_server(('', 7000), backlog=16)
+def ask(connection):
+    while True:
+        connection.sendall(b'?')
+        if not connection.recv(1): break
+        time.sleep(0.05)
+while True:
+    connection, _ = listener.accept()
+    threading.Thread(target=ask, args=[connection], daemon=True).start()
+";
+
+const QUESTIONS: usize = 80;
+/// What is lost is sent again after a fifth of a second, and what is lost four times in a row, after three.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One thread waits for connections, for ever. Another is told of two at a time, answers the first, and is busy with something else.
+const BUSY: &str = "
+import select, socket, threading, time
+listener = socket.create_server(('', 7000), backlog=16)
+def serve(first, second):
+    epoll = select.epoll()
+    epoll.register(first, select.EPOLLIN)
+    epoll.register(second, select.EPOLLIN)
+    time.sleep(0.5)
+    assert len(epoll.poll()) == 2
+    question, _ = first.recv(1), second.recv(1)
+    first.sendall(question)
+    time.sleep(3600)
+print('waits')
+connections = [listener.accept()[0], listener.accept()[0]]
+threading.Thread(target=serve, args=connections, daemon=True).start()
+listener.accept()
+";
+
+#[test]
+fn what_is_lost_of_one_thread_is_sent_again_while_another_sleeps_for_all() {
+    let Some(trial) = Trial::with_loss("a thread for each connection", "0.05") else { return };
+    let server =
+        Program::new("a thread for each connection", "python3 -c").argument(ASKING).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
+    let answered = trial.lab.inside(Side::Client, || answer(address));
+    assert_eq!(answered.unwrap_or_else(|error| panic!("{error}")), QUESTIONS);
+    trial.end(running);
+}
+
+#[test]
+fn an_answer_does_not_wait_until_its_thread_comes_back_while_another_sleeps_for_all() {
+    let Some(trial) = Trial::of("a thread for all connections") else { return };
+    let server = Program::new("a thread for all connections", "python3 -uc")
+        .argument(BUSY)
+        .ready(Ready::Line("waits"));
+    let running = trial.start(&server);
+    let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
+    let answer = trial.lab.inside(Side::Client, || {
+        let [mut first, mut second] = [connect(address)?, connect(address)?];
+        first.write_all(b"1")?;
+        second.write_all(b"2")?;
+        let mut answer = [0];
+        first.read_exact(&mut answer)?;
+        Ok(answer)
+    });
+    assert_eq!(answer.unwrap_or_else(|error: io::Error| panic!("{error}")), *b"1");
+    trial.end(running);
+}
+
+/// Answers questions; how many, until one does not come.
+fn answer(server: SocketAddr) -> io::Result<usize> {
+    let mut stream = connect(server)?;
+    for answered in 0..QUESTIONS {
+        if stream.read(&mut [0]).is_err() {
+            return Ok(answered);
+        }
+        stream.write_all(b"!")?;
+    }
+    Ok(QUESTIONS)
+}
+
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
