@@ -268,7 +268,10 @@ impl State {
         socket.settings = settings;
         match listened {
             Ok(listener) => {
-                socket.role = Role::Listener { on_stack: Some(listener), backlog, adopted: VecDeque::new() };
+                // Connections that others left to us before we had a queue wait on.
+                if let Role::Listener { on_stack, .. } = &mut socket.role {
+                    *on_stack = Some(listener);
+                }
                 if let Some(stack) = self.stack() {
                     stack.set_listener_token(listener, id.to_bits());
                 }

@@ -10,6 +10,7 @@ use libc::{EPOLL_CTL_ADD, EPOLLOUT};
 use super::{EAGAIN, LEFT, PATIENCE, Pair, done, until_readable};
 use crate::Errno;
 use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
+use crate::socket::Role;
 use crate::socket::address::{encode, local_of};
 
 /// Longer than what waits is left alone.
@@ -282,6 +283,26 @@ fn a_socket_on_the_kernel_says_why() {
     let (peer, len) = encode("127.0.0.1:9".parse().unwrap(), libc::AF_INET);
     done(pair.left.connect(udp, &peer[..len])).unwrap();
     assert_eq!(why(udp).as_deref(), Some("connected UDP sockets are the kernel's"));
+}
+
+#[test]
+fn what_others_left_to_a_listener_before_it_had_a_queue_is_accepted() {
+    let pair = Pair::new();
+    let (listener, _) = pair.listen();
+    let [given, _other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+    {
+        let mut state = pair.left.lock();
+        let now = pair.left.now();
+        let id = state.socket_of(listener).unwrap();
+        let socket = state.sockets.get_mut(id).unwrap();
+        let claim = socket.claim.unwrap();
+        let Role::Listener { on_stack, .. } = &mut socket.role else { panic!("it listens") };
+        let on_stack = on_stack.take().unwrap();
+        state.stack().unwrap().close_listener(on_stack, now);
+        state.on_adopt(claim, given);
+        state.install_listener(id);
+    }
+    assert!(pair.left.accept4(listener, 0).is_ok());
 }
 
 #[test]
