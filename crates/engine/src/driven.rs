@@ -83,6 +83,11 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         }
     }
 
+    /// When to try again what a device did not take, if there is such.
+    pub fn retry_timeout(&self, now: Instant) -> Option<Instant> {
+        self.ports.poll_timeout(now)
+    }
+
     /// When a turn is due though nothing arrives.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.host.as_ref().and_then(Host::poll_timeout)

@@ -201,7 +201,7 @@ impl Ports {
     }
 
     /// When to look at the devices though no descriptor says so.
-    fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let retry = self.waiting.then(|| now + RETRY_AFTER);
         self.ports.iter().filter_map(|port| port.poll_timeout(now, RETRY_AFTER)).chain(retry).min()
     }

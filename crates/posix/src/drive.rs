@@ -122,13 +122,19 @@ impl State {
         self.hurry_driver();
     }
 
-    /// Sends what was to ride on answers of the program, which has none for now.
-    fn send_held_acks(&mut self, now: Instant) {
-        if let Some(runtime) = &mut self.runtime
-            && runtime.stack().send_held_acks(now)
-        {
-            runtime.engine.flush(now);
+    /// The same for who has queued nothing itself, but perhaps brought about that something is due, as by reading.
+    pub(crate) fn flush_what_is_due(&mut self, now: Instant) {
+        if self.stack().is_some_and(|stack| stack.may_transmit()) {
+            self.flush(now);
         }
+    }
+
+    /// Sends what was to ride on answers of the program, which has none for now, and what a call has left behind.
+    fn send_the_rest(&mut self, now: Instant) {
+        if let Some(stack) = self.stack() {
+            stack.send_held_acks(now);
+        }
+        self.flush_what_is_due(now);
     }
 
     fn enlist(&mut self, on: On<'_>, waiter: &Arc<Waiter>) {
@@ -174,7 +180,7 @@ impl State {
     pub(crate) fn hand_over(&mut self, now: Instant) {
         if self.has_driver() {
             // It may sleep for long: what this thread's answer is to take along would have nobody else.
-            self.send_held_acks(now);
+            self.send_the_rest(now);
             self.hurry_driver();
         } else if let Some(next) = self.sleepers.iter().find(|sleeper| !sleeper.is_gone()) {
             next.wake();
@@ -188,7 +194,7 @@ impl State {
 
     /// Wakes who sleeps for all if another thread has brought about something that is due before its sleep ends: a segment that was
     /// sent meanwhile may have to be sent again.
-    fn hurry_driver(&self) {
+    pub(crate) fn hurry_driver(&self) {
         if let Some(driver) = &self.driver
             && let Some(due) = self.due_at()
             && driver.until.is_none_or(|until| due < until)
@@ -199,8 +205,22 @@ impl State {
 
     /// When a turn is due though nothing comes.
     fn due_at(&self) -> Option<Instant> {
-        let timers = self.runtime.as_ref().and_then(|runtime| runtime.engine.poll_timeout());
-        [timers, self.stalls.look_at, self.ended_due(), self.ports_due()].into_iter().flatten().min()
+        let engine = &self.runtime.as_ref()?.engine;
+        let retry = || engine.retry_timeout(self.clock.now());
+        [engine.poll_timeout(), retry(), self.own_due_at()].into_iter().flatten().min()
+    }
+
+    /// The same, but for the engine. Without one there is nothing that a turn would look after.
+    fn own_due_at(&self) -> Option<Instant> {
+        self.runtime.as_ref()?;
+        [self.stalls.look_at, self.ended_due(), self.ports_due()].into_iter().flatten().min()
+    }
+
+    /// There is more to sleep on than who sleeps for all knows.
+    pub(crate) fn wake_driver(&self) {
+        if let Some(driver) = &self.driver {
+            driver.waiter.wake();
+        }
     }
 
     /// Becomes the driver if there is none, and says what to sleep on for that and how long; `None` if there is something to do.
@@ -222,8 +242,7 @@ impl State {
             Some(Sleep::Unknown) => Some(now + POLL_EVERY),
             Some(Sleep::Descriptors) | None => None,
         };
-        let until =
-            [timer, self.stalls.look_at, self.ended_due(), self.ports_due()].into_iter().flatten().min();
+        let until = [timer, self.own_due_at()].into_iter().flatten().min();
         devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));
@@ -262,7 +281,7 @@ impl Process {
             }
             if worked == 0 {
                 // The program asks for more, and there is none: it has answered what it was told of.
-                state.send_held_acks(now);
+                state.send_the_rest(now);
             }
             if interrupted || waiting.deadline.is_some_and(|deadline| deadline <= now) {
                 state.end_call(waiting.on, call.as_ref(), now);

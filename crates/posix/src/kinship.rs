@@ -90,6 +90,7 @@ impl State {
             .collect();
         let holds = ids.into_iter().filter_map(|id| self.endpoints(id)).collect();
         self.kinship.children.push(Child { notes: reader, holds });
+        self.wake_driver();
     }
 
     /// In the child: the way to the parent stays open. Returns its number, which is not to be closed.

@@ -93,8 +93,7 @@ impl Process {
         let mut asked_at = clock::Instant::ZERO;
         let moves = state.moves;
         let result = self.wait(state, &waiting, &mut |state, now| {
-            let is_gone = |id: &SocketId| state.sockets.get(*id).is_none();
-            if state.moves != moves && sockets.iter().any(is_gone) {
+            if state.moves != moves && state.is_any_moved(&watched, &kernel) {
                 return Some(Err(MOVED));
             }
             let own = state.poll_own(&watched, fds);
@@ -140,6 +139,16 @@ impl State {
             Entry::Socket(_) => self.socket_of(fd).map_or(Watched::Kernel, Watched::Socket),
             Entry::Epoll(_) => self.epoll_of(fd).map_or(Watched::Kernel, Watched::Epoll),
         }
+    }
+
+    /// Whether a socket that is watched became the kernel's after the kernel was told what to look for.
+    fn is_any_moved(&self, watched: &[Watched], kernel: &[syscall::PollFd]) -> bool {
+        watched.iter().zip(kernel).any(|(it, in_kernel)| match it {
+            Watched::Socket(id) => {
+                self.sockets.get(*id).is_none_or(|socket| socket.is_shadow() && in_kernel.fd < 0)
+            }
+            _ => false,
+        })
     }
 
     /// Connections of the parent's among descriptors: only the kernel can tell parent and child of them.

@@ -189,6 +189,7 @@ impl State {
         if let Some(attachment) = &mut self.attachment {
             attachment.ready(link);
         }
+        self.wake_driver();
     }
 
     fn on_lost(&mut self, link: LinkId) {

@@ -48,8 +48,9 @@ impl Process {
                 state.hear(self.now());
             }
             if state.runtime.is_none() || state.has_driver() {
-                // What a thread left behind that wants to come back, and is held up somewhere.
-                state.flush(self.now());
+                // What a thread left behind that wants to come back, and is held up somewhere; and what came, if the driver is.
+                state.turn(self.now());
+                state.hurry_driver();
                 patience = IDLE;
                 continue;
             }

@@ -32,6 +32,10 @@ impl State {
                 count += 1;
             }
         }
+        // What is left, or watched by level, is for the next who waits.
+        if let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| count > 0 && !epoll.ready.is_empty()) {
+            epoll.wake_one();
+        }
         count
     }
 

@@ -158,13 +158,13 @@ impl Epoll {
 
     /// Wakes one thread that waits here, as the kernel does; false if none does.
     fn wake_one(&mut self) -> bool {
-        match self.waiters.pop() {
-            Some(waiter) => {
-                waiter.wake();
-                true
+        while let Some(waiter) = self.waiters.pop() {
+            waiter.wake();
+            if !waiter.is_gone() {
+                return true;
             }
-            None => false,
         }
+        false
     }
 }
 

@@ -213,6 +213,7 @@ impl State {
             Ok(true) => {
                 socket.is_connecting = false;
                 self.give_to_kernel(id);
+                self.moves = self.moves.wrapping_add(1);
                 self.raise(id, WRITABLE);
             }
             Ok(false) => self.leave_to_kernel(id, now),
@@ -222,6 +223,7 @@ impl State {
 
     /// A socket is the kernel's for good: what watched it here watches it there.
     pub(crate) fn leave_to_kernel(&mut self, id: SocketId, now: Instant) {
+        self.moves = self.moves.wrapping_add(1);
         self.give_to_kernel(id);
         for fd in self.live_fds(id) {
             self.let_go(fd, now);

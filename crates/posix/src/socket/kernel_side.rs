@@ -8,7 +8,7 @@ use clock::Instant;
 use stack::Stack;
 use stack::tcp::Detached;
 
-use super::{READABLE, Role, Settings, Socket, SocketId, WRITABLE};
+use super::{READABLE, Role, Settings, Socket, SocketId, Stalls, WRITABLE};
 use crate::Errno;
 use crate::attachment::RequestId;
 use crate::drive::{On, Stop, Waiting};
@@ -143,6 +143,8 @@ impl State {
             }
         }
         self.ended.clear();
+        self.kept_ports.clear();
+        self.stalls = Stalls::default();
         self.runtime = None;
     }
 

@@ -8,11 +8,11 @@ use stack::ConnectionId;
 use stack::tcp::RecvError;
 
 use super::{Role, SocketId};
-use crate::Errno;
 use crate::calls::{Receive, Received, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
 use crate::process::{Process, State};
+use crate::{Errno, batch};
 
 impl Process {
     /// recvmsg(2).
@@ -79,6 +79,9 @@ impl Process {
         let least = state.least_to_receive(connection, wanted, request.flags);
         let mut progress = Progress { done: 0, least };
         if let Some(result) = progress.take(&mut state, connection, request, now) {
+            if !batch::is_open() {
+                state.flush_what_is_due(now); // The peer may wait for the window that this opened.
+            }
             return result;
         }
         let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };

@@ -485,6 +485,7 @@ impl Connection {
         self.end_transfer(shared);
         self.send.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);
+        self.receive.forget_ack();
         self.raise(Events::CLOSED | Events::READABLE | Events::WRITABLE);
         Fate::Over
     }

@@ -300,6 +300,11 @@ impl Receiver {
         self.ack = AckDue::Now;
     }
 
+    /// There is nobody any more to acknowledge anything to.
+    pub(crate) fn forget_ack(&mut self) {
+        self.ack = AckDue::No;
+    }
+
     /// Whether an acknowledgement is to be sent though there is no data to carry it.
     pub(crate) fn is_ack_due(&self) -> bool {
         self.ack == AckDue::Now
@@ -348,7 +353,7 @@ impl Receiver {
     pub(crate) fn set_quick_ack(&mut self, on: bool) {
         self.interactive = !on;
         self.quick_acks = if on { QUICK_ACKS } else { 0 };
-        if on && self.ack == AckDue::Delayed {
+        if on && self.is_ack_pending() {
             self.ack = AckDue::Now;
         }
     }
