@@ -29,6 +29,8 @@ pub(crate) struct Driver {
     waiter: Arc<Waiter>,
     /// When its sleep ends though nothing comes; `None`: never.
     until: Option<Instant>,
+    /// It is the watchdog, until a thread of the program sleeps.
+    stands_in: bool,
 }
 
 /// What a call waits for.
@@ -40,6 +42,13 @@ pub(crate) enum On<'a> {
     Epoll(EpollId),
     /// Something on any of these sockets, or what the kernel has of these descriptors.
     Many(&'a [SocketId], &'a [PollFd]),
+}
+
+impl On<'_> {
+    /// Who waits for nothing sleeps for others.
+    fn is_nothing(self) -> bool {
+        matches!(self, On::Many([], []))
+    }
 }
 
 /// How a call waits.
@@ -178,7 +187,9 @@ impl State {
 
     /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
     pub(crate) fn hand_over(&mut self, now: Instant) {
-        if self.has_driver() {
+        if self.is_stood_in_for() {
+            // Its sleep is short.
+        } else if self.has_driver() {
             // It may sleep for long: what this thread's answer is to take along would have nobody else.
             self.send_the_rest(now);
             self.hurry_driver();
@@ -192,10 +203,15 @@ impl State {
         self.driver.as_ref().is_some_and(|driver| !driver.waiter.is_gone())
     }
 
+    fn is_stood_in_for(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| driver.stands_in && !driver.waiter.is_gone())
+    }
+
     /// Wakes who sleeps for all if another thread has brought about something that is due before its sleep ends: a segment that was
     /// sent meanwhile may have to be sent again.
     pub(crate) fn hurry_driver(&self) {
         if let Some(driver) = &self.driver
+            && !driver.stands_in
             && let Some(due) = self.due_at()
             && driver.until.is_none_or(|until| due < until)
         {
@@ -227,10 +243,13 @@ impl State {
     fn prepare_to_drive(
         &mut self,
         waiter: &Arc<Waiter>,
+        stands_in: bool,
         now: Instant,
         fds: &mut Vec<PollFd>,
     ) -> Option<Option<Instant>> {
-        if self.has_driver() {
+        if self.is_stood_in_for() && !stands_in {
+            self.wake_driver(); // It has nothing to do any more, and leaves.
+        } else if self.has_driver() {
             self.hurry_driver();
             return Some(None);
         }
@@ -246,7 +265,7 @@ impl State {
         devices.extend(self.kin_descriptors());
         devices.extend(self.attachment.as_ref().and_then(|attachment| attachment.descriptor()));
         fds.extend(devices.iter().map(|fd| readable(*fd)));
-        self.driver = Some(Driver { waiter: Arc::clone(waiter), until });
+        self.driver = Some(Driver { waiter: Arc::clone(waiter), until, stands_in });
         Some(until)
     }
 }
@@ -339,7 +358,7 @@ impl Process {
         state.strike_off(waiting.on, &waiter);
         let own = fds.len();
         fds.push(readable(waiter.descriptor()));
-        let Some(timer) = state.prepare_to_drive(&waiter, now, &mut fds) else {
+        let Some(timer) = state.prepare_to_drive(&waiter, waiting.on.is_nothing(), now, &mut fds) else {
             return (state, false);
         };
         state.enlist(waiting.on, &waiter);

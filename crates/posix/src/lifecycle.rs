@@ -121,7 +121,7 @@ impl State {
         if self.runtime.is_some() {
             self.leave_datagrams(now);
             self.close_listeners(now);
-            self.move_all(None, now);
+            self.move_all(None);
             self.flush(now);
         }
     }

@@ -76,7 +76,7 @@ impl State {
             self.hand_over_listener(id, claim, local, now);
         } else {
             self.take_off_listener(id, now);
-            self.move_all(Some(local.port()), now);
+            self.move_all(Some(local.port()));
             if let Some(socket) = self.sockets.get_mut(id) {
                 socket.claim = None;
             }
@@ -87,7 +87,7 @@ impl State {
     fn hand_over_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
         self.finish_handshakes(id, NEAR);
         self.hand_over_waiting(id, self.clock.now());
-        self.move_all(Some(local.port()), now);
+        self.move_all(Some(local.port()));
         // All that took its time, in which some more were finished.
         self.finish_handshakes(id, Duration::ZERO);
         self.hand_over_waiting(id, self.clock.now());
@@ -97,7 +97,7 @@ impl State {
         }
         if !self.has_claims() {
             // What is there belongs to listeners that ended before.
-            self.move_all(None, now);
+            self.move_all(None);
             self.give_queues_back(now);
         }
         self.release_claim(Some(claim));
@@ -124,7 +124,7 @@ impl State {
             adopted.extend(waiting);
         }
         let now = self.clock.now(); // All that took its time.
-        self.move_all(Some(local.port()), now);
+        self.move_all(Some(local.port()));
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.claim = None;
         }
@@ -322,7 +322,7 @@ impl State {
 
     /// Moves connections to the kernel, those at one port of ours or all, also those that the program has closed and that are not
     /// done yet.
-    pub(crate) fn move_all(&mut self, port: Option<u16>, now: Instant) {
+    pub(crate) fn move_all(&mut self, port: Option<u16>) {
         let is_meant = |local: SocketAddr| port.is_none_or(|port| local.port() == port);
         let held: Vec<SocketId> = self
             .sockets
@@ -337,7 +337,7 @@ impl State {
                 let _ = self.move_to_kernel(id, None, now);
             }
         }
-        self.move_closed(is_meant, now);
+        self.move_closed(is_meant, self.clock.now());
     }
 
     /// Connections that the program has closed: the kernel finishes them.
@@ -352,7 +352,7 @@ impl State {
         let mut gone = Vec::with_capacity(detached.len());
         for (id, detached) in detached {
             // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
-            let kind = MovedSocket { is_ipv6: false, reuse_address: true };
+            let kind = MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true };
             self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
             gone.push(id);
         }
