@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
+
 /// What is asked, and by how many.
 #[derive(Clone, Debug)]
 pub struct Exchange {
@@ -49,6 +51,9 @@ pub struct ExchangeTally {
     pub took: Duration,
 }
 
+/// A server that closes a connection on which a request waits unread resets it, once. If that is lost, and the request was acknowledged,
+/// nobody would ever say anything again, on the kernel as on the stack: so it is asked after this silence.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// On a wire that loses nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -196,6 +201,9 @@ impl Failure {
 fn connect(server: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&server, patience)?;
     stream.set_nodelay(true)?;
+    set_socket_keepalive(&stream, true)?;
+    set_tcp_keepidle(&stream, LOOK_AFTER)?;
+    set_tcp_keepintvl(&stream, LOOK_AFTER)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     Ok(stream)

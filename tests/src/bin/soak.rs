@@ -18,6 +18,8 @@ use tests::{Answer, Exchange, ExchangeTally};
 
 /// Packets lost, each way.
 const LOSS: &str = "0.01";
+/// One for each program: with one, redis would get nginx's when its worker ends.
+const QUEUES: u32 = 2;
 /// Between two replacements of nginx's workers.
 const CHURN: Duration = Duration::from_secs(3);
 /// Silence before memory and descriptors are counted.
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
 
 /// What was wrong.
 fn soak(duration: Duration) -> Result<Vec<String>, LabError> {
-    let lab = Lab::with_box()?;
+    let lab = Lab::with_box(QUEUES)?;
     let mut middle_box = middle_box(&lab)?;
     // nginx and redis are one family, below one broker.
     let family = Nginx::with_workers(1).program().together_with(&redis(""));

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lab::Child;
 
-use crate::known;
 use crate::trial::Turn;
 
 /// What `make test` can spare.
@@ -13,10 +12,6 @@ const SECONDS: &str = "30";
 
 #[test]
 fn memory_descriptors_and_frames_are_what_they_were_after_mixed_load_with_loss_and_churn() {
-    known::check("soak", soak);
-}
-
-fn soak() {
     if !lab::require_root_and_xdp() {
         return;
     }

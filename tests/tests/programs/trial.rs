@@ -88,7 +88,7 @@ impl Trial {
 
     fn with_box(name: &str, faults: &[&str]) -> Option<Trial> {
         Trial::make(name, "server", || {
-            let lab = Lab::with_box()?;
+            let lab = Lab::with_box(1)?;
             let arguments = [&BOX_INTERFACES[..], faults].concat();
             let mut middle_box = lab.spawn_in(Side::Box, env!("CARGO_BIN_EXE_middle_box"), &arguments)?;
             middle_box.wait_for_line("ready", PATIENCE)?;

@@ -80,7 +80,7 @@ struct Scene {
 
 impl Scene {
     fn set(server: &str, config: Config) -> Scene {
-        let lab = Lab::with_box().unwrap();
+        let lab = Lab::with_box(1).unwrap();
         let address = SocketAddr::new(server.parse::<IpAddr>().unwrap(), PORT);
         let shadow = lab.inside(Side::Server, || TcpListener::bind(address).unwrap());
         let wire = Wire::lay(&lab, config);
@@ -479,7 +479,7 @@ fn a_client_connection_of_ours_goes_on_too() {
     if !require_root_and_xdp() {
         return;
     }
-    let lab = Lab::with_box().unwrap();
+    let lab = Lab::with_box(1).unwrap();
     let wire = Wire::lay(&lab, Config::default());
     let listener = lab.inside(Side::Client, || TcpListener::bind((CLIENT_V4, 0)).unwrap());
     let mac = |side, interface| -> [u8; 6] {

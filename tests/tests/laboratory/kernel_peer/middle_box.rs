@@ -19,7 +19,7 @@ impl Setting {
     fn start(faults: &[&str]) -> Option<Setting> {
         let mut started = None;
         let peer = Peer::start_in(|| {
-            let lab = Lab::with_box()?;
+            let lab = Lab::with_box(1)?;
             let arguments = [&BOX_INTERFACES[..], faults].concat();
             let mut middle_box = lab.spawn_in(Side::Box, env!("CARGO_BIN_EXE_middle_box"), &arguments)?;
             middle_box.wait_for_line("ready", PATIENCE)?;
