@@ -2,11 +2,11 @@
 
 mod wire;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::{CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, require_root_and_xdp};
 use stack::{Config, ConnectionId, Detached};
@@ -439,7 +439,7 @@ fn a_server_that_starts_anew_finds_its_port_free() {
     assert_eq!(kernel_state(&socket, &scene.lab), "ESTAB");
     let Scene { wire: _wire, lab, client, shadow, .. } = scene;
     drop(shadow);
-    let anew = lab.inside(Side::Server, || TcpListener::bind(address).unwrap());
+    let anew = lab.inside(Side::Server, || listen_anew(address)).unwrap();
     let second = lab.inside(Side::Client, || TcpStream::connect_timeout(&address, PATIENCE).unwrap());
     let (accepted, from) = anew.accept().unwrap();
     assert_eq!(from, second.local_addr().unwrap());
@@ -448,6 +448,19 @@ fn a_server_that_starts_anew_finds_its_port_free() {
     let mut room = [0; 10];
     (&client).read_exact(&mut room).unwrap();
     assert_eq!(&room, b"still here");
+}
+
+/// A process that another test is just starting has a copy of the listener before until it executes its program.
+fn listen_anew(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
 }
 
 #[test]
