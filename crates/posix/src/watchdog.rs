@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// With somebody asleep for all, there is no hurry.
 const IDLE: Duration = Duration::from_millis(20);
 
+/// How often it only looks before it makes a turn though there is a driver, which may have left its sleep by siglongjmp(3).
+const LOOKS_A_TURN: u32 = 16;
+
 impl Process {
     /// Starts the thread, once there is something to look after.
     pub(crate) fn start_watchdog(&self, state: &mut MutexGuard<'_, State>) {
@@ -34,6 +37,7 @@ impl Process {
         let never = AtomicU32::new(0);
         let mut seen = self.turns.load(Ordering::Relaxed);
         let mut patience = PATIENCE;
+        let mut looks = 0;
         loop {
             syscall::futex_wait(&never, 0, Some(patience));
             let turns = self.turns.load(Ordering::Relaxed);
@@ -48,9 +52,14 @@ impl Process {
                 state.hear(self.now());
             }
             if state.runtime.is_none() || state.has_driver() {
-                // What a thread left behind that wants to come back, and is held up somewhere; and what came, if the driver is.
-                state.turn(self.now());
+                // What a thread left behind that wants to come back, and is held up somewhere.
+                let now = self.now();
+                state.flush_what_is_due(now);
                 state.hurry_driver();
+                looks = (looks + 1) % LOOKS_A_TURN;
+                if looks == 0 {
+                    state.turn(now);
+                }
                 patience = IDLE;
                 continue;
             }
