@@ -58,7 +58,8 @@ impl Lab {
     }
 
     /// A laboratory with a third namespace in which somebody has to pass packets on between the wires to the server and to the
-    /// client, with so many queues. Nothing on these wires is larger than an MTU, all checksums are there, and nobody has to look for neighbours.
+    /// client, with so many queues. Nothing on these wires is larger than an MTU, all checksums are there, and nobody has to look for
+    /// neighbours.
     pub fn with_box(queues: u32) -> Result<Lab, LabError> {
         let lab = Lab::make(queues, true)?;
         let ends = [

@@ -128,7 +128,7 @@ impl State {
         if let Some(runtime) = &mut self.runtime {
             runtime.engine.flush(now);
         }
-        self.hurry_driver();
+        self.hurry_driver(now);
     }
 
     /// The same for who has queued nothing itself, but perhaps brought about that something is due, as by reading.
@@ -192,7 +192,7 @@ impl State {
         } else if self.has_driver() {
             // It may sleep for long: what this thread's answer is to take along would have nobody else.
             self.send_the_rest(now);
-            self.hurry_driver();
+            self.hurry_driver(now);
         } else if let Some(next) = self.sleepers.iter().find(|sleeper| !sleeper.is_gone()) {
             next.wake();
         }
@@ -209,10 +209,10 @@ impl State {
 
     /// Wakes who sleeps for all if another thread has brought about something that is due before its sleep ends: a segment that was
     /// sent meanwhile may have to be sent again.
-    pub(crate) fn hurry_driver(&self) {
+    pub(crate) fn hurry_driver(&self, now: Instant) {
         if let Some(driver) = &self.driver
             && !driver.stands_in
-            && let Some(due) = self.due_at()
+            && let Some(due) = self.due_at(now)
             && driver.until.is_none_or(|until| due < until)
         {
             driver.waiter.wake();
@@ -220,10 +220,10 @@ impl State {
     }
 
     /// When a turn is due though nothing comes.
-    fn due_at(&self) -> Option<Instant> {
+    fn due_at(&self, now: Instant) -> Option<Instant> {
         let engine = &self.runtime.as_ref()?.engine;
-        let retry = || engine.retry_timeout(self.clock.now());
-        [engine.poll_timeout(), retry(), self.own_due_at()].into_iter().flatten().min()
+        let times = [engine.poll_timeout(), engine.retry_timeout(now), self.own_due_at()];
+        times.into_iter().flatten().min()
     }
 
     /// The same, but for the engine. Without one there is nothing that a turn would look after.
@@ -250,7 +250,7 @@ impl State {
         if self.is_stood_in_for() && !stands_in {
             self.wake_driver(); // It has nothing to do any more, and leaves.
         } else if self.has_driver() {
-            self.hurry_driver();
+            self.hurry_driver(now);
             return Some(None);
         }
         let mut devices = Vec::new();

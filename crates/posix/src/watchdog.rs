@@ -55,7 +55,7 @@ impl Process {
                 // What a thread left behind that wants to come back, and is held up somewhere.
                 let now = self.now();
                 state.flush_what_is_due(now);
-                state.hurry_driver();
+                state.hurry_driver(now);
                 looks = (looks + 1) % LOOKS_A_TURN;
                 if looks == 0 {
                     state.turn(now);

@@ -49,10 +49,11 @@ fn it_leaves_when_there_is_no_answer_in_time() {
 #[test]
 fn it_leaves_at_once_when_the_application_has_nothing_to_send() {
     let (mut pair, _, before) = asked(b"request");
-    assert!(pair.server.stack.send_held_acks(pair.now));
-    pair.server.transmit(pair.now);
-    assert_eq!(sent_since(&pair, before), 1);
-    assert!(!pair.server.stack.send_held_acks(pair.now));
+    for _ in 0..2 {
+        pair.server.stack.send_held_acks(pair.now);
+        pair.server.transmit(pair.now);
+        assert_eq!(sent_since(&pair, before), 1, "once is enough");
+    }
 }
 
 #[test]
@@ -65,7 +66,8 @@ fn two_full_segments_are_acknowledged_without_waiting() {
 fn a_connection_that_closes_while_it_is_held_takes_it_along() {
     let (mut pair, server, before) = asked(b"request");
     pair.server.stack.close(server, pair.now);
+    pair.server.transmit(pair.now);
+    pair.server.stack.send_held_acks(pair.now);
     pair.run();
     assert_eq!(sent_since(&pair, before), 1, "the FIN acknowledges the request");
-    assert!(!pair.server.stack.send_held_acks(pair.now));
 }

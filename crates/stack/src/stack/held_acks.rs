@@ -13,13 +13,11 @@ use crate::tcp::Fate;
 pub(super) type HeldAcks = VecDeque<(ConnectionId, Instant)>;
 
 impl Stack {
-    /// The application has nothing to send for now: what was to ride on its data is due by itself. Returns whether there was any.
-    pub fn send_held_acks(&mut self, now: Instant) -> bool {
-        let any = !self.held_acks.is_empty();
+    /// The application has nothing to send for now: what was to ride on its data is due by itself.
+    pub fn send_held_acks(&mut self, now: Instant) {
         while let Some((id, _)) = self.held_acks.pop_front() {
             self.send_held_ack(id, now);
         }
-        any
     }
 
     pub(super) fn send_acks_held_too_long(&mut self, now: Instant) {
