@@ -350,9 +350,10 @@ impl Client {
         self.ask_for_done(Request::Late { local, remote, octets: octets.to_vec() }, &[])
     }
 
-    /// Says that the sockets of our queues of this interface are closed.
-    pub fn give_back(&mut self, link: u16) -> Result<(), ClientError> {
-        self.ask_for_done(Request::GiveBack { link }, &[])
+    /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
+    /// ours either.
+    pub fn give_back(&mut self) -> Result<(), ClientError> {
+        self.ask_for_done(Request::GiveBack, &[])
     }
 
     /// Says what the program looks like.

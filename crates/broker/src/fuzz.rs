@@ -100,7 +100,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Claim { transport, purpose } => claim(client, socket, transport.into(), purpose),
         Request::Release { claim } => Some(Event::ReleaseBy(client, claim)),
         Request::Drain { claim } => Some(Event::DrainBy(client, claim)),
-        Request::GiveBack { link: of } => link(of).map(|link| Event::GiveBack(client, link)),
+        Request::GiveBack => Some(Event::GiveBack(client)),
         Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
         Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
         Request::Adopt => Some(Event::HandOver(client, end(socket))),

@@ -25,7 +25,7 @@ pub use crate::refusal::Refusal;
 pub use crate::report::{ProgramReport, SocketReport};
 
 /// Said in [`Request::Hello`]; a broker of another version refuses.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -192,11 +192,9 @@ pub enum Request {
         /// The TCP header and what follows, at most [`DATAGRAM_MAX`] octets.
         octets: Vec<u8>,
     },
-    /// Our queues of an interface are free: their sockets are closed. [`Answer::Done`].
-    GiveBack {
-        /// Which.
-        link: u16,
-    },
+    /// Our queues are free, as their sockets are closed, and we want no others: the opposite of [`Request::Attach`].
+    /// [`Answer::Done`].
+    GiveBack,
     /// What the program looks like: [`Answer::Done`].
     Status(ProgramReport),
 }

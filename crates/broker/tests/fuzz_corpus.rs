@@ -149,7 +149,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn histories_of_queues() -> Vec<(&'static str, Vec<u8>)> {
-    let give_back = |client| say(client, Request::GiveBack { link: 0 });
+    let give_back = |client| say(client, Request::GiveBack);
     let waiting = || [serving(), hello(1), attach(1), listen(1)].concat();
     vec![
         ("serving", serving()),
@@ -232,7 +232,7 @@ fn texts() -> Vec<(&'static str, Vec<u8>)> {
         ("unknown_request", says(br#"{"id":1,"request":"fly"}"#)),
         ("unknown_field", says(br#"{"id":1,"request":"attach","more":1}"#)),
         ("number_too_large", says(br#"{"id":1,"request":{"release":{"claim":18446744073709551616}}}"#)),
-        ("negative_number", says(br#"{"id":1,"request":{"give_back":{"link":-1}}}"#)),
+        ("negative_number", says(br#"{"id":1,"request":{"ready":{"link":-1,"queues":[]}}}"#)),
         ("deep_nesting", says(&nested)),
         ("address_that_is_none", says(br#"{"id":1,"request":{"route":{"remote":"1.2.3","from":null}}}"#)),
         ("name_with_everything", says("{\"id\":1,\"request\":{\"hello\":{\"version\":1,\"program\":\"\\u0000\u{1f980}\\ud83e\\udd80\",\"pid\":0}}}".as_bytes())),

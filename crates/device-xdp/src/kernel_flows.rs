@@ -40,6 +40,14 @@ impl FlowKey {
 /// `AWAITED` of `bpf/maps.bpf.h`.
 const AWAITED: u32 = 1 << 31;
 
+/// `BPF_NOEXIST`: only if there is no entry.
+const NO_EXIST: u64 = 1;
+
+/// Whether an entry was not made as there is one.
+fn is_there(error: &MapError) -> bool {
+    matches!(error, MapError::SyscallError(error) if error.io_error.raw_os_error() == Some(libc::EEXIST))
+}
+
 /// The map `kernel_flows`. The steering program writes to it as well, and the kernel removes what was not looked up for longest
 /// when it is full.
 pub(crate) struct KernelFlows(pub(crate) HashMap<MapData, FlowKey, u32>);
@@ -56,15 +64,23 @@ impl KernelFlows {
         self.0.insert(key, epoch, 0).map_err(map_error("kernel_flows"))
     }
 
-    /// The flow is to be a socket's, which there is not yet.
+    /// The flow is to be a socket's, which there is not yet. False if it is the kernel's, and stays that.
     pub(crate) fn add_awaited(
         &mut self,
         transport: Transport,
         local: SocketAddr,
         remote: SocketAddr,
         epoch: u32,
-    ) -> Result<(), XdpError> {
-        self.add(transport, local, remote, epoch | AWAITED)
+    ) -> Result<bool, XdpError> {
+        let key = FlowKey::new(transport, local, remote);
+        match self.0.insert(key, epoch | AWAITED, NO_EXIST) {
+            Err(error) if is_there(&error) => {}
+            inserted => return inserted.map(|()| true).map_err(map_error("kernel_flows")),
+        }
+        if self.0.get(&key, 0).is_ok_and(|note| note == epoch) {
+            return Ok(false);
+        }
+        self.add(transport, local, remote, epoch | AWAITED).map(|()| true)
     }
 
     pub(crate) fn remove(

@@ -114,14 +114,15 @@ impl SteeringProgram {
 
     /// Notes a flow as one that a socket is to get which does not serve its queue yet: under a claim of
     /// [`ClaimTerms::kernel_some`], while it has this epoch, below 2^31, its packets are dropped until one does. Whoever sent them
-    /// sends them again, and the kernel, which does not know the connection, does not reset it.
+    /// sends them again, and the kernel, which does not know the connection, does not reset it. A flow that is noted as the
+    /// kernel's in this epoch stays so: then this returns false.
     pub fn add_awaited_flow(
         &mut self,
         transport: Transport,
         local: SocketAddr,
         remote: SocketAddr,
         epoch: u32,
-    ) -> Result<(), XdpError> {
+    ) -> Result<bool, XdpError> {
         self.kernel_flows.add_awaited(transport, local, remote, epoch)
     }
 

@@ -299,7 +299,7 @@ fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
     let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
     let [segment, other] = [4000, 4001].map(|source| ipv4(TCP, &tcp(source, PORT, ACK, 10)));
     let [local, remote] = flow(4000);
-    setting.program.add_awaited_flow(Transport::Tcp, local, remote, 0).unwrap();
+    assert!(setting.program.add_awaited_flow(Transport::Tcp, local, remote, 0).unwrap());
     assert!(!setting.is_noted(4000));
     assert_eq!([&segment, &other].map(|it| setting.outcome(it)), ["dropped_awaited", "passed_no_socket"]);
 
@@ -316,6 +316,9 @@ fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
     setting.set_terms(elsewhere);
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_kernel_flow");
     assert_eq!(setting.outcome(&segment), "passed_kernel_flow");
+    assert!(!setting.program.add_awaited_flow(Transport::Tcp, local, remote, 0).unwrap(), "it stays there");
+    assert_eq!(setting.outcome(&segment), "passed_kernel_flow");
+    assert!(setting.program.add_awaited_flow(Transport::Tcp, local, remote, 1).unwrap(), "another epoch");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Ports {
             written += 1;
         }
         self.flush(now);
-        self.waiting = stack.may_transmit();
+        self.waiting = stack.may_transmit() && self.ports.iter().any(|port| port.link.is_some());
         written
     }
 

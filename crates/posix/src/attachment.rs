@@ -239,8 +239,8 @@ pub(crate) trait Attachment: Send {
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);
 
-    /// Gives back the queues of an interface, whose device is closed.
-    fn give_back(&mut self, link: LinkId);
+    /// Gives back all queues, whose devices are closed, and wants no others.
+    fn give_back(&mut self);
 
     /// Tells of the process.
     fn report(&mut self, status: Status);

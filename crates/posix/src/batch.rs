@@ -3,16 +3,28 @@
 
 use std::cell::Cell;
 
+use clock::{Duration, Instant};
+
+/// Who takes longer for what it was told of is not about to come back.
+const OPEN_MAX: Duration = Duration::from_millis(5);
+
 thread_local! {
-    static EVENTS: Cell<usize> = const { Cell::new(0) };
+    /// How many events the thread was told of, and when.
+    static TOLD: Cell<(usize, Instant)> = const { Cell::new((0, Instant::ZERO)) };
 }
 
 /// The thread was told of this many events.
-pub(crate) fn set(events: usize) {
-    EVENTS.set(events);
+pub(crate) fn open(events: usize, now: Instant) {
+    TOLD.set((events, now));
+}
+
+/// The thread came back.
+pub(crate) fn close() {
+    TOLD.set((0, Instant::ZERO));
 }
 
 /// Whether what the thread sends may wait until it comes back.
-pub(crate) fn is_open() -> bool {
-    EVENTS.get() > 1
+pub(crate) fn is_open(now: Instant) -> bool {
+    let (events, at) = TOLD.get();
+    events > 1 && now.since(at) < OPEN_MAX
 }

@@ -313,9 +313,15 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.drain(broker::protocol::ClaimId(claim.0)));
     }
 
-    fn give_back(&mut self, link: LinkId) {
+    fn give_back(&mut self) {
         self.forget_ways();
-        let _ = self.ask(|client| client.give_back(link.0));
+        let _ = self.ask(Client::give_back);
+        // What was granted meanwhile is not ours either.
+        while let Ok(Some(event)) = self.ask(Client::poll_event) {
+            self.on_event(event);
+        }
+        self.granted.clear();
+        self.incidents.retain(|incident| !matches!(incident, Incident::Granted { .. }));
     }
 
     fn report(&mut self, status: Status) {

@@ -40,14 +40,24 @@ pub(crate) enum On<'a> {
     Socket(SocketId, Option<i16>),
     /// Something at an epoll instance, or its kernel's counterpart.
     Epoll(EpollId),
-    /// Something on any of these sockets, or what the kernel has of these descriptors.
-    Many(&'a [SocketId], &'a [PollFd]),
+    /// Something on any of several.
+    Many(Several<'a>),
+}
+
+/// What poll(2) waits for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Several<'a> {
+    pub(crate) sockets: &'a [SocketId],
+    /// Something to be collected there, which is left for who collects it.
+    pub(crate) epolls: &'a [EpollId],
+    /// What the kernel has of these descriptors.
+    pub(crate) kernel: &'a [PollFd],
 }
 
 impl On<'_> {
     /// Who waits for nothing sleeps for others.
     fn is_nothing(self) -> bool {
-        matches!(self, On::Many([], []))
+        matches!(self, On::Many(Several { sockets: [], epolls: [], kernel: [] }))
     }
 }
 
@@ -99,6 +109,9 @@ impl State {
         }
         if !self.closing.is_empty() {
             self.end_closed(now);
+        }
+        if !self.attached {
+            self.drop_unused_stack();
         }
         done
     }
@@ -154,7 +167,10 @@ impl State {
                     epoll.waiters.push(Arc::clone(waiter));
                 }
             }
-            On::Many(ids, _) => ids.iter().for_each(|id| self.enlist_at(*id, waiter)),
+            On::Many(several) => {
+                several.sockets.iter().for_each(|id| self.enlist_at(*id, waiter));
+                several.epolls.iter().for_each(|id| self.look_on(*id, waiter));
+            }
         }
         self.sleepers.push(Arc::clone(waiter));
     }
@@ -172,7 +188,10 @@ impl State {
                 self.stop_waiting_at(*id, waiter);
                 &[]
             }
-            On::Many(ids, _) => ids,
+            On::Many(several) => {
+                several.epolls.iter().for_each(|id| self.stop_looking_on(*id, waiter));
+                several.sockets
+            }
         };
         for id in ids {
             if let Some(socket) = self.sockets.get_mut(*id) {
@@ -271,6 +290,13 @@ impl State {
 }
 
 impl Process {
+    /// A turn for a call that does not wait.
+    pub(crate) fn turn_in_passing(&self, state: &mut State, now: Instant) {
+        state.turn(now);
+        self.note_turn();
+        state.hurry_driver(now);
+    }
+
     /// Drives the engine until `attempt` has a result.
     pub(crate) fn wait<'p, T>(
         &'p self,
@@ -342,7 +368,7 @@ impl Process {
                 fds.extend(shadow.map(|events| PollFd { fd, events, revents: 0 }));
             }
             On::Epoll(id) => fds.push(readable(state.epolls.get(id).map_or(-1, |epoll| epoll.fd()))),
-            On::Many(_, kernel) => fds.extend_from_slice(kernel),
+            On::Many(several) => fds.extend_from_slice(several.kernel),
         }
         let Some(waiter) = Waiter::of_this_thread(self.table) else {
             // Without a descriptor nobody can wake us: look again soon.

@@ -177,6 +177,7 @@ impl State {
         for place in 0..self.epolls.places() {
             let Some((_, epoll)) = self.epolls.at_mut(place) else { continue };
             epoll.waiters.clear();
+            epoll.onlookers.clear();
             epoll.callers.clear();
             epoll.has_news = true;
             self.forget_bell(place);

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::calls::{PollFd, SignalMask, Verdict};
-use crate::drive::{On, Stop, Waiting};
+use crate::drive::{On, Several, Stop, Waiting};
 use crate::epoll::EpollId;
 use crate::errno::fail;
 use crate::fd_table::Entry;
@@ -47,14 +47,18 @@ impl Process {
             state = self.lock();
         }
         let now = self.now();
-        let mut sockets = Vec::new();
+        let (mut sockets, mut epolls) = (Vec::new(), Vec::new());
         let watched: Vec<Watched> = fds.iter().map(|it| state.watched(it.fd)).collect();
         for (it, fd) in watched.iter().zip(fds.iter()) {
-            if let Watched::Socket(id) = it {
-                if fd.events & (libc::POLLIN | libc::POLLRDNORM) != 0 {
-                    state.claim_to_read(*id, now);
+            match it {
+                Watched::Socket(id) => {
+                    if fd.events & (libc::POLLIN | libc::POLLRDNORM) != 0 {
+                        state.claim_to_read(*id, now);
+                    }
+                    sockets.push(*id);
                 }
-                sockets.push(*id);
+                Watched::Epoll(id) => epolls.push(*id),
+                Watched::Kernel | Watched::Invalid => {}
             }
         }
         let only_kernel = |it: &Watched| match it {
@@ -86,16 +90,19 @@ impl Process {
             let number = if is_in_kernel { fd.fd } else { -1 };
             kernel.push(syscall::PollFd { fd: number, events: fd.events, revents: 0 });
         }
-        batch::set(0);
+        batch::close();
         let deadline = timeout.map(|timeout| now + timeout.into());
         let sleeping = kernel.clone();
-        let waiting = Waiting { on: On::Many(&sockets, &sleeping), deadline, mask, restarts: false };
+        let several = Several { sockets: &sockets, epolls: &epolls, kernel: &sleeping };
+        let waiting = Waiting { on: On::Many(several), deadline, mask, restarts: false };
         let mut asked_at = clock::Instant::ZERO;
         let moves = state.moves;
+        let mut told_at = now;
         let result = self.wait(state, &waiting, &mut |state, now| {
             if state.moves != moves && state.is_any_moved(&watched, &kernel) {
                 return Some(Err(MOVED));
             }
+            told_at = now;
             let own = state.poll_own(&watched, fds);
             let ask = own == 0 && now.since(asked_at) >= KERNEL_EVERY || own > 0;
             if ask {
@@ -112,7 +119,7 @@ impl Process {
             return self.poll(fds, deadline.map(|deadline| deadline.since(now).into()), mask);
         }
         Verdict::Done(match result {
-            Ok(result) => result.inspect(|count| batch::set(*count)),
+            Ok(result) => result.inspect(|count| batch::open(*count, told_at)),
             Err(Stop::TimedOut) => Ok(0),
             Err(Stop::Interrupted) => fail(libc::EINTR),
         })

@@ -33,6 +33,8 @@ pub(crate) struct Process {
     lock: Mutex<State>,
     /// Turns of the engine, for the watchdog: whether somebody drives it.
     pub(crate) turns: AtomicU32,
+    /// Whether the watchdog sleeps until there is one.
+    pub(crate) dozes: AtomicBool,
     /// Whether the program ends: who looks gets the last of it.
     pub(crate) ending: AtomicBool,
 }
@@ -88,6 +90,7 @@ impl Process {
             clock,
             lock: Mutex::new(State::new(table, clock, attachment)),
             turns: AtomicU32::new(0),
+            dozes: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         }
     }
@@ -101,10 +104,19 @@ impl Process {
         self.clock.now()
     }
 
+    #[cold]
+    fn wake_watchdog(&self) {
+        self.dozes.store(false, Ordering::Relaxed);
+        syscall::futex_wake(&self.turns);
+    }
+
     /// A turn was made.
     pub(crate) fn note_turn(&self) {
         // Exact counts do not matter, that it changes does.
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        if self.dozes.load(Ordering::Relaxed) {
+            self.wake_watchdog();
+        }
     }
 }
 

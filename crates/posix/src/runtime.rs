@@ -89,9 +89,19 @@ impl Runtime {
         self.indices.iter().find(|it| it.0 == link).map_or(0, |it| it.1)
     }
 
-    /// Lets go of the devices of an interface.
-    pub(crate) fn remove_link(&mut self, link: LinkId) -> Vec<RawFd> {
-        let (gone, kept) = std::mem::take(&mut self.devices).into_iter().partition(|device| device.1 == link);
+    /// Lets go of all devices; returns their descriptors, which are closed.
+    pub(crate) fn remove_devices(&mut self) -> Vec<RawFd> {
+        self.remove_those(|_| true)
+    }
+
+    /// The same for the devices of an interface.
+    fn remove_link(&mut self, link: LinkId) -> Vec<RawFd> {
+        self.remove_those(|of| of == link)
+    }
+
+    fn remove_those(&mut self, is_meant: impl Fn(LinkId) -> bool) -> Vec<RawFd> {
+        let devices = std::mem::take(&mut self.devices).into_iter();
+        let (gone, kept) = devices.partition(|device| is_meant(device.1));
         self.devices = kept;
         let gone: Vec<(DeviceId, LinkId, Vec<RawFd>)> = gone;
         gone.iter().for_each(|(id, ..)| self.engine.remove_device(*id));
@@ -237,6 +247,9 @@ impl State {
             Ok(claim) => {
                 if let Some(socket) = self.sockets.get_mut(id) {
                     socket.claim = Some(claim);
+                    // It may have been made so, by another process too; from here on we are told.
+                    let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+                    socket.nonblocking = flags & libc::O_NONBLOCK != 0;
                 }
                 self.supersede_ended(local);
                 self.install(id);

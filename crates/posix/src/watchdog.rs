@@ -7,7 +7,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::drive::{On, Waiting};
+use crate::drive::{On, Several, Waiting};
 use crate::own_thread;
 use crate::process::{Process, State};
 
@@ -16,8 +16,10 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// With somebody asleep for all, there is no hurry.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// How often it only looks before it makes a turn though there is a driver, which may have left its sleep by siglongjmp(3).
-const LOOKS_A_TURN: u32 = 16;
+/// After so many looks in which nobody made a turn it sleeps until somebody does, or for a while. Then it makes one itself though
+/// there is a driver, which may have left its sleep by siglongjmp(3).
+const LOOKS: u32 = 16;
+const DOZE: Duration = Duration::from_millis(320);
 
 impl Process {
     /// Starts the thread, once there is something to look after.
@@ -34,16 +36,15 @@ impl Process {
     }
 
     fn look_after(&self) {
-        let never = AtomicU32::new(0);
         let mut seen = self.turns.load(Ordering::Relaxed);
         let mut patience = PATIENCE;
         let mut looks = 0;
         loop {
-            syscall::futex_wait(&never, 0, Some(patience));
+            self.rest(patience, seen);
             let turns = self.turns.load(Ordering::Relaxed);
             let is_driven = std::mem::replace(&mut seen, turns) != turns;
             if is_driven {
-                patience = PATIENCE;
+                (patience, looks) = (PATIENCE, 0);
                 continue;
             }
             let mut state = self.lock();
@@ -56,11 +57,11 @@ impl Process {
                 let now = self.now();
                 state.flush_what_is_due(now);
                 state.hurry_driver(now);
-                looks = (looks + 1) % LOOKS_A_TURN;
-                if looks == 0 {
+                if patience == DOZE {
                     state.turn(now);
                 }
-                patience = IDLE;
+                looks = (looks + 1).min(LOOKS);
+                patience = if looks == LOOKS { DOZE } else { IDLE };
                 continue;
             }
             patience = PATIENCE;
@@ -69,13 +70,22 @@ impl Process {
         }
     }
 
+    /// Sleeps; if it dozes, until the count of turns is another.
+    fn rest(&self, patience: Duration, turns: u32) {
+        if patience < DOZE {
+            return syscall::futex_wait(&AtomicU32::new(0), 0, Some(patience));
+        }
+        self.dozes.store(true, Ordering::Relaxed);
+        syscall::futex_wait(&self.turns, turns, Some(patience));
+        self.dozes.store(false, Ordering::Relaxed);
+    }
+
     /// Drives until somebody of the program does again, or for a while.
     fn stand_in(&self, state: MutexGuard<'_, State>) {
         const WHILE: clock::Duration = clock::Duration::from_millis(100);
         let now = self.now();
-        let sleeping = [];
         let waiting = Waiting {
-            on: On::Many(&[], &sleeping),
+            on: On::Many(Several::default()),
             deadline: Some(now + WHILE),
             mask: Some(own_thread::BLOCKED),
             restarts: true,

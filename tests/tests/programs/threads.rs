@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use lab::programs::{Program, Ready};
@@ -80,6 +81,40 @@ fn an_answer_does_not_wait_until_its_thread_comes_back_while_another_sleeps_for_
     });
     assert_eq!(answer.unwrap_or_else(|error: io::Error| panic!("{error}")), *b"1");
     trial.end(running);
+}
+
+#[test]
+fn a_program_to_which_nobody_comes_is_hardly_ever_woken() {
+    /// Between two counts, of which one has to be low: a broker that sees the machine change has something to tell.
+    const WATCHED: Duration = Duration::from_secs(2);
+    const TIMES: usize = 5;
+    /// Somebody looks three times a second whether all is well.
+    const WAKES_MAX: u64 = 20;
+    let Some(trial) = Trial::of("a program that waits") else { return };
+    let server = Program::new("a program that waits", "python3 -c").argument(ASKING).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let program = running.program().expect("it runs").as_raw_nonzero().get();
+    let wakes: Vec<u64> = (0..TIMES)
+        .map(|_| {
+            let before = sleeps_of(program);
+            thread::sleep(WATCHED);
+            sleeps_of(program) - before
+        })
+        .take_while(|wakes| *wakes > WAKES_MAX)
+        .collect();
+    assert!(wakes.len() < TIMES, "{wakes:?}, each in {WATCHED:?}");
+    trial.end(running);
+}
+
+/// How often the threads of a process went to sleep.
+fn sleeps_of(process: i32) -> u64 {
+    const COUNT: &str = "voluntary_ctxt_switches:";
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs").flatten();
+    let counts = tasks.filter_map(|task| -> Option<u64> {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix(COUNT))?.trim().parse().ok()
+    });
+    counts.sum()
 }
 
 /// Answers questions; how many, until one does not come.

@@ -139,6 +139,12 @@ impl Registry {
         claims.filter(|claim| claim.listens_at(local)).map(|claim| claim.shadow.cookie).collect()
     }
 
+    /// The kernel's numbers of a client's listeners.
+    pub(super) fn listeners_of(&self, client: ClientId) -> BTreeSet<u64> {
+        let listeners = self.claims_of(client).filter(|(_, claim)| claim.shadow.purpose == Purpose::Listener);
+        listeners.map(|(_, claim)| claim.shadow.cookie).collect()
+    }
+
     /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.
     pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
         let mut former = self.former.get(&client).into_iter().flatten();
@@ -147,13 +153,13 @@ impl Registry {
 
     /// Whether the client has claimed one of these very listeners, and goes on listening.
     pub fn has_listener(&self, client: ClientId, listeners: &BTreeSet<u64>, local: SocketAddr) -> bool {
-        let is_one = |claim: &Claim| listeners.contains(&claim.shadow.cookie) && claim.listens_at(local);
+        let is_one = |claim: &Claim| claim.is_listener_of(listeners) && claim.shadow.bound.covers(local);
         self.claims_of(client).any(|(_, claim)| !claim.draining && is_one(claim))
     }
 
     /// The latest who has claimed one of these very listeners.
     pub fn claimant(&self, listeners: &BTreeSet<u64>, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
-        let is_one = |claim: &Claim| listeners.contains(&claim.shadow.cookie) && claim.listens_at(local);
+        let is_one = |claim: &Claim| claim.is_listener_of(listeners) && claim.shadow.bound.covers(local);
         let found = self.claims.iter().rev().find(|(_, claim)| !claim.draining && is_one(claim));
         found.map(|(id, claim)| (claim.client, *id))
     }
@@ -221,6 +227,11 @@ impl Registry {
 }
 
 impl Claim {
+    /// Whether it is for one of these listeners.
+    pub(super) fn is_listener_of(&self, cookies: &BTreeSet<u64>) -> bool {
+        self.shadow.purpose == Purpose::Listener && cookies.contains(&self.shadow.cookie)
+    }
+
     /// Whether connections with this end wait at the claim's socket.
     fn listens_at(&self, local: SocketAddr) -> bool {
         self.shadow.purpose == Purpose::Listener && self.shadow.bound.covers(local)

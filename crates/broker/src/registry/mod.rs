@@ -38,7 +38,7 @@ use steering::{ClaimTerms, QueueSet, Transport};
 pub use bound::{Bound, Scope};
 pub use interface::View;
 
-use crate::protocol::{ClaimId, Purpose, Refusal};
+use crate::protocol::{ClaimId, Purpose};
 use interface::{Interface, Key};
 use ports::PortTable;
 
@@ -153,13 +153,11 @@ impl Registry {
 
     /// A process is gone, and with it all that it had.
     pub fn remove_client(&mut self, client: ClientId, now: Instant) {
+        self.give_back(client, now);
         for claim in self.clients.remove(&client).unwrap_or_default() {
             self.forget_claim(claim);
         }
         self.former.remove(&client);
-        self.attached.retain(|other| *other != client);
-        let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
-        links.into_iter().for_each(|link| self.withdraw(client, link, now));
     }
 
     /// A client wants queues.
@@ -179,27 +177,19 @@ impl Registry {
         }
     }
 
-    /// A client's sockets on this interface are closed, and it wants no others.
-    pub fn give_back(&mut self, client: ClientId, link: LinkNumber, now: Instant) -> Result<(), Refusal> {
-        let interface = self.interfaces.get(&link).ok_or(Refusal::NotYours)?;
-        if interface.queues.owned(client).next().is_none() {
-            return Err(Refusal::NotYours);
+    /// A client's sockets are closed, and it wants no others. Its queues go rather to who listens where it did.
+    pub fn give_back(&mut self, client: ClientId, now: Instant) {
+        self.attached.retain(|other| *other != client);
+        let listeners = self.listeners_of(client);
+        let mut touched = Vec::new();
+        for (&link, interface) in &mut self.interfaces {
+            let queues = interface.queues.detach(client, &listeners, now);
+            if !queues.is_empty() {
+                self.actions.push_back(Action::Withdraw { link, queues });
+                touched.push(link);
+            }
         }
-        self.withdraw(client, link, now);
-        let mut interfaces = self.interfaces.values();
-        if !interfaces.any(|interface| interface.queues.owned(client).next().is_some()) {
-            self.attached.retain(|other| *other != client);
-        }
-        Ok(())
-    }
-
-    fn withdraw(&mut self, client: ClientId, link: LinkNumber, now: Instant) {
-        let Some(interface) = self.interfaces.get_mut(&link) else { return };
-        let queues = interface.queues.detach(client, now);
-        if !queues.is_empty() {
-            self.actions.push_back(Action::Withdraw { link, queues });
-            self.touch_client(client, link);
-        }
+        touched.into_iter().for_each(|link| self.touch_client(client, link));
     }
 
     /// Whether whatever arrives at the interface arrives at this client.
@@ -319,8 +309,13 @@ impl Registry {
     }
 
     fn deal(&mut self, now: Instant) {
+        let (clients, claims) = (&self.clients, &self.claims);
+        let listens = |client: ClientId, listeners: &BTreeSet<u64>| {
+            let own = clients.get(&client).into_iter().flatten().filter_map(|id| claims.get(id));
+            own.into_iter().any(|claim| !claim.draining && claim.is_listener_of(listeners))
+        };
         for (&link, interface) in &mut self.interfaces {
-            let dealt = interface.queues.deal(now).into_iter();
+            let dealt = interface.queues.deal(&listens, now).into_iter();
             self.actions.extend(dealt.map(|(client, queues)| Action::Lend { client, link, queues }));
         }
     }

@@ -23,7 +23,7 @@ pub(crate) enum Event {
     Leave(usize),
     Attach(usize),
     Ready(usize, LinkNumber, Vec<u16>),
-    GiveBack(usize, LinkNumber),
+    GiveBack(usize),
     Claim {
         client: usize,
         address: u8,
@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) registry: Registry,
     pub(crate) now: Instant,
     pub(crate) clients: Vec<ClientId>,
+    /// Clients that want queues.
+    wanting: BTreeSet<ClientId>,
     claims: Vec<(ClientId, ClaimId)>,
     /// Where clients listen, or did.
     listened: Vec<(ClientId, Bound)>,
@@ -120,10 +122,12 @@ impl World {
                 self.claims.retain(|(owner, _)| *owner != client);
                 self.listened.retain(|(owner, _)| *owner != client);
                 self.sockets.retain(|_, owner| *owner != client);
+                self.wanting.remove(&client);
                 self.registry.remove_client(client, now);
             }
             Event::Attach(which) => {
                 if let Some(client) = self.client(which) {
+                    self.wanting.insert(client);
                     self.registry.attach(client, now);
                 }
             }
@@ -152,11 +156,11 @@ impl World {
                 let Some(client) = self.client(which) else { return };
                 self.check_shared(client, claim);
             }
-            Event::GiveBack(which, link) => {
+            Event::GiveBack(which) => {
                 let Some(client) = self.client(which) else { return };
-                let had = self.sockets.iter().any(|((own, _), owner)| (*own, *owner) == (link, client));
-                self.sockets.retain(|(own, _), owner| (*own, *owner) != (link, client));
-                assert_eq!(self.registry.give_back(client, link, now).is_ok(), had);
+                self.sockets.retain(|_, owner| *owner != client);
+                self.wanting.remove(&client);
+                self.registry.give_back(client, now);
             }
             Event::Claim { client, address, port, purpose, shares_port } => {
                 let Some(client) = self.client(client) else { return };
@@ -258,7 +262,7 @@ impl World {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Lend { client, link, queues } => {
-                assert!(self.clients.contains(&client), "a queue for nobody");
+                assert!(self.wanting.contains(&client), "a queue for who wants none");
                 self.lends += 1;
                 if self.lends.is_multiple_of(5) {
                     let pause = Duration::from_millis(50);

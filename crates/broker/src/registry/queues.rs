@@ -22,6 +22,8 @@ pub(super) struct QueueTable {
     owners: BTreeMap<u16, ClientId>,
     /// Queues that their owners serve; the others are on their way.
     ready: QueueSet,
+    /// The listeners that the last owners of queues had, by the kernel's numbers.
+    bequeathed: BTreeMap<u16, BTreeSet<u64>>,
     /// Queues that could not be lent, and when to try again.
     blocked: BTreeMap<u16, Instant>,
     /// Who wants queues, in the order in which they asked.
@@ -36,6 +38,7 @@ impl Default for QueueTable {
             count: 0,
             owners: BTreeMap::new(),
             ready: QueueSet::NONE,
+            bequeathed: BTreeMap::new(),
             blocked: BTreeMap::new(),
             attached: Vec::new(),
             settled_at: Instant::ZERO,
@@ -57,12 +60,13 @@ impl QueueTable {
         }
     }
 
-    /// `client` wants no more queues; returns what was its own.
-    pub(super) fn detach(&mut self, client: ClientId, now: Instant) -> Vec<u16> {
+    /// `client`, which had these listeners, wants no more queues; returns what was its own.
+    pub(super) fn detach(&mut self, client: ClientId, listeners: &BTreeSet<u64>, now: Instant) -> Vec<u16> {
         self.attached.retain(|other| *other != client);
         let released: Vec<u16> = self.owned(client).collect();
         self.owners.retain(|queue, _| !released.contains(queue));
         self.ready = without(self.ready, &released);
+        self.bequeathed.extend(released.iter().map(|queue| (*queue, listeners.clone())));
         if !released.is_empty() {
             self.settled_at = self.settled_at.max(now + SUCCESSION);
         }
@@ -72,6 +76,7 @@ impl QueueTable {
     /// All queues are gone with the interface; returns whose they were. Those who wanted some still do.
     pub(super) fn clear(&mut self) -> BTreeSet<ClientId> {
         self.blocked.clear();
+        self.bequeathed.clear();
         self.ready = QueueSet::NONE;
         std::mem::take(&mut self.owners).into_values().collect()
     }
@@ -90,13 +95,22 @@ impl QueueTable {
         }
     }
 
-    /// Deals out what is free: to each client without a queue one, in the order in which they asked; once that has settled, the
-    /// rest to those who have the fewest.
-    pub(super) fn deal(&mut self, now: Instant) -> Vec<(ClientId, Vec<u16>)> {
+    /// Deals out what is free: to each client without a queue one, in the order in which they asked, but first to who listens where the
+    /// queue's last owner did; once that has settled, the rest to those who have the fewest. `listens` says whether a client has one of
+    /// these listeners.
+    pub(super) fn deal(
+        &mut self,
+        listens: &dyn Fn(ClientId, &BTreeSet<u64>) -> bool,
+        now: Instant,
+    ) -> Vec<(ClientId, Vec<u16>)> {
         self.blocked.retain(|_, until| *until > now);
         let mut dealt: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
         for queue in self.free() {
-            let Some(client) = self.next_owner(now) else { break };
+            let successor = self
+                .bequeathed
+                .get(&queue)
+                .and_then(|listeners| self.without_queue().find(|client| listens(*client, listeners)));
+            let Some(client) = successor.or_else(|| self.next_owner(now)) else { continue };
             self.owners.insert(queue, client);
             dealt.entry(client).or_default().push(queue);
         }
@@ -109,7 +123,12 @@ impl QueueTable {
         usable.filter(is_free).collect()
     }
 
-    /// Who gets the next queue.
+    /// Those who want one and have none.
+    fn without_queue(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.attached.iter().copied().filter(|client| self.owned(*client).next().is_none())
+    }
+
+    /// Who gets the next queue, if it is nobody's in particular.
     fn next_owner(&self, now: Instant) -> Option<ClientId> {
         let poorest = self.attached.iter().copied().min_by_key(|client| self.owned(*client).count())?;
         (self.owned(poorest).next().is_none() || now >= self.settled_at).then_some(poorest)
@@ -167,6 +186,11 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
+    /// Nobody listens anywhere.
+    fn nowhere(_: ClientId, _: &BTreeSet<u64>) -> bool {
+        false
+    }
+
     fn table(count: u16) -> QueueTable {
         let mut table = QueueTable::default();
         table.set_count(count);
@@ -177,10 +201,10 @@ mod tests {
     fn the_first_gets_one_at_once_and_the_rest_when_nobody_else_asked() {
         let mut table = table(3);
         table.attach(A, at(0));
-        assert_eq!(table.deal(at(0)), [(A, vec![0])]);
-        assert_eq!(table.deal(at(99)), []);
+        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&nowhere, at(99)), []);
         assert_eq!(table.poll_timeout(), Some(at(100)));
-        assert_eq!(table.deal(at(100)), [(A, vec![1, 2])]);
+        assert_eq!(table.deal(&nowhere, at(100)), [(A, vec![1, 2])]);
         assert_eq!(table.poll_timeout(), None);
         assert!(table.is_whole(A));
     }
@@ -189,11 +213,11 @@ mod tests {
     fn workers_share_evenly() {
         let mut table = table(5);
         table.attach(A, at(0));
-        assert_eq!(table.deal(at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
         table.attach(B, at(50));
-        assert_eq!(table.deal(at(50)), [(B, vec![1])]);
-        assert_eq!(table.deal(at(149)), []);
-        assert_eq!(table.deal(at(150)), [(A, vec![2, 4]), (B, vec![3])]);
+        assert_eq!(table.deal(&nowhere, at(50)), [(B, vec![1])]);
+        assert_eq!(table.deal(&nowhere, at(149)), []);
+        assert_eq!(table.deal(&nowhere, at(150)), [(A, vec![2, 4]), (B, vec![3])]);
     }
 
     #[test]
@@ -201,10 +225,24 @@ mod tests {
         let mut table = table(1);
         table.attach(A, at(0));
         table.attach(B, at(0));
-        assert_eq!(table.deal(at(0)), [(A, vec![0])]);
-        assert_eq!(table.deal(at(500)), []);
-        assert_eq!(table.detach(A, at(600)), [0]);
-        assert_eq!(table.deal(at(600)), [(B, vec![0])]);
+        assert_eq!(table.deal(&nowhere, at(0)), [(A, vec![0])]);
+        assert_eq!(table.deal(&nowhere, at(500)), []);
+        assert_eq!(table.detach(A, &BTreeSet::new(), at(600)), [0]);
+        assert_eq!(table.deal(&nowhere, at(600)), [(B, vec![0])]);
+    }
+
+    #[test]
+    fn who_listens_where_the_last_owner_did_goes_before_those_who_asked_earlier() {
+        let mut table = table(1);
+        let listens = |client, listeners: &BTreeSet<u64>| client == C && listeners.contains(&7);
+        [A, B, C].into_iter().for_each(|client| table.attach(client, at(0)));
+        assert_eq!(table.deal(&listens, at(0)), [(A, vec![0])]);
+        table.detach(A, &BTreeSet::from([7]), at(10));
+        assert_eq!(table.deal(&listens, at(10)), [(C, vec![0])]);
+        table.block(&[0], at(15));
+        assert_eq!(table.deal(&listens, at(15)), [(C, vec![0])], "its last socket was not gone yet");
+        table.detach(C, &BTreeSet::from([8]), at(20));
+        assert_eq!(table.deal(&listens, at(20)), [(B, vec![0])], "nobody has that one");
     }
 
     #[test]
@@ -212,32 +250,32 @@ mod tests {
         let mut table = table(2);
         table.attach(A, at(0));
         table.attach(B, at(0));
-        table.deal(at(0));
-        table.detach(A, at(1000));
-        assert_eq!(table.deal(at(1999)), []);
+        table.deal(&nowhere, at(0));
+        table.detach(A, &BTreeSet::new(), at(1000));
+        assert_eq!(table.deal(&nowhere, at(1999)), []);
         let mut succeeded = table;
         assert_eq!(succeeded.poll_timeout(), Some(at(2000)));
         succeeded.attach(C, at(1999));
-        assert_eq!(succeeded.deal(at(1999)), [(C, vec![0])]);
+        assert_eq!(succeeded.deal(&nowhere, at(1999)), [(C, vec![0])]);
     }
 
     #[test]
     fn a_blocked_queue_is_tried_again() {
         let mut table = table(1);
         table.attach(A, at(0));
-        table.deal(at(0));
+        table.deal(&nowhere, at(0));
         table.block(&[0], at(50));
-        assert_eq!(table.deal(at(49)), []);
+        assert_eq!(table.deal(&nowhere, at(49)), []);
         assert_eq!(table.poll_timeout(), Some(at(50)));
-        assert_eq!(table.deal(at(50)), [(A, vec![0])]);
+        assert_eq!(table.deal(&nowhere, at(50)), [(A, vec![0])]);
     }
 
     #[test]
     fn queues_that_have_no_bit_are_nobodys() {
         let mut table = table(QUEUES_MAX + 1);
         table.attach(A, at(0));
-        table.deal(at(0));
-        assert_eq!(table.deal(at(100)).first().map(|(_, queues)| queues.len()), Some(63));
+        table.deal(&nowhere, at(0));
+        assert_eq!(table.deal(&nowhere, at(100)).first().map(|(_, queues)| queues.len()), Some(63));
         assert!(!table.is_whole(A), "something arrives where nobody can be");
     }
 }

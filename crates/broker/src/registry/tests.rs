@@ -8,6 +8,7 @@ use proptest::test_runner::RngSeed;
 use super::claims::CLAIMS_MAX;
 use super::model::{Event, World, local};
 use super::*;
+use crate::protocol::Refusal;
 
 fn event() -> impl Strategy<Value = Event> {
     use Event::*;
@@ -16,7 +17,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Connect),
         (0..6usize).prop_map(Leave),
         (0..6usize).prop_map(Attach),
-        (0..6usize, 0..2u16).prop_map(|(client, link)| GiveBack(client, link)),
+        (0..6usize).prop_map(GiveBack),
         (0..6usize, 0..4u8, 80..83u16, purpose, any::<bool>()).prop_map(
             |(client, address, port, purpose, shares_port)| Claim {
                 client,
@@ -193,7 +194,7 @@ fn a_worker_without_a_queue_claims_in_advance() {
     world.apply(listen(1, 80));
     world.settle();
     assert_eq!(terms(&world, 80), [], "its owner does not listen, so the kernel serves the port");
-    world.apply(Event::GiveBack(0, 0));
+    world.apply(Event::GiveBack(0));
     world.settle();
     assert_eq!(terms(&world, 80).len(), 1);
 }

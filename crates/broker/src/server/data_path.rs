@@ -28,9 +28,14 @@ pub(crate) trait DataPath: Send {
     fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError>;
     /// Leaves a TCP connection to the kernel, while claims have this epoch.
     fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> Result<(), XdpError>;
-    /// Has the packets of a TCP connection be nobody's until somebody serves their queue, while claims have this epoch.
-    fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32)
-    -> Result<(), XdpError>;
+    /// Has the packets of a TCP connection be nobody's until somebody serves their queue, while claims have this epoch; false if it is
+    /// the kernel's.
+    fn add_awaited_flow(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        epoch: u32,
+    ) -> Result<bool, XdpError>;
     /// What became of the interface's packets.
     fn counters(&self) -> Vec<(String, u64)>;
 }
@@ -123,7 +128,7 @@ impl DataPath for XdpPath {
         local: SocketAddr,
         remote: SocketAddr,
         epoch: u32,
-    ) -> Result<(), XdpError> {
+    ) -> Result<bool, XdpError> {
         self.program.add_awaited_flow(Transport::Tcp, local, remote, epoch)
     }
 

@@ -64,8 +64,8 @@ impl Broker {
             return Err(Refusal::TooMany);
         }
         let epoch = self.registry.epoch(local.port());
-        if let Some(port) = self.port(link) {
-            port.add_awaited_flow(local, remote, epoch);
+        if self.port(link).is_some_and(|port| !port.add_awaited_flow(local, remote, epoch)) {
+            return Ok(()); // The peer has sent its SYN again, and the kernel has answered that.
         }
         self.registry.await_flow(local, now + PATIENCE, now);
         self.handshakes.0.push(Kept { handshake, queues, listeners, since: now, told: Vec::new() });

@@ -165,11 +165,15 @@ impl Port {
         }
     }
 
-    /// Has the packets of a TCP connection wait for who is to have it.
-    pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) {
-        let outcome = self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, epoch));
-        if let Some(Err(error)) = outcome {
-            self.fail(&error);
+    /// Has the packets of a TCP connection wait for who is to have it; false if the kernel has it.
+    pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> bool {
+        match self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, epoch)) {
+            Some(Err(error)) => {
+                self.fail(&error);
+                true
+            }
+            Some(Ok(is_awaited)) => is_awaited,
+            None => true,
         }
     }
 

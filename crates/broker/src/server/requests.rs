@@ -114,7 +114,10 @@ impl Broker {
             Request::Late { local, remote, octets } => {
                 done(self.deliver_late(client, (local, remote), &octets, now))
             }
-            Request::GiveBack { link } => done(self.registry.give_back(client, link, now)),
+            Request::GiveBack => {
+                self.registry.give_back(client, now);
+                done(Ok(()))
+            }
             Request::Status(report) => {
                 self.note_report(client, report);
                 done(Ok(()))

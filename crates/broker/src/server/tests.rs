@@ -61,6 +61,9 @@ impl DataPaths for MadeUp {
     }
 }
 
+/// Who knocks from this port is the kernel's.
+const OF_THE_KERNEL: u16 = 4999;
+
 impl DataPath for MadeUp {
     fn describe(&self) -> String {
         "made up".to_owned()
@@ -114,9 +117,9 @@ impl DataPath for MadeUp {
         _local: SocketAddr,
         remote: SocketAddr,
         _epoch: u32,
-    ) -> Result<(), XdpError> {
+    ) -> Result<bool, XdpError> {
         self.log.note(format!("awaited {}", remote.port()));
-        Ok(())
+        Ok(remote.port() != OF_THE_KERNEL)
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
@@ -270,12 +273,40 @@ fn a_queue_goes_from_who_gave_it_back_or_died_to_who_waits() {
     first.attach().unwrap();
     second.attach().unwrap();
     third.attach().unwrap();
-    first.give_back(0).unwrap();
+    first.give_back().unwrap();
     assert!(matches!(next_event(&mut second), Event::QueueGranted(_)));
     assert!(served.log.has("remove 0"), "nothing reaches the old socket, whoever holds it");
-    assert_eq!(refusal(first.give_back(0)), Refusal::NotYours);
     drop(second);
     assert!(matches!(next_event(&mut third), Event::QueueGranted(_)));
+}
+
+#[test]
+fn who_gave_its_queue_back_while_it_waited_for_one_gets_none() {
+    let served = Served::new(1);
+    let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());
+    for client in [&mut first, &mut second, &mut third] {
+        client.attach().unwrap();
+    }
+    second.give_back().unwrap();
+    drop(first);
+    assert!(matches!(next_event(&mut third), Event::QueueGranted(_)));
+}
+
+#[test]
+fn a_queue_goes_to_who_has_the_listener_of_its_last_owner() {
+    let served = Served::new(1);
+    let (mut old, mut stranger, mut new) = (served.connect(), served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    for client in [&mut old, &mut new] {
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    }
+    for client in [&mut old, &mut stranger, &mut new] {
+        client.attach().unwrap();
+    }
+    drop(old);
+    assert!(matches!(next_event(&mut new), Event::QueueGranted(_)));
+    drop(new);
+    assert!(matches!(next_event(&mut stranger), Event::QueueGranted(_)));
 }
 
 /// A broker whose clients can be looked at, where, and the control socket of a client of this process.
@@ -633,10 +664,11 @@ fn a_handshake_goes_to_who_gets_the_queue_and_has_the_same_listener() {
     assert_eq!(refusal(old.hand_on(handshake(&other, 4000))), Refusal::NoSuchClaim);
     old.hand_on(handshake(&listener, 4000)).unwrap();
     old.hand_on(handshake(&listener, 4001)).unwrap();
+    old.hand_on(handshake(&listener, OF_THE_KERNEL)).unwrap();
     assert!(served.log.has("awaited 4000"));
     assert_eq!(told(&mut new), [0; 0], "it has no queue");
     old.release(claim).unwrap();
-    old.give_back(0).unwrap();
+    old.give_back().unwrap();
     assert!(matches!(next_event(&mut new), Event::QueueGranted(_)));
     assert!(new.wait(Duration::from_secs(10)).unwrap());
     new.report(ProgramReport::default()).unwrap(); // Its answer comes after all that.
@@ -875,7 +907,7 @@ fn who_does_not_read_its_answers_costs_little_and_others_are_served() {
     let served = Served::new(1);
     let mut good = served.connect();
     let flooder = served.raw_known();
-    let octets = encode(&ask(Request::GiveBack { link: 9 })).unwrap();
+    let octets = encode(&ask(Request::GiveBack)).unwrap();
     let mut sent = 0;
     let blocked = loop {
         match send(&flooder, &octets, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {

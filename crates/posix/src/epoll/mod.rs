@@ -65,6 +65,8 @@ pub(crate) struct Epoll {
     pub(crate) items: Slab<Item>,
     ready: VecDeque<ItemId>,
     pub(crate) waiters: Vec<Arc<Waiter>>,
+    /// Threads that only look whether there is something to be collected.
+    pub(crate) onlookers: Vec<Arc<Waiter>>,
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     /// Instances that watch this one.
@@ -90,6 +92,7 @@ impl Epoll {
             items: Slab::new(ITEMS_MAX),
             ready: VecDeque::new(),
             waiters: Vec::new(),
+            onlookers: Vec::new(),
             callers: Callers::default(),
             watchers: Interests::default(),
             shadows: Vec::new(),
@@ -203,6 +206,7 @@ impl State {
             return false;
         }
         epoll.queue(interest.item);
+        epoll.onlookers.drain(..).for_each(|onlooker| onlooker.wake());
         let woken = epoll.wake_one() || self.ring(interest.epoll);
         self.tell_watchers(interest.epoll, depth);
         woken && is_exclusive
@@ -214,6 +218,20 @@ impl State {
             let watcher = self.epolls.get(id).and_then(|epoll| epoll.watchers.at(place));
             let Some(watcher) = watcher.filter(|_| depth < NESTING_MAX) else { return };
             self.tell(watcher, crate::socket::READABLE, false, depth + 1);
+        }
+    }
+
+    /// A thread sleeps until there is something to be collected at an instance, by whomever.
+    pub(crate) fn look_on(&mut self, id: EpollId, waiter: &Arc<Waiter>) {
+        if let Some(epoll) = self.epolls.get_mut(id) {
+            epoll.onlookers.push(Arc::clone(waiter));
+        }
+    }
+
+    /// It does not any more.
+    pub(crate) fn stop_looking_on(&mut self, id: EpollId, waiter: &Arc<Waiter>) {
+        if let Some(epoll) = self.epolls.get_mut(id) {
+            waiter::remove(&mut epoll.onlookers, waiter);
         }
     }
 

@@ -82,14 +82,18 @@ impl Process {
         if state.attached {
             self.start_watchdog(&mut state);
         }
-        batch::set(0);
+        batch::close();
         let waiting = Waiting { on: On::Epoll(id), deadline, mask, restarts: false };
-        let result = self.wait(state, &waiting, &mut |state, now| match state.collect_all(id, events, now) {
-            Ok(0) => None,
-            result => Some(result),
+        let mut told_at = now;
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            told_at = now;
+            match state.collect_all(id, events, now) {
+                Ok(0) => None,
+                result => Some(result),
+            }
         });
         Verdict::Done(match result {
-            Ok(result) => result.inspect(|count| batch::set(*count)),
+            Ok(result) => result.inspect(|count| batch::open(*count, told_at)),
             Err(Stop::TimedOut) => Ok(0),
             Err(Stop::Interrupted) => fail(libc::EINTR),
         })
@@ -99,7 +103,9 @@ impl Process {
 impl State {
     /// Whether there is nothing of ours at an instance, nor will be without a call of this process.
     fn is_of_kernel_only(&self, id: EpollId) -> bool {
-        self.runtime.is_none() && !self.attached || self.epolls.get(id).is_none_or(|it| it.items.is_empty())
+        let Some(epoll) = self.epolls.get(id) else { return true };
+        let is_silent = self.runtime.is_none() && !self.attached && epoll.ready.is_empty();
+        is_silent || epoll.items.is_empty()
     }
 
     /// Connections of the parent's that an instance watches: only the kernel can tell parent and child of them.

@@ -83,7 +83,7 @@ impl State {
         };
         let begun = match routed {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
-            Routed::Way(way) if way.is_whole => self.depart(id, remote, way, now),
+            Routed::Way(way) if way.is_whole && self.attached => self.depart(id, remote, way, now),
             Routed::Way(_) | Routed::NotOurs => None,
         };
         if begun.is_none() {

@@ -27,16 +27,17 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
-use stack::tcp::Detached;
+use stack::tcp::{Detached, State as TcpState};
 use stack::{ConnectionId, Handshake, ListenerId};
 
-use super::kernel_side::settle_kernel_socket;
 use super::{Role, Settings, SocketId};
+use crate::Errno;
 use crate::attachment::{ClaimId, MovedSocket};
 use crate::drive::readable;
 use crate::fd_table::Entry;
 use crate::internal::close;
 use crate::process::State;
+use crate::runtime::Runtime;
 
 /// How long after SYNs were left to the kernel one may still come to us: the steering program decides for a whole burst at a
 /// time, and a core may be busy with another.
@@ -49,6 +50,8 @@ const NEAR: Duration = Duration::from_millis(10);
 const HANDSHAKES_MAX: Duration = Duration::from_millis(200);
 /// How long it is waited at most for a moment in which nothing comes.
 const BUSY_MAX: Duration = Duration::from_millis(100);
+/// Bursts that leave at most before a device is closed.
+const FLUSHES_MAX: usize = 64;
 /// Handshakes that are handed on at most: of more the latest, the others belong to peers that are not there.
 const HANDED_ON_MAX: usize = 256;
 
@@ -81,6 +84,10 @@ impl State {
                 socket.claim = None;
             }
             self.ended.push(Ended { claim, local, at: now });
+            if self.runtime.is_none() && !self.has_claims() {
+                // It was only in line for a queue, and would not look again.
+                self.give_queues_back(now);
+            }
         }
     }
 
@@ -90,7 +97,8 @@ impl State {
         self.move_all(Some(local.port()));
         // All that took its time, in which some more were finished.
         self.finish_handshakes(id, Duration::ZERO);
-        self.hand_over_waiting(id, self.clock.now());
+        // What comes in while connections are moved may finish more of them. From the round on that finds none nothing is taken in.
+        while self.hand_over_waiting(id, self.clock.now()) {}
         self.hand_on_handshakes(id);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.claim = None;
@@ -117,7 +125,8 @@ impl State {
             attachment.drain(claim);
         }
         self.finish_handshakes(id, HANDSHAKES_MAX);
-        let waiting = self.take_waiting(id, self.clock.now());
+        let rounds = std::iter::from_fn(|| self.take_waiting(id, self.clock.now()));
+        let waiting: Vec<OwnedFd> = rounds.flatten().collect();
         self.leave_listener(id);
         if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
@@ -233,17 +242,22 @@ impl State {
         let _ = syscall::ppoll(&mut fds, Some(quiet.into()), None);
     }
 
-    /// Takes the connections that wait at a listener off the stack; returns the kernel's sockets of them.
-    pub(super) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Vec<OwnedFd> {
+    /// Takes the connections that wait at a listener off the stack; returns the kernel's sockets of them, as far as they are not lost.
+    /// `None` if none waited: then nothing was taken in either.
+    pub(super) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
         let Some(Role::Listener { on_stack, adopted, .. }) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
         else {
-            return Vec::new();
+            return None;
         };
         let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
         let detached = on_stack.and_then(|listener| Some(self.stack()?.detach_accept_queue(listener, now)));
-        let moved = self.hand_waiting_to_kernel(id, &detached.unwrap_or_default());
-        adopted.into_iter().chain(moved).collect()
+        let detached = detached.unwrap_or_default();
+        if adopted.is_empty() && detached.is_empty() {
+            return None;
+        }
+        let moved = self.hand_waiting_to_kernel(id, &detached);
+        Some(adopted.into_iter().chain(moved).collect())
     }
 
     /// Connections at a listener that waits for data count as they are.
@@ -293,23 +307,11 @@ impl State {
     pub(super) fn hand_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
         let Some(listener) = self.sockets.get(id) else { return Vec::new() };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
-        let moved = waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings));
+        let moved =
+            waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings, None));
         let moved = moved.collect();
         self.follow_moved();
         moved
-    }
-
-    /// The kernel's socket of a connection that is off the stack, unless it is lost.
-    fn hand_to_kernel(
-        &mut self,
-        connection: &Detached,
-        kind: MovedSocket,
-        settings: &Settings,
-    ) -> Option<OwnedFd> {
-        let kernel = self.attachment()?.move_to_kernel(connection, kind, None)?;
-        settle_kernel_socket(&kernel, connection, settings);
-        self.left_to_kernel.moved += 1;
-        Some(kernel)
     }
 
     /// Some other process that has the listener is to have a connection that waited there.
@@ -342,18 +344,17 @@ impl State {
 
     /// Connections that the program has closed: the kernel finishes them.
     fn move_closed(&mut self, is_meant: impl Fn(SocketAddr) -> bool, now: Instant) {
-        let held: Vec<_> = self.sockets.iter().filter_map(|(_, socket)| socket.connection()).collect();
         let Some(stack) = self.stack() else { return };
-        let closed: Vec<_> = stack.connections().filter(|id| !held.contains(id)).collect();
         let meant = |id: &_| stack.endpoints(*id).is_some_and(|(local, _)| is_meant(local));
-        let closed: Vec<_> = closed.into_iter().filter(meant).collect();
+        let closed = stack.connections().filter(|id| stack.is_orphan(*id));
+        let closed: Vec<_> = closed.filter(meant).collect();
         let detached: Vec<(ConnectionId, Detached)> =
             closed.into_iter().filter_map(|id| Some((id, stack.detach(id, now).ok()?))).collect();
         let mut gone = Vec::with_capacity(detached.len());
         for (id, detached) in detached {
             // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
             let kind = MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true };
-            self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
+            self.hand_to_kernel(&detached, kind, &Settings::default(), None).into_iter().for_each(close);
             gone.push(id);
         }
         self.release_kept_ports(|kept| gone.contains(&kept.connection));
@@ -362,25 +363,46 @@ impl State {
 
     pub(super) fn give_queues_back(&mut self, now: Instant) {
         self.follow_moved();
+        self.reset_what_stays(now);
         self.flush(now);
-        let Some(runtime) = &mut self.runtime else { return };
-        let mut links: Vec<_> = runtime.links().collect();
-        links.dedup();
-        for link in links {
-            let descriptors = runtime.remove_link(link);
-            for fd in descriptors {
-                self.table.set(fd, Entry::None);
-            }
-            if let Some(attachment) = &mut self.attachment {
-                attachment.give_back(link);
-            }
+        (0..FLUSHES_MAX).for_each(|_| self.flush_what_is_due(now));
+        let descriptors = self.runtime.as_mut().map(Runtime::remove_devices).unwrap_or_default();
+        for fd in descriptors {
+            self.table.set(fd, Entry::None);
+        }
+        // Also without a queue: it is not to get one any more.
+        if let Some(attachment) = self.attachment.as_mut().filter(|_| self.attached) {
+            attachment.give_back();
         }
         for ended in std::mem::take(&mut self.ended) {
             self.release_claim(Some(ended.claim));
         }
         self.release_kept_ports(|_| true);
         self.give_back_resting_ports();
-        self.runtime = None;
         self.attached = false;
+        self.drop_unused_stack();
+    }
+
+    /// Connections that could not be moved though they are not over have no way to their peers any more.
+    fn reset_what_stays(&mut self, now: Instant) {
+        let held = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.connection()?)));
+        for (id, connection) in held.collect::<Vec<_>>() {
+            let Some(stack) = self.stack() else { return };
+            let is_over = |state| matches!(state, TcpState::Closed | TcpState::TimeWait);
+            if !stack.state(connection).is_none_or(is_over) {
+                self.fail_socket(id, Errno(libc::ECONNRESET));
+                if let Some(stack) = self.stack() {
+                    stack.abort(connection, now);
+                }
+            }
+        }
+    }
+
+    /// The stack of a process that has no queues and wants none goes, unless the program has yet to be told of connections which ended
+    /// there, and to read what is left of them.
+    pub(crate) fn drop_unused_stack(&mut self) {
+        if !self.attached && !self.sockets.iter().any(|(_, socket)| socket.connection().is_some()) {
+            self.runtime = None;
+        }
     }
 }

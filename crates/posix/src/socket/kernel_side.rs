@@ -10,7 +10,7 @@ use stack::tcp::Detached;
 
 use super::{READABLE, Role, Settings, Socket, SocketId, Stalls, WRITABLE};
 use crate::Errno;
-use crate::attachment::RequestId;
+use crate::attachment::{MovedSocket, RequestId};
 use crate::drive::{On, Stop, Waiting};
 use crate::epoll::Interest;
 use crate::errno::fail;
@@ -68,19 +68,40 @@ impl State {
         let settings = socket.settings.clone();
         let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
         let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
-        let moved =
-            self.attachment().and_then(|attachment| attachment.move_to_kernel(&detached, kind, token));
-        match moved {
+        let Some(kernel) = self.hand_to_kernel(&detached, kind, &settings, token) else {
+            self.fail_socket(id, Errno(libc::ECONNRESET));
+            return fail(libc::ECONNRESET);
+        };
+        self.follow_moved();
+        Ok(kernel)
+    }
+
+    /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so.
+    pub(super) fn hand_to_kernel(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+        token: Option<u64>,
+    ) -> Option<OwnedFd> {
+        let moved = self.attachment().and_then(|it| it.move_to_kernel(connection, kind, token));
+        match &moved {
             Some(kernel) => {
-                settle_kernel_socket(&kernel, &detached, &settings);
+                settle_kernel_socket(kernel, connection, settings);
                 self.left_to_kernel.moved += 1;
-                self.follow_moved();
-                Ok(kernel)
             }
-            None => {
-                self.fail_socket(id, Errno(libc::ECONNRESET));
-                fail(libc::ECONNRESET)
-            }
+            None => self.reset_lost(connection),
+        }
+        moved
+    }
+
+    /// Resets a connection that is off the stack already.
+    fn reset_lost(&mut self, connection: &Detached) {
+        let now = self.clock.now();
+        let Some(stack) = self.stack() else { return };
+        if let Ok(back) = stack.attach(connection, connection.hop, now) {
+            stack.set_token(back, u64::MAX); // What happens to it is nobody's business.
+            stack.abort(back, now);
         }
     }
 

@@ -163,8 +163,7 @@ impl Process {
     ) -> Accepted {
         if self.asks_again(&mut state, id) {
             let now = self.now();
-            state.turn(now);
-            self.note_turn();
+            self.turn_in_passing(&mut state, now);
             if let Some(accepted) = state.accept_own(id, name.as_deref_mut(), flags) {
                 return accepted;
             }
@@ -253,9 +252,6 @@ impl State {
         let Role::Listener { on_stack: None, backlog, .. } = socket.role else { return };
         let fd = socket.fd();
         let Some(local) = local_of(fd) else { return };
-        let mut flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
-        flags &= libc::O_NONBLOCK;
-        socket.nonblocking = flags != 0;
         let domain = socket.domain;
         let dual_stack = domain == libc::AF_INET6 && !is_v6_only(fd);
         let (options, settings) = options_of_listener(fd, domain);

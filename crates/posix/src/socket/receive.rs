@@ -79,7 +79,7 @@ impl Process {
         let least = state.least_to_receive(connection, wanted, request.flags);
         let mut progress = Progress { done: 0, least };
         if let Some(result) = progress.take(&mut state, connection, request, now) {
-            if !batch::is_open() {
+            if !batch::is_open(now) {
                 state.flush_what_is_due(now); // The peer may wait for the window that this opened.
             }
             return result;
@@ -88,8 +88,7 @@ impl Process {
         let timeout = socket.receive_timeout;
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
             if self.asks_again(&mut state, id) {
-                state.turn(now);
-                self.note_turn();
+                self.turn_in_passing(&mut state, now);
                 if let Some(result) = progress.take(&mut state, connection, request, now) {
                     return result;
                 }

@@ -89,8 +89,7 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
             // What is queued leaves, and what it is answered by makes room: the kernel's queue empties as it is filled.
-            state.turn(now);
-            self.note_turn();
+            self.turn_in_passing(&mut state, now);
             if let Some(result) = progress.push(&mut state, connection, request, now) {
                 state.leave(now);
                 return result;
@@ -170,7 +169,7 @@ impl Progress {
 impl State {
     /// What was queued leaves: at once, or with the rest if the thread has more to do before it comes back.
     pub(crate) fn leave(&mut self, now: Instant) {
-        if !batch::is_open() {
+        if !batch::is_open(now) {
             self.flush(now);
         }
     }

@@ -140,7 +140,8 @@ impl State {
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();
-                return self.hand_over_waiting(id, now);
+                self.hand_over_waiting(id, now);
+                return;
             }
             Role::Listener { .. } => self.close_listener(id, now),
             Role::Udp(_) => self.give_up_udp(id, now),
@@ -204,9 +205,12 @@ impl State {
         }
     }
 
-    /// Connections that wait to be accepted become the kernel's, for others to accept.
-    pub(super) fn hand_over_waiting(&mut self, id: SocketId, now: Instant) {
-        self.take_waiting(id, now).into_iter().for_each(|socket| self.give_for_adoption(socket));
+    /// Connections that wait to be accepted become the kernel's, for others to accept; false if there were none.
+    pub(super) fn hand_over_waiting(&mut self, id: SocketId, now: Instant) -> bool {
+        let waiting = self.take_waiting(id, now);
+        let were_any = waiting.is_some();
+        waiting.into_iter().flatten().for_each(|socket| self.give_for_adoption(socket));
+        were_any
     }
 }
 

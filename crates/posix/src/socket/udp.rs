@@ -123,8 +123,7 @@ impl Process {
         let timeout = socket.receive_timeout;
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
             if self.asks_again(&mut state, id) {
-                state.turn(now);
-                self.note_turn();
+                self.turn_in_passing(&mut state, now);
                 if let Some(result) = state.receive_datagram_own(id, request, now) {
                     return Verdict::Done(result);
                 }
@@ -183,8 +182,6 @@ impl State {
         let bind = UdpBind { dual_stack, reuse_port: true, token: id.to_bits(), ..UdpBind::new(local) };
         let bound = self.stack().map(|stack| stack.udp_bind(&bind));
         let Some(socket) = self.sockets.get_mut(id) else { return };
-        let flags = syscall::fcntl(socket.fd(), libc::F_GETFL, 0).unwrap_or(0);
-        socket.nonblocking = flags & libc::O_NONBLOCK != 0;
         if let (Role::Udp(udp), Some(Ok(on_stack))) = (&mut socket.role, bound) {
             udp.on_stack = Some(on_stack);
             self.refresh_udp(id);

@@ -43,6 +43,31 @@ fn by_edge_it_is_told_once_for_each_arrival() {
 }
 
 #[test]
+fn who_polls_an_instance_learns_of_what_another_threads_turn_brings() {
+    let pair = Pair::new();
+    let ((left, right), (other, peer)) = (pair.connected(), pair.connected());
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    let poll = |fd| {
+        let mut fds = [PollFd { fd, events: libc::POLLIN, revents: 0 }];
+        done(pair.left.poll(&mut fds, Some(PATIENCE), None))
+    };
+    std::thread::scope(|scope| {
+        // The first one that sleeps drives; the other has only what it is told.
+        let driver = scope.spawn(|| poll(other));
+        pair.left.until_asleep(1);
+        let onlooker = scope.spawn(|| poll(epfd));
+        pair.left.until_asleep(2);
+        pair.right.send_all(right, b"x").unwrap();
+        pair.settle();
+        assert_eq!(onlooker.join().unwrap(), Ok(1));
+        pair.right.send_all(peer, b"x").unwrap();
+        pair.settle();
+        assert_eq!(driver.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
 fn one_shot_is_silent_until_it_is_modified() {
     let pair = Pair::new();
     let (left, right) = pair.connected();

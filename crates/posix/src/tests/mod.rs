@@ -59,6 +59,12 @@ struct Others {
     claimed: Mutex<BTreeSet<ClaimId>>,
     claims: AtomicU32,
     handed_on: Mutex<Vec<Handshake>>,
+    /// How often all queues were given back.
+    gave_back: AtomicU32,
+    /// The kernel takes no connections.
+    take_none: AtomicBool,
+    /// What happens while a connection is moved.
+    meanwhile: Mutex<Option<Box<dyn FnMut() + std::marker::Send>>>,
 }
 
 impl Attachment for Wire {
@@ -120,6 +126,12 @@ impl Attachment for Wire {
 
     /// The kernel's socket is one end of a pair, with what was received ready to be read.
     fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket, _: Option<u64>) -> Option<OwnedFd> {
+        if let Some(happens) = self.others.meanwhile.lock().unwrap().as_mut() {
+            happens();
+        }
+        if self.others.take_none.load(Ordering::Relaxed) {
+            return None;
+        }
         let [ours, other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
         syscall::write(other.into_raw_fd(), &connection.received).ok()?;
         Some(ours)
@@ -158,7 +170,9 @@ impl Attachment for Wire {
 
     fn drain(&mut self, _: ClaimId) {}
 
-    fn give_back(&mut self, _: LinkId) {}
+    fn give_back(&mut self) {
+        self.others.gave_back.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn report(&mut self, _: Status) {}
 
@@ -183,14 +197,23 @@ struct Pair {
 impl Pair {
     fn new() -> Pair {
         let (mut left, mut right) = memory::pair(&memory::Config::default());
+        Pair::with(Some(left.remove(0)), Some(right.remove(0)))
+    }
+
+    /// Processes that want queues, and get none.
+    fn without_queues() -> Pair {
+        Pair::with(None, None)
+    }
+
+    fn with(left: Option<MemoryDevice>, right: Option<MemoryDevice>) -> Pair {
         let (others, others_of_right) = (Arc::<Others>::default(), Arc::<Others>::default());
         let process = |device, local, others| {
-            let wire = Wire { device: Some(device), local, incidents: VecDeque::new(), asked: 0, others };
+            let wire = Wire { device, local, incidents: VecDeque::new(), asked: 0, others };
             Process::new(FdTable::leaked(), Some(Box::new(wire)))
         };
         Pair {
-            left: process(left.remove(0), LEFT, Arc::clone(&others)),
-            right: process(right.remove(0), RIGHT, Arc::clone(&others_of_right)),
+            left: process(left, LEFT, Arc::clone(&others)),
+            right: process(right, RIGHT, Arc::clone(&others_of_right)),
             others,
             others_of_right,
         }

@@ -5,7 +5,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::atomic::Ordering;
 
 use ::clock::Duration;
-use libc::{EPOLL_CTL_ADD, EPOLLOUT};
+use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
 use super::{EAGAIN, LEFT, PATIENCE, Pair, done, until_readable};
 use crate::Errno;
@@ -128,6 +128,111 @@ fn handshakes_under_way_are_for_who_comes_after_us() {
     }
     pair.settle();
     assert_eq!(pair.right.option(right, libc::SOL_SOCKET, libc::SO_ERROR), 0, "it is not reset");
+}
+
+#[test]
+fn who_finishes_a_handshake_while_others_are_moved_is_moved_too() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (listener, address) = pair.listen();
+    let knock = move || {
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        right
+    };
+    let first = knock();
+    pair.settle();
+    // With each connection that is moved the peer finishes the handshake that it has begun, and begins another.
+    let mut knocked = vec![knock()];
+    pair.left.lock().turn(pair.left.now());
+    let (tell, told) = std::sync::mpsc::channel();
+    *pair.others.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        pair.right.lock().turn(pair.right.now());
+        if knocked.len() < 4 {
+            knocked.push(knock());
+            tell.send(knocked.clone()).unwrap();
+        }
+    }));
+    pair.left.surrender(listener);
+    pair.left.shut_down(listener);
+    *pair.others.meanwhile.lock().unwrap() = None;
+    pair.settle();
+    let all = told.try_iter().last().unwrap();
+    for right in [first].into_iter().chain(all) {
+        assert_eq!(pair.right.option(right, libc::SOL_SOCKET, libc::SO_ERROR), 0, "it is not reset");
+    }
+    assert_eq!(left(pair), 5);
+}
+
+#[test]
+fn the_peer_of_a_connection_that_the_kernel_does_not_take_is_told() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.others.take_none.store(true, Ordering::Relaxed);
+    pair.left.surrender(left);
+    pair.settle();
+    let reset = Err(Errno(libc::ECONNRESET));
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), reset);
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), reset);
+}
+
+#[test]
+fn what_ended_before_the_queue_was_given_back_is_told_and_read() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    let left = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    pair.right.send_all(right, b"last").unwrap();
+    pair.right.shut_down(right);
+    pair.settle();
+    done(pair.left.shutdown(left, libc::SHUT_WR)).unwrap();
+    pair.settle();
+
+    pair.left.surrender(listener);
+    pair.left.shut_down(listener);
+    assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+    assert!(pair.left.lock().runtime.is_some(), "there is something to be read");
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLHUP)]);
+    let mut room = [0; 8];
+    assert_eq!(pair.left.recv(left, &mut room, 0).map(|count| room[..count].to_vec()), Ok(b"last".to_vec()));
+    assert_eq!(pair.left.recv(left, &mut room, 0), Ok(0));
+    pair.left.shut_down(left);
+    pair.settle();
+    assert!(pair.left.lock().runtime.is_none());
+}
+
+#[test]
+fn who_waits_for_a_queue_and_listens_no_more_wants_none() {
+    for is_common in [false, true] {
+        let pair = Pair::without_queues();
+        let (listener, _) = pair.listen();
+        if is_common {
+            pair.left.surrender(listener);
+        }
+        pair.left.shut_down(listener);
+        assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
+        assert!(pair.others.claimed.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_failed_while_the_queue_was_given_back_is_told() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    let left = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    pair.others.take_none.store(true, Ordering::Relaxed);
+    pair.left.surrender(listener);
+    pair.left.shut_down(listener);
+    assert!(pair.left.lock().runtime.is_none());
+    assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLHUP | EPOLLERR)]);
 }
 
 #[test]

@@ -385,6 +385,11 @@ impl Stack {
         self.shared.orphans
     }
 
+    /// Whether a connection is one of them.
+    pub fn is_orphan(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.flags.orphaned)
+    }
+
     /// Runs `act` on a connection and then does what follows from it: lists, timers, events, its end.
     fn with_connection(
         &mut self,
