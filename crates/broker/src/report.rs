@@ -27,6 +27,17 @@ pub struct ProgramReport {
 impl ProgramReport {
     /// Sockets of a report at most; more are only counted.
     pub const SOCKETS_MAX: usize = 200;
+
+    /// Rewrites all texts.
+    pub(crate) fn clean(&mut self, text: impl Fn(&str) -> String) {
+        for socket in &mut self.sockets {
+            socket.state = text(&socket.state);
+            socket.why = socket.why.as_deref().map(&text);
+        }
+        for (name, _) in &mut self.counters {
+            *name = text(name);
+        }
+    }
 }
 
 /// A socket.

@@ -50,6 +50,15 @@ impl Bound {
         self.port == local.port() && self.scope.contains(local.ip().to_canonical())
     }
 
+    /// Whether a socket which the kernel has at `local` may be bound so.
+    pub(crate) fn is_at(&self, local: SocketAddr) -> bool {
+        let address = match self.scope {
+            Scope::One(address) => address == local.ip().to_canonical(),
+            Scope::Any { .. } => true,
+        };
+        address && self.port == local.port()
+    }
+
     /// Why the socket can never be ours while the interfaces have these addresses.
     pub(super) fn obstacle<'v>(&self, mut views: impl Iterator<Item = &'v View>) -> Option<Refusal> {
         match self.scope {

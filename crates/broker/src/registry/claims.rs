@@ -59,8 +59,9 @@ impl Registry {
             return;
         };
         let former = self.former.entry(client).or_default();
-        former.retain(|bound| *bound != claim.shadow.bound);
-        former.push_back(claim.shadow.bound);
+        let listened = (claim.shadow.bound, claim.shadow.owner);
+        former.retain(|other| *other != listened);
+        former.push_back(listened);
         if former.len() > FORMER_MAX {
             former.pop_front();
         }
@@ -101,10 +102,16 @@ impl Registry {
         self.touch_port(local.port());
     }
 
-    /// Whether packets to `local` are this client's by one of its claims.
+    /// Whether packets to `local` are this client's by one of its claims, and not by now another user's, who listens there.
     pub fn covers(&self, client: ClientId, transport: Transport, local: SocketAddr) -> bool {
-        self.claims_of(client)
-            .any(|(_, claim)| claim.shadow.transport == transport && claim.shadow.bound.covers(local))
+        let covering =
+            |claim: &Claim| claim.shadow.transport == transport && claim.shadow.bound.covers(local);
+        let owners: BTreeSet<u32> =
+            self.claims_of(client).filter(|(_, it)| covering(it)).map(|(_, it)| it.shadow.owner).collect();
+        let is_others =
+            |it: &Claim| !it.draining && it.listens_at(local) && !owners.contains(&it.shadow.owner);
+        let mut others = self.claims.values().filter(|it| it.client != client);
+        !owners.is_empty() && !others.any(|it| it.shadow.transport == transport && is_others(it))
     }
 
     /// Whether another client has the very same socket, and wants what comes there.
@@ -115,7 +122,7 @@ impl Registry {
     }
 
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
-    /// with another at the same port. Of several the one that asked for it last comes first, then those before; but who closes its
+    /// with another at the same port, which must be the same user's. Of several the one that asked for it last comes first, then those before; but who closes its
     /// listener leaves all to the last, as the others may be about to close theirs.
     pub fn heir(&mut self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let listens =
@@ -123,8 +130,12 @@ impl Registry {
         let own = || self.claims_of(from).filter(|(_, claim)| listens(claim));
         let cookies: BTreeSet<u64> = own().map(|(_, claim)| claim.shadow.cookie).collect();
         let closes = own().any(|(_, claim)| claim.draining);
-        let others = self.claims.iter();
-        let others = others.filter(|(_, claim)| claim.client != from && !claim.draining && listens(claim));
+        let former = self.former.get(&from).into_iter().flatten().filter(|(bound, _)| bound.covers(local));
+        let owners: BTreeSet<u32> =
+            own().map(|(_, claim)| claim.shadow.owner).chain(former.map(|(_, owner)| *owner)).collect();
+        let is_kin = |it: &Claim| cookies.contains(&it.shadow.cookie) || owners.contains(&it.shadow.owner);
+        let others = self.claims.iter().filter(|(_, claim)| claim.client != from && is_kin(claim));
+        let others = others.filter(|(_, claim)| !claim.draining && listens(claim));
         let its_turn = |id: ClaimId| closes || self.last_heir.is_none_or(|last| id < last);
         let best =
             others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(**id), **id));
@@ -148,7 +159,8 @@ impl Registry {
     /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.
     pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
         let mut former = self.former.get(&client).into_iter().flatten();
-        self.claims_of(client).any(|(_, claim)| claim.listens_at(local)) || former.any(|it| it.covers(local))
+        self.claims_of(client).any(|(_, claim)| claim.listens_at(local))
+            || former.any(|(bound, _)| bound.covers(local))
     }
 
     /// Whether the client has claimed one of these very listeners, and goes on listening.
@@ -173,6 +185,11 @@ impl Registry {
         places.collect()
     }
 
+    /// Whether anything of this kind is claimed.
+    pub fn has_claims_of(&self, transport: Transport) -> bool {
+        self.claims.values().any(|claim| claim.shadow.transport == transport)
+    }
+
     /// Claims whose sockets the client itself keeps, with what identifies these; the broker looks after them.
     pub fn shadows(&self) -> impl Iterator<Item = (ClaimId, &Shadow)> + '_ {
         let kept = self
@@ -180,6 +197,20 @@ impl Registry {
             .iter()
             .filter(|(_, claim)| !claim.draining && claim.shadow.purpose != Purpose::Outgoing);
         kept.map(|(id, claim)| (*id, &claim.shadow))
+    }
+
+    /// Claims for connections to be made, from ports at which a listener that their client has not claimed would miss peers.
+    pub fn deaf_to(&self, listeners: &[(u64, u16)]) -> Vec<ClaimId> {
+        let is_deaf = |claim: &Claim| {
+            let at_port = listeners.iter().filter(|(_, port)| *port == claim.shadow.bound.port);
+            let is_own = |cookie| {
+                self.claims_of(claim.client).any(|(_, own)| own.is_listener_of(&BTreeSet::from([cookie])))
+            };
+            at_port.into_iter().any(|(cookie, _)| !is_own(*cookie))
+        };
+        let outgoing =
+            self.claims.iter().filter(|(_, it)| !it.draining && it.shadow.purpose == Purpose::Outgoing);
+        outgoing.filter(|(_, claim)| is_deaf(claim)).map(|(id, _)| *id).collect()
     }
 
     /// A client's claims, and whether each is drained.

@@ -109,6 +109,8 @@ pub struct Shadow {
     pub bound: Bound,
     /// The kernel's number for it, which is never used again (SO_COOKIE).
     pub cookie: u64,
+    /// The user who made it, by number.
+    pub owner: u32,
     /// Whether the kernel may have connections from the same address and port: the socket was bound so that it shares them.
     pub shares_port: bool,
 }
@@ -127,8 +129,8 @@ pub struct Registry {
     /// Who wants queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: BTreeMap<ClaimId, Claim>,
-    /// Where clients listened whose claims are released, the latest last.
-    former: BTreeMap<ClientId, VecDeque<Bound>>,
+    /// Where clients listened whose claims are released, and who made the listeners; the latest last.
+    former: BTreeMap<ClientId, VecDeque<(Bound, u32)>>,
     /// Interfaces that are attached, or were.
     interfaces: BTreeMap<LinkNumber, Interface>,
     ports: PortTable,

@@ -166,7 +166,8 @@ impl World {
                 let Some(client) = self.client(client) else { return };
                 let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
                 let bound = Bound { scope: scope(address), port, device: None };
-                let shadow = Shadow { transport, purpose, bound, cookie: u64::from(port), shares_port };
+                let shadow =
+                    Shadow { transport, purpose, bound, cookie: u64::from(port), owner: 0, shares_port };
                 if let Ok(claim) = self.registry.claim(client, shadow) {
                     self.claims.push((client, claim));
                     self.listened.extend((purpose == Purpose::Listener).then_some((client, bound)));
@@ -221,6 +222,9 @@ impl World {
     fn hand_over(&mut self, client: ClientId, end: SocketAddr) {
         let has_listened = self.listened.iter().any(|(owner, it)| *owner == client && it.covers(end));
         assert_eq!(self.registry.has_listened(client, end), has_listened);
+        if !has_listened {
+            return;
+        }
         let may_inherit = |registry: &Registry, other: ClientId, claim: ClaimId| {
             registry.claims(other).any(|(id, shadow, draining)| {
                 let listens = shadow.purpose == Purpose::Listener && shadow.bound.covers(end);

@@ -199,6 +199,58 @@ fn a_worker_without_a_queue_claims_in_advance() {
     assert_eq!(terms(&world, 80).len(), 1);
 }
 
+/// A listener at port 80 that this user made.
+fn listener_of(owner: u32, cookie: u64) -> Shadow {
+    Shadow {
+        transport: Transport::Tcp,
+        purpose: Purpose::Listener,
+        bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None },
+        cookie,
+        owner,
+        shares_port: true,
+    }
+}
+
+#[test]
+fn what_waited_at_a_users_listener_is_not_for_another_users() {
+    let mut world = attached(1);
+    (0..2).for_each(|_| world.apply(Event::Connect));
+    let [first, second] = world.clients[..] else { panic!("two") };
+    let local = SocketAddr::from(([198, 51, 100, 1], 80));
+    let registry = &mut world.registry;
+    let claim = registry.claim(first, listener_of(1000, 7)).unwrap();
+    assert!(registry.covers(first, Transport::Tcp, local));
+    let other = registry.claim(second, listener_of(1001, 8)).unwrap();
+    assert_eq!(registry.heir(first, local), None);
+    assert!(!registry.covers(first, Transport::Tcp, local), "the port is another's by now");
+    registry.release(second, other).unwrap();
+    assert!(registry.covers(first, Transport::Tcp, local));
+
+    // The same listener may have come from another user, and the same user may have two.
+    for same in [listener_of(1001, 7), listener_of(1000, 9)] {
+        let other = registry.claim(second, same).unwrap();
+        assert_eq!(registry.heir(first, local), Some((second, other)));
+        registry.release(second, other).unwrap();
+    }
+    registry.release(first, claim).unwrap();
+    registry.claim(second, listener_of(1001, 8)).unwrap();
+    assert_eq!(registry.heir(first, local), None, "nor of one that was released");
+}
+
+#[test]
+fn who_connects_from_a_port_does_not_take_what_comes_to_anothers_listener_there() {
+    let mut world = attached(1);
+    world.apply(Event::Connect);
+    let client = world.clients[0];
+    let registry = &mut world.registry;
+    let outgoing = Shadow { purpose: Purpose::Outgoing, ..listener_of(1000, 7) };
+    let claim = registry.claim(client, outgoing).unwrap();
+    assert_eq!(registry.deaf_to(&[(8, 81)]), []);
+    assert_eq!(registry.deaf_to(&[(8, 80)]), [claim]);
+    registry.claim(client, listener_of(1000, 8)).unwrap();
+    assert_eq!(registry.deaf_to(&[(8, 80)]), [], "it is its own");
+}
+
 #[test]
 fn who_has_the_very_same_listener_inherits_first() {
     let mut world = attached(1);
@@ -208,6 +260,7 @@ fn who_has_the_very_same_listener_inherits_first() {
         purpose: Purpose::Listener,
         bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None },
         cookie,
+        owner: 0,
         shares_port: true,
     };
     let clients = world.clients.clone();
@@ -236,6 +289,7 @@ fn where_a_client_listened_is_remembered_for_as_long_as_it_is_there() {
         purpose,
         bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
         cookie: 7,
+        owner: 0,
         shares_port: true,
     };
     let end = |port| SocketAddr::new(local(2, 0).address, port);
@@ -266,6 +320,7 @@ fn a_socket_is_shared_while_another_process_claims_it() {
         purpose: Purpose::Udp,
         bound: Bound { scope: Scope::Any { v4: true, v6: true }, port: 53, device: None },
         cookie,
+        owner: 0,
         shares_port: true,
     };
     let clients = world.clients.clone();
@@ -290,6 +345,7 @@ fn a_client_has_so_many_claims_and_no_more() {
         purpose: Purpose::Outgoing,
         bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
         cookie: 0,
+        owner: 0,
         shares_port: false,
     };
     for port in 1..=CLAIMS_MAX as u16 {

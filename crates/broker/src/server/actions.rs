@@ -1,6 +1,7 @@
 //! What the registry wants done, and what the kernel has changed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use control::sock_diag::{KernelSocket, tcp_connections, tcp_listeners, udp_sockets};
@@ -12,7 +13,7 @@ use super::broker::{Broker, Notice, token, watch};
 use super::port::Change;
 use super::requests::ADDRESSES_MAX;
 use crate::protocol::{ClaimId, Grant, News};
-use crate::registry::{Action, ClientId, LinkNumber};
+use crate::registry::{Action, ClientId, LinkNumber, Shadow};
 
 /// How long until a queue is lent again that could not be: its last owner's socket is gone a moment after it was closed.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -184,19 +185,25 @@ impl Broker {
         }
     }
 
-    /// Finds claims whose sockets are gone though nobody said so: others may bind their ports now.
+    /// Finds claims whose sockets are gone, or are bound elsewhere, though nobody said so: others may bind their ports now.
     pub(super) fn look_after_shadows(&mut self, now: Instant) {
         for (transport, list) in [(Transport::Tcp, tcp_listeners as List), (Transport::Udp, udp_sockets)] {
-            let own = self.registry.shadows().filter(|(_, shadow)| shadow.transport == transport);
-            let own: Vec<(ClaimId, u64)> = own.map(|(claim, shadow)| (claim, shadow.cookie)).collect();
-            if own.is_empty() {
+            if !self.registry.has_claims_of(transport) {
                 continue;
             }
             let Ok(alive) = list() else { continue };
-            let alive: BTreeSet<u64> = alive.iter().map(|socket| socket.cookie).collect();
-            for (claim, _) in own.into_iter().filter(|(_, cookie)| !alive.contains(cookie)) {
-                self.registry.on_shadow_gone(claim, now);
+            let places: BTreeMap<u64, SocketAddr> =
+                alive.iter().map(|socket| (socket.cookie, socket.local)).collect();
+            let is_gone =
+                |shadow: &Shadow| places.get(&shadow.cookie).is_none_or(|local| !shadow.bound.is_at(*local));
+            let own = self.registry.shadows().filter(|(_, shadow)| shadow.transport == transport);
+            let mut gone: Vec<ClaimId> =
+                own.filter(|(_, shadow)| is_gone(shadow)).map(|(claim, _)| claim).collect();
+            if transport == Transport::Tcp {
+                let listeners: Vec<_> = alive.iter().map(|it| (it.cookie, it.local.port())).collect();
+                gone.extend(self.registry.deaf_to(&listeners));
             }
+            gone.into_iter().for_each(|claim| self.registry.on_shadow_gone(claim, now));
         }
     }
 }

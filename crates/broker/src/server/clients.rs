@@ -16,6 +16,8 @@ use crate::transfer::Arrival;
 
 /// Clients at one time.
 const CLIENTS_MAX: usize = 1024;
+/// Of these, of one process: what was forked and has not said its own number yet counts too.
+const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
 /// Connections that are accepted, and messages of one client that are read, in one turn.
 const ACCEPTS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
@@ -51,13 +53,15 @@ impl Broker {
         let peer = socket_peercred(&socket).ok()?;
         // Opened before anything is asked about the process: a number that was used again later does no harm.
         let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
-        if self.connections.len() >= CLIENTS_MAX || !self.family.includes(&socket, &peer) {
+        let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
+        let own = self.connections.values().filter(|connection| connection.pid == pid).count();
+        let is_one_too_many = self.connections.len() >= CLIENTS_MAX || own >= CLIENTS_OF_A_PROCESS_MAX;
+        if is_one_too_many || !self.family.includes(&socket, &peer) {
             return None;
         }
         raise_descriptor_limit();
         let key = Key(random_numbers().ok()?);
         let client = self.registry.add_client();
-        let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
         let connection = Connection::new(socket, pidfd, pid, key);
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();

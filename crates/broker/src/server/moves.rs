@@ -73,6 +73,11 @@ impl Broker {
         if !self.registry.covers(client, Transport::Tcp, local) {
             return Err(Refusal::NoSuchClaim);
         }
+        // The address may have moved away; and no peer of this host's came by an interface.
+        self.check_is_local(local)?;
+        if local.ip().is_loopback() || self.is_own(remote) {
+            return Err(Refusal::Local);
+        }
         let connection = unpack(moving, file.as_ref()).map_err(not_taken)?;
         let prepared = prepare(&connection).map_err(not_taken)?;
         let epoch = self.registry.epoch(local.port());

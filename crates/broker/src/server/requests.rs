@@ -263,7 +263,12 @@ impl Broker {
     pub(super) fn ask_on(&mut self, question: Question, now: Instant) {
         let (asker, id) = (question.asker, question.id);
         match self.questions.ask_next(question, now) {
-            Some(next) => self.tell_holder(next, now),
+            Some(next) if self.is_patient(next.holder) => self.tell_holder(next, now),
+            Some(next) => {
+                // Whoever has questions enough to read is not asked more, or anybody could have it disconnected.
+                self.questions.close(next.token, next.holder);
+                self.ask_on(next, now);
+            }
             None => {
                 let outcome = self.answer(asker, id, Err(Refusal::NoParent), Vec::new());
                 self.note(asker, outcome, now);
@@ -298,6 +303,10 @@ impl Broker {
             return Err(Refusal::NotBound);
         }
         self.check_is_local(local)?;
+        // In the name of this host, or of a group, it could keep services from what is theirs.
+        if remote.port() == 0 || remote.ip().is_multicast() || self.is_own(remote) {
+            return Err(Refusal::Local);
+        }
         datagram::deliver(local, remote, octets).map_err(|error| Refusal::NotTaken(error.to_string()))
     }
 
@@ -308,8 +317,16 @@ impl Broker {
         is_local(ip, route, self.monitor.mirror()).then_some(()).ok_or(Refusal::NotBound)
     }
 
+    /// Whether it is an address of this host, as far as is known.
+    pub(super) fn is_own(&self, address: SocketAddr) -> bool {
+        let (ip, mirror) = (address.ip().to_canonical(), self.monitor.mirror());
+        let is_on = |link: &control::Link| mirror.addresses(link.index).any(|address| address == ip);
+        ip.is_loopback() || ip.is_unspecified() || mirror.links().any(is_on)
+    }
+
     fn note_report(&mut self, client: ClientId, mut report: ProgramReport) {
         report.sockets.truncate(ProgramReport::SOCKETS_MAX);
+        report.clean(printable);
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.report = Some(report);
             connection.is_asked = false;
@@ -337,8 +354,12 @@ pub(super) fn name_of(pid: u32, said: &str) -> String {
         _ if comm.is_empty() => file_name(Path::new(said)).unwrap_or_default(),
         _ => comm.to_owned(),
     };
-    // Any process may call itself something that moves a terminal's cursor.
-    name.chars().take(NAME_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
+    printable(&name)
+}
+
+/// What a process says, to be shown: it may say something that moves a terminal's cursor.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().take(NAME_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Whether a descriptor belongs to the request.

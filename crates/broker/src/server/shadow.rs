@@ -38,6 +38,11 @@ pub(super) fn examine(
     }
     let local = net::getsockname(socket).ok().and_then(|name| SocketAddr::try_from(name).ok());
     let local = local.filter(|local| local.port() != 0).ok_or(Refusal::NotBound)?;
+    // A port that the kernel chose is lost with a connection that does not come about, and the name still tells it. Who has one
+    // cannot be bound.
+    if matches!(net::bind(socket, &local), Ok(()) | Err(Errno::ADDRINUSE)) {
+        return Err(Refusal::NotBound);
+    }
     check_purpose(socket, purpose)?;
     let bound =
         Bound { scope: scope_of(socket, local), port: local.port(), device: device_of(socket, local) };
@@ -47,6 +52,7 @@ pub(super) fn examine(
         purpose,
         bound,
         cookie: sockopt::socket_cookie(socket).map_err(|_| Refusal::NotThisTransport)?,
+        owner: rustix::fs::fstat(socket).map_err(|_| Refusal::NoSocket)?.st_uid,
         shares_port: shares(sockopt::socket_reuseaddr(socket)) || shares(sockopt::socket_reuseport(socket)),
     })
 }
@@ -181,6 +187,18 @@ mod tests {
     fn a_socket_without_a_port_is_not_bound() {
         let socket = net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         assert_eq!(look(socket, Transport::Udp, Purpose::Udp), Err(Refusal::NotBound));
+    }
+
+    #[test]
+    fn a_port_that_was_lost_is_no_proof() {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let look_again =
+            |socket: &OwnedFd| look(socket.try_clone().unwrap(), Transport::Tcp, Purpose::Outgoing);
+        assert!(look_again(&socket).is_ok());
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(net::connect(&socket, &silent), Err(Errno::CONNREFUSED));
+        assert_eq!(look_again(&socket), Err(Refusal::NotBound), "another may have it by now");
     }
 
     fn look_at_connection(socket: impl Into<OwnedFd>) -> Result<(SocketAddr, SocketAddr), Refusal> {

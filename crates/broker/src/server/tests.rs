@@ -281,6 +281,43 @@ fn a_queue_goes_from_who_gave_it_back_or_died_to_who_waits() {
 }
 
 #[test]
+fn a_client_speaks_for_no_peer_of_this_host() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let (listener, ..) = connected();
+    let port = listener.local_addr().unwrap().port();
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    let mut connection = crate::moving::tests::connection(b"received", b"", b"");
+    connection.local = SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(refusal(client.move_connection(connection, None)), Refusal::Local);
+
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let local = udp.local_addr().unwrap();
+    for remote in ["127.0.0.1:53", "224.0.0.251:5353", "192.0.2.9:0"] {
+        let said = client.deliver(udp.as_fd(), local, remote.parse().unwrap(), b"said");
+        assert_eq!(refusal(said), Refusal::Local, "{remote}");
+    }
+}
+
+#[test]
+fn what_a_client_says_of_itself_moves_no_cursor() {
+    let mut report = ProgramReport { counters: vec![("\x1b[2J".to_owned(), 1)], ..ProgramReport::default() };
+    report.clean(super::requests::printable);
+    assert_eq!(report.counters[0].0, "?[2J");
+}
+
+#[test]
+fn one_process_does_not_keep_others_out() {
+    let served = Served::new(1);
+    let mut connected = Vec::new();
+    while let Ok((client, _)) = Client::connect(served.name.as_bytes(), "many", std::process::id(), 0) {
+        connected.push(client);
+        assert!(connected.len() < 100, "it is never one too many");
+    }
+    assert!(connected[0].attach().is_ok());
+}
+
+#[test]
 fn who_gave_its_queue_back_while_it_waited_for_one_gets_none() {
     let served = Served::new(1);
     let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());

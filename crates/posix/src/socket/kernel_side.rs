@@ -180,7 +180,9 @@ impl State {
         if self.hand_bequest(token, (local, remote)) {
             return;
         }
+        // What no child can have inherited is nobody else's to ask for.
         let found = ids.into_iter().find(|id| self.endpoints(*id) == Some((local, remote)));
+        let found = found.filter(|_| self.is_held_by_child((local, remote)));
         let moved = found.map(|id| self.move_to_kernel(id, Some(token), now));
         if matches!(moved, Some(Ok(()))) {
             self.note_released((local, remote));
