@@ -91,6 +91,7 @@ impl State {
             now = self.clock.now();
         }
         if self.runtime.is_none() {
+            self.attend(now);
             return 0;
         }
         let done = self.take_in(now);
@@ -102,6 +103,15 @@ impl State {
         self.release_ended(now);
         self.look_after_children(now);
         self.look_at_stalls(now);
+        self.attend(now);
+        if !self.attached {
+            self.drop_unused_stack();
+        }
+        done
+    }
+
+    /// What is to be done now and then, with a queue or without.
+    fn attend(&mut self, mut now: Instant) {
         if now >= self.heard_at + HEAR_EVERY {
             self.heard_at = now;
             self.hear(now);
@@ -110,10 +120,6 @@ impl State {
         if !self.closing.is_empty() {
             self.end_closed(now);
         }
-        if !self.attached {
-            self.drop_unused_stack();
-        }
-        done
     }
 
     /// Takes in what has come, and no more: also for who is in the middle of something else.

@@ -199,6 +199,7 @@ impl State {
         self.close_internal(to_parent);
         self.attached = false;
         self.watchdog = false;
+        self.forget_hidden();
         let attachment = self.attachment.take();
         self.attachment = attachment.and_then(|attachment| attachment.in_child());
         self.hide_attachment();

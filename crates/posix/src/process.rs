@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) sockets: Slab<Socket>,
     pub(crate) epolls: Slab<Epoll>,
     pub(crate) attachment: Option<Box<dyn Attachment>>,
+    /// The descriptor of the attachment.
+    hidden: Option<RawFd>,
     pub(crate) attached: bool,
     pub(crate) runtime: Option<Runtime>,
     /// The thread that sleeps for all: on the devices and the broker.
@@ -129,6 +131,7 @@ impl State {
             sockets: Slab::new(PLACES_MAX),
             epolls: Slab::new(PLACES_MAX),
             attachment,
+            hidden: None,
             attached: false,
             runtime: None,
             driver: None,
@@ -158,6 +161,19 @@ impl State {
     pub(crate) fn hide_attachment(&mut self) {
         if let Some(fd) = self.attachment.as_ref().and_then(|attachment| attachment.descriptor()) {
             self.table.set(fd, Entry::Internal);
+            self.hidden = Some(fd);
+        }
+    }
+
+    /// In a child: it is the parent's, and closed by number.
+    pub(crate) fn forget_hidden(&mut self) {
+        self.hidden = None;
+    }
+
+    /// It is gone, and its number is anybody's.
+    pub(crate) fn show_attachment(&mut self) {
+        if let Some(fd) = self.hidden.take() {
+            self.table.set(fd, Entry::None);
         }
     }
 

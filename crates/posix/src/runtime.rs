@@ -8,6 +8,7 @@ use engine::{Application, Config, Datagram, DeviceId, Engine, EngineHandle, UdpR
 use stack::{Event, LinkId, Stack};
 
 use crate::attachment::{Attachment, ClaimId, Incident, Purpose};
+use crate::errno::Errno;
 use crate::fd_table::Entry;
 use crate::process::State;
 use crate::socket::{RestingPorts, Role, SocketId};
@@ -154,7 +155,7 @@ impl State {
             Incident::Lost(link) => self.on_lost(link),
             Incident::Routed(request, routed) => self.on_routed(request, routed, now),
             Incident::Inherited(request, socket) => self.on_inherited(request, socket),
-            Incident::Adopt { claim, socket } => self.on_adopt(claim, socket),
+            Incident::Adopt { claim, socket } => self.on_adopt(claim, socket, now),
             Incident::Handshake(handshake) => self.on_handshake(&handshake, now),
             Incident::Surrender { token, local, remote } => self.on_surrender(token, local, remote, now),
             Incident::Mtu(link, mtu) => {
@@ -180,11 +181,11 @@ impl State {
         descriptors: Vec<RawFd>,
         now: Instant,
     ) {
-        if self.runtime.is_none() {
+        let is_first = self.runtime.is_none();
+        if is_first {
             let gather = self.attachment.as_ref().map_or(Duration::ZERO, |attachment| attachment.gather());
             let Ok(runtime) = Runtime::new(gather) else { return };
             self.runtime = Some(runtime);
-            self.install_listeners();
         }
         for fd in &descriptors {
             self.table.set(*fd, Entry::Internal);
@@ -199,18 +200,22 @@ impl State {
         if let Some(attachment) = &mut self.attachment {
             attachment.ready(link);
         }
+        if is_first {
+            self.install_claimed();
+        }
         self.wake_driver();
     }
 
     fn on_lost(&mut self, link: LinkId) {
         let descriptors = self.runtime.as_mut().map(|runtime| runtime.remove_link(link)).unwrap_or_default();
+        self.wake_driver(); // It sleeps on what is closed.
         for fd in descriptors {
             self.table.set(fd, Entry::None);
         }
     }
 
-    /// Claims for listeners come into force on the stack as soon as there is one.
-    fn install_listeners(&mut self) {
+    /// Claims come into force on the stack as soon as there is one.
+    fn install_claimed(&mut self) {
         let claimed: Vec<SocketId> =
             self.sockets.iter().filter(|(_, socket)| socket.claim.is_some()).map(|(id, _)| id).collect();
         for id in claimed {
@@ -251,6 +256,7 @@ impl State {
                     let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
                     socket.nonblocking = flags & libc::O_NONBLOCK != 0;
                 }
+                self.refresh_timeout(id);
                 self.supersede_ended(local);
                 self.install(id);
                 self.hear(now); // Handshakes may be waiting for who claims this.
@@ -296,13 +302,24 @@ impl State {
 
     /// Without a broker there are no queues: XDP went with it. What is on the stack is cut off, what is new is the kernel's.
     fn on_broker_gone(&mut self) {
-        if let Some(fd) = self.attachment.as_ref().and_then(|attachment| attachment.descriptor()) {
-            self.table.set(fd, Entry::None);
-        }
+        self.show_attachment();
         self.attachment = None;
+        self.attached = false;
         self.resting_ports = RestingPorts::default();
-        self.departing.clear();
+        self.answer_for_broker();
         self.fail_all();
+    }
+
+    /// What the broker was asked and will not answer: the kernel connects, and what the parent has is lost.
+    fn answer_for_broker(&mut self) {
+        let now = self.clock.now();
+        for (_, id) in std::mem::take(&mut self.departing) {
+            self.depart_by_kernel_after_all(id, now);
+        }
+        let ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
+        for id in ids.into_iter().filter(|id| self.is_inherited(*id)).collect::<Vec<_>>() {
+            self.fail_socket(id, Errno(libc::ECONNRESET));
+        }
     }
 
     /// The attachment, for calls that need it and the rest of the state.

@@ -87,7 +87,7 @@ impl Process {
                 state.raise(id, super::READABLE | super::WRITABLE | libc::EPOLLRDHUP as u32);
                 Verdict::Done(Ok(()))
             }
-            Role::Listener { on_stack: Some(_), .. } if how != Shutdown::Write => {
+            Role::Listener { .. } if socket.claim.is_some() && how != Shutdown::Write => {
                 state.close_listener(id, now);
                 if let Some(socket) = state.sockets.get_mut(id) {
                     socket.role = Role::Fresh;

@@ -195,7 +195,7 @@ impl State {
     }
 
     /// It turns out that only the kernel can connect, whatever the way may be.
-    pub(super) fn depart_by_kernel_after_all(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn depart_by_kernel_after_all(&mut self, id: SocketId, now: Instant) {
         let Some(Role::Departing { remote, .. }) = self.sockets.get(id).map(|socket| &socket.role) else {
             return;
         };

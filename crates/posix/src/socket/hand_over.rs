@@ -80,15 +80,32 @@ impl State {
         } else {
             self.take_off_listener(id, now);
             self.move_all(Some(local.port()));
-            if let Some(socket) = self.sockets.get_mut(id) {
-                socket.claim = None;
-            }
-            self.ended.push(Ended { claim, local, at: now });
-            if self.runtime.is_none() && !self.has_claims() {
-                // It was only in line for a queue, and would not look again.
-                self.give_queues_back(now);
-            }
+            self.end_claim(id, claim, local, now);
         }
+        self.install_silent_listeners();
+    }
+
+    /// A listener's claim is of use to its connections only.
+    fn end_claim(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.claim = None;
+        }
+        if self.runtime.is_some() {
+            return self.ended.push(Ended { claim, local, at: now });
+        }
+        // It has none, and nobody would look again.
+        self.release_claim(Some(claim));
+        if !self.has_claims() {
+            self.give_queues_back(now);
+        }
+    }
+
+    /// Where a listener has left the stack another one of ours may have waited for its place.
+    fn install_silent_listeners(&mut self) {
+        let is_silent = |role: &Role| matches!(role, Role::Listener { on_stack: None, .. });
+        let silent = self.sockets.iter().filter(|(_, it)| it.claim.is_some() && is_silent(&it.role));
+        let ids: Vec<SocketId> = silent.map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.install_listener(id));
     }
 
     fn hand_over_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
@@ -134,10 +151,8 @@ impl State {
         }
         let now = self.clock.now(); // All that took its time.
         self.move_all(Some(local.port()));
-        if let Some(socket) = self.sockets.get_mut(id) {
-            socket.claim = None;
-        }
-        self.ended.push(Ended { claim, local, at: now });
+        self.end_claim(id, claim, local, now);
+        self.install_silent_listeners();
     }
 
     /// The process ends, or becomes another program: so do its listeners, as far as they are ours.
@@ -367,6 +382,7 @@ impl State {
         self.flush(now);
         (0..FLUSHES_MAX).for_each(|_| self.flush_what_is_due(now));
         let descriptors = self.runtime.as_mut().map(Runtime::remove_devices).unwrap_or_default();
+        self.wake_driver(); // It sleeps on what is closed.
         for fd in descriptors {
             self.table.set(fd, Entry::None);
         }

@@ -14,8 +14,10 @@ use crate::attachment::{MovedSocket, RequestId};
 use crate::drive::{On, Stop, Waiting};
 use crate::epoll::Interest;
 use crate::errno::fail;
+use crate::fd_table::Entry;
 use crate::internal::close;
 use crate::process::{Process, State};
+use crate::runtime::Runtime;
 
 impl State {
     /// What our epoll instances watch of a socket, the kernel's watch from now on.
@@ -166,7 +168,12 @@ impl State {
         self.ended.clear();
         self.kept_ports.clear();
         self.stalls = Stalls::default();
+        let descriptors = self.runtime.as_mut().map(Runtime::remove_devices).unwrap_or_default();
+        for fd in descriptors {
+            self.table.set(fd, Entry::None);
+        }
         self.runtime = None;
+        self.wake_driver();
     }
 
     /// A child wants a connection that it inherited from us.

@@ -141,8 +141,8 @@ impl Process {
                 asked_at = if is_time { now } else { asked_at };
                 // The program may have closed the number meanwhile.
                 let fd = state.sockets.get(id)?.fd();
-                (is_time && has_kernel_connection(fd))
-                    .then(|| state.accept_of_kernel(fd, name.as_deref_mut(), flags))
+                let is_there = is_time && has_kernel_connection(fd);
+                is_there.then(|| state.accept_without_waiting(id, fd, name.as_deref_mut(), flags)).flatten()
             })
         });
         Verdict::Done(result.unwrap_or_else(|stop| match stop {
@@ -264,6 +264,7 @@ impl State {
         socket.settings = settings;
         match listened {
             Ok(listener) => {
+                socket.unclaimable = None;
                 // Connections that others left to us before we had a queue wait on.
                 if let Role::Listener { on_stack, .. } = &mut socket.role {
                     *on_stack = Some(listener);
@@ -316,6 +317,25 @@ impl State {
         let accepted = syscall::accept(fd, name, flags)?;
         self.left_to_kernel.accepted += 1;
         Ok(accepted)
+    }
+
+    /// The same at a listener that waits; `None` if another process that has it was faster: it would wait with the lock held.
+    pub(crate) fn accept_without_waiting(
+        &mut self,
+        id: SocketId,
+        fd: RawFd,
+        name: Option<&mut [u8]>,
+        flags: i32,
+    ) -> Option<Accepted> {
+        if !self.sockets.get(id).is_some_and(|socket| socket.is_common) {
+            return Some(self.accept_of_kernel(fd, name, flags));
+        }
+        let status = i64::from(syscall::fcntl(fd, libc::F_GETFL, 0).ok()? & !libc::O_NONBLOCK);
+        syscall::fcntl(fd, libc::F_SETFL, status | i64::from(libc::O_NONBLOCK)).ok()?;
+        let accepted = self.accept_of_kernel(fd, name, flags);
+        // All that have it have these flags in common, and for them it waits.
+        let _ = syscall::fcntl(fd, libc::F_SETFL, status);
+        (accepted != fail(libc::EAGAIN)).then_some(accepted)
     }
 
     /// A connection of the stack's, or one that another process left to us.
@@ -379,7 +399,7 @@ impl State {
     }
 
     /// Another process left a connection to us.
-    pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd) {
+    pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd, now: Instant) {
         let listener = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim)).map(|(id, _)| id);
         // It was closed a moment ago: then a third one is to have it.
         let Some(id) = listener else { return self.give_for_adoption(connection) };
@@ -387,6 +407,7 @@ impl State {
         {
             adopted.push_back(connection);
             self.raise(id, READABLE);
+            self.note_arrival(id, now);
         }
     }
 }

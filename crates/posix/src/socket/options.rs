@@ -45,6 +45,11 @@ impl Process {
                 state.refresh_udp(id);
                 Verdict::Done(result)
             }
+            Role::Listener { .. } | Role::Udp(_) if socket.claim.is_some() => {
+                let result = syscall::setsockopt(fd, level, option, value).map_err(Errno::from);
+                state.refresh_timeout(id);
+                Verdict::Done(result)
+            }
             Role::Inherited(_) => match self.inherit(state, id) {
                 Ok(()) => Verdict::Kernel,
                 Err(errno) => Verdict::Done(Err(errno)),

@@ -9,8 +9,9 @@ use stack::TcpOptions;
 use super::option_table::{TABLE, VALUE_MAX, find};
 use super::times::{TIMESTAMPING_NEW, Times};
 use super::touched::Touched;
-use super::{Socket, judge};
+use super::{Socket, SocketId, judge};
 use crate::internal::close;
+use crate::process::State;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 const TCP_INQ: i32 = 36;
@@ -179,6 +180,15 @@ fn time_of(value: &[u8]) -> Option<Duration> {
 }
 
 /// `SO_RCVTIMEO` or `SO_SNDTIMEO` of a kernel's socket, if it is set.
+impl State {
+    /// How long a call on a shadow waits, as the kernel's socket has it.
+    pub(crate) fn refresh_timeout(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.receive_timeout = timeout_of(socket.fd(), libc::SO_RCVTIMEO);
+        }
+    }
+}
+
 pub(super) fn timeout_of(fd: RawFd, option: i32) -> Option<Duration> {
     time_of(&read(fd, libc::SOL_SOCKET, option)?)
 }

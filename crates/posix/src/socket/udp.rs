@@ -145,9 +145,12 @@ impl Process {
             let mut fds = [crate::drive::readable(own)];
             let ready =
                 is_time && syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0);
-            ready.then(|| {
-                if own == fd { Verdict::Kernel } else { Verdict::Done(receive_of_kernel(own, request)) }
-            })
+            if ready && own == fd && fds[0].revents & libc::POLLIN == 0 {
+                return Some(Verdict::Kernel); // It has an error to tell.
+            }
+            // Others that have the socket may be faster.
+            let received = ready.then(|| receive_of_kernel(own, request));
+            received.filter(|received| *received != fail(libc::EAGAIN)).map(Verdict::Done)
         });
         result.unwrap_or_else(|stop| match stop {
             Stop::TimedOut => Verdict::Done(fail(libc::EAGAIN)),

@@ -219,6 +219,58 @@ fn who_waits_for_a_queue_and_listens_no_more_wants_none() {
 }
 
 #[test]
+fn without_a_queue_calls_wait_as_long_as_the_program_has_said() {
+    const SOON: [i64; 2] = [0, 1000]; // A struct timeval.
+    let pair = Pair::without_queues();
+    let udp = syscall::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap().into_raw_fd();
+    pair.left.on_socket(udp, libc::AF_INET, libc::SOCK_DGRAM, 0);
+    let (any, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+    syscall::bind(udp, &any[..len]).unwrap();
+    pair.left.on_bind(udp);
+    let listener = pair.left.listen_anywhere(0);
+    let time = SOON.map(i64::to_ne_bytes).concat();
+    for fd in [udp, listener] {
+        syscall::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time).unwrap();
+    }
+    assert_eq!(pair.left.recv(udp, &mut [0; 4], 0), Err(EAGAIN));
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+}
+
+#[test]
+fn who_loses_a_connection_to_a_faster_process_waits_on_without_the_lock() {
+    let pair = Pair::without_queues();
+    let listener = pair.left.listen_anywhere(0);
+    pair.left.surrender(listener);
+    let mut state = pair.left.lock();
+    let id = state.socket_of(listener).unwrap();
+    assert_eq!(state.accept_without_waiting(id, listener, None, 0), None);
+    assert_eq!(syscall::fcntl(listener, libc::F_GETFL, 0).unwrap() & libc::O_NONBLOCK, 0, "as before");
+}
+
+#[test]
+fn a_second_listener_at_a_port_takes_the_place_of_the_first() {
+    let pair = Pair::new();
+    let listen = |port: u16| {
+        let fd = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
+        syscall::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes()).unwrap();
+        let (name, len) = encode(SocketAddr::from(([0, 0, 0, 0], port)), libc::AF_INET);
+        syscall::bind(fd, &name[..len]).unwrap();
+        syscall::listen(fd, 16).unwrap();
+        pair.left.on_listen(fd, 16);
+        assert_eq!(pair.left.accept4(fd, 0), Err(EAGAIN));
+        fd
+    };
+    let first = listen(0);
+    let port = local_of(first).unwrap().port();
+    let second = listen(port);
+    pair.left.shut_down(first);
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    assert_eq!(pair.right.connect_to(right, SocketAddr::new(LEFT, port)), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    assert!(pair.left.accept4(second, 0).is_ok());
+}
+
+#[test]
 fn what_failed_while_the_queue_was_given_back_is_told() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
@@ -404,7 +456,7 @@ fn what_others_left_to_a_listener_before_it_had_a_queue_is_accepted() {
         let Role::Listener { on_stack, .. } = &mut socket.role else { panic!("it listens") };
         let on_stack = on_stack.take().unwrap();
         state.stack().unwrap().close_listener(on_stack, now);
-        state.on_adopt(claim, given);
+        state.on_adopt(claim, given, now);
         state.install_listener(id);
     }
     assert!(pair.left.accept4(listener, 0).is_ok());
