@@ -1,5 +1,6 @@
 //! The kernel's own sockets of TCP and UDP: sock_diag(7).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,10 +43,22 @@ pub struct KernelSocket {
     pub cookie: u64,
 }
 
-/// The kernel's TCP connections with this local port, also half-open ones; not those in TIME-WAIT, whose names may be another
-/// connection's by now. The kernel looks through all that it has: some milliseconds on a large machine.
-pub fn tcp_connections(local_port: u16) -> io::Result<Vec<KernelSocket>> {
-    dump(Transport::Tcp, ALL & !LISTEN & !CLOSE & !TIME_WAIT, local_port)
+/// The kernel's TCP connections with one of these local ports, also half-open ones; not those in TIME-WAIT, whose names may be
+/// another connection's by now. The kernel looks through all that it has, once for however many ports: some milliseconds on a large
+/// machine.
+pub fn tcp_connections(local_ports: &[u16]) -> io::Result<Vec<KernelSocket>> {
+    let states = ALL & !LISTEN & !CLOSE & !TIME_WAIT;
+    match local_ports {
+        [] => Ok(Vec::new()),
+        // The kernel chooses by one port or by none.
+        [port] => dump(Transport::Tcp, states, *port),
+        several => {
+            let wanted: BTreeSet<u16> = several.iter().copied().collect();
+            let mut found = dump(Transport::Tcp, states, 0)?;
+            found.retain(|socket| wanted.contains(&socket.local.port()));
+            Ok(found)
+        }
+    }
 }
 
 /// The kernel's TCP sockets that listen.
@@ -150,11 +163,11 @@ mod tests {
                 cookie: socket_cookie(&listener).unwrap(),
             };
             assert!(tcp_listeners().unwrap().contains(&listens));
-            assert_eq!(tcp_connections(local.port()).unwrap(), []);
+            assert_eq!(tcp_connections(&[local.port()]).unwrap(), []);
 
             let client = TcpStream::connect(local).unwrap();
             let (accepted, _) = listener.accept().unwrap();
-            let found = tcp_connections(local.port()).unwrap();
+            let found = tcp_connections(&[local.port()]).unwrap();
             let expected = KernelSocket {
                 local,
                 remote: client.local_addr().unwrap(),
@@ -167,11 +180,22 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_several_ports_are_found_at_once_and_no_others() {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let locals = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let _clients = locals.map(|local| TcpStream::connect(local).unwrap());
+        let found = tcp_connections(&[locals[0].port(), locals[2].port()]).unwrap();
+        let found: BTreeSet<SocketAddr> = found.iter().map(|socket| socket.local).collect();
+        assert_eq!(found, BTreeSet::from([locals[0], locals[2]]));
+        assert_eq!(tcp_connections(&[]).unwrap(), []);
+    }
+
+    #[test]
     fn a_connection_over_a_mapped_address_is_one_over_ipv4() {
         let listener = TcpListener::bind("[::]:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let found = tcp_connections(port).unwrap();
+        let found = tcp_connections(&[port]).unwrap();
         assert_eq!(found[0].remote, client.local_addr().unwrap());
     }
 

@@ -91,10 +91,11 @@ pub enum Action {
         /// Which packets.
         claim: steering::Claim,
     },
-    /// Enter the kernel's connections on this local TCP port into the maps of all interfaces, then tell [`Registry::on_looked`].
+    /// Enter the kernel's connections on these local TCP ports into the maps of all interfaces, then tell [`Registry::on_looked`] of
+    /// each.
     Look {
-        /// Which.
-        port: u16,
+        /// Which: all that are due, as the kernel looks through all that it has for one as for many.
+        ports: Vec<u16>,
     },
 }
 
@@ -297,7 +298,8 @@ impl Registry {
             self.deal(now);
         }
         if self.actions.is_empty() {
-            self.actions.extend(self.ports.due(now).into_iter().map(|port| Action::Look { port }));
+            let ports = self.ports.due(now);
+            self.actions.extend((!ports.is_empty()).then_some(Action::Look { ports }));
         }
         // Claims first: no packet is to wait at a socket that is about to go.
         self.settle_claims(now);

@@ -304,10 +304,13 @@ impl World {
                 assert!(map.remove(&claim).is_some(), "it was never put");
                 self.kernel_new_since.remove(&(link, claim));
             }
-            Action::Look { port } => {
-                self.looks += 1;
-                self.looked_at.insert(port, self.now);
-                self.registry.on_looked(port, self.looks.is_multiple_of(3), self.now);
+            Action::Look { ports } => {
+                assert!(self.looked_at.values().all(|at| *at != self.now), "once for all that are due");
+                for port in ports {
+                    self.looks += 1;
+                    self.looked_at.insert(port, self.now);
+                    self.registry.on_looked(port, self.looks.is_multiple_of(3), self.now);
+                }
             }
         }
     }

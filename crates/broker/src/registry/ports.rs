@@ -8,8 +8,9 @@ use clock::{Duration, Instant};
 pub(super) const MARKING: Duration = Duration::from_millis(5);
 /// After a look that found none it is asked once more: SYNs were still passed while it answered.
 const SECOND_LOOK: Duration = Duration::from_millis(20);
-/// How often the kernel is asked again while it has some.
+/// How often the kernel is asked again while it has some, and the grid that this falls on: so it is asked about many ports at once.
 const LOOK: Duration = Duration::from_secs(10);
+const LOOK_GRID: Duration = Duration::from_secs(1);
 /// Notes of flows have a bit beside the epoch.
 const EPOCH_MAX: u32 = u32::MAX >> 1;
 
@@ -44,12 +45,12 @@ impl PortTable {
 
     /// The kernel has, or may have, connections with this local port.
     pub(super) fn note_kernel_connections(&mut self, port: u16, now: Instant) {
-        self.ports.entry(port).or_insert(Port { marking: false, look_at: now + LOOK });
+        self.ports.entry(port).or_insert(Port { marking: false, look_at: next_look(now) });
     }
 
     /// The kernel was asked, and has or has not.
     pub(super) fn on_looked(&mut self, port: u16, found: bool, now: Instant) {
-        let soon = now + if found { LOOK } else { SECOND_LOOK };
+        let soon = if found { next_look(now) } else { now + SECOND_LOOK };
         let look_at = self.awaited.get(&port).map_or(soon, |until| soon.max(*until));
         if found || self.is_marking(port) || self.is_awaited(port) {
             self.ports.insert(port, Port { marking: false, look_at });
@@ -112,6 +113,11 @@ impl PortTable {
     }
 }
 
+/// When the kernel is asked again about a port of which it has connections.
+fn next_look(now: Instant) -> Instant {
+    Instant::from_nanos((now + LOOK).as_nanos().next_multiple_of(LOOK_GRID.as_nanos()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +146,15 @@ mod tests {
         ports.mark(80, at(0));
         ports.on_looked(80, true, at(5));
         assert!(ports.has_kernel_connections(80) && !ports.is_marking(80));
-        assert_eq!(ports.poll_timeout(), Some(at(10_005)));
+        assert_eq!(ports.poll_timeout(), Some(at(11_000)));
+    }
+
+    #[test]
+    fn ports_that_were_looked_at_within_a_second_are_looked_at_together() {
+        let mut ports = PortTable::default();
+        (0..10).for_each(|port| ports.on_looked(port, true, at(1 + u64::from(port) * 100)));
+        assert_eq!(ports.poll_timeout(), Some(at(11_000)));
+        assert_eq!(ports.due(at(11_000)).len(), 10);
     }
 
     #[test]

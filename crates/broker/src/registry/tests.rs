@@ -147,6 +147,26 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
 }
 
 #[test]
+fn the_kernel_is_asked_once_about_all_ports_that_are_due() {
+    let mut world = attached(1);
+    world.apply(Event::Connect);
+    world.apply(Event::Attach(0));
+    (80..90).for_each(|port| world.apply(listen(0, port)));
+    world.settle();
+    world.apply(Event::Pass(5));
+    let actions: Vec<Action> = std::iter::from_fn(|| match world.registry.poll(world.now)? {
+        Action::Look { ports } => {
+            ports.iter().for_each(|port| world.registry.on_looked(*port, false, world.now));
+            Some(Action::Look { ports })
+        }
+        other => Some(other),
+    })
+    .filter(|action| matches!(action, Action::Look { .. }))
+    .collect();
+    assert_eq!(actions, [Action::Look { ports: (80..90).collect() }]);
+}
+
+#[test]
 fn a_port_of_an_outgoing_connection_takes_effect_at_once() {
     let mut world = attached(1);
     world.apply(Event::Connect);

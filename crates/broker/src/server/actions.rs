@@ -20,7 +20,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Lists sockets of the kernel's.
-type List = fn() -> std::io::Result<Vec<KernelSocket>>;
+pub(super) type List = fn() -> std::io::Result<Vec<KernelSocket>>;
 
 impl Broker {
     /// Reads what the kernel told, and tells who knows ways if they may be others now. After an error of the socket itself a new one
@@ -108,7 +108,7 @@ impl Broker {
                 Action::TellLost { client, link } => {
                     self.tell(client, News::QueuesLost { link }, Vec::new(), now);
                 }
-                Action::Look { port } => self.look(port, now),
+                Action::Look { ports } => self.look(&ports, now),
                 Action::Withdraw { .. } | Action::PutClaim { .. } | Action::RemoveClaim { .. } => {
                     self.steer(action);
                 }
@@ -167,14 +167,18 @@ impl Broker {
         queues.iter().try_for_each(|queue| open.path.remove_queue(*queue))
     }
 
-    /// Notes the connections that the kernel has on a port.
-    fn look(&mut self, local_port: u16, now: Instant) {
-        let (connections, epoch) = (tcp_connections(local_port), self.registry.epoch(local_port));
+    /// Notes the connections that the kernel has on these ports.
+    fn look(&mut self, local_ports: &[u16], now: Instant) {
+        let connections = tcp_connections(local_ports);
         for KernelSocket { local, remote, .. } in connections.iter().flatten() {
+            let epoch = self.registry.epoch(local.port());
             self.ports.iter_mut().for_each(|port| port.add_kernel_flow(*local, *remote, epoch));
         }
-        let found = connections.map_or(true, |connections| !connections.is_empty());
-        self.registry.on_looked(local_port, found, now);
+        let found = connections.map(|found| found.iter().map(|it| it.local.port()).collect::<BTreeSet<_>>());
+        for port in local_ports {
+            let found = found.as_ref().map_or(true, |found| found.contains(port));
+            self.registry.on_looked(*port, found, now);
+        }
     }
 
     fn fail(&mut self, link: LinkNumber, error: &XdpError) {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clock::{Duration, Instant};
 use control::NetlinkMonitor;
+use control::sock_diag::tcp_listeners;
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -242,7 +243,7 @@ impl Broker {
             self.look_after_shadows(now);
         }
         self.listen_again(now);
-        self.settle_orphans(now);
+        self.settle_orphans(tcp_listeners, now);
         self.settle(now);
     }
 

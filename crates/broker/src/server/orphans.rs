@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
-use control::sock_diag::tcp_listeners;
 use rustix::net::sockopt::set_socket_linger;
 
+use super::actions::List;
 use super::broker::Broker;
 use crate::protocol::News;
 use crate::registry::ClientId;
@@ -53,7 +53,8 @@ impl Broker {
     }
 
     /// Gives them to those who have come, and up those for whom nobody can.
-    pub(super) fn settle_orphans(&mut self, now: Instant) {
+    pub(super) fn settle_orphans(&mut self, list: List, now: Instant) {
+        let alive = self.list_for_orphans(list, now);
         for mut orphan in std::mem::take(&mut self.orphans) {
             let heir = self.registry.claimant(&orphan.listeners, orphan.local);
             if let Some((heir, claim)) = heir.filter(|(heir, _)| self.is_patient(*heir)) {
@@ -62,7 +63,8 @@ impl Broker {
                 continue;
             }
             let is_time = orphan.look_at.is_some_and(|at| now >= at);
-            if now >= orphan.until || is_time && !is_any_alive(&orphan.listeners) {
+            let is_lost = alive.as_ref().is_some_and(|alive| alive.is_disjoint(&orphan.listeners));
+            if now >= orphan.until || is_time && is_lost {
                 // As the kernel does with those who wait at a listener that is closed.
                 let _ = set_socket_linger(&orphan.socket, Some(std::time::Duration::ZERO));
                 continue;
@@ -72,13 +74,44 @@ impl Broker {
         }
     }
 
+    /// The listeners that there are, if it is time to look for some: once for all. If the kernel does not tell, there may be any.
+    fn list_for_orphans(&self, list: List, now: Instant) -> Option<BTreeSet<u64>> {
+        let is_time = |orphan: &Orphan| orphan.look_at.is_some_and(|at| now >= at);
+        let alive = self.orphans.iter().any(is_time).then(list)?.ok()?;
+        Some(alive.iter().map(|socket| socket.cookie).collect())
+    }
+
     /// When to look at them though nothing happened.
     pub(super) fn orphans_due(&self) -> Option<Instant> {
         self.orphans.iter().map(|orphan| orphan.look_at.unwrap_or(orphan.until)).min()
     }
 }
 
-/// If the kernel does not tell, there may be one.
-fn is_any_alive(listeners: &BTreeSet<u64>) -> bool {
-    tcp_listeners().map_or(true, |alive| alive.iter().any(|socket| listeners.contains(&socket.cookie)))
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::super::tests::broker;
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked_once_for_all_who_wait() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let list: List = || {
+            ASKED.fetch_add(1, Relaxed);
+            Ok(Vec::new())
+        };
+        let (mut broker, now) = (broker(), Instant::from_nanos(1));
+        let (local, remote) = ("192.0.2.1:80".parse().unwrap(), "192.0.2.2:4000".parse().unwrap());
+        for cookie in 0..ORPHANS_MAX as u64 {
+            let socket = std::fs::File::open("/dev/null").unwrap().into();
+            let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
+            let listeners = BTreeSet::from([cookie]);
+            broker.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });
+        }
+        broker.settle_orphans(list, now);
+        assert_eq!((broker.orphans.len(), ASKED.load(Relaxed)), (ORPHANS_MAX, 0), "it is not time yet");
+        broker.settle_orphans(list, now + LOOK_AFTER);
+        assert_eq!((broker.orphans.len(), ASKED.load(Relaxed)), (0, 1));
+    }
 }

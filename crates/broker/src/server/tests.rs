@@ -146,13 +146,8 @@ impl Served {
     /// With control sockets in that directory.
     fn observed_in(observed_in: Option<&Path>, queues: u16, family: Family, profile: Profile) -> Served {
         let log = Log::default();
-        let setup = Setup {
-            interfaces: vec!["lo".to_owned()],
-            paths: Box::new(MadeUp { queues, log: log.clone() }),
-            family,
-            options: Options { spin_us: 20, gather_us: 30, verbose: false, profile },
-            observed_in: observed_in.map(Path::to_owned),
-        };
+        let setup =
+            Setup { observed_in: observed_in.map(Path::to_owned), ..setup(queues, &log, family, profile) };
         let broker = Broker::open(setup, clock::Instant::ZERO).unwrap();
         let name = broker.name().to_owned();
         Served { name, log, handle: Some(handle::start(broker, false).unwrap()) }
@@ -190,6 +185,22 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.handle.take().into_iter().for_each(Handle::stop);
     }
+}
+
+fn setup(queues: u16, log: &Log, family: Family, profile: Profile) -> Setup {
+    Setup {
+        interfaces: vec!["lo".to_owned()],
+        paths: Box::new(MadeUp { queues, log: log.clone() }),
+        family,
+        options: Options { spin_us: 20, gather_us: 30, verbose: false, profile },
+        observed_in: None,
+    }
+}
+
+/// A broker that nobody serves.
+pub(super) fn broker() -> Broker {
+    let family = Family { head: std::process::id(), group: None };
+    Broker::open(setup(1, &Log::default(), family, all()), clock::Instant::ZERO).unwrap()
 }
 
 fn all() -> Profile {
