@@ -434,12 +434,13 @@ impl Client {
 
     /// Takes one message if there is one, and puts it where it belongs.
     fn receive(&mut self) -> Result<bool, ClientError> {
-        let (message, fds) = match self.inbox.receive(&self.socket)? {
+        let (message, fds) = match self.inbox.receive(&self.socket, Internal::new)? {
             Arrival::Nothing => return Ok(false),
             Arrival::End => return Err(ClientError::Gone),
             Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
         };
-        let raised = fds.into_iter().map(|fd| raise(fd, self.fd_floor)).collect::<Result<Vec<_>, _>>();
+        let raised =
+            fds.into_iter().map(|fd| raise(fd.into_inner(), self.fd_floor)).collect::<Result<Vec<_>, _>>();
         let message = message?;
         if raised.is_err() && is_of_observer(&message) {
             return Ok(true); // Who looks may come back when there are descriptors.

@@ -3,7 +3,7 @@
 //! The file is somebody else's, who may cut it at any time: it is read, not mapped.
 
 use std::io::Result as IoResult;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, Result, pread, write};
@@ -34,7 +34,7 @@ pub(crate) fn pack(mut connection: Established) -> Result<(Moving, Option<OwnedF
 }
 
 /// The connection with its octets.
-pub(crate) fn unpack(moving: Moving, file: Option<&OwnedFd>) -> IoResult<Established> {
+pub(crate) fn unpack(moving: Moving, file: Option<BorrowedFd<'_>>) -> IoResult<Established> {
     let lens = [moving.received_len, moving.unacked_len, moving.unsent_len].map(|len| len as usize);
     if lens.iter().sum::<usize>() > OCTETS_MAX {
         return Err(Errno::TOOBIG.into());
@@ -120,7 +120,7 @@ pub(crate) mod tests {
         {
             let (moving, file) = pack(original.clone()).unwrap();
             assert_eq!(moving.connection.received.len() + moving.connection.unsent.len(), 0);
-            assert_eq!(unpack(moving, file.as_ref()).unwrap(), original);
+            assert_eq!(unpack(moving, file.as_ref().map(AsFd::as_fd)).unwrap(), original);
         }
     }
 
@@ -128,11 +128,11 @@ pub(crate) mod tests {
     fn a_file_that_is_too_short_or_missing_or_no_file_is_an_error() {
         let (moving, file) = pack(connection(b"abc", b"", b"")).unwrap();
         rustix::fs::ftruncate(file.as_ref().unwrap(), 2).unwrap();
-        assert!(unpack(moving.clone(), file.as_ref()).is_err());
+        assert!(unpack(moving.clone(), file.as_ref().map(AsFd::as_fd)).is_err());
         assert!(unpack(moving.clone(), None).is_err());
         let (pipe, _writer) = std::io::pipe().unwrap();
-        assert!(unpack(moving.clone(), Some(&pipe.into())).is_err());
+        assert!(unpack(moving.clone(), Some(pipe.as_fd())).is_err());
         let other = Moving { received_len: u32::MAX, ..moving };
-        assert!(unpack(other, file.as_ref()).is_err());
+        assert!(unpack(other, file.as_ref().map(AsFd::as_fd)).is_err());
     }
 }

@@ -13,7 +13,11 @@ use rustix::net::{
 
 use crate::protocol::{FDS_MAX, MESSAGE_MAX};
 
-const CONTROL_LEN: usize = cmsg_space!(ScmRights(FDS_MAX));
+/// Descriptors that the kernel lets travel beside one message at most (SCM_MAX_FD, net/scm.h). There is room for all: what finds none
+/// is closed by the kernel on the thread that receives, and that may take long.
+const FDS_OF_ANYBODY_MAX: usize = 253;
+const CONTROL_LEN: usize = cmsg_space!(ScmRights(FDS_OF_ANYBODY_MAX));
+const _: () = assert!(FDS_MAX <= FDS_OF_ANYBODY_MAX);
 
 /// Room for one message that comes.
 pub(crate) struct Inbox {
@@ -21,16 +25,16 @@ pub(crate) struct Inbox {
     len: usize,
 }
 
-/// A message that came.
-pub(crate) struct Parcel<'i> {
+/// A message that came. Dropping an `F` closes a descriptor as this end has to.
+pub(crate) struct Parcel<'i, F> {
     pub(crate) octets: &'i [u8],
-    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) fds: Vec<F>,
 }
 
 /// What there was to receive.
-pub(crate) enum Arrival<'i> {
-    /// Without descriptors if there is no room for all that came: whoever wants some is refused, and the others are served on.
-    Message(Parcel<'i>),
+pub(crate) enum Arrival<'i, F> {
+    /// Without descriptors if the process has no room for all that came: whoever wants some is refused, and the others are served on.
+    Message(Parcel<'i, F>),
     /// Nothing has come yet.
     Nothing,
     /// The other end is gone, or sent something that is no message of ours.
@@ -42,8 +46,12 @@ impl Inbox {
         Inbox { octets: vec![0; MESSAGE_MAX], len: 0 }
     }
 
-    /// Receives without waiting.
-    pub(crate) fn receive(&mut self, socket: impl AsFd) -> Result<Arrival<'_>> {
+    /// Receives without waiting; `take` makes of each descriptor what it is from then on.
+    pub(crate) fn receive<F>(
+        &mut self,
+        socket: impl AsFd,
+        mut take: impl FnMut(OwnedFd) -> F,
+    ) -> Result<Arrival<'_, F>> {
         let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -60,12 +68,12 @@ impl Inbox {
         let mut fds = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
-                fds.extend(rights);
+                fds.extend(rights.map(&mut take));
             }
         }
         let is_whole = received.bytes > 0 && !received.flags.contains(ReturnFlags::TRUNC);
         if !is_whole || received.flags.contains(ReturnFlags::CTRUNC) {
-            fds.drain(..).for_each(discard);
+            fds.clear();
         }
         if !is_whole {
             return Ok(Arrival::End);
@@ -97,6 +105,10 @@ pub(crate) struct Internal(Option<OwnedFd>);
 impl Internal {
     pub(crate) fn new(fd: OwnedFd) -> Internal {
         Internal(Some(fd))
+    }
+
+    pub(crate) fn into_inner(mut self) -> OwnedFd {
+        self.0.take().expect("it is there until it is dropped")
     }
 }
 

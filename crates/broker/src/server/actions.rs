@@ -1,6 +1,6 @@
 //! What the registry wants done, and what the kernel has changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
@@ -10,6 +10,8 @@ use device_xdp::XdpError;
 use steering::Transport;
 
 use super::broker::{Broker, Notice, token, watch};
+use super::connection::Fault;
+use super::helpers::Passed;
 use super::port::Change;
 use super::requests::ADDRESSES_MAX;
 use crate::protocol::{ClaimId, Grant, News};
@@ -96,6 +98,9 @@ impl Broker {
         for question in self.questions.expire(now, None) {
             self.ask_on(question, now);
         }
+        for client in self.under_way.overdue(now) {
+            self.disconnect(client, &Fault::HoldsUp, now);
+        }
         self.settle_registry(now); // Somebody may have been disconnected.
         self.doomed.clear();
     }
@@ -124,7 +129,7 @@ impl Broker {
                 let Some(interface) = port.interface(ADDRESSES_MAX) else { return };
                 let all_queues_yours = self.registry.has_all_queues(client, link);
                 let grant = Grant { interface, queues, all_queues_yours, layout: lent.layout };
-                let fds = std::iter::once(lent.memory).chain(lent.sockets).collect();
+                let fds = std::iter::once(lent.memory).chain(lent.sockets).map(Passed::Own).collect();
                 self.tell(client, News::QueueGranted(grant), fds, now);
                 // Packets of theirs come when the client has said that it is ready.
                 self.offer_handshakes(client, now);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clock::{Duration, Instant};
 use control::NetlinkMonitor;
@@ -17,12 +18,14 @@ use super::connection::Connection;
 use super::data_path::DataPaths;
 use super::family::Family;
 use super::handshakes::Handshakes;
+use super::helpers::{Helpers, Theirs};
 use super::moves::RecentMoves;
 use super::orphans::Orphan;
 use super::port::Port;
 use super::questions::Questions;
 use super::routes::Routes;
 use super::shadow;
+use super::under_way::UnderWay;
 use crate::protocol::{ClaimId, News, Options};
 use crate::registry::{ClientId, LinkNumber, Registry};
 use crate::transfer::Inbox;
@@ -108,7 +111,8 @@ pub(super) struct Broker {
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
     name: String,
-    pub(super) listener: OwnedFd,
+    /// Who waits to be accepted may have sent something.
+    pub(super) listener: Theirs,
     /// Set while no descriptors are to be had for those who connect.
     pub(super) deaf_until: Option<Instant>,
     pub(super) epoll: OwnedFd,
@@ -117,9 +121,9 @@ pub(super) struct Broker {
     pub(super) registry: Registry,
     pub(super) connections: BTreeMap<ClientId, Connection>,
     /// Shadows of outgoing connections: while we have them, nobody else gets their ports.
-    pub(super) kept: BTreeMap<ClaimId, OwnedFd>,
+    pub(super) kept: BTreeMap<ClaimId, Theirs>,
     /// Those of clients that are gone: closed when their claims are out of the maps, and not before the kernel may give the ports away.
-    pub(super) doomed: Vec<OwnedFd>,
+    pub(super) doomed: Vec<Theirs>,
     /// Connections that nobody can accept yet.
     pub(super) orphans: Vec<Orphan>,
     /// Handshakes that nobody can finish yet.
@@ -128,6 +132,8 @@ pub(super) struct Broker {
     pub(super) routes: Routes,
     pub(super) questions: Questions,
     pub(super) inbox: Inbox,
+    pub(super) helpers: Arc<Helpers>,
+    pub(super) under_way: UnderWay,
     next_tick: Instant,
     pub(super) notices: Vec<Notice>,
 }
@@ -136,6 +142,7 @@ pub(super) struct Broker {
 pub(super) mod token {
     pub(in crate::server) const LISTENER: u64 = 0;
     pub(in crate::server) const NETLINK: u64 = 1;
+    pub(in crate::server) const HELPERS: u64 = 2;
 
     pub(in crate::server) fn socket(client: super::ClientId) -> u64 {
         client.0 * 4
@@ -158,10 +165,14 @@ impl Broker {
     /// Listens, follows the kernel from now on, and attaches to those of the interfaces that are there.
     pub(super) fn open(setup: Setup, now: Instant) -> Result<Broker, OpenError> {
         let (name, listener) = listen_anywhere()?;
+        let helpers = Arc::<Helpers>::default();
+        let listener = Theirs::new(listener, rustix::process::geteuid().as_raw(), &helpers);
         let namespace = shadow::namespace_of(&any_socket()?)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let monitor = NetlinkMonitor::new()?;
         watch(&epoll, &listener, token::LISTENER, epoll::EventFlags::IN)?;
+        let under_way = UnderWay::new()?;
+        watch(&epoll, under_way.fd(), token::HELPERS, epoll::EventFlags::IN)?;
         watch(&epoll, monitor.fd(), token::NETLINK, epoll::EventFlags::IN)?;
         let names = setup.interfaces.into_iter().take(INTERFACES_MAX);
         let mut broker = Broker {
@@ -186,6 +197,8 @@ impl Broker {
             routes: Routes::default(),
             questions: Questions::default(),
             inbox: Inbox::new(),
+            helpers,
+            under_way,
             next_tick: now + TICK,
             notices: Vec::new(),
         };
@@ -211,6 +224,7 @@ impl Broker {
             self.registry.poll_timeout(),
             self.routes.poll_timeout(),
             self.questions.poll_timeout(),
+            self.under_way.poll_timeout(),
             self.deaf_until,
             self.orphans_due(),
         ];
@@ -228,6 +242,7 @@ impl Broker {
             match event.data.u64() {
                 token::LISTENER => self.accept(now),
                 token::NETLINK => kernel_has_news = true,
+                token::HELPERS => self.finish_requests(now),
                 other => self.serve(token::client(other), other, event.flags, now),
             }
         }
@@ -241,6 +256,7 @@ impl Broker {
         if is_tick {
             self.next_tick = now + TICK;
             self.look_after_shadows(now);
+            self.helpers.retry();
         }
         self.listen_again(now);
         self.settle_orphans(tcp_listeners, now);

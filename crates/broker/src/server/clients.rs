@@ -10,6 +10,7 @@ use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrl
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
+use super::helpers::{Passed, Theirs, User};
 use crate::protocol::{Answer, Key, News, Refusal, Request, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
@@ -28,17 +29,23 @@ impl Broker {
     /// Lets those in who may.
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_MAX {
+            if self.helpers.are_overrun() {
+                return self.stop_listening(now);
+            }
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 // A stranger, or one too many, sees the end of the connection; everything of its runs on the kernel.
                 Ok(socket) => drop(self.admit(socket)),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                    let _ = epoll::delete(&self.epoll, &self.listener);
-                    self.deaf_until = Some(now + DEAFNESS);
-                    return;
+                    return self.stop_listening(now);
                 }
                 Err(_) => return,
             }
         }
+    }
+
+    fn stop_listening(&mut self, now: Instant) {
+        let _ = epoll::delete(&self.epoll, &self.listener);
+        self.deaf_until = Some(now + DEAFNESS);
     }
 
     /// Listens again when there may be descriptors.
@@ -50,19 +57,22 @@ impl Broker {
     }
 
     fn admit(&mut self, socket: OwnedFd) -> Option<()> {
-        let peer = socket_peercred(&socket).ok()?;
+        let peer = socket_peercred(&socket);
+        let user = peer.map_or(User::MAX, |peer| peer.uid.as_raw());
+        let socket = Theirs::new(socket, user, &self.helpers);
+        let peer = peer.ok()?;
         // Opened before anything is asked about the process: a number that was used again later does no harm.
         let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
         let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
         let own = self.connections.values().filter(|connection| connection.pid == pid).count();
         let is_one_too_many = self.connections.len() >= CLIENTS_MAX || own >= CLIENTS_OF_A_PROCESS_MAX;
-        if is_one_too_many || !self.family.includes(&socket, &peer) {
+        if is_one_too_many || !self.family.includes(socket.as_fd(), &peer) {
             return None;
         }
         raise_descriptor_limit();
         let key = Key(random_numbers().ok()?);
         let client = self.registry.add_client();
-        let connection = Connection::new(socket, pidfd, pid, key);
+        let connection = Connection::new(socket, pidfd, (pid, user), key);
         let watched = watch(&self.epoll, connection.socket(), token::socket(client), EventFlags::IN);
         let process = connection.pidfd.as_ref();
         let watched = watched.and_then(|()| match process {
@@ -85,6 +95,8 @@ impl Broker {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         let outcome = if which == token::process(client) {
             Err(Fault::Gone)
+        } else if self.under_way.has(client) && !flags.contains(EventFlags::OUT) {
+            return; // It is gone, perhaps, but what it has asked for last is done.
         } else if flags.contains(EventFlags::OUT) {
             connection.flush().and_then(|()| self.read(client, now))
         } else {
@@ -97,16 +109,21 @@ impl Broker {
     fn read(&mut self, client: ClientId, now: Instant) -> Result<(), Fault> {
         for _ in 0..MESSAGES_MAX {
             let Some(connection) = self.connections.get(&client) else { return Ok(()) };
-            // Who does not read its answers gets no more of them.
-            if connection.is_waiting() {
+            // Who does not read its answers gets no more of them, and what is under way comes first.
+            if connection.is_waiting() || self.under_way.has(client) {
                 return Ok(());
             }
-            let arrival = self.inbox.receive(connection.socket()).map_err(|_| Fault::Gone)?;
+            let user = connection.user;
+            let take = |fd| Theirs::new(fd, user, &self.helpers);
+            let arrival = self.inbox.receive(connection.socket(), take).map_err(|_| Fault::Gone)?;
             let (message, fds) = match arrival {
                 Arrival::Nothing => return Ok(()),
                 Arrival::End => return Err(Fault::Gone),
                 Arrival::Message(parcel) => (decode::<ToBroker>(parcel.octets), parcel.fds),
             };
+            if !fds.is_empty() && self.helpers.is_too_much(user) {
+                return Err(Fault::HoldsUp);
+            }
             let ToBroker { id, request } = message.map_err(|error| Fault::NoMessage(error.to_string()))?;
             let takes_long = matches!(request, Request::Move { .. });
             self.handle(client, id, request, fds, now)?;
@@ -123,14 +140,14 @@ impl Broker {
         client: ClientId,
         id: u64,
         outcome: Result<Answer, Refusal>,
-        fds: Vec<OwnedFd>,
+        fds: Vec<Passed>,
     ) -> Result<(), Fault> {
         let answer = outcome.unwrap_or_else(Answer::Refused);
         self.connections.get_mut(&client).map_or(Ok(()), |connection| connection.answer(id, answer, fds))
     }
 
     /// Tells one client something.
-    pub(super) fn tell(&mut self, client: ClientId, news: News, fds: Vec<OwnedFd>, now: Instant) {
+    pub(super) fn tell(&mut self, client: ClientId, news: News, fds: Vec<Passed>, now: Instant) {
         let outcome =
             self.connections.get_mut(&client).map_or(Ok(()), |connection| connection.tell(news, fds));
         self.note(client, outcome, now);
@@ -169,7 +186,12 @@ impl Broker {
 
     fn set_interest(&mut self, client: ClientId) {
         let Some(connection) = self.connections.get(&client) else { return };
-        let flags = if connection.is_waiting() { EventFlags::OUT } else { EventFlags::IN };
+        let flags = match (connection.is_waiting(), self.under_way.has(client)) {
+            (true, _) => EventFlags::OUT,
+            // Nothing of it is read now. Its end is told of always, and so once.
+            (false, true) => EventFlags::ONESHOT,
+            (false, false) => EventFlags::IN,
+        };
         let data = epoll::EventData::new_u64(token::socket(client));
         // The connection is watched, and changing that takes no memory.
         let _ = epoll::modify(&self.epoll, connection.socket(), data, flags);
@@ -191,6 +213,7 @@ impl Broker {
         self.doomed.extend(claims.iter().filter_map(|claim| self.kept.remove(claim)));
         self.registry.remove_client(client, now);
         self.routes.forget(client);
+        self.under_way.forget(client);
         for question in self.questions.expire(now, Some(client)) {
             self.ask_on(question, now);
         }

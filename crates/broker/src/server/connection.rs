@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use observe::ControlListener;
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 
+use super::helpers::{Passed, Theirs, User};
 use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, encode};
 use crate::transfer::send;
 
@@ -30,14 +32,18 @@ pub(super) enum Fault {
     /// It broke the order of messages, or sent descriptors where none belong.
     #[error("its messages are out of order")]
     OutOfOrder,
+    /// What it sent is locked, or cannot be closed: see the page of `helpers`.
+    #[error("its sockets take too long")]
+    HoldsUp,
 }
 
 /// A process that is connected.
 pub(super) struct Connection {
-    socket: OwnedFd,
+    socket: Theirs,
     /// Ends with the process, also if a child of it holds the socket.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: u32,
+    pub(super) user: User,
     /// Who it says it is, once it has.
     pub(super) program: Option<String>,
     pub(super) key: Key,
@@ -46,7 +52,7 @@ pub(super) struct Connection {
     pub(super) is_asked: bool,
     /// Where tools find it.
     pub(super) control: Option<ControlListener>,
-    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    waiting: VecDeque<(Vec<u8>, Vec<Passed>)>,
     waiting_octets: usize,
     waiting_fds: usize,
     /// Ways have changed, and it has not been told: once is enough, however often they do while it does not read.
@@ -54,11 +60,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, pidfd: Option<OwnedFd>, pid: u32, key: Key) -> Connection {
+    pub(super) fn new(
+        socket: Theirs,
+        pidfd: Option<OwnedFd>,
+        (pid, user): (u32, User),
+        key: Key,
+    ) -> Connection {
         Connection {
             socket,
             pidfd,
             pid,
+            user,
             program: None,
             key,
             report: None,
@@ -75,11 +87,11 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    pub(super) fn answer(&mut self, id: u64, answer: Answer, fds: Vec<OwnedFd>) -> Result<(), Fault> {
+    pub(super) fn answer(&mut self, id: u64, answer: Answer, fds: Vec<Passed>) -> Result<(), Fault> {
         self.push(&FromBroker::Answer { id, answer }, fds)
     }
 
-    pub(super) fn tell(&mut self, news: News, fds: Vec<OwnedFd>) -> Result<(), Fault> {
+    pub(super) fn tell(&mut self, news: News, fds: Vec<Passed>) -> Result<(), Fault> {
         self.push(&FromBroker::News(news), fds)
     }
 
@@ -89,7 +101,7 @@ impl Connection {
         self.flush()
     }
 
-    fn push(&mut self, message: &FromBroker, fds: Vec<OwnedFd>) -> Result<(), Fault> {
+    fn push(&mut self, message: &FromBroker, fds: Vec<Passed>) -> Result<(), Fault> {
         // Whatever has no bound of its own is cut before: addresses, texts.
         let octets = encode(message).map_err(|error| Fault::NoMessage(error.to_string()))?;
         self.waiting_octets += octets.len();
@@ -140,8 +152,17 @@ impl Connection {
     }
 }
 
+impl Drop for Connection {
+    /// The client sees the end at once, and not when somebody has come to close the socket.
+    fn drop(&mut self) {
+        let _ = shutdown(&self.socket, Shutdown::Both); // It may be gone.
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
@@ -152,12 +173,13 @@ mod tests {
     fn connection() -> (Connection, OwnedFd) {
         let (ours, its) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        (Connection::new(ours, None, 1, Key([0; 2])), its)
+        let ours = Theirs::new(ours, 0, &Arc::default());
+        (Connection::new(ours, None, (1, 0), Key([0; 2])), its)
     }
 
     fn read_all(socket: &OwnedFd) -> usize {
         let mut inbox = Inbox::new();
-        std::iter::from_fn(|| match inbox.receive(socket).unwrap() {
+        std::iter::from_fn(|| match inbox.receive(socket, |fd| fd).unwrap() {
             Arrival::Message(parcel) => Some(decode::<FromBroker>(parcel.octets).unwrap()),
             Arrival::Nothing | Arrival::End => None,
         })

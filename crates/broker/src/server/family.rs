@@ -1,7 +1,7 @@
 //! Who may talk to the broker: what descends from it, and a group if one is configured.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::net::UCred;
 
@@ -28,20 +28,20 @@ pub(super) struct Family {
 
 impl Family {
     /// Whether the process at the other end of `socket`, with these credentials, belongs to it.
-    pub(super) fn includes(self, socket: &OwnedFd, peer: &UCred) -> bool {
+    pub(super) fn includes(self, socket: BorrowedFd<'_>, peer: &UCred) -> bool {
         let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
         self.group.is_some_and(|group| is_member(socket, peer, group)) || descends_from(pid, self.head)
     }
 }
 
 /// Whether the peer was a member of the group when it connected: by its effective group, or by a supplementary one.
-fn is_member(socket: &OwnedFd, peer: &UCred, group: u32) -> bool {
+fn is_member(socket: BorrowedFd<'_>, peer: &UCred, group: u32) -> bool {
     // Where the kernel does not tell, who is a member by a supplementary group only is a stranger.
     peer.gid.as_raw() == group || supplementary_groups(socket).is_ok_and(|groups| groups.contains(&group))
 }
 
 /// The supplementary groups of who connected: SO_PEERGROUPS of socket(7).
-fn supplementary_groups(socket: &OwnedFd) -> io::Result<Vec<u32>> {
+fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let ask = |count: usize| {
         let mut octets = vec![0; count * GROUP_LEN];
         let len = syscall::getsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_PEERGROUPS, &mut octets)?;

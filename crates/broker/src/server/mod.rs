@@ -9,6 +9,7 @@
 //! | `requests.rs` | what each request does |
 //! | `shadow.rs` | what the kernel says of the sockets that claims are about |
 //! | `actions.rs` | what the registry wants done; sockets that went without a word |
+//! | `helpers.rs`, `under_way.rs` | what may take long with descriptors that clients sent, off this thread |
 //! | `routes.rs`, `questions.rs` | answers that take their time |
 //! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that become the kernel's |
 //! | `handshakes.rs` | handshakes that another process is to finish |
@@ -25,6 +26,7 @@ mod datagram;
 mod family;
 mod handle;
 mod handshakes;
+mod helpers;
 mod moves;
 mod observers;
 mod orphans;
@@ -36,6 +38,7 @@ mod shadow;
 mod status;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 use std::io;
 use std::path::PathBuf;

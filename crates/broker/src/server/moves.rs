@@ -10,13 +10,14 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 use clock::{Duration, Instant};
 use steering::Transport;
 use tcp_repair::{Established, prepare};
 
 use super::broker::Broker;
+use super::helpers::Theirs;
 use crate::moving::unpack;
 use crate::protocol::{Moving, Refusal};
 use crate::registry::ClientId;
@@ -65,9 +66,9 @@ impl Broker {
         &mut self,
         client: ClientId,
         moving: Moving,
-        file: Option<OwnedFd>,
+        file: Option<Theirs>,
         now: Instant,
-    ) -> Result<OwnedFd, Refusal> {
+    ) -> Result<Theirs, Refusal> {
         let not_taken = |error: std::io::Error| Refusal::NotTaken(error.to_string());
         let Established { local, remote, .. } = moving.connection;
         if !self.registry.covers(client, Transport::Tcp, local) {
@@ -78,7 +79,7 @@ impl Broker {
         if local.ip().is_loopback() || self.is_own(remote) {
             return Err(Refusal::Local);
         }
-        let connection = unpack(moving, file.as_ref()).map_err(not_taken)?;
+        let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken)?;
         let prepared = prepare(&connection).map_err(not_taken)?;
         let epoch = self.registry.epoch(local.port());
         self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote, epoch));
@@ -86,7 +87,8 @@ impl Broker {
         self.settle_registry(now);
         let socket = prepared.start().map_err(not_taken)?;
         self.moves.insert(client, (local, remote), now);
-        Ok(socket)
+        let user = self.connections.get(&client).map_or(0, |connection| connection.user);
+        Ok(Theirs::new(socket, user, &self.helpers))
     }
 
     /// Gives the kernel a segment that came to the client for a connection which it has just moved.

@@ -59,7 +59,7 @@ impl Broker {
                 turn_away(&tool, "the program has a seccomp filter, which may end it for what looking takes");
             } else {
                 let program = name_of(pid, connection.program.as_deref().unwrap_or_default());
-                self.tell(client, News::Observer { pid, program }, vec![OwnedFd::from(tool)], now);
+                self.tell(client, News::Observer { pid, program }, vec![OwnedFd::from(tool).into()], now);
             }
         }
         if let Some(control) = self.connections.get(&client).and_then(|it| it.control.as_ref()) {

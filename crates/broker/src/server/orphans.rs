@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
 use rustix::net::sockopt::set_socket_linger;
 
 use super::actions::List;
 use super::broker::Broker;
+use super::helpers::Theirs;
 use crate::protocol::News;
 use crate::registry::ClientId;
 
@@ -24,7 +24,7 @@ const ORPHANS_MAX: usize = 256;
 
 /// One connection.
 pub(super) struct Orphan {
-    socket: OwnedFd,
+    socket: Theirs,
     local: SocketAddr,
     remote: SocketAddr,
     /// The kernel's numbers of the listeners that it may have waited at.
@@ -39,10 +39,10 @@ impl Broker {
     pub(super) fn keep_orphan(
         &mut self,
         from: ClientId,
-        socket: OwnedFd,
+        socket: Theirs,
         (local, remote): (SocketAddr, SocketAddr),
         now: Instant,
-    ) -> Result<(), OwnedFd> {
+    ) -> Result<(), Theirs> {
         let listeners = self.registry.listeners_at(from, local);
         if listeners.is_empty() || self.orphans.len() >= ORPHANS_MAX {
             return Err(socket);
@@ -59,14 +59,14 @@ impl Broker {
             let heir = self.registry.claimant(&orphan.listeners, orphan.local);
             if let Some((heir, claim)) = heir.filter(|(heir, _)| self.is_patient(*heir)) {
                 let Orphan { socket, local, remote, .. } = orphan;
-                self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
+                self.tell(heir, News::Adopt { claim, local, remote }, vec![socket.into()], now);
                 continue;
             }
             let is_time = orphan.look_at.is_some_and(|at| now >= at);
             let is_lost = alive.as_ref().is_some_and(|alive| alive.is_disjoint(&orphan.listeners));
             if now >= orphan.until || is_time && is_lost {
                 // As the kernel does with those who wait at a listener that is closed.
-                let _ = set_socket_linger(&orphan.socket, Some(std::time::Duration::ZERO));
+                orphan.socket.have_done(reset);
                 continue;
             }
             orphan.look_at = orphan.look_at.filter(|_| !is_time);
@@ -87,6 +87,12 @@ impl Broker {
     }
 }
 
+/// Sets a socket's option under its lock, and closes it: a helper's work.
+fn reset(socket: Theirs) {
+    let _ = set_socket_linger(&socket, Some(std::time::Duration::ZERO)); // What is no connection any more needs none.
+    socket.close();
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -105,6 +111,7 @@ mod tests {
         let (local, remote) = ("192.0.2.1:80".parse().unwrap(), "192.0.2.2:4000".parse().unwrap());
         for cookie in 0..ORPHANS_MAX as u64 {
             let socket = std::fs::File::open("/dev/null").unwrap().into();
+            let socket = Theirs::new(socket, 0, &broker.helpers);
             let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
             let listeners = BTreeSet::from([cookie]);
             broker.orphans.push(Orphan { socket, local, remote, listeners, until, look_at });

@@ -1,7 +1,6 @@
 //! What each request does.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use clock::Instant;
@@ -9,15 +8,16 @@ use rustix::process::{Resource, getrlimit};
 
 use super::broker::Broker;
 use super::connection::Fault;
+use super::helpers::{Passed, Theirs};
 use super::port::address;
 use super::questions::Question;
 use super::routes::is_local;
 use super::{datagram, shadow};
 use crate::protocol::{
-    Answer, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal, Request,
-    Transport, VERSION, Welcome,
+    Answer, ClaimId, Claimed, KEYS_MAX, Key, NAME_MAX, News, ProgramReport, Purpose, QUEUES_MAX, Refusal,
+    Request, Transport, VERSION, Welcome,
 };
-use crate::registry::{ClientId, LinkNumber};
+use crate::registry::{ClientId, LinkNumber, Shadow};
 
 /// Addresses of all interfaces together in a message, and of one in news.
 pub(super) const ADDRESSES_MAX: usize = 400;
@@ -25,7 +25,7 @@ pub(super) const ADDRESSES_MAX: usize = 400;
 const PLACES_MAX: usize = 200;
 
 /// An answer at once, with at most one descriptor; `Ok(None)`: it comes later.
-type Outcome = Result<Option<(Answer, Option<OwnedFd>)>, Refusal>;
+pub(super) type Outcome = Result<Option<(Answer, Option<Passed>)>, Refusal>;
 
 fn done(outcome: Result<(), Refusal>) -> Outcome {
     outcome.map(|()| Some((Answer::Done, None)))
@@ -38,7 +38,7 @@ impl Broker {
         client: ClientId,
         id: u64,
         request: Request,
-        mut fds: Vec<OwnedFd>,
+        mut fds: Vec<Theirs>,
         now: Instant,
     ) -> Result<(), Fault> {
         let is_hello = matches!(request, Request::Hello { .. });
@@ -47,6 +47,17 @@ impl Broker {
             return Err(Fault::OutOfOrder);
         }
         let outcome = self.carry_out(client, id, request, fds.pop(), now);
+        self.conclude(client, id, outcome, now)
+    }
+
+    /// Answers a request, unless the answer takes its time.
+    pub(super) fn conclude(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        outcome: Outcome,
+        now: Instant,
+    ) -> Result<(), Fault> {
         // What it wants done is done before it is told so.
         self.settle_registry(now);
         match outcome {
@@ -61,7 +72,7 @@ impl Broker {
         client: ClientId,
         id: u64,
         request: Request,
-        fd: Option<OwnedFd>,
+        fd: Option<Theirs>,
         now: Instant,
     ) -> Outcome {
         match request {
@@ -70,21 +81,20 @@ impl Broker {
             Request::Ready { link, queues } => done(self.ready(client, link, &queues)),
             Request::Claim { transport, purpose } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
-                self.claim(client, transport, purpose, socket, now).map(|answer| Some((answer, None)))
+                self.examine_shadow((client, id), transport, purpose, socket, now)
             }
             Request::Release { claim } => {
                 self.registry.release(client, claim)?;
                 // Before the kernel may give the port to others.
                 self.settle_registry(now);
-                self.kept.remove(&claim);
-                done(Ok(()))
+                self.let_go((client, id), claim, now)
             }
             Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
             Request::Move { connection, token } => {
                 let socket = self.take_over(client, connection, fd, now)?;
                 self.answer_question(client, token, Some(&socket), now);
-                Ok(Some((Answer::Moved, Some(socket))))
+                Ok(Some((Answer::Moved, Some(socket.into()))))
             }
             Request::Surrendered { token } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
@@ -101,7 +111,7 @@ impl Broker {
                 self.tell_holder(question.ok_or(Refusal::NoParent)?, now);
                 Ok(None)
             }
-            Request::Adopt => done(self.hand_over(client, fd.ok_or(Refusal::NoSocket)?, now)),
+            Request::Adopt => self.examine_handed((client, id), fd.ok_or(Refusal::NoSocket)?, now),
             Request::Handshake(handshake) => done(self.keep_handshake(client, handshake, now)),
             Request::IsShared { claim } => {
                 let shared = self.registry.has_others(client, claim)?;
@@ -109,7 +119,7 @@ impl Broker {
             }
             Request::Deliver { local, remote, octets } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
-                done(self.deliver(&socket, local, remote, &octets))
+                self.examine_receiver((client, id), socket, (local, remote), octets, now)
             }
             Request::Late { local, remote, octets } => {
                 done(self.deliver_late(client, (local, remote), &octets, now))
@@ -161,16 +171,35 @@ impl Broker {
         Ok(())
     }
 
+    fn examine_shadow(
+        &mut self,
+        (client, id): (ClientId, u64),
+        transport: Transport,
+        purpose: Purpose,
+        socket: Theirs,
+        now: Instant,
+    ) -> Outcome {
+        self.check_profile(purpose)?;
+        let namespace = self.namespace;
+        let look = move |socket: Theirs| {
+            let shadow = shadow::examine(&socket, transport.into(), purpose, namespace)?;
+            Ok((socket, shadow))
+        };
+        let then = move |broker: &mut Broker, found: Result<(Theirs, Shadow), Refusal>, now: Instant| {
+            let (socket, shadow) = found?;
+            broker.claim(client, shadow, socket, now).map(|answer| Some((answer, None)))
+        };
+        self.set_aside((client, id), socket, look, then, now)
+    }
+
     fn claim(
         &mut self,
         client: ClientId,
-        transport: Transport,
-        purpose: Purpose,
-        socket: OwnedFd,
+        shadow: Shadow,
+        socket: Theirs,
         now: Instant,
     ) -> Result<Answer, Refusal> {
-        self.check_profile(purpose)?;
-        let shadow = shadow::examine(&socket, transport.into(), purpose, self.namespace)?;
+        let purpose = shadow.purpose;
         if purpose == Purpose::Outgoing && self.kept.len() >= kept_max() {
             return Err(Refusal::TooMany);
         }
@@ -182,6 +211,14 @@ impl Broker {
         let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);
         let on = places.map(|(link, local)| Claimed { link, local: address(local) }).collect();
         Ok(Answer::Claimed { claim, on })
+    }
+
+    /// Closes the socket of a claim that is released, if we have it: when the client hears of it, the port is free.
+    fn let_go(&mut self, (client, id): (ClientId, u64), claim: ClaimId, now: Instant) -> Outcome {
+        match self.kept.remove(&claim) {
+            Some(socket) => self.set_aside((client, id), socket, Theirs::close, |_, (), _| done(Ok(())), now),
+            None => done(Ok(())),
+        }
     }
 
     fn check_profile(&self, purpose: Purpose) -> Result<(), Refusal> {
@@ -243,7 +280,7 @@ impl Broker {
         &mut self,
         holder: ClientId,
         token: Option<u64>,
-        socket: Option<&OwnedFd>,
+        socket: Option<&Theirs>,
         now: Instant,
     ) -> bool {
         let Some(question) = token.and_then(|token| self.questions.close(token, holder)) else {
@@ -251,7 +288,7 @@ impl Broker {
         };
         match socket.and_then(|socket| socket.try_clone().ok()) {
             Some(copy) => {
-                let outcome = self.answer(question.asker, question.id, Ok(Answer::Moved), vec![copy]);
+                let outcome = self.answer(question.asker, question.id, Ok(Answer::Moved), vec![copy.into()]);
                 self.note(question.asker, outcome, now);
             }
             None => self.ask_on(question, now),
@@ -276,10 +313,29 @@ impl Broker {
         }
     }
 
+    fn examine_handed(&mut self, (client, id): (ClientId, u64), socket: Theirs, now: Instant) -> Outcome {
+        let namespace = self.namespace;
+        let look = move |socket: Theirs| {
+            let ends = shadow::examine_connection(&socket, namespace)?;
+            Ok((socket, ends))
+        };
+        type Found = Result<(Theirs, (SocketAddr, SocketAddr)), Refusal>;
+        let then = move |broker: &mut Broker, found: Found, now: Instant| {
+            let (socket, ends) = found?;
+            done(broker.hand_over(client, socket, ends, now))
+        };
+        self.set_aside((client, id), socket, look, then, now)
+    }
+
     /// Another program takes the connection for one that came to its listener: what is none, or came to none of the client's own, is
     /// not let through.
-    fn hand_over(&mut self, client: ClientId, socket: OwnedFd, now: Instant) -> Result<(), Refusal> {
-        let (local, remote) = shadow::examine_connection(&socket, self.namespace)?;
+    fn hand_over(
+        &mut self,
+        client: ClientId,
+        socket: Theirs,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Result<(), Refusal> {
         if !self.registry.has_listened(client, local) {
             return Err(Refusal::NoSuchClaim);
         }
@@ -287,18 +343,37 @@ impl Broker {
         let Some((heir, claim)) = heir else {
             return self.keep_orphan(client, socket, (local, remote), now).map_err(|_| Refusal::Nobody);
         };
-        self.tell(heir, News::Adopt { claim, local, remote }, vec![socket], now);
+        self.tell(heir, News::Adopt { claim, local, remote }, vec![socket.into()], now);
         Ok(())
+    }
+
+    fn examine_receiver(
+        &mut self,
+        (client, id): (ClientId, u64),
+        socket: Theirs,
+        (local, remote): (SocketAddr, SocketAddr),
+        octets: Vec<u8>,
+        now: Instant,
+    ) -> Outcome {
+        let namespace = self.namespace;
+        let look = move |socket: Theirs| {
+            let shadow = shadow::examine(&socket, steering::Transport::Udp, Purpose::Udp, namespace);
+            socket.close();
+            shadow
+        };
+        let then = move |broker: &mut Broker, shadow: Result<Shadow, Refusal>, _now: Instant| {
+            done(broker.deliver(&shadow?, local, remote, &octets))
+        };
+        self.set_aside((client, id), socket, look, then, now)
     }
 
     fn deliver(
         &self,
-        socket: &OwnedFd,
+        shadow: &Shadow,
         local: SocketAddr,
         remote: SocketAddr,
         octets: &[u8],
     ) -> Result<(), Refusal> {
-        let shadow = shadow::examine(socket, steering::Transport::Udp, Purpose::Udp, self.namespace)?;
         if !shadow.bound.covers(local) {
             return Err(Refusal::NotBound);
         }

@@ -1,7 +1,7 @@
 //! What the kernel says of a socket that somebody says is bound, or connected.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrAny, SocketType, ipproto, sockopt};
@@ -16,19 +16,20 @@ const SO_BINDTOIFINDEX: i32 = 62;
 const SO_NETNS_COOKIE: i32 = 71;
 
 /// The kernel's number for the network namespace of a socket.
-pub(super) fn namespace_of(socket: &OwnedFd) -> std::io::Result<u64> {
+pub(super) fn namespace_of(socket: impl AsFd) -> std::io::Result<u64> {
     let mut cookie = [0; 8];
-    syscall::getsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
+    syscall::getsockopt(socket.as_fd().as_raw_fd(), SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
     Ok(u64::from_ne_bytes(cookie))
 }
 
-/// Looks at a socket. Nothing here blocks, whatever the descriptor is.
+/// Looks at a socket. Whatever the descriptor is, this waits for nothing but the socket's lock: a helper's work.
 pub(super) fn examine(
-    socket: &OwnedFd,
+    socket: impl AsFd,
     transport: Transport,
     purpose: Purpose,
     namespace: u64,
 ) -> Result<Shadow, Refusal> {
+    let socket = socket.as_fd();
     check_kind(socket, transport)?;
     if (purpose == Purpose::Udp) != (transport == Transport::Udp) {
         return Err(Refusal::NotThisTransport);
@@ -57,11 +58,12 @@ pub(super) fn examine(
     })
 }
 
-/// Looks at a connection that is to be another program's; returns its ends, ours first. Nothing here blocks either.
+/// Looks at a connection that is to be another program's; returns its ends, ours first. It waits as [`examine`] does.
 pub(super) fn examine_connection(
-    socket: &OwnedFd,
+    socket: impl AsFd,
     namespace: u64,
 ) -> Result<(SocketAddr, SocketAddr), Refusal> {
+    let socket = socket.as_fd();
     check_kind(socket, Transport::Tcp)?;
     if namespace_of(socket).ok() != Some(namespace) {
         return Err(Refusal::OtherNamespace);
@@ -91,7 +93,7 @@ fn check_kind(socket: impl AsFd, transport: Transport) -> Result<(), Refusal> {
     if is_ip && kind == Some(wanted) { Ok(()) } else { Err(Refusal::NotThisTransport) }
 }
 
-fn check_purpose(socket: &OwnedFd, purpose: Purpose) -> Result<(), Refusal> {
+fn check_purpose(socket: BorrowedFd<'_>, purpose: Purpose) -> Result<(), Refusal> {
     let listens = || sockopt::socket_acceptconn(socket).unwrap_or(false);
     match purpose {
         Purpose::Udp => Ok(()),
@@ -102,7 +104,7 @@ fn check_purpose(socket: &OwnedFd, purpose: Purpose) -> Result<(), Refusal> {
     }
 }
 
-fn scope_of(socket: &OwnedFd, local: SocketAddr) -> Scope {
+fn scope_of(socket: BorrowedFd<'_>, local: SocketAddr) -> Scope {
     match local.ip().to_canonical() {
         IpAddr::V6(address) if address.is_unspecified() => {
             let only_v6 = sockopt::ipv6_v6only(socket).unwrap_or(true);
@@ -115,7 +117,7 @@ fn scope_of(socket: &OwnedFd, local: SocketAddr) -> Scope {
 }
 
 /// The interface that the socket takes packets of only.
-fn device_of(socket: &OwnedFd, local: SocketAddr) -> Option<u32> {
+fn device_of(socket: BorrowedFd<'_>, local: SocketAddr) -> Option<u32> {
     let mut index = [0; 4];
     let bound = syscall::getsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_BINDTOIFINDEX, &mut index);
     let bound = bound.map_or(0, |_| u32::from_ne_bytes(index));
@@ -129,6 +131,7 @@ fn device_of(socket: &OwnedFd, local: SocketAddr) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -203,7 +206,7 @@ mod tests {
 
     fn look_at_connection(socket: impl Into<OwnedFd>) -> Result<(SocketAddr, SocketAddr), Refusal> {
         let own: OwnedFd = UdpSocket::bind("127.0.0.1:0").unwrap().into();
-        examine_connection(&socket.into(), namespace_of(&own).unwrap())
+        examine_connection(socket.into(), namespace_of(&own).unwrap())
     }
 
     #[test]

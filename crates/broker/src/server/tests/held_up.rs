@@ -1,0 +1,208 @@
+//! Clients whose sockets take long: each holds up itself, and nobody else.
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+
+use rustix::net::bind;
+use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
+
+use super::*;
+
+/// The linger time that is longest.
+const LINGER: Duration = Duration::from_secs(65_535);
+
+/// A broker that serves from [`Late::serve`] on: what was sent before that is nobody else's by then.
+struct Late(Broker);
+
+impl Late {
+    fn new() -> Late {
+        Late(broker())
+    }
+
+    /// A client of it that has said hello, and hears of that later.
+    fn raw(&self) -> OwnedFd {
+        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new_abstract_name(self.0.name().as_bytes()).unwrap()).unwrap();
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).unwrap();
+        say(&socket, &hello());
+        socket
+    }
+
+    /// Not stopped when a test fails: it might wait for ever.
+    fn serve(self) -> (Handle, String) {
+        let name = self.0.name().to_owned();
+        (handle::start(self.0, false).unwrap(), name)
+    }
+}
+
+fn is_served(name: &str) -> bool {
+    let client = Client::connect(name.as_bytes(), "program", std::process::id(), 3);
+    client.is_ok_and(|(mut client, _)| client.attach().is_ok())
+}
+
+/// Has the last who closes this connection wait until its peer is gone.
+fn fill(connection: impl AsFd) {
+    let connection = TcpStream::from(connection.as_fd().try_clone_to_owned().unwrap());
+    set_socket_linger(&connection, Some(LINGER)).unwrap();
+    connection.set_nonblocking(true).unwrap();
+    let octets = vec![0; 1 << 16];
+    let full = std::iter::repeat_with(|| (&connection).write(&octets)).find_map(Result::err);
+    assert_eq!(full.unwrap().kind(), ErrorKind::WouldBlock);
+}
+
+/// A connection whose last owner waits when it closes it, and its peer.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let (_listener, accepted, peer) = connected();
+    fill(&accepted);
+    (accepted.into(), peer)
+}
+
+fn claim() -> ToBroker {
+    ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Outgoing })
+}
+
+#[test]
+fn a_refused_socket_that_lingers_holds_up_nobody() {
+    let broker = Late::new();
+    let client = broker.raw();
+    let peers = (0..3).map(|_| {
+        let (connection, peer) = lingering();
+        say_with(&client, &claim(), &[&connection]);
+        peer
+    });
+    let _peers: Vec<TcpStream> = peers.collect();
+    let (handle, name) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    for _ in 0..3 {
+        assert!(hears(&client).contains("in_use"));
+    }
+    assert!(is_served(&name));
+    let mut other = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    other.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    handle.stop();
+}
+
+#[test]
+fn messages_that_nobody_reads_hold_up_nobody() {
+    let broker = Late::new();
+    let client = broker.raw();
+    let (connection, _peer) = lingering();
+    send(&client, b"no message", SendFlags::NOSIGNAL).unwrap();
+    say_with(&client, &claim(), &[&connection]);
+    drop(connection);
+    let (handle, name) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    assert_eq!(hears(&client), "", "it is disconnected, and hears of it while its socket is being closed");
+    assert!(is_served(&name));
+    handle.stop();
+}
+
+#[test]
+fn strangers_hold_up_nobody() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let broker = Late(broker_for(child.id()));
+    let (stranger, (connection, _peer)) = (broker.raw(), lingering());
+    say_with(&stranger, &claim(), &[&connection]);
+    drop((connection, stranger));
+    let (handle, _) = broker.serve();
+    let (sender, report) = std::sync::mpsc::channel();
+    let reporter = handle.reporter();
+    std::thread::spawn(move || sender.send(reporter.report().is_some()));
+    assert_eq!(report.recv_timeout(PATIENCE), Ok(true), "its thread turns");
+    handle.stop();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn many_descriptors_hold_up_nobody() {
+    let broker = Late::new();
+    let (client, (connection, _peer)) = (broker.raw(), lingering());
+    let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    // As many as the kernel lets through, and the one that matters is the last.
+    let fds: Vec<&OwnedFd> = std::iter::repeat_n(&null, 252).chain([&connection]).collect();
+    say_with(&client, &claim(), &fds);
+    drop(connection);
+    let (handle, name) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    assert_eq!(hears(&client), "");
+    assert!(is_served(&name));
+    handle.stop();
+}
+
+/// A socket that the broker keeps, and its claim, of a client that has connected it since.
+fn kept(client: &mut Client) -> (crate::protocol::ClaimId, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&bound, &SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+    let (claim, _) = client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
+    connect(&bound, &listener.local_addr().unwrap()).unwrap();
+    fill(&bound);
+    (claim, listener.accept().unwrap().0)
+}
+
+#[test]
+fn a_kept_socket_that_lingers_holds_up_only_whose_it_was() {
+    let (handle, name) = Late::new().serve();
+    let connect = || Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+    let mut client = connect();
+    let (claim, _peer) = kept(&mut client);
+    assert!(client.release(claim).is_err());
+    wait_until(|| matches!(client.poll_event(), Err(ClientError::Gone)));
+    assert!(is_served(&name));
+    let mut other = connect();
+    let (_, _other_peer) = kept(&mut other);
+    drop(other);
+    assert!(is_served(&name), "nor do those of clients that are gone");
+    handle.stop();
+}
+
+/// Keeps so many helpers busy for the user of this process until what is returned is dropped.
+fn keep_busy(broker: &Broker, count: usize) -> std::sync::mpsc::Sender<()> {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    for _ in 0..count {
+        let held = Arc::clone(&held);
+        broker.helpers.have_done(rustix::process::getuid().as_raw(), move || {
+            let _ = held.lock().unwrap().recv(); // An error is the release.
+        });
+    }
+    release
+}
+
+/// A client that claims a listener, and then asks for something else.
+fn claims(broker: &Late) -> OwnedFd {
+    let client = broker.raw();
+    let listener = OwnedFd::from(TcpListener::bind("0.0.0.0:0").unwrap());
+    let listens = ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener });
+    say_with(&client, &listens, &[&listener]);
+    say(&client, &ask(Request::GiveBack));
+    client
+}
+
+#[test]
+fn a_socket_that_is_examined_aside_is_answered_before_what_is_asked_behind_it() {
+    let broker = Late::new();
+    let (_release, client) = (keep_busy(&broker.0, 1), claims(&broker));
+    let (handle, name) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    assert!(hears(&client).contains("claimed"));
+    assert!(hears(&client).contains("done"));
+    assert!(is_served(&name));
+    handle.stop();
+}
+
+/// As if its sockets were locked: all helpers that its user may have are at work that does not end.
+#[test]
+fn who_locks_its_sockets_is_disconnected_after_a_while_and_others_are_served_meanwhile() {
+    let broker = Late::new();
+    let (release, client) = (keep_busy(&broker.0, 16), claims(&broker));
+    let (handle, name) = broker.serve();
+    assert!(hears(&client).contains("welcome"));
+    assert!(is_served(&name), "who sends no descriptor needs no helper");
+    assert_eq!(hears(&client), "", "nothing is answered, and nothing out of order");
+    drop(release);
+    assert!(is_served(&name));
+    handle.stop();
+}
