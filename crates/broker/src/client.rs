@@ -225,8 +225,8 @@ impl Client {
 
     /// The same for several, which wait together: nobody else is served in between, but for the broker's own turns.
     pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
-        let deadline = Instant::now() + PATIENCE;
         for some in claims.chunks(RELEASED_MAX) {
+            let deadline = Instant::now() + PATIENCE;
             let ids = some.iter().map(|claim| self.begin_by(Request::Release { claim: *claim }, deadline));
             for id in ids.collect::<Result<Vec<u64>, _>>()? {
                 // What it refuses was none of ours.

@@ -50,6 +50,11 @@ impl Bound {
         self.port == local.port() && self.scope.contains(local.ip().to_canonical())
     }
 
+    /// Whether packets of one interface may be for both.
+    pub(super) fn may_meet(&self, other: Bound) -> bool {
+        self.device.is_none() || other.device.is_none() || self.device == other.device
+    }
+
     /// Whether a socket which the kernel has at `local` may be bound so.
     pub(crate) fn is_at(&self, local: SocketAddr) -> bool {
         let address = match self.scope {

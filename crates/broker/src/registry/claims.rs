@@ -1,6 +1,6 @@
 //! Claims: who has them, and where they take packets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use clock::Instant;
@@ -106,12 +106,14 @@ impl Registry {
     pub fn covers(&self, client: ClientId, transport: Transport, local: SocketAddr) -> bool {
         let covering =
             |claim: &Claim| claim.shadow.transport == transport && claim.shadow.bound.covers(local);
-        let owners: BTreeSet<u32> =
-            self.claims_of(client).filter(|(_, it)| covering(it)).map(|(_, it)| it.shadow.owner).collect();
+        let own: Vec<&Shadow> =
+            self.claims_of(client).filter(|(_, it)| covering(it)).map(|(_, it)| &it.shadow).collect();
+        let is_own = |other: &Shadow| own.iter().any(|own| own.owner == other.owner);
+        let is_there = |other: &Shadow| own.iter().any(|own| own.bound.may_meet(other.bound));
         let is_others =
-            |it: &Claim| !it.draining && it.listens_at(local) && !owners.contains(&it.shadow.owner);
-        let mut others = self.claims.values().filter(|it| it.client != client);
-        !owners.is_empty() && !others.any(|it| it.shadow.transport == transport && is_others(it))
+            |it: &Claim| it.client != client && !it.draining && it.listens_at(local) && is_there(&it.shadow);
+        let mut others = self.claims.values().filter(|it| covering(it) && is_others(it));
+        !own.is_empty() && !others.any(|it| !is_own(&it.shadow))
     }
 
     /// Whether another client has the very same socket, and wants what comes there.
@@ -201,15 +203,18 @@ impl Registry {
 
     /// Claims for connections to be made, from ports at which a listener that their client has not claimed would miss peers.
     pub fn deaf_to(&self, listeners: &[(u64, u16)]) -> Vec<ClaimId> {
+        let claims = || self.claims.iter().filter(|(_, claim)| claim.shadow.transport == Transport::Tcp);
+        let known: BTreeSet<(ClientId, u64)> = claims()
+            .filter(|(_, claim)| claim.shadow.purpose == Purpose::Listener)
+            .map(|(_, claim)| (claim.client, claim.shadow.cookie))
+            .collect();
+        let mut at_port: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        listeners.iter().for_each(|(cookie, port)| at_port.entry(*port).or_default().push(*cookie));
         let is_deaf = |claim: &Claim| {
-            let at_port = listeners.iter().filter(|(_, port)| *port == claim.shadow.bound.port);
-            let is_own = |cookie| {
-                self.claims_of(claim.client).any(|(_, own)| own.is_listener_of(&BTreeSet::from([cookie])))
-            };
-            at_port.into_iter().any(|(cookie, _)| !is_own(*cookie))
+            let mut cookies = at_port.get(&claim.shadow.bound.port).into_iter().flatten();
+            cookies.any(|cookie| !known.contains(&(claim.client, *cookie)))
         };
-        let outgoing =
-            self.claims.iter().filter(|(_, it)| !it.draining && it.shadow.purpose == Purpose::Outgoing);
+        let outgoing = claims().filter(|(_, it)| !it.draining && it.shadow.purpose == Purpose::Outgoing);
         outgoing.filter(|(_, claim)| is_deaf(claim)).map(|(id, _)| *id).collect()
     }
 

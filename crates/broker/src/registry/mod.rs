@@ -91,8 +91,7 @@ pub enum Action {
         /// Which packets.
         claim: steering::Claim,
     },
-    /// Enter the kernel's connections on these local TCP ports into the maps of all interfaces, then tell [`Registry::on_looked`] of
-    /// each.
+    /// Enter the kernel's connections on these local TCP ports into the maps of all interfaces, then tell [`Registry::on_looked`].
     Look {
         /// Which: all that are due, as the kernel looks through all that it has for one as for many.
         ports: Vec<u16>,
@@ -275,15 +274,17 @@ impl Registry {
         self.ports.epoch(port)
     }
 
-    /// The kernel was asked for its connections on a port. If it did not answer it has some, to be careful.
-    pub fn on_looked(&mut self, port: u16, found: bool, now: Instant) {
-        let is_draining = self.claims.values().any(|claim| {
-            claim.draining && claim.shadow.transport == Transport::Tcp && claim.shadow.bound.port == port
-        });
-        self.ports.on_looked(port, found || is_draining, now);
-        self.clear(port, now);
-        self.touch_port(port);
-        self.forget_unused_port(port);
+    /// The kernel was asked whether it has connections on these ports. Of those on which it did not answer it has some, to be careful.
+    pub fn on_looked(&mut self, found: &[(u16, bool)], now: Instant) {
+        let is_drained = |claim: &&Claim| claim.draining && claim.shadow.transport == Transport::Tcp;
+        let drained: BTreeSet<u16> =
+            self.claims.values().filter(is_drained).map(|claim| claim.shadow.bound.port).collect();
+        for &(port, found) in found {
+            self.ports.on_looked(port, found || drained.contains(&port), now);
+            self.clear(port, now);
+            self.touch_port(port);
+            self.forget_unused_port(port);
+        }
     }
 }
 

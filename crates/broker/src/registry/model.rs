@@ -309,7 +309,7 @@ impl World {
                 for port in ports {
                     self.looks += 1;
                     self.looked_at.insert(port, self.now);
-                    self.registry.on_looked(port, self.looks.is_multiple_of(3), self.now);
+                    self.registry.on_looked(&[(port, self.looks.is_multiple_of(3))], self.now);
                 }
             }
         }

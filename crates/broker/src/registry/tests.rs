@@ -156,7 +156,8 @@ fn the_kernel_is_asked_once_about_all_ports_that_are_due() {
     world.apply(Event::Pass(5));
     let actions: Vec<Action> = std::iter::from_fn(|| match world.registry.poll(world.now)? {
         Action::Look { ports } => {
-            ports.iter().for_each(|port| world.registry.on_looked(*port, false, world.now));
+            let found: Vec<(u16, bool)> = ports.iter().map(|port| (*port, false)).collect();
+            world.registry.on_looked(&found, world.now);
             Some(Action::Look { ports })
         }
         other => Some(other),

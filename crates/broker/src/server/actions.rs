@@ -11,7 +11,7 @@ use steering::Transport;
 
 use super::broker::{Broker, Notice, token, watch};
 use super::connection::Fault;
-use super::helpers::Passed;
+use super::helpers::{Passed, close_all};
 use super::port::Change;
 use super::requests::ADDRESSES_MAX;
 use crate::protocol::{ClaimId, Grant, News};
@@ -102,7 +102,7 @@ impl Broker {
             self.disconnect(client, &Fault::HoldsUp, now);
         }
         self.settle_registry(now); // Somebody may have been disconnected.
-        self.doomed.clear();
+        close_all(self.doomed.drain(..));
     }
 
     /// Does what the registry wants.
@@ -180,10 +180,9 @@ impl Broker {
             self.ports.iter_mut().for_each(|port| port.add_kernel_flow(*local, *remote, epoch));
         }
         let found = connections.map(|found| found.iter().map(|it| it.local.port()).collect::<BTreeSet<_>>());
-        for port in local_ports {
-            let found = found.as_ref().map_or(true, |found| found.contains(port));
-            self.registry.on_looked(*port, found, now);
-        }
+        let is_found = |port| found.as_ref().map_or(true, |found| found.contains(port));
+        let found: Vec<(u16, bool)> = local_ports.iter().map(|port| (*port, is_found(port))).collect();
+        self.registry.on_looked(&found, now);
     }
 
     fn fail(&mut self, link: LinkNumber, error: &XdpError) {

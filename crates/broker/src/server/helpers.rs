@@ -69,14 +69,18 @@ impl Helpers {
     /// Has a job done for a user, soon.
     pub(super) fn have_done(self: &Arc<Self>, user: User, job: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
-        state.users.entry(user).or_insert_with(Jobs::new).waiting.push_back(Box::new(job));
+        let jobs = state.users.entry(user).or_insert_with(Jobs::new);
+        if jobs.waiting.is_empty() {
+            jobs.progress = Instant::now(); // Nobody had to wait until now.
+        }
+        jobs.waiting.push_back(Box::new(job));
         self.staff(&mut state);
     }
 
     /// Whether this user's clients may not send any more: nothing that they sent comes to an end.
     pub(super) fn is_too_much(&self, user: User) -> bool {
         let state = self.lock();
-        let all: usize = state.users.values().map(Jobs::len).sum();
+        let all = state.all();
         state.users.get(&user).is_some_and(|jobs| {
             jobs.len() >= JOBS_OF_ONE && (all >= JOBS_MAX || jobs.progress.elapsed() >= STANDSTILL)
         })
@@ -84,7 +88,7 @@ impl Helpers {
 
     /// Whether nobody else may come, who would have to be closed too.
     pub(super) fn are_overrun(&self) -> bool {
-        self.lock().users.values().map(Jobs::len).sum::<usize>() >= JOBS_MAX
+        self.lock().all() >= JOBS_MAX
     }
 
     /// Sees to it that somebody does what there is to do. Where no thread is to be had, the next call may get one.
@@ -144,6 +148,11 @@ impl State {
         let is_next = |(_, jobs): &(&User, &Jobs)| !jobs.waiting.is_empty() && jobs.busy < THREADS_OF_ONE;
         let behind = self.users.range(self.last.saturating_add(1)..).find(is_next);
         behind.or_else(|| self.users.iter().find(is_next)).map(|(user, _)| *user)
+    }
+
+    /// Jobs that count towards [`JOBS_MAX`]: what one user has too much keeps nobody else out.
+    fn all(&self) -> usize {
+        self.users.values().map(|jobs| jobs.len().min(JOBS_OF_ONE)).sum()
     }
 
     fn take(&mut self) -> Option<(User, Job)> {
@@ -217,6 +226,18 @@ impl Drop for Theirs {
         if let Some(fd) = self.fd.take() {
             self.helpers.have_done(self.user, move || drop(fd));
         }
+    }
+}
+
+/// Closes many, as one job for each user.
+pub(super) fn close_all(many: impl IntoIterator<Item = Theirs>) {
+    let mut by_user: BTreeMap<User, Vec<Theirs>> = BTreeMap::new();
+    many.into_iter().for_each(|fd| by_user.entry(fd.user).or_default().push(fd));
+    for fds in by_user.into_values() {
+        let Some((helpers, user)) = fds.first().map(|fd| (Arc::clone(&fd.helpers), fd.user)) else {
+            continue;
+        };
+        helpers.have_done(user, move || fds.into_iter().for_each(Theirs::close));
     }
 }
 
@@ -336,7 +357,11 @@ mod tests {
         assert!(helpers.is_too_much(1) && !helpers.are_overrun());
         wait_until(|| helpers.is_too_much(2));
         let (_many, _begins) = hold_up(&helpers, 3, JOBS_MAX);
-        assert!(helpers.are_overrun() && helpers.is_too_much(3), "there is no room to wait for progress");
+        assert!(!helpers.are_overrun(), "one user keeps nobody else out");
+        let users = JOBS_MAX / JOBS_OF_ONE;
+        let _more: Vec<_> =
+            (0..users).map(|number| hold_up(&helpers, 10 + number as User, JOBS_OF_ONE)).collect();
+        assert!(helpers.are_overrun() && helpers.is_too_much(10), "there is no room to wait for progress");
         assert!(!helpers.is_too_much(4));
         drop(release);
         wait_until(|| !helpers.is_too_much(1));

@@ -182,12 +182,20 @@ impl Broker {
         self.check_profile(purpose)?;
         let namespace = self.namespace;
         let look = move |socket: Theirs| {
-            let shadow = shadow::examine(&socket, transport.into(), purpose, namespace)?;
-            Ok((socket, shadow))
+            let found = shadow::examine(&socket, transport.into(), purpose, namespace);
+            let kept = match (&found, purpose) {
+                (Ok(_), Purpose::Outgoing) => Some(socket),
+                (Ok(_), _) => {
+                    socket.close(); // Before the answer: then the port is the client's to give up.
+                    None
+                }
+                (Err(_), _) => None,
+            };
+            (found, kept)
         };
-        let then = move |broker: &mut Broker, found: Result<(Theirs, Shadow), Refusal>, now: Instant| {
-            let (socket, shadow) = found?;
-            broker.claim(client, shadow, socket, now).map(|answer| Some((answer, None)))
+        type Found = (Result<Shadow, Refusal>, Option<Theirs>);
+        let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
+            broker.claim(client, found?, socket, now).map(|answer| Some((answer, None)))
         };
         self.set_aside((client, id), socket, look, then, now)
     }
@@ -196,7 +204,7 @@ impl Broker {
         &mut self,
         client: ClientId,
         shadow: Shadow,
-        socket: Theirs,
+        kept: Option<Theirs>,
         now: Instant,
     ) -> Result<Answer, Refusal> {
         let purpose = shadow.purpose;
@@ -205,9 +213,7 @@ impl Broker {
         }
         let claim = self.registry.claim(client, shadow)?;
         self.offer_handshakes(client, now);
-        if purpose == Purpose::Outgoing {
-            self.kept.insert(claim, socket);
-        }
+        self.kept.extend(kept.map(|socket| (claim, socket)));
         let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);
         let on = places.map(|(link, local)| Claimed { link, local: address(local) }).collect();
         Ok(Answer::Claimed { claim, on })

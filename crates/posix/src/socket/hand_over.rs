@@ -30,7 +30,7 @@ use clock::{Duration, Instant};
 use stack::tcp::{Detached, State as TcpState};
 use stack::{ConnectionId, Handshake, ListenerId};
 
-use super::{Role, Settings, SocketId};
+use super::{Role, Settings, Socket, SocketId};
 use crate::Errno;
 use crate::attachment::{ClaimId, MovedSocket};
 use crate::drive::readable;
@@ -103,7 +103,8 @@ impl State {
     /// Where a listener has left the stack another one of ours may have waited for its place.
     fn install_silent_listeners(&mut self) {
         let is_silent = |role: &Role| matches!(role, Role::Listener { on_stack: None, .. });
-        let silent = self.sockets.iter().filter(|(_, it)| it.claim.is_some() && is_silent(&it.role));
+        let may_be_ours = |it: &Socket| it.claim.is_some() && it.kernel_only.is_none();
+        let silent = self.sockets.iter().filter(|(_, it)| may_be_ours(it) && is_silent(&it.role));
         let ids: Vec<SocketId> = silent.map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.install_listener(id));
     }
@@ -157,9 +158,9 @@ impl State {
 
     /// The process ends, or becomes another program: so do its listeners, as far as they are ours.
     pub(crate) fn close_listeners(&mut self, now: Instant) {
-        let claimed = |role: &Role| matches!(role, Role::Listener { on_stack: Some(_), .. });
-        let ids: Vec<SocketId> =
-            self.sockets.iter().filter(|(_, socket)| claimed(&socket.role)).map(|(id, _)| id).collect();
+        let listens = |role: &Role| matches!(role, Role::Listener { .. });
+        let claimed = self.sockets.iter().filter(|(_, it)| it.claim.is_some() && listens(&it.role));
+        let ids: Vec<SocketId> = claimed.map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.close_listener(id, now));
     }
 

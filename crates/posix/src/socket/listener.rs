@@ -23,6 +23,9 @@ use crate::process::{Process, State};
 /// The shadow is asked this often by a call that waits.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(50);
 
+/// Told among ourselves: the kernel's own call is to go on. No errno has this number.
+const LEFT_TO_KERNEL: i32 = i32::MAX;
+
 /// What accept4(2) returns.
 type Accepted = Result<(RawFd, usize), Errno>;
 
@@ -140,11 +143,21 @@ impl Process {
                 let is_time = now.since(asked_at) >= KERNEL_EVERY;
                 asked_at = if is_time { now } else { asked_at };
                 // The program may have closed the number meanwhile.
-                let fd = state.sockets.get(id)?.fd();
-                let is_there = is_time && has_kernel_connection(fd);
-                is_there.then(|| state.accept_without_waiting(id, fd, name.as_deref_mut(), flags)).flatten()
+                let own = state.sockets.get(id)?.fd();
+                let is_known = fd == own;
+                let mut accept = |state: &mut State| match state.sockets.get(id) {
+                    Some(socket) if socket.is_common && is_known => fail(LEFT_TO_KERNEL),
+                    _ => state.accept_of_kernel(own, name.as_deref_mut(), flags),
+                };
+                (is_time && has_kernel_connection(own)).then(|| accept(state))
             })
         });
+        if result == Ok(fail(LEFT_TO_KERNEL)) {
+            // Another process may be faster: then the call waits in the kernel, and must not hold the lock. What comes to the stack
+            // meanwhile is for others that have the listener.
+            self.lock().left_to_kernel.accepted += 1;
+            return Verdict::Kernel;
+        }
         Verdict::Done(result.unwrap_or_else(|stop| match stop {
             Stop::TimedOut => fail(libc::EAGAIN),
             Stop::Interrupted => fail(libc::EINTR),
@@ -299,6 +312,9 @@ impl State {
         /// `tcpi_unacked`, which counts a listener's queue.
         const WAITING: std::ops::Range<usize> = 24..28;
         let len = syscall::getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, value)?;
+        // A peer may know that it is connected before anybody here had time to look.
+        let now = self.clock.now();
+        self.take_in(now);
         let Some(Role::Listener { on_stack, adopted, .. }) = self.sockets.get(id).map(|socket| &socket.role)
         else {
             return Ok(len);
@@ -317,25 +333,6 @@ impl State {
         let accepted = syscall::accept(fd, name, flags)?;
         self.left_to_kernel.accepted += 1;
         Ok(accepted)
-    }
-
-    /// The same at a listener that waits; `None` if another process that has it was faster: it would wait with the lock held.
-    pub(crate) fn accept_without_waiting(
-        &mut self,
-        id: SocketId,
-        fd: RawFd,
-        name: Option<&mut [u8]>,
-        flags: i32,
-    ) -> Option<Accepted> {
-        if !self.sockets.get(id).is_some_and(|socket| socket.is_common) {
-            return Some(self.accept_of_kernel(fd, name, flags));
-        }
-        let status = i64::from(syscall::fcntl(fd, libc::F_GETFL, 0).ok()? & !libc::O_NONBLOCK);
-        syscall::fcntl(fd, libc::F_SETFL, status | i64::from(libc::O_NONBLOCK)).ok()?;
-        let accepted = self.accept_of_kernel(fd, name, flags);
-        // All that have it have these flags in common, and for them it waits.
-        let _ = syscall::fcntl(fd, libc::F_SETFL, status);
-        (accepted != fail(libc::EAGAIN)).then_some(accepted)
     }
 
     /// A connection of the stack's, or one that another process left to us.

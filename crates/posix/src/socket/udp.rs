@@ -142,15 +142,21 @@ impl Process {
             asked_at = if is_time { now } else { asked_at };
             // The program may have closed the number meanwhile; then the call is over when the socket is.
             let own = state.sockets.get(id).map_or(-1, |socket| socket.fd());
-            let mut fds = [crate::drive::readable(own)];
-            let ready =
-                is_time && syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0);
-            if ready && own == fd && fds[0].revents & libc::POLLIN == 0 {
+            let mut fds = [syscall::PollFd { fd: own, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 }];
+            if !is_time || !syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0) {
+                return None;
+            }
+            if own == fd && fds[0].revents & libc::POLLIN == 0 {
                 return Some(Verdict::Kernel); // It has an error to tell.
             }
-            // Others that have the socket may be faster.
-            let received = ready.then(|| receive_of_kernel(own, request));
-            received.filter(|received| *received != fail(libc::EAGAIN)).map(Verdict::Done)
+            match receive_of_kernel(own, request) {
+                // The end of what was shut down is told to calls that wait.
+                Err(EAGAIN) if fds[0].revents & libc::POLLRDHUP != 0 => {
+                    Some(Verdict::Done(Ok(Received::default())))
+                }
+                Err(EAGAIN) => None, // Others that have the socket were faster.
+                received => Some(Verdict::Done(received)),
+            }
         });
         result.unwrap_or_else(|stop| match stop {
             Stop::TimedOut => Verdict::Done(fail(libc::EAGAIN)),
@@ -349,6 +355,8 @@ impl State {
         }
     }
 }
+
+const EAGAIN: Errno = Errno(libc::EAGAIN);
 
 /// What the kernel has at a descriptor that the program does not know.
 fn receive_of_kernel(fd: RawFd, request: &mut Receive<'_, '_>) -> Result<Received, Errno> {

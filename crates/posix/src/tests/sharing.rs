@@ -237,14 +237,26 @@ fn without_a_queue_calls_wait_as_long_as_the_program_has_said() {
 }
 
 #[test]
-fn who_loses_a_connection_to_a_faster_process_waits_on_without_the_lock() {
+fn who_may_lose_a_connection_to_a_faster_process_waits_for_it_without_the_lock() {
     let pair = Pair::without_queues();
     let listener = pair.left.listen_anywhere(0);
     pair.left.surrender(listener);
-    let mut state = pair.left.lock();
-    let id = state.socket_of(listener).unwrap();
-    assert_eq!(state.accept_without_waiting(id, listener, None, 0), None);
-    assert_eq!(syscall::fcntl(listener, libc::F_GETFL, 0).unwrap() & libc::O_NONBLOCK, 0, "as before");
+    let port = local_of(listener).unwrap().port();
+    let _peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    until_readable(listener);
+    assert!(matches!(pair.left.accept(listener, None, 0), Verdict::Kernel));
+}
+
+#[test]
+fn a_reader_learns_that_its_socket_was_shut_down() {
+    let pair = Pair::without_queues();
+    let udp = syscall::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap().into_raw_fd();
+    pair.left.on_socket(udp, libc::AF_INET, libc::SOCK_DGRAM, 0);
+    let (any, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+    syscall::bind(udp, &any[..len]).unwrap();
+    pair.left.on_bind(udp);
+    let _ = syscall::shutdown(udp, libc::SHUT_RDWR); // ENOTCONN, and it has an effect all the same.
+    assert_eq!(pair.left.recv(udp, &mut [0; 4], 0), Ok(0));
 }
 
 #[test]

