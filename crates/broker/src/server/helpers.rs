@@ -8,7 +8,7 @@
 //! Who can make a thread wait can make several wait. Jobs are told apart by the user whom they are done for: each has
 //! [`THREADS_OF_ONE`] threads at most, so it waits for itself first. Jobs that wait for a thread keep their descriptors open, and
 //! are bounded: of a user that has [`JOBS_OF_ONE`] of them, none of which has come to an end for a second, the client that sends one
-//! more is disconnected, and while there are [`JOBS_MAX`] of all, nobody is accepted. If all threads are held up, by
+//! more is disconnected, and while there are [`JOBS_MAX`] of all, of which those count for each user, nobody is accepted. If all threads are held up, by
 //! several users, the requests that need one are not answered, and their clients are disconnected when their time is over: their
 //! sockets are the kernel's then.
 //!
