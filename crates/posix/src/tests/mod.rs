@@ -252,12 +252,18 @@ impl Pair {
 
     /// A connection: the descriptor of the left process, and that of the right one. Neither blocks.
     fn connected(&self) -> (RawFd, RawFd) {
+        let (_, left, right) = self.accepted(libc::SOCK_NONBLOCK);
+        (left, right)
+    }
+
+    /// The same with its listener before it, accepted with these flags.
+    fn accepted(&self, flags: i32) -> (RawFd, RawFd, RawFd) {
         let (listener, address) = self.listen();
         let right = self.right.tcp_socket(libc::SOCK_NONBLOCK);
         assert_eq!(self.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
         self.settle();
-        let left = self.left.accept4(listener, libc::SOCK_NONBLOCK).expect("the handshake is complete");
-        (left, right)
+        let left = self.left.accept4(listener, flags).expect("the handshake is complete");
+        (listener, left, right)
     }
 }
 

@@ -178,11 +178,7 @@ fn the_peer_of_a_connection_that_the_kernel_does_not_take_is_told() {
 #[test]
 fn what_ended_before_the_queue_was_given_back_is_told_and_read() {
     let pair = Pair::new();
-    let (listener, address) = pair.listen();
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
-    let left = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    let (listener, left, right) = pair.accepted(libc::SOCK_NONBLOCK);
     let epfd = pair.left.epoll();
     pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
     pair.right.send_all(right, b"last").unwrap();
@@ -285,11 +281,7 @@ fn a_second_listener_at_a_port_takes_the_place_of_the_first() {
 #[test]
 fn what_failed_while_the_queue_was_given_back_is_told() {
     let pair = Pair::new();
-    let (listener, address) = pair.listen();
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
-    let left = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    let (listener, left, _) = pair.accepted(libc::SOCK_NONBLOCK);
     let epfd = pair.left.epoll();
     pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
     pair.others.take_none.store(true, Ordering::Relaxed);
@@ -302,11 +294,7 @@ fn what_failed_while_the_queue_was_given_back_is_told() {
 #[test]
 fn a_connection_lives_until_the_call_on_it_is_over() {
     let pair = Pair::new();
-    let (listener, address) = pair.listen();
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
-    let left = pair.left.accept4(listener, 0).unwrap();
+    let (_, left, right) = pair.accepted(0);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut room = [0; 10];
@@ -369,11 +357,7 @@ fn an_instance_that_is_closed_while_a_thread_waits_lives_until_then() {
 #[test]
 fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
     let pair = Pair::new();
-    let (listener, address) = pair.listen();
-    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
-    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
-    pair.settle();
-    let left = pair.left.accept4(listener, 0).unwrap();
+    let (_, left, _) = pair.accepted(0);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut room = [0; 10];
