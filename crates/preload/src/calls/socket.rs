@@ -4,9 +4,11 @@ use std::ffi::c_int;
 
 use crate::asked::{self, Verdict};
 use libc::{sockaddr, socklen_t};
+use posix::Errno;
 
 use super::map;
 use crate::answer::Asked;
+use crate::hooks::next;
 use crate::memory::{self, NameRoom};
 
 /// # Safety
@@ -18,11 +20,29 @@ pub(crate) unsafe fn accept(
     flags: c_int,
 ) -> Asked<c_int> {
     // SAFETY: as the caller says.
-    let mut room = unsafe { NameRoom::optional(address, len)? };
+    let mut room = match unsafe { NameRoom::optional(address, len) } {
+        Ok(room) => room,
+        Err(refusal) => return Ok(accept_in_vain(fd, flags, refusal)),
+    };
     let accepted = asked::accept(fd, room.octets.as_deref_mut(), flags);
     Ok(map(accepted, |(accepted, name_len)| {
         room.set_len(name_len);
         accepted
+    }))
+}
+
+/// The kernel finds that a name has no room when it has the connection, which is lost then.
+fn accept_in_vain(fd: c_int, flags: c_int, refusal: Errno) -> Verdict<c_int> {
+    let accepted = match asked::accept(fd, None, flags) {
+        Verdict::Kernel => return Verdict::Kernel,
+        Verdict::Done(accepted) => accepted,
+    };
+    Verdict::Done(accepted.and_then(|(accepted, _)| {
+        if let Verdict::Kernel = asked::close(accepted) {
+            // SAFETY: nobody has heard of the number yet.
+            unsafe { next::close(accepted) };
+        }
+        Err(refusal)
     }))
 }
 
