@@ -1,0 +1,172 @@
+//! Who is heard, what ends a connection, and that nothing is left of it.
+
+use super::*;
+
+#[test]
+fn one_process_does_not_keep_others_out() {
+    let served = Served::new(1);
+    let mut connected = Vec::new();
+    while let Ok((client, _)) = Client::connect(served.name.as_bytes(), "many", std::process::id(), 0) {
+        connected.push(client);
+        assert!(connected.len() < 100, "it is never one too many");
+    }
+    assert!(connected[0].attach().is_ok());
+}
+
+#[test]
+fn descriptors_are_out_of_the_programs_way() {
+    let served = Served::new(1);
+    let (mut client, _) =
+        Client::connect(served.name.as_bytes(), "program", std::process::id(), 700).unwrap();
+    assert!(client.fd().as_raw_fd() >= 700);
+    let granted = client.attach().unwrap().granted;
+    let fds = granted.iter().flat_map(|granted| granted.sockets.iter().chain([&granted.memory]));
+    assert!(fds.into_iter().all(|fd| fd.as_raw_fd() >= 700));
+}
+
+#[test]
+fn a_stranger_is_not_heard() {
+    let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let served = Served::of(1, stranger.id(), all());
+    assert!(matches!(served.try_connect("program"), Err(ClientError::Gone)));
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+/// Whether a process with this group and these supplementary ones is heard that is no descendant and thus must be a member of
+/// `group`. Credentials are a thread's own, as far as the kernel goes.
+fn is_heard(group: u32, primary: u32, supplementary: &[u32]) -> bool {
+    use rustix::thread::{Gid, set_thread_groups, set_thread_res_gid};
+    let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let served = Served::with(1, Family { head: stranger.id(), group: Some(group) }, all());
+    let primary = Gid::from_raw(primary);
+    let supplementary: Vec<Gid> = supplementary.iter().copied().map(Gid::from_raw).collect();
+    let outcome = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            set_thread_groups(&supplementary).unwrap();
+            set_thread_res_gid(primary, primary, primary).unwrap();
+            served.try_connect("program")
+        });
+        connecting.join().unwrap()
+    });
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(matches!(outcome, Ok(_) | Err(ClientError::Gone)), "{:?}", outcome.err());
+    outcome.is_ok()
+}
+
+#[test]
+fn members_of_the_group_are_heard_and_nobody_else() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change groups");
+    }
+    assert!(is_heard(4242, 4242, &[]), "its group");
+    assert!(is_heard(4242, 100, &[4241, 4242, 4243]), "one of its others");
+    let many: Vec<u32> = (4200..4500).collect();
+    assert!(is_heard(4499, 100, &many), "one of very many");
+    assert!(!is_heard(4242, 100, &[]) && !is_heard(4242, 100, &[4241, 4243]));
+    assert!(!is_heard(4500, 100, &many));
+}
+
+#[test]
+fn another_version_is_refused() {
+    let served = Served::new(1);
+    let socket = served.raw();
+    let request = Request::Hello { version: VERSION + 1, program: String::new(), pid: 1 };
+    say(&socket, &ToBroker { id: 1, request });
+    assert!(hears(&socket).contains("version"));
+}
+
+#[test]
+fn the_end_is_told() {
+    let mut served = Served::new(1);
+    let mut client = served.connect();
+    served.handle.take().into_iter().for_each(Handle::stop);
+    assert!(matches!(next_event(&mut client), Event::News(News::Closing)));
+    assert!(matches!(client.poll_event(), Err(ClientError::Gone)));
+}
+
+/// What clients do that break rules: each ends the client, and nobody else.
+#[test]
+fn who_breaks_a_rule_is_disconnected_and_nobody_else() {
+    let served = Served::new(1);
+    let mut good = served.connect();
+    let any: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let octets = |octets: &[u8]| {
+        let socket = served.raw_known();
+        send(&socket, octets, SendFlags::NOSIGNAL).unwrap();
+        socket
+    };
+    let after_hello = |message: &ToBroker, fds: &[&OwnedFd]| {
+        let socket = served.raw_known();
+        say_with(&socket, message, fds);
+        socket
+    };
+    let first = served.raw();
+    say(&first, &ask(Request::Attach));
+    let mut too_long = encode(&ask(Request::Attach)).unwrap();
+    too_long.resize((64 << 10) + 1, b' '); // Cut off, it would be a message.
+    let release = || ask(Request::Release { claim: crate::protocol::ClaimId(1) });
+    let claim = || ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener });
+    let bad = [
+        ("a request before hello", first),
+        ("hello twice", octets(&encode(&hello()).unwrap())),
+        ("no JSON", octets(b"\xff\0garbage")),
+        ("half of a message", octets(&encode(&release()).unwrap()[..10])),
+        ("an unknown request", octets(br#"{"id":1,"request":"fly"}"#)),
+        ("an unknown field", octets(br#"{"id":1,"request":"attach","more":1}"#)),
+        ("deep nesting", octets(&[b"{\"id\":1,\"request\":".as_slice(), &[b'['; 60_000]].concat())),
+        ("a message that is too long", octets(&too_long)),
+        ("a descriptor where none belongs", after_hello(&release(), &[&any])),
+        ("more descriptors than one", after_hello(&claim(), &[&any, &any])),
+    ];
+    for (what, socket) in &bad {
+        assert_eq!(hears(socket), "", "{what}");
+    }
+    assert!(good.attach().is_ok());
+}
+
+#[test]
+fn who_does_not_read_its_answers_costs_little_and_others_are_served() {
+    let served = Served::new(1);
+    let mut good = served.connect();
+    let flooder = served.raw_known();
+    let octets = encode(&ask(Request::GiveBack)).unwrap();
+    let mut sent = 0;
+    let blocked = loop {
+        match send(&flooder, &octets, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) => sent += 1,
+            Err(error) => break error,
+        }
+        if sent % 100 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(sent < 100_000, "the broker keeps answers for whoever does not read them");
+    };
+    assert_eq!(blocked, rustix::io::Errno::AGAIN, "it is not heard until it reads, and not disconnected");
+    assert!(good.attach().is_ok());
+}
+
+#[test]
+fn nothing_is_left_of_clients_that_came_and_went() {
+    let served = Served::new(4);
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let serve_some = || {
+        for _ in 0..20 {
+            let mut client = served.connect();
+            client.attach().unwrap();
+            let any = TcpListener::bind("0.0.0.0:0").unwrap();
+            client.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
+        }
+        served.handle.as_ref().unwrap().linger(PATIENCE.into());
+    };
+    serve_some();
+    let before = count();
+    serve_some();
+    // Other tests of this process open and close descriptors meanwhile.
+    let settled = (0..1500).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        count() <= before
+    });
+    assert!(settled, "{before} descriptors became {}", count());
+}

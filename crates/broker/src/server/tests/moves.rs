@@ -1,0 +1,174 @@
+//! Connections that go from one process to another.
+
+use super::*;
+
+#[test]
+fn a_client_speaks_for_no_peer_of_this_host() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let (listener, ..) = connected();
+    let port = listener.local_addr().unwrap().port();
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    let mut connection = crate::moving::tests::connection(b"received", b"", b"");
+    connection.local = SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(refusal(client.move_connection(connection, None)), Refusal::Local);
+
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let local = udp.local_addr().unwrap();
+    for remote in ["127.0.0.1:53", "224.0.0.251:5353", "192.0.2.9:0"] {
+        let said = client.deliver(udp.as_fd(), local, remote.parse().unwrap(), b"said");
+        assert_eq!(refusal(said), Refusal::Local, "{remote}");
+    }
+}
+
+fn moved(client: &mut Client, ticket: &crate::client::Ticket) -> Result<OwnedFd, ClientError> {
+    loop {
+        match client.poll_move_for(ticket) {
+            Ok(None) => assert!(client.wait(PATIENCE).unwrap(), "no answer"),
+            Ok(Some(socket)) => return Ok(socket),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn ends() -> (SocketAddr, SocketAddr) {
+    (SocketAddr::from(([192, 0, 2, 1], 80)), SocketAddr::from(([192, 0, 2, 2], 4000)))
+}
+
+fn token(event: &Event) -> u64 {
+    match event {
+        Event::News(News::Surrender { token, local, remote }) if (*local, *remote) == ends() => *token,
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn a_child_gets_its_parents_connection_by_the_inherited_key() {
+    let served = Served::new(1);
+    let ((mut parent, welcome), mut child) = (served.try_connect("parent").unwrap(), served.connect());
+    let (local, remote) = ends();
+    let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
+    let token = token(&next_event(&mut parent));
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    parent.surrender(token, theirs.as_fd()).unwrap();
+    let mut got = UnixStream::from(moved(&mut child, &ticket).unwrap());
+    ours.write_all(b"x").unwrap();
+    got.read_exact(&mut [0]).unwrap();
+    assert_eq!(refusal(parent.surrender(token, theirs.as_fd())), Refusal::NotAsked);
+}
+
+#[test]
+fn ancestors_are_asked_one_after_the_other() {
+    let served = Served::new(1);
+    let (mut near, first) = served.try_connect("near").unwrap();
+    let (mut far, second) = served.try_connect("far").unwrap();
+    let mut child = served.connect();
+    let (local, remote) = ends();
+    let ticket = child.begin_move_for(&[first.key, second.key], local, remote).unwrap();
+    let asked = token(&next_event(&mut near));
+    near.refuse_surrender(asked).unwrap();
+    token(&next_event(&mut far));
+    drop(far);
+    assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
+}
+
+#[test]
+fn nobody_gets_a_connection_by_a_guessed_key_or_answers_for_others() {
+    let served = Served::new(1);
+    let ((mut parent, welcome), mut child) = (served.try_connect("parent").unwrap(), served.connect());
+    let (local, remote) = ends();
+    let guessed = crate::protocol::Key([1, 2]);
+    let ticket = child.begin_move_for(&[guessed], local, remote).unwrap();
+    assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
+    let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
+    let token = token(&next_event(&mut parent));
+    assert_eq!(refusal(served.connect().refuse_surrender(token)), Refusal::NotAsked);
+    parent.refuse_surrender(token).unwrap();
+    assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
+}
+
+#[test]
+fn a_connection_that_nobody_claimed_cannot_be_moved() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let connection = crate::moving::tests::connection(b"received", b"", b"");
+    assert_eq!(refusal(client.move_connection(connection, None)), Refusal::NoSuchClaim);
+}
+
+#[test]
+fn a_waiting_connection_goes_to_who_has_the_same_listener() {
+    let served = Served::new(1);
+    let (mut old, mut new) = (served.connect(), served.connect());
+    let (listener, waiting, peer) = connected();
+    let listen =
+        |client: &mut Client| client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap().0;
+    let before = listen(&mut old);
+    let claim = listen(&mut new);
+    for is_released in [false, true] {
+        if is_released {
+            old.release(before).unwrap();
+        }
+        old.hand_over(waiting.as_fd()).unwrap();
+        match next_event(&mut new) {
+            Event::Adopt { claim: at, remote, .. } => {
+                assert_eq!((at, remote), (claim, peer.local_addr().unwrap()));
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+    new.release(claim).unwrap();
+    assert_eq!(refusal(old.hand_over(waiting.as_fd())), Refusal::Nobody);
+}
+
+#[test]
+fn a_waiting_connection_waits_for_who_has_the_same_listener_and_said_nothing_yet() {
+    let served = Served::new(1);
+    let mut old = served.connect();
+    let (listener, waiting, peer) = connected();
+    let (claim, _) = old.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    old.drain(claim).unwrap();
+    old.hand_over(waiting.as_fd()).unwrap();
+    drop(old);
+    std::thread::sleep(Duration::from_millis(50)); // Longer than until it is looked whether anybody has the listener.
+    let mut new = served.connect();
+    new.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    match next_event(&mut new) {
+        Event::Adopt { remote, .. } => assert_eq!(remote, peer.local_addr().unwrap()),
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn what_did_not_come_to_ones_own_listener_is_not_handed_to_others() {
+    let served = Served::new(1);
+    let (mut good, mut bad) = (served.connect(), served.connect());
+    let (listener, waiting, _peer) = connected();
+    let (own, elsewhere, _other_peer) = connected();
+    let claim = |client: &mut Client, of: &TcpListener| {
+        client.claim(Transport::Tcp, Purpose::Listener, of.as_fd()).unwrap();
+    };
+    claim(&mut good, &listener);
+    assert_eq!(refusal(bad.hand_over(waiting.as_fd())), Refusal::NoSuchClaim, "it has no listener");
+    claim(&mut bad, &own);
+    claim(&mut good, &own);
+    assert_eq!(refusal(bad.hand_over(waiting.as_fd())), Refusal::NoSuchClaim, "it has another one");
+    bad.hand_over(elsewhere.as_fd()).unwrap();
+    assert!(matches!(next_event(&mut good), Event::Adopt { .. }));
+
+    let port = own.local_addr().unwrap().port();
+    let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    udp.connect(("127.0.0.1", 9)).unwrap();
+    let unconnected = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let (unix, _) = UnixStream::pair().unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut hand_over = |fd: std::os::fd::BorrowedFd<'_>| refusal(bad.hand_over(fd));
+    assert_eq!(hand_over(udp.as_fd()), Refusal::NotThisTransport);
+    assert_eq!(hand_over(unix.as_fd()), Refusal::NotThisTransport);
+    assert_eq!(hand_over(file.as_fd()), Refusal::NoSocket);
+    assert_eq!(hand_over(unconnected.as_fd()), Refusal::NotConnected);
+    assert_eq!(hand_over(own.as_fd()), Refusal::InUse);
+    good.attach().unwrap(); // What was told before is here by now.
+    while let Some(event) = good.poll_event().unwrap() {
+        assert!(!matches!(event, Event::Adopt { .. }), "{event:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Who gets which queue, and when.
+
+use super::*;
+
+#[test]
+fn a_client_is_welcome_and_gets_a_queue() {
+    let served = Served::new(1);
+    let (mut client, welcome) = served.try_connect("program").unwrap();
+    assert_eq!(welcome.interfaces[0].name, "lo");
+    assert_eq!((welcome.options.spin_us, welcome.options.gather_us), (20, 30));
+    let attached = client.attach().unwrap();
+    assert_eq!(attached.granted[0].grant.queues, [0]);
+    assert!(attached.granted[0].grant.all_queues_yours && attached.without.is_empty());
+    client.ready(0, &[0]).unwrap();
+    let attached = served.connect().attach().unwrap();
+    assert_eq!(attached.without, [(0, Refusal::NoFreeQueue)]);
+}
+
+#[test]
+fn who_is_alone_gets_all_queues_a_moment_later() {
+    let served = Served::new(3);
+    let mut client = served.connect();
+    assert_eq!(client.attach().unwrap().granted[0].grant.queues, [0]);
+    let Event::QueueGranted(granted) = next_event(&mut client) else { panic!("something else") };
+    assert_eq!((granted.grant.queues.clone(), granted.sockets.len()), (vec![1, 2], 2));
+    assert!(granted.grant.all_queues_yours);
+}
+
+#[test]
+fn a_queue_goes_from_who_gave_it_back_or_died_to_who_waits() {
+    let served = Served::new(1);
+    let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());
+    first.attach().unwrap();
+    second.attach().unwrap();
+    third.attach().unwrap();
+    first.give_back().unwrap();
+    assert!(matches!(next_event(&mut second), Event::QueueGranted(_)));
+    assert!(served.log.has("remove 0"), "nothing reaches the old socket, whoever holds it");
+    drop(second);
+    assert!(matches!(next_event(&mut third), Event::QueueGranted(_)));
+}
+
+#[test]
+fn who_gave_its_queue_back_while_it_waited_for_one_gets_none() {
+    let served = Served::new(1);
+    let (mut first, mut second, mut third) = (served.connect(), served.connect(), served.connect());
+    for client in [&mut first, &mut second, &mut third] {
+        client.attach().unwrap();
+    }
+    second.give_back().unwrap();
+    drop(first);
+    assert!(matches!(next_event(&mut third), Event::QueueGranted(_)));
+}
+
+#[test]
+fn a_queue_goes_to_who_has_the_listener_of_its_last_owner() {
+    let served = Served::new(1);
+    let (mut old, mut stranger, mut new) = (served.connect(), served.connect(), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    for client in [&mut old, &mut new] {
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    }
+    for client in [&mut old, &mut stranger, &mut new] {
+        client.attach().unwrap();
+    }
+    drop(old);
+    assert!(matches!(next_event(&mut new), Event::QueueGranted(_)));
+    drop(new);
+    assert!(matches!(next_event(&mut stranger), Event::QueueGranted(_)));
+}
+
+#[test]
+fn there_is_no_way_to_this_host_itself() {
+    let served = Served::new(1);
+    let mut client = served.connect();
+    let ticket = client.begin_route([127, 0, 0, 1].into(), None).unwrap();
+    while client.wait(PATIENCE).unwrap() {
+        match client.poll_route(&ticket) {
+            Ok(None) => {}
+            outcome => return assert_eq!(refusal(outcome), Refusal::Local),
+        }
+    }
+    panic!("no answer");
+}
