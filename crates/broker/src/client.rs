@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tcp_repair::Established;
 
 use crate::moving::pack;
+use crate::peer::Peer;
 use crate::protocol::{
     Answer, ClaimId, Claimed, DATAGRAM_MAX, FromBroker, Grant, Handshake, Key, News, ProgramReport,
     ProtocolError, Purpose, Refusal, Request, Route, ToBroker, Transport, VERSION, Welcome, decode, encode,
@@ -162,9 +162,7 @@ impl Client {
 
     /// Abstract names belong to whoever comes first; only root, and this user itself, can be the broker.
     fn check_peer(&self) -> Result<(), ClientError> {
-        let uid = socket_peercred(&self.socket)?.uid;
-        let trusted = uid.is_root() || uid == rustix::process::geteuid();
-        if trusted { Ok(()) } else { Err(ClientError::Impostor) }
+        if Peer::of(&self.socket)?.is_root_or_oneself() { Ok(()) } else { Err(ClientError::Impostor) }
     }
 
     /// Readable when there is something to take by [`Client::poll_event`].

@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use clock::{Duration, Instant};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt::socket_peercred};
-use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
 use super::helpers::{Passed, Theirs, User};
+use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, Refusal, Request, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
@@ -57,13 +58,13 @@ impl Broker {
     }
 
     fn admit(&mut self, socket: OwnedFd) -> Option<()> {
-        let peer = socket_peercred(&socket);
-        let user = peer.map_or(User::MAX, |peer| peer.uid.as_raw());
+        let peer = Peer::of(&socket);
+        let user = peer.as_ref().map_or(User::MAX, |peer| peer.uid);
         let socket = Theirs::new(socket, user, &self.helpers);
         let peer = peer.ok()?;
         // Opened before anything is asked about the process: a number that was used again later does no harm.
-        let pidfd = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
-        let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
+        let pidfd = Pid::from_raw(peer.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pid = peer.pid; // Those of other PID namespaces are as one process.
         let own = self.connections.values().filter(|connection| connection.pid == pid).count();
         let is_one_too_many = self.connections.len() >= CLIENTS_MAX || own >= CLIENTS_OF_A_PROCESS_MAX;
         if is_one_too_many || !self.family.includes(socket.as_fd(), &peer) {

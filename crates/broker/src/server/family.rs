@@ -1,18 +1,8 @@
 //! Who may talk to the broker: what descends from it, and a group if one is configured.
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::net::UCred;
-
-/// Options of socket(7) that rustix does not have (asm-generic/socket.h).
-const SOL_SOCKET: i32 = 1;
-const SO_PEERGROUPS: i32 = 59;
-/// Groups that are asked for at first, and those that a process can have at most (`NGROUPS_MAX`, limits.h).
-const GROUPS_FEW: usize = 64;
-const GROUPS_MAX: usize = 65_536;
-/// Octets of a group's number.
-const GROUP_LEN: usize = 4;
+use crate::peer::{Peer, supplementary_groups};
 
 /// Generations that are followed; deeper ones are strangers.
 const GENERATIONS_MAX: usize = 256;
@@ -28,32 +18,15 @@ pub(super) struct Family {
 
 impl Family {
     /// Whether the process at the other end of `socket`, with these credentials, belongs to it.
-    pub(super) fn includes(self, socket: BorrowedFd<'_>, peer: &UCred) -> bool {
-        let pid = peer.pid.as_raw_pid() as u32; // Positive, as all process numbers.
-        self.group.is_some_and(|group| is_member(socket, peer, group)) || descends_from(pid, self.head)
+    pub(super) fn includes(self, socket: BorrowedFd<'_>, peer: &Peer) -> bool {
+        self.group.is_some_and(|group| is_member(socket, peer, group)) || descends_from(peer.pid, self.head)
     }
 }
 
 /// Whether the peer was a member of the group when it connected: by its effective group, or by a supplementary one.
-fn is_member(socket: BorrowedFd<'_>, peer: &UCred, group: u32) -> bool {
+fn is_member(socket: BorrowedFd<'_>, peer: &Peer, group: u32) -> bool {
     // Where the kernel does not tell, who is a member by a supplementary group only is a stranger.
-    peer.gid.as_raw() == group || supplementary_groups(socket).is_ok_and(|groups| groups.contains(&group))
-}
-
-/// The supplementary groups of who connected: SO_PEERGROUPS of socket(7).
-fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
-    let ask = |count: usize| {
-        let mut octets = vec![0; count * GROUP_LEN];
-        let len = syscall::getsockopt(socket.as_raw_fd(), SOL_SOCKET, SO_PEERGROUPS, &mut octets)?;
-        let groups = octets[..len].as_chunks::<GROUP_LEN>().0.iter();
-        Ok(groups.map(|group| u32::from_ne_bytes(*group)).collect())
-    };
-    match ask(GROUPS_FEW) {
-        Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::RANGE) => {
-            ask(GROUPS_MAX)
-        }
-        groups => groups,
-    }
+    peer.gid == group || supplementary_groups(socket).is_ok_and(|groups| groups.contains(&group))
 }
 
 /// Whether `process` is `ancestor` or one of its descendants. Who lost its parent has the nearest subreaper for one, which is

@@ -8,10 +8,11 @@ use std::os::unix::net::UnixStream;
 use clock::Instant;
 use observe::{ControlListener, refusal};
 use rustix::event::epoll::{self, EventFlags};
-use rustix::net::{SendFlags, send, sockopt::socket_peercred};
+use rustix::net::{SendFlags, send};
 
 use super::broker::{Broker, Notice, token, watch};
 use super::requests::name_of;
+use crate::peer::Peer;
 use crate::protocol::News;
 use crate::registry::ClientId;
 
@@ -71,8 +72,7 @@ impl Broker {
 
 /// The socket's permissions let nobody else in; so do we.
 fn check_peer(tool: &UnixStream) -> Result<()> {
-    let user = socket_peercred(tool)?.uid;
-    let is_welcome = user.is_root() || user == rustix::process::geteuid();
+    let is_welcome = Peer::of(tool)?.is_root_or_oneself();
     if is_welcome { Ok(()) } else { Err(Error::from(std::io::ErrorKind::PermissionDenied)) }
 }
 
