@@ -40,7 +40,7 @@ impl Connection {
             return self.transmit_handshake(room, shared, now);
         }
         if self.may_send() {
-            if let Some(probe) = self.transfer.as_mut().and_then(|transfer| transfer.loss_probe.take()) {
+            if let Some(probe) = self.due_loss_probe() {
                 return self.transmit_loss_probe(probe, room, shared, now);
             }
             if let Some(range) = self.due_retransmission() {

@@ -80,6 +80,14 @@ impl Connection {
         Some((len, sent))
     }
 
+    /// What a loss probe is due for. There may have been no room for it when its timer expired, and what it is for may be acknowledged
+    /// since, or a part of it.
+    pub(super) fn due_loss_probe(&mut self) -> Option<SeqRange> {
+        let last = self.transfer.as_mut()?.loss_probe.take()?;
+        let in_flight = SeqRange::new(last.start.max(self.send.snd_una), last.end);
+        last.end.is_after(self.send.snd_una).then_some(in_flight)
+    }
+
     /// RFC 8985, 7.3: new data if there is some that the window takes, else the last segment again.
     pub(super) fn transmit_loss_probe(
         &mut self,
@@ -119,7 +127,10 @@ impl Connection {
             self.point_to_urgent(&mut outgoing);
         }
         let payload_max = self.payload_beside(&outgoing.options, octets);
-        let octets = octets.min(payload_max);
+        let offset = seq.since(self.data_una()) as usize;
+        // What the queue does not have would be whatever was in the frame before.
+        let held = self.send.queue.len().saturating_sub(offset);
+        let octets = octets.min(payload_max).min(held as u32);
         let end = seq + octets;
         let fin_seq = self.fin_seq();
         let is_new = !seq.is_before(self.send.snd_nxt);
@@ -133,7 +144,6 @@ impl Connection {
             outgoing.flags |= flag::PSH;
         }
         let ecn = self.mark_ecn(&mut outgoing, is_new && octets > 0);
-        let offset = seq.since(self.data_una()) as usize;
         let writer = self.writer(shared, ecn);
         let (queue, buffers) = (&mut self.send.queue, &shared.buffers);
         let len = writer.write(room, &outgoing, octets as usize, |payload| {
