@@ -3,7 +3,7 @@
 mod common;
 
 use clock::Instant;
-use common::Pair;
+use common::{CLIENT, Pair, SERVER};
 use stack::{Arrival, Stack};
 
 fn next_packet(stack: &mut Stack, now: Instant) -> Option<Vec<u8>> {
@@ -47,4 +47,27 @@ fn a_loss_probe_is_not_sent_for_what_was_acknowledged_meanwhile() {
     segments.iter().for_each(|segment| deliver(&mut pair, segment));
     assert_eq!(next_packet(&mut pair.client.stack, pair.now), None);
     assert_eq!(pair.client.stack.counters().loss_probes, 0);
+}
+
+#[test]
+fn a_handshake_is_not_repeated_for_who_completed_it_meanwhile() {
+    let mut pair = Pair::new();
+    pair.client.connect(CLIENT, SERVER);
+    pair.server.connect(SERVER, CLIENT);
+    let now = pair.now;
+    let on_packet = |stack: &mut Stack, packet: &[u8]| stack.on_packet(packet, &Arrival::default(), now);
+    let (client, server) = (&mut pair.client.stack, &mut pair.server.stack);
+    let [syn, syn_of_the_server] = [&mut *client, server].map(|stack| next_packet(stack, now).unwrap());
+    on_packet(client, &syn_of_the_server).unwrap();
+    assert!(is_syn(&next_packet(client, now).unwrap()));
+    on_packet(&mut pair.server.stack, &syn).unwrap();
+    let syn_ack = next_packet(&mut pair.server.stack, now).unwrap();
+    on_packet(client, &syn_of_the_server).unwrap();
+    on_packet(client, &syn_ack).unwrap();
+    let answers: Vec<_> = std::iter::from_fn(|| next_packet(client, now)).collect();
+    assert!(!answers.is_empty() && !answers.iter().any(|packet| is_syn(packet)));
+}
+
+fn is_syn(packet: &[u8]) -> bool {
+    packet[33] & 2 != 0
 }

@@ -22,6 +22,8 @@ impl Stack {
         mut agreement: Agreement,
         now: Instant,
     ) {
+        // Nothing is kept of this handshake: what completes it would be taken for the old connection's.
+        self.end_time_wait(&key);
         agreement.iss = self.cookies.make(&key, segment.seq, agreement.peer_mss, now);
         let mss = mss_of_link(&self.shared, hop.link, &key, self.shared.config.tcp.mss_max);
         let mut outgoing = agreement.syn_ack(mss, now);

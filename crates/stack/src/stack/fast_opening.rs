@@ -51,6 +51,7 @@ impl Stack {
         let Some(id) = self.open_passive(listener, key, hop, agreement, now) else {
             return;
         };
+        self.end_time_wait(&key);
         self.shared.counters.fast_open_passive += 1;
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.fast_open_pending += 1;

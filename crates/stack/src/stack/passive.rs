@@ -138,9 +138,7 @@ impl Stack {
         let Some(half_open) = self.forget_half_open(place) else {
             return;
         };
-        if self.time_wait.remove(self.flows.hash_of(&half_open.key), &half_open.key) {
-            self.shared.counters.time_wait_recycled += 1;
-        }
+        self.end_time_wait(&half_open.key);
         // What the peer waited before it sent data is not part of the round trip.
         let deferred = half_open.acknowledged_at.map_or(Duration::ZERO, |at| now.since(at));
         let (sent, first_sent_at) = (half_open.sent, half_open.first_sent_at + deferred);
@@ -157,6 +155,13 @@ impl Stack {
         }
         self.on_connection_segment(id, hop, segment, now);
         self.offer_to_accept(half_open.listener, id);
+    }
+
+    /// A new connection takes the place of the one in TIME-WAIT, if there is one.
+    pub(super) fn end_time_wait(&mut self, key: &FlowKey) {
+        if !self.time_wait.is_empty() && self.time_wait.remove(self.flows.hash_of(key), key) {
+            self.shared.counters.time_wait_recycled += 1;
+        }
     }
 
     /// Makes a connection in SYN-RECEIVED out of what was agreed.

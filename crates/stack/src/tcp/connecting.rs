@@ -155,6 +155,7 @@ impl Connection {
     /// The handshake is complete from our side: the peer acknowledged our SYN.
     pub(crate) fn establish(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) {
         self.stop_timer(Timer::Handshake); // While its place is still its own: until `snd_una` moves.
+        self.flags.handshake_due = false; // Who acknowledges it needs no repetition that it asked for just before.
         if self.state == State::SynReceived {
             self.set_state(State::Established, shared, now);
             self.raise(Events::WRITABLE);
