@@ -10,6 +10,17 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
+/// Whether packets on a wire may come from it, and go to it. Who says that a packet comes from this host itself (RFC 1122, 3.2.1.3 (g);
+/// RFC 4291, 2.5.3), or by IPv6 from an address of IPv4 (RFC 4038, 4.2), wants to be taken for somebody else.
+#[inline]
+pub(crate) fn is_on_wires(address: IpAddr) -> bool {
+    let is_never = match address {
+        IpAddr::V4(address) => address.octets()[0] == 0 || address.is_loopback(),
+        IpAddr::V6(address) => address.is_loopback() || address.to_ipv4_mapped().is_some(),
+    };
+    is_unicast(address) && !is_never
+}
+
 /// An address of IPv4 that was mapped into IPv6 as what it is, and without flow label and scope.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
@@ -31,6 +42,24 @@ mod tests {
             ("ff02::1", false),
         ] {
             assert_eq!(is_unicast(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn this_host_is_on_no_wire() {
+        for (address, expected) in [
+            ("192.0.2.1", true),
+            ("2001:db8::1", true),
+            ("fe80::1", true),
+            ("127.0.0.1", false),
+            ("127.255.0.9", false),
+            ("0.1.2.3", false),
+            ("224.0.0.1", false),
+            ("::1", false),
+            ("::ffff:192.0.2.1", false),
+            ("ff02::1", false),
+        ] {
+            assert_eq!(is_on_wires(address.parse().unwrap()), expected, "{address}");
         }
     }
 }

@@ -7,7 +7,7 @@ use wire::tcp::{Tcp, flag};
 use wire::{DropReason, protocol};
 
 use super::{Arrival, ConnectionId, HALF_OPEN, ListenerId, Stack};
-use crate::address::is_unicast;
+use crate::address::is_on_wires;
 use crate::flow_table::FlowKey;
 use crate::isn::timestamp_clock;
 use crate::path::Hop;
@@ -193,12 +193,12 @@ pub(super) fn traffic_class(ip: &Ip<'_>) -> u8 {
     }
 }
 
-/// RFC 9293, 3.10.7.2 (MUST-57) and 3.9.2.3 (MUST-63): no connection with or by group addresses.
+/// RFC 9293, 3.10.7.2 (MUST-57) and 3.9.2.3 (MUST-63): no connection with or by group addresses; nor with who says to be this host.
 fn check_addresses(ip: &Ip<'_>, source_port: u16) -> Result<(), DropReason> {
-    if !is_unicast(ip.source()) {
+    if !is_on_wires(ip.source()) || ip.source() == ip.destination() {
         return Err(DropReason::SourceAddress);
     }
-    if !is_unicast(ip.destination()) {
+    if !is_on_wires(ip.destination()) {
         return Err(DropReason::DestinationAddress);
     }
     if source_port == 0 {

@@ -9,7 +9,7 @@ use wire::{ChecksumPolicy, DropReason};
 
 use super::arrival::traffic_class;
 use super::{Arrival, Stack, TRANSMIT_QUANTUM, Transmit};
-use crate::address::is_unicast;
+use crate::address::is_on_wires;
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
 use crate::path_mtu::PathMtu;
@@ -218,13 +218,13 @@ fn check_checksum(udp: &wire::udp::Udp<'_>, ip: &Ip<'_>, policy: ChecksumPolicy)
     if is_partial || udp.checksum_is_valid(pseudo_header) { Ok(()) } else { Err(DropReason::UdpChecksum) }
 }
 
-/// RFC 1122, 4.1.3.6: nobody has a group address as a source. What is for groups is the kernel's. Source port 0 is right: such
+/// RFC 1122, 4.1.3.6: nobody has a group address as a source, nor ours. What is for groups is the kernel's. Source port 0 is right: such
 /// a sender wants no answer (RFC 768).
 fn check_ends(local: SocketAddr, remote: SocketAddr) -> Result<(), DropReason> {
-    if !is_unicast(remote.ip()) {
+    if !is_on_wires(remote.ip()) || remote.ip() == local.ip() {
         return Err(DropReason::SourceAddress);
     }
-    if !is_unicast(local.ip()) {
+    if !is_on_wires(local.ip()) {
         return Err(DropReason::DestinationAddress);
     }
     if local.port() == 0 {
