@@ -97,9 +97,10 @@ static __always_inline int name_flow(struct xdp_md *ctx, struct flow_key *flow, 
 }
 
 // What becomes of a packet whose flow is noted under a claim that has flags; REDIRECTED if it is like others of the claim. A flow
-// that begins is the kernel's from now on if it is wanted so, or if no socket will get it now (`takeable`) and one might later.
+// that begins is the kernel's from now on if it is wanted so, or if its queue is not `served` now and might be later. Where it is
+// served, a SYN that no socket can be given is not believed: a forged one would take a connection from who has it.
 static __always_inline enum outcome by_notes(struct xdp_md *ctx, const struct packet *packet,
-					     const struct claim_terms *terms, int takeable)
+					     const struct claim_terms *terms, int served, int takeable)
 {
 	struct flow_key flow = {};
 	__u32 epoch = terms->epoch;
@@ -107,7 +108,7 @@ static __always_inline enum outcome by_notes(struct xdp_md *ctx, const struct pa
 
 	if (!name_flow(ctx, &flow, packet))
 		return REDIRECTED;
-	if ((terms->flags & KERNEL_NEW || !takeable) && begins_connection(ctx, packet))
+	if ((terms->flags & KERNEL_NEW || !served) && begins_connection(ctx, packet))
 		return bpf_map_update_elem(&kernel_flows, &flow, &epoch, BPF_ANY) ? REDIRECTED : PASSED_KERNEL_FLOW;
 	if (!(terms->flags & KERNEL_SOME))
 		return REDIRECTED;
@@ -123,7 +124,7 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *pa
 	__u32 queue = ctx->rx_queue_index;
 	enum outcome noted = REDIRECTED;
 	struct claim_terms *terms;
-	int holds;
+	int holds, served;
 
 	if (!is_port_claimed(&packet->key))
 		return obstacle ?: PASSED_UNCLAIMED_PORT;
@@ -133,8 +134,10 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *pa
 	if ((__u64)ctx->data_end - (__u64)ctx->data > PACKET_MAX)
 		obstacle = PASSED_TOO_LONG;
 	holds = holds_on(terms, queue);
-	if (terms->flags)
-		noted = by_notes(ctx, packet, terms, !obstacle && holds && has_socket(queue));
+	if (terms->flags) {
+		served = holds && has_socket(queue);
+		noted = by_notes(ctx, packet, terms, served, served && !obstacle);
+	}
 	if (noted != REDIRECTED)
 		return noted;
 	if (!holds)

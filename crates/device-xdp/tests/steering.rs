@@ -279,12 +279,8 @@ fn connections_that_begin_where_no_socket_takes_them_stay_with_the_kernel() {
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "passed_other_queue");
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4002, PORT, SYN, 0))), "passed_kernel_flow");
     setting.set_terms(KERNEL_SOME);
-    assert_eq!(
-        setting.outcome(&ipv4_with(TCP, 0, &NO_OPERATION, &tcp(4003, PORT, SYN, 0))),
-        "passed_kernel_flow"
-    );
-    assert_eq!([4000, 4001, 4002, 4003].map(|source| setting.is_noted(source)), [false, true, true, true]);
-    for source in [4001, 4002, 4003] {
+    assert_eq!([4000, 4001, 4002].map(|source| setting.is_noted(source)), [false, true, true]);
+    for source in [4001, 4002] {
         assert_eq!(setting.outcome(&ipv4(TCP, &tcp(source, PORT, ACK, 10))), "passed_kernel_flow");
     }
 
@@ -292,6 +288,19 @@ fn connections_that_begin_where_no_socket_takes_them_stay_with_the_kernel() {
     setting.set_terms(ClaimTerms { queues: QueueSet::NONE, ..ClaimTerms::default() });
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4004, PORT, SYN, 0))), "passed_other_queue");
     assert!(!setting.is_noted(4004));
+}
+
+/// Whoever knows the ends of a connection can say that it begins, by a SYN that no socket can be given; the kernel, which knows nothing
+/// of the connection, would reset it.
+#[test]
+fn a_syn_that_cannot_be_taken_takes_no_flow_from_who_serves_its_queue() {
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    let _device = setting.device();
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 0))), "redirected");
+    let forged = ipv4_with(TCP, 0, &NO_OPERATION, &tcp(4000, PORT, SYN, 0));
+    assert_eq!(setting.outcome(&forged), "dropped_claimed_tcp");
+    assert!(!setting.is_noted(4000));
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
 }
 
 #[test]
