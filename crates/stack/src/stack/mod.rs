@@ -12,6 +12,7 @@ mod late;
 mod passive;
 mod replies;
 mod saved_syn;
+mod starvation;
 mod tcp_calls;
 mod udp_calls;
 mod udp_packets;
@@ -47,6 +48,7 @@ use held_acks::HeldAcks;
 pub use late::LateSegment;
 use late::LateSegments;
 use replies::Replies;
+use starvation::Starved;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
 
 /// Names a connection.
@@ -134,6 +136,7 @@ pub struct Stack {
     /// Segments that the first of `ready` has sent in this turn.
     ready_sent: u32,
     held_acks: HeldAcks,
+    starved: Starved,
     /// Half-open connections whose SYN-ACK is due.
     half_open_ready: VecDeque<u32>,
     udp: Udp,
@@ -176,6 +179,7 @@ impl Stack {
             ready: VecDeque::new(),
             ready_sent: 0,
             held_acks: HeldAcks::default(),
+            starved: Starved::default(),
             half_open_ready: VecDeque::new(),
             udp: Udp::new(chunks, key(7)),
             signals: VecDeque::new(),
@@ -288,8 +292,12 @@ impl Stack {
 
     /// When [`Stack::on_timeout`] is to be called; never late, at times early.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines =
-            [self.timers.next_deadline(), self.time_wait.next_expiry(), self.held_acks_deadline()];
+        let deadlines = [
+            self.timers.next_deadline(),
+            self.time_wait.next_expiry(),
+            self.held_acks_deadline(),
+            self.starved.deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -303,6 +311,7 @@ impl Stack {
         }
         while self.time_wait.expire(now).is_some() {}
         self.send_acks_held_too_long(now);
+        self.feed_starved(now);
     }
 
     fn on_connection_timeout(&mut self, index: u32, now: Instant) {
@@ -415,6 +424,10 @@ impl Stack {
         if connection.receive.is_ack_due_soon() && !connection.flags.holds_ack {
             connection.flags.holds_ack = true;
             self.held_acks.push_back((id, now + self.shared.config.ack_hold_max));
+        }
+        if connection.flags.lacks_memory && !connection.flags.starved {
+            connection.flags.starved = true;
+            self.starved.add(id, now);
         }
         if !connection.events.is_empty() && !connection.flags.signalled && !connection.flags.waits_for_accept
         {

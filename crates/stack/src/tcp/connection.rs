@@ -278,6 +278,10 @@ pub(crate) struct Flags {
     pub(crate) fin_was_sent: bool,
     /// A writer was refused: tell when there is room.
     pub(crate) writer_waits: bool,
+    /// It was refused for want of buffers, not of room in the queue.
+    pub(crate) lacks_memory: bool,
+    /// In the list of connections that are told when there are buffers.
+    pub(crate) starved: bool,
     /// A handshake segment is due.
     pub(crate) handshake_due: bool,
     /// A probe of the window or of a silent peer is due.
@@ -454,12 +458,13 @@ impl Connection {
         self.receive.make_room_for(self.options.receive_low_water);
     }
 
-    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable.
+    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable, and there is memory for it.
     #[inline]
     pub(crate) fn has_send_room(&self) -> bool {
         let limit = self.send_limit();
         let queued = self.send.queue.len() as u32;
-        queued < limit - limit / 3 && self.unsent_len() < self.options.not_sent_low_water
+        let is_low = queued < limit - limit / 3 && self.unsent_len() < self.options.not_sent_low_water;
+        is_low && !self.flags.lacks_memory
     }
 
     /// Octets that the send queue may hold: what was asked for, or twice the congestion window.

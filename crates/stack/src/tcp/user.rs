@@ -136,7 +136,9 @@ impl Connection {
         let limit = if is_shut { 0 } else { self.send_limit() };
         let room = limit.saturating_sub(self.send.queue.len() as u32) as usize;
         self.restart_after_idle(shared, now);
-        let taken = self.send.queue.push(&mut shared.buffers, &data[..data.len().min(room)]);
+        let wanted = data.len().min(room);
+        let taken = self.send.queue.push(&mut shared.buffers, &data[..wanted]);
+        self.flags.lacks_memory |= taken < wanted;
         if taken < data.len() {
             self.flags.writer_waits = true;
         }
@@ -147,6 +149,13 @@ impl Connection {
             self.restart_user_timeout(shared, now);
         }
         taken
+    }
+
+    /// There are buffers again, after a writer was refused for want of them.
+    pub(crate) fn on_memory(&mut self) {
+        self.flags.lacks_memory = false;
+        self.flags.starved = false;
+        self.tell_writer();
     }
 
     /// Whether anything, a SYN or FIN as well, is sent and not acknowledged, or is to be sent.

@@ -1,0 +1,68 @@
+//! Writers on a host whose buffers are full.
+
+mod common;
+
+use clock::Duration;
+use common::{CLIENT, Pair, SERVER};
+use stack::tcp::{Events, SendError};
+use stack::{Config, ConnectionId, Socket, Stack};
+
+/// A client whose buffers are full of what two connections send to readers that do not read: the pair, the two, their other ends, and a
+/// third connection, with nothing to send yet.
+fn full() -> (Pair, [ConnectionId; 2], [ConnectionId; 2], ConnectionId) {
+    let mut pair = Pair::with(Config { buffer_memory: 128 << 10, ..Config::default() }, Config::default());
+    let listener = pair.server.listen(SERVER, 16);
+    let mut connect = |port| {
+        let client = pair.client.connect((CLIENT.ip(), port).into(), SERVER);
+        pair.run();
+        (client, pair.server.stack.tcp_accept(listener).expect("the handshake is complete"))
+    };
+    let ((first, first_reader), (second, second_reader)) = (connect(4001), connect(4002));
+    let (starved, _) = connect(4003);
+    for greedy in [first, second] {
+        while pair.client.stack.send(greedy, &[7; 10_000], pair.now).is_ok() {
+            // Nothing is sent, so that nothing is acknowledged.
+        }
+    }
+    (pair, [first, second], [first_reader, second_reader], starved)
+}
+
+fn becomes_writable(stack: &mut Stack, id: ConnectionId) -> bool {
+    let mut events = std::iter::from_fn(|| stack.poll_event());
+    events.any(|event| event.socket == Socket::Connection(id) && event.events.contains(Events::WRITABLE))
+}
+
+#[test]
+fn a_writer_refused_for_want_of_memory_is_not_told_to_write() {
+    let (mut pair, _, _, starved) = full();
+    becomes_writable(&mut pair.client.stack, starved);
+    assert!(matches!(pair.client.stack.send(starved, b"request", pair.now), Err(SendError::WouldBlock)));
+    assert!(!pair.client.stack.readiness(starved).unwrap().writable, "it would try for ever");
+}
+
+#[test]
+fn it_is_told_when_another_connection_has_freed_some() {
+    let (mut pair, _, readers, starved) = full();
+    becomes_writable(&mut pair.client.stack, starved);
+    pair.client.stack.send(starved, b"request", pair.now).unwrap_err();
+    for _ in 0..10 {
+        pair.run_for(Duration::from_millis(20));
+        for reader in readers {
+            let _ = pair.server.recv(reader, pair.now);
+        }
+    }
+    assert!(becomes_writable(&mut pair.client.stack, starved));
+    assert!(pair.client.stack.readiness(starved).unwrap().writable);
+    assert_eq!(pair.client.stack.send(starved, b"request", pair.now).ok(), Some(7));
+}
+
+#[test]
+fn who_ends_while_it_waits_is_forgotten() {
+    let (mut pair, [first, second], _, starved) = full();
+    pair.client.stack.send(starved, b"request", pair.now).unwrap_err();
+    for id in [starved, first, second] {
+        pair.client.stack.abort(id, pair.now);
+    }
+    pair.run();
+    assert_eq!(pair.client.stack.poll_timeout(), None);
+}
