@@ -249,6 +249,10 @@ impl Device for XdpDevice {
         self.sockets.iter_mut().all(|socket| socket.rings.rx.waiting() == 0)
     }
 
+    fn holds_unsent(&self) -> bool {
+        self.sockets.iter().any(Xsk::holds_unsent)
+    }
+
     fn counters(&self) -> DeviceCounters {
         let mut counters = DeviceCounters {
             rx_frames: self.rx_frames,

@@ -29,6 +29,7 @@ pub(crate) struct Xsk {
     /// Frames that the kernel took and then dropped.
     pub(crate) tx_refused: u64,
     copy: CopyMode,
+    holds_unsent: bool,
     busy_poll: bool,
     fd: OwnedFd,
 }
@@ -38,7 +39,15 @@ impl Xsk {
     pub(crate) fn new(fd: OwnedFd, entries: u32, busy_poll: bool, umem: &mut Umem) -> Result<Xsk, XdpError> {
         let mut rings = map_rings(fd.as_fd(), entries).map_err(XdpError::system("mapping rings"))?;
         rings.refill(umem, 1);
-        Ok(Xsk { rings, link: LinkState::Up, tx_refused: 0, copy: CopyMode::Copy, busy_poll, fd })
+        Ok(Xsk {
+            rings,
+            link: LinkState::Up,
+            tx_refused: 0,
+            copy: CopyMode::Copy,
+            holds_unsent: false,
+            busy_poll,
+            fd,
+        })
     }
 
     /// Finds out how packets get into the umem, once the socket is bound.
@@ -63,15 +72,24 @@ impl Xsk {
     /// call.
     pub(crate) fn wake_tx(&mut self) {
         let asked = self.copy == CopyMode::Copy || self.rings.tx.needs_wakeup();
+        self.holds_unsent = false;
         if self.link == LinkState::Gone || !asked || self.rings.tx.outstanding() == 0 {
             return;
         }
         for _ in 0..KICKS_MAX {
             let result = syscalls::wake_tx(self.fd());
             if !self.note(result) {
-                return;
+                break;
             }
         }
+        // The driver of a zero-copy queue goes on by itself. Copies are charged to the socket until the NIC has sent them, and
+        // with its send buffer full the rest stays in the ring.
+        self.holds_unsent = self.copy == CopyMode::Copy && self.rings.tx.outstanding() > 0;
+    }
+
+    /// Whether the last [`Xsk::wake_tx`] left something in the ring that only another one gets out.
+    pub(crate) fn holds_unsent(&self) -> bool {
+        self.holds_unsent && self.link == LinkState::Up
     }
 
     /// Looks whether a link that was down is up again.

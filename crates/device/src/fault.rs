@@ -169,6 +169,10 @@ impl<D: Device> Device for FaultInjector<D> {
         held.into_iter().chain(self.device.poll_timeout()).min()
     }
 
+    fn holds_unsent(&self) -> bool {
+        self.device.holds_unsent()
+    }
+
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
     }

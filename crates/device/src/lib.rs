@@ -67,6 +67,12 @@ pub trait Device: Send {
         None
     }
 
+    /// Whether frames that were taken to be sent have not left, as of [`Device::prepare_wait`], and nothing that happens to the
+    /// descriptors tells when they can: they are tried again by the next call.
+    fn holds_unsent(&self) -> bool {
+        false
+    }
+
     /// What the device itself counted since it was opened.
     fn counters(&self) -> DeviceCounters;
 }
@@ -110,6 +116,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         (**self).poll_timeout()
+    }
+
+    fn holds_unsent(&self) -> bool {
+        (**self).holds_unsent()
     }
 
     fn counters(&self) -> DeviceCounters {

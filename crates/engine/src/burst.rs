@@ -183,7 +183,7 @@ impl Port {
 
     /// When to look at the device though no descriptor says so.
     pub(crate) fn poll_timeout(&self, now: Instant, retry_after: Duration) -> Option<Instant> {
-        let is_waiting = !self.unsent.is_empty() || !self.outgoing.is_empty();
+        let is_waiting = !self.unsent.is_empty() || !self.outgoing.is_empty() || self.device.holds_unsent();
         let retry = is_waiting.then(|| now + retry_after);
         [self.device.poll_timeout(), retry].into_iter().flatten().min()
     }
@@ -220,4 +220,60 @@ fn answer<R: UdpResponder>(
     responder.respond(&mut batch);
     let cap = |datagram: &Datagram<'_>| datagram.reply.filter(|&len| len <= datagram.buffer.len());
     batch.iter().map(cap).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+
+    use device::{Capabilities, DeviceCounters};
+    use frame::Frame;
+
+    use super::*;
+
+    /// A device that got frames to send and has not sent them, or has.
+    struct Full(bool);
+
+    impl Device for Full {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::default()
+        }
+
+        fn rx_burst(&mut self, _: &mut Burst, _: Instant) -> usize {
+            0
+        }
+
+        fn tx_burst(&mut self, _: &mut Burst, _: Instant) -> usize {
+            0
+        }
+
+        fn alloc(&mut self) -> Option<Frame> {
+            None
+        }
+
+        fn release(&mut self, _: Frame) {}
+
+        fn wait_fds<'a>(&'a self, _: &mut Vec<BorrowedFd<'a>>) {}
+
+        fn prepare_wait(&mut self) -> bool {
+            true
+        }
+
+        fn holds_unsent(&self) -> bool {
+            self.0
+        }
+
+        fn counters(&self) -> DeviceCounters {
+            DeviceCounters::default()
+        }
+    }
+
+    #[test]
+    fn a_device_that_holds_what_it_has_not_sent_is_looked_at_again() {
+        let soon = Duration::from_millis(1);
+        for (holds, expected) in [(false, None), (true, Some(Instant::ZERO + soon))] {
+            let port = Port::new(DeviceId(0), Role::Primary, None, Box::new(Full(holds)));
+            assert_eq!(port.poll_timeout(Instant::ZERO, soon), expected);
+        }
+    }
 }

@@ -129,6 +129,10 @@ impl<D: Device, W: Write + Send> Device for PcapRecord<D, W> {
         self.device.poll_timeout()
     }
 
+    fn holds_unsent(&self) -> bool {
+        self.device.holds_unsent()
+    }
+
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
     }
