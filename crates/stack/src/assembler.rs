@@ -74,6 +74,12 @@ impl Assembler {
         Ok(Inserted { duplicate: old.or(inserted.duplicate), ..inserted })
     }
 
+    /// Whether [`Assembler::insert`] would take `range`, for a caller that has to find memory for its octets first.
+    pub fn has_room_for(&self, range: SeqRange, rcv_nxt: SeqNum) -> bool {
+        let full = self.ranges.as_deref().filter(|ranges| ranges.sorted.len() >= Assembler::RANGES_MAX);
+        full.is_none_or(|ranges| range.start.is_at_or_before(rcv_nxt) || ranges.touches(range))
+    }
+
     /// Takes out the ranges that begin at or before `rcv_nxt`, and returns the end of what is now received without gap.
     #[inline]
     pub fn take_contiguous(&mut self, rcv_nxt: SeqNum) -> SeqNum {
@@ -134,6 +140,12 @@ impl Ranges {
         self.sorted[first] = Held { range: SeqRange::new(start, end), ..new };
         self.sorted.drain(first + 1..first + count);
         Ok(inserted)
+    }
+
+    /// Whether `range` touches one that is held, or reaches into it.
+    fn touches(&self, range: SeqRange) -> bool {
+        let first = self.sorted.partition_point(|held| held.range.end.is_before(range.start));
+        self.sorted.get(first).is_some_and(|held| held.range.start.is_at_or_before(range.end))
     }
 
     fn take_contiguous(&mut self, rcv_nxt: SeqNum) -> SeqNum {

@@ -91,6 +91,8 @@ counters! {
     ofo_queue => "TcpExtTCPOFOQueue",
     /// Segments that came out of order and were dropped for want of memory.
     ofo_drop => "TcpExtTCPOFODrop",
+    /// Times that what had come out of order was dropped for want of memory.
+    ofo_pruned => "TcpExtOfoPruned",
     /// Segments in order that were dropped for want of memory.
     rcv_q_drop => "TcpExtTCPRcvQDrop",
     /// Segments that did not fit the advertised window.

@@ -18,6 +18,9 @@ pub struct BufferPool {
     blocks: Vec<Box<[[u8; CHUNK_LEN]]>>,
     /// For each chunk that was ever handed out, the one behind it: in its queue, or among the free.
     next: Vec<u32>,
+    /// For each of them, how many chunks its queue has left out between it and the next: none, but where octets are out of
+    /// order.
+    gaps: Vec<u32>,
     free: u32,
     in_use: u32,
     chunks_max: u32,
@@ -33,6 +36,7 @@ impl BufferPool {
         BufferPool {
             blocks: Vec::with_capacity((chunks_max as usize).div_ceil(BLOCK_CHUNKS)),
             next: Vec::with_capacity(chunks_max as usize),
+            gaps: Vec::with_capacity(chunks_max as usize),
             free: NONE,
             in_use: 0,
             chunks_max,
@@ -48,6 +52,12 @@ impl BufferPool {
     #[inline]
     pub fn available(&self) -> u32 {
         self.chunks_max - self.in_use
+    }
+
+    /// Whether less than an eighth is left, which is kept for what goes on in order.
+    #[inline]
+    pub fn is_scarce(&self) -> bool {
+        self.available() < self.chunks_max / 8
     }
 
     /// The most chunks there can be.
@@ -85,10 +95,11 @@ impl BufferPool {
             self.blocks.push(vec![[0; CHUNK_LEN]; len].into_boxed_slice());
         }
         self.next.push(NONE);
+        self.gaps.push(0);
         Some(chunk as u32)
     }
 
-    /// Takes back the chain of `count` chunks from `first` to `last`.
+    /// Takes back the chain of `count` chunks from `first` to `last`, in which there is no gap.
     #[inline]
     pub(super) fn give_back(&mut self, first: u32, last: u32, count: u32) {
         debug_assert!(count <= self.in_use);
@@ -107,6 +118,16 @@ impl BufferPool {
     #[inline]
     pub(super) fn link(&mut self, chunk: u32, next: u32) {
         self.next[chunk as usize] = next;
+    }
+
+    /// Chunks left out between `chunk` and the next.
+    pub(super) fn gap(&self, chunk: u32) -> u32 {
+        self.gaps[chunk as usize]
+    }
+
+    /// Notes that `count` chunks are left out behind `chunk`.
+    pub(super) fn set_gap(&mut self, chunk: u32, count: u32) {
+        self.gaps[chunk as usize] = count;
     }
 
     #[inline]

@@ -13,7 +13,10 @@ pub struct Exhausted;
 /// before, so the caller declares octets readable only when all of them were written.
 ///
 /// All functions take any offset and length: what does not exist is not read, skipped or consumed. One queue holds at most
-/// [`ByteQueue::LEN_MAX`] octets.
+/// [`ByteQueue::LEN_MAX`] octets, and its gaps leave out at most 128 MiB.
+///
+/// A chunk is taken when an octet of it is written. Those that lie wholly in a gap are left out, but for the first of the
+/// queue: one octet far ahead costs two chunks, not all up to there.
 ///
 /// The queue remembers the chunk that was touched last, so going through it in order costs nothing but the copying. Going
 /// back walks from the front: 4 octets looked at per chunk.
@@ -25,18 +28,21 @@ pub struct ByteQueue {
     head: u32,
     tail: u32,
     /// Where the front is in the first chunk; below [`CHUNK_LEN`].
-    start: u32,
+    start: u16,
+    /// Chunks left out because they lie in a gap; zero while nothing is out of order, so that the usual case need not look
+    /// for gaps.
+    left_out: u16,
     /// Readable octets.
     len: u32,
     /// Octets from the front to the end of the last that was written; at least `len`. The chain has exactly the chunks
-    /// needed for them.
+    /// needed for them, less those that are left out.
     written: u32,
     /// The chunk touched last, and how many chunks are in front of it.
     cursor: u32,
     cursor_index: u32,
 }
 
-const _: () = assert!(size_of::<ByteQueue>() <= 32);
+const _: () = assert!(size_of::<ByteQueue>() <= 28);
 
 impl ByteQueue {
     /// The most octets that a queue holds, in order or not.
@@ -44,7 +50,16 @@ impl ByteQueue {
 
     /// An empty queue, which holds no chunk.
     pub const fn new() -> ByteQueue {
-        ByteQueue { head: NONE, tail: NONE, start: 0, len: 0, written: 0, cursor: NONE, cursor_index: 0 }
+        ByteQueue {
+            head: NONE,
+            tail: NONE,
+            start: 0,
+            left_out: 0,
+            len: 0,
+            written: 0,
+            cursor: NONE,
+            cursor_index: 0,
+        }
     }
 
     /// Readable octets.
@@ -68,13 +83,19 @@ impl ByteQueue {
     /// Chunks held.
     #[inline]
     pub const fn chunks(&self) -> u32 {
+        self.span() - self.left_out as u32
+    }
+
+    /// Chunks from the first to the last, with those that are left out.
+    #[inline]
+    const fn span(&self) -> u32 {
         chunks_for(self.start, self.written)
     }
 
     /// Octets that [`ByteQueue::push`] takes before it needs another chunk.
     #[inline]
     pub const fn tail_room(&self) -> usize {
-        self.chunks() as usize * CHUNK_LEN - (self.start + self.written) as usize
+        self.span() as usize * CHUNK_LEN - self.start as usize - self.written as usize
     }
 
     /// Appends the octets of `data` that fit behind the readable ones, and returns how many that are. All fit, unless the
@@ -93,24 +114,48 @@ impl ByteQueue {
     /// Octets that [`ByteQueue::push`] would take now.
     #[inline]
     pub fn room(&self, pool: &BufferPool) -> usize {
-        let chunks = self.chunks() as usize + pool.available() as usize;
+        let chunks = self.chunks_in_front_of_gap(pool) as usize + pool.available() as usize;
         (chunks * CHUNK_LEN - self.start as usize).min(Self::LEN_MAX) - self.len()
     }
 
-    /// Writes `data` at `offset`, which may be behind the readable octets and leave a gap. All chunks up to the end of
-    /// `data` are taken from the pool, or none.
+    /// Writes `data` at `offset`, which may be behind the readable octets and leave a gap. All chunks that it needs are taken
+    /// from the pool, or none.
     #[inline]
     pub fn write_at(&mut self, pool: &mut BufferPool, offset: usize, data: &[u8]) -> Result<(), Exhausted> {
         if data.is_empty() {
             return Ok(());
         }
-        self.allocate_up_to(pool, offset.saturating_add(data.len()))?;
+        self.allocate(pool, offset, offset.saturating_add(data.len()))?;
         let position = self.start as usize + offset;
         let mut written = 0;
         while written < data.len() {
             written += self.write_piece(pool, position + written, &data[written..]);
         }
         Ok(())
+    }
+
+    /// Chunks that [`ByteQueue::write_at`] would take from the pool for `len` octets at `offset`.
+    pub fn chunks_needed(&self, pool: &BufferPool, offset: usize, len: usize) -> u32 {
+        let end = offset.saturating_add(len).min(Self::LEN_MAX);
+        if end <= offset {
+            return 0;
+        }
+        let (first, last) = self.chunks_of(offset, end);
+        let wanted = last - first + 1;
+        if self.head == NONE {
+            return wanted + u32::from(first > 0);
+        }
+        let (mut chunk, mut index) = self.at_or_before(pool, first);
+        let mut held = u32::from(index == first);
+        while chunk != self.tail {
+            index += 1 + pool.gap(chunk);
+            chunk = pool.next(chunk);
+            if index > last {
+                break;
+            }
+            held += 1;
+        }
+        wanted - held
     }
 
     /// Writes what fits into the chunk of `position`, counted from the begin of the first; returns how many octets that are.
@@ -189,8 +234,8 @@ impl ByteQueue {
         }
         self.len -= count;
         self.written -= count;
-        let position = self.start + count;
-        self.start = position % CHUNK_LEN as u32;
+        let position = u32::from(self.start) + count;
+        self.start = (position % CHUNK_LEN as u32) as u16;
         self.free_front(pool, position / CHUNK_LEN as u32);
     }
 
@@ -202,6 +247,7 @@ impl ByteQueue {
         let (held, needed) = (self.chunks(), chunks_for(self.start, self.len));
         if needed < held {
             let last = self.find(pool, needed - 1);
+            self.close_gaps(pool, last);
             pool.give_back(pool.next(last), self.tail, held - needed);
             pool.link(last, NONE);
             self.tail = last;
@@ -214,7 +260,9 @@ impl ByteQueue {
     #[inline]
     pub fn clear(&mut self, pool: &mut BufferPool) {
         if self.head != NONE {
-            pool.give_back(self.head, self.tail, self.chunks());
+            let held = self.chunks();
+            self.close_gaps(pool, self.head);
+            pool.give_back(self.head, self.tail, held);
             self.forget();
         }
     }
@@ -222,27 +270,72 @@ impl ByteQueue {
     /// Gives up the chunks without returning them, for a pool that is dropped together with its queues.
     pub fn forget(&mut self) {
         (self.head, self.tail, self.cursor) = (NONE, NONE, NONE);
-        (self.start, self.len, self.written, self.cursor_index) = (0, 0, 0, 0);
+        (self.start, self.len, self.written, self.left_out, self.cursor_index) = (0, 0, 0, 0, 0);
     }
 
-    /// Makes the chain long enough for `written` octets.
+    /// Takes the chunks for octets from `offset` to `end` that are not there yet, or none.
     #[inline]
-    fn allocate_up_to(&mut self, pool: &mut BufferPool, written: usize) -> Result<(), Exhausted> {
-        if written <= self.written() {
+    fn allocate(&mut self, pool: &mut BufferPool, offset: usize, end: usize) -> Result<(), Exhausted> {
+        if end <= self.written() && self.left_out == 0 {
             return Ok(());
         }
-        if written > Self::LEN_MAX {
+        if end > Self::LEN_MAX {
             return Err(Exhausted);
         }
-        let missing = chunks_for(self.start, written as u32) - self.chunks();
-        if missing > pool.available() {
+        let (first, last) = self.chunks_of(offset, end);
+        let span = self.span();
+        if self.left_out > 0 || first > span {
+            self.allocate_apart(pool, offset, end)?;
+        } else {
+            let missing = last + 1 - span;
+            if missing > pool.available() {
+                return Err(Exhausted);
+            }
+            for _ in 0..missing {
+                self.append_chunk(pool);
+            }
+        }
+        self.written = self.written.max(end as u32);
+        Ok(())
+    }
+
+    /// The same where chunks are left out.
+    #[cold]
+    fn allocate_apart(&mut self, pool: &mut BufferPool, offset: usize, end: usize) -> Result<(), Exhausted> {
+        let needed = self.chunks_needed(pool, offset, end - offset);
+        let span = chunks_for(self.start, self.written.max(end as u32));
+        let left_out = span - self.chunks() - needed;
+        if needed > pool.available() || left_out > u32::from(u16::MAX) {
             return Err(Exhausted);
         }
-        for _ in 0..missing {
+        if self.head == NONE {
             self.append_chunk(pool);
         }
-        self.written = written as u32;
+        let (first, last) = self.chunks_of(offset, end);
+        let (mut chunk, mut index) = self.at_or_before(pool, first);
+        for wanted in first.max(index + 1)..=last {
+            let skipped = wanted - index - 1;
+            let is_there = chunk != self.tail && pool.gap(chunk) == skipped;
+            chunk = if is_there { pool.next(chunk) } else { self.insert_behind(pool, chunk, skipped) };
+            index = wanted;
+        }
         Ok(())
+    }
+
+    /// Puts a chunk behind `chunk` that leaves out `skipped` between them.
+    fn insert_behind(&mut self, pool: &mut BufferPool, chunk: u32, skipped: u32) -> u32 {
+        let fresh = pool.take().expect("the caller saw that enough chunks are available");
+        if chunk == self.tail {
+            self.tail = fresh;
+            self.left_out += skipped as u16;
+        } else {
+            pool.link(fresh, pool.next(chunk));
+            pool.set_gap(fresh, pool.gap(chunk) - skipped - 1);
+            self.left_out -= 1;
+        }
+        pool.link(chunk, fresh);
+        pool.set_gap(chunk, skipped);
+        fresh
     }
 
     fn append_chunk(&mut self, pool: &mut BufferPool) {
@@ -266,8 +359,11 @@ impl ByteQueue {
     }
 
     fn find(&self, pool: &BufferPool, index: u32) -> u32 {
-        if index + 1 == self.chunks() {
+        if index + 1 == self.span() {
             return self.tail;
+        }
+        if self.left_out > 0 {
+            return self.at_or_before(pool, index).0;
         }
         let (mut chunk, from) = match index.checked_sub(self.cursor_index) {
             Some(steps) => (self.cursor, steps),
@@ -277,6 +373,53 @@ impl ByteQueue {
             chunk = pool.next(chunk);
         }
         chunk
+    }
+
+    /// The last chunk with at most `index` places in front of it, and how many those are; the queue has one.
+    fn at_or_before(&self, pool: &BufferPool, index: u32) -> (u32, u32) {
+        let is_ahead = self.cursor_index <= index;
+        let (mut chunk, mut at) = if is_ahead { (self.cursor, self.cursor_index) } else { (self.head, 0) };
+        while chunk != self.tail {
+            let next = at + 1 + pool.gap(chunk);
+            if next > index {
+                break;
+            }
+            (chunk, at) = (pool.next(chunk), next);
+        }
+        (chunk, at)
+    }
+
+    /// Indices of the chunks of the first and the last octet from `offset` to `end`.
+    #[inline]
+    const fn chunks_of(&self, offset: usize, end: usize) -> (u32, u32) {
+        let start = self.start as usize;
+        (((start + offset) / CHUNK_LEN) as u32, ((start + end - 1) / CHUNK_LEN) as u32)
+    }
+
+    /// Chunks up to the first that is left out.
+    #[inline]
+    fn chunks_in_front_of_gap(&self, pool: &BufferPool) -> u32 {
+        if self.left_out == 0 {
+            return self.span();
+        }
+        let (mut chunk, mut count) = (self.head, 1);
+        while pool.gap(chunk) == 0 {
+            (chunk, count) = (pool.next(chunk), count + 1);
+        }
+        count
+    }
+
+    /// Forgets what is left out behind `chunk`, before its chunks go back.
+    fn close_gaps(&mut self, pool: &mut BufferPool, chunk: u32) {
+        if self.left_out == 0 {
+            return;
+        }
+        let mut chunk = chunk;
+        while chunk != self.tail {
+            pool.set_gap(chunk, 0);
+            chunk = pool.next(chunk);
+        }
+        self.left_out = 0;
     }
 
     /// Gives back the first `count` chunks, behind which there are more.
@@ -289,12 +432,31 @@ impl ByteQueue {
         for _ in 1..count {
             last = pool.next(last);
         }
-        self.head = pool.next(last);
-        pool.give_back(first, last, count);
+        if self.left_out > 0 && pool.gap(last) > 0 {
+            self.reuse_for_front(pool, last, count);
+        } else {
+            self.head = pool.next(last);
+            pool.give_back(first, last, count);
+        }
         match self.cursor_index.checked_sub(count) {
             Some(index) => self.cursor_index = index,
             None => (self.cursor, self.cursor_index) = (self.head, 0),
         }
+    }
+
+    /// The front has come to a chunk that is left out: `read`, the last of `count` that are done with, takes its place.
+    #[cold]
+    fn reuse_for_front(&mut self, pool: &mut BufferPool, read: u32, count: u32) {
+        pool.set_gap(read, pool.gap(read) - 1);
+        self.left_out -= 1;
+        if count > 1 {
+            let mut last = self.head;
+            for _ in 2..count {
+                last = pool.next(last);
+            }
+            pool.give_back(self.head, last, count - 1);
+        }
+        self.head = read;
     }
 }
 
@@ -315,8 +477,8 @@ impl Drop for ByteQueue {
 
 /// Chunks that hold `len` octets of which the first is at `start` in its chunk.
 #[inline]
-const fn chunks_for(start: u32, len: u32) -> u32 {
-    if len == 0 { 0 } else { (start + len).div_ceil(CHUNK_LEN as u32) }
+const fn chunks_for(start: u16, len: u32) -> u32 {
+    if len == 0 { 0 } else { (start as u32 + len).div_ceil(CHUNK_LEN as u32) }
 }
 
 /// The readable octets of a queue, piece by piece; made by [`ByteQueue::slices_at`].

@@ -187,8 +187,7 @@ impl ChallengeLimiter {
 impl Shared {
     /// Whether what is left of the buffers is kept for the connections that exist.
     pub(crate) fn is_under_pressure(&self) -> bool {
-        let total = self.buffers.available() + self.buffers.in_use();
-        self.buffers.available() < total / 8
+        self.buffers.is_scarce()
     }
 }
 

@@ -138,10 +138,12 @@ impl Connection {
 
     pub(super) fn count_received(&mut self, received: &Received, shared: &mut Shared) {
         self.tally.bytes_received += u64::from(received.in_order);
-        shared.counters.ofo_queue += u64::from(received.out_of_order);
-        if received.exhausted {
-            let in_gap = self.receive.has_gaps();
-            *if in_gap { &mut shared.counters.ofo_drop } else { &mut shared.counters.rcv_q_drop } += 1;
+        shared.counters.ofo_pruned += u64::from(received.pruned);
+        match (received.out_of_order, received.exhausted) {
+            (true, true) => shared.counters.ofo_drop += 1,
+            (true, false) => shared.counters.ofo_queue += 1,
+            (false, true) => shared.counters.rcv_q_drop += 1,
+            (false, false) => {}
         }
         if received.outside_window && self.receive.offered() == 0 {
             shared.counters.zero_window_drop += 1;

@@ -87,7 +87,7 @@ pub(crate) struct Resumption {
 pub(crate) struct Received {
     /// Octets by which `rcv_nxt` moved.
     pub(crate) in_order: u32,
-    /// Kept for later: something is missing in front of it.
+    /// Something is missing in front of it: it is kept for later, unless memory was exhausted.
     pub(crate) out_of_order: bool,
     /// All of it, or part of it, had come before.
     pub(crate) duplicate: bool,
@@ -95,6 +95,8 @@ pub(crate) struct Received {
     pub(crate) outside_window: bool,
     /// Dropped for want of memory; the peer sends it again.
     pub(crate) exhausted: bool,
+    /// What had come out of order before was dropped for want of memory.
+    pub(crate) pruned: bool,
     /// The peer's FIN is now in order.
     pub(crate) finished: bool,
 }
@@ -223,34 +225,54 @@ impl Receiver {
 
     fn store(&mut self, start: SeqNum, data: &[u8], pool: &mut BufferPool, received: &mut Received) {
         let range = SeqRange::new(start, start + data.len() as u32);
-        if start == self.rcv_nxt && self.assembler.is_empty() {
-            if self.queue.room(pool) < data.len() {
-                received.exhausted = true;
-                return;
-            }
-            self.queue.push(pool, data);
-            self.rcv_nxt = range.end;
-            received.in_order = range.len();
-            return;
+        received.out_of_order = start != self.rcv_nxt;
+        if !received.out_of_order && self.assembler.is_empty() {
+            return self.append(range, data, pool, received);
         }
-        let offset = start.since(self.rcv_nxt) + self.queue.len() as u32;
-        if self.queue.write_at(pool, offset as usize, data).is_err() {
+        if !self.assembler.has_room_for(range, self.rcv_nxt) {
             received.exhausted = true;
             return;
         }
-        let Ok(inserted) = self.assembler.insert(range, self.rcv_nxt) else {
-            received.exhausted = true;
-            return;
-        };
+        let offset = start.since(self.rcv_nxt) as usize + self.queue.len();
+        let is_refused = received.out_of_order
+            && pool.is_scarce()
+            && self.queue.chunks_needed(pool, offset, data.len()) > 0;
+        if is_refused || self.queue.write_at(pool, offset, data).is_err() {
+            return self.prune(range, data, pool, received);
+        }
+        let inserted = self.assembler.insert(range, self.rcv_nxt).expect("the assembler was asked before");
         if let Some(duplicate) = inserted.duplicate {
             received.duplicate = true;
             self.duplicate = duplicate;
         }
         let next = self.assembler.take_contiguous(self.rcv_nxt);
         received.in_order = next.since(self.rcv_nxt);
-        received.out_of_order = received.in_order == 0;
         self.queue.extend_to(self.queue.len() + received.in_order as usize);
         self.rcv_nxt = next;
+    }
+
+    /// Takes what is in order while nothing is out of order.
+    fn append(&mut self, range: SeqRange, data: &[u8], pool: &mut BufferPool, received: &mut Received) {
+        if self.queue.room(pool) < data.len() {
+            received.exhausted = true;
+            return;
+        }
+        self.queue.push(pool, data);
+        self.rcv_nxt = range.end;
+        received.in_order = range.len();
+    }
+
+    /// There is no memory for `data`. What came out of order is the first that has to go, as the peer will send it again
+    /// (RFC 2018, 8): that makes room for data in order, and a peer that leaves gaps holds none of the last of the memory.
+    #[cold]
+    fn prune(&mut self, range: SeqRange, data: &[u8], pool: &mut BufferPool, received: &mut Received) {
+        received.pruned = !self.assembler.is_empty();
+        self.drop_out_of_order(pool);
+        if received.out_of_order {
+            received.exhausted = true;
+        } else {
+            self.append(range, data, pool, received);
+        }
     }
 
     /// Counts the FIN once all in front of it is there.
@@ -380,11 +402,6 @@ impl Receiver {
         told.then(|| self.duplicate.end.is_at_or_before(self.rcv_nxt))
     }
 
-    /// Number of ranges that wait for something in front of them.
-    pub(crate) fn has_gaps(&self) -> bool {
-        !self.assembler.is_empty()
-    }
-
     /// The window to offer now, in octets, unscaled: never less than offered before, and more only if that is worth a segment
     /// (RFC 9293, 3.8.6.2.2). `may_grow` is false when memory is short.
     pub(crate) fn window(&self, may_grow: bool) -> u32 {
@@ -437,9 +454,12 @@ impl Receiver {
         self.limit_is_fixed = true;
     }
 
-    /// Forgets what came out of order.
+    /// Forgets what came out of order; no acknowledgement tells of it any more.
     pub(crate) fn drop_out_of_order(&mut self, pool: &mut BufferPool) {
         self.assembler.clear();
+        if self.duplicate.end.is_after(self.rcv_nxt) {
+            self.duplicate = SeqRange::default();
+        }
         self.queue.discard_out_of_order(pool);
     }
 }
@@ -454,3 +474,6 @@ pub(crate) fn scale_for(limit: u32) -> u8 {
 pub(crate) fn receive_limit(options: &TcpOptions) -> u32 {
     options.receive_buffer.unwrap_or(LIMIT_MAX).min(options.window_clamp.unwrap_or(u32::MAX))
 }
+
+#[cfg(test)]
+mod tests;
