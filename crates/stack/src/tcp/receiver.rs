@@ -402,16 +402,24 @@ impl Receiver {
         told.then(|| self.duplicate.end.is_at_or_before(self.rcv_nxt))
     }
 
-    /// The window to offer now, in octets, unscaled: never less than offered before, and more only if that is worth a segment
-    /// (RFC 9293, 3.8.6.2.2). `may_grow` is false when memory is short.
+    /// The window to offer now, in octets, as the header can say it: not less than offered before, and more only if that is
+    /// worth a segment (RFC 9293, 3.8.6.2.2). `may_grow` is false when memory is short.
+    ///
+    /// What was offered is rounded up to what the scale can say, which moves the edge by less than a unit. A peer that has
+    /// every few octets acknowledged would so move it for ever. Beyond twice the buffer, which nobody comes to who sends full
+    /// segments, it is rounded down: the edge goes back by less than a unit (RFC 7323, 2.4 and appendix F), and what was sent
+    /// up to the old one is still taken.
     pub(crate) fn window(&self, may_grow: bool) -> u32 {
         let offered = self.offered();
         let limit = self.limit.min(self.window_clamp);
-        let free = limit.saturating_sub(self.queue.len() as u32);
+        let unread = self.queue.len() as u32;
+        let free = limit.saturating_sub(unread);
         let worth = (limit / 2).min(u32::from(self.segment_size));
         let window = if may_grow && free >= offered.saturating_add(worth) { free } else { offered };
         let unit = 1u32 << self.scale;
-        let rounded = if window == offered { window.next_multiple_of(unit) } else { window / unit * unit };
+        let rounded_up = window.next_multiple_of(unit);
+        let has_room = unread.saturating_add(rounded_up) <= limit.saturating_mul(2);
+        let rounded = if window == offered && has_room { rounded_up } else { window / unit * unit };
         rounded.min(u32::from(u16::MAX) << self.scale)
     }
 

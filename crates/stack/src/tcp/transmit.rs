@@ -287,7 +287,7 @@ impl Connection {
             Some(false) => shared.counters.dsack_ofo_sent += 1,
             None => {}
         }
-        let closed_before = self.receive.offered_by_last_ack() == 0;
+        let closed_before = self.receive.offered_by_last_ack() >> self.receive.scale == 0;
         let closed = outgoing.window == 0;
         shared.counters.to_zero_window += u64::from(closed && !closed_before);
         shared.counters.from_zero_window += u64::from(!closed && closed_before);

@@ -105,3 +105,54 @@ fn data_in_order_takes_the_place_of_data_out_of_order_when_memory_is_exhausted()
     release(receiver, &mut pool);
     assert_eq!(pool.in_use(), 0);
 }
+
+#[test]
+fn a_buffer_that_nobody_reads_is_bounded_whatever_segments_the_peer_cuts() {
+    let (limit, scale) = (1 << 16, 7);
+    let unit = 1 << scale;
+    for len in [1, 64, 127, 129, 1000, 1448] {
+        let mut pool = BufferPool::new(1000);
+        let mut receiver = receiver(limit, scale);
+        let mut told = FIRST + limit;
+        while receiver.queue.len() < 4 * limit as usize {
+            let sent = told.since(receiver.rcv_nxt).min(len);
+            if sent == 0 {
+                break;
+            }
+            let next = receiver.rcv_nxt;
+            let received = receiver.accept(next, &vec![7; sent as usize], false, &mut pool);
+            assert_eq!(
+                (received.in_order, received.outside_window),
+                (sent, false),
+                "what was offered is taken"
+            );
+            receiver.note_duplicate(next, 1); // An old octet, so that an acknowledgement goes out at once.
+            let edge = acknowledge(&mut receiver);
+            let back = if edge.is_before(told) { told.since(edge) } else { 0 };
+            assert!(back < unit, "the edge goes back by less than a unit (RFC 7323, 2.4)");
+            assert!(back == 0 || len < 536, "and not at all for a peer that sends full segments");
+            told = told.max(edge);
+        }
+        let held = receiver.queue.len();
+        assert!(held <= 2 * limit as usize, "{held} octets in segments of {len}");
+        assert_eq!(receiver.window(true), 0, "the window is closed");
+        receiver.queue.consume(&mut pool, held);
+        assert_eq!(receiver.window(true), limit, "reading opens it");
+        assert_eq!(pool.in_use(), 0);
+    }
+}
+
+#[test]
+fn a_window_that_is_read_from_is_rounded_up_and_takes_nothing_back() {
+    let mut pool = BufferPool::new(1000);
+    let mut receiver = receiver(1 << 16, 7);
+    let mut told = FIRST + (1 << 16);
+    for segment in 0..1000 {
+        assert_eq!(data_at(&mut receiver, segment * 100, 100, &mut pool).in_order, 100);
+        receiver.queue.consume(&mut pool, 100);
+        let edge = acknowledge(&mut receiver);
+        assert!(edge.is_at_or_after(told));
+        told = edge;
+    }
+    assert_eq!(pool.in_use(), 0);
+}
