@@ -152,7 +152,7 @@ impl Stack {
 
     /// Removes a connection with all that belongs to it, and remembers its flow for a while.
     fn forget_flow(&mut self, id: ConnectionId, now: Instant) {
-        self.leave_fast_open_queue(id);
+        self.leave_fast_open_queue(id, now);
         self.timers.cancel(id.index());
         let Some(connection) = self.connections.remove(id) else {
             return;

@@ -17,6 +17,7 @@ impl Stack {
         key: &FlowKey,
         segment: &Segment<'_>,
         options: &TcpOptions,
+        now: Instant,
     ) -> (Option<Box<FastOpenCookie>>, bool) {
         let enabled = self.shared.config.fast_open_server && options.fast_open_queue > 0;
         let Some(offered) = segment.options.fast_open.as_ref().filter(|_| enabled) else {
@@ -37,8 +38,9 @@ impl Stack {
             return (fresh(), false);
         }
         let renewed = if verdict == CookieVerdict::ValidUntilRotation { fresh() } else { None };
-        let pending = self.listeners.get(id).map_or(0, |listener| listener.fast_open_pending);
-        if pending >= u32::from(options.fast_open_queue) {
+        let pending_max = u32::from(options.fast_open_queue);
+        let listener = self.listeners.get_mut(id);
+        if !listener.is_some_and(|listener| listener.has_fast_open_room(pending_max, now)) {
             counters.fast_open_listen_overflow += 1;
             return (None, false);
         }
@@ -54,7 +56,7 @@ impl Stack {
         self.end_time_wait(&key);
         self.shared.counters.fast_open_passive += 1;
         if let Some(listener) = self.listeners.get_mut(listener) {
-            listener.fast_open_pending += 1;
+            listener.begin_fast_open();
         }
         self.with_connection(id, now, |connection, shared| {
             if let Some(cookie) = cookie {

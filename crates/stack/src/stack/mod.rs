@@ -36,7 +36,7 @@ use crate::slab::{Handle, Slab};
 use crate::syn_cookie::SynCookies;
 use crate::tcp::handshake::HalfOpen;
 use crate::tcp::listener::Listener;
-use crate::tcp::{Connection, Events, Fate, Shared, State};
+use crate::tcp::{Connection, Events, Fate, Shared, State, TcpError};
 use crate::time_wait::{TimeWaitConfig, TimeWaitTable};
 use crate::timer_wheel::TimerWheel;
 use crate::trace::TraceRing;
@@ -437,7 +437,7 @@ impl Stack {
         if fate == Fate::Over {
             return self.end_flow(id, now);
         }
-        let fast_open_done = connection.flags.fast_open_pending && connection.state != State::SynReceived;
+        let fast_open_done = connection.flags.fast_open_pending && connection.flags.syn_acknowledged;
         if let Some(at) = connection.deadline() {
             let scheduled = self.timers.deadline_of(id.index());
             if scheduled.is_none_or(|scheduled| at < scheduled) {
@@ -445,7 +445,7 @@ impl Stack {
             }
         }
         if fast_open_done {
-            self.leave_fast_open_queue(id);
+            self.leave_fast_open_queue(id, now);
         }
     }
 
@@ -461,7 +461,7 @@ impl Stack {
             if connection.state == State::TimeWait {
                 self.begin_time_wait(id, hash, now);
             }
-            self.leave_fast_open_queue(id);
+            self.leave_fast_open_queue(id, now);
         }
         let abandoned = self.connections.get(id).is_some_and(|connection| connection.flags.orphaned);
         if abandoned && let Some(connection) = self.connections.remove(id) {
@@ -469,16 +469,17 @@ impl Stack {
         }
     }
 
-    /// A connection made by Fast Open has completed its handshake, or is over: its place is free for another.
-    fn leave_fast_open_queue(&mut self, id: ConnectionId) {
+    /// A connection made by Fast Open has completed its handshake, or is over.
+    fn leave_fast_open_queue(&mut self, id: ConnectionId, now: Instant) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         if !std::mem::replace(&mut connection.flags.fast_open_pending, false) {
             return;
         }
+        let was_reset = !connection.flags.syn_acknowledged && connection.error == Some(TcpError::Reset);
         if let Some(listener) = connection.listener.and_then(|listener| self.listeners.get_mut(listener)) {
-            listener.fast_open_pending = listener.fast_open_pending.saturating_sub(1);
+            listener.end_fast_open(was_reset, now);
         }
     }
 

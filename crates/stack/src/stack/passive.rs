@@ -93,7 +93,7 @@ impl Stack {
             }
             _ => {}
         }
-        let (cookie, fast) = self.judge_fast_open(id, &key, segment, &options);
+        let (cookie, fast) = self.judge_fast_open(id, &key, segment, &options, now);
         if fast {
             let opening = Opening { listener: id, key, hop, agreement, cookie };
             self.open_fast(opening, segment, now);

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use crate::config::TcpOptions;
 use crate::slab::Handle;
 use crate::tcp::connection::Connection;
+use clock::{Duration, Instant};
+
+/// How long a child made by Fast Open counts that was reset before its handshake was complete, as on Linux.
+const FAST_OPEN_RESET_COUNTS: Duration = Duration::from_secs(60);
 
 /// A listening socket.
 #[derive(Debug)]
@@ -20,8 +24,10 @@ pub struct Listener {
     accept_queue: VecDeque<Handle<Connection>>,
     /// Half-open connections.
     pub(crate) half_open: u32,
-    /// Children made by Fast Open whose handshake is not complete.
-    pub(crate) fast_open_pending: u32,
+    /// Children made by Fast Open whose handshake is not complete, and those of `fast_open_resets`.
+    fast_open_pending: u32,
+    /// When the places of those that were reset become free, the earliest first.
+    fast_open_resets: VecDeque<Instant>,
     pub(crate) signalled: bool,
     pub(crate) token: u64,
 }
@@ -41,6 +47,7 @@ impl Listener {
             accept_queue: VecDeque::new(),
             half_open: 0,
             fast_open_pending: 0,
+            fast_open_resets: VecDeque::new(),
             signalled: false,
             token: 0,
         }
@@ -67,6 +74,32 @@ impl Listener {
     /// Whether more half-open connections than the backlog wait (`inet_csk_reqsk_queue_is_full`).
     pub(crate) fn is_half_open_full(&self) -> bool {
         self.half_open >= self.backlog.max(1)
+    }
+
+    /// Whether one more child may be made by Fast Open (RFC 7413, 5.1; `tcp_fastopen_queue_check`).
+    pub(crate) fn has_fast_open_room(&mut self, pending_max: u32, now: Instant) -> bool {
+        if self.fast_open_pending >= pending_max && self.fast_open_resets.front().is_some_and(|at| *at <= now)
+        {
+            self.fast_open_resets.pop_front();
+            self.fast_open_pending -= 1;
+        }
+        self.fast_open_pending < pending_max
+    }
+
+    pub(crate) fn begin_fast_open(&mut self) {
+        self.fast_open_pending += 1;
+    }
+
+    /// The handshake of a child made by Fast Open is complete, or the child is over.
+    ///
+    /// Its place is free, but not yet if a reset ended it. Who sends SYNs with the address of another, and a cookie that was
+    /// once given to it, lets the other's resets make room for more of them (RFC 7413, 5.1; `reqsk_fastopen_remove`).
+    pub(crate) fn end_fast_open(&mut self, was_reset: bool, now: Instant) {
+        if was_reset {
+            self.fast_open_resets.push_back(now + FAST_OPEN_RESET_COUNTS);
+        } else {
+            self.fast_open_pending = self.fast_open_pending.saturating_sub(1);
+        }
     }
 
     pub(crate) fn set_backlog(&mut self, backlog: u32) {
