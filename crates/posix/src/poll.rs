@@ -15,7 +15,7 @@ use crate::{Errno, batch};
 /// The kernel is asked this often while the call spins.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(20);
 
-/// Told among ourselves: some of what is watched has become the kernel's meanwhile. No errno has this number.
+/// Told among ourselves: some of what is watched has become the kernel's meanwhile, or was closed. No errno has this number.
 const MOVED: Errno = Errno(i32::MAX);
 
 /// What one of the descriptors is.
@@ -103,7 +103,8 @@ impl Process {
                 return Some(Err(MOVED));
             }
             told_at = now;
-            let own = state.poll_own(&watched, fds);
+            // Whoever closes it wakes those who wait there: the kernel looks the number up again then.
+            let Some(own) = state.poll_own(&watched, fds) else { return Some(Err(MOVED)) };
             let ask = own == 0 && now.since(asked_at) >= KERNEL_EVERY || own > 0;
             if ask {
                 asked_at = now;
@@ -152,7 +153,7 @@ impl State {
     fn is_any_moved(&self, watched: &[Watched], kernel: &[syscall::PollFd]) -> bool {
         watched.iter().zip(kernel).any(|(it, in_kernel)| match it {
             Watched::Socket(id) => {
-                self.sockets.get(*id).is_none_or(|socket| socket.is_shadow() && in_kernel.fd < 0)
+                self.sockets.get(*id).is_some_and(|socket| socket.is_shadow() && in_kernel.fd < 0)
             }
             _ => false,
         })
@@ -164,20 +165,20 @@ impl State {
         sockets.filter(|id| self.is_inherited(*id)).collect()
     }
 
-    /// Notes what the stack has; returns how many have something.
-    fn poll_own(&mut self, watched: &[Watched], fds: &mut [PollFd]) -> usize {
+    /// Notes what the stack has; returns how many have something, or `None` if one of the sockets is gone.
+    fn poll_own(&mut self, watched: &[Watched], fds: &mut [PollFd]) -> Option<usize> {
         let mut count = 0;
         for (it, fd) in watched.iter().zip(fds) {
             let ready = match it {
                 Watched::Kernel => 0,
                 Watched::Invalid => libc::POLLNVAL,
-                Watched::Socket(id) => self.poll_socket(*id) as i16,
+                Watched::Socket(id) => self.poll_if_open(*id)? as i16,
                 Watched::Epoll(id) if self.has_ready(*id, 0) => libc::POLLIN | libc::POLLRDNORM,
                 Watched::Epoll(_) => 0,
             };
             fd.revents = ready & (fd.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
             count += usize::from(fd.revents != 0);
         }
-        count
+        Some(count)
     }
 }

@@ -81,8 +81,13 @@ impl State {
 
     /// What a socket is ready for, as far as the stack goes.
     pub(crate) fn poll_socket(&mut self, id: crate::socket::SocketId) -> u32 {
+        self.poll_if_open(id).unwrap_or(0)
+    }
+
+    /// The same; `None` if there is no such socket any more.
+    pub(crate) fn poll_if_open(&mut self, id: crate::socket::SocketId) -> Option<u32> {
         let stack = self.runtime.as_mut().map(|runtime| &*runtime.stack());
-        self.sockets.get(id).map_or(0, |socket| socket.poll(stack))
+        self.sockets.get(id).map(|socket| socket.poll(stack))
     }
 
     /// Whether an instance has something of ours to tell.

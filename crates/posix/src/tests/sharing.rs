@@ -315,6 +315,24 @@ fn a_connection_lives_until_the_call_on_it_is_over() {
 }
 
 #[test]
+fn who_polls_what_another_thread_closes_looks_it_up_again() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (left, _) = pair.connected();
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut fds = [PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
+        let count = match pair.left.poll(&mut fds, None, None) {
+            Verdict::Done(count) => count.unwrap(),
+            Verdict::Kernel => 1, // Which says POLLNVAL, or what else the number is by then.
+        };
+        told.send(count)
+    });
+    pair.left.until_asleep(1);
+    pair.left.shut_down(left);
+    assert_eq!(tells.recv_timeout(PATIENCE), Ok(1), "it sleeps on");
+}
+
+#[test]
 fn who_waits_at_an_empty_instance_learns_of_what_is_added() {
     let pair = Pair::new();
     let (left, _) = pair.connected();
