@@ -2,14 +2,14 @@
 //!
 //! A thread that was cancelled in its call, or has left it by longjmp(3), holds nothing once it has ended.
 
-use std::os::fd::{IntoRawFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use clock::Instant;
 
 use crate::drive::On;
 use crate::epoll::EpollId;
-use crate::fd_table::Entry;
+use crate::fd_table::{Entry, FdTable};
 use crate::internal;
 use crate::process::State;
 use crate::socket::SocketId;
@@ -72,32 +72,35 @@ impl State {
         }
     }
 
-    /// The last descriptor of a socket is about to be closed: the socket goes too, or when no call uses it any more.
-    pub(crate) fn close_socket(&mut self, id: SocketId, now: Instant) {
+    /// What the kernel has of what stands behind `fd`, if that is its last descriptor and calls of other threads use it: to be asked for
+    /// while the number still is what it was.
+    pub(crate) fn copy_for_callers(&self, fd: RawFd) -> Option<OwnedFd> {
+        let socket = self.socket_of(fd).and_then(|id| self.sockets.get(id));
+        let epoll = self.epoll_of(fd).and_then(|id| self.epolls.get(id));
+        let is_wanted = socket
+            .is_some_and(|it| it.callers.has_others() && it.is_shadow() && it.fds().count() == 1)
+            || epoll.is_some_and(|it| it.callers.has_others() && it.fds().count() == 1);
+        is_wanted.then(|| syscall::dup_owned(fd, internal::floor()).ok()).flatten()
+    }
+
+    /// The last descriptor of a socket is closed: the socket goes too, or when no call uses it any more, which has `copy` until then.
+    pub(crate) fn close_socket(&mut self, id: SocketId, copy: Option<OwnedFd>, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         if !socket.callers.has_others() {
             return self.end_socket(id, now);
         }
         // The number is somebody else's soon. What the kernel has of the socket stays behind another one.
-        let copy = if socket.is_shadow() { kernel_copy(socket.fd()) } else { None };
-        socket.set_fd(copy.unwrap_or(-1));
-        if let Some(copy) = copy {
-            self.table.set(copy, Entry::Internal);
-        }
+        socket.set_fd(enter(self.table, copy));
         self.closing.push(Closing::Socket(id));
     }
 
     /// The same of an epoll instance.
-    pub(crate) fn close_epoll(&mut self, id: EpollId) {
+    pub(crate) fn close_epoll(&mut self, id: EpollId, copy: Option<OwnedFd>) {
         let Some(epoll) = self.epolls.get_mut(id) else { return };
         if !epoll.callers.has_others() {
             return self.end_epoll(id);
         }
-        let copy = kernel_copy(epoll.fd());
-        epoll.set_fd(copy.unwrap_or(-1));
-        if let Some(copy) = copy {
-            self.table.set(copy, Entry::Internal);
-        }
+        epoll.set_fd(enter(self.table, copy));
         self.closing.push(Closing::Epoll(id));
     }
 
@@ -140,6 +143,9 @@ impl State {
     }
 }
 
-fn kernel_copy(fd: RawFd) -> Option<RawFd> {
-    syscall::dup_owned(fd, internal::floor()).ok().map(IntoRawFd::into_raw_fd)
+/// The number of a copy, which is not the program's; none if negative.
+fn enter(table: FdTable, copy: Option<OwnedFd>) -> RawFd {
+    let Some(copy) = copy.map(IntoRawFd::into_raw_fd) else { return -1 };
+    table.set(copy, Entry::Internal);
+    copy
 }

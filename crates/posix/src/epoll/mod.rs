@@ -106,7 +106,7 @@ impl Epoll {
     }
 
     /// All of its descriptors.
-    fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
         std::iter::once(self.fd).chain(self.dups.iter().copied())
     }
 

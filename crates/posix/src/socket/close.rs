@@ -1,6 +1,6 @@
 //! close(2) and shutdown(2).
 
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
@@ -135,22 +135,28 @@ impl Process {
 impl State {
     /// A descriptor is about to be closed: what stood behind it goes with the last one, or when the calls on it are over.
     pub(crate) fn close_descriptor(&mut self, fd: RawFd, now: Instant) {
+        let copy = self.copy_for_callers(fd);
+        self.close_with_copy(fd, copy, now);
+    }
+
+    /// The same of a descriptor that may be something else by now; `copy` is what [`State::copy_for_callers`] had of it before.
+    pub(super) fn close_with_copy(&mut self, fd: RawFd, copy: Option<OwnedFd>, now: Instant) {
         if let Some(id) = self.socket_of(fd) {
             self.table.set(fd, Entry::None);
             if self.sockets.get_mut(id).is_some_and(|socket| socket.remove_fd(fd)) {
-                self.close_socket(id, now);
+                self.close_socket(id, copy, now);
             }
         } else if let Some(id) = self.epoll_of(fd) {
             self.table.set(fd, Entry::None);
             if self.epolls.get_mut(id).is_some_and(|epoll| epoll.remove_fd(fd)) {
-                self.close_epoll(id);
+                self.close_epoll(id, copy);
             }
         } else {
             self.table.set(fd, Entry::None);
         }
     }
 
-    /// A descriptor has become something else: what stood behind it goes with the last one.
+    /// A descriptor has become something else past us, or on purpose: what stood behind it goes with the last one, whatever calls there are.
     pub(crate) fn let_go(&mut self, fd: RawFd, now: Instant) {
         if let Some(id) = self.socket_of(fd) {
             self.table.set(fd, Entry::None);

@@ -2,10 +2,13 @@
 
 use std::os::fd::RawFd;
 
+use clock::Instant;
+
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::errno::fail;
 use crate::fd_table::Entry;
+use crate::internal;
 use crate::process::{Process, State};
 
 impl Process {
@@ -26,7 +29,7 @@ impl Process {
             Some(to) if to == from => return Verdict::Kernel,
             // Never happens to a program that asks for numbers which it was given.
             Some(_) if to_is_internal => return Verdict::Done(fail(libc::EBADF)),
-            Some(to) => syscall::dup3(from, to, flags).inspect(|_| state.let_go(to, now)),
+            Some(to) => state.replace_descriptor(from, to, flags, now),
         };
         state.leave(now);
         Verdict::Done(state.enter_copy(from, result.map_err(Errno::from)))
@@ -42,6 +45,27 @@ impl Process {
 }
 
 impl State {
+    /// `to` becomes a copy of `from`. What it was is closed, and lives on for calls that use it.
+    fn replace_descriptor(
+        &mut self,
+        from: RawFd,
+        to: RawFd,
+        flags: i32,
+        now: Instant,
+    ) -> std::io::Result<RawFd> {
+        let kept = self.copy_for_callers(to);
+        match syscall::dup3(from, to, flags) {
+            Ok(copy) => {
+                self.close_with_copy(to, kept, now);
+                Ok(copy)
+            }
+            Err(error) => {
+                kept.into_iter().for_each(internal::close);
+                Err(error)
+            }
+        }
+    }
+
     /// The kernel made a copy of `from`: it stands for the same.
     fn enter_copy(&mut self, from: RawFd, copy: Result<RawFd, Errno>) -> Result<RawFd, Errno> {
         let copy = copy?;

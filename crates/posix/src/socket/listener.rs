@@ -142,8 +142,9 @@ impl Process {
             state.accept_own(id, name.as_deref_mut(), flags).or_else(|| {
                 let is_time = now.since(asked_at) >= KERNEL_EVERY;
                 asked_at = if is_time { now } else { asked_at };
+                let Some(socket) = state.sockets.get(id) else { return Some(fail(libc::EBADF)) };
                 // The program may have closed the number meanwhile.
-                let own = state.sockets.get(id)?.fd();
+                let own = socket.fd();
                 let is_known = fd == own;
                 let mut accept = |state: &mut State| match state.sockets.get(id) {
                     Some(socket) if socket.is_common && is_known => fail(LEFT_TO_KERNEL),

@@ -97,8 +97,11 @@ impl Process {
         }
         let deadline = timeout.map(|timeout| now + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
-        let result =
-            self.wait(state, &waiting, &mut |state, now| progress.take(state, connection, request, now));
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            let result = progress.take(state, connection, request, now);
+            // Nobody wakes who waits at what is gone.
+            result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
+        });
         match result {
             Ok(result) => result,
             Err(_) if progress.done > 0 => Ok(progress.result()),

@@ -100,8 +100,11 @@ impl Process {
         let timeout = socket.send_timeout;
         let deadline = timeout.map(|timeout| now + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
-        let result =
-            self.wait(state, &waiting, &mut |state, now| progress.push(state, connection, request, now));
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            let result = progress.push(state, connection, request, now);
+            // Nobody wakes who waits at what is gone.
+            result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
+        });
         match result {
             Ok(result) => {
                 let mut state = self.lock();

@@ -140,8 +140,11 @@ impl Process {
             }
             let is_time = now.since(asked_at) >= KERNEL_EVERY;
             asked_at = if is_time { now } else { asked_at };
+            let Some(socket) = state.sockets.get(id) else {
+                return Some(Verdict::Done(fail(libc::EBADF)));
+            };
             // The program may have closed the number meanwhile; then the call is over when the socket is.
-            let own = state.sockets.get(id).map_or(-1, |socket| socket.fd());
+            let own = socket.fd();
             let mut fds = [syscall::PollFd { fd: own, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 }];
             if !is_time || !syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0) {
                 return None;

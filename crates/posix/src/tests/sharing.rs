@@ -314,6 +314,53 @@ fn a_connection_lives_until_the_call_on_it_is_over() {
     assert_eq!(pair.right.recv(right, &mut [0; 10], 0), Ok(0), "and closed after that");
 }
 
+/// Puts a pipe's end behind a descriptor of the left process, as Java does with what other threads use.
+fn replace(pair: &Pair, fd: i32) {
+    let [end, _] = syscall::pipe().unwrap();
+    assert_eq!(done(pair.left.dup(end.into_raw_fd(), Some(fd), 0)), Ok(fd));
+}
+
+#[test]
+fn a_connection_lives_on_for_a_call_when_its_number_becomes_something_else() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (_, left, right) = pair.accepted(0);
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(pair.left.recv(left, &mut [0; 10], 0)));
+    pair.left.until_asleep(1);
+    replace(pair, left);
+    pair.right.send_all(right, b"late").unwrap();
+    pair.settle();
+    assert_eq!(tells.recv_timeout(PATIENCE), Ok(Ok(4)));
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 10], 0), Ok(0), "and it is closed after that");
+}
+
+#[test]
+fn a_listener_lives_on_for_a_call_when_its_number_becomes_something_else() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let listener = pair.left.listen_anywhere(0);
+    let port = local_of(listener).unwrap().port();
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(pair.left.accept4(listener, 0)));
+    pair.left.until_asleep(1);
+    replace(pair, listener);
+    // The kernel's side of it too.
+    let kernels = syscall::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap().into_raw_fd();
+    let (name, len) = encode(SocketAddr::new([127, 0, 0, 1].into(), port), libc::AF_INET);
+    syscall::connect(kernels, &name[..len]).unwrap();
+    assert!(matches!(tells.recv_timeout(PATIENCE), Ok(Ok(_))));
+}
+
+#[test]
+fn a_number_that_cannot_become_something_else_stays_what_it_was() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    assert_eq!(done(pair.left.dup(1 << 30, Some(left), 0)), Err(Errno(libc::EBADF)));
+    assert_eq!(pair.left.send_all(left, b"x"), Ok(1));
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(1));
+}
+
 #[test]
 fn who_polls_what_another_thread_closes_looks_it_up_again() {
     let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
