@@ -416,8 +416,8 @@ impl Process {
 fn is_end(slept: Option<std::io::Result<usize>>, waiting: &Waiting<'_>) -> bool {
     let by_signal = match slept {
         Some(Err(error)) => error.kind() == std::io::ErrorKind::Interrupted,
-        Some(Ok(_)) => false,
-        None => true,
+        // Something else may have ended the sleep just before the handler ran, also what the call has no use for.
+        Some(Ok(_)) | None => inside::has_handled(),
     };
     by_signal && (!waiting.restarts || inside::interrupted())
 }

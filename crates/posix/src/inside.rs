@@ -121,6 +121,11 @@ pub fn interrupted() -> bool {
     THREAD.with(|thread| thread.handled.get()) == Handled::Interrupting
 }
 
+/// Whether any handler ran since [`outside`] was last called.
+pub(crate) fn has_handled() -> bool {
+    THREAD.with(|thread| thread.handled.get()) != Handled::None
+}
+
 /// A handler ran on this thread.
 pub fn on_handler(restart: bool) {
     THREAD.with(|thread| match thread.handled.get() {

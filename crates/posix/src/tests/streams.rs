@@ -268,3 +268,29 @@ fn what_is_connected_is_not_bound_and_does_not_listen() {
     assert_eq!(done(pair.left.may_bind(left, &[])), Err(Errno(libc::EINVAL)));
     assert_eq!(done(pair.right.may_bind(right, &[])), Err(Errno(libc::EINVAL)));
 }
+
+thread_local! {
+    /// What happens when this thread's next sleep ends, just before a handler without `SA_RESTART` runs.
+    static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+}
+
+#[test]
+fn a_handler_that_runs_when_something_else_has_ended_a_sleep_ends_the_call() {
+    crate::inside::on_sleep(|begins| {
+        if let Some(happens) = (!begins).then(|| MEANWHILE.take()).flatten() {
+            happens();
+            crate::inside::on_handler(false);
+        }
+    });
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (_, left, right) = pair.accepted(0);
+    let patience: [u8; 16] = [10i64.to_ne_bytes(), 0i64.to_ne_bytes()].concat().try_into().unwrap();
+    done(pair.left.setsockopt(left, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &patience)).unwrap();
+    MEANWHILE.set(Some(Box::new(|| ())));
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(Errno(libc::EINTR)));
+    MEANWHILE.set(Some(Box::new(move || {
+        pair.right.send_all(right, b"x").unwrap();
+        pair.settle();
+    })));
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1), "what came meanwhile comes first");
+}
