@@ -147,6 +147,10 @@ impl Progress {
             if self.done > 0 && !peek && stack.is_at_urgent_mark(connection) {
                 return Some(Ok(self.result()));
             }
+            // Whoever asks for more then takes the connection's error, which is for the next call to tell.
+            if self.done > 0 && !peek && stack.received(connection).is_empty() {
+                break;
+            }
             let room = &mut buffer[std::mem::take(&mut skip)..];
             let taken = match (peek, discard) {
                 (true, _) => stack.peek(connection, self.done, room),

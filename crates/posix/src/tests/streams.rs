@@ -294,3 +294,63 @@ fn a_handler_that_runs_when_something_else_has_ended_a_sleep_ends_the_call() {
     })));
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1), "what came meanwhile comes first");
 }
+
+/// The right process closes a connection with a RST.
+fn reset(pair: &Pair, right: RawFd) {
+    let at_once: [u8; 8] = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat().try_into().unwrap();
+    done(pair.right.setsockopt(right, libc::SOL_SOCKET, libc::SO_LINGER, &at_once)).unwrap();
+    pair.right.shut_down(right);
+    pair.settle();
+}
+
+#[test]
+fn who_has_received_something_is_told_of_the_error_by_the_next_call() {
+    let pair = Pair::new();
+    let (_, left, right) = pair.accepted(0);
+    let receive_all = || pair.left.recv(left, &mut [0; 20], libc::MSG_WAITALL);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(receive_all);
+        pair.right.send_all(right, &[0; 10]).unwrap();
+        pair.settle();
+        pair.left.until_asleep(1);
+        reset(&pair, right);
+        assert_eq!(reader.join().unwrap(), Ok(10));
+    });
+    assert_eq!(receive_all(), Err(Errno(libc::ECONNRESET)));
+    assert_eq!(receive_all(), Ok(0));
+}
+
+#[test]
+fn who_fills_one_buffer_is_not_told_of_the_error_by_the_next() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.right.send_all(right, &[0; 10]).unwrap();
+    pair.settle();
+    reset(&pair, right);
+    let (mut first, mut second) = ([0; 10], [0; 10]);
+    let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+    let mut request = Receive { buffers: &mut buffers, name: None, control: None, flags: 0 };
+    assert_eq!(done(pair.left.receive(left, &mut request)).map(|received| received.len), Ok(10));
+    assert_eq!(pair.left.recv(left, &mut [0; 10], 0), Err(Errno(libc::ECONNRESET)));
+}
+
+#[test]
+fn who_has_sent_something_is_told_of_the_error_by_the_next_call() {
+    const ALL: usize = 8 << 20;
+    let pair = Pair::new();
+    let (_, left, right) = pair.accepted(0);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| pair.left.send_all(left, &vec![0; ALL]));
+        until("some of it has come", || {
+            pair.settle();
+            pair.right.recv(right, &mut [0], 0) == Ok(1)
+        });
+        reset(&pair, right);
+        while !writer.is_finished() {
+            pair.settle();
+        }
+        assert!(matches!(writer.join().unwrap(), Ok(1..ALL)));
+    });
+    assert_eq!(pair.left.send_all(left, b"x"), Err(Errno(libc::ECONNRESET)));
+    assert_eq!(pair.left.send_all(left, b"x"), Err(Errno(libc::EPIPE)));
+}
