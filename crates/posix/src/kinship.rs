@@ -4,9 +4,11 @@
 //! parent closes while a child may still hold it is not closed. It becomes the kernel's, and is kept until the child asks for it, or
 //! says that it has closed it, or has ended.
 //!
-//! What a child has closed it says through a pipe; that it has ended, or runs another program, the pipe's end tells.
+//! What a child has closed it says through a pair of sockets, as a pipe that nobody reads any more would end it by SIGPIPE; that it has
+//! ended, or runs another program, the pair's end tells.
 
 use std::collections::BTreeSet;
+use std::io::IoSlice;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -25,7 +27,7 @@ const NOTE_LEN: usize = 36;
 /// How often a process that never sleeps looks for notes.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A pipe for a child that is about to be made.
+/// A pair of sockets for a child that is about to be made.
 pub(crate) struct Cord {
     reader: OwnedFd,
     writer: OwnedFd,
@@ -70,7 +72,7 @@ impl State {
     }
 
     fn cord(&self) -> Option<Cord> {
-        let [reader, writer] = syscall::pipe().ok()?;
+        let [reader, writer] = notes().ok()?;
         let (reader, writer) = (internal::raise(reader)?, internal::raise(writer)?);
         self.table.set(reader.as_raw_fd(), Entry::Internal);
         self.table.set(writer.as_raw_fd(), Entry::Internal);
@@ -96,9 +98,9 @@ impl State {
     /// In the child: the way to the parent stays open. Returns its number, which is not to be closed.
     pub(crate) fn become_kin(&mut self) -> Option<RawFd> {
         let before = std::mem::take(&mut self.kinship);
-        // What the parent keeps for its other children, and its own pipes, are closed by number as all internal descriptors.
+        // What the parent keeps for its other children, and its own cords, are closed by number as all internal descriptors.
         std::mem::forget((before.children, before.bequests));
-        // A child of a child answers to the process that has the stack, by the pipe that it has inherited.
+        // A child of a child answers to the process that has the stack, by the cord that it has inherited.
         let writer = match before.cord {
             Some(Cord { reader, writer }) => {
                 std::mem::forget(reader);
@@ -115,8 +117,9 @@ impl State {
     pub(crate) fn note_closed(&mut self, ends: Ends) {
         if let Some(parent) = self.kinship.parent.as_ref().filter(|_| !self.kinship.is_silent) {
             let note = [octets_of(ends.0), octets_of(ends.1)].concat();
-            // A parent that has ended keeps nothing; and with a full pipe it hears when we end.
-            let _ = syscall::write(parent.as_raw_fd(), &note);
+            let message = syscall::Message { buffers: &[IoSlice::new(&note)], ..Default::default() };
+            // A parent that has ended keeps nothing; and where there is no room it hears when we end.
+            let _ = syscall::send_message(parent.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
         }
     }
 
@@ -191,18 +194,21 @@ impl State {
     }
 }
 
+/// Non-blocking and closed on exec: where notes are read, and where they are written, each whole.
+fn notes() -> std::io::Result<[OwnedFd; 2]> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    syscall::socketpair(libc::AF_UNIX, kind, 0)
+}
+
 /// Takes notes of one child; false when it has ended, or holds nothing more.
 fn take_notes(child: &mut Child) -> bool {
-    let mut room = [0; NOTE_LEN * 64];
+    let mut room = [0; NOTE_LEN];
     loop {
         match syscall::read(child.notes.as_raw_fd(), &mut room) {
             Ok(0) => return false,
-            // Notes are written whole, so that whole ones are read.
-            Ok(count) => {
-                for note in room[..count].chunks_exact(NOTE_LEN) {
-                    let (local, remote) = note.split_at(NOTE_LEN / 2);
-                    child.holds.remove(&(address_of(local), address_of(remote)));
-                }
+            Ok(_) => {
+                let (local, remote) = room.split_at(NOTE_LEN / 2);
+                child.holds.remove(&(address_of(local), address_of(remote)));
             }
             Err(_) => return !child.holds.is_empty(),
         }
@@ -229,6 +235,8 @@ fn address_of(octets: &[u8]) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fd_table::FdTable;
+    use crate::tests::Clock;
 
     fn ends(port: u16) -> Ends {
         ("192.0.2.1:80".parse().unwrap(), SocketAddr::new("2001:db8::1".parse().unwrap(), port))
@@ -236,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_child_holds_what_it_has_not_said_to_have_closed() {
-        let [reader, writer] = syscall::pipe().unwrap();
+        let [reader, writer] = notes().unwrap();
         let mut child = Child { notes: reader, holds: BTreeSet::from([ends(1), ends(2)]) };
         assert!(take_notes(&mut child));
         let note = [octets_of(ends(1).0), octets_of(ends(1).1)].concat();
@@ -245,5 +253,20 @@ mod tests {
         assert_eq!(child.holds, BTreeSet::from([ends(2)]));
         drop(writer);
         assert!(!take_notes(&mut child), "it has ended");
+    }
+
+    #[test]
+    fn a_child_outlives_its_parent() {
+        const SIGPIPE: u64 = 13;
+        let mut state = State::new(FdTable::leaked(), Clock::start(), None);
+        let [reader, writer] = notes().unwrap();
+        state.kinship.parent = Some(writer);
+        drop(reader);
+        // A signal that is blocked is pending, though this process ignores it.
+        let before = syscall::set_signal_mask(1 << (SIGPIPE - 1));
+        state.note_closed(ends(1));
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        syscall::set_signal_mask(before);
+        assert!(status.contains("\nSigPnd:\t0000000000000000\n"), "{status}");
     }
 }
