@@ -95,6 +95,16 @@ impl State {
         self.wake_driver();
     }
 
+    /// A child is made that never runs; it ends with what is returned.
+    #[cfg(test)]
+    pub(crate) fn bear(&mut self) -> OwnedFd {
+        self.tie_cord();
+        let writer = self.kinship.cord.as_ref().expect("there are connections").writer.as_fd();
+        let childs = writer.try_clone_to_owned().expect("there are numbers");
+        self.become_parent();
+        childs
+    }
+
     /// In the child: the way to the parent stays open. Returns its number, which is not to be closed.
     pub(crate) fn become_kin(&mut self) -> Option<RawFd> {
         let before = std::mem::take(&mut self.kinship);

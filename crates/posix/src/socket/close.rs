@@ -206,12 +206,14 @@ impl State {
     /// Whether a connection goes on for a child of ours, or for the parent.
     fn leave_to_child(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(ends) = self.endpoints(id) else { return false };
-        match self.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Inherited(_)) => {
+        let Some(socket) = self.sockets.get(id) else { return false };
+        match socket.role {
+            Role::Inherited(_) => {
                 self.note_closed(ends);
                 false
             }
-            Some(Role::Connection(_)) if self.is_held_by_child(ends) => {
+            // A connection that was made after the fork may have the addresses of one before it.
+            Role::Connection(_) if socket.is_common && self.is_held_by_child(ends) => {
                 let kernel = self.take_off_stack(id, None, now);
                 if let Ok(kernel) = kernel {
                     self.bequeath(ends, kernel);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
-use super::{EAGAIN, LEFT, PATIENCE, Pair, done, until_readable};
+use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until_readable};
 use crate::Errno;
 use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::Role;
@@ -569,4 +569,37 @@ fn what_a_program_started_beside_this_one_is_given_becomes_the_kernels() {
     let copy = done(pair.left.dup(kept, None, 0)).unwrap();
     pair.left.before_spawn();
     assert_eq!([kept, copy, closed].map(|fd| pair.left.table.is_ours(fd)), [false, false, true]);
+}
+
+/// A connection from this port of the right process: the descriptor of the left one, and that of the right one.
+fn connected_from(pair: &Pair, port: u16, listener: i32, address: SocketAddr) -> (i32, i32) {
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    syscall::setsockopt(right, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()).unwrap();
+    let (name, len) = encode(SocketAddr::new(RIGHT, port), libc::AF_INET);
+    syscall::bind(right, &name[..len]).unwrap();
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    (pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap(), right)
+}
+
+#[test]
+fn what_a_child_has_too_goes_on_when_it_is_closed_here_and_what_came_later_ends() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (common, peer) = connected_from(&pair, 0, listener, address);
+    let (before, right) = connected_from(&pair, 0, listener, address);
+    let port = pair.left.peer_of(before).port();
+    let child = pair.left.lock().bear();
+    pair.left.shut_down(common);
+    let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    done(pair.right.setsockopt(right, libc::SOL_SOCKET, libc::SO_LINGER, &at_once)).unwrap();
+    pair.right.shut_down(right);
+    pair.settle();
+    assert_eq!(pair.right.recv(peer, &mut [0; 8], 0), Err(EAGAIN), "the child has it");
+    pair.left.shut_down(before);
+    let (after, right) = connected_from(&pair, port, listener, address);
+    pair.left.shut_down(after);
+    pair.settle();
+    assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(0), "the child does not have this one");
+    drop(child);
 }
