@@ -8,6 +8,7 @@ use crate::calls::{EpollEvent, Verdict};
 use crate::errno::fail;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
+use crate::socket::Role;
 
 /// Bits that may stand beside `EPOLLEXCLUSIVE`.
 const EXCLUSIVE_OK: u32 =
@@ -131,6 +132,8 @@ impl State {
             Target::Socket(socket) => {
                 if let Some(socket) = self.sockets.get_mut(socket) {
                     socket.interests.add(interest);
+                    // Whoever waits asks the parent for it first.
+                    epoll.has_news |= matches!(socket.role, Role::Inherited(_));
                 }
             }
             Target::Epoll(inner) => {

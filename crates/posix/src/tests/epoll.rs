@@ -7,6 +7,7 @@ use libc::{
 
 use super::*;
 use crate::calls::PollFd;
+use crate::socket::{Inherited, Role};
 
 #[test]
 fn by_level_it_is_told_until_it_is_read() {
@@ -140,6 +141,23 @@ fn an_instance_within_another_tells_it() {
     assert_eq!(pair.left.ready(inner), [(left, EPOLLIN)]);
     pair.left.recv(left, &mut [0; 8], 0).unwrap();
     assert_eq!(pair.left.ready(outer), []);
+}
+
+#[test]
+fn what_a_child_has_inherited_is_the_kernels_for_an_instance_of_its_own() {
+    let pair = Pair::new();
+    let (left, _) = pair.connected();
+    {
+        let mut state = pair.left.lock();
+        let id = state.socket_of(left).unwrap();
+        let (local, remote) = state.endpoints(id).unwrap();
+        let inherited = Inherited { local, remote, request: None };
+        state.sockets.get_mut(id).unwrap().role = Role::Inherited(Box::new(inherited));
+    }
+    let epfd = pair.left.epoll();
+    pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
+    let _ = pair.left.ready(epfd);
+    assert!(!pair.left.table.is_ours(left), "it was asked for");
 }
 
 #[test]
