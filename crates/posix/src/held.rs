@@ -80,7 +80,7 @@ impl State {
         let is_wanted = socket
             .is_some_and(|it| it.callers.has_others() && it.is_shadow() && it.fds().count() == 1)
             || epoll.is_some_and(|it| it.callers.has_others() && it.fds().count() == 1);
-        is_wanted.then(|| syscall::dup_owned(fd, internal::floor()).ok()).flatten()
+        is_wanted.then(|| internal::copy(fd)).flatten()
     }
 
     /// The last descriptor of a socket is closed: the socket goes too, or when no call uses it any more, which has `copy` until then.

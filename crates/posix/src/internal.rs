@@ -1,6 +1,6 @@
 //! Descriptors of our own, out of the program's way.
 
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// Room that is left for them below the limit.
 const ROOM: u64 = 96;
@@ -14,12 +14,39 @@ pub(crate) fn floor() -> RawFd {
     floor.min(FLOOR_MAX) as RawFd
 }
 
+/// A copy of a descriptor of our own.
+pub(crate) fn copy(fd: RawFd) -> Option<OwnedFd> {
+    copy_above(fd, floor())
+}
+
+/// The same at such a number; at one in the middle, or any, where those are used up: a thread that has none cannot be woken.
+fn copy_above(fd: RawFd, floor: RawFd) -> Option<OwnedFd> {
+    [floor, floor / 2, 0].into_iter().find_map(|least| syscall::dup_owned(fd, least).ok())
+}
+
 /// Moves a descriptor to such a number.
 pub(crate) fn raise(fd: OwnedFd) -> Option<OwnedFd> {
-    syscall::raise(fd, floor()).ok()
+    let raised = copy(fd.as_raw_fd());
+    close(fd);
+    raised
 }
 
 /// Closes a descriptor past the C library's function, which is hooked.
 pub(crate) fn close(fd: OwnedFd) {
     let _ = syscall::close(fd.into_raw_fd()); // An OwnedFd is open: nothing to fail.
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_number_is_left_above_it_is_one_below() {
+        // Nothing can be there, as where all numbers below the limit are taken.
+        let limit = syscall::descriptor_limit() as RawFd;
+        let event = syscall::eventfd().unwrap();
+        let copy = copy_above(event.as_raw_fd(), limit).map(|copy| copy.as_raw_fd());
+        assert!(copy.is_some_and(|copy| copy >= limit / 2), "{copy:?}");
+        assert!(copy_above(event.as_raw_fd(), RawFd::MAX).is_some());
+    }
 }

@@ -245,7 +245,7 @@ impl State {
             self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned());
             return false;
         }
-        let Ok(shadow) = syscall::dup_owned(fd, crate::internal::floor()) else { return false };
+        let Some(shadow) = crate::internal::copy(fd) else { return false };
         let claimed = attachment.claim(shadow.as_fd(), purpose);
         crate::internal::close(shadow);
         match claimed {

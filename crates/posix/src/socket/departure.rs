@@ -142,7 +142,7 @@ impl State {
         let fd = self.sockets.get(id)?.fd();
         let is_chosen = self.bind_to_depart(id, connect.local.ip())?;
         connect.local = local_of(fd)?;
-        let shadow = syscall::dup_owned(fd, internal::floor()).ok()?;
+        let shadow = internal::copy(fd)?;
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
         internal::close(shadow);
         let claim = claim.ok()?;

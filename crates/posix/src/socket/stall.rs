@@ -172,7 +172,7 @@ impl State {
             // What was taken from the kernel before: no more comes after that.
             runtime.engine.poll(now);
         }
-        if let Ok(shadow) = syscall::dup_owned(fd, internal::floor()) {
+        if let Some(shadow) = internal::copy(fd) {
             while let Some((received, octets)) = on_stack.and_then(|udp| self.next_datagram(udp)) {
                 self.deliver(shadow.as_fd(), &received, &octets);
             }
