@@ -104,9 +104,22 @@ impl Process {
         let more = if flags & MORE != 0 { libc::MSG_MORE } else { 0 };
         let mut sent = 0;
         while sent < read {
-            sent += self.send_piece(to, &piece[sent..read], more)?;
+            match self.send_piece(to, &piece[sent..read], more) {
+                Ok(count) => sent += count,
+                // There was less room than that, or another thread has used it: what was taken is nowhere else.
+                Err(Errno(libc::EAGAIN | libc::EINTR)) => self.wait_for_room(to),
+                Err(_) if sent > 0 => break,
+                Err(errno) => return Err(errno),
+            }
         }
         Ok(sent)
+    }
+
+    /// Waits until a connection takes more, or has failed, whether it may wait or not.
+    fn wait_for_room(&self, fd: RawFd) {
+        let mut fds = [crate::calls::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
+        // A signal does not matter here: the caller looks again.
+        let _ = self.poll(&mut fds, None, None);
     }
 
     /// `SPLICE_F_NONBLOCK` is about the pipe; whether the connection is waited for, it says itself.

@@ -354,3 +354,50 @@ fn who_has_sent_something_is_told_of_the_error_by_the_next_call() {
     assert_eq!(pair.left.send_all(left, b"x"), Err(Errno(libc::ECONNRESET)));
     assert_eq!(pair.left.send_all(left, b"x"), Err(Errno(libc::EPIPE)));
 }
+
+#[test]
+fn what_was_taken_out_of_a_pipe_is_sent() {
+    const ALL: usize = 4096;
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let (left, right) = pair.connected();
+    let few = 4096i32.to_ne_bytes();
+    let least = 1i32.to_ne_bytes();
+    done(pair.left.setsockopt(left, libc::SOL_SOCKET, libc::SO_SNDBUF, &least)).unwrap();
+    done(pair.right.setsockopt(right, libc::SOL_SOCKET, libc::SO_RCVBUF, &few)).unwrap();
+    let mut sent = 0;
+    while let Ok(count) = pair.left.send_all(left, &[7; ALL]) {
+        sent += count;
+        pair.settle();
+    }
+    let mut received = 0;
+    let mut drain = || {
+        pair.settle();
+        received += pair.right.recv(right, &mut [0; 700], 0).unwrap_or(0);
+        received
+    };
+    until("there is some room", || {
+        drain();
+        polled(&pair.left, left) & libc::POLLOUT != 0
+    });
+    let [reader, writer] = syscall::pipe().unwrap();
+    syscall::write(writer.as_raw_fd(), &[7; ALL]).unwrap();
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(done(pair.left.splice(reader.as_raw_fd(), left, ALL, 0))));
+    let spliced = until_told(&tells, || {
+        drain();
+    });
+    assert_eq!(spliced, Ok(ALL));
+    until("all arrives", || drain() == sent + ALL);
+}
+
+/// What another thread tells; meanwhile something is done.
+fn until_told<T>(tells: &std::sync::mpsc::Receiver<T>, mut meanwhile: impl FnMut()) -> T {
+    let began = std::time::Instant::now();
+    loop {
+        match tells.try_recv() {
+            Ok(told) => return told,
+            Err(_) => assert!(began.elapsed() < PATIENCE, "it is not told"),
+        }
+        meanwhile();
+    }
+}
