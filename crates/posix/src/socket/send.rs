@@ -119,6 +119,18 @@ impl Process {
     }
 }
 
+impl Process {
+    /// What was sent with `MSG_MORE` is followed by nothing.
+    pub(super) fn hold_back_no_longer(&self, fd: RawFd) {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return };
+        let Some(connection) = state.sockets.get(id).and_then(|socket| socket.connection()) else { return };
+        let now = self.now();
+        state.hold_back(id, connection, false, now);
+        state.leave(now);
+    }
+}
+
 /// What one call has sent by now.
 struct Progress {
     done: usize,

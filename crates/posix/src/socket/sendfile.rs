@@ -52,6 +52,7 @@ impl Process {
     fn send_file_from(&self, out: RawFd, file: RawFd, at: i64, count: usize) -> Result<usize, Errno> {
         let mut piece = vec![0; PIECE.min(count)];
         let mut done = 0;
+        let mut is_held_back = false;
         while done < count {
             let most = piece.len().min(count - done);
             let read = match syscall::pread(file, &mut piece[..most], at + done as i64) {
@@ -64,6 +65,7 @@ impl Process {
             match self.send_piece(out, &piece[..read], more) {
                 Ok(sent) => {
                     done += sent;
+                    is_held_back = more != 0;
                     if sent < read {
                         break;
                     }
@@ -71,6 +73,9 @@ impl Process {
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
             }
+        }
+        if is_held_back {
+            self.hold_back_no_longer(out); // It was to be followed by what is not there.
         }
         Ok(done)
     }

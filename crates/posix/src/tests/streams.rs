@@ -356,6 +356,32 @@ fn who_has_sent_something_is_told_of_the_error_by_the_next_call() {
 }
 
 #[test]
+fn a_file_that_ends_before_the_count_is_sent_to_its_end() {
+    const PIECE: usize = 64 << 10;
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let name = std::env::temp_dir().join(format!("sendfile-{}", std::process::id()));
+    std::fs::write(&name, vec![7; PIECE]).unwrap();
+    let file = std::fs::File::open(&name).unwrap();
+    std::fs::remove_file(&name).unwrap();
+    let mut offset = 0;
+    let mut sent = 0;
+    let mut received = 0;
+    while sent < PIECE {
+        let all = 4 * PIECE;
+        sent += done(pair.left.sendfile(left, file.as_raw_fd(), Some(&mut offset), all)).unwrap_or(0);
+        pair.settle();
+        received += pair.right.recv(right, &mut [0; PIECE], 0).unwrap_or(0);
+    }
+    pair.settle();
+    while let Ok(count) = pair.right.recv(right, &mut [0; PIECE], 0) {
+        received += count;
+        pair.settle();
+    }
+    assert_eq!(received, PIECE, "the last segment waits for more");
+}
+
+#[test]
 fn what_was_taken_out_of_a_pipe_is_sent() {
     const ALL: usize = 4096;
     let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
