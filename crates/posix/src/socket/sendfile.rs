@@ -65,7 +65,8 @@ impl Process {
             match self.send_piece(out, &piece[..read], more) {
                 Ok(sent) => {
                     done += sent;
-                    is_held_back = more != 0;
+                    // With less room than that the program comes back for the rest.
+                    is_held_back = more != 0 && sent == read;
                     if sent < read {
                         break;
                     }
