@@ -28,11 +28,46 @@ pub(crate) unsafe fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> Aske
 /// # Safety
 /// As recv(2).
 pub(crate) unsafe fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> Asked<ssize_t> {
+    if buffer.is_null() && discards(fd, flags) {
+        return Ok(discard(fd, count, flags));
+    }
     // SAFETY: as the caller says.
     let octets = unsafe { memory::bytes_mut(buffer, count)? };
     let buffers = &mut [IoSliceMut::new(octets)];
     let received = asked::receive(fd, &mut Receive { buffers, name: None, control: None, flags });
     Ok(map(received, octets_received))
+}
+
+/// Whether octets that are received go nowhere: `MSG_TRUNC` on a stream, which asks for no memory then (tcp(7)).
+fn discards(fd: c_int, flags: c_int) -> bool {
+    let mut kind = [0; 4];
+    flags & (libc::MSG_TRUNC | libc::MSG_PEEK) == libc::MSG_TRUNC
+        && matches!(asked::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind), Verdict::Done(Ok(4)))
+        && c_int::from_ne_bytes(kind) == libc::SOCK_STREAM
+}
+
+/// Receives `count` octets that nobody wants, piece by piece: only the first is waited for, unless all are.
+fn discard(fd: c_int, count: size_t, flags: c_int) -> Verdict<ssize_t> {
+    const PIECE: usize = 4096;
+    let mut nowhere = [0; PIECE];
+    let mut done = 0;
+    loop {
+        let piece = PIECE.min(count - done);
+        let is_first = done == 0;
+        let patience = if is_first || flags & libc::MSG_WAITALL != 0 { 0 } else { libc::MSG_DONTWAIT };
+        let buffers = &mut [IoSliceMut::new(&mut nowhere[..piece])];
+        let request = &mut Receive { buffers, name: None, control: None, flags: flags | patience };
+        match asked::receive(fd, request) {
+            Verdict::Done(Ok(received)) => {
+                done += received.len;
+                if received.len < piece || done == count {
+                    return Verdict::Done(Ok(done as ssize_t));
+                }
+            }
+            other if is_first => return map(other, octets_received),
+            _ => return Verdict::Done(Ok(done as ssize_t)),
+        }
+    }
 }
 
 /// # Safety
@@ -45,6 +80,9 @@ pub(crate) unsafe fn recvfrom(
     address: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Asked<ssize_t> {
+    if buffer.is_null() && address.is_null() && discards(fd, flags) {
+        return Ok(discard(fd, count, flags));
+    }
     // SAFETY: as the caller says.
     let (octets, mut room) =
         unsafe { (memory::bytes_mut(buffer, count)?, NameRoom::optional(address, len)?) };

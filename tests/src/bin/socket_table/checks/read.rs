@@ -13,7 +13,7 @@ checks! {
     "read":
     PAIRS [
         what_is_there, in_pieces, when_empty, of_no_octets, peek, peek_and_end, waitall_over_two,
-        waitall_and_end, waitall_without_waiting, truncated, end_again_and_again,
+        waitall_and_end, waitall_without_waiting, truncated, truncated_without_a_buffer, end_again_and_again,
         after_shutdown_of_reading, data_after_shutdown_of_reading, vectors, lowat, recvmsg_says_no_name,
     ],
     WAYS [
@@ -160,6 +160,16 @@ fn truncated(s: &mut Scene) -> Done {
     s.see("recv", sys::recv_into(pair.fd, &mut buffer, MSG_TRUNC));
     s.see("buffer", buffer.to_vec());
     s.see("rest", sys::recv(pair.fd, 100, 0));
+    Ok(())
+}
+
+fn truncated_without_a_buffer(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    pair.tell(b"thrown away, kept")?;
+    s.see("without the flag", sys::recv_nowhere(pair.fd, 5, 0));
+    s.see("with the flag", sys::recv_nowhere(pair.fd, 12, MSG_TRUNC));
+    s.see("rest", sys::recv(pair.fd, 100, 0));
+    s.see("of nothing", sys::recv_nowhere(pair.fd, i32::MAX as usize, MSG_TRUNC | MSG_DONTWAIT));
     Ok(())
 }
 

@@ -27,6 +27,12 @@ pub(crate) fn recv_into(fd: RawFd, buffer: &mut [u8], flags: c_int) -> Result<us
     length(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) })
 }
 
+/// recv(2) of up to `len` octets without memory for them.
+pub(crate) fn recv_nowhere(fd: RawFd, len: usize, flags: c_int) -> Result<usize> {
+    // SAFETY: the kernel checks addresses, and null is none.
+    length(unsafe { libc::recv(fd, std::ptr::null_mut(), len, flags) })
+}
+
 /// recv(2) of up to `room` octets.
 pub(crate) fn recv(fd: RawFd, room: usize, flags: c_int) -> Result<Vec<u8>> {
     let mut octets = vec![0; room];
