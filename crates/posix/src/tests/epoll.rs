@@ -1,5 +1,7 @@
 //! epoll and poll.
 
+use std::ops::RangeInclusive;
+
 use libc::{
     EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, EPOLLOUT,
     EPOLLRDHUP,
@@ -368,7 +370,7 @@ fn one_shot_is_not_spent_by_another_with_the_same_data() {
 
 /// Three threads, each at an instance of its own that watches the same connection: so many of them are told when something arrives,
 /// and the others when their time is over.
-fn assert_told(expected: usize, events: i32) {
+fn assert_told(expected: RangeInclusive<usize>, events: i32) {
     const LONG: Duration = Duration::from_millis(50);
     let pair = Pair::new();
     pair.hold();
@@ -389,17 +391,18 @@ fn assert_told(expected: usize, events: i32) {
         pair.right.send_all(right, b"x").unwrap();
         pair.settle();
         until("threads are told", || {
-            waiting.iter().filter(|thread| thread.is_finished()).count() >= expected
+            waiting.iter().filter(|thread| thread.is_finished()).count() >= *expected.start()
         });
         std::thread::sleep(LONG.into()); // For one too many.
         pair.pass(LONG);
         let told: usize = waiting.map(|thread| thread.join().unwrap().unwrap()).into_iter().sum();
-        assert_eq!(told, expected);
+        assert!(expected.contains(&told), "{told} threads");
     });
 }
 
 #[test]
 fn of_those_who_wait_exclusively_one_is_told() {
-    assert_told(1, EPOLLIN | EPOLLEXCLUSIVE);
-    assert_told(3, EPOLLIN);
+    // And the one that drives the stack, if it is about to look for itself.
+    assert_told(1..=2, EPOLLIN | EPOLLEXCLUSIVE);
+    assert_told(3..=3, EPOLLIN);
 }
