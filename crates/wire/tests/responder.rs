@@ -1,7 +1,5 @@
 //! What a UDP service may rely on: requests are found or refused with the right reason, replies go back whence they came.
 
-use std::net::Ipv6Addr;
-
 use wire::{
     ChecksumPolicy, DropReason, Endpoints, Envelope, MacAddress, VlanTag, parse_udp, turn_around, write_udp,
 };
@@ -116,14 +114,11 @@ fn no_udp_checksum_is_allowed_on_ipv4_and_refused_on_ipv6() {
     assert_eq!(refused(v6(), |frame| frame[14 + 46..14 + 48].fill(0)), DropReason::UdpChecksumMissing);
 }
 
-/// What an address of IPv4 begins with when it is mapped into IPv6.
-const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-
 #[test]
 fn what_is_not_a_unicast_datagram_to_a_service_is_refused_for_its_reason() {
     use DropReason::*;
     type Case = (Envelope, fn(&mut [u8]), DropReason);
-    let cases: [Case; 27] = [
+    let cases: [Case; 20] = [
         (v4(), |frame| frame[14] = 0x65, IpVersion),
         (v4(), |frame| frame[14] = 0x44, Ipv4HeaderLength),
         (v4(), |frame| frame[14] = 0x46, Ipv4Options),
@@ -135,20 +130,13 @@ fn what_is_not_a_unicast_datagram_to_a_service_is_refused_for_its_reason() {
         (v4(), |frame| frame[23] = 6, ProtocolUnknown),
         (v4(), |frame| frame[26..30].fill(0), SourceAddress),
         (v4(), |frame| frame[26] = 224, SourceAddress),
-        (v4(), |frame| frame[26] = 127, SourceAddress),
-        (v4(), |frame| frame[26] = 0, SourceAddress),
-        (v4(), |frame| frame.copy_within(30..34, 26), SourceAddress),
         (v4(), |frame| frame[30..34].fill(255), DestinationAddress),
-        (v4(), |frame| frame[30] = 127, DestinationAddress),
         (v4(), |frame| frame[34..36].fill(0), SourcePortZero),
         (v4(), |frame| frame[36..38].fill(0), DestinationPortZero),
         (v4(), |frame| frame[38..40].copy_from_slice(&[0, 7]), UdpLength),
         (v4(), |frame| frame[42] ^= 1, UdpChecksum),
         (v6(), |frame| frame[20] = 0, Ipv6ExtensionHeaders),
         (v6(), |frame| frame[20] = 44, IpFragment),
-        (v6(), |frame| frame[22..38].copy_from_slice(&Ipv6Addr::LOCALHOST.octets()), SourceAddress),
-        (v6(), |frame| frame[22..34].copy_from_slice(&MAPPED), SourceAddress),
-        (v6(), |frame| frame[38..50].copy_from_slice(&MAPPED), DestinationAddress),
         (v6(), |frame| frame[38] = 0xff, DestinationAddress),
         (v6(), |frame| frame[18] = 0xff, IpLength),
     ];

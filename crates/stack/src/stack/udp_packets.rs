@@ -9,7 +9,7 @@ use wire::{ChecksumPolicy, DropReason};
 
 use super::arrival::traffic_class;
 use super::{Arrival, Stack, TRANSMIT_QUANTUM, Transmit};
-use crate::address::is_on_wires;
+use crate::address::{is_on_wires, is_unicast};
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
 use crate::path_mtu::PathMtu;
@@ -25,7 +25,7 @@ impl Stack {
         let udp = self.parse_datagram(ip, arrival.checksums)?;
         let local = SocketAddr::new(ip.destination(), udp.destination_port());
         let remote = SocketAddr::new(ip.source(), udp.source_port());
-        check_ends(local, remote)?;
+        check_ends(local, remote, arrival.checksums)?;
         let key = FlowKey::new(local, remote).ok_or(DropReason::IpVersion)?;
         let Some(id) = self.udp.table.find(&key) else {
             self.shared.counters.udp_no_ports += 1;
@@ -218,13 +218,15 @@ fn check_checksum(udp: &wire::udp::Udp<'_>, ip: &Ip<'_>, policy: ChecksumPolicy)
     if is_partial || udp.checksum_is_valid(pseudo_header) { Ok(()) } else { Err(DropReason::UdpChecksum) }
 }
 
-/// RFC 1122, 4.1.3.6: nobody has a group address as a source, nor ours. What is for groups is the kernel's. Source port 0 is right: such
-/// a sender wants no answer (RFC 768).
-fn check_ends(local: SocketAddr, remote: SocketAddr) -> Result<(), DropReason> {
-    if !is_on_wires(remote.ip()) || remote.ip() == local.ip() {
+/// RFC 1122, 4.1.3.6: nobody has a group address as a source, and nobody on a wire has ours. What a socket of the kernel's has received,
+/// whose checksums are verified, may be from this host. What is for groups is the kernel's. Source port 0 is right: such a sender
+/// wants no answer (RFC 768).
+fn check_ends(local: SocketAddr, remote: SocketAddr, policy: ChecksumPolicy) -> Result<(), DropReason> {
+    let is_from_wire = !policy.verified;
+    if !is_unicast(remote.ip()) || is_from_wire && (!is_on_wires(remote.ip()) || remote.ip() == local.ip()) {
         return Err(DropReason::SourceAddress);
     }
-    if !is_on_wires(local.ip()) {
+    if !is_unicast(local.ip()) || is_from_wire && !is_on_wires(local.ip()) {
         return Err(DropReason::DestinationAddress);
     }
     if local.port() == 0 {

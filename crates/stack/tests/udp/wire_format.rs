@@ -135,6 +135,20 @@ fn nobody_receives_from_or_to_an_address_that_is_no_single_hosts() {
 }
 
 #[test]
+fn nobody_on_a_wire_is_this_host_but_who_comes_by_a_socket_of_the_kernels_may_be() {
+    // RFC 1122, 3.2.1.3 (g).
+    let server = "127.0.0.1:53".parse().unwrap();
+    let packet = datagram("127.0.0.1:4000".parse().unwrap(), server, b"x");
+    let mut stack = stack();
+    let id = bind(&mut stack, server);
+    assert_eq!(stack.on_packet(&packet, &arrival(), NOW), Err(DropReason::SourceAddress));
+    assert_eq!(recv(&mut stack, id), None);
+    let checksums = ChecksumPolicy { verified: true, ..ChecksumPolicy::default() };
+    stack.on_packet(&packet, &Arrival { checksums, ..arrival() }, NOW).unwrap();
+    assert!(recv(&mut stack, id).is_some());
+}
+
+#[test]
 fn a_sender_without_port_is_heard_but_not_answered_and_port_zero_is_nobodys() {
     // RFC 768: "if not used, a value of zero is inserted".
     for ends in versions() {

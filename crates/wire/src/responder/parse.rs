@@ -79,35 +79,25 @@ fn check_v4_header(header: &[u8; 28]) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// Neither groups, nor those that are on no wire: this host's own (RFC 1122, 3.2.1.3).
 #[inline]
 fn check_v4_addresses(header: &[u8; 28]) -> Result<(), DropReason> {
-    let is_on_wires = |address: u32| {
-        let network = address >> 24;
-        network != 0 && network != 127 && network >> 4 != 0xe && address != u32::MAX
-    };
-    let (source, destination) = (u32_at(header, 12), u32_at(header, 16));
-    if !is_on_wires(source) || source == destination {
+    let is_unicast = |address: u32| address != 0 && address != u32::MAX && address >> 28 != 0xe;
+    if !is_unicast(u32_at(header, 12)) {
         return Err(DropReason::SourceAddress);
     }
-    if !is_on_wires(destination) {
+    if !is_unicast(u32_at(header, 16)) {
         return Err(DropReason::DestinationAddress);
     }
     Ok(())
 }
 
-/// As [`check_v4_addresses`], RFC 4291, 2.5; and none of IPv4 (RFC 4038, 4.2).
 #[inline]
 fn check_v6_addresses(header: &[u8; IPV6_LEN]) -> Result<(), DropReason> {
-    let address = |at: usize| (u64_at(header, at), u64_at(header, at + 8));
-    let is_on_wires = |(high, low): (u64, u64)| {
-        let is_never = high == 0 && (low <= 1 || low >> 32 == 0xffff);
-        high >> 56 != 0xff && !is_never
-    };
-    if !is_on_wires(address(8)) || address(8) == address(24) {
+    let is_unicast = |at: usize| header[at] != 0xff && (u64_at(header, at) | u64_at(header, at + 8)) != 0;
+    if !is_unicast(8) {
         return Err(DropReason::SourceAddress);
     }
-    if !is_on_wires(address(24)) {
+    if !is_unicast(24) {
         return Err(DropReason::DestinationAddress);
     }
     Ok(())
