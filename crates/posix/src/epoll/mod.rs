@@ -78,8 +78,6 @@ pub(crate) struct Epoll {
     /// Of the events that a call has so far, those which the kernel may tell as well: where they are, and of what.
     told: Vec<(usize, ItemId)>,
     kernel_asked_at: Instant,
-    /// Who takes one event at a time got one of the kernel's.
-    is_our_turn: bool,
     /// Something of ours was added once.
     pub(crate) is_busy: bool,
     bell: Bell,
@@ -101,7 +99,6 @@ impl Epoll {
             has_news: false,
             told: Vec::new(),
             kernel_asked_at: Instant::ZERO,
-            is_our_turn: false,
             is_busy: false,
             bell: Bell::default(),
             room: Room::default(),

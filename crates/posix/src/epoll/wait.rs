@@ -153,50 +153,15 @@ impl State {
         }
     }
 
-    /// What is ready of ours, and from time to time what is of the kernel's, for which there is room then however much of ours there is.
+    /// What is ready of ours, and from time to time what is of the kernel's.
     fn collect_all(&mut self, id: EpollId, events: &mut [EpollEvent], now: Instant) -> Result<usize, Errno> {
+        let count = self.collect(id, events);
         let Some(epoll) = self.epolls.get_mut(id) else { return fail(libc::EBADF) };
         let is_time = now.since(epoll.kernel_asked_at) >= KERNEL_EVERY;
-        if !is_time {
-            let count = self.collect(id, events);
-            return if count > 0 { Ok(count) } else { self.ask_kernel(id, events, count, now) };
+        if count == events.len() || count > 0 && !is_time {
+            return Ok(count);
         }
-        if events.len() == 1 {
-            return self.collect_one(id, events, now);
-        }
-        let room = events.len() - 1;
-        let count = self.collect(id, &mut events[..room]);
-        self.ask_kernel(id, events, count, now)
-    }
-
-    /// The same for who takes one event at a time, of ours and of the kernel's by turns.
-    fn collect_one(&mut self, id: EpollId, events: &mut [EpollEvent], now: Instant) -> Result<usize, Errno> {
-        let Some(epoll) = self.epolls.get_mut(id) else { return fail(libc::EBADF) };
-        epoll.told.clear();
-        if !std::mem::replace(&mut epoll.is_our_turn, false) {
-            let count = self.ask_kernel(id, events, 0, now)?;
-            if count > 0 {
-                if let Some(epoll) = self.epolls.get_mut(id) {
-                    epoll.is_our_turn = true;
-                }
-                return Ok(count);
-            }
-            return Ok(self.collect(id, events));
-        }
-        let count = self.collect(id, events);
-        if count > 0 { Ok(count) } else { self.ask_kernel(id, events, count, now) }
-    }
-
-    fn ask_kernel(
-        &mut self,
-        id: EpollId,
-        events: &mut [EpollEvent],
-        count: usize,
-        now: Instant,
-    ) -> Result<usize, Errno> {
-        if let Some(epoll) = self.epolls.get_mut(id) {
-            epoll.kernel_asked_at = now;
-        }
+        epoll.kernel_asked_at = now;
         self.collect_kernel(id, events, count)
     }
 

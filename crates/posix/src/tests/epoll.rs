@@ -145,36 +145,6 @@ fn an_instance_within_another_tells_it() {
     assert_eq!(pair.left.ready(outer), []);
 }
 
-/// Which descriptors are told in turn to who has room for so many.
-fn told_one_by_one(process: &Process, epfd: RawFd, room: usize) -> Vec<RawFd> {
-    let mut told = Vec::new();
-    for _ in 0..4 {
-        let mut events = vec![EpollEvent::default(); room];
-        let count = done(process.epoll_wait(epfd, &mut events, Some(std::time::Duration::ZERO), None));
-        told.extend(events[..count.unwrap()].iter().map(|it| ({ it.data }) as RawFd));
-        process.clock.pass(Duration::from_millis(1));
-    }
-    told
-}
-
-#[test]
-fn the_kernels_events_have_room_beside_ours() {
-    let pair = Pair::new();
-    pair.hold();
-    let (connections, pipe) = ([pair.connected(), pair.connected()], readable_pipe());
-    let epfd = pair.left.epoll();
-    for (left, _) in connections {
-        pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLOUT).unwrap();
-    }
-    let event = syscall::EpollEvent { events: EPOLLIN as u32, u64: pipe as u64 };
-    syscall::epoll_ctl(epfd, EPOLL_CTL_ADD, pipe, Some(event)).unwrap();
-    for room in [1, 2] {
-        let told = told_one_by_one(&pair.left, epfd, room);
-        assert!(told.contains(&pipe), "room for {room}: {told:?}");
-        assert!(connections.iter().all(|(left, _)| told.contains(left)), "room for {room}: {told:?}");
-    }
-}
-
 #[test]
 fn what_a_child_has_inherited_is_the_kernels_for_an_instance_of_its_own() {
     let pair = Pair::new();
