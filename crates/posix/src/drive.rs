@@ -416,8 +416,10 @@ impl Process {
 fn is_end(slept: Option<std::io::Result<usize>>, waiting: &Waiting<'_>) -> bool {
     let by_signal = match slept {
         Some(Err(error)) => error.kind() == std::io::ErrorKind::Interrupted,
-        // Something else may have ended the sleep just before the handler ran, also what the call has no use for.
-        Some(Ok(_)) | None => inside::has_handled(),
+        // Something else may have ended the sleep just before the handler ran, also what the call has no use for. With a mask
+        // of its own the handler may have run only when that was over, for a signal which is not to end the call.
+        Some(Ok(_)) => waiting.mask.is_none() && inside::has_handled(),
+        None => true,
     };
     by_signal && (!waiting.restarts || inside::interrupted())
 }
