@@ -416,10 +416,9 @@ impl Process {
 fn is_end(slept: Option<std::io::Result<usize>>, waiting: &Waiting<'_>) -> bool {
     let by_signal = match slept {
         Some(Err(error)) => error.kind() == std::io::ErrorKind::Interrupted,
-        // Something else may have ended the sleep just before the handler ran, also what the call has no use for. With a mask
-        // of its own the handler may have run only when that was over, for a signal which is not to end the call.
-        Some(Ok(_)) => waiting.mask.is_none() && inside::has_handled(),
-        None => true,
+        // Something else may have ended the sleep just before the handler ran, also what the call has no use for; or it ran instead
+        // of the sleep. What the call's own mask blocks was handled before or after the call, and is not to end it.
+        Some(Ok(_)) | None => inside::has_handled(waiting.mask.unwrap_or(0)),
     };
     by_signal && (!waiting.restarts || inside::interrupted())
 }

@@ -17,7 +17,7 @@ struct Thread {
 
 thread_local! {
     static THREAD: Thread = const {
-        Thread { inside: Cell::new(false), deferred: Cell::new(None), handled: Cell::new(Handled::None) }
+        Thread { inside: Cell::new(false), deferred: Cell::new(None), handled: Cell::new(Handled::NONE) }
     };
 }
 
@@ -43,13 +43,16 @@ pub fn on_sleep(told: fn(bool)) {
 }
 
 /// Which handlers ran since the thread began to sleep.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Handled {
-    None,
-    /// With `SA_RESTART` only.
-    Restarting,
-    /// One at least without it.
-    Interrupting,
+#[derive(Clone, Copy)]
+struct Handled {
+    /// Of these signals, as a signal mask.
+    signals: u64,
+    /// One at least without `SA_RESTART`.
+    interrupting: bool,
+}
+
+impl Handled {
+    const NONE: Handled = Handled { signals: 0, interrupting: false };
 }
 
 /// A signal came while the thread was inside: it is pending, and all signals are blocked.
@@ -94,12 +97,12 @@ pub fn is_inside() -> bool {
 /// After that as after `EINTR`, [`interrupted`] says whether the call has to fail.
 pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
     let (was_inside, handled) = THREAD.with(|thread| {
-        thread.handled.set(Handled::None);
+        thread.handled.set(Handled::NONE);
         let was_inside = thread.inside.replace(false);
         thread.deliver_deferred();
         (was_inside, thread.handled.get())
     });
-    let result = (handled == Handled::None).then(|| {
+    let result = (handled.signals == 0).then(|| {
         let told = ON_SLEEP.get().copied().unwrap_or(|_| ());
         told(true);
         let result = sleep();
@@ -118,20 +121,20 @@ pub fn has_deferred() -> bool {
 
 /// Whether a handler without `SA_RESTART` ran since [`outside`] was last called. With false, calls that signal(7) lists as restarted are to go on.
 pub fn interrupted() -> bool {
-    THREAD.with(|thread| thread.handled.get()) == Handled::Interrupting
+    THREAD.with(|thread| thread.handled.get()).interrupting
 }
 
-/// Whether any handler ran since [`outside`] was last called.
-pub(crate) fn has_handled() -> bool {
-    THREAD.with(|thread| thread.handled.get()) != Handled::None
+/// Whether a handler ran since [`outside`] was last called, of a signal that is not in `blocked`.
+pub(crate) fn has_handled(blocked: u64) -> bool {
+    THREAD.with(|thread| thread.handled.get()).signals & !blocked != 0
 }
 
-/// A handler ran on this thread.
-pub fn on_handler(restart: bool) {
-    THREAD.with(|thread| match thread.handled.get() {
-        _ if !restart => thread.handled.set(Handled::Interrupting),
-        Handled::None => thread.handled.set(Handled::Restarting),
-        Handled::Restarting | Handled::Interrupting => {}
+/// A handler of `signal` ran on this thread.
+pub fn on_handler(signal: i32, restart: bool) {
+    THREAD.with(|thread| {
+        let Handled { signals, interrupting } = thread.handled.get();
+        let bit = 1u64.rotate_left(signal.wrapping_sub(1) as u32);
+        thread.handled.set(Handled { signals: signals | bit, interrupting: interrupting || !restart });
     });
 }
 
@@ -176,11 +179,12 @@ mod tests {
     #[test]
     fn a_deferred_signal_interrupts_before_the_sleep() {
         let _inside = Inside::enter();
-        defer(0, |_| on_handler(false));
+        defer(0, |_| on_handler(libc::SIGUSR1, false));
         assert_eq!(outside(|| unreachable!("it does not sleep")), None::<()>);
         assert!(interrupted());
-        assert_eq!(outside(|| on_handler(true)), Some(()));
+        assert_eq!(outside(|| on_handler(libc::SIGUSR1, true)), Some(()));
         assert!(!interrupted());
+        assert!(has_handled(0) && !has_handled(1 << (libc::SIGUSR1 - 1)));
     }
 
     #[test]

@@ -116,6 +116,10 @@ impl Process {
         if let Some(epoll) = state.epolls.get_mut(id) {
             epoll.room = room;
         }
-        if count == 0 && found > 0 { Heard::Bell(state) } else { Heard::Over(Ok(count)) }
+        match count == 0 && found > 0 {
+            true if inside::has_handled(mask.unwrap_or(0)) => Heard::Over(fail(libc::EINTR)),
+            true => Heard::Bell(state),
+            false => Heard::Over(Ok(count)),
+        }
     }
 }

@@ -229,7 +229,7 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     // SAFETY: the program set it; one with a single parameter does not look at the others.
     let function = unsafe { std::mem::transmute::<sighandler_t, Function>(handler.address()) };
     cancel::awake(|| function(signal, info, context));
-    inside::on_handler(handler.has(libc::SA_RESTART));
+    inside::on_handler(signal, handler.has(libc::SA_RESTART));
 }
 
 /// Makes the signal pending again and blocks all until the thread leaves our code: then it comes as it came now. False if the kernel
