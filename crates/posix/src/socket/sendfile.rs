@@ -112,7 +112,7 @@ impl Process {
         while sent < read {
             match self.send_piece(to, &piece[sent..read], more) {
                 Ok(count) => sent += count,
-                // There was less room than that, or another thread has used it: what was taken is nowhere else.
+                // Another thread has used the room, or there is no memory: what was taken is nowhere else.
                 Err(Errno(libc::EAGAIN | libc::EINTR)) => self.wait_for_room(to),
                 Err(_) if sent > 0 => break,
                 Err(errno) => return Err(errno),
@@ -148,16 +148,19 @@ impl Process {
 
     /// Octets that a connection takes now; waits for some if it may wait.
     fn send_room(&self, fd: RawFd) -> Result<usize, Errno> {
-        const LEAST: usize = 4096;
         let mut fds = [crate::calls::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
         let nonblocking = self.is_nonblocking(fd);
         let patience = nonblocking.then_some(std::time::Duration::ZERO);
         match self.poll(&mut fds, patience, None) {
             Verdict::Done(Ok(0)) => fail(libc::EAGAIN),
             Verdict::Done(Err(errno)) => Err(errno),
-            // A socket is called writable when a third of its buffer is free, which is more than that.
-            _ => Ok(LEAST),
-        }
+            _ => Ok(()),
+        }?;
+        let mut state = self.lock();
+        let connection = state.socket_of(fd).and_then(|id| state.sockets.get(id)?.connection());
+        let room = connection.zip(state.stack()).map_or(0, |(connection, stack)| stack.send_room(connection));
+        // Without room it has ended, or another thread was faster: sending finds out which.
+        Ok(room.max(1))
     }
 
     fn is_nonblocking(&self, fd: RawFd) -> bool {

@@ -274,25 +274,43 @@ thread_local! {
     static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
 }
 
-#[test]
-fn a_handler_that_runs_when_something_else_has_ended_a_sleep_ends_the_call() {
+/// The next sleep of this thread is ended by something else than a signal, `happens` then, and a handler of `SIGUSR1` runs.
+fn when_the_next_sleep_ends(happens: impl FnOnce() + 'static) {
     crate::inside::on_sleep(|begins| {
         if let Some(happens) = (!begins).then(|| MEANWHILE.take()).flatten() {
             happens();
-            crate::inside::on_handler(false);
+            crate::inside::on_handler(libc::SIGUSR1, false);
         }
     });
+    MEANWHILE.set(Some(Box::new(happens)));
+}
+
+#[test]
+fn a_handler_that_runs_when_something_else_has_ended_a_sleep_ends_the_call() {
     let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
     let (_, left, right) = pair.accepted(0);
     let patience: [u8; 16] = [10i64.to_ne_bytes(), 0i64.to_ne_bytes()].concat().try_into().unwrap();
     done(pair.left.setsockopt(left, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &patience)).unwrap();
-    MEANWHILE.set(Some(Box::new(|| ())));
+    when_the_next_sleep_ends(|| ());
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(Errno(libc::EINTR)));
-    MEANWHILE.set(Some(Box::new(move || {
+    when_the_next_sleep_ends(move || {
         pair.right.send_all(right, b"x").unwrap();
         pair.settle();
-    })));
+    });
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Ok(1), "what came meanwhile comes first");
+}
+
+#[test]
+fn a_handler_of_what_a_calls_own_mask_blocks_does_not_end_it() {
+    const SHORT: Option<std::time::Duration> = Some(std::time::Duration::from_millis(20));
+    let pair = Pair::new();
+    let (_, left, _) = pair.accepted(0);
+    let mut fds = [crate::calls::PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
+    when_the_next_sleep_ends(|| ());
+    assert_eq!(done(pair.left.poll(&mut fds, SHORT, Some(0))), Err(Errno(libc::EINTR)));
+    when_the_next_sleep_ends(|| ());
+    let mask = 1 << (libc::SIGUSR1 - 1);
+    assert_eq!(done(pair.left.poll(&mut fds, SHORT, Some(mask))), Ok(0), "it ran when the call was over");
 }
 
 /// The right process closes a connection with a RST.
@@ -382,9 +400,9 @@ fn a_file_that_ends_before_the_count_is_sent_to_its_end() {
 }
 
 #[test]
-fn what_was_taken_out_of_a_pipe_is_sent() {
+fn no_more_is_taken_out_of_a_pipe_than_there_is_room_for() {
     const ALL: usize = 4096;
-    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let pair = Pair::new();
     let (left, right) = pair.connected();
     let few = 4096i32.to_ne_bytes();
     let least = 1i32.to_ne_bytes();
@@ -407,13 +425,11 @@ fn what_was_taken_out_of_a_pipe_is_sent() {
     });
     let [reader, writer] = syscall::pipe().unwrap();
     syscall::write(writer.as_raw_fd(), &[7; ALL]).unwrap();
-    let (told, tells) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(done(pair.left.splice(reader.as_raw_fd(), left, ALL, 0))));
-    let spliced = until_told(&tells, || {
-        drain();
-    });
-    assert_eq!(spliced, Ok(ALL));
-    until("all arrives", || drain() == sent + ALL);
+    let spliced = done(pair.left.splice(reader.as_raw_fd(), left, ALL, 0)).unwrap();
+    assert!(spliced < ALL, "it waited for more room");
+    let rest = syscall::read(reader.as_raw_fd(), &mut [0; ALL]).unwrap();
+    assert_eq!(spliced + rest, ALL);
+    until("all arrives", || drain() == sent + spliced);
 }
 
 /// What another thread tells; meanwhile something is done.

@@ -209,6 +209,11 @@ impl Stack {
         result
     }
 
+    /// Octets that [`Stack::send`] would take now, as far as memory goes; none where there is no connection.
+    pub fn send_room(&self, id: ConnectionId) -> usize {
+        self.connections.get(id).map_or(0, |connection| connection.send_room())
+    }
+
     /// Queues data whose last octet is urgent (`MSG_OOB`); returns how much was taken, the last of which is urgent.
     pub fn send_urgent(&mut self, id: ConnectionId, data: &[u8], now: Instant) -> Result<usize, SendError> {
         let mut result = Err(SendError::NotConnected);

@@ -466,6 +466,15 @@ impl Connection {
         is_low && !self.flags.lacks_memory
     }
 
+    /// Octets that the send queue takes now, as far as memory goes. A writer that was refused gets in again when a third of the
+    /// queue is free, as on Linux, and not with every octet that is acknowledged.
+    pub(crate) fn send_room(&self) -> usize {
+        if self.flags.writer_waits && !self.has_send_room() {
+            return 0;
+        }
+        self.send_limit().saturating_sub(self.send.queue.len() as u32) as usize
+    }
+
     /// Octets that the send queue may hold: what was asked for, or twice the congestion window.
     pub(crate) fn send_limit(&self) -> u32 {
         const LEAST: u32 = 16 << 10;

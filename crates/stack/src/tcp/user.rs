@@ -129,12 +129,9 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Puts what fits into the queue. A writer that was refused gets in again when a third of the queue is free, as on Linux, and
-    /// not with every octet that is acknowledged.
+    /// Puts what fits into the queue.
     pub(crate) fn enqueue(&mut self, data: &[u8], shared: &mut Shared, now: Instant) -> usize {
-        let is_shut = self.flags.writer_waits && !self.has_send_room();
-        let limit = if is_shut { 0 } else { self.send_limit() };
-        let room = limit.saturating_sub(self.send.queue.len() as u32) as usize;
+        let room = self.send_room();
         self.restart_after_idle(shared, now);
         let wanted = data.len().min(room);
         let taken = self.send.queue.push(&mut shared.buffers, &data[..wanted]);
