@@ -78,6 +78,8 @@ pub(crate) struct Epoll {
     /// Of the events that a call has so far, those which the kernel may tell as well: where they are, and of what.
     told: Vec<(usize, ItemId)>,
     kernel_asked_at: Instant,
+    /// The last time there was more of ours than room, a place was left for the kernel.
+    was_kernels_turn: bool,
     /// Something of ours was added once.
     pub(crate) is_busy: bool,
     bell: Bell,
@@ -99,6 +101,7 @@ impl Epoll {
             has_news: false,
             told: Vec::new(),
             kernel_asked_at: Instant::ZERO,
+            was_kernels_turn: false,
             is_busy: false,
             bell: Bell::default(),
             room: Room::default(),

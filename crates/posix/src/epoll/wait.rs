@@ -10,7 +10,7 @@ use super::collect::ONE_SHOT;
 use super::{Epoll, EpollId, Item, ItemId, PRIVATE, Target};
 use crate::attachment::Purpose;
 use crate::calls::{EpollEvent, SignalMask, Verdict};
-use crate::drive::{On, Stop, Waiting};
+use crate::drive::{On, Stop, Waiting, readable};
 use crate::errno::fail;
 use crate::process::{Process, State};
 use crate::socket::{Role, SocketId};
@@ -46,6 +46,20 @@ impl Epoll {
         }
         room
     }
+
+    /// Whether one of as many places as are wanted is left for the kernel: it has something, and ours would fill them. Every second
+    /// time, as there may be one place only.
+    fn is_kernels_turn(&mut self, wanted: usize) -> bool {
+        let was = std::mem::take(&mut self.was_kernels_turn);
+        self.was_kernels_turn = !was && self.ready.len() >= wanted && is_readable(self.fd);
+        self.was_kernels_turn
+    }
+}
+
+/// Whether the kernel has something to tell at one of its instances.
+fn is_readable(epfd: RawFd) -> bool {
+    let mut fds = [readable(epfd)];
+    syscall::ppoll(&mut fds, Some(Duration::ZERO), None).is_ok_and(|count| count > 0)
 }
 
 impl Process {
@@ -155,14 +169,21 @@ impl State {
 
     /// What is ready of ours, and from time to time what is of the kernel's.
     fn collect_all(&mut self, id: EpollId, events: &mut [EpollEvent], now: Instant) -> Result<usize, Errno> {
-        let count = self.collect(id, events);
         let Some(epoll) = self.epolls.get_mut(id) else { return fail(libc::EBADF) };
         let is_time = now.since(epoll.kernel_asked_at) >= KERNEL_EVERY;
+        let room = events.len() - usize::from(is_time && epoll.is_kernels_turn(events.len()));
+        let count = self.collect(id, &mut events[..room]);
         if count == events.len() || count > 0 && !is_time {
             return Ok(count);
         }
-        epoll.kernel_asked_at = now;
-        self.collect_kernel(id, events, count)
+        if let Some(epoll) = self.epolls.get_mut(id) {
+            epoll.kernel_asked_at = now;
+        }
+        match self.collect_kernel(id, events, count)? {
+            // The place was left for the kernel, which has nothing after all.
+            0 if room == 0 => Ok(self.collect(id, events)),
+            count => Ok(count),
+        }
     }
 
     /// Adds what is ready of the kernel's behind `count` events. A shadow may be among both: then it is told once. Different descriptors

@@ -145,6 +145,41 @@ fn an_instance_within_another_tells_it() {
     assert_eq!(pair.left.ready(outer), []);
 }
 
+/// Which descriptors are told to who has room for so many, call by call.
+fn told_by_calls(process: &Process, epfd: RawFd, room: usize) -> Vec<Vec<RawFd>> {
+    let told = (0..4).map(|_| {
+        process.clock.pass(Duration::from_millis(1));
+        let mut events = vec![EpollEvent::default(); room];
+        let count = done(process.epoll_wait(epfd, &mut events, Some(std::time::Duration::ZERO), None));
+        events[..count.unwrap()].iter().map(|it| ({ it.data }) as RawFd).collect()
+    });
+    told.collect()
+}
+
+#[test]
+fn the_kernels_events_have_room_beside_as_many_of_ours_as_are_asked_for() {
+    let pair = Pair::new();
+    pair.hold();
+    let (connections, pipe) = ([pair.connected(), pair.connected()], readable_pipe());
+    let epfd = pair.left.epoll();
+    for (left, _) in connections {
+        pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLOUT).unwrap();
+    }
+    for has_kernel in [false, true] {
+        if has_kernel {
+            let event = syscall::EpollEvent { events: EPOLLIN as u32, u64: pipe as u64 };
+            syscall::epoll_ctl(epfd, EPOLL_CTL_ADD, pipe, Some(event)).unwrap();
+        }
+        for room in [1, 2] {
+            let told = told_by_calls(&pair.left, epfd, room);
+            let is_told = |fd| told.iter().flatten().any(|it| *it == fd);
+            assert!(told.iter().all(|call| call.len() == room), "room for {room} is used: {told:?}");
+            assert_eq!(is_told(pipe), has_kernel, "room for {room}: {told:?}");
+            assert!(connections.iter().all(|(left, _)| is_told(*left)), "room for {room}: {told:?}");
+        }
+    }
+}
+
 #[test]
 fn what_a_child_has_inherited_is_the_kernels_for_an_instance_of_its_own() {
     let pair = Pair::new();
