@@ -5,7 +5,7 @@
 //! were, and only those are compared that were taken at about the same distance.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,15 +99,20 @@ pub struct Placed<T> {
     pub apart: Distance,
 }
 
-/// Measures, and anew if the cores moved meanwhile, some times.
+/// All tries of the last measurement were disturbed: the cores move all the time.
+static IS_RESTLESS: AtomicBool = AtomicBool::new(false);
+
+/// Measures, and anew if the cores moved meanwhile, some times; but once only while that is in vain.
 pub fn in_one_place<T, E>(mut measure: impl FnMut() -> Result<T, E>) -> Result<Placed<T>, E> {
-    let mut tries = 0;
+    let mut tries = if IS_RESTLESS.load(Ordering::Relaxed) { 1 } else { TRIES };
     loop {
         let before = Distance::measure();
         let found = measure()?;
         let after = Distance::measure();
-        tries += 1;
-        if before.is_same_place(after) || tries == TRIES {
+        tries -= 1;
+        let is_undisturbed = before.is_same_place(after);
+        if is_undisturbed || tries == 0 {
+            IS_RESTLESS.store(!is_undisturbed, Ordering::Relaxed);
             return Ok(Placed { found, apart: before.max(after) });
         }
         eprintln!("the cores were {before} apart, and are {after} now: once more");
