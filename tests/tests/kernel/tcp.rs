@@ -1,7 +1,7 @@
 //! DNS over TCP: RFC 7766.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,14 +136,33 @@ fn one_client_cannot_take_all_connections() {
     assert_eq!(read_answer(&mut other).unwrap().id(), 7);
 }
 
+/// As many queries for an answer of several segments.
+fn queries_of_big_answers(count: usize) -> Vec<u8> {
+    let query = message::query(1, "big.example.com", message::TXT);
+    [&(query.len() as u16).to_be_bytes()[..], &query].concat().repeat(count)
+}
+
+#[test]
+fn queries_whose_answers_do_not_fit_at_once_are_all_answered() {
+    const QUERIES: usize = 200;
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let (mut open, mut half_closed) = (connect(server.v4), connect(server.v4));
+    for client in [&mut open, &mut half_closed] {
+        client.write_all(&queries_of_big_answers(QUERIES)).unwrap();
+    }
+    half_closed.shutdown(Shutdown::Write).unwrap();
+    for client in [&mut open, &mut half_closed] {
+        (0..QUERIES).for_each(|_| assert_eq!(read_answer(client).unwrap().id(), 1));
+    }
+    assert!(is_closed(&mut half_closed));
+}
+
 #[test]
 fn a_client_that_does_not_read_does_not_disturb_the_others() {
     let server = Serving::start(&Zone::sample().file, &[]);
     let mut greedy = connect(server.v4);
     greedy.set_nonblocking(true).unwrap();
-    let query = message::query(1, "big.example.com", message::TXT);
-    let framed_query = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
-    let flood: Vec<u8> = framed_query.repeat(1000);
+    let flood = queries_of_big_answers(1000);
     // Until neither its buffers nor the server's take more.
     let (mut at, mut full) = (0, 0);
     while full < 20 {

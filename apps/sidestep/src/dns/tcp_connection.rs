@@ -7,8 +7,8 @@ use dns_server::{Permit, QueryStream, StreamResponder};
 
 /// Octets read at a time.
 const READ_SIZE: usize = 16 << 10;
-/// Reads in one go, so that one busy client does not keep the others waiting.
-const READS_MAX: usize = 8;
+/// Reads, or fillings of the output, in one go, so that one busy client does not keep the others waiting.
+const ROUNDS_MAX: usize = 8;
 /// A length, and the longest message.
 const MESSAGE_MAX: usize = 2 + 65_535;
 
@@ -46,24 +46,24 @@ impl<S: Read + Write> Connection<S> {
     }
 
     fn try_drive(&mut self, responder: &mut StreamResponder, now: Instant) -> io::Result<Next> {
-        for _ in 0..READS_MAX {
+        for _ in 0..ROUNDS_MAX {
             let Ok(answered) = self.queries.answer(&self.input, responder, now) else {
                 return Ok(Next::Close);
             };
             self.input.drain(..answered);
-            if !self.flush(responder)? {
-                if !self.queries.has_room() {
-                    return Ok(Next::Wait);
-                }
-            } else if self.ended {
+            let may_have_more = !self.queries.has_room();
+            let is_sent = self.flush(responder)?;
+            if is_sent && may_have_more {
+                continue; // What had no room: no event would tell of it.
+            }
+            if is_sent && self.ended {
                 return Ok(Next::Close);
             }
-            if self.ended || !self.receive()? {
+            if !self.queries.has_room() || self.ended || !self.receive()? {
                 if self.input.is_empty() {
                     self.input = Vec::new(); // An idle connection keeps no buffers.
                 }
-                let more = self.ended && !self.has_output();
-                return Ok(if more { Next::Again } else { Next::Wait });
+                return Ok(Next::Wait);
             }
         }
         Ok(Next::Again)

@@ -67,6 +67,8 @@ impl QueryStream {
         if self.output.capacity() == 0 {
             mem::swap(&mut self.output, &mut responder.spare);
         }
+        self.output.drain(..self.sent);
+        self.sent = 0;
         let mut at = 0;
         while self.has_room() {
             let Some((prefix, rest)) = input[at..].split_first_chunk::<2>() else { break };
@@ -118,5 +120,38 @@ impl QueryStream {
     /// When the client has been idle for too long. RFC 7766, 6.2.3: idle is measured in queries.
     pub fn idle_until(&self, idle_timeout: Duration) -> Instant {
         self.last_query + idle_timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arc_swap::ArcSwap;
+    use dns_auth::{Catalog, Counters, Settings};
+
+    use super::*;
+    use crate::Published;
+
+    /// One that has no zone, and refuses.
+    fn responder() -> StreamResponder {
+        let catalog = Arc::new(Catalog::new([], 1));
+        let published = Published { catalog, settings: Arc::new(Settings::default()) };
+        let published = Arc::new(ArcSwap::from_pointee(published));
+        StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
+    }
+
+    #[test]
+    fn what_was_sent_is_not_kept_while_more_is_to_be_sent() {
+        let (mut responder, now) = (responder(), Instant::ZERO);
+        let mut stream = QueryStream::new(now);
+        let query = b"\x00\x11\x12\x34\0\0\0\x01\0\0\0\0\0\0\0\0\x01\0\x01";
+        let input = query.repeat(10_000);
+        for _ in 0..100 {
+            assert!(stream.answer(&input, &mut responder, now).unwrap() > 0);
+            assert!(!stream.has_room() && stream.output().starts_with(b"\x00\x11\x12\x34\x80"));
+            stream.on_sent(100 * query.len(), &mut responder);
+        }
+        assert!(stream.output.len() <= OUTPUT_MAX + MESSAGE_MAX, "{} octets are kept", stream.output.len());
     }
 }
