@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Cache};
+use arc_swap::ArcSwap;
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
 use engine::{Datagram, UdpResponder};
 
-/// What all responders answer from. Replaced as a whole; each responder picks it up before its next batch.
+/// What all responders answer from. Replaced as a whole; each responder takes it for a batch, and holds it no longer than that: what
+/// was replaced is soon its owner's alone, to be freed where no query waits for it.
 pub struct Published {
     /// The zones.
     pub catalog: Arc<Catalog>,
@@ -18,7 +19,7 @@ pub struct Published {
 /// Answers DNS queries that came by UDP.
 pub struct DnsResponder {
     responder: Responder,
-    published: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
+    published: Arc<ArcSwap<Published>>,
     settings: Arc<Settings>,
     prepared: Box<[Prepared; BURST]>,
 }
@@ -29,7 +30,7 @@ impl DnsResponder {
         let settings = Arc::clone(&published.load().settings);
         DnsResponder {
             responder: Responder::new(Arc::clone(&settings), counters),
-            published: Cache::new(Arc::clone(published)),
+            published: Arc::clone(published),
             settings,
             prepared: Box::new([Prepared::default(); BURST]),
         }
@@ -37,7 +38,7 @@ impl DnsResponder {
 
     /// Answers one query of `len` octets in `buffer`, which came by `transport`.
     pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, transport: Transport) -> Outcome {
-        let published = Arc::clone(self.published.load());
+        let published = self.published.load();
         self.pick_up(&published);
         self.responder.respond(&published.catalog, buffer, len, transport)
     }
@@ -52,7 +53,7 @@ impl DnsResponder {
 
 impl UdpResponder for DnsResponder {
     fn respond(&mut self, batch: &mut [Datagram<'_>]) {
-        let published = Arc::clone(self.published.load());
+        let published = self.published.load();
         self.pick_up(&published);
         let catalog = &*published.catalog;
         let prepared = &mut self.prepared[..batch.len()];

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
@@ -124,11 +125,26 @@ fn reload(
     for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
         eprintln!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
     }
-    *loaded = load_catalog(&config.zones, Some(loaded));
-    published.store(Arc::new(publication(&config, loaded)));
+    let replacement = load_catalog(&config.zones, Some(loaded));
+    if replacement.zone_count() == 0 && loaded.zone_count() > 0 {
+        bail!("there would be no zone left to serve");
+    }
+    let old_publication = published.swap(Arc::new(publication(&config, &replacement)));
+    let old_zones = std::mem::replace(loaded, replacement);
+    wait_until_unused(&old_publication);
+    drop((old_publication, old_zones));
     let failed = counted(loaded.failed, "zone file");
     println!("sidestep dns: reloaded: {}, {failed} with errors", what_is_served(loaded));
     Ok(())
+}
+
+/// Waits until no responder answers from what was replaced: whoever frees it is kept from answering for as long as that takes.
+fn wait_until_unused(old: &Arc<Published>) {
+    const BATCH_MAX: Duration = Duration::from_secs(1);
+    let began = Instant::now();
+    while Arc::strong_count(old) > 1 && began.elapsed() < BATCH_MAX {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Answers what has come, then ends every thread.
