@@ -38,8 +38,8 @@ impl Dropped {
     }
 }
 
-/// Types with a counter of their own: all those below this number. Others share one.
-const TYPES: usize = 258;
+/// Counters of types: all up to CAA (257) have their own, and the others share the last.
+const TYPES: usize = 259;
 
 /// Counts of one responder.
 #[derive(Debug)]

@@ -43,6 +43,23 @@ fn a_bad_zone_at_a_reload_is_reported_and_the_last_good_version_served() {
 }
 
 #[test]
+fn a_zone_whose_new_file_is_missing_keeps_its_last_good_version() {
+    let directory = lab::Directory::new().unwrap();
+    let zone = VersionedZone::new(1, 0);
+    let good = format!("[[zone]]\nfile = {:?}\norigin = \"example.com\"\n", zone.file());
+    let config = directory.write("dns.toml", &good).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    std::fs::write(&config, "[[zone]]\nfile = \"missing\"\norigin = \"example.com\"\n").unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("1 zone file with errors", TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
+    std::fs::write(&config, "[[zone]]\nfile = \"missing\"\norigin = \"example.org\"\n").unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("nothing was reloaded: there would be no zone", TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
+}
+
+#[test]
 fn a_configuration_that_cannot_be_read_at_a_reload_changes_nothing() {
     let directory = lab::Directory::new().unwrap();
     let zone = VersionedZone::new(1, 0);

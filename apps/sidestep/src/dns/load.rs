@@ -8,7 +8,7 @@ use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone};
 use dns_wire::Rtype;
 use dns_zone::load_zone;
-use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors};
+use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
 
 use super::config::ZoneSpec;
 
@@ -94,8 +94,15 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// The zone that `spec` named before, or, if its file is another one by now, the zone that it should have.
     fn zone(&self, spec: &ZoneSpec) -> Option<Arc<ServedZone>> {
-        self.zones.iter().find(|(own, _)| own == spec).map(|(_, served)| Arc::clone(served))
+        let origin = spec.origin.clone().or_else(|| origin_from_path(&spec.file));
+        let is_of_origin = |served: &ServedZone| {
+            origin.as_ref().is_some_and(|origin| origin.as_name() == served.zone.origin())
+        };
+        let same = self.zones.iter().find(|(own, _)| own == spec);
+        let found = same.or_else(|| self.zones.iter().find(|(_, served)| is_of_origin(served)));
+        found.map(|(_, served)| Arc::clone(served))
     }
 
     /// Number of zones served.

@@ -41,6 +41,7 @@ use dns_wire::{Class, Name, NameBuf, Rtype};
 pub use error::{FileId, Position, Problem, ZoneTextError, ZoneTextErrors};
 #[doc(hidden)]
 pub use fuzz::fuzz_zone_text;
+pub use reader::origin_from_path;
 pub use window::TextFile;
 
 /// Where the text comes from: a directory, or in tests a map.

@@ -355,8 +355,8 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
     }
 }
 
-/// The name of the file without `.zone`, as an absolute name.
-fn origin_from_path(path: &Path) -> Option<NameBuf> {
+/// The zone that a file is about if nothing else says so: the name of the file without `.zone`, as an absolute name.
+pub fn origin_from_path(path: &Path) -> Option<NameBuf> {
     let file_name = path.file_name()?.to_str()?;
     let zone_name = file_name.strip_suffix(".zone").unwrap_or(file_name);
     NameBuf::from_text(zone_name.as_bytes(), Some(Name::ROOT)).ok()
