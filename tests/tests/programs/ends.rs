@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::programs::{Network, Nginx, Program, Running, redis};
-use lab::{SERVER_INTERFACE, Side};
+use lab::{Child, SERVER_INTERFACE, Side};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::trial::{PATIENCE, Trial, server};
@@ -311,4 +311,37 @@ fn exit_status_and_signals_pass_through() {
     let status = killed.process.wait(PATIENCE).unwrap();
     assert!(status.signal() == Some(9) || status.code() == Some(128 + 9), "{status}");
     trial.assert_nothing_left("");
+}
+
+/// `sidestep run` of a shell that says who its parent is and then sleeps, by `starter`, which gets the whole as the last word.
+fn sleeping_by(trial: &Trial, starter: &str, arguments: &[&str], before: &str) -> (Child, Pid) {
+    let sidestep = lab::sidestep_binary().display();
+    let run =
+        format!("{sidestep} run --device {SERVER_INTERFACE} -- sh -c 'echo parent $PPID.; exec sleep 60'");
+    let mut command = trial.lab.command(Side::Server, starter);
+    let mut child =
+        Child::spawn(starter, command.args(arguments).arg(format!("{before}exec {run}"))).unwrap();
+    let told = child.wait_for_line("parent", PATIENCE).unwrap();
+    let number = told.trim().trim_start_matches("parent ").trim_end_matches('.');
+    let parent = Pid::from_raw(number.parse().unwrap()).unwrap();
+    (child, parent)
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_program_too() {
+    let Some(trial) = Trial::of("sh, without hang-ups") else { return };
+    let (mut child, sidestep) = sleeping_by(&trial, "sh", &["-c"], "trap '' HUP; ");
+    kill_process(sidestep, Signal::HUP).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().is_none(), "nohup does not help: {}", child.output());
+    kill_process(sidestep, Signal::TERM).unwrap();
+    assert_eq!(child.wait(PATIENCE).unwrap().code(), Some(128 + 15));
+}
+
+#[test]
+fn what_a_process_sends_is_passed_on_also_in_the_foreground_of_a_terminal() {
+    let Some(trial) = Trial::of("sh, at a terminal") else { return };
+    let (mut child, sidestep) = sleeping_by(&trial, "script", &["-q", "-e", "/dev/null", "-c"], "");
+    kill_process(sidestep, Signal::INT).unwrap();
+    assert_eq!(child.wait(PATIENCE).unwrap().code(), Some(128 + 2), "{}", child.output());
 }

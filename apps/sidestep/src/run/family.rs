@@ -8,7 +8,9 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 };
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 
 /// Signals that are the program's when they are sent to us.
 const PASSED_ON: [i32; 9] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
@@ -17,12 +19,12 @@ const SIGNALLED: u8 = 128;
 
 /// Who starts a program and becomes the parent of its orphans.
 pub(super) struct Family {
-    signals: Signals,
+    signals: SignalsInfo<WithOrigin>,
 }
 
 /// A program that was started.
 pub(super) struct Running {
-    signals: Signals,
+    signals: SignalsInfo<WithOrigin>,
     program: Pid,
     /// How the program itself ended.
     code: Option<u8>,
@@ -33,7 +35,9 @@ impl Family {
     /// that goes into the background is one.
     pub(super) fn adopt_orphans() -> io::Result<Family> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let signals = Signals::new(PASSED_ON.iter().chain(&[SIGCHLD]))?;
+        let ignored = ignored_signals()?;
+        let passed_on = PASSED_ON.into_iter().filter(|signal| ignored & bit(*signal) == 0);
+        let signals = SignalsInfo::new(passed_on.chain([SIGCHLD]))?;
         Ok(Family { signals })
     }
 
@@ -50,9 +54,11 @@ impl Running {
     /// Waits until the program and all who came of it have ended. Returns the program's exit status as a shell tells it.
     pub(super) fn wait(mut self) -> u8 {
         while self.reap() {
-            let arrived: Vec<i32> = self.signals.wait().collect();
-            for signal in arrived.into_iter().filter(|signal| PASSED_ON.contains(signal)) {
-                self.pass_on(signal);
+            let arrived: Vec<Origin> = self.signals.wait().collect();
+            for origin in arrived.iter().filter(|origin| PASSED_ON.contains(&origin.signal)) {
+                if !is_of_the_terminal(origin) {
+                    self.pass_on(origin.signal);
+                }
             }
         }
         self.code.unwrap_or_default()
@@ -73,9 +79,6 @@ impl Running {
 
     /// To the program; when that has ended, to those of its descendants that came to us.
     fn pass_on(&self, signal: i32) {
-        if is_of_the_terminal(signal) {
-            return;
-        }
         let to = if self.code.is_none() { vec![self.program] } else { children() };
         if let Some(signal) = Signal::from_named_raw(signal) {
             for pid in to {
@@ -85,12 +88,25 @@ impl Running {
     }
 }
 
-/// Whether the terminal sends this signal to all in the foreground, so that the program has it already.
-fn is_of_the_terminal(signal: i32) -> bool {
+/// Whether the terminal sent this signal, to all in the foreground: the program has it already. What a process sends is for us alone.
+fn is_of_the_terminal(origin: &Origin) -> bool {
     let input = io::stdin();
-    matches!(signal, SIGINT | SIGQUIT | SIGWINCH)
+    matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)
+        && origin.cause == Cause::Kernel
         && input.is_terminal()
         && rustix::termios::tcgetpgrp(&input).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
+}
+
+/// Signals that whoever started us has ignored, as nohup(1) and the background jobs of scripts do, as a mask: they stay ignored, here and
+/// by the program, which inherits that. `SigIgn` in proc(5).
+fn ignored_signals() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    Ok(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
 }
 
 /// Processes whose parent we are: proc(5).
