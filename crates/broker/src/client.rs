@@ -437,14 +437,8 @@ impl Client {
             Arrival::End => return Err(ClientError::Gone),
             Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
         };
-        let raised =
-            fds.into_iter().map(|fd| raise(fd.into_inner(), self.fd_floor)).collect::<Result<Vec<_>, _>>();
-        let message = message?;
-        if raised.is_err() && is_of_observer(&message) {
-            return Ok(true); // Who looks may come back when there are descriptors.
-        }
-        let fds = raised?;
-        match message {
+        let fds = raise_all(fds.into_iter().map(Internal::into_inner), self.fd_floor);
+        match message? {
             FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
                 Some(place) => *place = Some(Arrived { message: answer, fds }),
                 None => fds.into_iter().for_each(discard), // Somebody lost patience.
@@ -507,6 +501,9 @@ impl Drop for Client {
 fn moved(mut arrived: Arrived<Answer>) -> Result<OwnedFd, ClientError> {
     match (arrived.message, arrived.fds.pop()) {
         (Answer::Moved, Some(socket)) => Ok(socket),
+        (Answer::Moved, None) => {
+            Err(Refusal::NotTaken("this process has no free descriptor".to_owned()).into())
+        }
         (answer, _) => Err(unexpected(answer)),
     }
 }
@@ -518,11 +515,8 @@ fn unexpected(answer: Answer) -> ClientError {
     }
 }
 
-fn is_of_observer(message: &FromBroker) -> bool {
-    matches!(message, FromBroker::News(News::Observer { .. }))
-}
-
-/// News with the descriptors that belong to them. Who looks and has no room comes in vain; all else is worth nothing without.
+/// News with the descriptors that belong to them. What came when this process had no free descriptor came in vain: a connection is
+/// lost, queues stay silent, who looks may come back.
 fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, ClientError> {
     match news {
         News::QueueGranted(grant) if fds.len() == grant.queues.len() + 1 => {
@@ -534,15 +528,26 @@ fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, ClientError
             let socket = fds.pop().expect("there is one");
             Ok(Some(Event::Adopt { claim, local, remote, socket }))
         }
-        News::Observer { pid, program } if fds.len() <= 1 => {
+        News::Observer { pid, program } if fds.len() == 1 => {
             Ok(fds.pop().map(|stream| Event::Observer { pid, program, stream }))
         }
+        News::QueueGranted(_) | News::Adopt { .. } | News::Observer { .. } if fds.is_empty() => Ok(None),
         News::QueueGranted(_) | News::Adopt { .. } | News::Observer { .. } => Err(ClientError::OutOfPlace),
         news => {
             fds.into_iter().for_each(discard);
             Ok(Some(Event::News(news)))
         }
     }
+}
+
+/// All of them at numbers of `floor` or higher, or none if there is no room for one.
+fn raise_all(fds: impl Iterator<Item = OwnedFd>, floor: RawFd) -> Vec<OwnedFd> {
+    let (raised, failed): (Vec<_>, Vec<_>) = fds.map(|fd| raise(fd, floor)).partition(Result::is_ok);
+    let mut raised: Vec<OwnedFd> = raised.into_iter().flatten().collect();
+    if !failed.is_empty() {
+        raised.drain(..).for_each(discard);
+    }
+    raised
 }
 
 /// The same file at a number of `floor` or higher; below it if the program has lowered its limit since (`setrlimit(2)`).
@@ -557,4 +562,21 @@ fn raise(fd: OwnedFd, mut floor: RawFd) -> Result<OwnedFd, Errno> {
     }
     discard(fd);
     raised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_without_its_descriptor_costs_no_more_than_itself() {
+        let without = moved(Arrived { message: Answer::Moved, fds: Vec::new() });
+        assert!(without.is_err_and(|error| !error.is_fatal()));
+        let ends = "10.0.0.1:80".parse().unwrap();
+        let adopt = || News::Adopt { claim: ClaimId(1), local: ends, remote: ends };
+        assert!(matches!(event(adopt(), Vec::new()), Ok(None)));
+        let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        assert!(matches!(event(adopt(), vec![stdin()]), Ok(Some(Event::Adopt { .. }))));
+        assert!(event(adopt(), vec![stdin(), stdin()]).is_err(), "more than belong to it is nonsense");
+    }
 }
