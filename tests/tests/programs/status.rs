@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lab::programs::{Network, redis};
 use lab::{SERVER_INTERFACE, SERVER_V4, Side, sidestep_binary};
+use rustix::process::Signal;
 
 use crate::trial::{PATIENCE, Trial, finish, number_after, server};
 
@@ -60,4 +61,26 @@ fn each_socket_is_told_with_where_it_runs_and_why() {
         String::from_utf8_lossy(&gone.stderr),
         format!("sidestep: no `sidestep run` {broker} is running here\n")
     );
+}
+
+#[test]
+fn a_broker_that_does_not_answer_is_named_and_does_not_hide_another() {
+    let stopped = Trial::of("redis, its broker stopped");
+    let (Some(stopped), Some(other)) = (stopped, Trial::of("redis, looked at beside it")) else { return };
+    if stopped.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let (first, second) = (stopped.start(&redis("")), other.start(&redis("")));
+    first.process.signal(Signal::STOP);
+    let asked = Command::new(sidestep_binary()).args(["status", "--json"]).output().unwrap();
+    first.process.signal(Signal::CONT);
+    let (told, failures) = (String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
+    let pid = first.process.pid();
+    assert!(failures.contains(&format!("`sidestep run` {pid} does not answer")), "{failures}");
+    assert!(
+        told.contains(&format!("{{\"pid\":{},", second.process.pid())) && asked.status.success(),
+        "{told}"
+    );
+    stopped.end(first);
+    other.end(second);
 }

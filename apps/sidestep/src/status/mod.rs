@@ -31,9 +31,10 @@ pub(crate) struct Status {
 
 /// `sidestep status`.
 pub(crate) fn run(options: &Status) -> anyhow::Result<ExitCode> {
-    let reports = socket::ask(options.pid)?;
+    let answers = socket::ask(options.pid).unless_none(options.pid)?;
+    answers.failures.iter().for_each(|failure| eprintln!("sidestep: {failure}"));
     to_stdout(|out| {
-        for (pid, report) in &reports {
+        for (pid, report) in &answers.reports {
             if options.json {
                 write_line(out, *pid, report)?;
             } else {

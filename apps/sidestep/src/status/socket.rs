@@ -77,21 +77,46 @@ fn answer(mut stream: &UnixStream, reporter: &Reporter) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(&report)?)
 }
 
-/// What all brokers of this user say, each with its process; or one of them.
-pub(super) fn ask(pid: Option<u32>) -> anyhow::Result<Vec<(u32, StatusReport)>> {
-    let mut reports = Vec::new();
+/// What brokers say.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// Of each its process.
+    pub(super) reports: Vec<(u32, StatusReport)>,
+    /// Of those that did not answer: which, and why.
+    pub(super) failures: Vec<String>,
+}
+
+/// Asks all brokers of this user, or one of them. One that is stopped, or of another version, does not hide the others.
+pub(super) fn ask(pid: Option<u32>) -> Answers {
+    let mut answers = Answers::default();
     for path in observe::directories().iter().flat_map(|directory| sockets_in(directory)) {
         let process = process_of(&path).unwrap_or_default();
-        if pid.is_none_or(|pid| pid == process)
-            && let Some(report) = ask_at(&path).with_context(|| path.display().to_string())?
-        {
-            reports.push((process, report));
+        if pid.is_some_and(|pid| pid != process) {
+            continue;
+        }
+        match ask_at(&path) {
+            Ok(Some(report)) => answers.reports.push((process, report)),
+            Ok(None) => {}
+            Err(error) => answers.failures.push(format!("`sidestep run` {process} {error:#}")),
         }
     }
-    match (reports.is_empty(), pid) {
-        (false, _) => Ok(reports),
-        (true, Some(pid)) => anyhow::bail!("no `sidestep run` {pid} is running here"),
-        (true, None) => anyhow::bail!("no `sidestep run` is running here"),
+    answers
+}
+
+impl Answers {
+    /// Whether there is nobody who could answer.
+    pub(super) fn is_of_nobody(&self) -> bool {
+        self.reports.is_empty() && self.failures.is_empty()
+    }
+
+    /// Them, if there are any.
+    pub(super) fn unless_none(self, pid: Option<u32>) -> anyhow::Result<Answers> {
+        match pid {
+            _ if !self.reports.is_empty() => Ok(self),
+            _ if !self.failures.is_empty() => anyhow::bail!(self.failures.join("; ")),
+            Some(pid) => anyhow::bail!("no `sidestep run` {pid} is running here"),
+            None => anyhow::bail!("no `sidestep run` is running here"),
+        }
     }
 }
 
@@ -104,15 +129,15 @@ fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
             return Ok(None);
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error).context("cannot be asked"),
     };
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut octets = Vec::new();
-    stream.read_to_end(&mut octets)?;
+    stream.read_to_end(&mut octets).context("does not answer; is it stopped?")?;
     if octets.is_empty() {
         return Ok(None); // It is ending.
     }
-    let report = serde_json::from_slice(&octets).context("not understood; is it of another version?")?;
+    let report = serde_json::from_slice(&octets).context("is not understood; is it of another version?")?;
     Ok(Some(report))
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use broker::server::StatusReport;
 use clap::Args;
 
-use super::{socket, text};
+use super::socket::{self, Answers};
+use super::text;
 use crate::observe::to_stdout;
 
 /// Puts the cursor into the upper left corner and clears what is below, as terminals have understood since the VT100.
@@ -39,10 +40,13 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
     let mut before: Option<(Instant, Counts)> = None;
     let mut looks = 0;
     loop {
-        let reports = match socket::ask(options.pid) {
-            Err(_) if looks > 0 => return Ok(ExitCode::SUCCESS),
-            reports => reports?,
-        };
+        let mut answers = socket::ask(options.pid);
+        if looks == 0 {
+            answers = answers.unless_none(options.pid)?;
+        } else if answers.is_of_nobody() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Answers { reports, failures } = answers;
         let (now, counts) = (Instant::now(), counts(&reports));
         let mut screen = String::new();
         if std::io::stdout().is_terminal() {
@@ -52,6 +56,7 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
         if let Some((earlier, old)) = &before {
             screen.push_str(&rates(old, &counts, now.duration_since(*earlier)));
         }
+        failures.iter().for_each(|failure| screen.push_str(&format!("{failure}\n")));
         to_stdout(|out| Ok(out.write_all(screen.as_bytes())?))?;
         before = Some((now, counts));
         looks += 1;

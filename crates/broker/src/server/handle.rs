@@ -1,16 +1,16 @@
 //! The broker's thread.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use clock::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::StatusReport;
-use super::broker::Broker;
+use super::broker::{Broker, Notice};
 
 /// How long a program may take to report.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -40,7 +40,8 @@ enum Request {
 /// What the thread works on.
 struct Serving {
     broker: Broker,
-    verbose: bool,
+    /// Who tells people what happened, if anybody wants to know.
+    teller: Option<SyncSender<Notice>>,
     receiver: Receiver<Request>,
     wake: Arc<OwnedFd>,
     started: std::time::Instant,
@@ -54,7 +55,7 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let mut serving = Serving {
         broker,
-        verbose,
+        teller: if verbose { Some(start_teller()?) } else { None },
         receiver,
         wake: Arc::clone(&wake),
         started: std::time::Instant::now(),
@@ -67,6 +68,19 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
     };
     let thread = std::thread::Builder::new().name("broker".to_owned()).spawn(serve)?;
     Ok(Handle { reporter: Reporter { requests, wake }, thread })
+}
+
+/// A thread that writes notices to stderr: a terminal that was stopped, or a pipe that nobody reads, holds up nobody else.
+fn start_teller() -> io::Result<SyncSender<Notice>> {
+    const NOTICES_MAX: usize = 1024;
+    let (sender, notices) = sync_channel::<Notice>(NOTICES_MAX);
+    let tell = move || {
+        for notice in notices {
+            let _ = writeln!(io::stderr(), "sidestep: {notice}"); // The reader may have gone, the disk be full.
+        }
+    };
+    std::thread::Builder::new().name("notices".to_owned()).spawn(tell)?;
+    Ok(sender)
 }
 
 impl Handle {
@@ -132,9 +146,8 @@ impl Serving {
         self.broker.turn(now);
         self.answer(now);
         for notice in self.broker.take_notices() {
-            if self.verbose {
-                eprintln!("sidestep: {notice}");
-            }
+            // What is too much for whoever reads it is not told.
+            let _ = self.teller.as_ref().map(|teller| teller.try_send(notice));
         }
         true
     }
