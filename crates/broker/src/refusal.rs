@@ -45,6 +45,9 @@ pub enum Refusal {
     /// Loopback is the kernel's.
     #[error("bound to loopback")]
     Loopback,
+    /// IPv6 link-local addresses are the kernel's.
+    #[error("a link-local address")]
+    LinkLocal,
     /// No accelerated interface has the address.
     #[error("bound to an address that no accelerated interface has")]
     ForeignAddress,

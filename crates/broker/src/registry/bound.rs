@@ -32,6 +32,16 @@ pub enum Scope {
     One(IpAddr),
 }
 
+/// Whether only the kernel serves an address.
+fn is_kernels(address: IpAddr) -> bool {
+    address.is_loopback() || is_link_local(address)
+}
+
+/// Whether an address means nothing without its interface, which neither the stack's connections nor our messages name (RFC 4007).
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 impl Bound {
     /// The addresses of an interface that packets to the socket come to, as far as the interface has them.
     pub(super) fn addresses_on<'v>(&self, view: &'v View) -> impl Iterator<Item = LocalAddress> + use<'v> {
@@ -41,7 +51,7 @@ impl Bound {
             // Which tags belong to a VLAN interface is not known here, so a socket bound to one has no addresses.
             let on_device =
                 device.is_none_or(|device| device == view.index && local.vlan == VlanTags::default());
-            on_device && scope.contains(local.address) && !local.address.is_loopback()
+            on_device && scope.contains(local.address) && !is_kernels(local.address)
         })
     }
 
@@ -68,6 +78,7 @@ impl Bound {
     pub(super) fn obstacle<'v>(&self, mut views: impl Iterator<Item = &'v View>) -> Option<Refusal> {
         match self.scope {
             Scope::One(address) if address.is_loopback() => Some(Refusal::Loopback),
+            Scope::One(address) if is_link_local(address) => Some(Refusal::LinkLocal),
             Scope::Any { .. } if self.device.is_none() => None, // Addresses may come.
             _ => {
                 let found = views.any(|view| self.addresses_on(view).next().is_some());
@@ -141,5 +152,20 @@ mod tests {
         assert_eq!(obstacle("::1"), Some(Refusal::Loopback));
         assert_eq!(obstacle("192.0.2.2"), Some(Refusal::ForeignAddress));
         assert_eq!(obstacle("192.0.2.1"), None);
+    }
+
+    #[test]
+    fn link_local_addresses_are_the_kernels() {
+        let local = |text: &str| LocalAddress { address: text.parse().unwrap(), vlan: VlanTags::default() };
+        let view = View {
+            index: 3,
+            addresses: [local("fe80::1"), local("2001:db8::1"), local("10.0.0.1")].into(),
+            ..View::default()
+        };
+        let any = Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None };
+        let claimed: Vec<_> = any.addresses_on(&view).collect();
+        assert_eq!(claimed, [local("10.0.0.1"), local("2001:db8::1")]);
+        let one = Bound { scope: Scope::One(local("fe80::1").address), port: 80, device: Some(3) };
+        assert_eq!(one.obstacle([&view].into_iter()), Some(Refusal::LinkLocal));
     }
 }

@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use clock::{Duration, Instant};
 use steering::{ClaimTerms, QueueSet, Transport};
 
+pub(crate) use bound::is_link_local;
 pub use bound::{Bound, Scope};
 pub use interface::View;
 

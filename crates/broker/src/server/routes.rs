@@ -8,7 +8,7 @@ use steering::VlanTags;
 
 use super::port::Port;
 use crate::protocol::{Refusal, Route};
-use crate::registry::{ClientId, LinkNumber};
+use crate::registry::{ClientId, LinkNumber, is_link_local};
 
 /// How long a neighbour may take to answer: the kernel asks three times, a second apart, and gives up a second after.
 const NEIGHBOUR_MAX: Duration = Duration::from_millis(3200);
@@ -54,6 +54,9 @@ impl Routes {
             return Err(Refusal::TooMany);
         }
         let remote = remote.to_canonical();
+        if is_link_local(remote) {
+            return Err(Refusal::LinkLocal);
+        }
         let route = route_to(remote).map_err(|error| Refusal::NoRoute(error.to_string()))?;
         if is_local(remote, route, mirror) {
             return Err(Refusal::Local);
