@@ -46,16 +46,21 @@ struct Bequest {
     kernel: OwnedFd,
 }
 
+/// An ancestor whose connections we may hold.
+struct Elder {
+    writer: OwnedFd,
+    /// Children of ours, or others on the way to it, may hold what we close: the end of all of them tells it.
+    is_silent: bool,
+}
+
 /// A process' part in connections that others have as well.
 #[derive(Default)]
 pub(crate) struct Kinship {
     children: Vec<Child>,
     bequests: Vec<Bequest>,
     cord: Option<Cord>,
-    /// To the parent, in a child.
-    parent: Option<OwnedFd>,
-    /// This child has children itself, which may hold what it closes: the end of all of them tells the parent.
-    is_silent: bool,
+    /// In a child: to those of its ancestors that have stacks.
+    elders: Vec<Elder>,
     looked_at: Instant,
 }
 
@@ -81,7 +86,7 @@ impl State {
 
     /// In the parent: notes what the child has.
     pub(crate) fn become_parent(&mut self) {
-        self.kinship.is_silent |= self.kinship.parent.is_some();
+        self.kinship.elders.iter_mut().for_each(|elder| elder.is_silent = true);
         let Some(Cord { reader, writer }) = self.kinship.cord.take() else { return };
         self.dispose(writer);
         let ids: Vec<SocketId> = self
@@ -105,31 +110,27 @@ impl State {
         childs
     }
 
-    /// In the child: the way to the parent stays open. Returns its number, which is not to be closed.
-    pub(crate) fn become_kin(&mut self) -> Option<RawFd> {
+    /// In the child: the ways to its elders stay open. Returns their numbers, which are not to be closed.
+    pub(crate) fn become_kin(&mut self) -> Vec<RawFd> {
         let before = std::mem::take(&mut self.kinship);
         // What the parent keeps for its other children, and its own cords, are closed by number as all internal descriptors.
         std::mem::forget((before.children, before.bequests));
-        // A child of a child answers to the process that has the stack, by the cord that it has inherited.
-        let writer = match before.cord {
-            Some(Cord { reader, writer }) => {
-                std::mem::forget(reader);
-                Some(writer)
-            }
-            None => None,
-        };
-        self.kinship.is_silent = before.parent.is_some();
-        self.kinship.parent = before.parent.or(writer);
-        self.kinship.parent.as_ref().map(AsRawFd::as_raw_fd)
+        self.kinship.elders = before.elders;
+        self.kinship.elders.iter_mut().for_each(|elder| elder.is_silent = true);
+        if let Some(Cord { reader, writer }) = before.cord {
+            std::mem::forget(reader);
+            self.kinship.elders.push(Elder { writer, is_silent: false });
+        }
+        self.kinship.elders.iter().map(|elder| elder.writer.as_raw_fd()).collect()
     }
 
-    /// In a child: a connection of the parent's is closed here.
+    /// In a child: a connection of an elder's is closed here. The others do not know it.
     pub(crate) fn note_closed(&mut self, ends: Ends) {
-        if let Some(parent) = self.kinship.parent.as_ref().filter(|_| !self.kinship.is_silent) {
-            let note = [octets_of(ends.0), octets_of(ends.1)].concat();
+        let note = [octets_of(ends.0), octets_of(ends.1)].concat();
+        for elder in self.kinship.elders.iter().filter(|elder| !elder.is_silent) {
             let message = syscall::Message { buffers: &[IoSlice::new(&note)], ..Default::default() };
-            // A parent that has ended keeps nothing; and where there is no room it hears when we end.
-            let _ = syscall::send_message(parent.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
+            // One that has ended keeps nothing; and where there is no room it hears when we end.
+            let _ = syscall::send_message(elder.writer.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
         }
     }
 
@@ -270,7 +271,7 @@ mod tests {
         const SIGPIPE: u64 = 13;
         let mut state = State::new(FdTable::leaked(), Clock::start(), None);
         let [reader, writer] = notes().unwrap();
-        state.kinship.parent = Some(writer);
+        state.kinship.elders.push(Elder { writer, is_silent: false });
         drop(reader);
         // A signal that is blocked is pending, though this process ignores it.
         let before = syscall::set_signal_mask(1 << (SIGPIPE - 1));
@@ -278,5 +279,21 @@ mod tests {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         syscall::set_signal_mask(before);
         assert!(status.contains("\nSigPnd:\t0000000000000000\n"), "{status}");
+    }
+
+    #[test]
+    fn a_grandchild_holds_what_its_parent_closes_and_its_grandparent_has() {
+        let mut state = State::new(FdTable::leaked(), Clock::start(), None);
+        let [of_grandparent, to_grandparent] = notes().unwrap();
+        let [of_parent, to_parent] = notes().unwrap();
+        state.kinship.elders.push(Elder { writer: to_grandparent, is_silent: false });
+        let reader = of_parent.try_clone().unwrap();
+        state.kinship.cord = Some(Cord { reader, writer: to_parent });
+        assert_eq!(state.become_kin().len(), 2, "both ways stay open");
+        let mut parents = Child { notes: of_parent, holds: BTreeSet::from([ends(1)]) };
+        let mut grandparents = Child { notes: of_grandparent, holds: BTreeSet::from([ends(1)]) };
+        state.note_closed(ends(1));
+        assert!(take_notes(&mut grandparents), "the parent may hold it");
+        assert!(!take_notes(&mut parents));
     }
 }
