@@ -456,6 +456,36 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "{refused}");
 }
 
+/// The peer's FIN came already, and on this host nothing arrives that is sent in its name.
+#[test]
+fn who_moves_what_the_kernel_cannot_be_told_holds_up_nobody_else() {
+    const MOVES: usize = 30;
+    let Some(setting) = Setting::new(1) else { return };
+    let (mut client, listener) = (setting.attached(), setting.listen());
+    let _peer = setting.peer();
+    let (accepted, _) = listener.accept().unwrap();
+    let open = setting.lab.inside(Side::Server, || kernel_connection::take(accepted));
+    let rcv_nxt = open.rcv_nxt.wrapping_add(1);
+    let half_closed = tcp_repair::Established { state: tcp_repair::State::CloseWait, rcv_nxt, ..open };
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    let lose_all = ["qdisc", "add", "dev", "lo", "root", "pfifo", "limit", "0"];
+    setting.lab.run_in(Side::Server, "tc", &lose_all).unwrap();
+    let mut other = setting.connect();
+    let moving = std::thread::spawn(move || {
+        for _ in 0..MOVES {
+            let refused = client.move_connection(half_closed.clone(), None).unwrap_err();
+            assert!(matches!(refused, ClientError::Refused(Refusal::NotTaken(_))), "{refused}");
+        }
+    });
+    let mut answers = 0;
+    while !moving.is_finished() {
+        other.give_back().unwrap();
+        answers += 1;
+    }
+    moving.join().unwrap();
+    assert!(answers > 50 * MOVES, "{answers} answers during {MOVES} moves: the broker waited for each");
+}
+
 #[test]
 fn a_connection_of_another_namespace_is_not_handed_over() {
     let Some(setting) = Setting::new(1) else { return };

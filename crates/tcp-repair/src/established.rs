@@ -32,6 +32,11 @@ impl State {
         matches!(self, State::CloseWait | State::Closing | State::LastAck)
     }
 
+    /// Whether the kernel has to hear something of the peer's to get there: what is told in its name.
+    pub const fn has_peer_to_speak(self) -> bool {
+        self.has_fin_received() || matches!(self, State::FinWait2)
+    }
+
     /// Whether the user sends no more.
     pub const fn is_write_closed(self) -> bool {
         matches!(self, State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck)

@@ -16,45 +16,52 @@ use crate::established::{Established, State};
 use crate::socket::{Queue, RepairWindow, Shutdown, Socket, linux_state};
 use crate::stand_in::StandIn;
 
+/// How long to wait for what the peer has to say until it is said again, in milliseconds.
+const PAUSES_MS: [u64; 5] = [0, 1, 2, 4, 8];
+
 /// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For who has seen to it that the
 /// connection's packets do not reach the kernel before this is called, and do afterwards.
-pub fn make_kernel_socket(established: &Established) -> io::Result<OwnedFd> {
+pub fn make_kernel_socket(established: Established) -> io::Result<OwnedFd> {
     prepare(established)?.start()
 }
 
 /// A connection that the kernel has and has not begun to serve of its own accord. Dropped, it is gone without a packet.
 #[derive(Debug)]
-pub struct Prepared<'a> {
+pub struct Prepared {
     socket: Socket,
-    established: &'a Established,
-    stand_in: Option<StandIn<'a>>,
+    established: Established,
+    stand_in: Option<StandIn>,
 }
 
 /// Has the kernel take over a connection, in the network namespace of the calling thread. Needs `CAP_NET_ADMIN`, and
-/// `CAP_NET_RAW` where the peer's FIN came already.
+/// `CAP_NET_RAW` where the peer has to speak.
+///
+/// Where it has ([`State::has_peer_to_speak`]), this and [`Prepared::start`] may wait for the kernel, for some 15 ms at most.
 ///
 /// From when this returns the kernel answers packets of the connection as its own, and only from then on they may reach it.
 /// The peer's FIN, if it came, is acknowledged once more.
 ///
 /// Fails with `InvalidInput` if [`Established::check`] does, with `EADDRINUSE` or `EADDRNOTAVAIL` if the kernel has this
 /// very connection or lost the local address, and else as the system calls do.
-pub fn prepare(established: &Established) -> io::Result<Prepared<'_>> {
+pub fn prepare(established: Established) -> io::Result<Prepared> {
     established.check()?;
     let (local, remote) = established.socket_ends();
     let socket = Socket::new(local.is_ipv6(), local.ip().to_canonical().is_ipv4())?;
-    make_room(&socket, established)?;
+    make_room(&socket, &established)?;
     socket.enter_repair()?; // From here on the port may be bound though others have it.
     socket.bind(local, established.scope_id)?;
     socket.set_queue_start(Queue::Send, established.send_queue_start())?;
     let unread = established.received.len() as u32;
     socket.set_queue_start(Queue::Receive, established.received_end().wrapping_sub(unread))?;
     socket.connect(remote, established.scope_id)?;
-    set_agreements(&socket, established)?;
+    set_agreements(&socket, &established)?;
     socket.fill(Queue::Receive, &established.received)?;
     socket.fill(Queue::Send, &established.unacked)?;
-    set_windows(&socket, established)?;
-    let has_peer_closed = established.state.has_fin_received() || established.state == State::FinWait2;
-    let stand_in = if has_peer_closed { Some(StandIn::new(established)?) } else { None };
+    set_windows(&socket, &established)?;
+    let stand_in = match established.state.has_peer_to_speak() {
+        true => Some(StandIn::new(&established)?),
+        false => None,
+    };
     let prepared = Prepared { socket, established, stand_in };
     prepared.close_as_far_as_told()?;
     prepared.socket.choose(Queue::None)?;
@@ -92,12 +99,12 @@ fn set_windows(socket: &Socket, established: &Established) -> io::Result<()> {
     })
 }
 
-impl Prepared<'_> {
+impl Prepared {
     /// Ends repair mode: the kernel asks the peer where it is, sends what was not sent yet, and goes on as with any connection.
     ///
     /// Fails if the connection ended meanwhile, such as by a reset of the peer's.
     pub fn start(self) -> io::Result<OwnedFd> {
-        let Established { state, fin_sent, .. } = *self.established;
+        let Established { state, fin_sent, .. } = self.established;
         self.socket.leave_repair()?;
         if self.established.reuse_address {
             self.socket.set_reuse_address()?;
@@ -117,7 +124,7 @@ impl Prepared<'_> {
 
     /// Puts FINs that were sent and received in their places, in the order in which they were.
     fn close_as_far_as_told(&self) -> io::Result<()> {
-        let Established { state, fin_sent, .. } = *self.established;
+        let Established { state, fin_sent, .. } = self.established;
         match state {
             State::Established => Ok(()),
             State::CloseWait => self.receive_fin(),
@@ -145,32 +152,45 @@ impl Prepared<'_> {
     }
 
     fn receive_fin(&self) -> io::Result<()> {
-        self.stand_in()?.send_fin()?;
         let is_there = |state| {
             !matches!(state, linux_state::ESTABLISHED | linux_state::FIN_WAIT1 | linux_state::FIN_WAIT2)
         };
-        self.wait_for("the FIN in the peer's name did not arrive", is_there)
+        self.hear(StandIn::send_fin, "the FIN in the peer's name did not arrive", is_there)
     }
 
     /// The peer acknowledged our FIN long ago: the kernel hears it again.
     fn receive_acknowledgement(&self) -> io::Result<()> {
-        self.stand_in()?.send_acknowledgement()?;
-        self.wait_for("the ACK in the peer's name did not arrive", |state| state != linux_state::FIN_WAIT1)
+        let is_there = |state| state != linux_state::FIN_WAIT1;
+        self.hear(StandIn::send_acknowledgement, "the ACK in the peer's name did not arrive", is_there)
     }
 
-    fn stand_in(&self) -> io::Result<&StandIn<'_>> {
-        self.stand_in.as_ref().ok_or_else(|| io::Error::other("nobody stands in for the peer"))
-    }
-
-    /// What is sent to an address of the same host has arrived as a rule when the call returns.
-    fn wait_for(&self, otherwise: &str, is_there: impl Fn(u8) -> bool) -> io::Result<()> {
-        const TRIES: u32 = 100;
-        for _ in 0..TRIES {
+    /// Has the kernel hear the peer say something.
+    ///
+    /// What is sent to an address of the same host has arrived when the call returns, unless the processor is behind with its
+    /// softirqs, or a firewall has dropped it. To one that tracks connections a FIN of a connection that it has not seen is invalid,
+    /// while an acknowledgement makes it known (`tcp_new` in Linux's net/netfilter/nf_conntrack_proto_tcp.c): so whatever does not
+    /// arrive at once is said again behind one.
+    fn hear(
+        &self,
+        say: impl Fn(&StandIn, &Established) -> io::Result<()>,
+        otherwise: &str,
+        is_there: impl Fn(u8) -> bool,
+    ) -> io::Result<()> {
+        let stand_in =
+            self.stand_in.as_ref().ok_or_else(|| io::Error::other("nobody speaks for the peer"))?;
+        // An error may be a firewall's on the way out (EPERM).
+        let mut said = say(stand_in, &self.established);
+        for pause_ms in PAUSES_MS {
             if is_there(self.socket.state()?) {
                 return Ok(());
             }
-            sleep(Duration::from_millis(1));
+            let known = stand_in.send_acknowledgement(&self.established);
+            said = known.and_then(|()| say(stand_in, &self.established));
+            sleep(Duration::from_millis(pause_ms));
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, otherwise))
+        match is_there(self.socket.state()?) {
+            true => Ok(()),
+            false => said.and_then(|()| Err(io::Error::new(io::ErrorKind::TimedOut, otherwise))),
+        }
     }
 }

@@ -14,57 +14,53 @@ use crate::socket::RawSocket;
 /// Where the checksum stands in a header that was parsed.
 pub(crate) const CHECKSUM: std::ops::Range<usize> = 16..18;
 
-/// Speaks for the peer of one connection.
+/// Speaks for the peer of a connection.
 #[derive(Debug)]
-pub(crate) struct StandIn<'a> {
-    socket: RawSocket,
-    established: &'a Established,
-}
+pub(crate) struct StandIn(RawSocket);
 
-impl StandIn<'_> {
-    pub(crate) fn new(established: &Established) -> io::Result<StandIn<'_>> {
-        Ok(StandIn { socket: RawSocket::new(established.local.is_ipv6())?, established })
+impl StandIn {
+    pub(crate) fn new(established: &Established) -> io::Result<StandIn> {
+        RawSocket::new(established.local.is_ipv6()).map(StandIn)
     }
 
     /// The FIN that came already, behind all data that did.
-    pub(crate) fn send_fin(&self) -> io::Result<()> {
-        self.send(flag::FIN | flag::ACK, self.established.received_end())
+    pub(crate) fn send_fin(&self, established: &Established) -> io::Result<()> {
+        self.send(established, flag::FIN | flag::ACK)
     }
 
-    /// An acknowledgement of all that the peer acknowledged.
-    pub(crate) fn send_acknowledgement(&self) -> io::Result<()> {
-        self.send(flag::ACK, self.established.rcv_nxt)
+    /// An acknowledgement of all that the peer acknowledged, as if it came before the FIN.
+    pub(crate) fn send_acknowledgement(&self, established: &Established) -> io::Result<()> {
+        self.send(established, flag::ACK)
     }
 
-    fn send(&self, flags: u8, sequence_number: u32) -> io::Result<()> {
-        let (peer, us) = (self.established.remote, self.established.local);
-        let window =
-            (self.established.snd_wnd >> self.established.snd_wscale).min(u32::from(u16::MAX)) as u16;
+    fn send(&self, established: &Established, flags: u8) -> io::Result<()> {
+        let (peer, us) = (established.remote, established.local);
+        let window = (established.snd_wnd >> established.snd_wscale).min(u32::from(u16::MAX)) as u16;
         let fields = tcp::Fields {
             source_port: peer.port(),
             destination_port: us.port(),
-            sequence_number,
-            acknowledgement_number: self.established.snd_una,
+            sequence_number: established.received_end(),
+            acknowledgement_number: established.snd_una,
             flags,
             window,
             urgent_pointer: 0,
-            options: &self.options(),
+            options: &options(established),
         };
         let mut packet = [0; ipv6::HEADER_LEN + 60];
         let len = write(&mut packet, (peer, us), &fields).ok_or(io::ErrorKind::InvalidInput)?;
-        self.socket.send(&packet[..len], us)
+        self.0.send(&packet[..len], us)
     }
+}
 
-    /// What the peer would have: its clock as it was told last, and ours, which nobody looks at.
-    fn options(&self) -> Vec<u8> {
-        let Some(timestamps) = self.established.timestamps else {
-            return Vec::new();
-        };
-        let mut options = vec![1, 1, 8, 10];
-        options.extend(timestamps.echo.to_be_bytes());
-        options.extend(timestamps.value.to_be_bytes());
-        options
-    }
+/// What the peer would have: its clock as it was told last, and ours, which nobody looks at.
+fn options(established: &Established) -> Vec<u8> {
+    let Some(timestamps) = established.timestamps else {
+        return Vec::new();
+    };
+    let mut options = vec![1, 1, 8, 10];
+    options.extend(timestamps.echo.to_be_bytes());
+    options.extend(timestamps.value.to_be_bytes());
+    options
 }
 
 /// Gives the kernel a segment that the peer `remote` sent to `local` and that came to us: header and data, whatever its checksum is.

@@ -154,6 +154,11 @@ impl Broker {
         self.note(client, outcome, now);
     }
 
+    /// The user of a client's process, while it is there.
+    pub(super) fn user_of(&self, client: ClientId) -> User {
+        self.connections.get(&client).map_or(User::MAX, |connection| connection.user)
+    }
+
     /// Whether others may have things told to a client, see [`Connection::is_patient`].
     pub(super) fn is_patient(&self, client: ClientId) -> bool {
         self.connections.get(&client).is_some_and(Connection::is_patient)

@@ -1,4 +1,5 @@
-//! Threads for what may take long with descriptors that clients sent, or have: looking at them, and closing them.
+//! Threads for what may take long with descriptors that clients sent, or have: looking at them, and closing them. And for waiting
+//! until the kernel has heard what it is told about a client's connection.
 //!
 //! The last who closes a socket waits for its linger time (`SO_LINGER`, socket(7)), closing a file waits for whoever serves its file
 //! system, and a socket's name is told under its lock, which a client's thread may hold for as long as it likes. So the broker's

@@ -9,17 +9,19 @@
 //! client's that had the connection, and only for a moment: else it could speak in the name of others' peers.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use clock::{Duration, Instant};
 use steering::Transport;
-use tcp_repair::{Established, prepare};
+use tcp_repair::{Established, Prepared, prepare};
 
 use super::broker::Broker;
 use super::helpers::Theirs;
+use super::requests::Outcome;
 use crate::moving::unpack;
-use crate::protocol::{Moving, Refusal};
+use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
 
 /// How long after the move a client may bring what came to it: later its sender has sent it again.
@@ -61,34 +63,70 @@ impl RecentMoves {
 
 impl Broker {
     /// Makes the kernel's socket of a client's connection. Its local end must be one that the client has claimed: it cannot speak
-    /// for others.
+    /// for others. Where the kernel has to hear something of the peer's, a helper waits for that.
     pub(super) fn take_over(
         &mut self,
-        client: ClientId,
+        (client, id): (ClientId, u64),
         moving: Moving,
         file: Option<Theirs>,
+        token: Option<u64>,
         now: Instant,
-    ) -> Result<Theirs, Refusal> {
-        let not_taken = |error: std::io::Error| Refusal::NotTaken(error.to_string());
-        let Established { local, remote, .. } = moving.connection;
+    ) -> Outcome {
+        let Established { local, remote, state, .. } = moving.connection;
+        let ends = (local, remote);
+        self.check_move(client, ends)?;
+        let make = move || {
+            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken)?;
+            prepare(connection).map_err(not_taken)
+        };
+        if !state.has_peer_to_speak() {
+            let prepared = make()?;
+            self.let_pass(ends, now);
+            return self.have_moved(client, ends, token, prepared.start(), now);
+        }
+        let then = move |broker: &mut Broker, prepared: Result<Prepared, Refusal>, now: Instant| {
+            let prepared = prepared?;
+            broker.check_move(client, ends)?; // Somebody else may listen there by now.
+            broker.let_pass(ends, now);
+            let then = move |broker: &mut Broker, socket: io::Result<OwnedFd>, now: Instant| {
+                broker.have_moved(client, ends, token, socket, now)
+            };
+            broker.set_aside((client, id), || prepared.start(), then, now)
+        };
+        self.set_aside((client, id), make, then, now)
+    }
+
+    fn check_move(&self, client: ClientId, (local, remote): (SocketAddr, SocketAddr)) -> Result<(), Refusal> {
         if !self.registry.covers(client, Transport::Tcp, local) {
             return Err(Refusal::NoSuchClaim);
         }
         // The address may have moved away; and no peer of this host's came by an interface.
         self.check_is_local(local)?;
-        if local.ip().is_loopback() || self.is_own(remote) {
-            return Err(Refusal::Local);
-        }
-        let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken)?;
-        let prepared = prepare(&connection).map_err(not_taken)?;
+        let is_local = local.ip().is_loopback() || self.is_own(remote);
+        if is_local { Err(Refusal::Local) } else { Ok(()) }
+    }
+
+    /// Packets of the connection reach the kernel, which has its socket.
+    fn let_pass(&mut self, (local, remote): (SocketAddr, SocketAddr), now: Instant) {
         let epoch = self.registry.epoch(local.port());
         self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote, epoch));
         self.registry.note_moved(local, now);
         self.settle_registry(now);
-        let socket = prepared.start().map_err(not_taken)?;
-        self.moves.insert(client, (local, remote), now);
-        let user = self.connections.get(&client).map_or(0, |connection| connection.user);
-        Ok(Theirs::new(socket, user, &self.helpers))
+    }
+
+    /// Gives the socket to the client, and to whoever has asked the client for it.
+    fn have_moved(
+        &mut self,
+        client: ClientId,
+        ends: (SocketAddr, SocketAddr),
+        token: Option<u64>,
+        socket: io::Result<OwnedFd>,
+        now: Instant,
+    ) -> Outcome {
+        let socket = Theirs::new(socket.map_err(not_taken)?, self.user_of(client), &self.helpers);
+        self.moves.insert(client, ends, now);
+        self.answer_question(client, token, Some(&socket), now);
+        Ok(Some((Answer::Moved, Some(socket.into()))))
     }
 
     /// Gives the kernel a segment that came to the client for a connection which it has just moved.
@@ -103,8 +141,12 @@ impl Broker {
             return Err(Refusal::NoSuchClaim);
         }
         self.check_is_local(local)?;
-        tcp_repair::deliver(local, remote, segment).map_err(|error| Refusal::NotTaken(error.to_string()))
+        tcp_repair::deliver(local, remote, segment).map_err(not_taken)
     }
+}
+
+fn not_taken(error: io::Error) -> Refusal {
+    Refusal::NotTaken(error.to_string())
 }
 
 #[cfg(test)]

@@ -91,11 +91,7 @@ impl Broker {
             }
             Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
-            Request::Move { connection, token } => {
-                let socket = self.take_over(client, connection, fd, now)?;
-                self.answer_question(client, token, Some(&socket), now);
-                Ok(Some((Answer::Moved, Some(socket.into()))))
-            }
+            Request::Move { connection, token } => self.take_over((client, id), connection, fd, token, now),
             Request::Surrendered { token } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
                 let asked = self.answer_question(client, Some(token), Some(&socket), now);
@@ -197,7 +193,7 @@ impl Broker {
         let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
             broker.claim(client, found?, socket, now).map(|answer| Some((answer, None)))
         };
-        self.set_aside((client, id), socket, look, then, now)
+        self.set_aside((client, id), move || look(socket), then, now)
     }
 
     fn claim(
@@ -222,7 +218,7 @@ impl Broker {
     /// Closes the socket of a claim that is released, if we have it: when the client hears of it, the port is free.
     fn let_go(&mut self, (client, id): (ClientId, u64), claim: ClaimId, now: Instant) -> Outcome {
         match self.kept.remove(&claim) {
-            Some(socket) => self.set_aside((client, id), socket, Theirs::close, |_, (), _| done(Ok(())), now),
+            Some(socket) => self.set_aside((client, id), || socket.close(), |_, (), _| done(Ok(())), now),
             None => done(Ok(())),
         }
     }
@@ -282,7 +278,7 @@ impl Broker {
     }
 
     /// Gives who asked what the holder answered, or asks the next; whether somebody had asked.
-    fn answer_question(
+    pub(super) fn answer_question(
         &mut self,
         holder: ClientId,
         token: Option<u64>,
@@ -330,7 +326,7 @@ impl Broker {
             let (socket, ends) = found?;
             done(broker.hand_over(client, socket, ends, now))
         };
-        self.set_aside((client, id), socket, look, then, now)
+        self.set_aside((client, id), move || look(socket), then, now)
     }
 
     /// Another program takes the connection for one that came to its listener: what is none, or came to none of the client's own, is
@@ -370,7 +366,7 @@ impl Broker {
         let then = move |broker: &mut Broker, shadow: Result<Shadow, Refusal>, _now: Instant| {
             done(broker.deliver(&shadow?, local, remote, &octets))
         };
-        self.set_aside((client, id), socket, look, then, now)
+        self.set_aside((client, id), move || look(socket), then, now)
     }
 
     fn deliver(

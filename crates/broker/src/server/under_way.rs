@@ -12,7 +12,6 @@ use clock::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::broker::Broker;
-use super::helpers::Theirs;
 use super::requests::Outcome;
 use crate::registry::ClientId;
 
@@ -83,19 +82,18 @@ impl UnderWay {
 }
 
 impl Broker {
-    /// Has a helper work on a descriptor that a client sent; what `then` makes of the result is the answer to the request `id`.
+    /// Has a helper work on what a client asks for; what `then` makes of the result is the answer to the request `id`.
     pub(super) fn set_aside<T: Send + 'static>(
         &mut self,
         (client, id): (ClientId, u64),
-        fd: Theirs,
-        work: impl FnOnce(Theirs) -> T + Send + 'static,
+        work: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(&mut Broker, T, Instant) -> Outcome + Send + 'static,
         now: Instant,
     ) -> Outcome {
         self.under_way.until.insert(client, now + PATIENCE);
         let (sender, wake) = (self.under_way.sender.clone(), Arc::clone(&self.under_way.wake));
-        fd.have_done(move |fd| {
-            let result = work(fd);
+        self.helpers.have_done(self.user_of(client), move || {
+            let result = work();
             let then = Box::new(move |broker: &mut Broker, now: Instant| then(broker, result, now));
             let _ = sender.send(Finished { client, id, then }); // The broker may have ended.
             let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.

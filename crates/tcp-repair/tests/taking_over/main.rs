@@ -124,7 +124,7 @@ impl Scene {
     /// Moves our end to the kernel of the server's namespace.
     fn take_over(&self, value: &Established) -> TcpStream {
         let socket = self.lab.inside(Side::Server, || {
-            let prepared: Prepared<'_> = prepare(value).unwrap();
+            let prepared: Prepared = prepare(value.clone()).unwrap();
             let said = self.wire.middle().spoken_too_early;
             assert!(
                 said <= u32::from(value.state.has_fin_received()),
@@ -288,9 +288,13 @@ fn a_socket_of_ipv6_keeps_its_mapped_addresses() {
 
 /// Each side's say before and after the move, and who closed before it.
 fn move_half_closed(server: &str, reach: impl FnOnce(&Scene) -> Detached, state: State) {
-    let scene = Scene::set(server, Config::default());
+    move_half_closed_in(Scene::set(server, Config::default()), reach, state);
+}
+
+fn move_half_closed_in(scene: Scene, reach: impl FnOnce(&Scene) -> Detached, state: State) {
+    let is_ipv6 = scene.client.peer_addr().unwrap().is_ipv6();
     let detached = reach(&scene);
-    let value = established(&detached, server.contains(':'));
+    let value = established(&detached, is_ipv6);
     assert_eq!(value.state, state);
     let mut socket = scene.take_over(&value);
     if !state.is_write_closed() {
@@ -339,6 +343,29 @@ fn close_wait_goes_on() {
             scene.detach()
         };
         move_half_closed(server, reach, State::CloseWait);
+    });
+}
+
+/// What many a host has: it lets in what belongs to a connection that it knows, and of others only what may begin one.
+const FIREWALL: &str =
+    "table inet filter { chain input { type filter hook input priority filter; policy drop;
+    ct state established,related accept; ct state invalid drop; iif lo accept;
+    meta l4proto { icmp, ipv6-icmp } accept; tcp dport 7000 accept; }; }";
+
+#[test]
+fn a_firewall_that_drops_what_is_of_no_connection_lets_the_peers_fin_in() {
+    each_version(|server| {
+        let scene = Scene::set(server, Config::default());
+        if let Err(error) = scene.lab.run_in(Side::Server, "nft", &[FIREWALL]) {
+            return lab::skip(&format!("needs nft: {error}"));
+        }
+        let reach = |scene: &Scene| {
+            greet(scene);
+            scene.client.shutdown(Shutdown::Write).unwrap();
+            scene.wait_for_state(stack::tcp::State::CloseWait);
+            scene.detach()
+        };
+        move_half_closed_in(scene, reach, State::CloseWait);
     });
 }
 
@@ -473,8 +500,8 @@ fn what_is_prepared_and_dropped_is_gone_without_a_packet() {
     let detached = scene.detach();
     let value = established(&detached, false);
     scene.lab.inside(Side::Server, || {
-        let prepared = prepare(&value).unwrap();
-        let twice = prepare(&value).unwrap_err();
+        let prepared = prepare(value.clone()).unwrap();
+        let twice = prepare(value.clone()).unwrap_err();
         assert_eq!(twice.kind(), std::io::ErrorKind::AddrNotAvailable, "{twice}");
         thread::sleep(Duration::from_millis(500));
         drop(prepared);
@@ -524,7 +551,7 @@ fn a_client_connection_of_ours_goes_on_too() {
     });
     let value = established(&wire.middle().detach(ours), false);
     let socket = lab.inside(Side::Server, || {
-        let prepared = prepare(&value).unwrap();
+        let prepared = prepare(value).unwrap();
         wire.middle().server = Server::Kernel;
         prepared.start().unwrap()
     });
@@ -548,10 +575,10 @@ fn nonsense_is_refused() {
     let scene = Scene::set(SERVER_V4, Config::default());
     let mut value = established(&scene.detach(), false);
     value.snd_wscale = 15;
-    let refused = scene.lab.inside(Side::Server, || make_kernel_socket(&value).unwrap_err());
+    let refused = scene.lab.inside(Side::Server, || make_kernel_socket(value.clone()).unwrap_err());
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
     value.snd_wscale = 0;
     value.local = "203.0.113.1:80".parse().unwrap();
-    let foreign = scene.lab.inside(Side::Server, || make_kernel_socket(&value).unwrap_err());
+    let foreign = scene.lab.inside(Side::Server, || make_kernel_socket(value).unwrap_err());
     assert_eq!(foreign.kind(), std::io::ErrorKind::AddrNotAvailable);
 }
