@@ -14,11 +14,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use clock::{Duration, Instant};
+use rustix::fs::Uid;
 use steering::Transport;
 use tcp_repair::{Established, Prepared, prepare};
 
 use super::broker::Broker;
-use super::helpers::Theirs;
+use super::helpers::{Theirs, User};
 use super::requests::Outcome;
 use crate::moving::unpack;
 use crate::protocol::{Answer, Moving, Refusal};
@@ -123,7 +124,10 @@ impl Broker {
         socket: io::Result<OwnedFd>,
         now: Instant,
     ) -> Outcome {
-        let socket = Theirs::new(socket.map_err(not_taken)?, self.user_of(client), &self.helpers);
+        let socket = socket.map_err(not_taken)?;
+        let user = self.user_of(client);
+        make_owner(user, &socket);
+        let socket = Theirs::new(socket, user, &self.helpers);
         self.moves.insert(client, ends, now);
         self.answer_question(client, token, Some(&socket), now);
         Ok(Some((Answer::Moved, Some(socket.into()))))
@@ -147,6 +151,12 @@ impl Broker {
 
 fn not_taken(error: io::Error) -> Refusal {
     Refusal::NotTaken(error.to_string())
+}
+
+/// The socket is the user's own, as one that the program had opened: firewalls and routes look at that, as do we when a listener shares a
+/// port with others. Only root's broker can do that; another has no other users' clients.
+fn make_owner(user: User, socket: impl AsFd) {
+    let _ = rustix::fs::fchown(socket.as_fd(), Some(Uid::from_raw(user)), None);
 }
 
 #[cfg(test)]
@@ -178,5 +188,15 @@ mod tests {
         assert!(!moves.contains(ClientId(1), ends(0), now));
         assert!(moves.contains(ClientId(1), ends(1), now));
         assert_eq!(moves.0.len(), RECENT_MAX);
+    }
+
+    #[test]
+    fn what_a_user_gets_is_the_users() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Nobody else may give anything away.
+        }
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        make_owner(1234, &socket);
+        assert_eq!(rustix::fs::fstat(&socket).unwrap().st_uid, 1234);
     }
 }
