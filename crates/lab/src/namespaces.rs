@@ -100,7 +100,17 @@ impl Lab {
         }
         lab.connect()?;
         lab.keep_flows_on_their_queues();
+        lab.choose_congestion_control();
         Ok(lab)
+    }
+
+    /// Has the kernel use CUBIC, its default, whatever this machine prefers: figures and tests are to mean the same everywhere.
+    fn choose_congestion_control(&self) {
+        for side in [Side::Server, Side::Client] {
+            // A kernel without it keeps what it has.
+            let choose = || std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
+            let _ = self.inside(side, choose);
+        }
     }
 
     /// Has a flow stay on its queue, as a NIC does by its addresses and ports: over a veth the sender chooses, by a hash that Linux
