@@ -121,9 +121,12 @@ impl PathMtu {
         if lower >= self.mtu {
             return false;
         }
-        let high = self.mtu; // It may have been an outage: the search begins with what was in use.
+        // It may have been an outage: the search begins with what was in use before the first suspicion.
+        let (high, may_reach_high) =
+            if self.is_searching { (self.high, self.may_reach_high) } else { (self.mtu, true) };
         self.mtu = lower;
         self.start_search(high);
+        self.may_reach_high = may_reach_high;
         true
     }
 

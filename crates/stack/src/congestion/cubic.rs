@@ -255,6 +255,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_restart_after_idle(&mut self, idle: Duration, rto: Duration, now: Instant) {
+        self.episode.end();
         match window_after_idle(self.cwnd(), self.ssthresh(), self.mss, idle, rto) {
             Some((cwnd, ssthresh)) => {
                 self.state = State { cwnd, ssthresh, in_epoch: false, ..self.state };

@@ -35,6 +35,11 @@ impl Episode {
         acked.delivered > 0 && (!acked.in_recovery || self.after_timeout)
     }
 
+    /// The application was idle: slow start begins anew, and not by the event.
+    pub(super) fn end(&mut self) {
+        *self = Episode::default();
+    }
+
     /// The last event was spurious.
     pub(super) fn undo(&mut self) {
         *self = Episode::default();

@@ -120,6 +120,7 @@ impl CongestionControl for NewReno {
     }
 
     fn on_restart_after_idle(&mut self, idle: Duration, rto: Duration, _now: Instant) {
+        self.episode.end();
         if let Some((cwnd, ssthresh)) = window_after_idle(self.cwnd(), self.ssthresh(), self.mss, idle, rto) {
             self.window = Window { cwnd, ssthresh };
         }

@@ -202,3 +202,25 @@ proptest! {
         prop_assert_eq!((controller.cwnd(), controller.ssthresh()), before);
     }
 }
+
+/// RFC 3465, 2.3, is about the slow start that follows the timeout.
+#[test]
+fn a_slow_start_after_a_rest_is_not_bound_by_a_timeout_before() {
+    let rto = Duration::from_millis(200);
+    for algorithm in [Algorithm::Cubic, Algorithm::NewReno] {
+        let mut controller = Controller::new(algorithm, MSS, 1, Instant::ZERO);
+        let growth = |controller: &mut Controller| {
+            let before = controller.cwnd();
+            controller.on_acked(&ack(2 * MSS));
+            controller.cwnd() - before
+        };
+        for _ in 0..4 {
+            acknowledge_window(&mut controller, 1);
+        }
+        let flight_size = controller.cwnd();
+        controller.on_congestion(Congestion::Timeout, flight_size, Instant::ZERO);
+        assert_eq!(growth(&mut controller), MSS, "{algorithm:?}");
+        controller.on_restart_after_idle(rto + rto, rto, Instant::ZERO);
+        assert_eq!(growth(&mut controller), 2 * MSS, "{algorithm:?}");
+    }
+}

@@ -202,7 +202,7 @@ impl Connection {
         now: Instant,
     ) -> Option<usize> {
         self.flags.handshake_due = false;
-        self.handshakes += 1;
+        self.handshakes = self.handshakes.saturating_add(1);
         let outgoing = self.handshake_segment(shared, now);
         let is_syn = self.state == State::SynSent;
         let octets = if is_syn { self.octets_in_syn(&outgoing.options) } else { 0 };

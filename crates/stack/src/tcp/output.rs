@@ -112,8 +112,8 @@ impl Connection {
             self.on_all_sent();
             return (self.is_fin_due() && self.usable_window() > 0).then_some(0);
         }
-        let cwnd = self.cwnd();
-        let allowance = self.wake(shared, now).recovery.allowance(cwnd);
+        let transfer = self.wake(shared, now);
+        let allowance = transfer.recovery.allowance(transfer.controller.cwnd());
         let usable = self.usable_window();
         let mss = u32::from(self.send.mss);
         let octets = unsent.min(mss).min(usable);
@@ -128,8 +128,7 @@ impl Connection {
         if !self.is_departure_due(now) {
             return None;
         }
-        let probe = self.due_mtu_probe(unsent, shared, now).filter(|probe| allowance >= *probe);
-        Some(probe.unwrap_or(octets))
+        Some(self.due_mtu_probe((unsent, allowance), shared, now).unwrap_or(octets))
     }
 
     /// RFC 9293, 3.7.4 and 3.8.6.2.1: Nagle's rule, cork, and the sender's part against silly windows.

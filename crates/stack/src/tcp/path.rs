@@ -122,8 +122,14 @@ impl Connection {
     }
 
     /// Octets of payload of a probe of a larger path MTU, if one is due and there is the data and the window for it
-    /// (RFC 4821, 7.2).
-    pub(crate) fn due_mtu_probe(&mut self, unsent: u32, shared: &Shared, now: Instant) -> Option<u32> {
+    /// (RFC 4821, 7.2); `allowance` is what the congestion window lets go. It counts as sent: of what is due and not sent nothing
+    /// would be heard.
+    pub(crate) fn due_mtu_probe(
+        &mut self,
+        (unsent, allowance): (u32, u32),
+        shared: &Shared,
+        now: Instant,
+    ) -> Option<u32> {
         let wanted = shared.config.path_mtu_probing != PathMtuProbing::Off && self.path_mtu.is_probe_due(now);
         let quiet = self.transfer.as_ref().is_some_and(|transfer| {
             transfer.recovery.state() == crate::recovery::State::Open && transfer.mtu_probe.is_none()
@@ -136,7 +142,7 @@ impl Connection {
         let mtu = self.path_mtu.mtu();
         let gain_by_link = shared.paths.link(self.link).mtu.saturating_sub(mtu);
         let most = u32::from(self.send.mss) + u32::from(gain_max.min(gain_by_link));
-        if gain_max == 0 || unsent < most || self.usable_window() < most {
+        if gain_max == 0 || unsent.min(allowance).min(self.usable_window()) < most {
             return None;
         }
         let probe = self.path_mtu.next_probe(now, mtu.saturating_add(gain_max))?;

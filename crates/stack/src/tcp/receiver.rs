@@ -54,6 +54,8 @@ pub(crate) struct Receiver {
     pub(crate) scale: u8,
     /// Size of the peer's full segments, learned from what comes.
     pub(crate) segment_size: u16,
+    /// Octets of the last segment with data.
+    last_len: u16,
     /// RFC 7323, 4.3: TS.Recent, and when it was set in seconds of the stack's clock.
     pub(crate) ts_recent: u32,
     pub(crate) ts_recent_at_s: u32,
@@ -116,6 +118,7 @@ impl Receiver {
             window_clamp: window_clamp.unwrap_or(u32::MAX),
             scale: 0,
             segment_size: 536,
+            last_len: 0,
             ts_recent: 0,
             ts_recent_at_s: 0,
             ack: AckDue::No,
@@ -289,11 +292,16 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.rcv_nxt.is_after(fin))
     }
 
+    /// Full segments are the longest; or those of one length, if two of it came one after the other: the peer's path may have become
+    /// narrower.
     fn learn_segment_size(&mut self, len: usize) {
+        /// What every peer may send (RFC 9293, 3.7.1).
+        const FULL_LEAST: u16 = 536;
         let len = len.min(usize::from(u16::MAX)) as u16;
-        if len >= self.segment_size {
+        if len >= self.segment_size || len >= FULL_LEAST && len == self.last_len {
             self.segment_size = len;
         }
+        self.last_len = len;
     }
 
     /// RFC 9293, 3.8.6.3: at least every second full segment; RFC 5681, 4.2: at once when out of order, or when a gap is

@@ -128,7 +128,7 @@ impl Connection {
     /// Nothing has been sent for a while, perhaps: then the state of sending is given back.
     pub(crate) fn on_rest_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         let idle = crate::tcp::connection::since_millis(self.tally.last_sent_ms, now);
-        let waits = !self.send.queue.is_empty() || !self.is_all_acknowledged();
+        let waits = !self.send.queue.is_empty() || !self.is_all_acknowledged() || self.is_fin_due();
         if waits || idle < REST_AFTER {
             let rest_of_it = if waits { REST_AFTER } else { REST_AFTER - idle };
             self.set_timer(Timer::Rest, now + rest_of_it);
