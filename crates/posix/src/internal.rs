@@ -4,8 +4,9 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// Room that is left for them below the limit.
 const ROOM: u64 = 96;
-/// Not above this: a table of descriptors costs the kernel memory, and fork(2) time, up to the highest in use.
-const FLOOR_MAX: u64 = 8192;
+/// Not above this. A table of descriptors costs the kernel memory, and fork(2) time, up to the highest in use; and of a select(2) with a
+/// larger count than its sets have bits, the kernel looks at and writes as many bits as the table has places: no more than a set has.
+const FLOOR_MAX: u64 = libc::FD_SETSIZE as u64 - ROOM;
 
 /// The least number that a descriptor of our own has.
 pub(crate) fn floor() -> RawFd {

@@ -23,7 +23,15 @@ pub(crate) fn closefrom(first: c_int) -> Asked<()> {
 }
 
 pub(crate) fn dup(from: c_int) -> Asked<c_int> {
-    Ok(asked::dup(from, None, 0))
+    Ok(printed_to(from, asked::dup(from, None, 0)))
+}
+
+/// What became of a copy: a connection that standard output, or input, is now, may be printed to.
+fn printed_to(from: c_int, copied: Verdict<c_int>) -> Verdict<c_int> {
+    if matches!(copied, Verdict::Done(Ok(..=LAST_OF_STDIO))) {
+        asked::surrender(from);
+    }
+    copied
 }
 
 /// dup3(2), and dup2(2) between different descriptors. What becomes standard output may be printed to.
@@ -35,7 +43,9 @@ pub(crate) fn dup3(from: c_int, to: c_int, flags: c_int) -> Asked<c_int> {
 }
 
 pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int> {
-    Ok(asked::fcntl(fd, command, argument))
+    let answer = asked::fcntl(fd, command, argument);
+    let copies = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
+    Ok(if copies { printed_to(fd, answer) } else { answer })
 }
 
 /// Of a socket's requests `posix` knows those whose argument is an int; all others are the kernel's.

@@ -4,7 +4,9 @@ use std::ffi::{c_int, c_ulong};
 use std::time::{Duration, Instant};
 
 use crate::asked::{self, PollFd, SignalMask, Verdict};
-use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, sigset_t, timespec, timeval};
+use libc::{
+    FD_SETSIZE, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, sigset_t, timespec, timeval,
+};
 use posix::Errno;
 
 use crate::answer::{Asked, active, ours};
@@ -48,8 +50,9 @@ impl Sets {
 
     /// The descriptors of the sets, each once.
     fn polled(&self) -> Vec<PollFd> {
+        let count = self.count.min(if self.count > FD_SETSIZE { descriptors_max() } else { FD_SETSIZE });
         let events = |fd| (0..3).filter(|set| self.has(*set, fd)).fold(0, |all, set| all | MEANING[set].0);
-        let entries = (0..self.count).map(|fd| PollFd { fd: fd as c_int, events: events(fd), revents: 0 });
+        let entries = (0..count).map(|fd| PollFd { fd: fd as c_int, events: events(fd), revents: 0 });
         entries.filter(|entry| entry.events != 0).collect()
     }
 
@@ -72,6 +75,14 @@ impl Sets {
         // SAFETY: `fd` was found in this set, so the set is not null and has that word.
         unsafe { *self.words[set].add(fd / WORD_BITS) &= !(1 << (fd % WORD_BITS)) }
     }
+}
+
+/// Places of the kernel's table of descriptors: it looks at no more of a set, however large a count is given, as by programs that give
+/// getdtablesize(3) and a set that is smaller.
+fn descriptors_max() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let places = status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok());
+    places.unwrap_or(usize::MAX)
 }
 
 /// # Safety

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use crate::asked::{self, Verdict};
 use libc::FILE;
 
-use crate::answer::{Asked, ours};
+use crate::answer::{Asked, active, errno, ours, set_errno};
 
 /// `fd` is about to be used from inside of the C library.
 pub(crate) fn surrender<T>(fd: c_int) -> Asked<T> {
@@ -19,8 +19,14 @@ pub(crate) fn surrender<T>(fd: c_int) -> Asked<T> {
 /// # Safety
 /// As fclose(3).
 pub(crate) unsafe fn is_ours(stream: *mut FILE) -> bool {
-    // SAFETY: not null, so it is a stream; fileno(3) reads its number.
-    !stream.is_null() && ours(unsafe { libc::fileno(stream) })
+    if !active() || stream.is_null() {
+        return false;
+    }
+    let before = errno();
+    // SAFETY: not null, so it is a stream; fileno(3) reads its number. For one without it leaves an error.
+    let number = unsafe { libc::fileno(stream) };
+    set_errno(before);
+    ours(number)
 }
 
 /// # Safety

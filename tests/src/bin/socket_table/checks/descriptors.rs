@@ -18,7 +18,7 @@ checks! {
         dup_takes_the_lowest, dup2_to_itself, dup3_to_itself, dup3_flags, dup_without_cloexec, fcntl_dup,
         fcntl_dup_to_high_numbers, fcntl_dup_beyond_the_limit, dup_at_the_limit, dup2_beyond_the_limit,
         dup2_from_a_closed_one, is_a_socket, listing_shows_sockets, redirected_standard_output,
-        dup_of_a_dup,
+        copied_to_standard_output, dup_of_a_dup,
     ],
     ONCE [dup_of_a_closed_one, udp_dup, listener_dup],
 }
@@ -197,6 +197,22 @@ fn redirected_standard_output(s: &mut Scene) -> Done {
     s.see("back", sys::dup2(saved, 1));
     let fd = pair.fd;
     see_alive(s, "afterwards", fd, &mut pair)
+}
+
+/// The C library's own stream writes past all hooks.
+fn copied_to_standard_output(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    for what in ["dup", "fcntl"] {
+        let saved = sys::dup(1)?;
+        sys::close(1)?;
+        let copied = if what == "dup" { sys::dup(pair.fd) } else { sys::fcntl(pair.fd, F_DUPFD, 1) };
+        s.see(what, copied);
+        s.see("print", sys::print(c"a line"));
+        s.see("peer", pair.hear(100));
+        s.see("back", sys::dup2(saved, 1));
+        sys::close(saved)?;
+    }
+    Ok(())
 }
 
 fn dup_of_a_closed_one(s: &mut Scene) -> Done {

@@ -12,6 +12,7 @@ checks! {
     alone "select":
     WAYS [
         readable, writable, all_three_sets, times_out, of_a_reset, end_is_readable, limit_below_the_descriptor,
+        limit_beyond_the_sets,
         by_pselect, with_a_pipe, leaves_the_rest_of_the_time, except_for_urgent_data, pselect_with_a_mask,
     ],
     ONCE [of_a_closed_descriptor, of_nothing, negative_limit, of_a_listener, of_udp, is_interrupted],
@@ -37,6 +38,16 @@ fn readable(s: &mut Scene) -> Done {
     see_sets(s, "empty", sys::select(SelectBy::Select, pair.fd + 1, &sets, NOW));
     pair.tell(b"data")?;
     see_sets(s, "with data", sys::select(SelectBy::Select, pair.fd + 1, &sets, SOON));
+    Ok(())
+}
+
+/// As programs do that give getdtablesize(3).
+fn limit_beyond_the_sets(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    let sets = of(&[pair.fd], &[pair.fd], &[]);
+    see_sets(s, "empty", sys::select(SelectBy::Select, 1 << 20, &sets, NOW));
+    pair.tell(b"data")?;
+    see_sets(s, "with data", sys::select(SelectBy::Select, 1 << 20, &of(&[pair.fd], &[], &[]), SOON));
     Ok(())
 }
 

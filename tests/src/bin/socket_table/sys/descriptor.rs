@@ -141,6 +141,14 @@ pub(crate) fn dprintf(fd: RawFd, text: &CStr) -> Result<c_int> {
     checked(unsafe { dprintf(fd, c"%s".as_ptr(), text.as_ptr()) })
 }
 
+/// puts(3) and fflush(3): to standard output, inside of the C library.
+pub(crate) fn print(line: &CStr) -> Result<()> {
+    // SAFETY: the text ends with a zero.
+    done(unsafe { libc::puts(line.as_ptr()) })?;
+    // SAFETY: null is all streams.
+    done(unsafe { libc::fflush(std::ptr::null_mut()) })
+}
+
 /// fdopen(3), fputs(3) and fflush(3), which write inside of the C library.
 pub(crate) fn write_by_stream(fd: RawFd, text: &CStr) -> Result<()> {
     // SAFETY: both are C strings.
