@@ -135,6 +135,7 @@ fn other(kind: u8, which: u8, how: u8) -> Event {
         0 => Event::Connect,
         1 => Event::Leave(which.into()),
         2 => Event::View { link, queues: u16::from(how >> 4), addresses: how & 7 },
+        3 if which >= 128 => Event::Reopen(link),
         3 => Event::Detach(link),
         4 => Event::ShadowGone(which.into()),
         5 => Event::Moved(80 + u16::from(how & 3)),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use broker::client::{Client, ClientError, Event};
+use broker::client::{Client, ClientError, Event, Granted};
 use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
 use broker::server::{Config, Handle, OpenError, Server};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
@@ -372,6 +372,59 @@ fn addresses_and_mtu_are_followed() {
         _ => None,
     });
     assert_eq!(mtu, 1400);
+}
+
+fn next_grant(client: &mut Client) -> Granted {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "nothing is lent");
+        client.wait(Duration::from_millis(200)).unwrap();
+        if let Some(Event::QueueGranted(granted)) = client.poll_event().unwrap() {
+            return granted;
+        }
+    }
+}
+
+/// The kernel knows nothing of the client's connections, and would reset them.
+#[test]
+fn packets_that_outgrow_the_frames_are_not_the_kernels_while_larger_ones_are_lent() {
+    let Some(setting) = Setting::new(1) else { return };
+    let mut client = setting.connect();
+    let mut granted = client.attach().unwrap().granted;
+    let small = granted.pop().unwrap();
+    client.ready(0, &small.grant.queues).unwrap();
+    let listener = setting.listen();
+    client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+    setting.wait_for_effect(&listener);
+    let set_mtu = |client: &mut Client, wanted: u16| {
+        setting.lab.ip(Side::Server, &format!("link set veth-s mtu {wanted}")).unwrap();
+        let mut lost = false;
+        let mtu = wait_for(client, |event| match event {
+            Event::News(News::MtuChanged { mtu, .. }) => Some(Some(*mtu)),
+            Event::News(News::QueuesLost { .. }) => Some(None),
+            _ => None,
+        });
+        let mtu = mtu.or_else(|| {
+            lost = true;
+            wait_for(client, |event| match event {
+                Event::News(News::MtuChanged { mtu, .. }) => Some(Some(*mtu)),
+                _ => None,
+            })
+        });
+        assert_eq!(mtu, Some(wanted));
+        lost
+    };
+    assert!(!set_mtu(&mut client, 1280), "what is smaller fits");
+    assert_eq!(small.grant.layout.frame_size, 2048);
+    assert!(set_mtu(&mut client, 3000));
+    assert!(setting.kernel_is_silent(), "while the sockets are there");
+    drop(small);
+    let large = next_grant(&mut client);
+    assert_eq!((large.grant.layout.frame_size, &large.grant.queues), (4096, &vec![0]));
+    client.ready(0, &large.grant.queues).unwrap();
+    assert!(setting.kernel_is_silent(), "when there are others");
+    assert!(!set_mtu(&mut client, 1500) && !set_mtu(&mut client, 3000), "the frames stay large");
+    assert!(setting.kernel_is_silent());
 }
 
 /// The next segment of the peer's, with these octets.

@@ -14,6 +14,7 @@ mod fallback;
 mod interpreted;
 mod known;
 mod moving;
+mod mtu;
 mod names;
 mod nginx;
 mod observe;

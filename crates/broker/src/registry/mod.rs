@@ -69,7 +69,7 @@ pub enum Action {
         /// Which.
         queues: Vec<u16>,
     },
-    /// Tell a client that its queues are gone with their interface.
+    /// Tell a client that its queues are gone with their interface, or come again in a moment.
     TellLost {
         /// Whom.
         client: ClientId,
@@ -261,6 +261,20 @@ impl Registry {
         self.actions.retain(|action| action.link() != Some(link));
         let owners = interface.queues.clear();
         self.actions.extend(owners.into_iter().map(|client| Action::TellLost { client, link }));
+    }
+
+    /// The interface takes packets that need larger frames: who has queues gets the same again, with such. Claims hold meanwhile.
+    pub fn on_reopening(&mut self, link: LinkNumber) {
+        let Some(interface) = self.interfaces.get_mut(&link) else { return };
+        for (client, queues) in interface.queues.reopen() {
+            self.actions.push_back(Action::Withdraw { link, queues });
+            self.actions.push_back(Action::TellLost { client, link });
+        }
+    }
+
+    /// Whether somebody has not got all queues again yet.
+    pub fn is_reopening(&self, link: LinkNumber) -> bool {
+        self.interfaces.get(&link).is_some_and(|interface| interface.queues.is_reopening())
     }
 
     /// Queues could not be lent; that is tried again after `pause`.

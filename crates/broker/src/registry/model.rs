@@ -49,6 +49,8 @@ pub(crate) enum Event {
         addresses: u8,
     },
     Detach(LinkNumber),
+    /// Devices of the link need larger frames.
+    Reopen(LinkNumber),
     Pass(u64),
 }
 
@@ -67,6 +69,8 @@ pub(crate) struct World {
     pub(crate) maps: BTreeMap<LinkNumber, BTreeMap<steering::Claim, ClaimTerms>>,
     /// Who has a socket on each queue.
     pub(crate) sockets: BTreeMap<(LinkNumber, u16), ClientId>,
+    /// Those that are to be lent again, to the same clients.
+    reopening: BTreeSet<(LinkNumber, u16)>,
     /// Queues that are served. Clients say so, unless they are `slow`, as soon as they have them.
     served: BTreeSet<(LinkNumber, u16)>,
     slow: bool,
@@ -122,6 +126,7 @@ impl World {
                 self.claims.retain(|(owner, _)| *owner != client);
                 self.listened.retain(|(owner, _)| *owner != client);
                 self.sockets.retain(|_, owner| *owner != client);
+                self.forget_reopening();
                 self.wanting.remove(&client);
                 self.registry.remove_client(client, now);
             }
@@ -159,6 +164,7 @@ impl World {
             Event::GiveBack(which) => {
                 let Some(client) = self.client(which) else { return };
                 self.sockets.retain(|_, owner| *owner != client);
+                self.forget_reopening();
                 self.wanting.remove(&client);
                 self.registry.give_back(client, now);
             }
@@ -212,7 +218,12 @@ impl World {
             Event::Detach(link) => {
                 self.maps.remove(&link);
                 self.sockets.retain(|(own, _), _| *own != link);
+                self.forget_reopening();
                 self.registry.on_detached(link);
+            }
+            Event::Reopen(link) => {
+                self.reopening.extend(self.sockets.keys().filter(|(of, _)| *of == link));
+                self.registry.on_reopening(link);
             }
             Event::Pass(millis) => self.now += Duration::from_millis(millis),
         }
@@ -269,14 +280,18 @@ impl World {
                 assert!(self.wanting.contains(&client), "a queue for who wants none");
                 self.lends += 1;
                 if self.lends.is_multiple_of(5) {
+                    self.forget_unserved(link, &queues);
                     let pause = Duration::from_millis(50);
                     self.registry.on_not_lent(link, &queues, pause, self.now);
                     return;
                 }
                 for &queue in &queues {
                     let before = self.sockets.insert((link, queue), client);
-                    assert_eq!(before, None, "a queue has one owner");
-                    self.served.remove(&(link, queue));
+                    let is_again = self.reopening.remove(&(link, queue));
+                    assert_eq!(before, is_again.then_some(client), "a queue has one owner");
+                    if !is_again {
+                        self.served.remove(&(link, queue));
+                    }
                 }
                 if !self.slow {
                     self.registry.on_ready(client, link, &queues);
@@ -284,7 +299,10 @@ impl World {
                 }
             }
             Action::Withdraw { link, queues } => {
-                assert!(queues.iter().all(|queue| !self.sockets.contains_key(&(link, *queue))));
+                let is_gone = |queue: &u16| {
+                    !self.sockets.contains_key(&(link, *queue)) || self.reopening.contains(&(link, *queue))
+                };
+                assert!(queues.iter().all(is_gone));
             }
             Action::TellLost { .. } => {}
             Action::PutClaim { link, claim, terms } => {
@@ -313,6 +331,19 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Queues that could not be lent, and that nobody has begun to serve, are nobody's.
+    fn forget_unserved(&mut self, link: LinkNumber, queues: &[u16]) {
+        let is_left = |queue: &u16| !self.served.contains(&(link, *queue));
+        for queue in queues.iter().filter(|queue| is_left(queue)) {
+            self.sockets.remove(&(link, *queue));
+        }
+        self.forget_reopening();
+    }
+
+    fn forget_reopening(&mut self) {
+        self.reopening.retain(|queue| self.sockets.contains_key(queue));
     }
 
     /// A claim takes hold of another queue: connections that the kernel has must be known by now.

@@ -26,6 +26,8 @@ pub(super) struct QueueTable {
     bequeathed: BTreeMap<u16, BTreeSet<u64>>,
     /// Queues that could not be lent, and when to try again.
     blocked: BTreeMap<u16, Instant>,
+    /// Queues that are to be lent to their owners anew.
+    anew: BTreeSet<u16>,
     /// Who wants queues, in the order in which they asked.
     attached: Vec<ClientId>,
     /// Before this, nobody gets more than one.
@@ -40,6 +42,7 @@ impl Default for QueueTable {
             ready: QueueSet::NONE,
             bequeathed: BTreeMap::new(),
             blocked: BTreeMap::new(),
+            anew: BTreeSet::new(),
             attached: Vec::new(),
             settled_at: Instant::ZERO,
         }
@@ -66,6 +69,7 @@ impl QueueTable {
         let released: Vec<u16> = self.owned(client).collect();
         self.owners.retain(|queue, _| !released.contains(queue));
         self.ready = without(self.ready, &released);
+        self.anew.retain(|queue| !released.contains(queue));
         self.bequeathed.extend(released.iter().map(|queue| (*queue, listeners.clone())));
         if !released.is_empty() {
             self.settled_at = self.settled_at.max(now + SUCCESSION);
@@ -76,9 +80,23 @@ impl QueueTable {
     /// All queues are gone with the interface; returns whose they were. Those who wanted some still do.
     pub(super) fn clear(&mut self) -> BTreeSet<ClientId> {
         self.blocked.clear();
+        self.anew.clear();
         self.bequeathed.clear();
         self.ready = QueueSet::NONE;
         std::mem::take(&mut self.owners).into_values().collect()
+    }
+
+    /// All queues are to be lent again, each to its owner, which counts as serving it meanwhile; returns whose they are.
+    pub(super) fn reopen(&mut self) -> BTreeMap<ClientId, Vec<u16>> {
+        self.anew.extend(self.owners.keys());
+        let mut owned: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
+        self.owners.iter().for_each(|(queue, owner)| owned.entry(*owner).or_default().push(*queue));
+        owned
+    }
+
+    /// Whether some have not been lent again yet.
+    pub(super) fn is_reopening(&self) -> bool {
+        !self.anew.is_empty()
     }
 
     /// `client` serves these of its queues.
@@ -87,15 +105,20 @@ impl QueueTable {
         self.ready = QueueSet::from_bits(self.ready.bits() | ready.bits());
     }
 
-    /// These queues, dealt out just now, could not be lent, and are tried again at `until`.
+    /// These queues, dealt out just now, could not be lent, and are tried again at `until`. Those that their owners have served
+    /// before stay theirs.
     pub(super) fn block(&mut self, queues: &[u16], until: Instant) {
         for &queue in queues {
-            self.owners.remove(&queue);
+            if self.ready.contains(queue) {
+                self.anew.insert(queue);
+            } else {
+                self.owners.remove(&queue);
+            }
             self.blocked.insert(queue, until);
         }
     }
 
-    /// Deals out what is free: to each client without a queue one, in the order in which they asked, but first to who listens where the
+    /// Deals out again what is to be opened anew, and what is free: to each client without a queue one, in the order in which they asked, but first to who listens where the
     /// queue's last owner did; once that has settled, the rest to those who have the fewest. `listens` says whether a client has one of
     /// these listeners.
     pub(super) fn deal(
@@ -105,6 +128,10 @@ impl QueueTable {
     ) -> Vec<(ClientId, Vec<u16>)> {
         self.blocked.retain(|_, until| *until > now);
         let mut dealt: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
+        let anew = std::mem::take(&mut self.anew).into_iter();
+        let (due, waits): (Vec<u16>, Vec<u16>) = anew.partition(|queue| !self.blocked.contains_key(queue));
+        due.into_iter().for_each(|queue| dealt.entry(self.owners[&queue]).or_default().push(queue));
+        self.anew.extend(waits);
         for queue in self.free() {
             let successor = self
                 .bequeathed
@@ -268,6 +295,30 @@ mod tests {
         assert_eq!(table.deal(&nowhere, at(49)), []);
         assert_eq!(table.poll_timeout(), Some(at(50)));
         assert_eq!(table.deal(&nowhere, at(50)), [(A, vec![0])]);
+    }
+
+    #[test]
+    fn what_is_opened_anew_goes_to_who_has_it_as_soon_as_it_can_be_lent() {
+        let mut table = table(3);
+        [A, B].into_iter().for_each(|client| table.attach(client, at(0)));
+        assert_eq!(table.deal(&nowhere, at(100)), [(A, vec![0, 2]), (B, vec![1])]);
+        table.on_ready(A, &[0, 2]);
+        table.on_ready(B, &[1]);
+        table.detach(A, &BTreeSet::new(), at(200));
+        table.attach(C, at(200));
+        assert_eq!(table.deal(&nowhere, at(200)), [(C, vec![0])]);
+        table.on_ready(C, &[0]);
+        assert_eq!(table.reopen(), BTreeMap::from([(B, vec![1]), (C, vec![0])]));
+        assert_eq!(table.deal(&nowhere, at(300)), [(B, vec![1]), (C, vec![0])]);
+        table.block(&[1], at(320));
+        assert!(table.is_reopening() && table.served_by(B).contains(1));
+        assert_eq!(table.deal(&nowhere, at(319)), []);
+        assert_eq!(table.poll_timeout(), Some(at(320)));
+        assert_eq!(table.deal(&nowhere, at(320)), [(B, vec![1])]);
+        assert!(!table.is_reopening());
+        table.reopen();
+        table.detach(B, &BTreeSet::new(), at(400));
+        assert_eq!(table.deal(&nowhere, at(400)), [(C, vec![0])], "who has gone gets nothing");
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn event() -> impl Strategy<Value = Event> {
         (80..83u16).prop_map(Awaited),
         (0..2u16, 0..5u16, 0..8u8).prop_map(|(link, queues, addresses)| View { link, queues, addresses }),
         (0..2u16).prop_map(Detach),
+        (0..2u16).prop_map(Reopen),
         prop_oneof![0..20u64, 90..300u64, 1000..12_000u64].prop_map(Pass),
     ]
 }

@@ -82,12 +82,40 @@ impl Broker {
                 self.settle_registry(now);
                 self.tell_all(&News::AddressesChanged { link, addresses }, now);
             }
+            Change::Outgrown => self.reopen(link, now),
             Change::Mtu => self.tell_all(&News::MtuChanged { link, mtu: open.mtu }, now),
             Change::Moved(NeighbourMove { old, new }) => {
                 self.tell_all(&News::NeighbourMoved { link, old, new }, now);
             }
             Change::Detached => self.registry.on_detached(link),
             Change::Failed(_) => {}
+        }
+    }
+
+    /// Lends the queues of an interface again, with larger frames. Its program stays, and claimed TCP waits.
+    fn reopen(&mut self, link: LinkNumber, now: Instant) {
+        if self.registry.queues_lent(link) == 0 {
+            return;
+        }
+        let Some(port) = self.port(link) else { return };
+        let interface = port.name.clone();
+        let begun = port.open.as_mut().map_or(Ok(()), |open| open.begin_reopening(now));
+        self.notices.push(Notice::Outgrown { interface });
+        if let Err(error) = begun {
+            self.fail(link, &error);
+        }
+        self.registry.on_reopening(link);
+        self.settle_registry(now); // Devices are given up before their MTU is another one.
+    }
+
+    fn end_reopening(&mut self, now: Instant) {
+        for place in 0..self.ports.len() {
+            let link = place as LinkNumber;
+            let all_are_lent = !self.registry.is_reopening(link);
+            let open = self.ports[place].open.as_mut();
+            if let Some(Err(error)) = open.map(|open| open.end_reopening(all_are_lent, now)) {
+                self.fail(link, &error);
+            }
         }
     }
 
@@ -102,6 +130,7 @@ impl Broker {
             self.disconnect(client, &Fault::HoldsUp, now);
         }
         self.settle_registry(now); // Somebody may have been disconnected.
+        self.end_reopening(now);
         close_all(self.doomed.drain(..));
     }
 
@@ -124,7 +153,7 @@ impl Broker {
     fn lend(&mut self, client: ClientId, link: LinkNumber, queues: Vec<u16>, now: Instant) {
         let Some(port) = self.port(link) else { return };
         let Some(open) = &mut port.open else { return };
-        match open.path.lend(&queues) {
+        match open.path.lend(&queues, open.frame_size) {
             Ok(lent) => {
                 let Some(interface) = port.interface(ADDRESSES_MAX) else { return };
                 let all_queues_yours = self.registry.has_all_queues(client, link);

@@ -52,6 +52,11 @@ pub(super) enum Notice {
         /// Its name.
         interface: String,
     },
+    /// The interface takes packets that need larger frames: its queues are lent anew.
+    Outgrown {
+        /// Its name.
+        interface: String,
+    },
     /// An interface cannot be used, or not wholly; what concerns it runs on the kernel.
     Failed {
         /// Its name.
@@ -80,6 +85,7 @@ impl fmt::Display for Notice {
         match self {
             Notice::Attached { interface, mode } => write!(f, "{interface}: {mode}"),
             Notice::Detached { interface } => write!(f, "{interface}: gone, or to be opened anew"),
+            Notice::Outgrown { interface } => write!(f, "{interface}: to be opened with larger frames"),
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
             Notice::Hidden { pid, error } => write!(f, "process {pid} cannot be looked at: {error}"),

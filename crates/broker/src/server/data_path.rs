@@ -18,8 +18,11 @@ pub(crate) trait DataPath: Send {
     fn describe(&self) -> String;
     /// Whether packets come before the kernel has made its own of them.
     fn is_native(&self) -> bool;
-    /// Makes sockets on these queues, and memory for them, to be given away.
-    fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError>;
+    /// Makes sockets on these queues, and memory of such frames for them, to be given away. `None`: there are none for the interface, which
+    /// lending will tell.
+    fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError>;
+    /// Says whether queues are being lent anew: claimed TCP waits meanwhile, instead of being the kernel's, which would reset it.
+    fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError>;
     /// Delivers nothing to the socket of this queue any more.
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError>;
     /// Takes packets from the kernel.
@@ -57,7 +60,7 @@ pub(crate) trait DataPaths: Send {
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError>;
     /// Its queues.
     fn queues(&self, interface: &str) -> Result<u16, XdpError>;
-    /// Octets of the frames that fit an MTU; another size needs other devices.
+    /// Octets of the frames that fit an MTU; a larger size needs other devices.
     fn frame_size(&self, mtu: u32) -> Option<u16>;
 }
 
@@ -87,8 +90,8 @@ impl DataPaths for Xdp {
 struct XdpPath {
     program: SteeringProgram,
     device: XdpOptions,
-    /// For the queues that were busy when they were last asked for.
-    spare: Option<Spare>,
+    /// For the queues that were busy when they were last asked for, with frames of that size.
+    spare: Option<(Option<u16>, Spare)>,
 }
 
 impl DataPath for XdpPath {
@@ -101,10 +104,17 @@ impl DataPath for XdpPath {
         self.program.mode() == AttachMode::Native
     }
 
-    fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {
-        let Lent { layout, memory, sockets } =
-            XdpDevice::lend_with(&mut self.program, queues, &self.device, &mut self.spare)?;
+    fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
+        let options = XdpOptions { frame_size: frame_size.or(self.device.frame_size), ..self.device.clone() };
+        let mut spare = self.spare.take().filter(|(size, _)| *size == frame_size).map(|(_, spare)| spare);
+        let lent = XdpDevice::lend_with(&mut self.program, queues, &options, &mut spare);
+        self.spare = spare.map(|spare| (frame_size, spare));
+        let Lent { layout, memory, sockets } = lent?;
         Ok(LentQueues { layout, memory, sockets })
+    }
+
+    fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError> {
+        self.program.set_reopening(reopening)
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {

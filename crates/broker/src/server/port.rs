@@ -13,8 +13,10 @@ use crate::registry::{LinkNumber, View};
 
 /// How long after a failure the next attempt comes.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long clients get to close the sockets of an interface before it is opened again.
-const REOPEN: Duration = Duration::from_millis(100);
+/// How long clients get to close the sockets of an interface before another program takes the place of one.
+const REPLACE: Duration = Duration::from_millis(100);
+/// How long claimed TCP waits at most for queues to be lent anew.
+const REOPEN_MAX: Duration = Duration::from_secs(1);
 
 /// An interface that was configured. It need not be there.
 pub(super) struct Port {
@@ -36,7 +38,10 @@ pub(super) struct Open {
     pub(super) view: View,
     pub(super) mac: [u8; 6],
     pub(super) mtu: u16,
-    frame_size: Option<u16>,
+    /// Of the devices on it. They keep it when the interface needs less.
+    pub(super) frame_size: Option<u16>,
+    /// Queues are being lent anew, and until when claimed TCP waits for that.
+    reopening: Option<Instant>,
 }
 
 /// What happened to an interface.
@@ -50,6 +55,8 @@ pub(super) enum Change {
     Addresses,
     /// It has another number of queues.
     Queues,
+    /// It takes packets that need larger frames than its devices have.
+    Outgrown,
     /// It takes packets of another size.
     Mtu,
     /// A neighbour has another hardware address.
@@ -63,6 +70,8 @@ struct Found {
     view: View,
     mac: [u8; 6],
     mtu: u32,
+    /// Octets of the frames that its packets fit, if any do.
+    frame_size: Option<u16>,
 }
 
 impl Port {
@@ -86,9 +95,9 @@ impl Port {
             return changes;
         }
         let found = self.find(paths, mirror);
-        if self.must_close(paths, found.as_ref()) {
+        if self.must_close(found.as_ref()) {
             self.open = None;
-            self.not_before = now + REOPEN;
+            self.not_before = now + REPLACE;
             changes.push(Change::Detached);
         }
         let Some(found) = found else { return changes };
@@ -108,23 +117,24 @@ impl Port {
         let queues = paths.queues(&self.name).ok()?; // It may be gone already; the news are on their way.
         let addresses = mirror.local_addresses(&self.name);
         let view = View { index: link.index, queues, addresses };
-        Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu })
+        let frame_size = paths.frame_size(link.mtu);
+        Some(Found { view, mac: link.mac.unwrap_or_default(), mtu: link.mtu, frame_size })
     }
 
-    /// Another interface of the same name, or one whose packets do not fit the frames, needs other devices.
-    fn must_close(&self, paths: &dyn DataPaths, found: Option<&Found>) -> bool {
+    /// It is gone, is another one of the same name, or takes packets that fit no frames any more.
+    fn must_close(&self, found: Option<&Found>) -> bool {
         let Some(open) = &self.open else { return false };
         found.is_none_or(|found| {
-            found.view.index != open.view.index || paths.frame_size(found.mtu) != open.frame_size
+            let fits_none = open.frame_size.is_some() && found.frame_size.is_none();
+            found.view.index != open.view.index || fits_none
         })
     }
 
     fn attach(&mut self, paths: &dyn DataPaths, found: Found, now: Instant) -> Option<Change> {
         match paths.open(&self.name) {
             Ok(path) => {
-                let frame_size = paths.frame_size(found.mtu);
-                let mtu = octets(found.mtu);
-                self.open = Some(Open { path, view: found.view, mac: found.mac, mtu, frame_size });
+                let Found { view, mac, mtu, frame_size } = found;
+                self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size, reopening: None });
                 self.failure = None;
                 Some(Change::Attached)
             }
@@ -177,9 +187,10 @@ impl Port {
         }
     }
 
-    /// When to attach again.
+    /// When to attach again, or to let claimed TCP wait no longer.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        (self.is_wanted() && self.not_before > now).then_some(self.not_before)
+        let reopened = self.open.as_ref().and_then(|open| open.reopening);
+        (self.is_wanted() && self.not_before > now).then_some(self.not_before).or(reopened)
     }
 
     /// Whether it is to be attached and is not.
@@ -207,12 +218,30 @@ impl Open {
         if found.view.queues != self.view.queues {
             changes.push(Change::Queues);
         }
+        if found.frame_size > self.frame_size {
+            self.frame_size = found.frame_size;
+            changes.push(Change::Outgrown);
+        }
         let mtu = octets(found.mtu);
         if mtu != self.mtu {
             changes.push(Change::Mtu);
         }
         (self.view, self.mac, self.mtu) = (found.view, found.mac, mtu);
         changes
+    }
+
+    /// Queues are lent anew from now on: claimed TCP waits for that.
+    pub(super) fn begin_reopening(&mut self, now: Instant) -> Result<(), XdpError> {
+        self.reopening = Some(now + REOPEN_MAX);
+        self.path.set_reopening(true)
+    }
+
+    /// Claimed TCP does not wait any more if all are lent, or it has waited long enough.
+    pub(super) fn end_reopening(&mut self, all_are_lent: bool, now: Instant) -> Result<(), XdpError> {
+        match self.reopening.take_if(|until| all_are_lent || now >= *until) {
+            Some(_) => self.path.set_reopening(false),
+            None => Ok(()),
+        }
     }
 
     /// The addresses for clients, so many at most.

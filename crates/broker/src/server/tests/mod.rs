@@ -81,7 +81,7 @@ impl DataPath for MadeUp {
         true
     }
 
-    fn lend(&mut self, queues: &[u16]) -> Result<LentQueues, XdpError> {
+    fn lend(&mut self, queues: &[u16], _frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
         self.log.note(format!("lend {queues:?}"));
         let any = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let layout = LentLayout {
@@ -96,6 +96,10 @@ impl DataPath for MadeUp {
             busy_poll: false,
         };
         Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
+    }
+
+    fn set_reopening(&mut self, _reopening: bool) -> Result<(), XdpError> {
+        Ok(())
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {

@@ -1,0 +1,72 @@
+//! An interface whose MTU changes under connections of an unmodified program: they wait, and go on.
+
+use std::thread;
+use std::time::Duration;
+
+use lab::programs::{Program, Ready};
+use lab::{CLIENT_INTERFACE, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side};
+
+use crate::trial::{Trial, finish, number_after};
+
+const PORT: u16 = 7000;
+
+const SERVER: &str = "
+import socket, threading
+listener = socket.create_server(('::', 7000), family=socket.AF_INET6, dualstack_ipv6=True, backlog=16)
+def echo(connection):
+    while octets := connection.recv(65536): connection.sendall(octets)
+while True: threading.Thread(target=echo, args=(listener.accept()[0],), daemon=True).start()
+";
+
+const CLIENT: &str = "
+import socket, sys, time
+connection = socket.create_connection((sys.argv[1], 7000), timeout=30)
+until, exchanges = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < until:
+    request = exchanges.to_bytes(8, 'big') * 4096
+    connection.sendall(request)
+    answer = b''
+    while len(answer) < len(request): answer += connection.recv(65536) or sys.exit('the connection has ended')
+    assert answer == request
+    exchanges += 1
+print('exchanges:', exchanges)
+";
+
+/// A moment after each other: within the frames and back, beyond them, back, and beyond them again.
+const CHANGES: [(Side, u16); 9] = [
+    (Side::Server, 1280),
+    (Side::Server, 1500),
+    (Side::Server, 3000),
+    (Side::Client, 3000),
+    (Side::Client, 1500),
+    (Side::Server, 1500),
+    (Side::Server, 3000),
+    (Side::Client, 3000),
+    (Side::Server, 1500),
+];
+const MOMENT: Duration = Duration::from_millis(150);
+
+#[test]
+fn the_mtu_may_outgrow_the_frames_under_a_programs_connections() {
+    for address in [SERVER_V4, SERVER_V6] {
+        let Some(trial) = Trial::of("echo") else { return };
+        let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
+        let running = trial.start(&server);
+        let span = MOMENT * (CHANGES.len() as u32 + 2);
+        let said = thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let mut client = trial.lab.command(Side::Client, "python3");
+                finish(client.args(["-c", CLIENT, address, &span.as_secs_f64().to_string()]))
+            });
+            for (side, mtu) in CHANGES {
+                thread::sleep(MOMENT);
+                let interface = if side == Side::Server { SERVER_INTERFACE } else { CLIENT_INTERFACE };
+                trial.lab.ip(side, &format!("link set {interface} mtu {mtu}")).unwrap();
+            }
+            client.join().unwrap()
+        });
+        println!("{address}: {said}");
+        assert!(number_after(&said, "exchanges:") > f64::from(CHANGES.len() as u32), "{said}");
+        trial.end(running);
+    }
+}
