@@ -8,7 +8,7 @@ use super::View;
 use crate::protocol::Refusal;
 
 /// Where a socket is bound, as the kernel told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bound {
     /// To which addresses.
     pub scope: Scope,
@@ -19,7 +19,7 @@ pub struct Bound {
 }
 
 /// The addresses of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// All of these families.
     Any {

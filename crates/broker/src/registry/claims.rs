@@ -7,11 +7,14 @@ use clock::Instant;
 use steering::Transport;
 
 use super::interface::{Interface, Key, View};
-use super::{Claim, ClientId, LinkNumber, Registry, Shadow};
+use super::{Bound, Claim, ClientId, LinkNumber, Registry, Shadow};
 use crate::protocol::{ClaimId, Purpose, Refusal};
 
 /// Claims of one client at most.
 pub(super) const CLAIMS_MAX: usize = 1 << 14;
+/// Claims of one client for the same packets at most: there may be one for each thread that listens with `SO_REUSEPORT`. What all claims
+/// of an address amount to is found out anew when one changes that, at the expense of everybody.
+pub(super) const ALIKE_MAX: usize = 128;
 /// Addresses and ports that are claimed on one interface at most; the steering program has room for some more.
 const KEYS_MAX: usize = 60_000;
 /// Listeners of one client that are remembered after their claims were released.
@@ -31,15 +34,18 @@ impl Registry {
         let has_room = |interface: &Interface| {
             interface.keys.len() + shadow.bound.addresses_on(&interface.view).count() <= KEYS_MAX
         };
-        if own.len() >= CLAIMS_MAX || !self.interfaces.values().all(has_room) {
+        let alike = self.alike.get(&Likeness::of(client, &shadow)).copied().unwrap_or_default();
+        if own.len() >= CLAIMS_MAX || alike >= ALIKE_MAX || !self.interfaces.values().all(has_room) {
             return Err(Refusal::TooMany);
         }
         self.last_claim += 1;
         let id = ClaimId(self.last_claim);
         self.claims.insert(id, Claim { client, shadow, draining: false });
+        self.alike.insert(Likeness::of(client, &shadow), alike + 1);
         self.clients.entry(client).or_default().insert(id);
         let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
-        links.into_iter().for_each(|link| self.place(id, link));
+        let is_first = alike == 0;
+        links.into_iter().for_each(|link| self.place(id, link, is_first));
         Ok(id)
     }
 
@@ -238,27 +244,63 @@ impl Registry {
         }
     }
 
-    /// Makes a claim a user of its keys on one interface.
-    pub(super) fn place(&mut self, id: ClaimId, link: LinkNumber) {
+    /// Makes a claim a user of its keys on one interface; whether that changes what they amount to, the caller knows.
+    pub(super) fn place(&mut self, id: ClaimId, link: LinkNumber, changes: bool) {
         let (Some(claim), Some(interface)) = (self.claims.get(&id), self.interfaces.get_mut(&link)) else {
             return;
         };
         for key in keys_of(&claim.shadow, &interface.view) {
             interface.keys.entry(key).or_default().users.insert(id);
-            self.dirty.insert((link, key));
+            if changes {
+                self.dirty.insert((link, key));
+            }
         }
     }
 
     pub(super) fn forget_claim(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.remove(&id) else { return };
+        let is_last = self.forget_likeness(Likeness::of(claim.client, &claim.shadow));
         for (link, interface) in &mut self.interfaces {
             for key in keys_of(&claim.shadow, &interface.view) {
                 if let Some(state) = interface.keys.get_mut(&key) {
                     state.users.remove(&id);
-                    self.dirty.insert((*link, key));
+                    if is_last || claim.draining {
+                        self.dirty.insert((*link, key));
+                    }
                 }
             }
         }
+    }
+
+    /// One claim of this kind goes; whether it was the last.
+    fn forget_likeness(&mut self, likeness: Likeness) -> bool {
+        match self.alike.get_mut(&likeness) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                false
+            }
+            _ => {
+                self.alike.remove(&likeness);
+                true
+            }
+        }
+    }
+}
+
+/// What two claims have in common of which one changes nothing while there is the other, and none of them is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Likeness {
+    client: ClientId,
+    transport: Transport,
+    purpose: Purpose,
+    bound: Bound,
+    shares_port: bool,
+}
+
+impl Likeness {
+    fn of(client: ClientId, shadow: &Shadow) -> Likeness {
+        let Shadow { transport, purpose, bound, shares_port, .. } = *shadow;
+        Likeness { client, transport, purpose, bound, shares_port }
     }
 }
 

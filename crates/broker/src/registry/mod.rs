@@ -40,6 +40,7 @@ pub use bound::{Bound, Scope};
 pub use interface::View;
 
 use crate::protocol::{ClaimId, Purpose};
+use claims::Likeness;
 use interface::{Interface, Key};
 use ports::PortTable;
 
@@ -130,6 +131,8 @@ pub struct Registry {
     /// Who wants queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: BTreeMap<ClaimId, Claim>,
+    /// How many of them are alike.
+    alike: BTreeMap<Likeness, usize>,
     /// Where clients listened whose claims are released, and who made the listeners; the latest last.
     former: BTreeMap<ClientId, VecDeque<(Bound, u32)>>,
     /// Interfaces that are attached, or were.
@@ -251,7 +254,7 @@ impl Registry {
             self.dirty.insert((link, *key));
         }
         let claims: Vec<ClaimId> = self.claims.keys().copied().collect();
-        claims.into_iter().for_each(|claim| self.place(claim, link));
+        claims.into_iter().for_each(|claim| self.place(claim, link, true));
     }
 
     /// The steering program is no longer attached to an interface.

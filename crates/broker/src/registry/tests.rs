@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::claims::CLAIMS_MAX;
+use super::claims::{ALIKE_MAX, CLAIMS_MAX};
 use super::model::{Event, World, local};
 use super::*;
 use crate::protocol::Refusal;
@@ -85,7 +85,7 @@ proptest! {
         prop_assert!(world.maps.values().all(BTreeMap::is_empty));
         prop_assert!(world.sockets.is_empty());
         prop_assert!(world.registry.claims.is_empty() && world.registry.attached.is_empty());
-        prop_assert!(world.registry.former.is_empty());
+        prop_assert!(world.registry.former.is_empty() && world.registry.alike.is_empty());
         prop_assert!(world.registry.interfaces.values().all(|interface| interface.keys.is_empty()));
         // Ports of which the kernel has connections are looked at once more, and then forgotten.
         world.now += Duration::from_secs(20);
@@ -356,6 +356,37 @@ fn a_socket_is_shared_while_another_process_claims_it() {
     assert_eq!(registry.has_others(clients[1], own), Err(Refusal::NoSuchClaim));
     registry.release(clients[1], other).unwrap();
     assert_eq!(registry.has_others(clients[0], own), Ok(false));
+}
+
+#[test]
+fn a_client_claims_the_same_packets_so_often_and_no_oftener() {
+    let mut world = attached(1);
+    (0..2).for_each(|_| world.apply(Event::Connect));
+    let clients = world.clients.clone();
+    let shadow = |port, cookie| Shadow {
+        transport: Transport::Tcp,
+        purpose: Purpose::Listener,
+        bound: Bound { scope: Scope::One(local(2, 0).address), port, device: None },
+        cookie,
+        owner: 0,
+        shares_port: true,
+    };
+    let registry = &mut world.registry;
+    let claims: Vec<_> =
+        (0..ALIKE_MAX as u64).map(|cookie| registry.claim(clients[0], shadow(80, cookie)).unwrap()).collect();
+    while registry.poll(world.now).is_some() {}
+    registry.release(clients[0], claims[2]).unwrap();
+    registry.claim(clients[0], shadow(80, 2)).unwrap();
+    assert!(registry.dirty.is_empty(), "one more or less is nothing to look through all for");
+    registry.drain(clients[0], claims[1], world.now).unwrap();
+    assert_eq!(registry.claim(clients[0], shadow(80, 1)), Err(Refusal::TooMany));
+    assert!(
+        registry.claim(clients[0], shadow(81, 1)).is_ok()
+            && registry.claim(clients[1], shadow(80, 1)).is_ok()
+    );
+    registry.release(clients[0], claims[0]).unwrap();
+    assert!(registry.claim(clients[0], shadow(80, 1)).is_ok());
+    assert_eq!(registry.claim(clients[0], shadow(80, 1)), Err(Refusal::TooMany));
 }
 
 #[test]

@@ -95,10 +95,13 @@ fn the_port_of_an_outgoing_connection_is_kept_until_it_is_released() {
 fn many_claims_are_released_together_and_what_is_not_ones_own_stays() {
     let served = Served::new(1);
     let (mut client, mut other) = (served.connect(), served.connect());
-    let any = TcpListener::bind("0.0.0.0:0").unwrap();
-    let claim = |client: &mut Client| client.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap().0;
-    let foreign = claim(&mut other);
-    let mut claims: Vec<_> = (0..500).map(|_| claim(&mut client)).collect();
+    let listeners = [(); 5].map(|()| TcpListener::bind("0.0.0.0:0").unwrap());
+    let claim = |client: &mut Client, listener: &TcpListener| {
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap().0
+    };
+    let foreign = claim(&mut other, &listeners[0]);
+    let mut claims: Vec<_> =
+        listeners.iter().flat_map(|listener| [listener; 100]).map(|it| claim(&mut client, it)).collect();
     claims.insert(250, foreign);
     client.release_all(&claims).unwrap();
     assert!(claims.iter().all(|claim| refusal(client.release(*claim)) == Refusal::NoSuchClaim));
