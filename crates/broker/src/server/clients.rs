@@ -10,13 +10,13 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, 
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
-use super::helpers::{Passed, Theirs, User};
+use super::helpers::{Passed, Theirs, User, has_room};
 use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, Refusal, Request, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
 
-/// Clients at one time.
+/// Clients at one time, of which one user has its share: see [`has_room`].
 const CLIENTS_MAX: usize = 1024;
 /// Of these, of one process: what was forked and has not said its own number yet counts too.
 const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
@@ -66,7 +66,8 @@ impl Broker {
         let pidfd = Pid::from_raw(peer.pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let pid = peer.pid; // Those of other PID namespaces are as one process.
         let own = self.connections.values().filter(|connection| connection.pid == pid).count();
-        let is_one_too_many = self.connections.len() >= CLIENTS_MAX || own >= CLIENTS_OF_A_PROCESS_MAX;
+        let users = self.connections.values().map(|connection| connection.user);
+        let is_one_too_many = !has_room(CLIENTS_MAX, users, user) || own >= CLIENTS_OF_A_PROCESS_MAX;
         if is_one_too_many || !self.family.includes(socket.as_fd(), &peer) {
             return None;
         }

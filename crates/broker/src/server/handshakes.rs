@@ -11,12 +11,13 @@ use clock::{Duration, Instant};
 use steering::{QueueSet, Transport};
 
 use super::broker::Broker;
+use super::helpers::{User, has_room};
 use crate::protocol::{Handshake, News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
 
 /// How long somebody may take to come.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How many are kept at most.
+/// How many are kept at most, of which one user has its share: see [`has_room`].
 const HANDSHAKES_MAX: usize = 256;
 
 /// Those that are kept, the oldest first.
@@ -26,6 +27,8 @@ pub(super) struct Handshakes(Vec<Kept>);
 /// One of them.
 struct Kept {
     handshake: Handshake,
+    /// Whose process handed it on.
+    user: User,
     /// Queues that its packets may come by.
     queues: QueueSet,
     /// The kernel's numbers of the listeners that it may have begun at.
@@ -60,7 +63,8 @@ impl Broker {
         }
         self.handshakes.expire(now);
         let is_long = handshake.saved_syn.as_ref().is_some_and(|syn| syn.len() > SYN_MAX);
-        if is_long || self.handshakes.0.len() >= HANDSHAKES_MAX {
+        let user = self.user_of(client);
+        if is_long || !has_room(HANDSHAKES_MAX, self.handshakes.0.iter().map(|kept| kept.user), user) {
             return Err(Refusal::TooMany);
         }
         let epoch = self.registry.epoch(local.port());
@@ -68,7 +72,7 @@ impl Broker {
             return Ok(()); // The peer has sent its SYN again, and the kernel has answered that.
         }
         self.registry.await_flow(local, now + PATIENCE, now);
-        self.handshakes.0.push(Kept { handshake, queues, listeners, since: now, told: Vec::new() });
+        self.handshakes.0.push(Kept { handshake, user, queues, listeners, since: now, told: Vec::new() });
         Ok(())
     }
 

@@ -38,6 +38,14 @@ const STACK_LEN: usize = 64 << 10;
 /// The user of a process, by whom jobs are told apart.
 pub(super) type User = u32;
 
+/// Whether there is room for one more that is this user's, where so many are kept at most, and these users' are: no user but root has
+/// more than half, so none keeps all others out.
+pub(super) fn has_room(max: usize, owners: impl Iterator<Item = User>, user: User) -> bool {
+    const ROOT: User = 0;
+    let (all, own) = owners.fold((0, 0), |(all, own), owner| (all + 1, own + usize::from(owner == user)));
+    all < max && (user == ROOT || own < max / 2)
+}
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// See the module's page. Threads start when there is something to do, and end a second after that was done.
@@ -198,6 +206,11 @@ impl Theirs {
         Theirs { fd: Some(fd), user, helpers: Arc::clone(helpers) }
     }
 
+    /// Whose it is.
+    pub(super) fn user(&self) -> User {
+        self.user
+    }
+
     /// One more descriptor of the same file.
     pub(super) fn try_clone(&self) -> std::io::Result<Theirs> {
         let fd = self.as_fd().try_clone_to_owned()?;
@@ -307,6 +320,14 @@ mod tests {
             assert!(Instant::now() < deadline, "it does not happen");
             thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    #[test]
+    fn one_user_has_half_of_the_room_and_root_has_all() {
+        let room = |owners: &[User], user| has_room(4, owners.iter().copied(), user);
+        assert!(room(&[], 1) && room(&[1], 1) && !room(&[1, 1], 1), "half");
+        assert!(room(&[1, 1], 2) && room(&[1, 1, 2], 2) && !room(&[1, 1, 2, 2], 3), "and no more than all");
+        assert!(room(&[0, 0, 0], 0) && !room(&[0, 0, 0, 0], 0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::actions::List;
 use super::broker::Broker;
-use super::helpers::Theirs;
+use super::helpers::{Theirs, has_room};
 use crate::protocol::News;
 use crate::registry::ClientId;
 
@@ -19,7 +19,7 @@ use crate::registry::ClientId;
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long they wait.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How many wait at most.
+/// How many wait at most, of which one user has its share: see [`has_room`].
 const ORPHANS_MAX: usize = 256;
 
 /// One connection.
@@ -44,7 +44,8 @@ impl Broker {
         now: Instant,
     ) -> Result<(), Theirs> {
         let listeners = self.registry.listeners_at(from, local);
-        if listeners.is_empty() || self.orphans.len() >= ORPHANS_MAX {
+        let users = self.orphans.iter().map(|orphan| orphan.socket.user());
+        if listeners.is_empty() || !has_room(ORPHANS_MAX, users, socket.user()) {
             return Err(socket);
         }
         let (until, look_at) = (now + PATIENCE, Some(now + LOOK_AFTER));
@@ -99,6 +100,25 @@ mod tests {
 
     use super::super::tests::broker;
     use super::*;
+    use crate::protocol::Purpose;
+    use crate::registry::{Bound, Scope, Shadow};
+
+    #[test]
+    fn one_users_connections_leave_room_for_those_of_others() {
+        let (mut broker, now) = (broker(), Instant::from_nanos(1));
+        let (local, remote) = ("192.0.2.1:80".parse().unwrap(), "192.0.2.2:4000".parse().unwrap());
+        let from = broker.registry.add_client();
+        let bound = Bound { scope: Scope::Any { v4: true, v6: true }, port: 80, device: None };
+        let (transport, purpose) = (steering::Transport::Tcp, Purpose::Listener);
+        let shadow = Shadow { transport, purpose, bound, cookie: 7, owner: 0, shares_port: false };
+        broker.registry.claim(from, shadow).unwrap();
+        let mut is_kept = |user| {
+            let socket = Theirs::new(std::fs::File::open("/dev/null").unwrap().into(), user, &broker.helpers);
+            broker.keep_orphan(from, socket, (local, remote), now).is_ok()
+        };
+        assert_eq!((0..ORPHANS_MAX).take_while(|_| is_kept(1)).count(), ORPHANS_MAX / 2);
+        assert!(is_kept(2));
+    }
 
     #[test]
     fn the_kernel_is_asked_once_for_all_who_wait() {

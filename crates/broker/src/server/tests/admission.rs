@@ -14,6 +14,34 @@ fn one_process_does_not_keep_others_out() {
 }
 
 #[test]
+fn one_user_does_not_keep_others_out() {
+    use super::super::{connection::Connection, helpers::Theirs};
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let (mut broker, now) = (broker(), clock::Instant::ZERO);
+    for number in 0..512 {
+        let any = std::fs::File::open("/dev/null").unwrap().into();
+        let socket = Theirs::new(any, 4242, &broker.helpers);
+        let connection = Connection::new(socket, None, (1, 4242), crate::protocol::Key([0; 2]));
+        broker.connections.insert(crate::registry::ClientId(1000 + number), connection);
+    }
+    let name = SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap();
+    let mut is_let_in = |user| {
+        let before = broker.connections.len();
+        let _socket = as_user(user, || {
+            let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            connect(&socket, &name).unwrap();
+            socket
+        });
+        broker.accept(now);
+        broker.connections.len() > before
+    };
+    assert!(!is_let_in(4242), "it has half of the room");
+    assert!(is_let_in(4243) && is_let_in(0));
+}
+
+#[test]
 fn descriptors_are_out_of_the_programs_way() {
     let served = Served::new(1);
     let (mut client, _) =

@@ -87,7 +87,27 @@ fn who_listens_after_it_has_the_queue_is_told_of_handshakes_then() {
 }
 
 #[test]
+fn handshakes_of_one_user_leave_room_for_those_of_others() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let served = Served::new(2);
+    let (mut client, mut other) = (as_user(4242, || served.connect()), served.connect());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    for client in [&mut client, &mut other] {
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        client.attach().unwrap();
+    }
+    let taken = (1..1000).take_while(|port| client.hand_on(handshake(&listener, *port)).is_ok()).count();
+    assert_eq!(taken, 128);
+    other.hand_on(handshake(&listener, 1000)).unwrap();
+}
+
+#[test]
 fn handshakes_are_bounded() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("who is not root has half of the room");
+    }
     let served = Served::new(1);
     let mut client = served.connect();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();

@@ -261,6 +261,16 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> Refusal {
     }
 }
 
+/// Has something done by a thread of another user. Credentials are a thread's own, as far as the kernel goes.
+fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
+    let user = rustix::thread::Uid::from_raw(user);
+    let act = || {
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
 fn next_event(client: &mut Client) -> Event {
     loop {
         assert!(client.wait(PATIENCE).unwrap(), "nothing came");
