@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 packages=(clang libbpf-dev nsd knot knot-dnsutils bind9-dnsutils curl nginx wrk iproute2 ethtool iputils-ping tcpdump valgrind procps make)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md).
 packages+=(haproxy redis-server memcached libmemcached-tools postgresql wget iperf3 sockperf openssl openssh-server openssh-client)
-packages+=(python3-venv libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool)
+packages+=(python3-venv libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables)
 
 is_installed() {
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

@@ -1,9 +1,10 @@
-//! Hooks of functions whose arguments Rust cannot pass on: variadic ones, and vfork(2), which returns twice.
+//! Hooks of functions that Rust cannot call in the program's place: variadic ones, vfork(2), which returns twice, and dlopen(3), which
+//! looks at who calls it.
 //!
 //! Each keeps all registers that may have arguments, asks where to go on, and jumps there as if the program had called that: its stack
 //! and its return address are the program's.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::answer::{active, ours, tell};
 use crate::asked;
@@ -153,4 +154,55 @@ extern "C" fn before_vfork() -> *mut c_void {
     static FORK: Next = Next::new(c"fork");
     static VFORK: Next = Next::new(c"vfork");
     if active() { FORK.address() } else { VFORK.address() }
+}
+
+/// What `dlopen` goes on with.
+#[repr(C)]
+struct Loading {
+    function: *mut c_void,
+    flags: c_long,
+}
+
+/// With `RTLD_DEEPBIND` a library calls the C library's own functions, past all hooks, while the program and other libraries call ours,
+/// about the same descriptors: a listener that one has claimed would be silent for the other. PHP loads its extensions so.
+extern "C" fn before_dlopen(_: *const c_char, flags: c_int) -> Loading {
+    static NEXT: Next = Next::new(c"dlopen");
+    let kept = if active() { flags & !libc::RTLD_DEEPBIND } else { flags };
+    Loading { function: NEXT.address(), flags: kept.into() }
+}
+
+/// # Safety
+/// As dlopen(3), which looks at who calls it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn dlopen() {
+    // A structure of two words is returned in rax and rdx.
+    std::arch::naked_asm!(
+        "push rdi",
+        "call {ask}",
+        "pop rdi",
+        "mov rsi, rdx",
+        "jmp rax",
+        ask = sym before_dlopen,
+    )
+}
+
+/// # Safety
+/// As dlopen(3), which looks at who calls it.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn dlopen() {
+    // A structure of two words is returned in x0 and x1.
+    std::arch::naked_asm!(
+        "stp x29, x30, [sp, #-32]!",
+        "str x0, [sp, #16]",
+        "bl {ask}",
+        "mov x16, x0",
+        "ldr x0, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        "br x16",
+        ask = sym before_dlopen,
+    )
 }

@@ -81,3 +81,16 @@ pub(crate) fn compile(name: &str, variant: &str, flags: &[&str]) -> PathBuf {
     assert!(status.as_ref().is_ok_and(|status| status.success()), "cc {}: {status:?}", source.display());
     program
 }
+
+/// As PHP loads its extensions: they would accept by the kernel what the program has claimed.
+#[test]
+fn a_library_that_is_to_prefer_its_own_symbols_calls_ours_all_the_same() {
+    let library = compile("plugin", "library", &["-shared", "-fPIC"]);
+    let program = compile("plugin", "program", &[]);
+    let whose = |with: With| {
+        let output = with.output(&program, &[&library.display().to_string()]);
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(whose(With::Mirror), "libmirror.so");
+    assert_eq!(whose(With::Library), whose(With::Nothing), "without a broker nothing is done");
+}
