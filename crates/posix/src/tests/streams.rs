@@ -431,15 +431,3 @@ fn no_more_is_taken_out_of_a_pipe_than_there_is_room_for() {
     assert_eq!(spliced + rest, ALL);
     until("all arrives", || drain() == sent + spliced);
 }
-
-/// What another thread tells; meanwhile something is done.
-fn until_told<T>(tells: &std::sync::mpsc::Receiver<T>, mut meanwhile: impl FnMut()) -> T {
-    let began = std::time::Instant::now();
-    loop {
-        match tells.try_recv() {
-            Ok(told) => return told,
-            Err(_) => assert!(began.elapsed() < PATIENCE, "it is not told"),
-        }
-        meanwhile();
-    }
-}
