@@ -54,8 +54,8 @@ pub(crate) struct Receiver {
     pub(crate) scale: u8,
     /// Size of the peer's full segments, learned from what comes.
     pub(crate) segment_size: u16,
-    /// Octets of the last segment with data.
-    last_len: u16,
+    /// The last segment with data was shorter than that, see [`Receiver::learn_segment_size`].
+    last_was_shorter: bool,
     /// RFC 7323, 4.3: TS.Recent, and when it was set in seconds of the stack's clock.
     pub(crate) ts_recent: u32,
     pub(crate) ts_recent_at_s: u32,
@@ -118,7 +118,7 @@ impl Receiver {
             window_clamp: window_clamp.unwrap_or(u32::MAX),
             scale: 0,
             segment_size: 536,
-            last_len: 0,
+            last_was_shorter: false,
             ts_recent: 0,
             ts_recent_at_s: 0,
             ack: AckDue::No,
@@ -184,7 +184,9 @@ impl Receiver {
     /// Takes the part of `data`, which begins at `seq`, that fits the window, and the FIN behind it.
     pub(crate) fn accept(&mut self, seq: SeqNum, data: &[u8], fin: bool, pool: &mut BufferPool) -> Received {
         let mut received = Received::default();
-        self.learn_segment_size(data.len());
+        if !data.is_empty() {
+            self.learn_segment_size(data.len());
+        }
         let (start, data) = self.cut_front(seq, data, &mut received);
         let (data, cut) = self.cut_back(start, data);
         let end = start + data.len() as u32;
@@ -292,16 +294,16 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.rcv_nxt.is_after(fin))
     }
 
-    /// Full segments are the longest; or those of one length, if two of it came one after the other: the peer's path may have become
-    /// narrower.
+    /// Full segments are the longest; or as long as the second of two shorter ones in a row, as the peer's path may have become narrower.
     fn learn_segment_size(&mut self, len: usize) {
-        /// What every peer may send (RFC 9293, 3.7.1).
+        /// What a peer sends that knows no more of the path (RFC 9293, 3.7.1).
         const FULL_LEAST: u16 = 536;
         let len = len.min(usize::from(u16::MAX)) as u16;
-        if len >= self.segment_size || len >= FULL_LEAST && len == self.last_len {
+        let is_shorter = (FULL_LEAST..self.segment_size).contains(&len);
+        if len >= self.segment_size || is_shorter && self.last_was_shorter {
             self.segment_size = len;
         }
-        self.last_len = len;
+        self.last_was_shorter = is_shorter;
     }
 
     /// RFC 9293, 3.8.6.3: at least every second full segment; RFC 5681, 4.2: at once when out of order, or when a gap is
