@@ -536,7 +536,7 @@ fn who_moves_what_the_kernel_cannot_be_told_holds_up_nobody_else() {
         answers += 1;
     }
     moving.join().unwrap();
-    assert!(answers > 5 * MOVES, "{answers} answers during {MOVES} moves: the broker waited for each");
+    assert!(answers > 30 * MOVES, "{answers} answers during {MOVES} moves: the broker waited for each");
 }
 
 #[test]

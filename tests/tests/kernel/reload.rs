@@ -60,6 +60,21 @@ fn a_zone_whose_new_file_is_missing_keeps_its_last_good_version() {
 }
 
 #[test]
+fn a_second_file_for_a_zone_that_is_bad_does_not_bring_back_an_old_version() {
+    let directory = lab::Directory::new().unwrap();
+    let zone = VersionedZone::new(1, 0);
+    let good = format!("[[zone]]\nfile = {:?}\norigin = \"example.com\"\n", zone.file());
+    let config = directory.write("dns.toml", &good).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    zone.set(2, 0);
+    let bad = "[[zone]]\nfile = \"missing\"\norigin = \"example.com\"\n";
+    std::fs::write(&config, format!("{good}{bad}")).unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("1 zone file with errors", TURN_MAX).unwrap();
+    assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.2"]);
+}
+
+#[test]
 fn a_configuration_that_cannot_be_read_at_a_reload_changes_nothing() {
     let directory = lab::Directory::new().unwrap();
     let zone = VersionedZone::new(1, 0);

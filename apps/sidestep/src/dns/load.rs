@@ -61,7 +61,7 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
             Err(error) => {
                 failed += 1;
                 eprintln!("{error}");
-                let kept = current.and_then(|loaded| loaded.zone(spec));
+                let kept = current.and_then(|loaded| loaded.zone(spec, specs));
                 let origin = kept.as_ref().map(|served| served.zone.origin().to_string());
                 match origin {
                     Some(origin) => eprintln!("sidestep dns: zone {origin} keeps its last good version"),
@@ -94,14 +94,16 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// The zone that `spec` named before, or, if its file is another one by now, the zone that it should have.
-    fn zone(&self, spec: &ZoneSpec) -> Option<Arc<ServedZone>> {
+    /// The zone that `spec` named before, or, if its file is another one by now, the zone that it should have: one that none of `specs`,
+    /// all there are now, names itself.
+    fn zone(&self, spec: &ZoneSpec, specs: &[ZoneSpec]) -> Option<Arc<ServedZone>> {
         let origin = spec.origin.clone().or_else(|| origin_from_path(&spec.file));
         let is_of_origin = |served: &ServedZone| {
             origin.as_ref().is_some_and(|origin| origin.as_name() == served.zone.origin())
         };
         let same = self.zones.iter().find(|(own, _)| own == spec);
-        let found = same.or_else(|| self.zones.iter().find(|(_, served)| is_of_origin(served)));
+        let is_moved = |own: &ZoneSpec, served: &ServedZone| is_of_origin(served) && !specs.contains(own);
+        let found = same.or_else(|| self.zones.iter().find(|(own, served)| is_moved(own, served)));
         found.map(|(_, served)| Arc::clone(served))
     }
 

@@ -118,9 +118,9 @@ impl QueueTable {
         }
     }
 
-    /// Deals out again what is to be opened anew, and what is free: to each client without a queue one, in the order in which they asked, but first to who listens where the
-    /// queue's last owner did; once that has settled, the rest to those who have the fewest. `listens` says whether a client has one of
-    /// these listeners.
+    /// Deals out again what is to be opened anew, to its owners; and what is free: to each client without a queue one, in the order in
+    /// which they asked, but first to who listens where the queue's last owner did; once that has settled, the rest to those who have
+    /// the fewest. `listens` says whether a client has one of these listeners.
     pub(super) fn deal(
         &mut self,
         listens: &dyn Fn(ClientId, &BTreeSet<u64>) -> bool,
@@ -130,7 +130,8 @@ impl QueueTable {
         let mut dealt: BTreeMap<ClientId, Vec<u16>> = BTreeMap::new();
         let anew = std::mem::take(&mut self.anew).into_iter();
         let (due, waits): (Vec<u16>, Vec<u16>) = anew.partition(|queue| !self.blocked.contains_key(queue));
-        due.into_iter().for_each(|queue| dealt.entry(self.owners[&queue]).or_default().push(queue));
+        let owned = due.into_iter().filter_map(|queue| Some((*self.owners.get(&queue)?, queue)));
+        owned.for_each(|(owner, queue)| dealt.entry(owner).or_default().push(queue));
         self.anew.extend(waits);
         for queue in self.free() {
             let successor = self
