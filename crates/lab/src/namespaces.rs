@@ -14,6 +14,9 @@ use crate::{Child, LabError, generator_core, registry, server_core};
 pub const SERVER_INTERFACE: &str = "veth-s";
 /// The veth pair's end in the client's namespace.
 pub const CLIENT_INTERFACE: &str = "veth-c";
+/// Where both ends' addresses are.
+const NETWORK_V4: &str = "10.53.0.0/24";
+const NETWORK_V6: &str = "fd53::/64";
 /// The server's address, /24.
 pub const SERVER_V4: &str = "10.53.0.1";
 /// The server's address, /64.
@@ -100,17 +103,7 @@ impl Lab {
         }
         lab.connect()?;
         lab.keep_flows_on_their_queues();
-        lab.choose_congestion_control();
         Ok(lab)
-    }
-
-    /// Has the kernel use CUBIC, its default, whatever this machine prefers: figures and tests are to mean the same everywhere.
-    fn choose_congestion_control(&self) {
-        for side in [Side::Server, Side::Client] {
-            // A kernel without it keeps what it has.
-            let choose = || std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
-            let _ = self.inside(side, choose);
-        }
     }
 
     /// Has a flow stay on its queue, as a NIC does by its addresses and ports: over a veth the sender chooses, by a hash that Linux
@@ -148,8 +141,19 @@ impl Lab {
             // No duplicate address detection: the address serves at once.
             self.ip(side, &format!("address add {v6}/64 dev {interface} nodad"))?;
             self.ip(side, &format!("link set {interface} up"))?;
+            self.choose_congestion_control(side, interface, v4);
         }
         Ok(())
+    }
+
+    /// Has the kernel use CUBIC, its default, whatever this machine prefers: figures and tests are to mean the same everywhere. By the
+    /// routes, as a namespace may set as its default only what the machine allows to everybody.
+    fn choose_congestion_control(&self, side: Side, interface: &str, v4: &str) {
+        for route in [format!("{NETWORK_V4} src {v4} scope link"), format!("{NETWORK_V6} metric 256")] {
+            // A kernel without it keeps what it has.
+            let _ =
+                self.ip(side, &format!("route change {route} dev {interface} proto kernel congctl cubic"));
+        }
     }
 
     /// Deletes the server's interface, and the one at the other end of its wire.
@@ -254,6 +258,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, TcpListener, TcpStream};
     use std::time::Duration;
 
     use super::*;
@@ -287,5 +292,22 @@ mod tests {
         assert!(lab.ip(Side::Client, "link show veth-c").is_err());
         lab.connect().unwrap();
         lab.run_in(Side::Client, "ping", &["-c1", "-w30", SERVER_V4]).unwrap();
+    }
+
+    #[test]
+    fn connections_of_the_kernel_are_governed_by_cubic() {
+        if !require_root_and_xdp() {
+            return;
+        }
+        let lab = Lab::new().unwrap();
+        for address in [SERVER_V4, SERVER_V6] {
+            let address: IpAddr = address.parse().unwrap();
+            let listener = lab.inside(Side::Server, || TcpListener::bind((address, 80)).unwrap());
+            let client = lab.inside(Side::Client, || TcpStream::connect((address, 80)).unwrap());
+            let (server, _) = listener.accept().unwrap();
+            for end in [client, server] {
+                assert_eq!(rustix::net::sockopt::tcp_congestion(&end).unwrap(), "cubic");
+            }
+        }
     }
 }
