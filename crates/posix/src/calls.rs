@@ -238,6 +238,12 @@ pub fn surrender(fd: RawFd) {
     with_ours(fd, |process| process.surrender(fd));
 }
 
+/// The program is about to choose what system calls it may make (seccomp(2)): ours are not made any more. Returns whether nothing else need
+/// ever be asked.
+pub fn before_confinement() -> bool {
+    global::process().is_none_or(Process::before_confinement)
+}
+
 /// About to fork(2). All locks are held until [`after_fork_in_parent`] or [`after_fork_in_child`].
 pub fn before_fork() {
     with(Process::before_fork);

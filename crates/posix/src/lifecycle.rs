@@ -6,9 +6,12 @@ use std::sync::MutexGuard;
 
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
-use crate::socket::{Inherited, RestingPorts, Role, Socket, SocketId, Stall, Stalls};
+use crate::socket::{Inherited, RestingPorts, Role, Socket, SocketId, Stall, Stalls, has_adopted};
 use crate::status::LeftToKernel;
 use crate::waiter::Waiter;
+
+/// Why sockets are the kernel's, for status.
+const CONFINED: &str = "the program has forbidden itself system calls (seccomp)";
 
 thread_local! {
     /// Locks that are held while the process forks.
@@ -39,17 +42,17 @@ impl Process {
     pub(crate) fn after_fork_in_child(&'static self) {
         let Some(mut state) = hold(None) else {
             // Made by a bare system call: the lock may be held by a thread that is not here. The kernel serves this child.
-            return self.abandon();
+            return self.abandon(None);
         };
         state.become_child();
         Waiter::forget();
     }
 
-    /// Nothing is ours any more.
-    fn abandon(&self) {
+    /// Nothing is ours any more. Of our own descriptors one may stay open.
+    fn abandon(&self, kept: Option<RawFd>) {
         for (fd, entry) in self.table.within(0, u32::MAX).collect::<Vec<_>>() {
             self.table.set(fd, Entry::None);
-            if entry == Entry::Internal {
+            if entry == Entry::Internal && Some(fd) != kept {
                 let _ = syscall::close(fd); // It is open: nothing to fail.
             }
         }
@@ -73,6 +76,28 @@ impl Process {
     pub(crate) fn before_spawn(&self) {
         self.surrender_what_outlives(self.lock());
         self.lock().share_with_next();
+    }
+
+    /// seccomp(2): from here on the program makes the system calls that it has chosen, and ours are not among them. All becomes the
+    /// kernel's, for good. Returns whether nothing is left that we alone know of: nobody need be asked any more.
+    pub(crate) fn before_confinement(&self) -> bool {
+        let ids: Vec<SocketId> = self.lock().sockets.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            // One that is lost says so when it is used.
+            let _ = self.leave_to_kernel(self.lock(), id, CONFINED);
+        }
+        let mut state = self.lock();
+        let now = self.now();
+        state.move_all(None); // Those that the program has closed.
+        state.give_queues_back(now);
+        let line = state.leave_broker();
+        let is_over = !state.sockets.iter().any(|(_, socket)| outlives_stack(socket));
+        drop(state);
+        self.dismiss_observers();
+        if is_over {
+            self.abandon(line);
+        }
+        is_over
     }
 
     /// What the next program has as well becomes the kernel's.
@@ -114,7 +139,20 @@ fn survives_exec(fd: RawFd) -> bool {
     syscall::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
+/// Whether the program has yet to be told something of it that the kernel does not know.
+fn outlives_stack(socket: &Socket) -> bool {
+    matches!(socket.role, Role::Connection(_) | Role::Inherited(_) | Role::Failed) || has_adopted(socket)
+}
+
 impl State {
+    /// The broker is not asked anything any more, nor listened to. Returns the way there: for as long as it is open, the broker counts
+    /// us among its programs.
+    fn leave_broker(&mut self) -> Option<RawFd> {
+        std::mem::forget(self.attachment.take());
+        self.wake_driver(); // It sleeps on what nobody reads any more.
+        self.hidden()
+    }
+
     /// Connections that have something to say yet become the kernel's, which says it; those that nobody has accepted are for others
     /// who have the same listener.
     fn finish(&mut self, now: clock::Instant) {

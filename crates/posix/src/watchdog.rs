@@ -48,6 +48,10 @@ impl Process {
                 continue;
             }
             let mut state = self.lock();
+            if state.runtime.is_none() && state.attachment.is_none() {
+                drop(state);
+                sleep_for_ever();
+            }
             if state.has_incident() {
                 // The driver sleeps on a descriptor that will not tell.
                 state.hear(self.now());
@@ -96,5 +100,12 @@ impl Process {
             turns = turns.wrapping_add(1);
             (self.turns.load(Ordering::Relaxed) != turns).then_some(())
         });
+    }
+}
+
+/// There will be nothing to look after any more. To end would take system calls, which the program may have forbidden.
+fn sleep_for_ever() -> ! {
+    loop {
+        syscall::futex_wait(&AtomicU32::new(0), 0, None);
     }
 }

@@ -8,7 +8,7 @@
 //! socket answers `ESPIPE`, and descriptors of ours are sockets to the kernel too); `socketpair`, `vmsplice`, `tee`,
 //! `copy_file_range` (never ours); `isfdtype`, `__fdelt_chk` (no system call that could tell); `exit`, `quick_exit` (see `start`).
 //! Variadic functions are in `trampolines`, but for those whose arguments can be told from the fixed ones, or passed on in any case
-//! (`fcntl`, `ioctl`, `clone`, `syscall`): on x86-64 and aarch64 numbers and pointers are passed like fixed ones, and may be read (and mean
+//! (`fcntl`, `ioctl`, `clone`, `prctl`, `syscall`): on x86-64 and aarch64 numbers and pointers are passed like fixed ones, and may be read (and mean
 //! nothing) also if the caller left them out.
 //! Names of version `GLIBC_PRIVATE` are for the C library's own parts, which are not of the program.
 
@@ -26,7 +26,7 @@ use crate::calls::exec::{self, Strings};
 use crate::calls::receive::OWN_POSITION;
 use crate::calls::select::Sets;
 use crate::calls::{
-    cancel, descriptor, epoll, fork, option, poll as polling, receive, rights, select as selecting,
+    cancel, confine, descriptor, epoll, fork, option, poll as polling, receive, rights, select as selecting,
     send as sending, signal as signals, socket as sockets, stdio, system_call,
 };
 
@@ -191,6 +191,8 @@ hooks! {
         { if active() => exec::before_spawn() }
     [clone __clone](function: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int
         { when active() => fork::clone(function, stack, flags, argument, parent, tls, child) }
+    [prctl](option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int
+        { when active() => confine::prctl(option, a, b, c, d) }
     [_exit _Exit](status: c_int) -> !
         { when active() => exit(status) }
 

@@ -44,7 +44,10 @@ fn the_kernels_connections_are_the_same() {
 
 #[test]
 fn connections_on_our_stack_are_the_same() {
-    assert_same(&["transfer", "waiting", "mistakes", "signals", "processes", "streams", "threads"], true);
+    assert_same(
+        &["transfer", "waiting", "mistakes", "signals", "processes", "streams", "threads", "confined"],
+        true,
+    );
 }
 
 /// Runs each of `names` on the kernel and by `sidestep run`, and compares.

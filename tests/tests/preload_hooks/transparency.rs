@@ -48,6 +48,11 @@ fn threads_are_the_same() {
     assert_same("threads");
 }
 
+#[test]
+fn programs_that_choose_their_system_calls_are_the_same() {
+    assert_same("confined");
+}
+
 /// Runs `name` without the library and in all ways with it, and compares.
 fn assert_same(name: &str) {
     for (variant, flags) in VARIANTS {

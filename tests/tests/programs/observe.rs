@@ -417,8 +417,12 @@ fn tools_are_attended_to_up_to_a_number() {
 }
 
 #[test]
-fn a_program_that_may_be_ended_for_a_new_thread_is_left_alone() {
+fn a_program_that_chooses_its_system_calls_is_left_alone() {
     let Some(mut python) = Obedient::start("python, seccomp") else { return };
+    let broker = python.python.running.process.pid().to_string();
+    let status = |python: &Obedient| python.python.look(&["status", "--pid", &broker]);
+    assert!(status(&python).contains("1 connections on the stack"), "{}", status(&python));
+    let _waiting = python.python.connect(); // Nobody has accepted it yet.
     // prctl(2): PR_SET_NO_NEW_PRIVS, then PR_SET_SECCOMP with a filter that lets everything pass.
     python.tell_and_wait(
         "import ctypes, struct
@@ -430,5 +434,11 @@ assert libc.prctl(22, 2, struct.pack('HxxxxxxP', 1, ctypes.addressof(allow)), 0,
     let refused = python.python.command(&["sockets"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("seccomp filter"), "{said}");
+    let told = status(&python);
+    assert!(told.contains("on the kernel: it has forbidden itself system calls (seccomp)"), "{told}");
+    assert!(told.contains("0 of 1 queues lent"), "{told}");
+    // Its connection goes on, and others come, all on the kernel.
     python.tell_and_wait("pass");
+    let _next = python.python.connect();
+    python.tell_and_wait("assert listener.accept()[0].send(b'1') and listener.accept()[0].send(b'2')");
 }

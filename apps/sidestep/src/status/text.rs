@@ -43,11 +43,15 @@ fn queues(status: &ProgramStatus) -> String {
         let noun = if queues.len() == 1 { "queue" } else { "queues" };
         format!("{noun} {} of {interface}", numbers.join(" "))
     };
-    match (status.queues.is_empty(), status.waits) {
-        (false, _) => status.queues.iter().map(of).collect::<Vec<_>>().join(", "),
-        (true, true) => "on the kernel, until other processes leave it a queue".to_owned(),
-        (true, false) => "on the kernel: it has waited on no socket that can be accelerated".to_owned(),
+    if !status.queues.is_empty() {
+        return status.queues.iter().map(of).collect::<Vec<_>>().join(", ");
     }
+    let why = match (status.is_confined, status.waits) {
+        (true, _) => ": it has forbidden itself system calls (seccomp)",
+        (false, true) => ", until other processes leave it a queue",
+        (false, false) => ": it has waited on no socket that can be accelerated",
+    };
+    format!("on the kernel{why}")
 }
 
 fn sockets(text: &mut String, report: &ProgramReport) {
@@ -131,6 +135,7 @@ mod tests {
             pid: 7,
             program: "nginx".to_owned(),
             waits: false,
+            is_confined: false,
             queues: vec![("eth0".to_owned(), vec![0, 2])],
             profile: None,
             claims: vec![claim],
@@ -181,6 +186,20 @@ mod tests {
     fn of_a_program_that_says_nothing_its_claims_are_told() {
         let report = StatusReport { programs: vec![status(None)], interfaces: Vec::new() };
         assert_eq!(lines(&report)[2].split_whitespace().take(2).collect::<Vec<_>>(), ["TCP", "*:80"]);
+    }
+
+    #[test]
+    fn a_program_without_a_queue_says_why() {
+        let told = |is_confined, waits| {
+            let bare = ProgramStatus { is_confined, waits, queues: Vec::new(), ..status(None) };
+            lines(&StatusReport { programs: vec![bare], interfaces: Vec::new() })[0].clone()
+        };
+        assert_eq!(
+            told(true, true),
+            "nginx 7: on the kernel: it has forbidden itself system calls (seccomp)"
+        );
+        assert_eq!(told(false, true), "nginx 7: on the kernel, until other processes leave it a queue");
+        assert!(told(false, false).ends_with("it has waited on no socket that can be accelerated"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod actions;
 mod broker;
 mod choice;
 mod clients;
+mod confinement;
 mod connection;
 mod data_path;
 mod datagram;

@@ -11,6 +11,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::net::{SendFlags, send};
 
 use super::broker::{Broker, Notice, token, watch};
+use super::confinement::is_confined;
 use super::requests::name_of;
 use crate::peer::Peer;
 use crate::protocol::News;
@@ -56,7 +57,7 @@ impl Broker {
             }
             if !connection.is_patient() {
                 turn_away(&tool, "the program does not read its messages");
-            } else if confinement_of(pid) > confinement_of(std::process::id()) {
+            } else if is_confined(pid) {
                 turn_away(&tool, "the program has a seccomp filter, which may end it for what looking takes");
             } else {
                 let program = name_of(pid, connection.program.as_deref().unwrap_or_default());
@@ -79,26 +80,4 @@ fn check_peer(tool: &UnixStream) -> Result<()> {
 /// Tells a tool why it sees nothing: fits the socket's buffer, or the tool has gone.
 fn turn_away(tool: &UnixStream, reason: &str) {
     let _ = send(tool, &refusal(reason), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-}
-
-/// Filters of seccomp(2) on a process: those that it has from before it was ours, it can live with.
-fn confinement_of(pid: u32) -> u32 {
-    filters_in(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
-}
-
-/// Their number in proc_pid_status(5); where the kernel does not tell, zero.
-fn filters_in(status: &str) -> u32 {
-    let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
-    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_are_counted() {
-        assert_eq!(filters_in("Seccomp:\t2\nSeccomp_filters:\t3\nX:\t1\n"), 3);
-        assert_eq!(filters_in("Seccomp:\t0\n"), 0);
-    }
 }

@@ -2,9 +2,12 @@
 
 use clock::Instant;
 use serde::{Deserialize, Serialize};
+use steering::QueueSet;
 
 use super::broker::Broker;
+use super::confinement::is_confined;
 use super::connection::Connection;
+use super::port::Port;
 use crate::protocol::{News, ProgramReport, Purpose, Transport};
 use crate::registry::{ClientId, Scope, Shadow};
 
@@ -43,6 +46,8 @@ pub struct ProgramStatus {
     pub program: String,
     /// Whether it wants a queue and has none: all are other processes'.
     pub waits: bool,
+    /// Whether it has forbidden itself system calls (seccomp(2)): then its sockets are the kernel's.
+    pub is_confined: bool,
     /// Queues that it serves, by interface.
     pub queues: Vec<(String, Vec<u16>)>,
     /// Why its profile keeps something on the kernel.
@@ -69,8 +74,10 @@ pub struct ClaimStatus {
 impl Broker {
     /// Asks all programs for their reports, which come in the next turns.
     pub(super) fn ask_for_reports(&mut self, now: Instant) {
+        let silent: Vec<ClientId> =
+            self.connections.iter().filter(|it| self.is_left_alone(*it.0, it.1)).map(|it| *it.0).collect();
         let known = self.connections.iter_mut().filter(|(_, connection)| connection.program.is_some());
-        known.for_each(|(_, connection)| connection.is_asked = true);
+        known.for_each(|(client, connection)| connection.is_asked = !silent.contains(client));
         self.tell_all(&News::ReportStatus, now);
     }
 
@@ -94,6 +101,12 @@ impl Broker {
         StatusReport { interfaces: interfaces.collect(), programs: programs.collect() }
     }
 
+    /// Whether the library has left a program alone, as it may be ended for what the stack does.
+    fn is_left_alone(&self, client: ClientId, connection: &Connection) -> bool {
+        let serves = |port: &Port| self.registry.queues_of(client, port.link) != QueueSet::NONE;
+        !self.ports.iter().any(serves) && is_confined(connection.pid)
+    }
+
     fn program_status(&self, client: ClientId, connection: &Connection) -> Option<ProgramStatus> {
         let program = connection.program.clone()?;
         let queues = self.ports.iter().filter_map(|port| {
@@ -107,13 +120,15 @@ impl Broker {
             local: name(shadow),
             draining,
         });
+        let is_confined = self.is_left_alone(client, connection);
         Some(ProgramStatus {
             pid: connection.pid,
             waits: self.registry.waits(client),
+            is_confined,
             queues: queues.collect(),
             profile: self.options.profile.reason.clone(),
             claims: claims.collect(),
-            report: connection.report.clone(),
+            report: connection.report.clone().filter(|_| !is_confined), // It is of before.
             program,
         })
     }

@@ -377,7 +377,7 @@ impl State {
         self.follow_moved();
     }
 
-    pub(super) fn give_queues_back(&mut self, now: Instant) {
+    pub(crate) fn give_queues_back(&mut self, now: Instant) {
         self.follow_moved();
         self.reset_what_stays(now);
         self.flush(now);

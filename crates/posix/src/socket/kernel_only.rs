@@ -85,13 +85,12 @@ impl Process {
     /// setsockopt(2) of an option for which a socket is to be the kernel's: it is, if the kernel takes the option.
     pub(super) fn set_kernel_only(
         &self,
-        mut state: MutexGuard<'_, State>,
+        state: MutexGuard<'_, State>,
         id: SocketId,
         setting: Setting<'_>,
         reason: &'static str,
     ) -> Verdict<()> {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
-        let now = self.now();
         let set = match (&socket.role, setting.has_pointers()) {
             // The process that has it does not know the option: it is set when the kernel has the connection.
             (Role::Inherited(_), _) | (_, true) => Verdict::Kernel,
@@ -104,23 +103,29 @@ impl Process {
         if let Verdict::Done(Err(_)) = set {
             return set;
         }
-        let given_up = match &socket.role {
-            Role::Connection(_) => {
-                state.turn(now);
-                state.move_to_kernel(id, None, now)
-            }
-            Role::Inherited(_) => self.inherit(state, id),
-            Role::Departing { .. } => {
-                state.depart_by_kernel_after_all(id, now);
-                Ok(())
-            }
-            Role::Fresh | Role::Listener { .. } | Role::Udp(_) => {
-                state.keep_to_kernel(id, reason, now);
-                Ok(())
-            }
-            Role::Failed => Ok(()),
-        };
+        let given_up = self.leave_to_kernel(state, id, reason);
         given_up.map_or_else(|errno| Verdict::Done(Err(errno)), |()| set)
+    }
+
+    /// A socket is the kernel's, whatever it is now, and what is claimed for it is given up.
+    pub(crate) fn leave_to_kernel(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        reason: &'static str,
+    ) -> Result<(), Errno> {
+        let now = self.now();
+        match state.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Connection(_)) => {
+                state.turn(now);
+                return state.move_to_kernel(id, None, now);
+            }
+            Some(Role::Inherited(_)) => return self.inherit(state, id),
+            Some(Role::Departing { .. }) => state.depart_by_kernel_after_all(id, now),
+            Some(Role::Fresh | Role::Listener { .. } | Role::Udp(_)) => state.keep_to_kernel(id, reason, now),
+            Some(Role::Failed) | None => {}
+        }
+        Ok(())
     }
 }
 

@@ -15,8 +15,16 @@ pub(crate) fn start(_broker: &str) -> bool {
     true
 }
 
+/// Whether the program has chosen its system calls: then nothing is asked any more.
+static CONFINED: AtomicBool = AtomicBool::new(false);
+
 pub(crate) fn is_ours(fd: RawFd) -> bool {
-    is_epoll(fd) || is_socket(fd)
+    !CONFINED.load(Ordering::Relaxed) && (is_epoll(fd) || is_socket(fd))
+}
+
+pub(crate) fn before_confinement() -> bool {
+    CONFINED.store(true, Ordering::Relaxed);
+    true
 }
 
 pub(crate) fn is_idle_epoll(_fd: RawFd) -> bool {

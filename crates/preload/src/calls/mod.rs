@@ -4,6 +4,7 @@
 //! and that is what each `SAFETY` comment means by "as the caller says".
 
 pub(crate) mod cancel;
+pub(crate) mod confine;
 pub(crate) mod descriptor;
 pub(crate) mod epoll;
 pub(crate) mod exec;

@@ -1,0 +1,46 @@
+//! seccomp(2): the program chooses the system calls that it may make from then on, and is ended for others. What our stack makes is not on
+//! such a list, so everything becomes the kernel's before.
+
+use std::ffi::{c_int, c_long, c_ulong};
+
+use crate::answer::{deactivate, tell};
+use crate::asked;
+use crate::hooks::next;
+
+/// # Safety
+/// As prctl(2).
+pub(crate) unsafe fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    let confines = match a as u32 {
+        libc::SECCOMP_MODE_STRICT => true,
+        // Without a filter it is asked whether the kernel has such a thing.
+        libc::SECCOMP_MODE_FILTER => b != 0,
+        _ => false,
+    };
+    if option == libc::PR_SET_SECCOMP && confines {
+        tell(give_all_up);
+    }
+    // SAFETY: as the caller says.
+    unsafe { next::prctl(option, a, b, c, d) }
+}
+
+/// # Safety
+/// As seccomp(2).
+pub(crate) unsafe fn seccomp(given: [c_long; 6]) -> c_long {
+    let [operation, flags, filter, d, e, f] = given;
+    let confines = match operation as u32 {
+        libc::SECCOMP_SET_MODE_STRICT => flags == 0 && filter == 0,
+        libc::SECCOMP_SET_MODE_FILTER => filter != 0,
+        _ => false,
+    };
+    if confines {
+        tell(give_all_up);
+    }
+    // SAFETY: as the caller says.
+    unsafe { next::syscall(libc::SYS_seccomp, operation, flags, filter, d, e, f) }
+}
+
+fn give_all_up() {
+    if asked::before_confinement() {
+        deactivate();
+    }
+}
