@@ -32,6 +32,7 @@ const GATHER_US: u32 = 40;
 
 /// Options of `sidestep run`.
 #[derive(Args)]
+#[command(override_usage = "sidestep run [OPTIONS] -- <PROGRAM> [ARGS]...")]
 pub(crate) struct Options {
     /// Interface to accelerate; several times for several [default: every one that can be]
     #[arg(long = "device", value_name = "IF")]
@@ -55,7 +56,7 @@ pub(crate) struct Options {
     #[arg(long)]
     verbose: bool,
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
@@ -160,6 +161,19 @@ mod tests {
     struct Line {
         #[command(flatten)]
         options: Options,
+    }
+
+    #[test]
+    fn what_follows_the_program_is_its_own_and_what_precedes_it_is_not() {
+        let command = |words: &[&str]| {
+            let line =
+                Line::try_parse_from(["run"].iter().chain(words)).map_err(|error| error.to_string())?;
+            Ok::<_, String>(line.options.command.join(std::ffi::OsStr::new(" ")))
+        };
+        assert_eq!(command(&["nginx", "-g", "x", "--", "--device"]).unwrap(), "nginx -g x -- --device");
+        assert_eq!(command(&["--device", "e", "--", "-odd", "--device"]).unwrap(), "-odd --device");
+        let mistaken = command(&["--devise", "e", "--", "nginx"]).unwrap_err();
+        assert!(mistaken.contains("a similar argument exists: '--device'"), "{mistaken}");
     }
 
     #[test]
