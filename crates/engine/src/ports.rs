@@ -99,14 +99,18 @@ impl Ports {
     /// number of packets.
     pub(crate) fn transmit(&mut self, stack: &mut Stack, counters: &EngineCounters, now: Instant) -> usize {
         let mut crowded = self.flush(now);
-        let mut written = 0;
-        while stack.may_transmit() && !crowded && written < TRANSMIT_MAX {
+        let (mut written, mut tried) = (0, 0);
+        while stack.may_transmit() && !crowded && tried < TRANSMIT_MAX {
             let Some(mut frame) = self.alloc() else { break };
             match write_next(&mut frame, stack, now) {
-                Some(link) => crowded = self.enqueue(frame, link, counters, now),
+                Some(link) => {
+                    written += 1;
+                    crowded = self.enqueue(frame, link, counters, now);
+                }
+                // That there was nothing to send is not work: who waits for work would never sleep.
                 None => self.ports[self.latest].device.release(frame),
             }
-            written += 1;
+            tried += 1;
         }
         self.flush(now);
         self.waiting = stack.may_transmit() && self.ports.iter().any(|port| port.link.is_some());
