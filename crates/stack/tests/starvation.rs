@@ -57,6 +57,25 @@ fn it_is_told_when_another_connection_has_freed_some() {
 }
 
 #[test]
+fn a_writer_whose_last_write_was_taken_whole_is_told_of_room() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen(SERVER, 16);
+    let writer = pair.client.connect((CLIENT.ip(), 4001).into(), SERVER);
+    pair.run();
+    let reader = pair.server.stack.tcp_accept(listener).expect("the handshake is complete");
+    becomes_writable(&mut pair.client.stack, writer);
+    while pair.client.stack.readiness(writer).unwrap().writable {
+        assert_eq!(pair.client.stack.send(writer, &[7; 1000], pair.now).ok(), Some(1000));
+    }
+    for _ in 0..10 {
+        pair.run_for(Duration::from_millis(20));
+        let _ = pair.server.recv(reader, pair.now);
+    }
+    assert!(pair.client.stack.readiness(writer).unwrap().writable);
+    assert!(becomes_writable(&mut pair.client.stack, writer));
+}
+
+#[test]
 fn who_ends_while_it_waits_is_forgotten() {
     let (mut pair, [first, second], _, starved) = full();
     pair.client.stack.send(starved, b"request", pair.now).unwrap_err();

@@ -146,8 +146,11 @@ impl Connection {
     }
 
     pub(super) fn tell_writer(&mut self) {
-        if self.flags.writer_waits && self.has_send_room() {
+        if !self.has_send_room() {
+            self.flags.lacks_room = true;
+        } else if self.flags.writer_waits || self.flags.lacks_room {
             self.flags.writer_waits = false;
+            self.flags.lacks_room = false;
             self.raise(Events::WRITABLE);
         }
     }

@@ -277,6 +277,8 @@ pub(crate) struct Flags {
     pub(crate) fin_was_sent: bool,
     /// A writer was refused: tell when there is room.
     pub(crate) writer_waits: bool,
+    /// There was no room since it was last told of some: who looks finds none, and wants to be told.
+    pub(crate) lacks_room: bool,
     /// It was refused for want of buffers, not of room in the queue.
     pub(crate) lacks_memory: bool,
     /// In the list of connections that are told when there are buffers.

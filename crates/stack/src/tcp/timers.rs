@@ -237,6 +237,7 @@ impl Connection {
 
     fn on_retransmission_timeout(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.record(shared, TraceKind::Timeout, now, |_| ());
+        self.flags.lacks_room |= !self.has_send_room(); // The queue may hold less from now on.
         self.learn_path_mtu(shared, now);
         let timeouts = self.wake(shared, now).recovery.timeouts();
         if timeouts > u32::from(shared.config.retries_suspect) {

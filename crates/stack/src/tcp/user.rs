@@ -139,6 +139,8 @@ impl Connection {
         if taken < data.len() {
             self.flags.writer_waits = true;
         }
+        // Also of a write that was taken whole.
+        self.flags.lacks_room |= !self.has_send_room();
         if matches!(self.state, State::Established | State::CloseWait) {
             self.update_persist(now);
         }
@@ -367,6 +369,7 @@ impl Connection {
         if self.options.user_timeout != old.user_timeout {
             self.restart_user_timeout(shared, now);
         }
+        self.tell_writer();
         let keepalive = |options: &TcpOptions| (options.keepalive, options.keepalive_idle);
         if keepalive(&self.options) != keepalive(&old) {
             self.restart_keepalive(now);
