@@ -228,8 +228,13 @@ impl State {
         self.driver.as_ref().is_some_and(|driver| !driver.waiter.is_gone())
     }
 
-    fn is_stood_in_for(&self) -> bool {
+    pub(crate) fn is_stood_in_for(&self) -> bool {
         self.driver.as_ref().is_some_and(|driver| driver.stands_in && !driver.waiter.is_gone())
+    }
+
+    /// Whether there is no stack, and nobody who could give us a queue for one.
+    pub(crate) fn is_left(&self) -> bool {
+        self.runtime.is_none() && self.attachment.is_none()
     }
 
     /// Wakes who sleeps for all if another thread has brought about something that is due before its sleep ends: a segment that was

@@ -42,17 +42,17 @@ impl Process {
     pub(crate) fn after_fork_in_child(&'static self) {
         let Some(mut state) = hold(None) else {
             // Made by a bare system call: the lock may be held by a thread that is not here. The kernel serves this child.
-            return self.abandon(None);
+            return self.abandon();
         };
         state.become_child();
         Waiter::forget();
     }
 
-    /// Nothing is ours any more. Of our own descriptors one may stay open.
-    fn abandon(&self, kept: Option<RawFd>) {
+    /// Nothing is ours any more.
+    fn abandon(&self) {
         for (fd, entry) in self.table.within(0, u32::MAX).collect::<Vec<_>>() {
             self.table.set(fd, Entry::None);
-            if entry == Entry::Internal && Some(fd) != kept {
+            if entry == Entry::Internal {
                 let _ = syscall::close(fd); // It is open: nothing to fail.
             }
         }
@@ -84,20 +84,30 @@ impl Process {
         let ids: Vec<SocketId> = self.lock().sockets.iter().map(|(id, _)| id).collect();
         for id in ids {
             // One that is lost says so when it is used.
-            let _ = self.leave_to_kernel(self.lock(), id, CONFINED);
+            let _ = self.keep_off_stack(self.lock(), id, CONFINED);
         }
         let mut state = self.lock();
         let now = self.now();
+        state.connect_by_kernel(now);
         state.move_all(None); // Those that the program has closed.
         state.give_queues_back(now);
-        let line = state.leave_broker();
+        state.leave_broker();
         let is_over = !state.sockets.iter().any(|(_, socket)| outlives_stack(socket));
         drop(state);
         self.dismiss_observers();
+        self.relieve_watchdog();
         if is_over {
-            self.abandon(line);
+            self.leave_to_itself();
         }
         is_over
+    }
+
+    /// No call is ours any more. Our own descriptors stay what they are, as threads that sleep do on some of them.
+    fn leave_to_itself(&self) {
+        let all: Vec<(RawFd, Entry)> = self.table.within(0, u32::MAX).collect();
+        for (fd, _) in all.into_iter().filter(|(_, entry)| *entry != Entry::Internal) {
+            self.table.set(fd, Entry::None);
+        }
     }
 
     /// What the next program has as well becomes the kernel's.
@@ -145,12 +155,10 @@ fn outlives_stack(socket: &Socket) -> bool {
 }
 
 impl State {
-    /// The broker is not asked anything any more, nor listened to. Returns the way there: for as long as it is open, the broker counts
-    /// us among its programs.
-    fn leave_broker(&mut self) -> Option<RawFd> {
+    /// The broker is not asked anything any more, nor listened to. The way there stays open: so it counts us among its programs.
+    fn leave_broker(&mut self) {
         std::mem::forget(self.attachment.take());
         self.wake_driver(); // It sleeps on what nobody reads any more.
-        self.hidden()
     }
 
     /// Connections that have something to say yet become the kernel's, which says it; those that nobody has accepted are for others

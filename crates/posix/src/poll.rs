@@ -10,7 +10,7 @@ use crate::errno::fail;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
 use crate::socket::{Socket, SocketId, has_adopted};
-use crate::{Errno, batch};
+use crate::{Errno, batch, inside};
 
 /// The kernel is asked this often while the call spins.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(20);
@@ -117,7 +117,12 @@ impl Process {
         });
         if result == Ok(Err(MOVED)) {
             let now = self.now();
-            return self.poll(fds, deadline.map(|deadline| deadline.since(now).into()), mask);
+            let remaining = deadline.map(|deadline| deadline.since(now).into());
+            return match self.poll(fds, remaining, mask) {
+                // The program's own call would begin with the whole time again.
+                Verdict::Kernel => Verdict::Done(poll_kernel(fds, remaining, mask)),
+                done => done,
+            };
         }
         Verdict::Done(match result {
             Ok(result) => result.inspect(|count| batch::open(*count, told_at)),
@@ -125,6 +130,21 @@ impl Process {
             Err(Stop::Interrupted) => fail(libc::EINTR),
         })
     }
+}
+
+/// ppoll(2) of what is all the kernel's.
+fn poll_kernel(
+    fds: &mut [PollFd],
+    timeout: Option<Duration>,
+    mask: Option<SignalMask>,
+) -> Result<usize, Errno> {
+    let mut kernel: Vec<syscall::PollFd> =
+        fds.iter().map(|it| syscall::PollFd { fd: it.fd, events: it.events, revents: 0 }).collect();
+    let polled = inside::outside(|| syscall::ppoll(&mut kernel, timeout, mask));
+    for (own, fd) in kernel.iter().zip(fds) {
+        fd.revents = own.revents;
+    }
+    polled.map_or(fail(libc::EINTR), |polled| Ok(polled?))
 }
 
 /// Adds what the kernel has.

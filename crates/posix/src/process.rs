@@ -165,11 +165,6 @@ impl State {
         }
     }
 
-    /// The descriptor of the way to the broker, if there is one.
-    pub(crate) fn hidden(&self) -> Option<RawFd> {
-        self.hidden
-    }
-
     /// In a child: it is the parent's, and closed by number.
     pub(crate) fn forget_hidden(&mut self) {
         self.hidden = None;

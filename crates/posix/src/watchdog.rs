@@ -20,6 +20,8 @@ const IDLE: Duration = Duration::from_millis(20);
 /// there is a driver, which may have left its sleep by siglongjmp(3).
 const LOOKS: u32 = 16;
 const DOZE: Duration = Duration::from_millis(320);
+/// It leaves at once when it is woken; who waits for that does not wait for ever.
+const RELIEF_MAX: clock::Duration = clock::Duration::from_millis(500);
 
 impl Process {
     /// Starts the thread, once there is something to look after.
@@ -48,7 +50,7 @@ impl Process {
                 continue;
             }
             let mut state = self.lock();
-            if state.runtime.is_none() && state.attachment.is_none() {
+            if state.is_left() {
                 drop(state);
                 sleep_for_ever();
             }
@@ -74,6 +76,14 @@ impl Process {
         }
     }
 
+    /// Waits until it does not sleep on anything of ours any more.
+    pub(crate) fn relieve_watchdog(&self) {
+        let until = self.now() + RELIEF_MAX;
+        while self.lock().is_stood_in_for() && self.now() < until {
+            syscall::futex_wait(&AtomicU32::new(0), 0, Some(PATIENCE));
+        }
+    }
+
     /// Sleeps; if it dozes, until the count of turns is another.
     fn rest(&self, patience: Duration, turns: u32) {
         if patience < DOZE {
@@ -96,9 +106,9 @@ impl Process {
         };
         let mut turns = self.turns.load(Ordering::Relaxed);
         // It ends by time, or after the turn of another.
-        let _ = self.wait(state, &waiting, &mut |_, _| {
+        let _ = self.wait(state, &waiting, &mut |state, _| {
             turns = turns.wrapping_add(1);
-            (self.turns.load(Ordering::Relaxed) != turns).then_some(())
+            (self.turns.load(Ordering::Relaxed) != turns || state.is_left()).then_some(())
         });
     }
 }

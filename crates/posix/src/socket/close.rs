@@ -79,7 +79,9 @@ impl Process {
             Role::Connection(connection) => {
                 let Some(stack) = state.stack() else { return Verdict::Done(fail(libc::ENOTCONN)) };
                 match stack.state(connection) {
-                    None | Some(TcpState::Closed) => return Verdict::Done(fail(libc::ENOTCONN)),
+                    None | Some(TcpState::Closed | TcpState::TimeWait) => {
+                        return Verdict::Done(fail(libc::ENOTCONN));
+                    }
                     Some(TcpState::SynSent) => state.dissolve(id, now),
                     Some(_) => stack.shutdown(connection, how, now),
                 }

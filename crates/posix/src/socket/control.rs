@@ -191,7 +191,10 @@ impl State {
             Some(Role::Connection(connection)) => {
                 let connection = *connection;
                 let state = self.stack().and_then(|stack| stack.state(connection));
-                state.is_none_or(|state| state == stack::tcp::State::Closed)
+                // In TIME-WAIT the connection is no longer that socket's.
+                let is_over =
+                    |state| matches!(state, stack::tcp::State::Closed | stack::tcp::State::TimeWait);
+                state.is_none_or(is_over)
             }
             _ => false,
         }

@@ -221,6 +221,19 @@ impl State {
         }
     }
 
+    /// The kernel makes the connections that nobody has answered yet.
+    pub(crate) fn connect_by_kernel(&mut self, now: Instant) {
+        let held = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.connection()?)));
+        for (id, connection) in held.collect::<Vec<_>>() {
+            let Some(stack) = self.stack() else { return };
+            let remote = stack.endpoints(connection).map(|(_, remote)| remote);
+            if let (Some(TcpState::SynSent), Some(remote)) = (stack.state(connection), remote) {
+                self.renew(id, None, now);
+                self.depart_by_kernel(id, remote, now);
+            }
+        }
+    }
+
     /// A socket is the kernel's for good: what watched it here watches it there.
     pub(crate) fn leave_to_kernel(&mut self, id: SocketId, now: Instant) {
         self.moves = self.moves.wrapping_add(1);

@@ -103,12 +103,12 @@ impl Process {
         if let Verdict::Done(Err(_)) = set {
             return set;
         }
-        let given_up = self.leave_to_kernel(state, id, reason);
+        let given_up = self.keep_off_stack(state, id, reason);
         given_up.map_or_else(|errno| Verdict::Done(Err(errno)), |()| set)
     }
 
     /// A socket is the kernel's, whatever it is now, and what is claimed for it is given up.
-    pub(crate) fn leave_to_kernel(
+    pub(crate) fn keep_off_stack(
         &self,
         mut state: MutexGuard<'_, State>,
         id: SocketId,

@@ -343,8 +343,16 @@ impl State {
             return Some(fail(libc::EINVAL));
         };
         if let Some(connection) = adopted.pop_front() {
+            let fd = match syscall::dup_from(connection.as_raw_fd(), 0, flags & libc::SOCK_CLOEXEC != 0) {
+                Ok(fd) => fd,
+                Err(error) => {
+                    adopted.push_front(connection); // It waits until there is a number for it.
+                    return Some(Err(error.into()));
+                }
+            };
             socket.stall.note_taken();
-            let taken = take_adopted(connection, name, flags);
+            let taken = name_adopted(fd, name, flags);
+            crate::internal::close(connection);
             self.left_to_kernel.accepted += u64::from(taken.is_ok());
             return Some(taken);
         }
@@ -410,17 +418,18 @@ impl State {
     }
 }
 
-/// Gives the program a connection of the kernel's that has waited at a high number.
-fn take_adopted(socket: OwnedFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
-    let fd = syscall::dup_from(socket.as_raw_fd(), 0, flags & libc::SOCK_CLOEXEC != 0)?;
+/// Prepares `fd`, a connection of the kernel's that has waited at a higher number, for the program.
+fn name_adopted(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
     let status = if flags & libc::SOCK_NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
     syscall::fcntl(fd, libc::F_SETFL, i64::from(libc::O_RDWR | status))?;
-    let name_len = match name {
-        Some(name) => syscall::getpeername(fd, name)?,
-        None => 0,
-    };
-    syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket))?;
-    Ok((fd, name_len))
+    match name.map_or(Ok(0), |name| syscall::getpeername(fd, name)) {
+        Ok(name_len) => Ok((fd, name_len)),
+        Err(_) => {
+            // Its peer has reset it meanwhile, and it does not know any more who that was.
+            syscall::close(fd)?;
+            fail(libc::ECONNABORTED)
+        }
+    }
 }
 
 pub(crate) fn is_v6_only(fd: RawFd) -> bool {

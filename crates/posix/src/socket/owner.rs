@@ -1,5 +1,7 @@
 //! Who is told of news by signals: `F_SETOWN`, `O_ASYNC`, `F_SETSIG`.
 
+use std::os::fd::RawFd;
+
 use super::{Socket, SocketId};
 use crate::Errno;
 use crate::errno::fail;
@@ -56,6 +58,20 @@ impl Socket {
     pub(super) fn owner(&self, command: i32) -> i32 {
         let owner = self.rare.as_ref().map(|rare| &rare.owner);
         owner.map_or(0, |owner| if command == F_GETSIG { owner.signal } else { owner.process })
+    }
+}
+
+impl Socket {
+    /// The same owner for the kernel's socket that takes the place of this one.
+    pub(super) fn set_owner_at_kernel(&self, fd: RawFd) {
+        let Some(rare) = &self.rare else { return };
+        // An own descriptor; an owner that has ended is none.
+        if rare.owner.process != 0 {
+            let _ = syscall::fcntl(fd, libc::F_SETOWN, rare.owner.process.into());
+        }
+        if rare.owner.signal != 0 {
+            let _ = syscall::fcntl(fd, F_SETSIG, rare.owner.signal.into());
+        }
     }
 }
 

@@ -1,18 +1,20 @@
 //! recvmsg(2) and all that are special cases of it, on connections.
 
+use std::io::IoSliceMut;
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;
 
 use clock::Instant;
 use stack::ConnectionId;
 use stack::tcp::RecvError;
+use syscall::MessageMut;
 
 use super::{Role, SocketId};
 use crate::calls::{Receive, Received, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
 use crate::process::{Process, State};
-use crate::{Errno, batch};
+use crate::{Errno, batch, inside};
 
 impl Process {
     /// recvmsg(2).
@@ -75,7 +77,7 @@ impl Process {
         request: &mut Receive<'_, '_>,
     ) -> Result<Received, Errno> {
         let wanted: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
-        let now = self.now();
+        let (now, moves) = (self.now(), state.moves);
         let least = state.least_to_receive(connection, wanted, request.flags);
         let mut progress = Progress { done: 0, least };
         if let Some(result) = progress.take(&mut state, connection, request, now) {
@@ -85,7 +87,7 @@ impl Process {
             return result;
         }
         let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
-        let timeout = socket.receive_timeout;
+        let (fd, timeout) = (socket.fd(), socket.receive_timeout);
         if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
             if self.asks_again(&mut state, id) {
                 self.turn_in_passing(&mut state, now);
@@ -103,11 +105,32 @@ impl Process {
             result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
         });
         match result {
+            Ok(Ok(received)) if received.len < progress.least && self.was_moved(id, moves) => {
+                let rest = receive_rest(fd, request, received.len);
+                Ok(Received { len: received.len + rest, ..received })
+            }
             Ok(result) => result,
             Err(_) if progress.done > 0 => Ok(progress.result()),
             Err(Stop::TimedOut) => fail(libc::EAGAIN),
             Err(Stop::Interrupted) => fail(libc::EINTR),
         }
+    }
+}
+
+/// The connection has become the kernel's after a call that waits for more had taken `done` octets: the rest is there. Returns how much of it
+/// came; an error is for the next call to tell.
+fn receive_rest(fd: RawFd, request: &mut Receive<'_, '_>, done: usize) -> usize {
+    let mut skip = done;
+    let mut rest = Vec::with_capacity(request.buffers.len());
+    for buffer in request.buffers.iter_mut() {
+        let skipped = skip.min(buffer.len());
+        rest.push(IoSliceMut::new(&mut buffer[skipped..]));
+        skip -= skipped;
+    }
+    let mut message = MessageMut { buffers: &mut rest, ..MessageMut::default() };
+    match inside::outside(|| syscall::receive_message(fd, &mut message, request.flags)) {
+        Some(Ok(received)) => received.len,
+        Some(Err(_)) | None => 0,
     }
 }
 
@@ -131,8 +154,11 @@ impl Progress {
         request: &mut Receive<'_, '_>,
         now: Instant,
     ) -> Option<Result<Received, Errno>> {
-        let Some(stack) = state.stack() else { return Some(fail(libc::ECONNRESET)) };
         let peek = request.flags & libc::MSG_PEEK != 0;
+        let Some(stack) = state.stack() else {
+            let is_taken = self.done > 0 && !peek;
+            return Some(if is_taken { Ok(self.result()) } else { fail(libc::ECONNRESET) });
+        };
         let discard = request.flags & libc::MSG_TRUNC != 0 && !peek;
         if peek {
             self.done = 0;

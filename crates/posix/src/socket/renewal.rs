@@ -92,7 +92,8 @@ impl State {
     /// Has the descriptors of a socket be those of `kernel`.
     pub(crate) fn put_behind(&mut self, id: SocketId, kernel: OwnedFd) {
         let Some(socket) = self.sockets.get(id) else { return crate::internal::close(kernel) };
-        let status = if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
+        socket.set_owner_at_kernel(kernel.as_raw_fd());
+        let status = socket.status() | if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
         // An own, open descriptor: none of these calls can fail but for want of memory.
         let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
         for fd in self.live_fds(id) {

@@ -1,11 +1,13 @@
 //! sendmsg(2) and all that are special cases of it, on connections.
 
+use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard};
 
 use clock::Instant;
 use stack::tcp::SendError;
 use stack::{ConnectionId, TcpOptions};
+use syscall::Message;
 
 use super::stream_messages::check_stream_control;
 use super::{Role, Socket, SocketId};
@@ -13,7 +15,7 @@ use crate::calls::{Send, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
 use crate::process::{Process, State};
-use crate::{Errno, batch};
+use crate::{Errno, batch, inside};
 
 /// Octets need not be copied, if there is a way around it.
 const MSG_ZEROCOPY: i32 = 0x400_0000;
@@ -79,7 +81,7 @@ impl Process {
         connection: ConnectionId,
         request: &Send<'_, '_>,
     ) -> Result<usize, Errno> {
-        let now = self.now();
+        let (now, moves) = (self.now(), state.moves);
         state.hold_back(id, connection, request.flags & libc::MSG_MORE != 0, now);
         let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
         if let Some(result) = progress.push(&mut state, connection, request, now) {
@@ -97,7 +99,7 @@ impl Process {
             state.leave(now);
             return if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };
         }
-        let timeout = socket.send_timeout;
+        let (fd, timeout) = (socket.fd(), socket.send_timeout);
         let deadline = timeout.map(|timeout| now + timeout);
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         let result = self.wait(state, &waiting, &mut |state, now| {
@@ -110,7 +112,13 @@ impl Process {
                 let mut state = self.lock();
                 let now = self.now();
                 state.leave(now);
-                result
+                drop(state);
+                match result {
+                    Ok(done @ 1..) if done < progress.all && self.was_moved(id, moves) => {
+                        Ok(done + send_rest(fd, request, done))
+                    }
+                    result => result,
+                }
             }
             Err(_) if progress.done > 0 => Ok(progress.done),
             Err(Stop::TimedOut) => fail(libc::EAGAIN),
@@ -131,6 +139,24 @@ impl Process {
     }
 }
 
+/// The connection has become the kernel's after a call that waits had sent `done` octets: the rest goes that way. Returns how much of it did;
+/// an error is for the next call to tell.
+fn send_rest(fd: RawFd, request: &Send<'_, '_>, done: usize) -> usize {
+    let mut skip = done;
+    let mut rest = Vec::with_capacity(request.buffers.len());
+    for buffer in request.buffers {
+        let skipped = skip.min(buffer.len());
+        rest.push(IoSlice::new(&buffer[skipped..]));
+        skip -= skipped;
+    }
+    let message = Message { buffers: &rest, ..Message::default() };
+    let flags = request.flags | libc::MSG_NOSIGNAL; // This call has sent something, and does not fail.
+    match inside::outside(|| syscall::send_message(fd, &message, flags)) {
+        Some(Ok(count)) => count,
+        Some(Err(_)) | None => 0,
+    }
+}
+
 /// What one call has sent by now.
 struct Progress {
     done: usize,
@@ -146,7 +172,9 @@ impl Progress {
         request: &Send<'_, '_>,
         now: Instant,
     ) -> Option<Result<usize, Errno>> {
-        let Some(stack) = state.stack() else { return Some(fail(libc::ECONNRESET)) };
+        let Some(stack) = state.stack() else {
+            return Some(if self.done > 0 { Ok(self.done) } else { fail(libc::ECONNRESET) });
+        };
         // Whoever has sent something is told of the error by the next call, which finds it only if it is not taken here.
         if self.done > 0 && stack.readiness(connection).is_none_or(|ready| ready.error) {
             return Some(Ok(self.done));

@@ -182,6 +182,7 @@ impl State {
             stack.udp_close(on_stack);
         }
         if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
+            self.move_all(None); // What the program has connected and closed is to be finished.
             self.give_queues_back(now);
         }
     }

@@ -59,6 +59,8 @@ struct Others {
     claimed: Mutex<BTreeSet<ClaimId>>,
     claims: AtomicU32,
     handed_on: Mutex<Vec<Handshake>>,
+    /// The far ends of what became the kernel's.
+    far_ends: Mutex<Vec<RawFd>>,
     /// How often all queues were given back.
     gave_back: AtomicU32,
     /// The kernel takes no connections.
@@ -133,7 +135,9 @@ impl Attachment for Wire {
             return None;
         }
         let [ours, other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
-        syscall::write(other.into_raw_fd(), &connection.received).ok()?;
+        let other = other.into_raw_fd();
+        syscall::write(other, &connection.received).ok()?;
+        self.others.far_ends.lock().unwrap().push(other);
         Some(ours)
     }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_long, c_ulong};
 
+use super::signal;
 use crate::answer::{deactivate, tell};
 use crate::asked;
 use crate::hooks::next;
@@ -42,5 +43,6 @@ pub(crate) unsafe fn seccomp(given: [c_long; 6]) -> c_long {
 fn give_all_up() {
     if asked::before_confinement() {
         deactivate();
+        signal::give_handlers_back();
     }
 }

@@ -184,6 +184,22 @@ pub(crate) unsafe fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     result
 }
 
+/// Handlers are called by the kernel again, without us.
+pub(crate) fn give_handlers_back() {
+    for signal in 1..SIGNAL_COUNT as c_int {
+        let Some(known) = handler_of(signal) else { continue };
+        // SAFETY: zeros are a valid value of this plain type.
+        let mut action: sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: there is room for the action.
+        let is_known = unsafe { next::sigaction(signal, std::ptr::null(), &mut action) } == 0;
+        if is_known && action.sa_sigaction == on_signal as *const () as usize {
+            known.restore(&mut action);
+            // SAFETY: as the program set it.
+            unsafe { next::sigaction(signal, &action, std::ptr::null_mut()) };
+        }
+    }
+}
+
 /// Puts our function in front of the handler that `signal` has, if it has one.
 fn wrap(signal: c_int) {
     // SAFETY: zeros are a valid value of this plain type.
