@@ -16,7 +16,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clock::{Duration, Instant};
-use stack::udp::{Received, UdpId};
+use stack::udp::{Received, UdpId, UdpRecvError};
 
 use super::{Role, Socket, SocketId};
 use crate::internal;
@@ -28,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// socket.
 const PATIENCE: u32 = 2;
 const PATIENCE_WITH_DATAGRAMS: u32 = 64;
+/// Octets that the longest datagram has, and those that came together.
+const DATAGRAM_MAX: usize = 65_535;
 
 /// What a socket's looks have found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -173,8 +175,9 @@ impl State {
             runtime.engine.poll(now);
         }
         if let Some(shadow) = internal::copy(fd) {
-            while let Some((received, octets)) = on_stack.and_then(|udp| self.next_datagram(udp)) {
-                self.deliver(shadow.as_fd(), &received, &octets);
+            let mut room = vec![0; DATAGRAM_MAX];
+            while let Some(received) = on_stack.and_then(|udp| self.next_datagram(udp, &mut room)) {
+                self.deliver(shadow.as_fd(), &received, &room[..received.len]);
             }
             internal::close(shadow);
         }
@@ -187,12 +190,13 @@ impl State {
         }
     }
 
-    fn next_datagram(&mut self, udp: UdpId) -> Option<(Received, Vec<u8>)> {
+    /// Takes the oldest datagram, whole: the kernel is not to deliver a part of one. An error that ICMP told of is nobody's any more.
+    fn next_datagram(&mut self, udp: UdpId, room: &mut [u8]) -> Option<Received> {
         let stack = self.stack()?;
-        let (received, octets) = stack.udp_peek(udp)?;
-        let octets = octets.to_vec();
-        stack.udp_discard(udp);
-        Some((received, octets))
+        match stack.udp_recv_from(udp, room) {
+            Err(UdpRecvError::Failed(_)) => stack.udp_recv_from(udp, room).ok(),
+            received => received.ok(),
+        }
     }
 
     /// Has the kernel deliver one datagram, or several that the stack has put together.

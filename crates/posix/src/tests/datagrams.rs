@@ -115,3 +115,18 @@ fn datagrams_of_one_size_come_as_one_with_their_size_to_who_wants_that() {
         control[8..20].chunks(4).map(|word| i32::from_ne_bytes(word.try_into().unwrap())).collect();
     assert!(with_size.1 >= 20 && words == [libc::SOL_UDP, libc::UDP_GRO, 100], "{words:?}");
 }
+
+#[test]
+fn what_came_together_is_delivered_whole_if_the_kernel_is_to_have_it() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    syscall::setsockopt(left, libc::SOL_UDP, libc::UDP_GRO, &1i32.to_ne_bytes()).unwrap();
+    assert!(receive(&pair.left, left, &mut [0; 8], 0).is_none(), "it is ours from now on");
+    inject_all(&pair, 9999, port, &[&[7; 1000][..]; 6]);
+    pair.settle();
+    let set = pair.left.setsockopt(left, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &[0; 16]);
+    assert!(matches!(set, Verdict::Kernel), "which alone has filters");
+    let mut room = [0; 10_000];
+    let of_kernel: Vec<usize> = std::iter::from_fn(|| syscall::read(left, &mut room).ok()).collect();
+    assert_eq!(of_kernel, [1000; 6]);
+}

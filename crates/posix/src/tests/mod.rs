@@ -161,8 +161,11 @@ impl Attachment for Wire {
         self.others.share.load(Ordering::Relaxed)
     }
 
-    fn deliver(&mut self, _: BorrowedFd<'_>, _: SocketAddr, _: SocketAddr, _: &[u8]) {
+    /// It comes from an address of this host: the kernel has no other.
+    fn deliver(&mut self, _: BorrowedFd<'_>, local: SocketAddr, _: SocketAddr, octets: &[u8]) {
         self.others.left.fetch_add(1, Ordering::Relaxed);
+        let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        sender.send_to(octets, (Ipv4Addr::LOCALHOST, local.port())).unwrap();
     }
 
     fn give_for_adoption(&mut self, socket: OwnedFd) {
