@@ -165,28 +165,34 @@ impl State {
 
     /// Datagrams that wait become the kernel's, and all that come.
     pub(super) fn give_up_udp(&mut self, id: SocketId, now: Instant) {
+        self.hand_over_datagrams(id, now);
+        if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
+            self.move_all(None); // What the program has connected and closed is to be finished.
+            self.give_queues_back(now);
+        }
+    }
+
+    /// The same for who may soon want the queues again.
+    pub(super) fn hand_over_datagrams(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let fd = socket.fd();
         let Role::Udp(udp) = &mut socket.role else { return };
         let (on_stack, claim) = (udp.on_stack.take(), socket.claim.take());
         self.release_claim(claim);
+        let Some(on_stack) = on_stack else { return };
         if let Some(runtime) = &mut self.runtime {
             // What was taken from the kernel before: no more comes after that.
             runtime.engine.poll(now);
         }
         if let Some(shadow) = internal::copy(fd) {
             let mut room = vec![0; DATAGRAM_MAX];
-            while let Some(received) = on_stack.and_then(|udp| self.next_datagram(udp, &mut room)) {
+            while let Some(received) = self.next_datagram(on_stack, &mut room) {
                 self.deliver(shadow.as_fd(), &received, &room[..received.len]);
             }
             internal::close(shadow);
         }
-        if let (Some(on_stack), Some(stack)) = (on_stack, self.stack()) {
+        if let Some(stack) = self.stack() {
             stack.udp_close(on_stack);
-        }
-        if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
-            self.move_all(None); // What the program has connected and closed is to be finished.
-            self.give_queues_back(now);
         }
     }
 

@@ -239,18 +239,14 @@ impl State {
         self.sockets.get(id).is_some_and(|socket| socket.is_on_stack())
     }
 
-    /// connect(2) is about to connect the shadow: the kernel chooses what comes, and the stack has no part in it any more.
-    pub(crate) fn on_udp_connect(&mut self, id: SocketId, _now: Instant) {
+    /// connect(2) is about to connect the shadow: the kernel chooses what comes, and the stack has no part in it any more. What waits
+    /// is to be read all the same, whoever sent it: the kernel gets it now, as later it would refuse what is not the peer's.
+    pub(crate) fn on_udp_connect(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
-        let claim = socket.claim.take();
         let Role::Udp(udp) = &mut socket.role else { return };
         udp.is_bound = false;
         udp.peer = None;
-        let on_stack = udp.on_stack.take();
-        if let (Some(on_stack), Some(stack)) = (on_stack, self.stack()) {
-            stack.udp_close(on_stack);
-        }
-        self.release_claim(claim);
+        self.hand_over_datagrams(id, now);
     }
 
     fn receive_datagram_own(

@@ -130,3 +130,20 @@ fn what_came_together_is_delivered_whole_if_the_kernel_is_to_have_it() {
     let of_kernel: Vec<usize> = std::iter::from_fn(|| syscall::read(left, &mut room).ok()).collect();
     assert_eq!(of_kernel, [1000; 6]);
 }
+
+#[test]
+fn what_waits_is_read_though_the_socket_is_connected_to_somebody() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    let mut room = [0; 64];
+    assert!(receive(&pair.left, left, &mut room, 0).is_none());
+    inject_all(&pair, 9999, port, &[b"first", b"second"]);
+    pair.settle();
+    assert_eq!(receive(&pair.left, left, &mut room, libc::MSG_PEEK).unwrap().0.len, 5);
+    let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    assert_eq!(pair.left.connect_to(left, peer.local_addr().unwrap()), Ok(()));
+    assert!(receive(&pair.left, left, &mut room, 0).is_none(), "it is the kernel's");
+    assert!(pair.others.claimed.lock().unwrap().is_empty());
+    let of_kernel: Vec<usize> = std::iter::from_fn(|| syscall::read(left, &mut room).ok()).collect();
+    assert_eq!(of_kernel, [5, 6]);
+}
