@@ -34,7 +34,7 @@ impl Process {
                 }
                 Verdict::Done(received)
             }
-            Role::Udp(_) => self.receive_datagram(state, id, fd, request),
+            Role::Udp(_) => self.receive_datagram(state, id, request),
             Role::Fresh => state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno))),
             Role::Listener { .. } => Verdict::Kernel,
             Role::Departing { .. } => match self.wait_departed(state, id, request.flags) {

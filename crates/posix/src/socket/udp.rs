@@ -30,6 +30,8 @@ const WAYS_MAX: usize = 64;
 const WAY_LIFETIME: Duration = Duration::from_secs(30);
 /// The shadow is asked this often by a call that waits.
 const KERNEL_EVERY: Duration = Duration::from_micros(50);
+/// The same, if something in its error queue says all the time that it is ready.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A UDP socket.
 #[derive(Default)]
@@ -105,7 +107,6 @@ impl Process {
         &self,
         mut state: MutexGuard<'_, State>,
         id: SocketId,
-        fd: RawFd,
         request: &mut Receive<'_, '_>,
     ) -> Verdict<Received> {
         let now = self.now();
@@ -131,40 +132,48 @@ impl Process {
             return Verdict::Kernel;
         }
         let deadline = timeout.map(|timeout| now + timeout);
-        let on = On::Socket(id, Some(libc::POLLIN));
-        let waiting = Waiting { on, deadline, mask: None, restarts: timeout.is_none() };
+        self.wait_for_datagram(state, id, request, deadline)
+    }
+
+    /// Waits until the stack or the shadow has something.
+    fn wait_for_datagram<'p>(
+        &'p self,
+        mut state: MutexGuard<'p, State>,
+        id: SocketId,
+        request: &mut Receive<'_, '_>,
+        deadline: Option<Instant>,
+    ) -> Verdict<Received> {
         let mut asked_at = Instant::ZERO;
-        let result = self.wait(state, &waiting, &mut |state, now| {
-            if let Some(result) = state.receive_datagram_own(id, request, now) {
-                return Some(Verdict::Done(result));
-            }
-            let is_time = now.since(asked_at) >= KERNEL_EVERY;
-            asked_at = if is_time { now } else { asked_at };
-            let Some(socket) = state.sockets.get(id) else {
-                return Some(Verdict::Done(fail(libc::EBADF)));
+        let mut has_reports = false;
+        loop {
+            // What is in its error queue would end every sleep at once: the shadow is looked at now and then instead.
+            let had_reports = std::mem::take(&mut has_reports);
+            let look_at = had_reports.then(|| self.now() + LOOK_EVERY);
+            let waiting = Waiting {
+                on: On::Socket(id, (!had_reports).then_some(libc::POLLIN)),
+                deadline: [deadline, look_at].into_iter().flatten().min(),
+                mask: None,
+                restarts: deadline.is_none(),
             };
-            // The program may have closed the number meanwhile; then the call is over when the socket is.
-            let own = socket.fd();
-            let mut fds = [syscall::PollFd { fd: own, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 }];
-            if !is_time || !syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|n| n > 0) {
-                return None;
-            }
-            if own == fd && fds[0].revents & libc::POLLIN == 0 {
-                return Some(Verdict::Kernel); // It has an error to tell.
-            }
-            match receive_of_kernel(own, request) {
-                // The end of what was shut down is told to calls that wait.
-                Err(EAGAIN) if fds[0].revents & libc::POLLRDHUP != 0 => {
-                    Some(Verdict::Done(Ok(Received::default())))
+            let result = self.wait(state, &waiting, &mut |state, now| {
+                let found = state.find_datagram(id, request, &mut asked_at, now);
+                match found {
+                    Found::Nothing => None,
+                    Found::Reports if had_reports => None,
+                    found => Some(found),
                 }
-                Err(EAGAIN) => None, // Others that have the socket were faster.
-                received => Some(Verdict::Done(received)),
+            });
+            match result {
+                Ok(Found::Result(result)) => return Verdict::Done(result),
+                Ok(found) => has_reports = matches!(found, Found::Reports),
+                Err(Stop::TimedOut) if deadline.is_some_and(|deadline| deadline <= self.now()) => {
+                    return Verdict::Done(fail(libc::EAGAIN));
+                }
+                Err(Stop::TimedOut) => {}
+                Err(Stop::Interrupted) => return Verdict::Done(fail(libc::EINTR)),
             }
-        });
-        result.unwrap_or_else(|stop| match stop {
-            Stop::TimedOut => Verdict::Done(fail(libc::EAGAIN)),
-            Stop::Interrupted => Verdict::Done(fail(libc::EINTR)),
-        })
+            state = self.lock();
+        }
     }
 
     pub(crate) fn send_datagram(
@@ -247,6 +256,26 @@ impl State {
         udp.is_bound = false;
         udp.peer = None;
         self.hand_over_datagrams(id, now);
+    }
+
+    /// What there is for a call that waits, which asked the shadow at `asked_at`.
+    fn find_datagram(
+        &mut self,
+        id: SocketId,
+        request: &mut Receive<'_, '_>,
+        asked_at: &mut Instant,
+        now: Instant,
+    ) -> Found {
+        if let Some(result) = self.receive_datagram_own(id, request, now) {
+            return Found::Result(result);
+        }
+        // The program may have closed the number meanwhile; then the call is over when the socket is.
+        let Some(socket) = self.sockets.get(id) else { return Found::Result(fail(libc::EBADF)) };
+        if now.since(*asked_at) < KERNEL_EVERY {
+            return Found::Nothing;
+        }
+        *asked_at = now;
+        ask_shadow(socket.fd(), request)
     }
 
     fn receive_datagram_own(
@@ -356,6 +385,30 @@ impl State {
 }
 
 const EAGAIN: Errno = Errno(libc::EAGAIN);
+
+/// What a call that waits has found.
+enum Found {
+    Nothing,
+    /// Nothing but what is to be read with `MSG_ERRQUEUE`: poll(2) calls the shadow ready, and a call that receives waits on.
+    Reports,
+    Result(Result<Received, Errno>),
+}
+
+fn ask_shadow(fd: RawFd, request: &mut Receive<'_, '_>) -> Found {
+    let mut fds = [syscall::PollFd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 }];
+    if !syscall::ppoll(&mut fds, Some(Duration::ZERO.into()), None).is_ok_and(|count| count > 0) {
+        return Found::Nothing;
+    }
+    let is = |bit| fds[0].revents & bit != 0;
+    match receive_of_kernel(fd, request) {
+        // The end of what was shut down is told to calls that wait.
+        Err(EAGAIN) if is(libc::POLLRDHUP) => Found::Result(Ok(Received::default())),
+        // Others that have the socket were faster.
+        Err(EAGAIN) if is(libc::POLLIN) => Found::Nothing,
+        Err(EAGAIN) => Found::Reports,
+        received => Found::Result(received),
+    }
+}
 
 /// What the kernel has at a descriptor that the program does not know.
 fn receive_of_kernel(fd: RawFd, request: &mut Receive<'_, '_>) -> Result<Received, Errno> {

@@ -4,8 +4,12 @@ use super::*;
 
 /// A bound socket of a process; the kernel's until somebody reads it.
 fn bound(process: &Process) -> (RawFd, u16) {
-    let fd = syscall::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0).unwrap().into_raw_fd();
-    process.on_socket(fd, libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0);
+    bound_with(process, libc::SOCK_NONBLOCK)
+}
+
+fn bound_with(process: &Process, flags: i32) -> (RawFd, u16) {
+    let fd = syscall::socket(libc::AF_INET, libc::SOCK_DGRAM | flags, 0).unwrap().into_raw_fd();
+    process.on_socket(fd, libc::AF_INET, libc::SOCK_DGRAM | flags, 0);
     let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
     syscall::bind(fd, &name[..len]).unwrap();
     process.on_bind(fd);
@@ -146,4 +150,53 @@ fn what_waits_is_read_though_the_socket_is_connected_to_somebody() {
     assert!(pair.others.claimed.lock().unwrap().is_empty());
     let of_kernel: Vec<usize> = std::iter::from_fn(|| syscall::read(left, &mut room).ok()).collect();
     assert_eq!(of_kernel, [5, 6]);
+}
+
+/// Has the shadow hear of somebody who listens nowhere: what is left is in its error queue, and says to poll(2) that it is ready.
+fn put_into_error_queue(fd: RawFd) {
+    let nobody = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let (name, len) = encode(nobody, libc::AF_INET);
+    let message =
+        syscall::Message { buffers: &[IoSlice::new(b"?")], name: Some(&name[..len]), control: None };
+    syscall::send_message(fd, &message, 0).unwrap();
+    let mut asked = [syscall::PollFd { fd, events: 0, revents: 0 }];
+    assert_eq!(syscall::ppoll(&mut asked, Some(PATIENCE), None).unwrap(), 1);
+    let error = syscall::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut [0; 4]);
+    assert_eq!(error.unwrap(), 4, "asking takes the error itself");
+    assert_eq!(syscall::ppoll(&mut asked, Some(std::time::Duration::ZERO), None).unwrap(), 1);
+}
+
+#[test]
+fn who_waits_is_not_disturbed_by_what_is_in_the_error_queue() {
+    let pair = Pair::new();
+    let (left, port) = bound_with(&pair.left, 0);
+    syscall::setsockopt(left, libc::SOL_IP, libc::IP_RECVERR, &1i32.to_ne_bytes()).unwrap();
+    assert!(receive(&pair.left, left, &mut [0; 8], libc::MSG_DONTWAIT).is_none(), "it is ours from now on");
+    put_into_error_queue(left);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut room = [0; 64];
+            [(); 2].map(|()| receive(&pair.left, left, &mut room, 0).map(|(received, _)| received.len))
+        });
+        pair.left.until_asleep(1);
+        inject(&pair, 9999, port, b"stack");
+        pair.left.until_asleep(1);
+        let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        sender.send_to(b"kernel", (Ipv4Addr::LOCALHOST, port)).unwrap();
+        let mut received = reader.join().unwrap();
+        received.sort_unstable();
+        assert_eq!(received, [Some(5), Some(6)]);
+    });
+}
+
+#[test]
+fn what_is_in_the_error_queue_makes_no_call_wait_longer_than_it_may() {
+    let pair = Pair::new();
+    let (left, _) = bound_with(&pair.left, 0);
+    syscall::setsockopt(left, libc::SOL_IP, libc::IP_RECVERR, &1i32.to_ne_bytes()).unwrap();
+    let time = [0i64, 5000].map(i64::to_ne_bytes).concat(); // A struct timeval.
+    syscall::setsockopt(left, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time).unwrap();
+    assert!(receive(&pair.left, left, &mut [0; 8], libc::MSG_DONTWAIT).is_none());
+    put_into_error_queue(left);
+    assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(EAGAIN));
 }
