@@ -354,6 +354,10 @@ impl State {
             None => udp.peer?,
         };
         let way = udp.way_to(remote, now)?;
+        let payload_len: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
+        if payload_len > payload_max(remote) {
+            return None; // The kernel refuses it: also segments are one datagram for it so far.
+        }
         let mut send = UdpSend {
             to: Some(remote),
             from: Some(way.local.ip()),
@@ -366,16 +370,16 @@ impl State {
             apply_udp_control(control, &mut send, interface)?;
         }
         let stack = self.runtime.as_mut()?.stack();
-        let (sent, len) = match request.buffers {
-            [buffer] => (stack.udp_send_to(on_stack, &send, buffer, now), buffer.len()),
+        let sent = match request.buffers {
+            [buffer] => stack.udp_send_to(on_stack, &send, buffer, now),
             buffers => {
                 udp.room.clear();
                 buffers.iter().for_each(|buffer| udp.room.extend_from_slice(buffer));
-                (stack.udp_send_to(on_stack, &send, &udp.room, now), udp.room.len())
+                stack.udp_send_to(on_stack, &send, &udp.room, now)
             }
         };
         match sent {
-            Ok(()) => Some(Ok(len)),
+            Ok(()) => Some(Ok(payload_len)),
             Err(UdpSendError::Failed(error)) => Some(Err(error.into())),
             Err(UdpSendError::Segments) => Some(fail(libc::EINVAL)),
             // The kernel fragments, waits, or knows better.
@@ -385,6 +389,14 @@ impl State {
 }
 
 const EAGAIN: Errno = Errno(libc::EAGAIN);
+
+/// Octets that Linux sends with one call at most: what fits a packet with its headers, of which IPv6 does not count its own.
+fn payload_max(remote: SocketAddr) -> usize {
+    const UDP_HEADER: usize = 8;
+    const IPV4_HEADER: usize = 20;
+    let max = usize::from(u16::MAX) - UDP_HEADER;
+    if remote.ip().to_canonical().is_ipv4() { max - IPV4_HEADER } else { max }
+}
 
 /// What a call that waits has found.
 enum Found {

@@ -200,3 +200,35 @@ fn what_is_in_the_error_queue_makes_no_call_wait_longer_than_it_may() {
     put_into_error_queue(left);
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), Err(EAGAIN));
 }
+
+#[test]
+fn segments_that_are_too_long_together_the_kernel_refuses() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    let segment_len = 1000i32.to_ne_bytes();
+    syscall::setsockopt(left, libc::SOL_UDP, libc::UDP_SEGMENT, &segment_len).unwrap();
+    assert!(receive(&pair.left, left, &mut [0; 8], 0).is_none(), "it is ours from now on");
+    inject(&pair, 9999, port, b"hello");
+    pair.settle();
+    assert!(receive(&pair.left, left, &mut [0; 8], 0).is_some(), "and its way back is known");
+    let (name, len) = encode(SocketAddr::new(RIGHT, 9999), libc::AF_INET);
+    let data = [0; 1 << 16];
+    let send = |count| {
+        let buffers = [IoSlice::new(&data[..count])];
+        let request = Send { buffers: &buffers, name: Some(&name[..len]), control: None, flags: 0 };
+        pair.left.send(left, &request)
+    };
+    assert_eq!(done(send(65_507)), Ok(65_507));
+    for count in [65_508, 65_536] {
+        assert!(matches!(send(count), Verdict::Kernel), "{count}");
+    }
+    let there = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let (name, len) = encode(there, libc::AF_INET);
+    let of_kernel = |count| {
+        let buffers = [IoSlice::new(&data[..count])];
+        let message = syscall::Message { buffers: &buffers, name: Some(&name[..len]), control: None };
+        syscall::send_message(left, &message, 0).map_err(|error| error.raw_os_error())
+    };
+    assert_eq!(of_kernel(65_507), Ok(65_507), "which takes as much itself");
+    assert_eq!(of_kernel(65_508), Err(Some(libc::EMSGSIZE)));
+}
