@@ -109,6 +109,9 @@ impl Process {
                 if queued == 0 {
                     return Verdict::Kernel;
                 }
+                if let Some(socket) = state.sockets.get_mut(id) {
+                    socket.own_run.note_seen();
+                }
                 *argument = queued as i32;
                 Verdict::Done(Ok(0))
             }

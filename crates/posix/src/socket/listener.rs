@@ -126,7 +126,8 @@ impl Process {
             return Verdict::Done(fail(libc::EINVAL));
         }
         self.start_watchdog(&mut state);
-        if let Some(accepted) = state.accept_own(id, name.as_deref_mut(), flags) {
+        let of_kernel = state.accept_in_shadows_turn(id, name.as_deref_mut(), flags);
+        if let Some(accepted) = of_kernel.or_else(|| state.accept_own(id, name.as_deref_mut(), flags)) {
             return Verdict::Done(accepted);
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
@@ -336,6 +337,24 @@ impl State {
         Ok(accepted)
     }
 
+    /// A connection that came to the shadow, if that is to be asked before the stack. Another process could take it first, and the
+    /// call would wait: where others may have the listener, only one that does not block has turns.
+    fn accept_in_shadows_turn(
+        &mut self,
+        id: SocketId,
+        name: Option<&mut [u8]>,
+        flags: i32,
+    ) -> Option<Accepted> {
+        let socket = self.sockets.get_mut(id).filter(|socket| socket.own_run.is_shadows_turn())?;
+        socket.own_run.begin();
+        let fd = socket.fd();
+        let may_wait = socket.is_common && !socket.nonblocking;
+        if may_wait || !has_kernel_connection(fd) {
+            return None;
+        }
+        Some(self.accept_of_kernel(fd, name, flags)).filter(|accepted| *accepted != fail(libc::EAGAIN))
+    }
+
     /// A connection of the stack's, or one that another process left to us.
     fn accept_own(&mut self, id: SocketId, name: Option<&mut [u8]>, flags: i32) -> Option<Accepted> {
         let socket = self.sockets.get_mut(id)?;
@@ -380,6 +399,7 @@ impl State {
         };
         if let Some(listener) = self.sockets.get_mut(id) {
             listener.stall.note_taken();
+            listener.own_run.note_taken();
         }
         let mut socket = Socket::new(Role::Connection(connection), domain, fd);
         socket.is_placeholder = true;

@@ -16,6 +16,7 @@ mod listener;
 mod option_answers;
 mod option_table;
 mod options;
+mod own_run;
 mod owner;
 mod receive;
 mod renewal;
@@ -52,6 +53,7 @@ use crate::runtime::Reason;
 use crate::waiter::Waiter;
 
 use error_queue::ZeroCopySends;
+use own_run::OwnRun;
 use owner::Owner;
 use send_times::SendTimes;
 use touched::Touched;
@@ -128,6 +130,7 @@ pub(crate) struct Socket {
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     pub(crate) stall: Stall,
+    own_run: OwnRun,
     /// Some descriptor of it may be without `FD_CLOEXEC`.
     pub(crate) may_survive_exec: bool,
     /// It was there before a fork or an exec, or came from elsewhere, so that other processes may have it: were it connected here,
@@ -173,6 +176,7 @@ impl Socket {
             waiters: Vec::new(),
             callers: Callers::default(),
             stall: Stall::default(),
+            own_run: OwnRun::default(),
             may_survive_exec: true,
             is_common: false,
             settings: Settings::default(),

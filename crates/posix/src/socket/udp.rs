@@ -117,7 +117,8 @@ impl Process {
             return state.receive_report(id, request).map_or(Verdict::Kernel, Verdict::Done);
         }
         self.start_watchdog(&mut state);
-        if let Some(result) = state.receive_datagram_own(id, request, now) {
+        let of_shadow = state.receive_in_shadows_turn(id, request);
+        if let Some(result) = of_shadow.or_else(|| state.receive_datagram_own(id, request, now)) {
             return Verdict::Done(result);
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
@@ -258,6 +259,21 @@ impl State {
         self.hand_over_datagrams(id, now);
     }
 
+    /// What the shadow has, if it is to be asked before the stack.
+    fn receive_in_shadows_turn(
+        &mut self,
+        id: SocketId,
+        request: &mut Receive<'_, '_>,
+    ) -> Option<Result<Received, Errno>> {
+        let socket = self.sockets.get_mut(id).filter(|socket| socket.own_run.is_shadows_turn())?;
+        let received = receive_of_kernel(socket.fd(), request);
+        // What was only looked at is to come next, too.
+        if received == Err(EAGAIN) || request.flags & libc::MSG_PEEK == 0 {
+            socket.own_run.begin();
+        }
+        (received != Err(EAGAIN)).then_some(received)
+    }
+
     /// What there is for a call that waits, which asked the shadow at `asked_at`.
     fn find_datagram(
         &mut self,
@@ -305,9 +321,17 @@ impl State {
         socket.stall.note_taken();
         let received = match received {
             Ok(received) => received,
-            Err(UdpRecvError::WouldBlock) => return None,
+            Err(UdpRecvError::WouldBlock) => {
+                socket.own_run.begin(); // The shadow is asked now.
+                return None;
+            }
             Err(error) => return Some(Err(error.into())),
         };
+        if peek {
+            socket.own_run.note_seen()
+        } else {
+            socket.own_run.note_taken()
+        }
         udp.learn(received.remote, received.local, received.hop, now);
         let truncated = received.full_len > room;
         let whole = request.flags & libc::MSG_TRUNC != 0;

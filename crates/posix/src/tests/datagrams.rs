@@ -232,3 +232,27 @@ fn segments_that_are_too_long_together_the_kernel_refuses() {
     assert_eq!(of_kernel(65_507), Ok(65_507), "which takes as much itself");
     assert_eq!(of_kernel(65_508), Err(Some(libc::EMSGSIZE)));
 }
+
+#[test]
+fn what_came_by_the_kernel_is_read_though_the_stack_always_has_something() {
+    for looks_first in [false, true] {
+        let pair = Pair::new();
+        let (left, port) = bound(&pair.left);
+        let mut room = [0; 64];
+        assert!(receive(&pair.left, left, &mut room, 0).is_none(), "it is ours from now on");
+        inject_all(&pair, 9999, port, &[&[7; 5][..]; 80]);
+        pair.settle();
+        let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        sender.send_to(b"kernel", (Ipv4Addr::LOCALHOST, port)).unwrap();
+        until_readable(left);
+        let mut next = || {
+            let seen =
+                looks_first.then(|| receive(&pair.left, left, &mut room, libc::MSG_PEEK).unwrap().0.len);
+            let received = receive(&pair.left, left, &mut room, 0).unwrap().0.len;
+            assert!(seen.is_none_or(|seen| seen == received), "it is what was looked at");
+            received
+        };
+        let lens: Vec<usize> = (0..80).map(|_| next()).collect();
+        assert_eq!(lens.iter().position(|len| *len == 6), Some(64));
+    }
+}

@@ -662,3 +662,19 @@ fn what_a_child_has_too_goes_on_when_it_is_closed_here_and_what_came_later_ends(
     assert_eq!(pair.right.recv(right, &mut [0; 8], 0), Ok(0), "the child does not have this one");
     drop(child);
 }
+
+#[test]
+fn who_came_by_the_kernel_is_accepted_though_others_always_come_by_the_stack() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let _peer = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+    until_readable(listener);
+    let next = || {
+        let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+        assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+        pair.settle();
+        pair.left.table.is_ours(pair.left.accept4(listener, 0).unwrap())
+    };
+    let are_ours: Vec<bool> = (0..70).map(|_| next()).collect();
+    assert_eq!(are_ours.iter().position(|is_ours| !is_ours), Some(64));
+}
