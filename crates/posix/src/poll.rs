@@ -73,7 +73,10 @@ impl Process {
                 };
                 state.sockets.get(*id).is_some_and(is_kernels)
             }
-            Watched::Epoll(id) => state.epolls.get(*id).is_none_or(|epoll| epoll.items.is_empty()),
+            // Another thread may add something of ours while the kernel sleeps, which would not hear of it.
+            Watched::Epoll(id) => {
+                state.epolls.get(*id).is_none_or(|epoll| epoll.items.is_empty() && inside::is_alone())
+            }
             Watched::Invalid => false,
         };
         if watched.iter().all(only_kernel) && !(state.attached && state.runtime.is_none()) {

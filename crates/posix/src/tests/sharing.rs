@@ -489,6 +489,25 @@ fn what_a_call_has_received_when_its_connection_moves_is_not_lost() {
     }
 }
 
+#[test]
+fn who_polls_an_epoll_instance_is_told_of_what_another_thread_adds_to_it() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    pair.right.send_all(right, b"x").unwrap();
+    pair.settle();
+    let epfd = pair.left.epoll();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut fds = [PollFd { fd: epfd, events: libc::POLLIN, revents: 0 }];
+            let polled = pair.left.poll(&mut fds, Some(PATIENCE), None);
+            assert!(matches!(polled, Verdict::Done(Ok(1))), "{polled:?}");
+        });
+        pair.left.until_asleep(1);
+        let event = EpollEvent { events: EPOLLIN as u32, data: 1 };
+        assert!(matches!(pair.left.epoll_ctl(epfd, EPOLL_CTL_ADD, left, Some(event)), Verdict::Done(Ok(()))));
+    });
+}
+
 /// The left process gives a connection to the kernel, or all that it has, with the stack.
 fn give_up(pair: &Pair, fd: RawFd, all: bool) {
     if all {

@@ -90,6 +90,33 @@ static void in_the_middle(enum way way) {
     close(ends[0]), close(ends[1]);
 }
 
+// A connection that is being made when the list comes into force.
+static void under_way(void) {
+    static const int calls[] = {SYS_poll, SYS_read, SYS_write, SYS_getsockopt, SYS_exit_group};
+    int listening = relayed() ? -1 : listener();
+    struct sockaddr_in address = relayed() ? loopback(7000) : own_address(listening);
+    if (relayed()) address.sin_addr.s_addr = inet_addr(getenv("SIDESTEP_RELAY"));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        char data[8];
+        int first = connected(address), second = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), error = -1;
+        socklen_t len = sizeof error;
+        connect(second, (struct sockaddr *)&address, sizeof address); // Where the peer is near, it may be there at once.
+        SHOW(confine(BY_PRCTL, calls, COUNT(calls)));
+        struct pollfd entry = {.fd = second, .events = POLLOUT};
+        SHOW(poll(&entry, 1, 10000));
+        SHOW(entry.revents);
+        SHOW(getsockopt(second, SOL_SOCKET, SO_ERROR, &error, &len));
+        SHOW(error);
+        SHOW(write(second, "made", 4));
+        if (relayed()) SHOW(read(first, data, 8));
+        _exit(25);
+    }
+    SHOW(status_of(child));
+    close(listening);
+}
+
 // A child of which the connection is its parent's.
 static void with_what_was_inherited(int ends[2]) {
     static const int calls[] = {SYS_read, SYS_write, SYS_exit_group};
@@ -157,6 +184,7 @@ int main(void) {
     connection(ends);
     what_only_asks_whether_it_could_be(ends);
     for (int way = BY_PRCTL; way <= BY_NUMBER; way++) in_the_middle(way);
+    under_way();
     with_what_was_inherited(ends);
     strictly(ends);
     before_anything();
