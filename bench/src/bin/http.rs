@@ -137,7 +137,7 @@ fn places_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Place<Outcome>
 }
 
 fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {
-    let lab = Lab::new()?;
+    let lab = Lab::for_figures()?;
     let server = peer.start(&lab)?;
     let url = format!("http://{SERVER_V4}/");
     let before = server.process.cpu_time()?;

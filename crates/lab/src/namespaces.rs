@@ -60,6 +60,15 @@ impl Lab {
         Lab::make(queues, false)
     }
 
+    /// The same for figures of TCP, which are to mean the same everywhere: the kernel uses CUBIC, its default, whatever this machine
+    /// prefers. Not for what looks closely at sockets: an accepted connection heeds that more than its listener's options.
+    pub fn for_figures() -> Result<Lab, LabError> {
+        let lab = Lab::new()?;
+        lab.choose_congestion_control(Side::Server, SERVER_INTERFACE, SERVER_V4);
+        lab.choose_congestion_control(Side::Client, CLIENT_INTERFACE, CLIENT_V4);
+        Ok(lab)
+    }
+
     /// A laboratory with a third namespace in which somebody has to pass packets on between the wires to the server and to the
     /// client, with so many queues. Nothing on these wires is larger than an MTU, all checksums are there, and nobody has to look for
     /// neighbours.
@@ -141,13 +150,12 @@ impl Lab {
             // No duplicate address detection: the address serves at once.
             self.ip(side, &format!("address add {v6}/64 dev {interface} nodad"))?;
             self.ip(side, &format!("link set {interface} up"))?;
-            self.choose_congestion_control(side, interface, v4);
         }
         Ok(())
     }
 
-    /// Has the kernel use CUBIC, its default, whatever this machine prefers: figures and tests are to mean the same everywhere. By the
-    /// routes, as a namespace may set as its default only what the machine allows to everybody.
+    /// Has the kernel use CUBIC for connections between the ends. By the routes, as a namespace may set as its default only what the
+    /// machine allows to everybody.
     fn choose_congestion_control(&self, side: Side, interface: &str, v4: &str) {
         for route in [format!("{NETWORK_V4} src {v4} scope link"), format!("{NETWORK_V6} metric 256")] {
             // A kernel without it keeps what it has.
@@ -295,11 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_the_kernel_are_governed_by_cubic() {
+    fn figures_are_taken_with_cubic() {
         if !require_root_and_xdp() {
             return;
         }
-        let lab = Lab::new().unwrap();
+        let lab = Lab::for_figures().unwrap();
         for address in [SERVER_V4, SERVER_V6] {
             let address: IpAddr = address.parse().unwrap();
             let listener = lab.inside(Side::Server, || TcpListener::bind((address, 80)).unwrap());

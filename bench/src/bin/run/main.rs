@@ -85,7 +85,7 @@ fn rows_of(scenario: &Scenario, rounds: u32, seconds: u32) -> Result<Vec<Vec<Str
         for (index, found) in found.iter_mut().enumerate() {
             let network = index.checked_sub(1).map(|index| scenario.contenders[index]);
             let network = network.map_or(Network::Kernel, |contender| Network::sidestep(contender.options));
-            let measurement = in_one_place(|| (scenario.measure)(&Lab::new()?, &network, seconds))?;
+            let measurement = in_one_place(|| (scenario.measure)(&Lab::for_figures()?, &network, seconds))?;
             eprintln!("round {round}: {}: {network:?}: {measurement:?}", scenario.name);
             found.push(measurement);
         }

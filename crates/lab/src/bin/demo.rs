@@ -88,7 +88,7 @@ fn demonstrate_run() -> Result<(), LabError> {
     step("7. nginx, unmodified, one worker: on the kernel, then by sidestep run");
     let mut rates = Vec::new();
     for network in [Network::Kernel, Network::sidestep(&["--spin-us", "200"])] {
-        let lab = Lab::new()?;
+        let lab = Lab::for_figures()?;
         let nginx = Nginx::with_workers(1).program();
         println!("# {}: {}", network.name(), nginx.command_line());
         let _running = nginx.start(&lab, Side::Server, &network)?;
