@@ -12,7 +12,7 @@
 //! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
 //! | `held.rs` | what is closed while a call still uses it |
 //! | `status.rs`, `observing.rs` | what those see who look |
-//! | `lifecycle.rs`, `kinship.rs` | fork, exec, exit; connections that parent and child have in common |
+//! | `lifecycle.rs`, `kinship.rs` | fork, exec, seccomp, exit; connections that parent and child have in common |
 #![forbid(unsafe_code)]
 
 mod attachment;
