@@ -6,10 +6,11 @@ use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use bench::processor::busy_shares;
-use lab::programs::{Network, Program, Ready};
-use lab::{Lab, LabError, Side};
+use lab::programs::{Program, Ready};
+use lab::{Lab, LabError};
 
 use crate::Measurement;
+use crate::scenarios::Serving;
 
 /// What this program is called with to make the calls itself.
 pub(crate) const CALLS: &str = "--calls";
@@ -19,10 +20,10 @@ const BATCH: u32 = 10_000;
 const BATCHES: u32 = 200;
 
 /// Runs this program as the one that makes the calls.
-pub(crate) fn measure(lab: &Lab, network: &Network, _seconds: u32) -> Result<Measurement, LabError> {
+pub(crate) fn measure(lab: &Lab, serving: Serving, _seconds: u32) -> Result<Measurement, LabError> {
     let own = std::env::current_exe().expect("the system knows what it runs");
     let program = Program::new("calls", &own.display().to_string()).argument(CALLS).ready(Ready::AtOnce);
-    let mut running = program.start(lab, Side::Server, network)?;
+    let mut running = serving.start(lab, &program)?;
     let (status, busy) = busy_shares(|| running.process.wait(Duration::from_secs(60)));
     let status = status?;
     let output = running.process.output();

@@ -6,14 +6,14 @@
 
 mod hooks;
 mod scenarios;
+mod stateless;
 
 use std::process::ExitCode;
 
 use bench::processor::Shares;
-use lab::programs::Network;
 use lab::{Conditions, Lab, LabError, Place, Placed, by_place, in_one_place, markdown_table};
 
-use scenarios::{SCENARIOS, Scenario, Wanted};
+use scenarios::{SCENARIOS, Scenario, Serving, Wanted};
 
 /// What a run found.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,9 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == hooks::CALLS) {
         hooks::call();
         return ExitCode::SUCCESS;
+    }
+    if words.first().is_some_and(|word| word == stateless::SERVE) {
+        return stateless::main(words.get(1));
     }
     if !lab::require_root_and_xdp() {
         return ExitCode::SUCCESS;
@@ -83,10 +86,10 @@ fn rows_of(scenario: &Scenario, rounds: u32, seconds: u32) -> Result<Vec<Vec<Str
     let mut found: Vec<Vec<Placed<Measurement>>> = vec![Vec::new(); scenario.contenders.len() + 1];
     for round in 1..=rounds {
         for (index, found) in found.iter_mut().enumerate() {
-            let network = index.checked_sub(1).map(|index| scenario.contenders[index]);
-            let network = network.map_or(Network::Kernel, |contender| Network::sidestep(contender.options));
-            let measurement = in_one_place(|| (scenario.measure)(&Lab::for_figures()?, &network, seconds))?;
-            eprintln!("round {round}: {}: {network:?}: {measurement:?}", scenario.name);
+            let contender = index.checked_sub(1).map(|index| scenario.contenders[index]);
+            let serving = contender.map_or(Serving::Kernel, |contender| contender.serving);
+            let measurement = in_one_place(|| (scenario.measure)(&Lab::for_figures()?, serving, seconds))?;
+            eprintln!("round {round}: {}: {serving}: {measurement:?}", scenario.name);
             found.push(measurement);
         }
     }
@@ -96,14 +99,13 @@ fn rows_of(scenario: &Scenario, rounds: u32, seconds: u32) -> Result<Vec<Vec<Str
 fn rows_in(scenario: &Scenario, place: &Place<Measurement>) -> Vec<Vec<String>> {
     let kernel = &place.contenders[0];
     let base = median(kernel);
-    let mut rows = vec![row(scenario, place, "kernel", kernel, String::new(), String::new())];
+    let mut rows = vec![row(scenario, place, Serving::Kernel, kernel, String::new(), String::new())];
     for (contender, found) in scenario.contenders.iter().zip(&place.contenders[1..]) {
         let (ratio, verdict) = match (base, median(found)) {
             (Some(base), Some(value)) => judge(scenario, contender.target, base, value),
             _ => Default::default(),
         };
-        let name = format!("sidestep run {}", contender.options.join(" "));
-        rows.push(row(scenario, place, name.trim(), found, ratio, verdict));
+        rows.push(row(scenario, place, contender.serving, found, ratio, verdict));
     }
     rows.into_iter().flatten().collect()
 }
@@ -112,7 +114,7 @@ fn rows_in(scenario: &Scenario, place: &Place<Measurement>) -> Vec<Vec<String>> 
 fn row(
     scenario: &Scenario,
     place: &Place<Measurement>,
-    name: &str,
+    serving: Serving,
     found: &[Measurement],
     ratio: String,
     verdict: String,
@@ -125,7 +127,7 @@ fn row(
         scenario.name.to_owned(),
         scenario.unit.to_owned(),
         format!("{} - {}", place.apart.0, place.apart.1),
-        name.to_owned(),
+        serving.to_string(),
         found.len().to_string(),
         show(median(found)?),
         format!("{} - {}", show(lowest), show(highest)),

@@ -1,14 +1,15 @@
 //! What is measured, on whose network, and what is wanted of it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::open_loop::OpenLoop;
 use bench::processor::{busy_shares, busy_time};
-use lab::programs::{Network, Nginx, redis, sockperf};
+use lab::programs::{Network, Nginx, Program, Running, redis, sockperf};
 use lab::{Lab, LabError, SERVER_V4, Side, Wrk};
 
-use crate::{Measurement, hooks};
+use crate::{Measurement, hooks, stateless};
 
 /// A measurement by name.
 pub(crate) struct Scenario {
@@ -16,7 +17,7 @@ pub(crate) struct Scenario {
     pub(crate) unit: &'static str,
     pub(crate) wanted: Wanted,
     pub(crate) contenders: &'static [Contender],
-    pub(crate) measure: fn(&Lab, &Network, u32) -> Result<Measurement, LabError>,
+    pub(crate) measure: fn(&Lab, Serving, u32) -> Result<Measurement, LabError>,
 }
 
 /// How the kernel and a contender are compared.
@@ -27,11 +28,46 @@ pub(crate) enum Wanted {
     LowerDifference,
 }
 
-/// `sidestep run` with these options.
+/// Who is compared to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
-    pub(crate) options: &'static [&'static str],
+    pub(crate) serving: Serving,
     pub(crate) target: Option<f64>,
+}
+
+/// Who serves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Serving {
+    /// The program on the kernel's network.
+    Kernel,
+    /// The program by `sidestep run` with these options.
+    Run(&'static [&'static str]),
+    /// In place of the program, who answers without keeping anything: the bound.
+    Stateless(Duration),
+}
+
+impl Serving {
+    pub(crate) fn start(self, lab: &Lab, program: &Program) -> Result<Running, LabError> {
+        let network = match self {
+            Serving::Kernel => Network::Kernel,
+            Serving::Run(options) => Network::sidestep(options),
+            Serving::Stateless(spin) => {
+                return stateless::program(spin).start(lab, Side::Server, &Network::Kernel);
+            }
+        };
+        program.start(lab, Side::Server, &network)
+    }
+}
+
+impl fmt::Display for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Serving::Kernel => f.write_str("kernel"),
+            Serving::Run([]) => f.write_str("sidestep run"),
+            Serving::Run(options) => write!(f, "sidestep run {}", options.join(" ")),
+            Serving::Stateless(_) => f.write_str("bound: answers without a stack"),
+        }
+    }
 }
 
 /// Looks for packets for 200 us before it sleeps: longer than a client on the same machine thinks.
@@ -39,7 +75,10 @@ const SPINNING: &[&str] = &["--spin-us", "200"];
 /// Sleeps at once.
 const INTERRUPTS: &[&str] = &["--spin-us", "0"];
 /// One that does not spin shows by the time its core is idle how far the server is from being the bound.
-const ASLEEP: Contender = Contender { options: INTERRUPTS, target: None };
+const ASLEEP: Contender = Contender { serving: Serving::Run(INTERRUPTS), target: None };
+/// Nobody can be better with this client and this wire.
+const BOUND: Contender = Contender { serving: Serving::Stateless(Duration::from_micros(50)), target: None };
+const BOUND_ASLEEP: Contender = Contender { serving: Serving::Stateless(Duration::ZERO), target: None };
 
 /// Requests a second at which processor time is compared.
 const FIXED_RATE: u32 = 40_000;
@@ -49,26 +88,26 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         name: "nginx_keepalive_64conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(1.4) }, ASLEEP],
-        measure: |lab, network, seconds| nginx(lab, network, seconds, &ASKS_64, |report| report.rate),
+        contenders: &[Contender { serving: Serving::Run(&[]), target: Some(1.4) }, ASLEEP, BOUND],
+        measure: |lab, serving, seconds| nginx(lab, serving, seconds, &ASKS_64, |report| report.rate),
     },
     Scenario {
         name: "nginx_keepalive_64conn, wrk by sidestep run",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(1.4) }],
-        measure: |lab, network, seconds| {
+        contenders: &[Contender { serving: Serving::Run(&[]), target: Some(1.4) }],
+        measure: |lab, serving, seconds| {
             let asks = Asks { by_sidestep: true, ..ASKS_64 };
-            nginx(lab, network, seconds, &asks, |report| report.rate)
+            nginx(lab, serving, seconds, &asks, |report| report.rate)
         },
     },
     Scenario {
         name: "nginx_close_64conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(2.5) }, ASLEEP],
-        measure: |lab, network, seconds| {
-            nginx(lab, network, seconds, &Asks { close: true, ..ASKS_64 }, |report| report.rate)
+        contenders: &[Contender { serving: Serving::Run(&[]), target: Some(2.5) }, ASLEEP, BOUND],
+        measure: |lab, serving, seconds| {
+            nginx(lab, serving, seconds, &Asks { close: true, ..ASKS_64 }, |report| report.rate)
         },
     },
     Scenario {
@@ -76,41 +115,41 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         unit: "us, p50",
         wanted: Wanted::LowerRatio,
         contenders: &[
-            Contender { options: SPINNING, target: Some(0.7) },
-            Contender { options: INTERRUPTS, target: Some(1.0) },
+            Contender { serving: Serving::Run(SPINNING), target: Some(0.7) },
+            Contender { serving: Serving::Run(INTERRUPTS), target: Some(1.0) },
         ],
-        measure: |lab, network, seconds| {
-            nginx(lab, network, seconds, &Asks { connections: 1, ..ASKS_64 }, |report| report.median_us)
+        measure: |lab, serving, seconds| {
+            nginx(lab, serving, seconds, &Asks { connections: 1, ..ASKS_64 }, |report| report.median_us)
         },
     },
     Scenario {
         name: "nginx_cpu_at_40000_rps",
         unit: "us of the machine's cores per request",
         wanted: Wanted::LowerRatio,
-        contenders: &[Contender { options: INTERRUPTS, target: Some(0.7) }],
+        contenders: &[Contender { serving: Serving::Run(INTERRUPTS), target: Some(0.7) }, BOUND_ASLEEP],
         measure: nginx_cpu,
     },
     Scenario {
         name: "redis_get_50conn",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(1.5) }, ASLEEP],
-        measure: |lab, network, seconds| redis_get(lab, network, seconds, false),
+        contenders: &[Contender { serving: Serving::Run(&[]), target: Some(1.5) }, ASLEEP, BOUND],
+        measure: |lab, serving, seconds| redis_get(lab, serving, seconds, false),
     },
     Scenario {
         name: "redis_get_50conn, redis-benchmark by sidestep run",
         unit: "requests/s",
         wanted: Wanted::HigherRatio,
-        contenders: &[Contender { options: &[], target: Some(1.5) }],
-        measure: |lab, network, seconds| redis_get(lab, network, seconds, true),
+        contenders: &[Contender { serving: Serving::Run(&[]), target: Some(1.5) }],
+        measure: |lab, serving, seconds| redis_get(lab, serving, seconds, true),
     },
     Scenario {
         name: "sockperf_udp_ping_pong_64b",
         unit: "us round trip, p50",
         wanted: Wanted::LowerRatio,
         contenders: &[
-            Contender { options: SPINNING, target: Some(0.5) },
-            Contender { options: INTERRUPTS, target: None },
+            Contender { serving: Serving::Run(SPINNING), target: Some(0.5) },
+            Contender { serving: Serving::Run(INTERRUPTS), target: None },
         ],
         measure: sockperf_udp,
     },
@@ -118,7 +157,7 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         name: "hooked_call_on_kernel_fd",
         unit: "ns a call",
         wanted: Wanted::LowerDifference,
-        contenders: &[Contender { options: &[], target: Some(10.0) }],
+        contenders: &[Contender { serving: Serving::Run(&[]), target: Some(10.0) }],
         measure: hooks::measure,
     },
 ];
@@ -139,12 +178,12 @@ const ASKS_64: Asks = Asks { connections: 64, close: false, by_sidestep: false }
 
 fn nginx(
     lab: &Lab,
-    network: &Network,
+    serving: Serving,
     seconds: u32,
     asks: &Asks,
     value: impl Fn(&lab::WrkReport) -> f64,
 ) -> Result<Measurement, LabError> {
-    let _nginx = Nginx::with_workers(1).program().start(lab, Side::Server, network)?;
+    let _nginx = serving.start(lab, &Nginx::with_workers(1).program())?;
     std::thread::sleep(SETTLING);
     let Asks { connections, close, by_sidestep } = *asks;
     let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close };
@@ -153,8 +192,8 @@ fn nginx(
     Ok(Measurement { value: value(&report), errors: report.errors, busy })
 }
 
-fn nginx_cpu(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
-    let _nginx = Nginx::with_workers(1).program().start(lab, Side::Server, network)?;
+fn nginx_cpu(lab: &Lab, serving: Serving, seconds: u32) -> Result<Measurement, LabError> {
+    let _nginx = serving.start(lab, &Nginx::with_workers(1).program())?;
     std::thread::sleep(SETTLING);
     let load = OpenLoop {
         server: SocketAddr::new(SERVER_V4.parse().expect("an address"), 80),
@@ -187,8 +226,8 @@ fn network_of_client(by_sidestep: bool) -> Network {
     if by_sidestep { Network::sidestep_of_client(SPINNING) } else { Network::Kernel }
 }
 
-fn redis_get(lab: &Lab, network: &Network, seconds: u32, by_sidestep: bool) -> Result<Measurement, LabError> {
-    let _redis = redis("").start(lab, Side::Server, network)?;
+fn redis_get(lab: &Lab, serving: Serving, seconds: u32, by_sidestep: bool) -> Result<Measurement, LabError> {
+    let _redis = serving.start(lab, &redis(""))?;
     std::thread::sleep(SETTLING);
     let count = (seconds * if by_sidestep { 180_000 } else { 90_000 }).to_string(); // About the kernel's rate.
     let words = ["redis-benchmark", "-h", SERVER_V4, "-c", "50", "-n", &count, "-t", "get", "--csv"];
@@ -199,8 +238,8 @@ fn redis_get(lab: &Lab, network: &Network, seconds: u32, by_sidestep: bool) -> R
     Ok(Measurement { value: rates.next_back().unwrap_or(0.0), errors, busy })
 }
 
-fn sockperf_udp(lab: &Lab, network: &Network, seconds: u32) -> Result<Measurement, LabError> {
-    let _sockperf = sockperf(false).start(lab, Side::Server, network)?;
+fn sockperf_udp(lab: &Lab, serving: Serving, seconds: u32) -> Result<Measurement, LabError> {
+    let _sockperf = serving.start(lab, &sockperf(false))?;
     std::thread::sleep(SETTLING);
     let seconds = seconds.to_string();
     let arguments = ["ping-pong", "-i", SERVER_V4, "-p", "11111", "-m", "64", "-t", &seconds];
