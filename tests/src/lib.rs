@@ -4,6 +4,7 @@
 //! `tests/programs`, which need root and AF_XDP and say so when they cannot run.
 #![forbid(unsafe_code)]
 
+mod counters;
 mod dig;
 mod exchange;
 mod idle;
@@ -12,6 +13,7 @@ mod reload;
 mod serving;
 mod stream;
 
+pub use counters::Counters;
 pub use dig::{Dig, Transport};
 pub use exchange::{Answer, Exchange, ExchangeTally};
 pub use idle::assert_comes_to_rest;

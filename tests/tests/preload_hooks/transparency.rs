@@ -51,6 +51,7 @@ fn threads_are_the_same() {
 #[test]
 fn programs_that_choose_their_system_calls_are_the_same() {
     assert_same("confined");
+    assert_same("confined_amid");
 }
 
 /// Runs `name` without the library and in all ways with it, and compares.

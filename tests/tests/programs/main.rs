@@ -6,7 +6,6 @@
 
 mod chroot;
 mod clients;
-mod counters;
 mod cpython;
 mod databases;
 mod ends;

@@ -61,7 +61,7 @@ fn nothing_is_lost_that_a_peer_says_while_its_connection_moves() {
     let running = trial.start(&server);
     for address in [SERVER_V4, SERVER_V6] {
         let mut client = trial.lab.command(Side::Client, "python3");
-        let said = finish(client.args(["-c", CLIENT, address, &MOVES.to_string()]));
+        let said = trial.on_the_stack(|| finish(client.args(["-c", CLIENT, address, &MOVES.to_string()])));
         println!("{address}: {said}");
         assert_eq!(number_after(&said, "moves:"), f64::from(MOVES), "{said}");
         assert_eq!(number_after(&said, "lost:"), 0.0, "{said}");

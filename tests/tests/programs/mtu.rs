@@ -53,17 +53,19 @@ fn the_mtu_may_outgrow_the_frames_under_a_programs_connections() {
         let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
         let running = trial.start(&server);
         let span = MOMENT * (CHANGES.len() as u32 + 2);
-        let said = thread::scope(|scope| {
-            let client = scope.spawn(|| {
-                let mut client = trial.lab.command(Side::Client, "python3");
-                finish(client.args(["-c", CLIENT, address, &span.as_secs_f64().to_string()]))
-            });
-            for (side, mtu) in CHANGES {
-                thread::sleep(MOMENT);
-                let interface = if side == Side::Server { SERVER_INTERFACE } else { CLIENT_INTERFACE };
-                trial.lab.ip(side, &format!("link set {interface} mtu {mtu}")).unwrap();
-            }
-            client.join().unwrap()
+        let said = trial.on_the_stack(|| {
+            thread::scope(|scope| {
+                let client = scope.spawn(|| {
+                    let mut client = trial.lab.command(Side::Client, "python3");
+                    finish(client.args(["-c", CLIENT, address, &span.as_secs_f64().to_string()]))
+                });
+                for (side, mtu) in CHANGES {
+                    thread::sleep(MOMENT);
+                    let interface = if side == Side::Server { SERVER_INTERFACE } else { CLIENT_INTERFACE };
+                    trial.lab.ip(side, &format!("link set {interface} mtu {mtu}")).unwrap();
+                }
+                client.join().unwrap()
+            })
         });
         println!("{address}: {said}");
         assert!(number_after(&said, "exchanges:") > f64::from(CHANGES.len() as u32), "{said}");

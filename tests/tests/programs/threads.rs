@@ -58,7 +58,7 @@ fn what_is_lost_of_one_thread_is_sent_again_while_another_sleeps_for_all() {
         Program::new("a thread for each connection", "python3 -c").argument(ASKING).ready(Ready::Port(PORT));
     let running = trial.start(&server);
     let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
-    let answered = trial.lab.inside(Side::Client, || answer(address));
+    let answered = trial.on_the_stack(|| trial.lab.inside(Side::Client, || answer(address)));
     assert_eq!(answered.unwrap_or_else(|error| panic!("{error}")), QUESTIONS);
     trial.end(running);
 }
@@ -71,14 +71,15 @@ fn an_answer_does_not_wait_until_its_thread_comes_back_while_another_sleeps_for_
         .ready(Ready::Line("waits"));
     let running = trial.start(&server);
     let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
-    let answer = trial.lab.inside(Side::Client, || {
+    let ask = || {
         let [mut first, mut second] = [connect(address)?, connect(address)?];
         first.write_all(b"1")?;
         second.write_all(b"2")?;
         let mut answer = [0];
         first.read_exact(&mut answer)?;
         Ok(answer)
-    });
+    };
+    let answer = trial.on_the_stack(|| trial.lab.inside(Side::Client, ask));
     assert_eq!(answer.unwrap_or_else(|error: io::Error| panic!("{error}")), *b"1");
     trial.end(running);
 }

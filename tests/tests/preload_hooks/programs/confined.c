@@ -1,44 +1,5 @@
-// seccomp(2): programs that are ended for any system call that is not on their list, before they use the network or in the middle of it.
-#include "show.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-enum way { BY_PRCTL, BY_SECCOMP, BY_NUMBER };
-
-// From now on this process is ended for any other system call than these; by seccomp(2) also for those of its other threads, which it did not make.
-static int confine(enum way way, const int *calls, size_t count) {
-    struct sock_filter filter[64];
-    size_t end = 0;
-    filter[end++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < count; i++) {
-        filter[end++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i], 0, 1);
-        filter[end++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    }
-    filter[end++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-    struct sock_fprog program = {.len = end, .filter = filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    switch (way) {
-        case BY_PRCTL: return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-        case BY_SECCOMP: return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
-        default: return syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
-    }
-}
-
-static int status_of(pid_t child) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -status;
-}
-
-static int watching(int fd, int events) {
-    int epoll = epoll_create1(0);
-    struct epoll_event event = {.events = events, .data.fd = fd};
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? epoll : -1;
-}
+// Programs that choose their system calls before they use the network, and what they inherit and leave to others.
+#include "confine.h"
 
 static void what_only_asks_whether_it_could_be(int ends[2]) {
     char data[8];
@@ -48,46 +9,6 @@ static void what_only_asks_whether_it_could_be(int ends[2]) {
     SHOW(prctl(PR_GET_SECCOMP));
     SHOW(send(ends[0], "asked", 5, 0));
     SHOW(recv(ends[1], data, 5, MSG_WAITALL));
-}
-
-// What is under way when the list comes into force: a connection with unread data, waited for by epoll.
-static void in_the_middle(enum way way) {
-    static const int calls[] = {SYS_epoll_wait, SYS_poll, SYS_read, SYS_write, SYS_recvfrom, SYS_sendto, SYS_shutdown, SYS_close, SYS_futex, SYS_exit_group};
-    int ends[2];
-    connection(ends);
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        // Of its own, so that nobody else has them.
-        connection(ends);
-        int epoll = watching(ends[1], EPOLLIN | EPOLLET);
-        struct epoll_event events[4];
-        char data[64];
-        SHOW(send(ends[0], "before", 6, 0));
-        SHOW(epoll_wait(epoll, events, 4, 5000));
-        SHOW(read(ends[1], data, 3));
-        SHOW(confine(way, calls, COUNT(calls)));
-        SHOW(recv(ends[1], data, 3, MSG_WAITALL));
-        SHOW(send(ends[0], "after", 5, 0));
-        SHOW(epoll_wait(epoll, events, 4, 5000));
-        SHOW(events[0].events);
-        SHOW(read(ends[1], data, 64));
-        SHOW(poll(NULL, 0, 500)); // Other threads have time to do what they are not to.
-        SHOW(shutdown(ends[0], SHUT_WR));
-        SHOW(epoll_wait(epoll, events, 4, 5000));
-        SHOW(read(ends[1], data, 64));
-        SHOW(write(ends[1], "last", 4));
-        SHOW(recv(ends[0], data, 4, MSG_WAITALL));
-        SHOW(close(ends[1]));
-        SHOW(read(ends[0], data, 64));
-        _exit(21);
-    }
-    SHOW(status_of(child));
-    // The parent's are where they were.
-    char data[8];
-    SHOW(send(ends[0], "parent", 6, 0));
-    SHOW(recv(ends[1], data, 6, MSG_WAITALL));
-    close(ends[0]), close(ends[1]);
 }
 
 // A connection that is being made when the list comes into force.
@@ -183,7 +104,6 @@ int main(void) {
     int ends[2];
     connection(ends);
     what_only_asks_whether_it_could_be(ends);
-    for (int way = BY_PRCTL; way <= BY_NUMBER; way++) in_the_middle(way);
     under_way();
     with_what_was_inherited(ends);
     strictly(ends);

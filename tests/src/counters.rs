@@ -4,7 +4,7 @@ use lab::{Lab, Side};
 
 /// Packets, both versions of IP, as they are or would be on a wire: pieces that travel together count each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counters {
+pub struct Counters {
     /// Segments and datagrams that the client's kernel sent.
     sent_by_client: u64,
     /// Packets that the server's kernel took in.
@@ -18,7 +18,8 @@ const TAKEN: [(&str, &str); 4] =
     [("IpExt", "InNoECTPkts"), ("IpExt", "InECT0Pkts"), ("IpExt", "InECT1Pkts"), ("IpExt", "InCEPkts")];
 
 impl Counters {
-    pub(crate) fn of(lab: &Lab) -> Counters {
+    /// As they are now.
+    pub fn of(lab: &Lab) -> Counters {
         let sent = read(lab, Side::Client, "snmp");
         let taken = read(lab, Side::Server, "netstat");
         let [sent6, taken6] = [Side::Client, Side::Server].map(|side| read(lab, side, "snmp6"));
@@ -36,7 +37,7 @@ impl Counters {
 
     /// The part of the packets sent since `before` that the server's kernel has taken: what is missing there was the stack's. Packets
     /// on the server's loopback interface count too.
-    pub(crate) fn kernel_share_since(&self, before: &Counters) -> f64 {
+    pub fn kernel_share_since(&self, before: &Counters) -> f64 {
         let sent = self.sent_by_client - before.sent_by_client;
         let taken = self.taken_by_server - before.taken_by_server;
         (taken as f64 / sent.max(1) as f64).min(1.0)
