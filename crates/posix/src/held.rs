@@ -72,9 +72,15 @@ impl State {
         }
     }
 
-    /// What the kernel has of what stands behind `fd`, if that is its last descriptor and calls of other threads use it: to be asked for
-    /// while the number still is what it was.
-    pub(crate) fn copy_for_callers(&self, fd: RawFd) -> Option<OwnedFd> {
+    /// `fd` is about to be closed. What waits at a socket that other processes have too is theirs, if it is the last descriptor here;
+    /// and if calls of other threads use that, they get a copy of what the kernel has of it. To be asked for while the number still is
+    /// what it was.
+    pub(crate) fn prepare_close(&mut self, fd: RawFd, now: Instant) -> Option<OwnedFd> {
+        if let Some(id) = self.socket_of(fd)
+            && self.sockets.get(id).is_some_and(|it| it.is_common && it.fds().count() == 1)
+        {
+            self.hand_over_datagrams(id, now);
+        }
         let socket = self.socket_of(fd).and_then(|id| self.sockets.get(id));
         let epoll = self.epoll_of(fd).and_then(|id| self.epolls.get(id));
         let is_wanted = socket

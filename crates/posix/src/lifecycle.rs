@@ -88,7 +88,7 @@ impl Process {
         }
         let mut state = self.lock();
         let now = self.now();
-        state.connect_by_kernel(now);
+        state.connect_all_by_kernel(now);
         state.move_all(None); // Those that the program has closed.
         state.give_queues_back(now);
         state.leave_broker();

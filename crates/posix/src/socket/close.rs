@@ -41,24 +41,23 @@ impl Process {
         }
         let mut state = self.lock();
         let now = self.now();
-        let mut from = first;
-        let ours: Vec<(RawFd, Entry)> = self.table.within(first, last).collect();
-        for (fd, entry) in ours {
-            match entry {
-                Entry::Internal => {
-                    let fd = fd as u32;
-                    if fd > from
-                        && let Err(error) = syscall::close_range(from, fd - 1, flags)
-                    {
-                        return Verdict::Done(Err(error.into()));
-                    }
-                    from = fd + 1;
-                }
-                _ if flags & CLOSE_ON_EXEC == 0 => state.close_descriptor(fd, now),
-                _ => {}
-            }
+        if flags & CLOSE_ON_EXEC == 0 {
+            let theirs = self.table.within(first, last).filter(|(_, entry)| *entry != Entry::Internal);
+            theirs.collect::<Vec<_>>().into_iter().for_each(|(fd, _)| state.close_descriptor(fd, now));
         }
         state.leave(now);
+        // Looked for after that: what is closed may leave new ones of our own behind.
+        let own = self.table.within(first, last).filter(|(_, entry)| *entry == Entry::Internal);
+        let mut from = first;
+        for (fd, _) in own.collect::<Vec<_>>() {
+            let fd = fd as u32;
+            if fd > from
+                && let Err(error) = syscall::close_range(from, fd - 1, flags)
+            {
+                return Verdict::Done(Err(error.into()));
+            }
+            from = fd + 1;
+        }
         let rest = if from <= last { syscall::close_range(from, last, flags) } else { Ok(()) };
         Verdict::Done(rest.map_err(Into::into))
     }
@@ -89,12 +88,8 @@ impl Process {
                 state.raise(id, super::READABLE | super::WRITABLE | libc::EPOLLRDHUP as u32);
                 Verdict::Done(Ok(()))
             }
-            Role::Listener { .. } if socket.claim.is_some() && how != Shutdown::Write => {
-                state.close_listener(id, now);
-                if let Some(socket) = state.sockets.get_mut(id) {
-                    socket.role = Role::Fresh;
-                }
-                state.raise(id, super::READABLE);
+            Role::Listener { .. } if how != Shutdown::Write => {
+                state.listen_no_more(id, now);
                 Verdict::Kernel
             }
             Role::Departing { .. } => {
@@ -102,10 +97,7 @@ impl Process {
                 Verdict::Done(Ok(()))
             }
             Role::Failed => Verdict::Done(fail(libc::ENOTCONN)),
-            Role::Inherited(_) => match self.inherit(state, id) {
-                Ok(()) => Verdict::Kernel,
-                Err(errno) => Verdict::Done(Err(errno)),
-            },
+            Role::Inherited(_) => self.inherit_for_kernel(state, id),
             _ => Verdict::Kernel,
         }
     }
@@ -135,13 +127,25 @@ impl Process {
 }
 
 impl State {
+    /// A listener of the stack's becomes a socket that does not listen.
+    pub(super) fn listen_no_more(&mut self, id: SocketId, now: Instant) {
+        if self.sockets.get(id).is_none_or(|socket| socket.claim.is_none()) {
+            return;
+        }
+        self.close_listener(id, now);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.role = Role::Fresh;
+        }
+        self.raise(id, super::READABLE);
+    }
+
     /// A descriptor is about to be closed: what stood behind it goes with the last one, or when the calls on it are over.
     pub(crate) fn close_descriptor(&mut self, fd: RawFd, now: Instant) {
-        let copy = self.copy_for_callers(fd);
+        let copy = self.prepare_close(fd, now);
         self.close_with_copy(fd, copy, now);
     }
 
-    /// The same of a descriptor that may be something else by now; `copy` is what [`State::copy_for_callers`] had of it before.
+    /// The same of a descriptor that may be something else by now; `copy` is what [`State::prepare_close`] had of it before.
     pub(super) fn close_with_copy(&mut self, fd: RawFd, copy: Option<OwnedFd>, now: Instant) {
         if let Some(id) = self.socket_of(fd) {
             self.table.set(fd, Entry::None);

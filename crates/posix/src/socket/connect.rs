@@ -33,7 +33,12 @@ impl Process {
                 state.join_port_on_stack(id);
                 Verdict::Done(connected)
             }
-            Role::Listener { .. } => Verdict::Kernel,
+            Role::Listener { .. } => {
+                if family(name) == Some(libc::AF_UNSPEC) {
+                    state.listen_no_more(id, self.now());
+                }
+                Verdict::Kernel
+            }
         }
     }
 

@@ -33,10 +33,7 @@ impl Process {
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         match command {
             // Flags that parent and child have in common are the kernel's to keep.
-            libc::F_SETFL if matches!(socket.role, Role::Inherited(_)) => match self.inherit(state, id) {
-                Ok(()) => Verdict::Kernel,
-                Err(errno) => Verdict::Done(Err(errno)),
-            },
+            libc::F_SETFL if matches!(socket.role, Role::Inherited(_)) => self.inherit_for_kernel(state, id),
             libc::F_SETFL => {
                 socket.nonblocking = argument & i64::from(libc::O_NONBLOCK) != 0;
                 socket.keep_status(argument as i32);
@@ -71,10 +68,7 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         if matches!(socket.role, Role::Inherited(_)) {
-            return match self.inherit(state, id) {
-                Ok(()) => Verdict::Kernel,
-                Err(errno) => Verdict::Done(Err(errno)),
-            };
+            return self.inherit_for_kernel(state, id);
         }
         socket.may_survive_exec |= request == libc::FIONCLEX;
         if request == libc::FIONBIO {
@@ -106,12 +100,12 @@ impl Process {
                 let on_stack = udp.on_stack;
                 let queued =
                     on_stack.and_then(|id| state.stack()?.udp_queued(id)).map_or(0, |(next, _)| next);
+                let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
                 if queued == 0 {
+                    socket.own_run.note_seen_at_shadow();
                     return Verdict::Kernel;
                 }
-                if let Some(socket) = state.sockets.get_mut(id) {
-                    socket.own_run.note_seen();
-                }
+                socket.own_run.note_seen();
                 *argument = queued as i32;
                 Verdict::Done(Ok(0))
             }

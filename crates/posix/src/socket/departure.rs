@@ -222,16 +222,21 @@ impl State {
     }
 
     /// The kernel makes the connections that nobody has answered yet.
-    pub(crate) fn connect_by_kernel(&mut self, now: Instant) {
+    pub(crate) fn connect_all_by_kernel(&mut self, now: Instant) {
         let held = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.connection()?)));
         for (id, connection) in held.collect::<Vec<_>>() {
-            let Some(stack) = self.stack() else { return };
-            let remote = stack.endpoints(connection).map(|(_, remote)| remote);
-            if let (Some(TcpState::SynSent), Some(remote)) = (stack.state(connection), remote) {
-                self.renew(id, None, now);
-                self.depart_by_kernel(id, remote, now);
-            }
+            self.connect_by_kernel(id, connection, now);
         }
+    }
+
+    /// The kernel makes a connection if nobody has answered it yet; false if it is not so.
+    pub(super) fn connect_by_kernel(&mut self, id: SocketId, connection: ConnectionId, now: Instant) -> bool {
+        let Some(stack) = self.stack() else { return false };
+        let remote = stack.endpoints(connection).map(|(_, remote)| remote);
+        let (Some(TcpState::SynSent), Some(remote)) = (stack.state(connection), remote) else { return false };
+        self.renew(id, None, now);
+        self.depart_by_kernel(id, remote, now);
+        true
     }
 
     /// A socket is the kernel's for good: what watched it here watches it there.

@@ -53,7 +53,7 @@ impl State {
         flags: i32,
         now: Instant,
     ) -> std::io::Result<RawFd> {
-        let kept = self.copy_for_callers(to);
+        let kept = self.prepare_close(to, now);
         match syscall::dup3(from, to, flags) {
             Ok(copy) => {
                 self.close_with_copy(to, kept, now);

@@ -56,6 +56,9 @@ impl Setting<'_> {
             (libc::SOL_IP, libc::IP_MINTTL) | (libc::SOL_IPV6, IPV6_MINHOPCOUNT) if is_set => {
                 Some(HOP_LIMIT_MIN)
             }
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) if int(self.value) >= 0 => {
+                Some("it is looked at from an offset (SO_PEEK_OFF)")
+            }
             _ => None,
         }
     }

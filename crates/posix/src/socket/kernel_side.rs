@@ -11,6 +11,7 @@ use stack::tcp::Detached;
 use super::{READABLE, Role, Settings, Socket, SocketId, Stalls, WRITABLE};
 use crate::Errno;
 use crate::attachment::{MovedSocket, RequestId};
+use crate::calls::Verdict;
 use crate::drive::{On, Stop, Waiting};
 use crate::epoll::Interest;
 use crate::errno::fail;
@@ -261,6 +262,11 @@ impl Process {
         })
     }
 
+    /// The same for a call that is the kernel's then.
+    pub(super) fn inherit_for_kernel<T>(&self, state: MutexGuard<'_, State>, id: SocketId) -> Verdict<T> {
+        self.inherit(state, id).map_or_else(|errno| Verdict::Done(Err(errno)), |()| Verdict::Kernel)
+    }
+
     /// The same for several; the answers take their time together.
     pub(crate) fn inherit_all(&self, ids: &[SocketId]) {
         let mut state = self.lock();
@@ -280,18 +286,24 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return };
         let now = self.now();
         match state.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Connection(_)) => {
+            Some(Role::Connection(connection)) => {
+                let connection = *connection;
                 state.turn(now);
+                if state.connect_by_kernel(id, connection, now) {
+                    return;
+                }
                 // What cannot move is lost to who gets it, as if the peer had reset it.
                 let _ = state.move_to_kernel(id, None, now);
             }
             Some(Role::Inherited(_)) => drop(self.inherit(state, id)),
-            Some(Role::Listener { .. }) => {
+            Some(Role::Departing { .. }) => state.depart_by_kernel_after_all(id, now),
+            // What others have a part in is not connected by us.
+            Some(Role::Fresh | Role::Listener { .. } | Role::Udp(_)) => {
                 if let Some(socket) = state.sockets.get_mut(id) {
                     socket.is_common = true;
                 }
             }
-            _ => {}
+            Some(Role::Failed) | None => {}
         }
     }
 }

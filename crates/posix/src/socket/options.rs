@@ -50,10 +50,7 @@ impl Process {
                 state.refresh_timeout(id);
                 Verdict::Done(result)
             }
-            Role::Inherited(_) => match self.inherit(state, id) {
-                Ok(()) => Verdict::Kernel,
-                Err(errno) => Verdict::Done(Err(errno)),
-            },
+            Role::Inherited(_) => self.inherit_for_kernel(state, id),
             Role::Departing { .. } | Role::Failed => {
                 let result = syscall::setsockopt(fd, level, option, value).map_err(Errno::from);
                 Verdict::Done(result)
@@ -79,6 +76,7 @@ impl Process {
                 let connection = *connection;
                 Verdict::Done(state.get_option(id, connection, (level, option), value, now))
             }
+            Role::Inherited(_) => self.inherit_for_kernel(state, id),
             Role::Departing { .. } if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
                 Verdict::Done(info_of_departing(fd, value))
             }

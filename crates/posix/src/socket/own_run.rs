@@ -7,29 +7,44 @@ const RUN_MAX: u32 = 64;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnRun {
     taken: u32,
-    /// The program has looked at what the stack has: that is what it is to get next.
-    is_seen: bool,
+    seen: Option<Seen>,
+}
+
+/// Whose datagram the program has looked at, and not taken (`MSG_PEEK`, `FIONREAD`): that is what it is to get next.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    OfStack,
+    OfShadow,
 }
 
 impl OwnRun {
     /// Something of the stack's was taken.
     pub(super) fn note_taken(&mut self) {
         self.taken = self.taken.saturating_add(1);
-        self.is_seen = false;
+        self.seen = None;
     }
 
-    /// Something of the stack's was looked at, and stays (`MSG_PEEK`).
+    /// Something of the stack's was looked at, and stays.
     pub(super) fn note_seen(&mut self) {
-        self.is_seen = true;
+        self.seen = Some(Seen::OfStack);
+    }
+
+    /// The shadow is looked at.
+    pub(super) fn note_seen_at_shadow(&mut self) {
+        self.seen = Some(Seen::OfShadow);
     }
 
     /// Whether the shadow is to be asked first.
     pub(super) fn is_shadows_turn(&self) -> bool {
-        self.taken >= RUN_MAX && !self.is_seen
+        match self.seen {
+            Some(Seen::OfStack) => false,
+            Some(Seen::OfShadow) => true,
+            None => self.taken >= RUN_MAX,
+        }
     }
 
     /// The shadow has had its turn, or had nothing.
     pub(super) fn begin(&mut self) {
-        self.taken = 0;
+        *self = OwnRun::default();
     }
 }

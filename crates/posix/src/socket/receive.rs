@@ -42,10 +42,7 @@ impl Process {
                 Err(errno) => Verdict::Done(Err(errno)),
             },
             Role::Failed => Verdict::Done(state.take_error(id).map_or(fail(libc::ENOTCONN), Err)),
-            Role::Inherited(_) => match self.inherit(state, id) {
-                Ok(()) => Verdict::Kernel,
-                Err(errno) => Verdict::Done(Err(errno)),
-            },
+            Role::Inherited(_) => self.inherit_for_kernel(state, id),
         }
     }
 

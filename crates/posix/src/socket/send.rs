@@ -47,10 +47,7 @@ impl Process {
                 let mut state = state;
                 Verdict::Done(state.take_error(id).map_or(fail(libc::EPIPE), Err))
             }
-            Role::Inherited(_) => match self.inherit(state, id) {
-                Ok(()) => Verdict::Kernel,
-                Err(errno) => Verdict::Done(Err(errno)),
-            },
+            Role::Inherited(_) => self.inherit_for_kernel(state, id),
         }
     }
 

@@ -21,8 +21,10 @@ impl Process {
         offset: Option<&mut i64>,
         count: usize,
     ) -> Verdict<usize> {
-        if !self.is_connection(out) {
-            return Verdict::Kernel;
+        match self.is_connection(out) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::Kernel,
+            Err(errno) => return Verdict::Done(Err(errno)),
         }
         let at = match &offset {
             Some(offset) => **offset,
@@ -91,7 +93,11 @@ impl Process {
 
     /// splice(2): from a pipe onto a connection, or from a connection into a pipe.
     pub(crate) fn splice(&self, from: RawFd, to: RawFd, count: usize, flags: u32) -> Verdict<usize> {
-        match (self.is_connection(from), self.is_connection(to)) {
+        let (from_connection, to_connection) = match (self.is_connection(from), self.is_connection(to)) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(errno), _) | (_, Err(errno)) => return Verdict::Done(Err(errno)),
+        };
+        match (from_connection, to_connection) {
             (false, false) => Verdict::Kernel,
             _ if count == 0 || !is_open(from) || !is_open(to) => Verdict::Kernel,
             (true, false) if is_pipe(to) => Verdict::Done(self.splice_out(from, to, count, flags)),
@@ -168,10 +174,15 @@ impl Process {
         state.socket_of(fd).and_then(|id| state.sockets.get(id)).is_some_and(|socket| socket.nonblocking)
     }
 
-    fn is_connection(&self, fd: RawFd) -> bool {
+    /// Whether it is a connection of ours; one that was inherited is the kernel's after that.
+    fn is_connection(&self, fd: RawFd) -> Result<bool, Errno> {
         let state = self.lock();
-        let role = state.socket_of(fd).and_then(|id| state.sockets.get(id)).map(|socket| &socket.role);
-        matches!(role, Some(Role::Connection(_) | Role::Departing { .. }))
+        let Some(id) = state.socket_of(fd) else { return Ok(false) };
+        match state.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Connection(_) | Role::Departing { .. } | Role::Failed) => Ok(true),
+            Some(Role::Inherited(_)) => self.inherit(state, id).map(|()| false),
+            Some(Role::Fresh | Role::Listener { .. } | Role::Udp(_)) | None => Ok(false),
+        }
     }
 }
 

@@ -173,7 +173,7 @@ impl State {
     }
 
     /// The same for who may soon want the queues again.
-    pub(super) fn hand_over_datagrams(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn hand_over_datagrams(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let fd = socket.fd();
         let Role::Udp(udp) = &mut socket.role else { return };

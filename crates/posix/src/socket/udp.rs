@@ -267,8 +267,9 @@ impl State {
     ) -> Option<Result<Received, Errno>> {
         let socket = self.sockets.get_mut(id).filter(|socket| socket.own_run.is_shadows_turn())?;
         let received = receive_of_kernel(socket.fd(), request);
-        // What was only looked at is to come next, too.
-        if received == Err(EAGAIN) || request.flags & libc::MSG_PEEK == 0 {
+        if received.is_ok() && request.flags & libc::MSG_PEEK != 0 {
+            socket.own_run.note_seen_at_shadow();
+        } else {
             socket.own_run.begin();
         }
         (received != Err(EAGAIN)).then_some(received)
@@ -323,6 +324,9 @@ impl State {
             Ok(received) => received,
             Err(UdpRecvError::WouldBlock) => {
                 socket.own_run.begin(); // The shadow is asked now.
+                if peek {
+                    socket.own_run.note_seen_at_shadow();
+                }
                 return None;
             }
             Err(error) => return Some(Err(error.into())),

@@ -53,6 +53,9 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int>
 /// # Safety
 /// As ioctl(2).
 pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> Asked<c_int> {
+    if request == libc::FIONCLEX {
+        return Ok(asked::ioctl(fd, request, &mut 0)); // It has no argument.
+    }
     if !INT_REQUESTS.contains(&request) {
         return Ok(Verdict::Kernel);
     }

@@ -63,6 +63,11 @@ unsafe fn for_each_descriptor(message: &msghdr, mut tell: impl FnMut(c_int)) {
     let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: not null, so it is a header within the control messages.
     while let Some(control) = unsafe { header.as_ref() } {
+        let at = (header as usize).wrapping_sub(message.msg_control as usize);
+        // The kernel refuses a message whose length says more than there is; CMSG_NXTHDR would follow it all the same.
+        if control.cmsg_len > message.msg_controllen.saturating_sub(at) {
+            return;
+        }
         // SAFETY: no memory is involved.
         let octets = control.cmsg_len.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
         if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {

@@ -266,6 +266,19 @@ impl Scene {
         Ok((fd, port_of(fd)?))
     }
 
+    /// The same at a port that the program has named, and keeps whether it listens or not.
+    pub(crate) fn listener_at_free_port(&self) -> Result<(RawFd, u16)> {
+        let first = self.tcp()?;
+        sys::bind(first, &self.local(0))?;
+        let port = port_of(first)?;
+        sys::close(first)?;
+        let fd = self.tcp()?;
+        sys::bind(fd, &self.local(port))?;
+        sys::listen(fd, 16)?;
+        self.settle(fd)?;
+        Ok((fd, port))
+    }
+
     /// A connection with the peer, from the direction of the variant.
     pub(crate) fn pair(&mut self) -> Result<Pair> {
         self.pair_with(|_| Ok(()))

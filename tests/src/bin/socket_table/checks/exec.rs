@@ -9,7 +9,7 @@ use crate::table::{Done, checks};
 checks! {
     alone "exec":
     PAIRS [keeps_a_connection, closes_cloexec, spawn_gives_a_connection],
-    WAYS [keeps_unread_data, by_vfork, keeps_both_of_two, with_environment, keeps_unsent_data],
+    WAYS [keeps_what_is_told_by_ioctl, keeps_unread_data, by_vfork, keeps_both_of_two, with_environment, keeps_unsent_data],
     BOTH [keeps_a_listener],
     ONCE [fails_and_goes_on, socket_activation],
 }
@@ -65,6 +65,18 @@ fn closes_cloexec(s: &mut Scene) -> Done {
     s.see("write", sys::write(pair.fd, b"parent"));
     s.see("peer", pair.hear(100));
     Ok(())
+}
+
+/// As Python makes descriptors inheritable.
+fn keeps_what_is_told_by_ioctl(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    sys::fcntl(pair.fd, F_SETFD, FD_CLOEXEC.into())?;
+    s.see("ioctl", sys::ioctl(pair.fd, libc::FIONCLEX as _, 0).map(drop));
+    let pid = exec_child(&["echo", &pair.fd.to_string()])?;
+    let other = pair.other;
+    pair.peer.send(other, b"back, please")?;
+    s.see("peer", pair.hear(100));
+    see_end(s, pid)
 }
 
 fn keeps_unread_data(s: &mut Scene) -> Done {

@@ -18,7 +18,7 @@ checks! {
         filter_of_datagrams, who_waits_is_accepted, no_key,
     ],
     CALLS [signed_connect, filter_before_connecting],
-    PAIRS [least_hop_limit, filter_of_a_connection, refused_protocol],
+    PAIRS [least_hop_limit, filter_of_a_connection, refused_protocol, looked_at_from_an_offset],
 }
 
 /// `TCP_MD5SIG` with a key for the peer: `struct tcp_md5sig`.
@@ -176,4 +176,15 @@ fn refused_protocol(s: &mut Scene) -> Done {
     s.see("set", sys::setsockopt(pair.fd, IPPROTO_TCP, libc::TCP_ULP, b"nonesuch"));
     s.say_where(pair.fd);
     exchange(s, pair)
+}
+
+fn looked_at_from_an_offset(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    s.see("setsockopt", sys::setsockopt_int(pair.fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0));
+    pair.tell(b"abcdef")?;
+    s.see_poll("poll", sys::poll_one(pair.fd, libc::POLLIN, SOON_MS));
+    s.see("first", sys::recv(pair.fd, 3, libc::MSG_PEEK));
+    s.see("next", sys::recv(pair.fd, 3, libc::MSG_PEEK));
+    s.see("read", sys::recv(pair.fd, 10, 0));
+    Ok(())
 }

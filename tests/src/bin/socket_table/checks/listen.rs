@@ -2,6 +2,7 @@
 
 use libc::{POLLIN, POLLOUT, SO_ACCEPTCONN, SOL_SOCKET};
 
+use super::connect::unspecified;
 use crate::scene::{SOON_MS, Scene, port_of};
 use crate::show::poll_names;
 use crate::sys;
@@ -18,6 +19,7 @@ checks! {
         says_so_in_an_option, events_of_a_listener, reading_from_a_listener, connect_on_a_listener,
         on_a_closed_descriptor, fionread_of_a_listener, tcp_info_of_a_listener, peer_of_a_listener,
         shutdown_of_reading, shutdown_of_writing, send_on_a_listener,
+        connect_to_nobody_ends_listening,
     ],
 }
 
@@ -227,6 +229,22 @@ fn shutdown_of_reading(s: &mut Scene) -> Done {
     let other = peer.tcp()?;
     s.see("peer", peer.connect(other, port));
     s.see("accept", sys::accept4(listener, 0));
+    Ok(())
+}
+
+/// As haproxy pauses a frontend, and resumes it.
+fn connect_to_nobody_ends_listening(s: &mut Scene) -> Done {
+    let (listener, port) = s.listener_at_free_port()?;
+    s.see("connect", sys::connect(listener, &unspecified()));
+    let mut peer = s.peer()?;
+    let other = peer.tcp()?;
+    s.see("peer", peer.connect(other, port));
+    s.see("accept", sys::accept4(listener, 0));
+    s.see("listen", sys::listen(listener, 16));
+    let other = peer.tcp()?;
+    s.see("peer", peer.connect(other, port));
+    s.see_poll("listener", sys::poll_one(listener, POLLIN, SOON_MS));
+    s.see("accept", sys::accept4(listener, 0).map(drop));
     Ok(())
 }
 

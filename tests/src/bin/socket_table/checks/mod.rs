@@ -19,6 +19,7 @@ mod exec;
 mod files;
 mod flags;
 mod fork;
+mod fork_first;
 mod fork_listener;
 mod fork_shared;
 mod ioctl;
@@ -91,6 +92,7 @@ pub(crate) fn all() -> Vec<Check> {
         files::checks(),
         splice::checks(),
         fork::checks(),
+        fork_first::checks(),
         fork_shared::checks(),
         fork_listener::checks(),
         exec::checks(),

@@ -11,8 +11,9 @@ use crate::table::{Done, checks};
 checks! {
     alone "exec":
     PAIRS [sent_to_another_process],
-    WAYS [sent_and_closed, sent_to_itself, sent_with_unread_data, sent_twice, sent_by_sendmmsg_and_plain],
-    BOTH [listener_sent_to_another_process, datagrams_sent_to_another_process],
+    WAYS [sent_and_closed, sent_to_itself, sent_with_unread_data, sent_twice, sent_before_it_is_connected,
+        sent_while_connecting, sent_by_sendmmsg_and_plain],
+    BOTH [listener_sent_to_another_process, datagrams_sent_to_another_process, datagrams_that_wait_go_along],
     ONCE [pipe_is_sent, sent_over_a_socket_of_the_wire],
 }
 
@@ -87,6 +88,52 @@ fn sent_twice(s: &mut Scene) -> Done {
         s.see("write", sys::write(fd, b"x"));
         s.see("peer", pair.hear(10));
     }
+    Ok(())
+}
+
+fn sent_before_it_is_connected(s: &mut Scene) -> Done {
+    see_sent(s, false)
+}
+
+fn sent_while_connecting(s: &mut Scene) -> Done {
+    see_sent(s, true)
+}
+
+/// A socket that is sent before the handshake is over serves by both its descriptors.
+fn see_sent(s: &mut Scene, after_connect: bool) -> Done {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_DGRAM, 0)?;
+    let mut peer = s.peer()?;
+    let (listener, port) = peer.tcp_listener(4)?;
+    let fd = sys::socket(s.domain(), SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    if after_connect {
+        s.see("connect", sys::connect(fd, &s.remote(port)));
+    }
+    give(here, fd)?;
+    let twin = take(there)?;
+    if !after_connect {
+        s.see("connect", sys::connect(fd, &s.remote(port)));
+    }
+    let (other, _) = peer.accept(listener)?;
+    for fd in [twin, fd] {
+        s.see_poll("writable", sys::poll_one(fd, libc::POLLOUT, SOON_MS));
+        s.see("write", sys::write(fd, b"x"));
+        s.see("peer", peer.recv(other, 10));
+    }
+    Ok(())
+}
+
+fn datagrams_that_wait_go_along(s: &mut Scene) -> Done {
+    let [here, there] = sys::socketpair(AF_UNIX, SOCK_DGRAM, 0)?;
+    let (fd, port) = s.udp_bound()?;
+    let mut peer = s.peer()?;
+    let (other, _) = peer.udp()?;
+    peer.sendto(other, port, b"waits")?;
+    s.see_poll("waits", sys::poll_one(fd, libc::POLLIN, SOON_MS));
+    give(here, fd)?;
+    sys::close(fd)?;
+    let fd = take(there)?;
+    s.see_poll("waits still", sys::poll_one(fd, libc::POLLIN, SOON_MS));
+    s.see("recv", sys::recv(fd, 100, libc::MSG_DONTWAIT));
     Ok(())
 }
 

@@ -16,6 +16,7 @@ checks! {
     BOTH [
         echo, address_of_the_sender, empty_datagram, truncated, truncated_with_the_real_length, peek,
         order, bound_to_all, blocks_until_one_comes, poll_of_many, read_and_write,
+        peeked_comes_next, counted_comes_next,
     ],
     ONCE [large_burst, connect_refuses_a_wrong_family, sendto_while_receiving_from_two],
 }
@@ -213,5 +214,29 @@ fn connect_refuses_a_wrong_family(s: &mut Scene) -> Done {
     s.see("IPv6", sys::connect(fd, &v6));
     s.see("short", sys::connect(fd, &s.remote(9)[..8]));
     s.see("too short", sys::connect(fd, &s.remote(9)[..1]));
+    Ok(())
+}
+
+fn peeked_comes_next(s: &mut Scene) -> Done {
+    see_next(s, |fd| sys::recv(fd, 0, libc::MSG_PEEK | libc::MSG_TRUNC).map(drop))
+}
+
+fn counted_comes_next(s: &mut Scene) -> Done {
+    see_next(s, |fd| sys::ioctl(fd, libc::FIONREAD as _, 0).map(drop))
+}
+
+/// What the program has looked at is what it takes next, whatever comes from elsewhere meanwhile.
+fn see_next(s: &mut Scene, look: impl FnOnce(i32) -> Result<()>) -> Done {
+    let (fd, port, mut peer, other, _) = ends(s)?;
+    let near = s.udp()?;
+    s.see("near", sys::sendto(near, b"near", 0, &s.local(port)));
+    s.see_poll("poll", sys::poll_one(fd, libc::POLLIN, SOON_MS));
+    s.see("look", look(fd));
+    peer.sendto(other, port, b"from far away")?;
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    s.see_poll("poll", sys::poll_one(fd, libc::POLLIN, SOON_MS));
+    for room in [4, 100] {
+        s.see("recv", sys::recv(fd, room, libc::MSG_DONTWAIT));
+    }
     Ok(())
 }
