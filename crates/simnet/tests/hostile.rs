@@ -115,7 +115,10 @@ const STATES: [Option<State>; 9] = [
 #[test]
 fn in_every_state_a_reset_counts_at_the_expected_octet_and_nowhere_else() {
     for (state, irs) in STATES.into_iter().skip(2).flat_map(|state| IRS.map(|irs| (state, irs))) {
-        for distance in [-70_000, -1, 1, 1000, 65_000, 70_000, i32::MIN] {
+        // At the peer's FIN it counts too.
+        let has_fin = matches!(state, Some(State::CloseWait | State::LastAck | State::Closing));
+        let below = if has_fin { -2 } else { -1 };
+        for distance in [-70_000, below, 1, 1000, 65_000, 70_000, i32::MIN] {
             let mut victim = victim_in(state, irs);
             let (rcv_nxt, _) = victim.numbers(0);
             let seq = rcv_nxt.wrapping_add_signed(distance);

@@ -68,7 +68,7 @@ impl Connection {
             return true;
         }
         if segment.has(flag::RST) {
-            return false;
+            return self.is_reset_at_fin(segment);
         }
         shared.counters.outside_window += 1;
         if segment.has(flag::SYN) && self.state != State::SynReceived {
@@ -116,9 +116,16 @@ impl Connection {
         }
     }
 
+    /// macOS resets what it has closed by the number of its FIN, not by the one behind it; Linux takes that too
+    /// (`tcp_reset_check`). Who guesses it guesses no better than at `rcv_nxt`.
+    fn is_reset_at_fin(&self, segment: &Segment<'_>) -> bool {
+        let has_fin = matches!(self.state, State::CloseWait | State::LastAck | State::Closing);
+        has_fin && segment.seq + 1 == self.receive.rcv_nxt
+    }
+
     /// Second step: RST. RFC 5961, 3.2: only at exactly `rcv_nxt`, else it is challenged.
     pub(super) fn on_reset(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> Fate {
-        if segment.seq != self.receive.rcv_nxt {
+        if segment.seq != self.receive.rcv_nxt && !self.is_reset_at_fin(segment) {
             self.challenge(shared, now);
             return Fate::Alive;
         }
