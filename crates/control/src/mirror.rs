@@ -111,7 +111,8 @@ pub enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirror {
     links: BTreeMap<u32, Link>,
-    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
+    /// With the lengths of their prefixes: an address is there as long as one of them is.
+    addresses: BTreeMap<u32, BTreeSet<(IpAddr, u8)>>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
     routes: BTreeMap<RouteKey, Route>,
 }
@@ -142,9 +143,9 @@ impl Mirror {
         self.links.values()
     }
 
-    /// Addresses of one interface, tentative and deprecated ones too.
+    /// Addresses of one interface, tentative and deprecated ones too; with several prefixes one comes as often.
     pub fn addresses(&self, index: u32) -> impl Iterator<Item = IpAddr> + '_ {
-        self.addresses.get(&index).into_iter().flatten().copied()
+        self.addresses.get(&index).into_iter().flatten().map(|(address, _)| *address)
     }
 
     /// All neighbours, by interface and address.
@@ -217,7 +218,7 @@ impl Mirror {
 
     fn on_address(&mut self, message: &AddressMessage, present: bool) -> Option<Change> {
         let index = message.header.index;
-        let address = parse::address(message)?;
+        let address = (parse::address(message)?, message.header.prefix_len);
         let addresses = self.addresses.entry(index).or_default();
         let changed = if present { addresses.insert(address) } else { addresses.remove(&address) };
         changed.then_some(Change::Addresses(index))

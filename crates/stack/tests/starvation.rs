@@ -8,7 +8,7 @@ use stack::tcp::{Events, SendError};
 use stack::{Config, ConnectionId, Socket, Stack};
 
 /// A client whose buffers are full of what two connections send to readers that do not read: the pair, the two, their other ends, and a
-/// third connection, with nothing to send yet.
+/// third connection, which has written as much as everybody may.
 fn full() -> (Pair, [ConnectionId; 2], [ConnectionId; 2], ConnectionId) {
     let mut pair = Pair::with(Config { buffer_memory: 128 << 10, ..Config::default() }, Config::default());
     let listener = pair.server.listen(SERVER, 16);
@@ -24,6 +24,7 @@ fn full() -> (Pair, [ConnectionId; 2], [ConnectionId; 2], ConnectionId) {
             // Nothing is sent, so that nothing is acknowledged.
         }
     }
+    assert_eq!(pair.client.stack.send(starved, &[7; 10_000], pair.now).ok(), Some(2 * 2048));
     (pair, [first, second], [first_reader, second_reader], starved)
 }
 
@@ -42,8 +43,9 @@ fn a_writer_refused_for_want_of_memory_is_not_told_to_write() {
 
 #[test]
 fn it_is_told_when_another_connection_has_freed_some() {
-    let (mut pair, _, readers, starved) = full();
+    let (mut pair, [greedy, _], readers, starved) = full();
     becomes_writable(&mut pair.client.stack, starved);
+    assert!(!pair.client.stack.readiness(greedy).unwrap().writable);
     pair.client.stack.send(starved, b"request", pair.now).unwrap_err();
     for _ in 0..10 {
         pair.run_for(Duration::from_millis(20));
@@ -54,6 +56,37 @@ fn it_is_told_when_another_connection_has_freed_some() {
     assert!(becomes_writable(&mut pair.client.stack, starved));
     assert!(pair.client.stack.readiness(starved).unwrap().writable);
     assert_eq!(pair.client.stack.send(starved, b"request", pair.now).ok(), Some(7));
+    assert!(pair.client.stack.readiness(greedy).unwrap().writable);
+}
+
+#[test]
+fn readers_who_do_not_read_leave_memory_for_others() {
+    let mut pair = Pair::with(Config::default(), Config { buffer_memory: 128 << 10, ..Config::default() });
+    let listener = pair.server.listen(SERVER, 16);
+    let connect = |pair: &mut Pair, port| {
+        let client = pair.client.connect((CLIENT.ip(), port).into(), SERVER);
+        pair.run();
+        (client, pair.server.stack.tcp_accept(listener).expect("the handshake is complete"))
+    };
+    let downloads: Vec<_> = (4001..4005).map(|port| connect(&mut pair, port).1).collect();
+    // What fits into the windows of those who do not read is acknowledged.
+    for _ in 0..10 {
+        for &download in &downloads {
+            while pair.server.stack.send(download, &[7; 10_000], pair.now).is_ok() {}
+        }
+        pair.run();
+    }
+    let ask = |pair: &mut Pair, port| {
+        let ends = connect(pair, port);
+        assert_eq!(pair.client.stack.send(ends.0, &[1; 3000], pair.now).ok(), Some(3000));
+        pair.run();
+        ends
+    };
+    let [.., (client, server)] = [4005, 4006, 4007].map(|port| ask(&mut pair, port));
+    assert_eq!(pair.server.recv(server, pair.now).unwrap().len(), 3000);
+    assert_eq!(pair.server.stack.send(server, &[2; 3000], pair.now).ok(), Some(3000));
+    pair.run();
+    assert_eq!(pair.client.recv(client, pair.now).unwrap().len(), 3000);
 }
 
 #[test]

@@ -105,6 +105,21 @@ fn a_deleted_link_takes_its_addresses_along() {
 }
 
 #[test]
+fn an_address_is_there_until_its_last_prefix_is_gone() {
+    let with_prefix = |prefix_len| {
+        let mut message = address(2, "192.0.2.1");
+        message.header.prefix_len = prefix_len;
+        message
+    };
+    let mut mirror = mirror([NewLink(link(2, "eth0")), NewAddress(with_prefix(24))]);
+    mirror.on_message(&NewAddress(with_prefix(16)));
+    mirror.on_message(&DelAddress(with_prefix(24)));
+    assert_eq!(mirror.local_addresses("eth0"), BTreeSet::from([local("192.0.2.1", 0, 0)]));
+    mirror.on_message(&DelAddress(with_prefix(16)));
+    assert!(mirror.local_addresses("eth0").is_empty());
+}
+
+#[test]
 fn a_bridges_message_about_its_port_is_not_about_the_link() {
     let mut mirror = mirror([NewLink(link(2, "eth0"))]);
     let mut leaves_bridge = link(2, "eth0");

@@ -54,10 +54,27 @@ impl BufferPool {
         self.chunks_max - self.in_use
     }
 
-    /// Whether less than an eighth is left, which is kept for what goes on in order.
+    /// The last eighth, which is kept for what comes in order, and for who has little to send.
+    #[inline]
+    fn reserve(&self) -> u32 {
+        self.chunks_max / 8
+    }
+
+    /// Whether nothing is left but the reserve.
     #[inline]
     pub fn is_scarce(&self) -> bool {
-        self.available() < self.chunks_max / 8
+        self.available() < self.reserve()
+    }
+
+    /// Whether half of the reserve is gone as well: too little for more connections than there are.
+    pub fn is_nearly_spent(&self) -> bool {
+        self.available() < self.reserve() / 2
+    }
+
+    /// Chunks that are left above the reserve.
+    #[inline]
+    pub fn available_above_reserve(&self) -> u32 {
+        self.available().saturating_sub(self.reserve())
     }
 
     /// The most chunks there can be.

@@ -2,6 +2,9 @@
 
 use super::pool::{BufferPool, CHUNK_LEN, NONE};
 
+/// Chunks that every writer may have, however little there is: a request or a short answer.
+const MODEST: u32 = 2;
+
 /// The pool has too few free chunks; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
@@ -116,6 +119,20 @@ impl ByteQueue {
     pub fn room(&self, pool: &BufferPool) -> usize {
         let chunks = self.chunks_in_front_of_gap(pool) as usize + pool.available() as usize;
         (chunks * CHUNK_LEN - self.start as usize).min(Self::LEN_MAX) - self.len()
+    }
+
+    /// Octets that a writer may push now: what the pool has above its reserve, and of that [`MODEST`] chunks to have something in
+    /// flight. Readers who do not read could hold all of it else, with what is written for them.
+    #[inline]
+    pub fn room_for_writer(&self, pool: &BufferPool) -> usize {
+        let chunks = pool.available_above_reserve().max(MODEST.saturating_sub(self.span()));
+        self.tail_room().saturating_add(chunks as usize * CHUNK_LEN)
+    }
+
+    /// Whether it has fewer chunks than every writer may have.
+    #[inline]
+    pub fn is_modest(&self) -> bool {
+        self.span() < MODEST
     }
 
     /// Writes `data` at `offset`, which may be behind the readable octets and leave a gap. All chunks that it needs are taken

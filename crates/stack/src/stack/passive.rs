@@ -68,7 +68,7 @@ impl Stack {
             self.shared.counters.listen_drops += 1;
             return;
         }
-        if self.shared.is_under_pressure() || self.connections.is_full() {
+        if self.shared.buffers.is_nearly_spent() || self.connections.is_full() {
             self.shared.counters.memory_refused += 1;
             self.shared.counters.listen_drops += 1;
             return;

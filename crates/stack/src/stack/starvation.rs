@@ -39,9 +39,17 @@ impl Stack {
             return;
         }
         self.starved.waiting.retain(|id| self.connections.get(*id).is_some());
-        let fed = (self.shared.buffers.available() / CHUNKS_EACH) as usize;
-        for _ in 0..fed.min(self.starved.waiting.len()) {
+        let mut plenty = self.shared.buffers.available_above_reserve() / CHUNKS_EACH;
+        let mut little = self.shared.buffers.available() / CHUNKS_EACH;
+        for _ in 0..self.starved.waiting.len() {
             let id = self.starved.waiting.pop_front().expect("no more than there are");
+            let is_modest = self.connections.get(id).is_some_and(|connection| connection.is_modest_writer());
+            if plenty == 0 && !(is_modest && little > 0) {
+                self.starved.waiting.push_back(id);
+                continue;
+            }
+            plenty = plenty.saturating_sub(1);
+            little = little.saturating_sub(1);
             self.with_connection(id, now, |connection, _| {
                 connection.on_memory();
                 Fate::Alive

@@ -134,7 +134,8 @@ impl Connection {
         let room = self.send_room();
         self.restart_after_idle(shared, now);
         let wanted = data.len().min(room);
-        let taken = self.send.queue.push(&mut shared.buffers, &data[..wanted]);
+        let granted = wanted.min(self.send.queue.room_for_writer(&shared.buffers));
+        let taken = self.send.queue.push(&mut shared.buffers, &data[..granted]);
         self.flags.lacks_memory |= taken < wanted;
         if taken < data.len() {
             self.flags.writer_waits = true;
@@ -148,6 +149,11 @@ impl Connection {
             self.restart_user_timeout(shared, now);
         }
         taken
+    }
+
+    /// Whether it may write some even from the last of the buffers.
+    pub(crate) fn is_modest_writer(&self) -> bool {
+        self.send.queue.is_modest()
     }
 
     /// There are buffers again, after a writer was refused for want of them.
