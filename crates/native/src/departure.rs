@@ -136,8 +136,9 @@ impl Departures {
         };
         let (socket, local) = bind().map_err(DepartureError::Port)?;
         let neighbour = route.gateway.unwrap_or(remote);
-        if mirror.neighbour(route.interface, neighbour).is_none_or(|known| !known.usable) {
-            // A kernel that does not look for it leaves us to find out by waiting.
+        if mirror.neighbour(route.interface, neighbour).is_none_or(|known| !known.confirmed) {
+            // One that the kernel has not heard of lately is used, and looked for meanwhile: what we send tells it nothing. A kernel that
+            // does not look leaves us to find out by waiting.
             let _ = look_for_neighbour(route.interface, neighbour);
         }
         Ok((socket, local, route.interface, neighbour))

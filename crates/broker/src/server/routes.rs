@@ -69,8 +69,9 @@ impl Routes {
             return Err(Refusal::OtherSource);
         }
         let neighbour = route.gateway.unwrap_or(remote);
-        if mirror.neighbour(route.interface, neighbour).is_none_or(|known| !known.usable) {
-            // A kernel that does not look for it leaves us to find out by waiting.
+        if mirror.neighbour(route.interface, neighbour).is_none_or(|known| !known.confirmed) {
+            // Nothing that we send tells the kernel whether a neighbour is still there: one that it has not heard of lately is used, and
+            // looked for meanwhile. A kernel that does not look leaves us to find out by waiting.
             let _ = look_for_neighbour(route.interface, neighbour);
         }
         let (link, interface, until) = (port.link, route.interface, now + NEIGHBOUR_MAX);
