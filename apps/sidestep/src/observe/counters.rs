@@ -10,7 +10,8 @@ use observe::protocol::{Reply, Request};
 use observe::report::{Count, CountersReport, DeviceCounters};
 
 use super::sockets::write_line;
-use super::{Which, next_reply, print_each, to_stdout};
+use super::{Which, next_reply, print_each};
+use crate::output::to_stdout;
 
 /// The options of `counters`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::socket::{self, Answers};
 use super::text;
-use crate::observe::to_stdout;
+use crate::output::to_stdout;
 
 /// Puts the cursor into the upper left corner and clears what is below, as terminals have understood since the VT100.
 const CLEAR: &str = "\x1b[H\x1b[J";
