@@ -1,7 +1,9 @@
 //! Where stdout and stderr cannot be written: a terminal that was closed, a pipe without a reader, a full disk.
 
 use std::fs::File;
+use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -117,4 +119,23 @@ fn a_program_runs_although_it_cannot_be_said_how() {
         command.args(["run", "--profile", "kernel", "--", "true"]).stderr(stderr());
         assert_eq!(Silent::spawn(&mut command).code(), Some(0));
     }
+}
+
+/// Answers as the broker of a `sidestep run` that runs nothing yet.
+fn be_a_broker(directory: &Directory) {
+    let listener = UnixListener::bind(directory.path().join("run-1.sock")).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut asking, _)) = listener.accept() {
+            let _ = asking.write_all(br#"{"programs":[],"interfaces":[]}"#); // Who goes has seen enough.
+        }
+    });
+}
+
+#[test]
+fn top_ends_with_its_reader() {
+    let directory = Directory::new().unwrap();
+    be_a_broker(&directory);
+    let mut top = Command::new(sidestep_binary());
+    top.env("SIDESTEP_RUNTIME_DIR", directory.path()).arg("top").stdout(without_reader());
+    assert_eq!(Silent::spawn(&mut top).code(), Some(0));
 }
