@@ -133,6 +133,17 @@ fn a_filter_that_is_wrong_is_shown_with_its_place() {
 }
 
 #[test]
+fn nothing_is_no_count() {
+    let directory = Directory::new().unwrap();
+    for command in ["capture", "top"] {
+        let output = look(directory.path(), &[command, "--count", "0"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("'0'") && message.contains("--count"), "{message}");
+    }
+}
+
+#[test]
 fn a_capture_in_a_file_is_read_by_tcpdump() {
     let server = Serving::start(&Zone::sample().file, &[]);
     let file = server.directory.path().join("capture.pcapng");

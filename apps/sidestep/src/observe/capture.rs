@@ -33,7 +33,7 @@ pub(crate) struct Capture {
     snaplen: u32,
 
     /// End after so many packets.
-    #[arg(long, short, value_name = "PACKETS")]
+    #[arg(long, short, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// Which packets, such as `tcp and port 80 and not host 192.0.2.1`. See docs/observability.md.

@@ -28,7 +28,7 @@ pub(crate) struct Top {
     interval: u64,
 
     /// Looks, after which it ends [default: none]
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
