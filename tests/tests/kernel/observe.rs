@@ -88,6 +88,7 @@ fn a_program_that_does_not_answer_keeps_nobody_from_the_others() {
             &[&name("well"), r#"{"counters":{"own":[["answers",5]],"engines":[]}}"#, r#""end""#],
         ),
         say_once(directory.path(), 73, &[&name("short")]),
+        say_once(directory.path(), 74, &[r#"{"\u001b[2J":1}"#]),
     ];
     let output = look(directory.path(), &["counters"]);
     programs.into_iter().for_each(|program| program.join().unwrap());
@@ -97,6 +98,7 @@ fn a_program_that_does_not_answer_keeps_nobody_from_the_others() {
     let complaints = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(complaints.contains("70.sock: the program ended before its answer did"), "{complaints}");
     assert!(complaints.contains("71.sock: not understood") && !complaints.contains('\x1b'), "{complaints}");
+    assert!(complaints.contains("74.sock: not understood"), "{complaints}");
     assert!(complaints.contains("short 73: the program ended before"), "{complaints}");
 }
 
