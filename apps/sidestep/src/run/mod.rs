@@ -80,7 +80,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Ok((server, library)) => accelerate(options, &program, arguments, server, &library),
         Err(reason) => {
             complain!("sidestep: {} runs on the kernel: {reason}", program.name());
-            let error = Command::new(program.path()).arg0(name).args(arguments).exec();
+            let mut command = Command::new(program.path());
+            command.arg0(name).args(arguments);
+            sigpipe::hand_on(&mut command);
+            let error = command.exec();
             complain!("sidestep: {}: {error}", program.path().display());
             Ok(ExitCode::from(EXIT_NOT_EXECUTABLE))
         }
@@ -131,6 +134,7 @@ fn accelerate(
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
     command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));
+    sigpipe::hand_on(&mut command);
     // From here on orphans of the program come to us: their end is ours.
     let family = Family::adopt_orphans()?;
     let serving = server.start()?;
