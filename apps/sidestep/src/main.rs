@@ -1,8 +1,11 @@
 //! `sidestep`: the one command.
 #![forbid(unsafe_code)]
+// They panic where they cannot write; `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod dns;
 mod observe;
+mod output;
 mod run;
 mod status;
 
@@ -63,7 +66,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sidestep: {}", explain(&error));
+            output::complain!("sidestep: {}", explain(&error));
             ExitCode::FAILURE
         }
     }

@@ -164,6 +164,15 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
+    /// Adds what a device has counted that is no more. It has no frames anywhere.
+    pub fn add_gone(&mut self, gone: &DeviceCounters) {
+        self.rx_frames += gone.rx_frames;
+        self.tx_frames += gone.tx_frames;
+        self.rx_dropped_full += gone.rx_dropped_full;
+        self.rx_dropped_invalid += gone.rx_dropped_invalid;
+        self.tx_dropped += gone.tx_dropped;
+    }
+
     /// Name and value of each count, in a stable order.
     pub fn named(&self) -> [(&'static str, u64); 7] {
         [

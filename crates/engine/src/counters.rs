@@ -82,3 +82,12 @@ pub struct DeviceReport {
     /// Its counts.
     pub counters: DeviceCounters,
 }
+
+/// What the devices of an engine say of themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceReports {
+    /// Those that there are.
+    pub present: Vec<DeviceReport>,
+    /// What those have counted that were removed: without it sums would go backwards.
+    pub gone: DeviceCounters,
+}

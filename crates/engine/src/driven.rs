@@ -10,7 +10,7 @@ use stack::{LinkId, Stack};
 use crate::host::Host;
 use crate::sleeper::Sleeper;
 use crate::{
-    Application, Config, DeviceId, DeviceReport, Engine, EngineHandle, Role, UdpResponder, random_secret,
+    Application, Config, DeviceId, DeviceReports, Engine, EngineHandle, Role, UdpResponder, random_secret,
 };
 
 /// How long there is nothing to do for an engine, as [`Engine::prepare_sleep`] found it.
@@ -59,7 +59,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     }
 
     /// What the devices say of themselves, as [`EngineHandle::device_reports`] asks for it.
-    pub fn device_reports(&self) -> Vec<DeviceReport> {
+    pub fn device_reports(&self) -> DeviceReports {
         self.ports.reports()
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let (_engine, handle, nudging) = engine();
         handle.with_stack(|stack, _| stack.set_link(LinkId(3), stack::Link::default(), Instant::ZERO));
         assert_eq!(nudging.ask_stack(|stack, _| stack.listeners().count()), Some(0));
-        assert!(nudging.device_reports().is_empty());
+        assert!(nudging.device_reports().present.is_empty());
     }
 
     #[test]

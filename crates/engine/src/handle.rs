@@ -10,7 +10,7 @@ use stack::{Link, LinkId, Stack};
 use wire::MacAddress;
 
 use crate::Role;
-use crate::counters::{DeviceReport, EngineCounters};
+use crate::counters::{DeviceReports, EngineCounters};
 use crate::sleeper::Waker;
 use crate::tap::Tap;
 
@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Add(DeviceId, Role, Option<LinkId>, Box<dyn Device>),
     Remove(DeviceId),
     SetMtu(LinkId, u16),
-    Report(Sender<Vec<DeviceReport>>),
+    Report(Sender<DeviceReports>),
     WithStack(StackCall),
     Tap(Box<dyn Tap>),
     Stop,
@@ -115,7 +115,7 @@ impl EngineHandle {
     }
 
     /// What the engine's devices counted; empty if the engine ended or does not answer within a second.
-    pub fn device_reports(&self) -> Vec<DeviceReport> {
+    pub fn device_reports(&self) -> DeviceReports {
         let (sender, receiver) = channel();
         self.send(Command::Report(sender));
         receiver.recv_timeout(Duration::from_secs(1)).unwrap_or_default()

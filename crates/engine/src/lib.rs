@@ -34,7 +34,7 @@ use clock::{Duration, Instant};
 use stack::Stack;
 
 pub use application::{Application, NoApplication};
-pub use counters::{DeviceReport, EngineCounters};
+pub use counters::{DeviceReport, DeviceReports, EngineCounters};
 pub use driven::Sleep;
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};

@@ -3,12 +3,12 @@
 use std::os::fd::BorrowedFd;
 
 use clock::{Duration, Instant};
-use device::{BURST, Device};
+use device::{BURST, Device, DeviceCounters};
 use frame::Frame;
 use stack::{Link, LinkId, Stack};
 
 use crate::burst::Port;
-use crate::counters::{DeviceReport, EngineCounters};
+use crate::counters::{DeviceReports, EngineCounters};
 use crate::gathering::Gathering;
 use crate::handle::DeviceId;
 use crate::link_layer::{HEADROOM, write_next};
@@ -29,6 +29,8 @@ pub(crate) struct Ports {
     /// The stack has packets for which there was no frame or no room: nothing tells when there is.
     waiting: bool,
     gathering: Gathering,
+    /// What devices had counted when they were removed.
+    gone: DeviceCounters,
     pub(crate) taps: Taps,
 }
 
@@ -36,7 +38,8 @@ impl Ports {
     /// None yet; packets may gather for `gather` before they are looked at.
     pub(crate) fn new(gather: Duration) -> Ports {
         let gathering = Gathering::new(gather);
-        Ports { ports: Vec::new(), latest: 0, waiting: false, gathering, taps: Taps::default() }
+        let (gone, taps) = (DeviceCounters::default(), Taps::default());
+        Ports { ports: Vec::new(), latest: 0, waiting: false, gathering, gone, taps }
     }
 
     /// Adds a device. The stack learns what packets its link takes.
@@ -73,6 +76,7 @@ impl Ports {
     ) {
         for port in self.ports.iter_mut().filter(|port| port.id == id) {
             port.close(responder, counters);
+            self.gone.add_gone(&port.report().counters);
         }
         self.ports.retain(|port| port.id != id);
         self.latest = 0;
@@ -219,8 +223,8 @@ impl Ports {
         })
     }
 
-    pub(crate) fn reports(&self) -> Vec<DeviceReport> {
-        self.ports.iter().map(Port::report).collect()
+    pub(crate) fn reports(&self) -> DeviceReports {
+        DeviceReports { present: self.ports.iter().map(Port::report).collect(), gone: self.gone }
     }
 }
 

@@ -5,6 +5,8 @@
 //! takes them back, keeps a kernel socket (a *shadow*) for each address and port that is claimed, and tells engines of
 //! neighbours and MTUs that change. The examples `echo` and `http_hello` are whole programs.
 #![forbid(unsafe_code)]
+// They panic where they cannot write, and with that end the program.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod departure;
 mod follower;

@@ -1,7 +1,7 @@
 //! Kernel sockets at the addresses and ports that are claimed: what the steering program leaves to the kernel arrives there.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use rustix::net::netdevice::name_to_index;
@@ -51,7 +51,7 @@ impl Owner for Reserved {
     }
 
     fn on_notice(&mut self, notice: &Notice) {
-        eprintln!("{}: {notice}", self.name);
+        let _ = writeln!(io::stderr(), "{}: {notice}", self.name); // The reader may have gone, the disk be full.
     }
 }
 

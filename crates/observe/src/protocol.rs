@@ -188,12 +188,13 @@ impl Decoder {
 }
 
 /// A reply, with no characters that do something to a terminal: the program may have fewer rights than who reads. Lines are for
-/// errors.
+/// errors. They are looked for first: why something is no reply is told in its own words.
 fn reply(content: &[u8]) -> Result<Reply, ProtocolError> {
-    let reply = json(content)?;
-    match (controls_of(content), &reply) {
-        (Controls::None, _) | (Controls::Newlines, Reply::Error(_)) => Ok(reply),
-        _ => Err(ProtocolError::Content("control characters".to_owned())),
+    let unfit = || ProtocolError::Content("control characters".to_owned());
+    match controls_of(content) {
+        Controls::None => json(content),
+        Controls::Newlines => json(content).ok().filter(|it| matches!(it, Reply::Error(_))).ok_or_else(unfit),
+        Controls::Others => Err(unfit()),
     }
 }
 
@@ -205,7 +206,7 @@ enum Controls {
     Others,
 }
 
-/// Those that the texts in `json` have, which is read already: most of them are escaped there.
+/// Those that the texts in `json` have, as far as it is that: most of them are escaped there, and the others no text may have.
 fn controls_of(json: &[u8]) -> Controls {
     let mut worst = Controls::None;
     let mut rest = json;
@@ -299,6 +300,23 @@ mod tests {
         }
         assert!(read(r#"{"error":"filter:\n  foo\n  ^"}"#).is_ok());
         assert!(read(r#"{"error":"\u001b[2J"}"#).is_err());
+    }
+
+    #[test]
+    fn why_something_is_no_reply_is_told_without_what_would_move_the_cursor() {
+        let complaint = |json: &str| reply(json.as_bytes()).unwrap_err().to_string();
+        for json in [
+            r#"{"\u001b[2J":1}"#,
+            r#"{"a\nb":1}"#,
+            r#"{"program":{"\u009b2J":1}}"#,
+            r#"{"counters":"\u001b"}"#,
+            "{\"\u{9b}\":1}",
+            "\"\u{1b}\"",
+            "\u{1b}",
+        ] {
+            assert!(!complaint(json).contains(char::is_control), "{json}: {:?}", complaint(json));
+        }
+        assert!(complaint(r#"{"later":1}"#).contains("unknown variant `later`"));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{CLIENT, SERVER, World};
+use engine::DeviceId;
 use observe::client::ClientError;
 use observe::protocol::{Reply, Request};
 use observe::report::{SocketReport, TraceReport};
@@ -113,6 +114,26 @@ fn counters_have_their_names_in_snmp() {
     assert!(value("TcpInSegs").unwrap() >= 3);
     assert_eq!(engine.devices[0].device, 3);
     assert!(engine.engine.iter().any(|(name, _)| name == "sleeps"));
+}
+
+#[test]
+fn counters_of_a_device_that_is_removed_stay_in_the_sum() {
+    let world = World::new();
+    let connection = world.client().connect(CLIENT.port());
+    world.client().exchange(connection, b"hello");
+    let count = || {
+        let replies = world.replies(&Request::Counters).unwrap();
+        let [Reply::Counters(report)] = replies.as_slice() else { panic!("{replies:?}") };
+        let engine = &report.engines[0];
+        let counts = engine.devices.iter().flat_map(|device| &device.counters).chain(&engine.devices_gone);
+        let received = counts.filter(|(name, _)| name == "rx_frames").map(|(_, value)| value).sum::<u64>();
+        (engine.devices.len(), received)
+    };
+    let (devices, before) = count();
+    assert!(devices == 1 && before >= 3, "{before}");
+    world.server().handle.remove_device(DeviceId(3));
+    let (devices, after) = count();
+    assert!(devices == 0 && after >= before, "{before} became {after}");
 }
 
 #[test]

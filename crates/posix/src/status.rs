@@ -61,8 +61,9 @@ impl State {
 /// Those of the engine, and those of its devices, added up.
 fn counters_of(runtime: &Runtime) -> Vec<(String, u64)> {
     let mut counters = runtime.handle.counters().named();
-    let devices: Vec<_> =
-        runtime.engine.device_reports().iter().map(|device| device.counters.named()).collect();
+    let reports = runtime.engine.device_reports();
+    let present = reports.present.iter().map(|device| &device.counters);
+    let devices: Vec<_> = present.chain([&reports.gone]).map(DeviceCounters::named).collect();
     for (place, (name, _)) in DeviceCounters::default().named().into_iter().enumerate() {
         counters.push((name.to_owned(), devices.iter().map(|device| device[place].1).sum()));
     }

@@ -42,10 +42,10 @@ pub struct LocalAddress {
     pub vlan: VlanTags,
 }
 
-/// What a service listens on: a port on one address or on every address of the device.
+/// What a service listens on: a port on one address, on every address of the device, or on every one of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenAddress {
-    /// `None`: every address of the device, also those it will get later.
+    /// `None`: every address of the device, also those it will get later. An unspecified address, `0.0.0.0` or `::`: those of its family.
     pub address: Option<IpAddr>,
     /// UDP or TCP port.
     pub port: u16,
@@ -126,7 +126,10 @@ pub fn resolve(
     locals: &BTreeSet<LocalAddress>,
 ) -> BTreeSet<Claim> {
     let wanted = |listen: &ListenAddress, local: &LocalAddress| {
-        listen.address.is_none_or(|address| address == local.address)
+        listen.address.is_none_or(|address| match address.is_unspecified() {
+            true => address.is_ipv4() == local.address.is_ipv4(),
+            false => address == local.address,
+        })
     };
     listens
         .iter()
@@ -151,6 +154,16 @@ mod tests {
         let listens = [ListenAddress { address: None, port: 53 }];
         let claims = resolve(Transport::Udp, &listens, &locals);
         assert_eq!(claims.iter().map(|claim| claim.local).collect::<BTreeSet<_>>(), locals);
+    }
+
+    #[test]
+    fn an_unspecified_listen_claims_the_addresses_of_its_family() {
+        let locals = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "fe80::1"].map(local);
+        for (address, wanted) in [("0.0.0.0", &locals[..2]), ("::", &locals[2..])] {
+            let listen = ListenAddress { address: Some(address.parse().unwrap()), port: 53 };
+            let claims = resolve(Transport::Udp, &[listen], &BTreeSet::from(locals));
+            assert!(claims.iter().map(|claim| &claim.local).eq(wanted), "{address}: {claims:?}");
+        }
     }
 
     #[test]

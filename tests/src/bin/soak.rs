@@ -28,15 +28,23 @@ const REST: Duration = Duration::from_secs(3);
 const GROWTH_MAX_KB: u64 = 20_000;
 /// The same for descriptors.
 const MORE_DESCRIPTORS_MAX: usize = 4;
+/// How long the load lasts if nothing is said.
+const DURATION: Duration = Duration::from_secs(600);
+/// What a command returns that is called wrongly.
+const EXIT_USAGE: u8 = 2;
 /// A lost packet may be lost again, several times.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
+    let Some(duration) = duration(std::env::args().nth(1)) else {
+        println!("soak: not a number of seconds\nusage: soak [SECONDS]");
+        return ExitCode::from(EXIT_USAGE);
+    };
     if !lab::require_root_and_xdp() {
-        return ExitCode::SUCCESS;
+        println!("soak: nothing was tried");
+        return ExitCode::FAILURE;
     }
-    let seconds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(600);
-    match soak(Duration::from_secs(seconds)) {
+    match soak(duration) {
         Ok(faults) if faults.is_empty() => {
             println!("soak: ok");
             ExitCode::SUCCESS
@@ -50,6 +58,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// How long the load lasts; none if that cannot be read.
+fn duration(word: Option<String>) -> Option<Duration> {
+    word.map_or(Some(DURATION), |word| word.parse().ok().map(Duration::from_secs))
 }
 
 /// What was wrong.

@@ -3,6 +3,7 @@
 mod errors;
 mod idle;
 mod lifecycle;
+mod lost_output;
 mod malformed;
 mod observe;
 mod reload;

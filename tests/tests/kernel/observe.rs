@@ -88,6 +88,7 @@ fn a_program_that_does_not_answer_keeps_nobody_from_the_others() {
             &[&name("well"), r#"{"counters":{"own":[["answers",5]],"engines":[]}}"#, r#""end""#],
         ),
         say_once(directory.path(), 73, &[&name("short")]),
+        say_once(directory.path(), 74, &[r#"{"\u001b[2J":1}"#]),
     ];
     let output = look(directory.path(), &["counters"]);
     programs.into_iter().for_each(|program| program.join().unwrap());
@@ -97,6 +98,7 @@ fn a_program_that_does_not_answer_keeps_nobody_from_the_others() {
     let complaints = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(complaints.contains("70.sock: the program ended before its answer did"), "{complaints}");
     assert!(complaints.contains("71.sock: not understood") && !complaints.contains('\x1b'), "{complaints}");
+    assert!(complaints.contains("74.sock: not understood"), "{complaints}");
     assert!(complaints.contains("short 73: the program ended before"), "{complaints}");
 }
 
@@ -129,6 +131,17 @@ fn a_filter_that_is_wrong_is_shown_with_its_place() {
     for command in ["sockets", "trace", "capture"] {
         let message = complaint(&look(directory.path(), &[command, "tcp", "host", "foo"]));
         assert!(message.ends_with("not `foo`\n  tcp host foo\n           ^\n"), "{message}");
+    }
+}
+
+#[test]
+fn nothing_is_no_count() {
+    let directory = Directory::new().unwrap();
+    for command in ["capture", "top"] {
+        let output = look(directory.path(), &[command, "--count", "0"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("'0'") && message.contains("--count"), "{message}");
     }
 }
 

@@ -48,8 +48,13 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
 
 impl Setting {
     fn new(zone: &Zone) -> Option<Setting> {
+        Setting::with(zone, &[])
+    }
+
+    /// With more options for the server.
+    fn with(zone: &Zone, arguments: &[&str]) -> Option<Setting> {
         let (lab, turn) = empty_lab()?;
-        let server = Peer::Sidestep(Sidestep::on(Device::Xdp)).start(&lab, zone).unwrap();
+        let server = Peer::Sidestep(Sidestep::on(Device::Xdp).with(arguments)).start(&lab, zone).unwrap();
         Some(Setting { server, lab, _turn: turn })
     }
 

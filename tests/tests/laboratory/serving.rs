@@ -29,6 +29,15 @@ fn dig_gets_answers_by_udp_and_tcp_over_ipv4_and_ipv6() {
 }
 
 #[test]
+fn an_unspecified_address_is_every_one_of_its_family_and_none_of_the_other() {
+    let Some(setting) = Setting::with(&Zone::sample(), &["--listen", "0.0.0.0"]) else { return };
+    assert_is_mail(setting.ask(SERVER_V4));
+    let by_tcp = dig(&setting, SERVER_V4, Transport::Tcp, &["mail.example.com", "A"]);
+    assert_eq!(by_tcp.status(), "NOERROR", "{}", by_tcp.text);
+    assert!(setting.is_silent(SERVER_V6), "by IPv6 as well");
+}
+
+#[test]
 fn every_query_of_a_modest_load_is_answered() {
     let directory = lab::Directory::new().unwrap();
     let zone = Zone::with_hosts(&directory, 1000).unwrap();

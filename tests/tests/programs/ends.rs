@@ -13,7 +13,7 @@ use lab::programs::{Network, Nginx, Program, Running, redis};
 use lab::{Child, SERVER_INTERFACE, Side};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::trial::{PATIENCE, Trial, server};
+use crate::trial::{PATIENCE, Trial, finish, server};
 
 /// Within this time the kernel has to have taken over.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(1);
@@ -336,6 +336,28 @@ fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_program_too() {
     assert!(child.try_wait().is_none(), "nohup does not help: {}", child.output());
     kill_process(sidestep, Signal::TERM).unwrap();
     assert_eq!(child.wait(PATIENCE).unwrap().code(), Some(128 + 15));
+}
+
+/// Whether SIGPIPE is among the signals that are ignored: `SigIgn` in proc(5). The C library has uses of its own for some others.
+fn ignores_broken_pipes(status: &str) -> bool {
+    let mask = status.split_once("SigIgn:").unwrap_or_else(|| panic!("{status}")).1;
+    u64::from_str_radix(mask.split_whitespace().next().unwrap(), 16).unwrap() & 1 << 12 != 0
+}
+
+#[test]
+fn a_broken_pipe_is_what_it_was_at_the_start() {
+    let Some(trial) = Trial::of("grep, with and without SIGPIPE") else { return };
+    let run = format!("{} run --device {SERVER_INTERFACE}", lab::sidestep_binary().display());
+    for (before, is_ignored) in [("", false), ("trap '' PIPE; ", true)] {
+        for by in ["", &format!("{run} --"), &format!("{run} --profile kernel --")] {
+            let mut shell = trial.lab.command(Side::Server, "sh");
+            let script = format!("{before}exec {by} grep SigIgn /proc/self/status");
+            let said = finish(shell.args(["-c", &script]));
+            assert_eq!(ignores_broken_pipes(&said), is_ignored, "{script}: {said}");
+            assert_eq!(said.contains("runs on the kernel"), by.contains("kernel"), "{said}");
+        }
+    }
+    trial.assert_nothing_left("");
 }
 
 #[test]

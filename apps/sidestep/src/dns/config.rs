@@ -118,8 +118,7 @@ fn parse_device(device: &str, listen: &[String]) -> Result<DeviceChoice, ConfigE
         let any = [ListenAddress { address: None, port: DEVICE_PORT }];
         let named = listen.iter().map(|text| {
             let address = parse_listen(text, DEVICE_PORT)?;
-            let bound = (!address.ip().is_unspecified()).then_some(address.ip());
-            Ok(ListenAddress { address: bound, port: address.port() })
+            Ok(ListenAddress { address: Some(address.ip()), port: address.port() })
         });
         let listens: Vec<_> = named.collect::<Result<_, _>>()?;
         let listens = if listens.is_empty() { any.to_vec() } else { listens };
@@ -262,6 +261,15 @@ mod tests {
         let config = Config::resolve(&options(&["--zone", "a.zone", "--device", "eth0"])).unwrap();
         let any = ListenAddress { address: None, port: 53 };
         assert_eq!(config.device, DeviceChoice::Interface("eth0".into(), vec![any]));
+    }
+
+    #[test]
+    fn with_a_device_an_unspecified_address_stays_one_of_its_family() {
+        let words = ["--zone", "a.zone", "--device", "eth0", "--listen", "0.0.0.0", "--listen", "[::]:54"];
+        let listens = [("0.0.0.0", 53), ("::", 54)]
+            .map(|(address, port)| ListenAddress { address: Some(address.parse().unwrap()), port });
+        let config = Config::resolve(&options(&words)).unwrap();
+        assert_eq!(config.device, DeviceChoice::Interface("eth0".into(), listens.to_vec()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use dns_zone::load_zone;
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
 
 use super::config::ZoneSpec;
+use crate::output::complain;
 
 /// Reads files where they lie.
 struct Disk;
@@ -60,12 +61,12 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
             }
             Err(error) => {
                 failed += 1;
-                eprintln!("{error}");
+                complain!("{error}");
                 let kept = current.and_then(|loaded| loaded.zone(spec, specs));
                 let origin = kept.as_ref().map(|served| served.zone.origin().to_string());
                 match origin {
-                    Some(origin) => eprintln!("sidestep dns: zone {origin} keeps its last good version"),
-                    None => eprintln!("sidestep dns: {} is not served", spec.file.display()),
+                    Some(origin) => complain!("sidestep dns: zone {origin} keeps its last good version"),
+                    None => complain!("sidestep dns: {} is not served", spec.file.display()),
                 }
                 zones.extend(kept.map(|served| (spec.clone(), served)));
             }
@@ -80,7 +81,7 @@ fn warn_of_second(zones: &[(ZoneSpec, Arc<ServedZone>)], spec: &ZoneSpec, served
     let origin = served.zone.origin();
     if let Some((first, _)) = zones.iter().find(|(_, other)| other.zone.origin() == origin) {
         let (first, second) = (first.file.display(), spec.file.display());
-        eprintln!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
+        complain!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
     }
 }
 

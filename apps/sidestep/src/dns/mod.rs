@@ -27,6 +27,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::output::{complain, to_stdout};
 use config::Config;
 
 /// What `sidestep dns` can do.
@@ -60,9 +61,11 @@ fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let mut good = true;
     for spec in &config.zones {
         match load::load(spec) {
-            Ok(served) => println!("{}", load::describe(spec, &served)),
+            Ok(served) => {
+                to_stdout(|out| Ok(writeln!(out, "{}", load::describe(spec, &served))?))?;
+            }
             Err(error) => {
-                eprintln!("{error}");
+                complain!("{error}");
                 good = false;
             }
         }

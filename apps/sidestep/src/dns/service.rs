@@ -20,6 +20,7 @@ use super::options::{ResponderKind, Serve};
 use super::ports::Ports;
 use super::stats;
 use super::tcp::{self, TcpHandle};
+use crate::output::{complain, say};
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
@@ -48,16 +49,16 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
-        .inspect_err(|error| eprintln!("sidestep dns: nobody can look at this server: {error:#}"))
+        .inspect_err(|error| complain!("sidestep dns: nobody can look at this server: {error:#}"))
         .ok();
 
-    println!("{}", ready_line(&config, &loaded, &ports, engines.len()));
+    say!("{}", ready_line(&config, &loaded, &ports, engines.len()));
     for signal in signals.forever() {
         if signal != SIGHUP {
             break;
         }
         if let Err(error) = reload(options, &config, &mut loaded, &published) {
-            eprintln!("sidestep dns: nothing was reloaded: {error:#}");
+            complain!("sidestep dns: nothing was reloaded: {error:#}");
         }
     }
     drop(control_socket);
@@ -123,7 +124,7 @@ fn reload(
         ("tcp", config.tcp != running.tcp),
     ];
     for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
-        eprintln!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
+        complain!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
     }
     let replacement = load_catalog(&config.zones, Some(loaded));
     if replacement.zone_count() == 0 && loaded.zone_count() > 0 {
@@ -134,7 +135,7 @@ fn reload(
     wait_until_unused(&old_publication);
     drop((old_publication, old_zones));
     let failed = counted(loaded.failed, "zone file");
-    println!("sidestep dns: reloaded: {}, {failed} with errors", what_is_served(loaded));
+    say!("sidestep dns: reloaded: {}, {failed} with errors", what_is_served(loaded));
     Ok(())
 }
 

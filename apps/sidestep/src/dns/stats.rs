@@ -15,7 +15,8 @@ use observe::protocol::{Reply, Request};
 use observe::{ControlSocket, Program};
 
 use super::options;
-use crate::observe::{device_lines, each_engine, next_reply, to_stdout};
+use crate::observe::{device_lines, each_engine, next_reply};
+use crate::output::to_stdout;
 
 /// What servers are called among the programs that can be looked at.
 const NAME: &str = "dns";

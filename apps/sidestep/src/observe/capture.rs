@@ -16,6 +16,7 @@ use signal_hook::low_level::pipe;
 
 use super::capture_output::Output;
 use super::{Which, filter_of};
+use crate::output::complain;
 
 /// The options of `capture`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct Capture {
     snaplen: u32,
 
     /// End after so many packets.
-    #[arg(long, short, value_name = "PACKETS")]
+    #[arg(long, short, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// Which packets, such as `tcp and port 80 and not host 192.0.2.1`. See docs/observability.md.
@@ -48,7 +49,7 @@ pub(crate) fn run(options: &Capture) -> anyhow::Result<ExitCode> {
     let output = Output::open(options.write.as_deref(), options.snaplen)?;
     let sessions: Vec<Session> = answers.into_iter().map(Session::new).collect();
     let names: Vec<String> = sessions.iter().map(Session::name).collect();
-    eprintln!("sidestep: capturing at {}; Ctrl-C ends", names.join(", "));
+    complain!("sidestep: capturing at {}; Ctrl-C ends", names.join(", "));
     let left = options.count.unwrap_or(u64::MAX);
     let mut running = Running { sessions, output, signals, left, written: 0, ending: false };
     running.run()?;
@@ -88,7 +89,7 @@ impl Session {
 
     /// Its program cannot go on; the others' captures do.
     fn give_up(&mut self, error: &ClientError) {
-        eprintln!("sidestep: {}: {error}", self.name());
+        complain!("sidestep: {}: {error}", self.name());
         self.over = true;
     }
 }
@@ -197,7 +198,7 @@ impl Running {
         for (session, _) in open.zip(&ready[..programs]).filter(|(_, ready)| **ready) {
             match session.answer.read_more() {
                 Err(ClientError::CutOff | ClientError::Connection(_)) => {
-                    eprintln!("sidestep: {} ended without a report", session.name());
+                    complain!("sidestep: {} ended without a report", session.name());
                     session.over = true;
                 }
                 Err(error) => session.give_up(&error),
@@ -219,7 +220,7 @@ impl Running {
         self.output.finish()?;
         let dropped: u64 = self.sessions.iter().map(|session| session.dropped).sum();
         let passed: u64 = self.sessions.iter().map(|session| session.passed).sum();
-        eprintln!(
+        complain!(
             "sidestep: {} packets captured, {passed} passed the filter, {dropped} dropped for want of room",
             self.written
         );

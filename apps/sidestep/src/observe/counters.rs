@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use clap::Args;
 use observe::client::{Answer, Answering};
 use observe::protocol::{Reply, Request};
-use observe::report::{Count, CountersReport, DeviceCounters};
+use observe::report::{Count, CountersReport, DeviceCounters, EngineCounters};
 
 use super::sockets::write_line;
-use super::{Which, next_reply, print_each, to_stdout};
+use super::{Which, next_reply, print_each};
+use crate::output::to_stdout;
 
 /// The options of `counters`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]
@@ -97,6 +98,8 @@ pub(crate) fn each_engine(report: &CountersReport) -> Vec<Count> {
                 of_device.map(|(name, value)| (format!("engine_{number}_device_{id}_{name}"), *value)),
             );
         }
+        let gone = engine.devices_gone.iter().filter(|(_, value)| *value != 0);
+        counts.extend(gone.map(|(name, value)| (format!("engine_{number}_devices_gone_{name}"), *value)));
     }
     counts
 }
@@ -106,9 +109,13 @@ fn sums(report: &CountersReport) -> Vec<Count> {
     let engines = || report.engines.iter();
     let stacks = sum("", engines().flat_map(|engine| &engine.stack));
     let own = sum("engine_", engines().flat_map(|engine| &engine.engine));
-    let devices =
-        sum("device_", engines().flat_map(|engine| &engine.devices).flat_map(|device| &device.counters));
+    let devices = sum("device_", engines().flat_map(of_devices));
     report.own.iter().cloned().chain(stacks).chain(own).chain(devices).collect()
+}
+
+/// Of all devices that an engine has, or had.
+fn of_devices(engine: &EngineCounters) -> impl Iterator<Item = &Count> {
+    engine.devices.iter().flat_map(|device| &device.counters).chain(&engine.devices_gone)
 }
 
 /// By name; in the order of names.
@@ -122,8 +129,6 @@ fn sum<'c>(prefix: &str, counts: impl Iterator<Item = &'c Count>) -> impl Iterat
 
 #[cfg(test)]
 mod tests {
-    use observe::report::EngineCounters;
-
     use super::*;
 
     fn report() -> CountersReport {
@@ -135,6 +140,7 @@ mod tests {
                 description: String::new(),
                 counters: count("rx_frames", 2),
             }],
+            devices_gone: count("rx_frames", 5),
             stack: count("TcpInSegs", 3),
         };
         CountersReport { own: count("dns_queries", 9), engines: vec![engine.clone(), engine] }
@@ -144,7 +150,7 @@ mod tests {
     fn sums_are_over_engines_and_devices() {
         let text: Vec<String> =
             sums(&report()).iter().map(|(name, value)| format!("{name} {value}")).collect();
-        assert_eq!(text, ["dns_queries 9", "TcpInSegs 6", "engine_sleeps 2", "device_rx_frames 4"]);
+        assert_eq!(text, ["dns_queries 9", "TcpInSegs 6", "engine_sleeps 2", "device_rx_frames 14"]);
     }
 
     #[test]
@@ -154,6 +160,7 @@ mod tests {
             names[..4],
             ["dns_queries", "engine_0_sleeps", "engine_0_TcpInSegs", "engine_0_device_4_rx_frames"]
         );
-        assert_eq!(names.len(), 7);
+        assert_eq!(names[4], "engine_0_devices_gone_rx_frames");
+        assert_eq!(names.len(), 9);
     }
 }

@@ -9,7 +9,7 @@ mod sockets_text;
 mod time_of_day;
 mod trace;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -19,6 +19,7 @@ use observe::client::{Answer, Answering, ClientError, Wanted, connect};
 use observe::protocol::{Message, Reply, Request};
 
 use crate::explain;
+use crate::output::complain;
 
 pub(crate) use capture::{Capture, run as capture};
 pub(crate) use counters::{Counters, device_lines, each_engine, run as counters};
@@ -68,14 +69,10 @@ fn those_that_went_well<T>(outcomes: impl Iterator<Item = anyhow::Result<T>>) ->
     match failed.pop() {
         Some(error) if well.is_empty() => Err(error),
         last => {
-            failed.into_iter().chain(last).for_each(|error| complain(&error));
+            failed.into_iter().chain(last).for_each(|error| complain!("sidestep: {}", explain(&error)));
             Ok(well)
         }
     }
-}
-
-fn complain(error: &anyhow::Error) {
-    eprintln!("sidestep: {}", explain(error));
 }
 
 /// The words of a filter on the command line as one text, which is one.
@@ -108,18 +105,5 @@ pub(crate) fn next_reply(answering: &Answering, answer: &mut Answer) -> anyhow::
         Some(Message::Reply(reply)) => Ok(Some(reply)),
         Some(Message::Packet(..)) => anyhow::bail!("a packet came where none belongs"),
         None => Ok(None),
-    }
-}
-
-/// Lets `write` write to stdout. A reader that goes, such as head(1), has seen enough: that is no error.
-pub(crate) fn to_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let outcome = write(&mut out).and_then(|()| Ok(out.flush()?));
-    let is_gone = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    };
-    match outcome {
-        Err(error) if error.chain().any(is_gone) => Ok(()),
-        outcome => outcome,
     }
 }

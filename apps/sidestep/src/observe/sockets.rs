@@ -10,7 +10,8 @@ use observe::report::EngineReport;
 use serde::Serialize;
 
 use super::sockets_text::{HEADING, engine_line, socket_lines};
-use super::{Which, counters, filter_of, next_reply, print_each, to_stdout};
+use super::{Which, counters, filter_of, next_reply, print_each};
+use crate::output::to_stdout;
 
 /// The options of `sockets`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]

@@ -10,7 +10,8 @@ use observe::report::TraceReport;
 
 use super::sockets::write_line;
 use super::time_of_day::time_of_day;
-use super::{Which, filter_of, next_reply, print_each, to_stdout};
+use super::{Which, filter_of, next_reply, print_each};
+use crate::output::to_stdout;
 
 /// The options of `trace`; what it does stands at the command itself.
 #[derive(Args, Clone, Debug)]

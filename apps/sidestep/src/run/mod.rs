@@ -17,6 +17,7 @@ use broker::server::{Config, Server};
 use clap::Args;
 use clock::Duration;
 
+use crate::output::complain;
 use crate::status;
 use executable::{Executable, NotFound};
 use family::Family;
@@ -78,16 +79,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     match prepare(options, &program) {
         Ok((server, library)) => accelerate(options, &program, arguments, server, &library),
         Err(reason) => {
-            eprintln!("sidestep: {} runs on the kernel: {reason}", program.name());
-            let error = Command::new(program.path()).arg0(name).args(arguments).exec();
-            eprintln!("sidestep: {}: {error}", program.path().display());
+            complain!("sidestep: {} runs on the kernel: {reason}", program.name());
+            let mut command = Command::new(program.path());
+            command.arg0(name).args(arguments);
+            sigpipe::hand_on(&mut command);
+            let error = command.exec();
+            complain!("sidestep: {}: {error}", program.path().display());
             Ok(ExitCode::from(EXIT_NOT_EXECUTABLE))
         }
     }
 }
 
 fn refuse(error: &NotFound) -> ExitCode {
-    eprintln!("sidestep: {error}");
+    complain!("sidestep: {error}");
     ExitCode::from(match error {
         NotFound::Missing(_) => EXIT_NOT_FOUND,
         NotFound::NotExecutable(_) => EXIT_NOT_EXECUTABLE,
@@ -122,26 +126,27 @@ fn accelerate(
     library: &OsString,
 ) -> anyhow::Result<ExitCode> {
     if options.verbose || !options.devices.is_empty() {
-        server.notes().iter().for_each(|reason| eprintln!("sidestep: {reason}"));
+        server.notes().iter().for_each(|reason| complain!("sidestep: {reason}"));
     }
     if options.verbose {
-        eprintln!("sidestep: {ENVIRONMENT}={}", server.name());
+        complain!("sidestep: {ENVIRONMENT}={}", server.name());
     }
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
     command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));
+    sigpipe::hand_on(&mut command);
     // From here on orphans of the program come to us: their end is ours.
     let family = Family::adopt_orphans()?;
     let serving = server.start()?;
     // Nothing but `sidestep status` needs it.
     let looked_at = status::serve(serving.reporter());
     if let Err(error) = &looked_at {
-        eprintln!("sidestep: there will be no status: {error}");
+        complain!("sidestep: there will be no status: {error}");
     }
     let code = match family.start(&mut command) {
         Ok(running) => running.wait(),
         Err(error) => {
-            eprintln!("sidestep: {}: {error}", program.path().display());
+            complain!("sidestep: {}: {error}", program.path().display());
             EXIT_NOT_EXECUTABLE
         }
     };

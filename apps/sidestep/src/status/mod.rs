@@ -12,7 +12,7 @@ use broker::server::StatusReport;
 use clap::Args;
 use serde::Serialize;
 
-use crate::observe::to_stdout;
+use crate::output::{complain, to_stdout};
 
 pub(crate) use socket::serve;
 pub(crate) use top::{Top, run as top};
@@ -32,7 +32,7 @@ pub(crate) struct Status {
 /// `sidestep status`.
 pub(crate) fn run(options: &Status) -> anyhow::Result<ExitCode> {
     let answers = socket::ask(options.pid).unless_none(options.pid)?;
-    answers.failures.iter().for_each(|failure| eprintln!("sidestep: {failure}"));
+    answers.failures.iter().for_each(|failure| complain!("sidestep: {failure}"));
     to_stdout(|out| {
         for (pid, report) in &answers.reports {
             if options.json {

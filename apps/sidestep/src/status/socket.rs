@@ -2,11 +2,9 @@
 //!
 //! Who connects is told, in JSON, and disconnected.
 
-use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use broker::server::{Reporter, StatusReport};
+use observe::ControlListener;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 /// How long either side may leave the other waiting.
@@ -22,7 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A socket that answers, for as long as it is held.
 #[must_use]
 pub(crate) struct StatusSocket {
-    path: PathBuf,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -31,21 +29,16 @@ pub(crate) struct StatusSocket {
 pub(crate) fn serve(reporter: Reporter) -> io::Result<StatusSocket> {
     let directory = observe::make_own_directory()?;
     remove_remains(&directory);
-    let path = directory.join(format!("run-{}.sock", std::process::id()));
-    let _ = std::fs::remove_file(&path); // What a process left that had our number before.
-    let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
+    let listener = ControlListener::at(&directory.join(format!("run-{}.sock", std::process::id())))?;
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let woken = Arc::clone(&wake);
     let answer = move || answer_until(&listener, &woken, &reporter);
     let thread = std::thread::Builder::new().name("status".to_owned()).spawn(answer)?;
-    Ok(StatusSocket { path, wake, thread: Some(thread) })
+    Ok(StatusSocket { wake, thread: Some(thread) })
 }
 
 impl Drop for StatusSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path); // Gone already is fine too.
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Cannot block, nor be full.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // It has no reason to panic; the program ends all the same.
@@ -53,7 +46,7 @@ impl Drop for StatusSocket {
     }
 }
 
-fn answer_until(listener: &UnixListener, wake: &OwnedFd, reporter: &Reporter) {
+fn answer_until(listener: &ControlListener, wake: &OwnedFd, reporter: &Reporter) {
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
         // A signal, or want of memory, ends the wait early: it begins again.
@@ -62,8 +55,8 @@ fn answer_until(listener: &UnixListener, wake: &OwnedFd, reporter: &Reporter) {
             return;
         }
         match listener.accept() {
-            Ok((stream, _)) => drop(answer(&stream, reporter)), // Who goes has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(Some(stream)) => drop(answer(&stream, reporter)), // Who goes has seen enough.
+            Ok(None) => {}
             // Such as for want of descriptors, which may be there soon.
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
@@ -168,6 +161,8 @@ fn process_of(path: &Path) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -175,5 +170,25 @@ mod tests {
         assert_eq!(process_of(Path::new("/run/sidestep/run-12.sock")), Some(12));
         assert_eq!(process_of(Path::new("/run/sidestep/12.sock")), None);
         assert_eq!(process_of(Path::new("/run/sidestep/run-x.sock")), None);
+    }
+
+    /// A socket that refuses is taken for what a dead broker left, and removed.
+    #[test]
+    fn who_asks_a_broker_that_begins_does_not_take_its_socket_away() {
+        let directory = std::env::temp_dir().join(format!("sidestep-status-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (path, done) = (directory.join("run-1.sock"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = ask_at(&path); // Nobody answers here.
+                }
+            });
+            let is_taken = || ControlListener::at(&path).map(|_listener| !path.exists()).unwrap_or(true);
+            let taken = (0..2000).filter(|_| is_taken()).count();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(taken, 0, "of 2000");
+        });
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

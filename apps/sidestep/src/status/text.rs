@@ -32,7 +32,12 @@ fn program(text: &mut String, status: &ProgramStatus) {
         let _ = writeln!(text, "  profile: {reason}");
     }
     match &status.report {
-        Some(report) => sockets(text, report),
+        Some(report) => {
+            let age = status.report_age_ms.map(|age| age.div_ceil(1000));
+            let _ =
+                age.map(|age| writeln!(text, "  as of {age} s ago: it does not call its library just now"));
+            sockets(text, report);
+        }
         None => claims(text, &status.claims),
     }
 }
@@ -140,6 +145,7 @@ mod tests {
             profile: None,
             claims: vec![claim],
             report,
+            report_age_ms: None,
         }
     }
 
@@ -180,6 +186,16 @@ mod tests {
             "  drops 3",
         ];
         assert_eq!(lines(&report), expected);
+    }
+
+    #[test]
+    fn what_a_program_said_before_is_told_with_its_age() {
+        let told = |report_age_ms| {
+            let status = ProgramStatus { report_age_ms, ..status(Some(ProgramReport::default())) };
+            lines(&StatusReport { programs: vec![status], interfaces: Vec::new() })[1].clone()
+        };
+        assert_eq!(told(Some(11_001)), "  as of 12 s ago: it does not call its library just now");
+        assert!(told(None).starts_with("  0 connections on the stack"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::socket::{self, Answers};
 use super::text;
-use crate::observe::to_stdout;
+use crate::output::{Reader, to_stdout};
 
 /// Puts the cursor into the upper left corner and clears what is below, as terminals have understood since the VT100.
 const CLEAR: &str = "\x1b[H\x1b[J";
@@ -28,14 +28,14 @@ pub(crate) struct Top {
     interval: u64,
 
     /// Looks, after which it ends [default: none]
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
 /// Counts of interfaces, by `sidestep run` and name.
 type Counts = BTreeMap<(u32, String, String), u64>;
 
-/// `sidestep top`. Ends with the last `sidestep run`, and as all programs do by SIGINT.
+/// `sidestep top`. Ends with the last `sidestep run` or with its reader, and as all programs do by SIGINT.
 pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
     let mut before: Option<(Instant, Counts)> = None;
     let mut looks = 0;
@@ -57,10 +57,10 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
             screen.push_str(&rates(old, &counts, now.duration_since(*earlier)));
         }
         failures.iter().for_each(|failure| screen.push_str(&format!("{failure}\n")));
-        to_stdout(|out| Ok(out.write_all(screen.as_bytes())?))?;
+        let reader = to_stdout(|out| Ok(out.write_all(screen.as_bytes())?))?;
         before = Some((now, counts));
         looks += 1;
-        if options.count.is_some_and(|count| looks >= count) {
+        if reader == Reader::Gone || options.count.is_some_and(|count| looks >= count) {
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(Duration::from_secs(options.interval));

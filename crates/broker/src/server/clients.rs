@@ -11,8 +11,9 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault};
 use super::helpers::{Passed, Theirs, User, has_room};
+use super::requests::printable;
 use crate::peer::Peer;
-use crate::protocol::{Answer, Key, News, Refusal, Request, ToBroker, decode};
+use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, Request, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
 
@@ -126,7 +127,9 @@ impl Broker {
             if !fds.is_empty() && self.helpers.is_too_much(user) {
                 return Err(Fault::HoldsUp);
             }
-            let ToBroker { id, request } = message.map_err(|error| Fault::NoMessage(error.to_string()))?;
+            // The error quotes what it is about.
+            let no_message = |error: ProtocolError| Fault::NoMessage(printable(&error.to_string()));
+            let ToBroker { id, request } = message.map_err(no_message)?;
             let takes_long = matches!(request, Request::Move { .. });
             self.handle(client, id, request, fds, now)?;
             if takes_long {

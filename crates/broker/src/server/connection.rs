@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use clock::Instant;
 use observe::ControlListener;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -47,7 +48,8 @@ pub(super) struct Connection {
     /// Who it says it is, once it has.
     pub(super) program: Option<String>,
     pub(super) key: Key,
-    pub(super) report: Option<ProgramReport>,
+    /// What it said of itself last, and when.
+    pub(super) report: Option<(ProgramReport, Instant)>,
     /// A report is on its way.
     pub(super) is_asked: bool,
     /// Where tools find it.

@@ -155,7 +155,7 @@ impl Serving {
     fn answer(&mut self, now: Instant) {
         let is_whole = !self.broker.awaits_reports();
         for (_, sender) in self.reports.extract_if(.., |(until, _)| is_whole || now >= *until) {
-            let _ = sender.send(self.broker.status()); // Who asked may have given up.
+            let _ = sender.send(self.broker.status(now)); // Who asked may have given up.
         }
         if self.broker.is_alone() {
             for sender in self.alone.drain(..) {

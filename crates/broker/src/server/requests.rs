@@ -125,7 +125,7 @@ impl Broker {
                 done(Ok(()))
             }
             Request::Status(report) => {
-                self.note_report(client, report);
+                self.note_report(client, report, now);
                 done(Ok(()))
             }
         }
@@ -401,11 +401,11 @@ impl Broker {
         ip.is_loopback() || ip.is_unspecified() || mirror.links().any(is_on)
     }
 
-    fn note_report(&mut self, client: ClientId, mut report: ProgramReport) {
+    fn note_report(&mut self, client: ClientId, mut report: ProgramReport, now: Instant) {
         report.sockets.truncate(ProgramReport::SOCKETS_MAX);
         report.clean(printable);
         if let Some(connection) = self.connections.get_mut(&client) {
-            connection.report = Some(report);
+            connection.report = Some((report, now));
             connection.is_asked = false;
         }
     }

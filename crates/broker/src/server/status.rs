@@ -56,6 +56,9 @@ pub struct ProgramStatus {
     pub claims: Vec<ClaimStatus>,
     /// What it says of itself; nothing if it never did.
     pub report: Option<ProgramReport>,
+    /// How old that is, in milliseconds, where it did not say it for who asks now: it does not call its library, or is stopped.
+    #[serde(default)]
+    pub report_age_ms: Option<u64>,
 }
 
 /// A claim.
@@ -87,7 +90,7 @@ impl Broker {
     }
 
     /// How things are, with the reports that there are.
-    pub(super) fn status(&self) -> StatusReport {
+    pub(super) fn status(&self, now: Instant) -> StatusReport {
         let interfaces = self.ports.iter().map(|port| InterfaceStatus {
             name: port.name.clone(),
             mode: port.open.as_ref().map(|open| open.path.describe()),
@@ -97,7 +100,8 @@ impl Broker {
             counters: port.open.as_ref().map(|open| open.path.counters()).unwrap_or_default(),
         });
         let programs = self.connections.iter();
-        let programs = programs.filter_map(|(client, connection)| self.program_status(*client, connection));
+        let programs =
+            programs.filter_map(|(client, connection)| self.program_status(*client, connection, now));
         StatusReport { interfaces: interfaces.collect(), programs: programs.collect() }
     }
 
@@ -107,7 +111,12 @@ impl Broker {
         !self.ports.iter().any(serves) && is_confined(connection.pid)
     }
 
-    fn program_status(&self, client: ClientId, connection: &Connection) -> Option<ProgramStatus> {
+    fn program_status(
+        &self,
+        client: ClientId,
+        connection: &Connection,
+        now: Instant,
+    ) -> Option<ProgramStatus> {
         let program = connection.program.clone()?;
         let queues = self.ports.iter().filter_map(|port| {
             let served = self.registry.queues_of(client, port.link);
@@ -121,6 +130,8 @@ impl Broker {
             draining,
         });
         let is_confined = self.is_left_alone(client, connection);
+        let said = connection.report.as_ref().filter(|_| !is_confined); // It is of before.
+        let old = said.filter(|_| connection.is_asked);
         Some(ProgramStatus {
             pid: connection.pid,
             waits: self.registry.waits(client),
@@ -128,7 +139,8 @@ impl Broker {
             queues: queues.collect(),
             profile: self.options.profile.reason.clone(),
             claims: claims.collect(),
-            report: connection.report.clone().filter(|_| !is_confined), // It is of before.
+            report: said.map(|(report, _)| report.clone()),
+            report_age_ms: old.map(|(_, since)| now.since(*since).as_millis()),
             program,
         })
     }

@@ -78,8 +78,7 @@ pub(crate) fn serve<R: UdpResponder + 'static>(
     let tcp_options = TcpOptions { no_delay: true, ..TcpOptions::default() };
     let server = TcpServer::new(handler).with_options(tcp_options).listen(options.listen);
     let config = Config { spin: options.spin, core: options.core, ..Config::default() };
-    let address = (!options.listen.ip().is_unspecified()).then_some(options.listen.ip());
-    let listen = ListenAddress { address, port: options.listen.port() };
+    let listen = ListenAddress { address: Some(options.listen.ip()), port: options.listen.port() };
     let mut listens = vec![(Transport::Tcp, listen)];
     if responder.is_some() {
         listens.push((Transport::Udp, listen));

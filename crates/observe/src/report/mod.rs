@@ -52,6 +52,9 @@ pub struct EngineCounters {
     pub engine: Vec<Count>,
     /// Of its devices.
     pub devices: Vec<DeviceCounters>,
+    /// Of those devices that it had and has no longer, together.
+    #[serde(default)]
+    pub devices_gone: Vec<Count>,
     /// Of its stack, by the names of SNMP and Linux; empty without one.
     pub stack: Vec<Count>,
 }

@@ -90,7 +90,7 @@ impl<'e> Capture<'e> {
     /// Tells of the interfaces whose packets can come, so that a file without packets is a whole one.
     fn announce_primaries(&mut self, out: &mut Out<'_>) -> io::Result<()> {
         for (engine, handle) in self.engines.iter().enumerate() {
-            let reports = handle.device_reports();
+            let reports = handle.device_reports().present;
             for report in reports.iter().filter(|report| report.role == Role::Primary) {
                 self.announce(engine, report.id.0, Some(report), out)?;
             }
@@ -116,7 +116,7 @@ impl<'e> Capture<'e> {
         if let Some(known) = self.interfaces.get(&(engine, device)) {
             return Ok(*known);
         }
-        let reports = self.engines[engine].device_reports();
+        let reports = self.engines[engine].device_reports().present;
         let report = reports.iter().find(|report| report.id.0 == device);
         self.announce(engine, device, report, out)
     }

@@ -4,7 +4,7 @@ use engine::{DeviceReport, EngineHandle};
 
 use super::Program;
 use super::engines::ask;
-use crate::report::{CountersReport, DeviceCounters, EngineCounters};
+use crate::report::{Count, CountersReport, DeviceCounters, EngineCounters};
 
 /// Reads them now.
 pub(super) fn read(program: &Program) -> CountersReport {
@@ -15,18 +15,20 @@ fn of_engine(engine: &EngineHandle) -> EngineCounters {
     let stack = ask(engine, |stack, _| stack.counters().clone());
     let stack =
         stack.map(|counters| counters.named().map(|(name, value)| (name.to_owned(), value)).collect());
+    let reports = engine.device_reports();
     EngineCounters {
         engine: engine.counters().named(),
-        devices: engine.device_reports().into_iter().map(of_device).collect(),
+        devices: reports.present.into_iter().map(of_device).collect(),
+        devices_gone: owned(&reports.gone.named()),
         stack: stack.unwrap_or_default(),
     }
 }
 
 fn of_device(report: DeviceReport) -> DeviceCounters {
-    let counters = report.counters.named();
-    DeviceCounters {
-        device: report.id.0,
-        description: report.description,
-        counters: counters.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
-    }
+    let counters = owned(&report.counters.named());
+    DeviceCounters { device: report.id.0, description: report.description, counters }
+}
+
+fn owned(counters: &[(&str, u64)]) -> Vec<Count> {
+    counters.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
 }

@@ -28,7 +28,7 @@ impl ControlListener {
 
     /// One at `path`. A socket that a dead program left is replaced; one of a living program is an error. Nobody sees the socket at
     /// its place before it answers, with the permissions that it is to have.
-    pub(super) fn at(path: &Path) -> io::Result<ControlListener> {
+    pub fn at(path: &Path) -> io::Result<ControlListener> {
         if is_answered(path) {
             return Err(io::Error::other("another program is using it"));
         }

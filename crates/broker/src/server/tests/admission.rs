@@ -1,5 +1,7 @@
 //! Who is heard, what ends a connection, and that nothing is left of it.
 
+use rustix::event::epoll::EventFlags;
+
 use super::*;
 
 #[test]
@@ -39,6 +41,21 @@ fn one_user_does_not_keep_others_out() {
     };
     assert!(!is_let_in(4242), "it has half of the room");
     assert!(is_let_in(4243) && is_let_in(0));
+}
+
+#[test]
+fn what_is_no_message_is_complained_of_without_what_would_move_the_cursor() {
+    let (mut broker, now) = (broker(), clock::Instant::ZERO);
+    let name = SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap();
+    let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&client, &name).unwrap();
+    broker.accept(now);
+    send(&client, br#"{"id":1,"request":{"\u001b[2J":{}}}"#, SendFlags::NOSIGNAL).unwrap();
+    let known = *broker.connections.keys().next().unwrap();
+    broker.serve(known, super::super::broker::token::socket(known), EventFlags::IN, now);
+    let told: String = broker.take_notices().iter().map(ToString::to_string).collect();
+    assert!(told.contains("was disconnected: ") && told.contains("?[2J"), "{told:?}");
+    assert!(!told.contains(char::is_control), "{told:?}");
 }
 
 #[test]

@@ -97,6 +97,12 @@ fn programs_report_when_somebody_looks() {
     assert!(program.program.starts_with("broker"), "its file is this test");
     assert_eq!(program.queues, [("lo".to_owned(), vec![0])]);
     assert_eq!(program.report.as_ref().map(|report| report.accelerated), Some(5));
+    assert_eq!(program.report_age_ms, None, "it is said now");
+    // The program does not answer this one.
+    let later = served.handle.as_ref().unwrap().reporter().report().unwrap();
+    let program = &later.programs[0];
+    assert_eq!(program.report.as_ref().map(|report| report.accelerated), Some(5));
+    assert!(program.report_age_ms.is_some_and(|age| age >= 200), "{program:?}");
 }
 
 #[test]
