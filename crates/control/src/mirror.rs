@@ -53,6 +53,16 @@ pub struct Neighbour {
     pub usable: bool,
     /// The kernel heard from it there of late, or was told that it is there.
     pub confirmed: bool,
+    /// Somebody sees to it that it is right: a routing daemon (`NTF_EXT_LEARNED`) or the kernel by itself (`NTF_EXT_MANAGED`).
+    pub cared_for: bool,
+}
+
+impl Neighbour {
+    /// Whether the kernel is to look for it before or while it is used. Not if somebody else does: that would take away the marks by which
+    /// they know their entries.
+    pub fn is_to_be_looked_for(self) -> bool {
+        !self.usable || !self.confirmed && !self.cared_for
+    }
 }
 
 /// A route's identity.
@@ -111,8 +121,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirror {
     links: BTreeMap<u32, Link>,
-    /// With the lengths of their prefixes: an address is there as long as one of them is.
-    addresses: BTreeMap<u32, BTreeSet<(IpAddr, u8)>>,
+    addresses: BTreeMap<u32, BTreeSet<parse::Address>>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
     routes: BTreeMap<RouteKey, Route>,
 }
@@ -143,9 +152,9 @@ impl Mirror {
         self.links.values()
     }
 
-    /// Addresses of one interface, tentative and deprecated ones too; with several prefixes one comes as often.
+    /// Addresses of one interface, tentative and deprecated ones too; one comes as often as the kernel has it.
     pub fn addresses(&self, index: u32) -> impl Iterator<Item = IpAddr> + '_ {
-        self.addresses.get(&index).into_iter().flatten().map(|(address, _)| *address)
+        self.addresses.get(&index).into_iter().flatten().map(|address| address.local)
     }
 
     /// All neighbours, by interface and address.
@@ -218,7 +227,7 @@ impl Mirror {
 
     fn on_address(&mut self, message: &AddressMessage, present: bool) -> Option<Change> {
         let index = message.header.index;
-        let address = (parse::address(message)?, message.header.prefix_len);
+        let address = parse::address(message)?;
         let addresses = self.addresses.entry(index).or_default();
         let changed = if present { addresses.insert(address) } else { addresses.remove(&address) };
         changed.then_some(Change::Addresses(index))

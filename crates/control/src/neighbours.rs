@@ -66,7 +66,8 @@ mod tests {
         let mut mirror = Mirror::default();
         for &(index, address, mac) in neighbours {
             let usable = mac.is_some();
-            let neighbour = Neighbour { mac: mac.map(|octet| [octet; 6]), usable, confirmed: usable };
+            let neighbour =
+                Neighbour { mac: mac.map(|octet| [octet; 6]), usable, confirmed: usable, cared_for: false };
             mirror.set_neighbour(index, address.parse().unwrap(), neighbour);
         }
         mirror
@@ -108,7 +109,7 @@ mod tests {
         compare(&mut watch, &[(HERE, "192.0.2.1", Some(1)), (HERE, other, Some(1))]);
         assert_eq!(compare(&mut watch, &[moved, (HERE, other, Some(1))]), []);
         let mut stale = mirror(&[moved]);
-        let neighbour = Neighbour { mac: Some([1; 6]), usable: true, confirmed: false };
+        let neighbour = Neighbour { mac: Some([1; 6]), usable: true, confirmed: false, cared_for: false };
         stale.set_neighbour(HERE, other.parse().unwrap(), neighbour);
         let told = watch.compare(&stale, &BTreeSet::from([HERE]));
         assert_eq!(told, [NeighbourMove { old: [1; 6], new: [3; 6] }]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use clock::{Duration, Instant};
-use control::{Mirror, look_for_neighbour, route_to};
+use control::{Mirror, Neighbour, look_for_neighbour, route_to};
 use socket2::Socket;
 use stack::{Hop, LinkHeader, LinkId};
 use steering::{ListenAddress, Transport, VlanTags};
@@ -136,7 +136,7 @@ impl Departures {
         };
         let (socket, local) = bind().map_err(DepartureError::Port)?;
         let neighbour = route.gateway.unwrap_or(remote);
-        if mirror.neighbour(route.interface, neighbour).is_none_or(|known| !known.confirmed) {
+        if mirror.neighbour(route.interface, neighbour).is_none_or(Neighbour::is_to_be_looked_for) {
             // One that the kernel has not heard of lately is used, and looked for meanwhile: what we send tells it nothing. A kernel that
             // does not look leaves us to find out by waiting.
             let _ = look_for_neighbour(route.interface, neighbour);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use clock::{Duration, Instant};
-use control::{KernelRoute, Mirror, look_for_neighbour, route_to};
+use control::{KernelRoute, Mirror, Neighbour, look_for_neighbour, route_to};
 use steering::VlanTags;
 
 use super::port::Port;
@@ -69,7 +69,7 @@ impl Routes {
             return Err(Refusal::OtherSource);
         }
         let neighbour = route.gateway.unwrap_or(remote);
-        if mirror.neighbour(route.interface, neighbour).is_none_or(|known| !known.confirmed) {
+        if mirror.neighbour(route.interface, neighbour).is_none_or(Neighbour::is_to_be_looked_for) {
             // Nothing that we send tells the kernel whether a neighbour is still there: one that it has not heard of lately is used, and
             // looked for meanwhile. A kernel that does not look leaves us to find out by waiting.
             let _ = look_for_neighbour(route.interface, neighbour);

@@ -6,7 +6,7 @@ use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+    NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType};
 
@@ -60,23 +60,32 @@ fn vlan_identifier(infos: &[LinkInfo]) -> Option<u16> {
 
 /// The local address. On a point-to-point link IFA_ADDRESS is the peer's, and IFA_LOCAL ours; IPv6 sends only the former
 /// otherwise.
-pub(super) fn address(message: &AddressMessage) -> Option<IpAddr> {
-    let local = message.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Local(address) => Some(*address),
-        _ => None,
-    });
-    local.or_else(|| {
-        message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        })
-    })
+/// An address as the kernel tells them apart: one may be there with several prefixes and peers, until the last of them is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Address {
+    pub(super) local: IpAddr,
+    peer: Option<IpAddr>,
+    prefix_len: u8,
+}
+
+pub(super) fn address(message: &AddressMessage) -> Option<Address> {
+    let (mut local, mut peer) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(address) => local = Some(*address),
+            AddressAttribute::Address(address) => peer = Some(*address),
+            _ => (),
+        }
+    }
+    Some(Address { local: local.or(peer)?, peer, prefix_len: message.header.prefix_len })
 }
 
 pub(super) fn neighbour(message: &NeighbourMessage) -> Option<((u32, IpAddr), Neighbour)> {
     let (mut address, mut mac) = (None, None);
+    let mut cared_for = message.header.flags.contains(NeighbourFlags::ExtLearned);
     for attribute in &message.attributes {
         match attribute {
+            NeighbourAttribute::ExtFlags(flags) => cared_for |= flags.contains(NeighbourExtFlags::Managed),
             NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address = Some(IpAddr::V4(*v4)),
             NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address = Some(IpAddr::V6(*v6)),
             NeighbourAttribute::LinkLayerAddress(octets) => mac = octets.as_slice().try_into().ok(),
@@ -87,7 +96,7 @@ pub(super) fn neighbour(message: &NeighbourMessage) -> Option<((u32, IpAddr), Ne
     let usable = mac.is_some() && !unusable.contains(&message.header.state);
     let known = [NeighbourState::Reachable, NeighbourState::Permanent, NeighbourState::Noarp];
     let confirmed = usable && known.contains(&message.header.state);
-    Some(((message.header.ifindex, address?), Neighbour { mac, usable, confirmed }))
+    Some(((message.header.ifindex, address?), Neighbour { mac, usable, confirmed, cared_for }))
 }
 
 /// A route of either IP version; clones in the route cache are not routes.

@@ -1,7 +1,9 @@
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourState};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourState,
+};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteType};
 
 use super::*;
@@ -117,6 +119,16 @@ fn an_address_is_there_until_its_last_prefix_is_gone() {
     assert_eq!(mirror.local_addresses("eth0"), BTreeSet::from([local("192.0.2.1", 0, 0)]));
     mirror.on_message(&DelAddress(with_prefix(16)));
     assert!(mirror.local_addresses("eth0").is_empty());
+
+    let with_peer = |peer: &str| {
+        let mut message = address(2, peer);
+        message.attributes.push(AddressAttribute::Local("192.0.2.1".parse().unwrap()));
+        message
+    };
+    mirror.on_message(&NewAddress(with_peer("192.0.2.2")));
+    mirror.on_message(&NewAddress(with_peer("192.0.2.3")));
+    mirror.on_message(&DelAddress(with_peer("192.0.2.2")));
+    assert_eq!(mirror.local_addresses("eth0"), BTreeSet::from([local("192.0.2.1", 0, 0)]));
 }
 
 #[test]
@@ -137,6 +149,33 @@ fn on_a_point_to_point_link_the_local_address_is_ours() {
 }
 
 #[test]
+fn a_neighbour_is_looked_for_unless_it_is_confirmed_or_others_care_for_it() {
+    let peer = "192.0.2.9";
+    let mut message = NeighbourMessage::default();
+    message.header.ifindex = 2;
+    message.header.state = NeighbourState::Stale;
+    message.attributes = vec![
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(peer.parse().unwrap())),
+        NeighbourAttribute::LinkLayerAddress(vec![1, 2, 3, 4, 5, 6]),
+    ];
+    let is_looked_for = |message: &NeighbourMessage| {
+        let mirror = mirror([NewNeighbour(message.clone())]);
+        mirror.neighbour(2, peer.parse().unwrap()).is_some_and(Neighbour::is_to_be_looked_for)
+    };
+    assert!(is_looked_for(&message));
+    message.header.flags = NeighbourFlags::ExtLearned;
+    assert!(!is_looked_for(&message), "a routing daemon knows it");
+    message.header.flags = NeighbourFlags::empty();
+    message.attributes.push(NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed));
+    assert!(!is_looked_for(&message), "the kernel looks by itself");
+    message.header.state = NeighbourState::Failed;
+    assert!(is_looked_for(&message), "it is not there");
+    message.attributes.pop();
+    message.header.state = NeighbourState::Reachable;
+    assert!(!is_looked_for(&message), "it answered");
+}
+
+#[test]
 fn a_neighbour_is_usable_once_it_was_found_and_confirmed_once_it_answered() {
     let peer = "192.0.2.9";
     let mut message = NeighbourMessage::default();
@@ -145,11 +184,14 @@ fn a_neighbour_is_usable_once_it_was_found_and_confirmed_once_it_answered() {
     message.attributes = vec![NeighbourAttribute::Destination(NeighbourAddress::Inet(peer.parse().unwrap()))];
     let mut mirror = mirror([NewNeighbour(message.clone())]);
     let seen = |mirror: &Mirror| mirror.neighbour(2, peer.parse().unwrap());
-    assert_eq!(seen(&mirror), Some(Neighbour { mac: None, usable: false, confirmed: false }));
+    assert_eq!(
+        seen(&mirror),
+        Some(Neighbour { mac: None, usable: false, confirmed: false, cared_for: false })
+    );
     message.header.state = NeighbourState::Stale;
     message.attributes.push(NeighbourAttribute::LinkLayerAddress(vec![1, 2, 3, 4, 5, 6]));
     assert_eq!(mirror.on_message(&NewNeighbour(message.clone())), Some(Change::Neighbours(2)));
-    let found = Neighbour { mac: Some([1, 2, 3, 4, 5, 6]), usable: true, confirmed: false };
+    let found = Neighbour { mac: Some([1, 2, 3, 4, 5, 6]), usable: true, confirmed: false, cared_for: false };
     assert_eq!(seen(&mirror), Some(found));
     message.header.state = NeighbourState::Reachable;
     mirror.on_message(&NewNeighbour(message.clone()));

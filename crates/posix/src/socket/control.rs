@@ -67,10 +67,13 @@ impl Process {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
+        if request == libc::FIONCLEX {
+            socket.may_survive_exec = true;
+            return Verdict::Kernel;
+        }
         if matches!(socket.role, Role::Inherited(_)) {
             return self.inherit_for_kernel(state, id);
         }
-        socket.may_survive_exec |= request == libc::FIONCLEX;
         if request == libc::FIONBIO {
             socket.nonblocking = *argument != 0;
             return if socket.is_placeholder { Verdict::Done(Ok(0)) } else { Verdict::Kernel };

@@ -25,6 +25,7 @@ const TCP_AO_INFO: i32 = 40;
 const REUSEPORT_PROGRAM: &str =
     "a program chooses among the sockets of its port (SO_ATTACH_REUSEPORT_CBPF, _EBPF)";
 const FILTER: &str = "a filter is attached (SO_ATTACH_FILTER, SO_ATTACH_BPF)";
+const PEEK_OFFSET: &str = "it is looked at from an offset (SO_PEEK_OFF)";
 const HOP_LIMIT_MIN: &str = "a least hop limit is set (IP_MINTTL, IPV6_MINHOPCOUNT)";
 
 /// An option and the value that it is to have.
@@ -56,9 +57,7 @@ impl Setting<'_> {
             (libc::SOL_IP, libc::IP_MINTTL) | (libc::SOL_IPV6, IPV6_MINHOPCOUNT) if is_set => {
                 Some(HOP_LIMIT_MIN)
             }
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) if int(self.value) >= 0 => {
-                Some("it is looked at from an offset (SO_PEEK_OFF)")
-            }
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) if int(self.value) >= 0 => Some(PEEK_OFFSET),
             _ => None,
         }
     }
@@ -79,6 +78,9 @@ pub(super) fn found_at(fd: RawFd) -> Option<&'static str> {
     let is_set = |level, option| super::udp_int(fd, level, option).is_some_and(|value| value != 0);
     if syscall::has_filter(fd) {
         return Some(FILTER);
+    }
+    if super::udp_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF).is_some_and(|offset| offset >= 0) {
+        return Some(PEEK_OFFSET);
     }
     let has_limit = is_set(libc::SOL_IP, libc::IP_MINTTL) || is_set(libc::SOL_IPV6, IPV6_MINHOPCOUNT);
     has_limit.then_some(HOP_LIMIT_MIN)

@@ -76,7 +76,10 @@ impl Process {
                 let connection = *connection;
                 Verdict::Done(state.get_option(id, connection, (level, option), value, now))
             }
-            Role::Inherited(_) => self.inherit_for_kernel(state, id),
+            Role::Inherited(_) => match constant_of(socket.domain, (level, option)) {
+                Some(constant) => Verdict::Done(put(level, &constant.to_ne_bytes(), value)),
+                None => self.inherit_for_kernel(state, id),
+            },
             Role::Departing { .. } if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
                 Verdict::Done(info_of_departing(fd, value))
             }
@@ -93,6 +96,17 @@ impl Process {
             }
             _ => Verdict::Kernel,
         }
+    }
+}
+
+/// What is the same of every TCP connection: who only asks what it has got need not have it.
+fn constant_of(domain: i32, (level, option): (i32, i32)) -> Option<i32> {
+    match (level, option) {
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(domain),
+        (libc::SOL_SOCKET, libc::SO_TYPE) => Some(libc::SOCK_STREAM),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(libc::IPPROTO_TCP),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(0),
+        _ => None,
     }
 }
 

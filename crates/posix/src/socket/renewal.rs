@@ -34,9 +34,12 @@ impl State {
     /// Has a kernel's socket of which nothing is known behind the descriptors again. `error` is what the program is told next.
     pub(crate) fn renew(&mut self, id: SocketId, error: Option<Errno>, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
-        let (connection, claim) = (socket.connection(), socket.claim.take());
+        let (connection, claim, socket_fd) = (socket.connection(), socket.claim.take(), socket.fd());
         let bound_before = socket.bound_before.take();
         let is_new = !socket.is_placeholder && bound_before.is_none();
+        if is_new {
+            self.set_options_at(id, socket_fd);
+        }
         let replaced = is_new || self.replace_shadow(id, bound_before).is_ok();
         match connection {
             Some(connection) => {
@@ -66,14 +69,10 @@ impl State {
     /// Puts a new socket of the kernel's with the same options in the place of one that is bound for our purposes, or that others
     /// have as well.
     fn replace_shadow(&mut self, id: SocketId, bound_before: Option<SocketAddr>) -> Result<(), Errno> {
-        let socket = self.sockets.get(id).ok_or(Errno(libc::EBADF))?;
-        let (domain, connection) = (socket.domain, socket.connection());
+        let domain = self.sockets.get(id).ok_or(Errno(libc::EBADF))?.domain;
         let kernel = syscall::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
         let fd = kernel.as_raw_fd();
-        socket.settings.set_at_kernel(fd);
-        if let Some(options) = connection.and_then(|connection| self.stack()?.options(connection).cloned()) {
-            set_at_kernel(fd, &options);
-        }
+        self.set_options_at(id, fd);
         if let Some(bound) = bound_before.filter(|bound| !bound.ip().is_unspecified()) {
             syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &1i32.to_ne_bytes())?;
             let (name, len) = encode(bound, domain);
@@ -81,6 +80,16 @@ impl State {
         }
         self.put_behind(id, kernel);
         Ok(())
+    }
+
+    /// Sets at a kernel's socket what the program has set of ours.
+    fn set_options_at(&mut self, id: SocketId, kernel: RawFd) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        let connection = socket.connection();
+        socket.settings.set_at_kernel(kernel);
+        if let Some(options) = connection.and_then(|connection| self.stack()?.options(connection).cloned()) {
+            set_at_kernel(kernel, &options);
+        }
     }
 
     /// The descriptors of a socket. One that was closed while a call on it goes on is none: it may be something else by now.

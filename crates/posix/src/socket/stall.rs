@@ -180,10 +180,7 @@ impl State {
         let (on_stack, claim) = (udp.on_stack.take(), socket.claim.take());
         self.release_claim(claim);
         let Some(on_stack) = on_stack else { return };
-        if let Some(runtime) = &mut self.runtime {
-            // What was taken from the kernel before: no more comes after that.
-            runtime.engine.poll(now);
-        }
+        self.take_in(now); // What was taken from the kernel before: no more comes after that.
         if let Some(shadow) = internal::copy(fd) {
             let mut room = vec![0; DATAGRAM_MAX];
             while let Some(received) = self.next_datagram(on_stack, &mut room) {

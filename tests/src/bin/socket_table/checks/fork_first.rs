@@ -59,19 +59,20 @@ fn options_first(s: &mut Scene) -> Done {
     let fd = pair.fd;
     sys::setsockopt_int(fd, IPPROTO_TCP, TCP_NODELAY, 1)?;
     sys::setsockopt_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1)?;
-    for (option, name) in [(TCP_NODELAY, "TCP_NODELAY"), (TCP_INFO, "TCP_INFO")] {
-        let pid = child(|| {
-            s.see(name, sys::getsockopt(fd, IPPROTO_TCP, option, 1));
-            Ok(())
-        })?;
-        see_end(s, pid)?;
-    }
     let pid = child(|| {
+        for (option, name) in [
+            (libc::SO_TYPE, "SO_TYPE"),
+            (libc::SO_PROTOCOL, "SO_PROTOCOL"),
+            (libc::SO_ACCEPTCONN, "SO_ACCEPTCONN"),
+        ] {
+            s.see(name, sys::getsockopt_int(fd, SOL_SOCKET, option));
+        }
+        for (option, name) in [(TCP_NODELAY, "TCP_NODELAY"), (TCP_INFO, "TCP_INFO")] {
+            s.see(name, sys::getsockopt(fd, IPPROTO_TCP, option, 1));
+        }
         s.see("SO_KEEPALIVE", sys::getsockopt_int(fd, SOL_SOCKET, SO_KEEPALIVE));
-        s.see(
-            "SO_DOMAIN is that of the socket",
-            sys::getsockopt_int(fd, SOL_SOCKET, SO_DOMAIN) == Ok(s.domain()),
-        );
+        let domain = sys::getsockopt_int(fd, SOL_SOCKET, SO_DOMAIN);
+        s.see("SO_DOMAIN is that of the socket", domain == Ok(s.domain()));
         Ok(())
     })?;
     see_end(s, pid)

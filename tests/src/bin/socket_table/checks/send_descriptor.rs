@@ -105,9 +105,12 @@ fn see_sent(s: &mut Scene, after_connect: bool) -> Done {
     let mut peer = s.peer()?;
     let (listener, port) = peer.tcp_listener(4)?;
     let fd = sys::socket(s.domain(), SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    sys::bind(fd, &s.local(0))?; // What is bound so keeps its kernel's socket.
     if after_connect {
         s.see("connect", sys::connect(fd, &s.remote(port)));
     }
+    s.see("TCP_NODELAY", sys::setsockopt_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1));
+    s.see("SO_KEEPALIVE", sys::setsockopt_int(fd, SOL_SOCKET, libc::SO_KEEPALIVE, 1));
     give(here, fd)?;
     let twin = take(there)?;
     if !after_connect {
@@ -115,6 +118,8 @@ fn see_sent(s: &mut Scene, after_connect: bool) -> Done {
     }
     let (other, _) = peer.accept(listener)?;
     for fd in [twin, fd] {
+        s.see("TCP_NODELAY", sys::getsockopt_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY));
+        s.see("SO_KEEPALIVE", sys::getsockopt_int(fd, SOL_SOCKET, libc::SO_KEEPALIVE));
         s.see_poll("writable", sys::poll_one(fd, libc::POLLOUT, SOON_MS));
         s.see("write", sys::write(fd, b"x"));
         s.see("peer", peer.recv(other, 10));
