@@ -121,7 +121,7 @@ impl ByteQueue {
         (chunks * CHUNK_LEN - self.start as usize).min(Self::LEN_MAX) - self.len()
     }
 
-    /// Octets that a writer may push now: what the pool has above its reserve, and of that [`MODEST`] chunks to have something in
+    /// Octets that a writer may push now: what the pool has above its reserve, and of that two chunks to have something in
     /// flight. Readers who do not read could hold all of it else, with what is written for them.
     #[inline]
     pub fn room_for_writer(&self, pool: &BufferPool) -> usize {
