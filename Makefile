@@ -10,7 +10,7 @@ help:
 	@echo "make demo    build, serve DNS and run nginx over AF_XDP in a laboratory, compare with others (root)"
 	@echo "make test    format, lints, all tests, documentation; what CI runs (root, or some are skipped)"
 	@echo "make bench   every figure with its conditions (root); make bench FIGURES=veth for one"
-	@echo "make setup   install the Debian packages that are missing; demo, test and bench do it too"
+	@echo "make setup   install the Debian packages that demo, bench and test need; each of them installs its own first"
 	@echo "make build   target/release/sidestep and its library"
 	@echo "make fmt     format the code"
 	@echo "make clean   remove what was built"
@@ -21,15 +21,18 @@ setup:
 build:
 	$(CARGO) build --release --package sidestep --package preload
 
-test: setup
+test:
+	@scripts/setup.sh test
 	@scripts/test.sh
 
-demo: setup
+demo:
+	@scripts/setup.sh demo
 	$(CARGO) build --quiet --release --package sidestep --package lab --bins
 	$(CARGO) build --quiet --release --package preload
 	@SIDESTEP_BIN=$(TARGET)/release/sidestep $(TARGET)/release/demo
 
-bench: setup
+bench:
+	@scripts/setup.sh bench
 	@scripts/bench.sh $(FIGURES)
 
 fmt:

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh >/dev/null
+scripts/setup.sh test >/dev/null
 cargo build --quiet --release --package sidestep --package preload
 cargo build --quiet --release --package tests --bins
 binaries="${CARGO_TARGET_DIR:-$PWD/target}/release"
