@@ -1,23 +1,29 @@
-//! Figures 1 and 2: replies a second between two namespaces, one core serves, kxdpgun asks for 10 000 names.
+//! Replies a second between two namespaces: one core serves, kxdpgun asks from the other.
 //!
-//! Usage: `veth [ROUNDS]` (default: 3)
+//! Usage: `veth [ROUNDS [WORKLOAD...]]` (default: 3 rounds of all workloads)
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use lab::{
-    Conditions, Device, Directory, LabError, Outcome, Peer, Procedure, Sidestep, Zone, outcomes, ratio_table,
+    Conditions, Device, Directory, LabError, Outcome, Peer, Placed, Procedure, QUESTIONS, Round, Sidestep,
+    Workload, all_places, by_place, outcomes, ratio_table,
 };
-
-/// Names asked for.
-const HOSTS: u32 = 10_000;
 
 fn main() -> ExitCode {
     if !lab::require_root_and_xdp() {
         return ExitCode::SUCCESS;
     }
-    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(3);
-    match measure(rounds) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = words.first().and_then(|word| word.parse().ok()).unwrap_or(3);
+    let named: Option<Vec<Workload>> = words.iter().skip(1).map(|word| Workload::by_name(word)).collect();
+    let Some(named) = named else {
+        let names = Workload::ALL.map(Workload::name).join(", ");
+        eprintln!("veth: unknown workload; there are: {names}");
+        return ExitCode::FAILURE;
+    };
+    let workloads = if named.is_empty() { Workload::ALL.to_vec() } else { named };
+    match measure(rounds, &workloads) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("veth: {error}");
@@ -26,44 +32,91 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(rounds: u32) -> Result<(), LabError> {
-    let nsd = Peer::Nsd;
-    let knot_xdp = Peer::KnotXdp;
-    let over_xdp = Peer::Sidestep(Sidestep::on(Device::Xdp));
-    let echo = Peer::Sidestep(Sidestep::on(Device::Xdp).with(&["--responder", "echo"]).named("bare echo"));
-    let on_kernel = Peer::Sidestep(Sidestep::on(Device::Kernel));
-    let peers = [&nsd, &Peer::Knot, &knot_xdp, &on_kernel, &over_xdp, &echo].map(Peer::clone);
+/// Who is measured. The echo answers nothing: it shows what the generator and the wire allow.
+struct Peers {
+    nsd: Peer,
+    knot: Peer,
+    knot_xdp: Peer,
+    on_kernel: Peer,
+    over_xdp: Peer,
+    echo: Peer,
+}
 
+impl Peers {
+    fn new() -> Peers {
+        let over_xdp = Sidestep::on(Device::Xdp);
+        Peers {
+            nsd: Peer::Nsd,
+            knot: Peer::Knot,
+            knot_xdp: Peer::KnotXdp,
+            on_kernel: Peer::Sidestep(Sidestep::on(Device::Kernel)),
+            echo: Peer::Sidestep(over_xdp.clone().with(&["--responder", "echo"]).named("bare echo")),
+            over_xdp: Peer::Sidestep(over_xdp),
+        }
+    }
+
+    /// Those that can be asked `workload`, in the order of the tables: the echo serves no TCP.
+    fn for_workload(&self, workload: Workload) -> Vec<Peer> {
+        let all = [&self.nsd, &self.knot, &self.knot_xdp, &self.on_kernel, &self.over_xdp, &self.echo];
+        let count = if workload.is_over_tcp() { all.len() - 1 } else { all.len() };
+        all[..count].iter().copied().cloned().collect()
+    }
+}
+
+fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
+    let procedure = Procedure::thorough(rounds);
+    let peers = Peers::new();
     println!("# Replies a second on veth\n");
     println!("{}", Conditions::here("make bench FIGURES=veth"));
     println!(
-        "- load: kxdpgun -b 32 over AF_XDP on core 0, {HOSTS} names, type A, two seconds at each of rising rates"
+        "- load: kxdpgun -b 32 over AF_XDP on core 0, {QUESTIONS} questions, {} seconds at each load",
+        procedure.seconds
     );
-    println!("- servers: core 1, one worker; medians of {rounds} interleaved rounds, the peak of each\n");
-    let directory = Directory::new()?;
-    let zone = Zone::with_hosts(&directory, HOSTS)?;
-    let queries = zone.host_queries(&directory, HOSTS)?;
-    let places = Procedure::thorough(rounds).run(&zone, &queries, &peers, |round, peer, climb| {
-        let peak = &climb.found.peak;
-        eprintln!(
-            "round {round}: {}: {} replies/s of {} asked, cores {} apart",
-            peer.name(),
-            peak.reply_rate,
-            peak.query_rate,
-            climb.apart
-        );
-    })?;
-    for place in places {
-        println!("{place}\n");
-        let outcomes = outcomes(&peers, place);
-        println!("{}", ratio_table(&outcomes, &[&nsd.name(), &knot_xdp.name(), &echo.name()]));
-        compare(&outcomes, &over_xdp, &nsd, 2.5);
-        compare(&outcomes, &over_xdp, &knot_xdp, 2.5);
-        compare(&outcomes, &over_xdp, &echo, 0.9);
-        compare(&outcomes, &on_kernel, &nsd, 1.0);
-        println!();
+    println!(
+        "- servers: core 1, one worker; the largest load of which 98 % are answered, to {:.0} %; medians of {rounds} interleaved rounds\n",
+        (procedure.precision - 1.0) * 100.0
+    );
+    for workload in workloads {
+        println!("## {workload}\n");
+        let contenders = peers.for_workload(*workload);
+        let questions = workload.prepare(&Directory::new()?)?;
+        let measured = procedure.run(&questions, &contenders, show_progress)?;
+        print_outcomes(&peers, *workload, measured);
     }
     Ok(())
+}
+
+fn show_progress(round: u32, peer: &Peer, placed: &Placed<Round>) {
+    let Round { knee, load, limit, most, .. } = &placed.found;
+    eprintln!(
+        "round {round}: {}: {} replies/s at a load of {load}, limit: {limit}, at most {most}, cores {} apart",
+        peer.name(),
+        knee.reply_rate,
+        placed.apart
+    );
+}
+
+/// The table of all rounds, and one for each place of the cores if there were several.
+fn print_outcomes(peers: &Peers, workload: Workload, measured: Vec<Vec<Placed<Round>>>) {
+    let contenders = peers.for_workload(workload);
+    let against = [peers.nsd.name(), peers.knot_xdp.name(), peers.echo.name()];
+    let against = against.each_ref().map(String::as_str);
+    let all = outcomes(&contenders, all_places(&measured));
+    println!("{}", ratio_table(&all, &against));
+    if workload == Workload::Address {
+        compare(&all, &peers.over_xdp, &peers.nsd, 2.5);
+        compare(&all, &peers.over_xdp, &peers.knot_xdp, 2.5);
+        compare(&all, &peers.over_xdp, &peers.echo, 0.9);
+        compare(&all, &peers.on_kernel, &peers.nsd, 1.0);
+        println!();
+    }
+    let places = by_place(measured);
+    if places.len() > 1 {
+        for place in places {
+            println!("{place}\n");
+            println!("{}", ratio_table(&outcomes(&contenders, place.contenders), &against));
+        }
+    }
 }
 
 fn compare(outcomes: &[Outcome], one: &Peer, other: &Peer, target: f64) {
@@ -71,9 +124,6 @@ fn compare(outcomes: &[Outcome], one: &Peer, other: &Peer, target: f64) {
         let outcome = outcomes.iter().find(|outcome| outcome.name == peer.name());
         outcome.map_or(0.0, |outcome| outcome.reply_rate() as f64)
     };
-    if rate(one) * rate(other) == 0.0 {
-        return; // One of them had no round in this place.
-    }
     let ratio = rate(one) / rate(other);
     let verdict = if ratio >= target { "met" } else { "MISSED" };
     println!("- {} / {}: {ratio:.2}, target {target:.1}: {verdict}", one.name(), other.name());

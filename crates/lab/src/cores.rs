@@ -141,6 +141,12 @@ impl<T> fmt::Display for Place<T> {
     }
 }
 
+/// The rounds of each contender, wherever the cores were.
+pub fn all_places<T: Clone>(contenders: &[Vec<Placed<T>>]) -> Vec<Vec<T>> {
+    let found = |rounds: &Vec<Placed<T>>| rounds.iter().map(|placed| placed.found.clone()).collect();
+    contenders.iter().map(found).collect()
+}
+
 /// Sorts the rounds of each contender by the places of the cores, the nearest first.
 pub fn by_place<T>(contenders: Vec<Vec<Placed<T>>>) -> Vec<Place<T>> {
     let distances = contenders.iter().flatten().map(|placed| placed.apart).collect();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use crate::{CLIENT_INTERFACE, Child, Lab, LabError, SERVER_V4, Side};
+use crate::{CLIENT_INTERFACE, Child, Lab, LabError, Questions, SERVER_V4, Side};
 
 /// The kernel gives a queue free some time after the last run's end.
 const TRIES: u32 = 10;
@@ -21,6 +21,8 @@ pub struct Kxdpgun {
     pub target: String,
     /// The file with queries, `NAME TYPE` a line.
     pub queries: PathBuf,
+    /// Over TCP, a connection for each query, in place of UDP.
+    pub over_tcp: bool,
     /// Offered load, in queries a second.
     pub rate: u32,
     /// How long, in seconds.
@@ -30,7 +32,13 @@ pub struct Kxdpgun {
 impl Kxdpgun {
     /// Two seconds of `rate` queries a second to the server's IPv4 address.
     pub fn new(queries: PathBuf, rate: u32) -> Kxdpgun {
-        Kxdpgun { target: SERVER_V4.to_owned(), queries, rate, seconds: 2 }
+        Kxdpgun { target: SERVER_V4.to_owned(), queries, over_tcp: false, rate, seconds: 2 }
+    }
+
+    /// The same with the queries of `questions`, in their transport.
+    pub fn asking(questions: &Questions, rate: u32) -> Kxdpgun {
+        let over_tcp = questions.workload.is_over_tcp();
+        Kxdpgun { over_tcp, ..Kxdpgun::new(questions.file.clone(), rate) }
     }
 
     /// Runs it to its end.
@@ -73,9 +81,11 @@ impl Kxdpgun {
         let queries = self.queries.display().to_string();
         let (seconds, rate) = (self.seconds.to_string(), self.rate.to_string());
         // One thread, as there is one queue; it takes the first core by itself.
-        let words =
-            ["-t", &seconds, "-Q", &rate, "-b", BATCH, "-i", &queries, "-I", CLIENT_INTERFACE, &self.target];
-        words.map(str::to_owned).to_vec()
+        let mut words = vec!["-t", &seconds, "-Q", &rate, "-i", &queries, "-I", CLIENT_INTERFACE];
+        words.extend(["-b", BATCH]);
+        words.extend(self.over_tcp.then_some("-T"));
+        words.push(&self.target);
+        words.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -106,7 +116,9 @@ impl Report {
             let line = text.lines().find_map(|line| line.trim().strip_prefix(label));
             line.map(numbers).filter(|numbers| !numbers.is_empty()).ok_or(missing(label))
         };
-        let (queries, replies) = (after("total queries:")?, after("total replies:")?);
+        // Over TCP it counts connections, one for each query.
+        let queries = after("total queries:").or_else(|_| after("total SYNs:"))?;
+        let replies = after("total replies:")?;
         let rate = |numbers: &[u64]| numbers.get(1).copied().unwrap_or(0);
         let rcodes = text.lines().filter_map(|line| {
             let (name, count) = line.trim().strip_prefix("responded ")?.split_once(':')?;
@@ -153,5 +165,14 @@ mod tests {
         assert_eq!((report.replies, report.reply_rate), (193_248, 96_624));
         assert_eq!((report.reply_size, report.rcode("REFUSED"), report.rcode("SERVFAIL")), (86, 8, 0));
         assert!(Report::parse("total queries: 5\n").is_err());
+    }
+
+    #[test]
+    fn a_report_of_tcp_is_read() {
+        let text = "total SYNs:        4001 (2000 pps)\ntotal established: 4001 (2000 pps) (100%)\n\
+                    total replies:     3998 (1999 pps) (99%)\ntotal closed:      3998 (1999 pps) (99%)\n\
+                    average DNS reply size: 62 B\nresponded NOERROR:   3998\nduration: 2 s\n";
+        let report = Report::parse(text).unwrap();
+        assert_eq!((report.queries, report.query_rate, report.reply_rate), (4001, 2000, 1999));
     }
 }

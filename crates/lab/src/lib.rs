@@ -15,6 +15,8 @@
 //! | `programs/` | [`programs::Program`]: nginx, redis and many more, on the kernel or by `sidestep run` |
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
 //! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: who asks them, and its report |
+//! | `workload.rs` | [`Workload`]: what is asked |
+//! | `knee.rs` | [`Knee`]: the search for the largest load that a server carries |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
 //! | `cores.rs` | which cores are used, how far they are apart; [`by_place`]: only like is compared with like |
 //! | `conditions.rs` | what a figure was measured on |
@@ -29,6 +31,7 @@ mod cores;
 mod directory;
 mod error;
 mod http;
+mod knee;
 mod kxdpgun;
 mod measure;
 pub mod message;
@@ -37,16 +40,20 @@ mod peers;
 pub mod programs;
 mod registry;
 mod skip;
+mod workload;
 mod wrk;
 mod zone;
 
 pub use binary::{example_binary, sidestep_binary, workspace_root};
 pub use child::Child;
 pub use conditions::{Conditions, markdown_table};
-pub use cores::{Distance, Place, Placed, by_place, generator_core, in_one_place, server_core, stay_on};
+pub use cores::{
+    Distance, Place, Placed, all_places, by_place, generator_core, in_one_place, server_core, stay_on,
+};
 pub use directory::Directory;
 pub use error::LabError;
 pub use http::{HttpPeer, HttpServer};
+pub use knee::{Knee, Limit, Rates, Verdict};
 pub use kxdpgun::{Kxdpgun, Report};
 pub use measure::{Outcome, Procedure, Round, median, outcomes, ratio_table};
 pub use namespaces::{
@@ -54,5 +61,6 @@ pub use namespaces::{
 };
 pub use peers::{Device, Peer, Server, Sidestep};
 pub use skip::{require_root_and_xdp, skip};
+pub use workload::{QUESTIONS, Questions, Workload};
 pub use wrk::{Wrk, WrkReport};
 pub use zone::Zone;

@@ -1,48 +1,50 @@
 //! Reply rates, measured in the same way for every server.
 //!
-//! A server is offered rising loads until its replies fall: replies peak where the load is a little above what the
-//! server can take, and fall beyond it, because the machine then works on queries that nobody answers. The peak counts.
-//! A single low point does not end the climb: on a machine that does other work too there are such.
-//! Servers take turns, round after round, so that a slow moment of the machine hits all of them; the median of the
-//! rounds is the figure, for each place of the machine's cores by itself.
+//! In each round every server is searched for its knee, the largest load that it still carries ([`Knee`]); the replies a second there
+//! are the round's figure. Servers take turns, round after round, so that a slow moment of the machine hits all of them. The headline
+//! is the median over all rounds; tables for each place of the machine's cores stand beside it.
 
-use std::ops::Range;
-use std::path::Path;
 use std::time::Instant;
 
 use crate::{
-    Kxdpgun, Lab, LabError, Peer, Place, Placed, Report, Zone, by_place, in_one_place, markdown_table,
+    Knee, Kxdpgun, Lab, LabError, Limit, Peer, Placed, Questions, Rates, Report, Verdict, in_one_place,
+    markdown_table,
 };
 
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Procedure {
-    /// Offered loads, rising, in queries a second.
-    pub rates: Vec<u32>,
+    /// The load that a first search begins with, in queries a second. Later ones begin where the last one ended.
+    pub first_load: u32,
+    /// How exactly the knee is searched: 1.02 for two per cent.
+    pub precision: f64,
     /// Length of one run of the generator.
     pub seconds: u32,
     /// How often each server is measured.
     pub rounds: u32,
-    /// Whether every round climbs, from a step below the first one's peak; otherwise later rounds offer what was best
-    /// then and the next step, which is quicker and less exact.
-    pub climbs_again: bool,
 }
 
-/// One climb of one server.
+/// One search of one server.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// The best run.
-    pub peak: Report,
+    /// The run at the knee; all zero if the server carried no load at all.
+    pub knee: Report,
+    /// The load of that run, in queries a second.
+    pub load: u32,
+    /// Why the knee is where it is.
+    pub limit: Limit,
+    /// The most replies a second of any run, however many queries were lost.
+    pub most: u64,
     /// The part of the time that the server was ready to run while somebody else had its core.
     pub wait: f64,
 }
 
-/// What was measured of one server, the cores being in one place.
+/// What was measured of one server.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The server's name.
     pub name: String,
-    /// Its rounds, perhaps none in this place.
+    /// Its rounds, perhaps none.
     pub rounds: Vec<Round>,
 }
 
@@ -60,14 +62,18 @@ impl Outcome {
 
     /// Octets of an average answer, for comparison: servers that send less have less to do.
     pub fn reply_size(&self) -> u64 {
-        self.rounds.first().map_or(0, |round| round.peak.reply_size)
+        self.rounds.first().map_or(0, |round| round.knee.reply_size)
     }
 
-    /// How much of what was asked was answered at the peaks, in hundredths: at 100, and with higher loads offered, it is the
-    /// generator that was measured.
-    pub fn answered(&self) -> u64 {
-        let share = |round: &Round| round.peak.reply_rate * 100 / round.peak.query_rate.max(1);
-        median(&self.rounds.iter().map(share).collect::<Vec<_>>())
+    /// The most replies a second of any load: the median over the rounds.
+    pub fn most(&self) -> u64 {
+        median(&self.rounds.iter().map(|round| round.most).collect::<Vec<_>>())
+    }
+
+    /// What the knee was limited by: the generator, if it was so in any round.
+    pub fn limit(&self) -> Limit {
+        let by_generator = self.rounds.iter().any(|round| round.limit == Limit::Generator);
+        if by_generator { Limit::Generator } else { Limit::Server }
     }
 
     /// The part of the time, at its worst, that the server's core was somebody else's: above some per cent the figure
@@ -77,97 +83,81 @@ impl Outcome {
     }
 
     fn reply_rates(&self) -> Vec<u64> {
-        self.rounds.iter().map(|round| round.peak.reply_rate).collect()
+        self.rounds.iter().map(|round| round.knee.reply_rate).collect()
     }
 }
 
 impl Procedure {
-    /// Two seconds at each load, `rounds` times, for figures.
+    /// Two seconds at each load, to two per cent, `rounds` times: for figures.
     pub fn thorough(rounds: u32) -> Procedure {
-        let rates =
-            vec![100_000, 150_000, 200_000, 250_000, 325_000, 400_000, 500_000, 650_000, 800_000, 1_000_000];
-        Procedure { rates, seconds: 2, rounds, climbs_again: true }
+        Procedure { first_load: 100_000, precision: 1.02, seconds: 2, rounds }
     }
 
-    /// A second at each of a few loads, three times, for people who wait.
+    /// A second at each load, to ten per cent, three times: for people who wait.
     pub fn quick() -> Procedure {
-        let rates = vec![100_000, 170_000, 250_000, 350_000, 500_000, 750_000];
-        Procedure { rates, seconds: 1, rounds: 3, climbs_again: false }
+        Procedure { first_load: 100_000, precision: 1.1, seconds: 1, rounds: 3 }
     }
 
-    /// Measures every server in every round; one outcome for each server, for each place of the cores. `progress` hears of each peak.
+    /// Measures every server in every round; returns the rounds of each. `progress` sees each round as it ends.
     pub fn run(
         &self,
-        zone: &Zone,
-        queries: &Path,
+        questions: &Questions,
         peers: &[Peer],
         mut progress: impl FnMut(u32, &Peer, &Placed<Round>),
-    ) -> Result<Vec<Place<Round>>, LabError> {
-        let mut measured = vec![Vec::new(); peers.len()];
-        let mut steps = vec![0..self.rates.len(); peers.len()];
+    ) -> Result<Vec<Vec<Placed<Round>>>, LabError> {
+        let mut measured: Vec<Vec<Placed<Round>>> = vec![Vec::new(); peers.len()];
         for round in 1..=self.rounds {
-            for (index, peer) in peers.iter().enumerate() {
-                let climb = in_one_place(|| self.climb_of(peer, zone, queries, steps[index].clone()))?;
-                let (step, placed) = climb.found;
-                steps[index] = match self.climbs_again {
-                    true => step.saturating_sub(1)..self.rates.len(),
-                    false => step..self.rates.len().min(step + 2),
-                };
+            for (peer, measured) in peers.iter().zip(&mut measured) {
+                let last = measured.last().map(|placed| placed.found.load).filter(|load| *load > 0);
+                let placed = in_one_place(|| self.measure(peer, questions, last))?;
                 progress(round, peer, &placed);
-                measured[index].push(placed);
+                measured.push(placed);
             }
         }
-        Ok(by_place(measured))
+        Ok(measured)
     }
 
-    /// The step of `steps` at which `peer` peaked, and its round, with where the cores were at the peak.
-    fn climb_of(
-        &self,
-        peer: &Peer,
-        zone: &Zone,
-        queries: &Path,
-        steps: Range<usize>,
-    ) -> Result<(usize, Placed<Round>), LabError> {
+    /// One round of one server, whose knee was at `last` in the round before.
+    fn measure(&self, peer: &Peer, questions: &Questions, last: Option<u32>) -> Result<Round, LabError> {
         // A wire of its own for everyone: Knot, for one, leaves its XDP program on the interface.
         let lab = Lab::new()?;
-        let server = peer.start(&lab, zone)?;
+        let server = peer.start(&lab, &questions.zone)?;
         let (started, wait_before) = (Instant::now(), server.process.core_wait()?);
-        let (step, peak) = self.climb(steps, |rate| {
-            let generator = Kxdpgun { seconds: self.seconds, ..Kxdpgun::new(queries.to_owned(), rate) };
-            in_one_place(|| generator.run(&lab))
+        let mut round = self.search(last, |load| {
+            let generator = Kxdpgun { seconds: self.seconds, ..Kxdpgun::asking(questions, load) };
+            Ok(in_one_place(|| generator.run(&lab))?.found)
         })?;
         let wait = server.process.core_wait()? - wait_before;
-        let round = Round { peak: peak.found, wait: wait.as_secs_f64() / started.elapsed().as_secs_f64() };
-        Ok((step, Placed { found: round, apart: peak.apart }))
+        round.wait = wait.as_secs_f64() / started.elapsed().as_secs_f64();
+        Ok(round)
     }
 
-    /// The step with the most replies, and its report. Climbs until replies have clearly fallen, twice in a row.
-    fn climb(
+    fn search(
         &self,
-        steps: Range<usize>,
-        mut measure: impl FnMut(u32) -> Result<Placed<Report>, LabError>,
-    ) -> Result<(usize, Placed<Report>), LabError> {
-        let mut best = (steps.start, Placed::<Report>::default());
-        let mut fallen = 0;
-        for step in steps {
-            let run = measure(self.rates[step])?;
-            let (rate, highest) = (run.found.reply_rate, best.1.found.reply_rate);
-            fallen = if rate < highest * 85 / 100 { fallen + 1 } else { 0 };
-            if rate > highest {
-                best = (step, run);
-            }
-            if fallen == 2 {
-                break;
+        last: Option<u32>,
+        mut measure: impl FnMut(u32) -> Result<Report, LabError>,
+    ) -> Result<Round, LabError> {
+        let mut knee = match last {
+            Some(load) => Knee::search_near(load, self.precision),
+            None => Knee::search(self.first_load, self.precision),
+        };
+        let (mut at_knee, mut most) = (Report::default(), 0);
+        while let Some(load) = knee.next_load() {
+            let report = measure(load)?;
+            most = most.max(report.reply_rate);
+            let rates = Rates { sent: report.query_rate, answered: report.reply_rate };
+            if knee.on_run(rates) == Verdict::Carried {
+                at_knee = report;
             }
         }
-        Ok(best)
+        Ok(Round { knee: at_knee, load: knee.carried().unwrap_or(0), limit: knee.limit(), most, wait: 0.0 })
     }
 }
 
-/// The outcomes of `peers` in one place.
-pub fn outcomes(peers: &[Peer], place: Place<Round>) -> Vec<Outcome> {
+/// What was measured of `peers`, given the rounds of each.
+pub fn outcomes(peers: &[Peer], rounds: Vec<Vec<Round>>) -> Vec<Outcome> {
     let outcome = |(peer, rounds): (&Peer, _)| Outcome { name: peer.name(), rounds };
-    peers.iter().zip(place.contenders).map(outcome).collect()
+    peers.iter().zip(rounds).map(outcome).collect()
 }
 
 /// A table of `outcomes`: how far others disturbed each, and the ratio of each to every one of `against`,
@@ -181,7 +171,8 @@ pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
         "rounds",
         "median replies/s",
         "lowest and highest",
-        "answered",
+        "most at any load",
+        "limit",
         "octets/reply",
         "disturbed",
     ];
@@ -194,7 +185,7 @@ pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
         };
         let mut cells = vec![outcome.name.clone(), outcome.rounds.len().to_string()];
         cells.extend([outcome.reply_rate().to_string(), format!("{lowest} - {highest}")]);
-        cells.push(format!("{} %", outcome.answered()));
+        cells.extend([outcome.most().to_string(), outcome.limit().to_string()]);
         cells.extend([outcome.reply_size().to_string(), format!("{:.0} %", outcome.disturbance() * 100.0)]);
         cells.extend(bases.iter().map(ratio));
         cells
@@ -215,33 +206,36 @@ mod tests {
     use super::*;
 
     /// A server that answers `capacity` a second, and less the more it is offered beyond.
-    fn server(capacity: u64) -> impl FnMut(u32) -> Result<Placed<Report>, LabError> {
+    fn server(capacity: u64) -> impl FnMut(u32) -> Result<Report, LabError> {
         move |rate| {
             let rate = u64::from(rate);
             let excess = rate.saturating_sub(capacity);
             let reply_rate = rate.min(capacity).saturating_sub(excess / 3);
-            let found = Report { query_rate: rate, reply_rate, ..Report::default() };
-            Ok(Placed { found, ..Placed::default() })
+            Ok(Report { query_rate: rate, reply_rate, ..Report::default() })
         }
     }
 
     #[test]
-    fn the_peak_is_where_the_load_is_a_little_above_the_capacity() {
-        let procedure = Procedure::thorough(1);
-        let (step, peak) = procedure.climb(0..10, server(210_000)).unwrap();
-        assert_eq!((procedure.rates[step], peak.found.reply_rate), (200_000, 200_000));
+    fn the_figure_is_of_the_run_at_the_knee() {
+        let round = Procedure::thorough(1).search(None, server(210_000)).unwrap();
+        assert_eq!((round.knee.query_rate, round.limit), (u64::from(round.load), Limit::Server));
+        assert!((205_000..=214_000).contains(&round.load), "{round:?}");
+        assert!(round.most >= round.knee.reply_rate && round.most <= 210_000, "{round:?}");
     }
 
     #[test]
-    fn the_climb_ends_when_replies_fall() {
-        let mut offered = Vec::new();
-        let mut server = server(150_000);
-        let measure = |rate| {
-            offered.push(rate);
-            server(rate)
-        };
-        Procedure::thorough(1).climb(0..10, measure).unwrap();
-        assert_eq!(offered, [100_000, 150_000, 200_000, 250_000, 325_000]);
+    fn every_round_searches_by_itself_from_where_the_last_one_ended() {
+        let again = Procedure::thorough(1).search(Some(150_000), server(300_000)).unwrap();
+        let first = Procedure::thorough(1).search(None, server(300_000)).unwrap();
+        assert!(again.load.abs_diff(first.load) <= first.load / 50, "{} and {}", again.load, first.load);
+    }
+
+    #[test]
+    fn one_round_at_the_generators_limit_marks_the_figure() {
+        let round = |limit| Round { knee: Report::default(), load: 1, limit, most: 0, wait: 0.0 };
+        let outcome =
+            Outcome { name: String::new(), rounds: vec![round(Limit::Server), round(Limit::Generator)] };
+        assert_eq!(outcome.limit(), Limit::Generator);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use lab::{Kxdpgun, Lab, SERVER_V4, Side, Zone};
+use lab::{Kxdpgun, Lab, SERVER_V4, Side, Workload, Zone};
 
 use crate::{PATIENCE, Setting, empty_lab, has_xdp_program};
 
@@ -41,10 +41,9 @@ pub(crate) fn tcp_echo(lab: &Lab) -> Vec<u8> {
 #[test]
 fn ping_and_a_tcp_stream_go_on_while_the_generator_runs_at_full_rate() {
     let directory = lab::Directory::new().unwrap();
-    let zone = Zone::with_hosts(&directory, 1000).unwrap();
-    let Some(setting) = Setting::new(&zone) else { return };
-    let queries = zone.host_queries(&directory, 1000).unwrap();
-    let generator = Kxdpgun { seconds: 6, ..Kxdpgun::new(queries, 1_000_000) };
+    let questions = Workload::Address.prepare(&directory).unwrap();
+    let Some(setting) = Setting::new(&questions.zone) else { return };
+    let generator = Kxdpgun { seconds: 6, ..Kxdpgun::asking(&questions, 1_000_000) };
     let running = generator.start(&setting.lab).unwrap();
     thread::sleep(Duration::from_millis(1500)); // It has begun by then.
     // Until ten answers have come: beside such a load either kernel may drop one.

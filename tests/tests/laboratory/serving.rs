@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lab::{Kxdpgun, SERVER_V4, SERVER_V6, Side, Zone, message};
+use lab::{Kxdpgun, SERVER_V4, SERVER_V6, Side, Workload, Zone, message};
 use tests::{Dig, Transport};
 
 use crate::{Setting, assert_is_mail};
@@ -40,11 +40,10 @@ fn an_unspecified_address_is_every_one_of_its_family_and_none_of_the_other() {
 #[test]
 fn every_query_of_a_modest_load_is_answered() {
     let directory = lab::Directory::new().unwrap();
-    let zone = Zone::with_hosts(&directory, 1000).unwrap();
-    let Some(setting) = Setting::new(&zone) else { return };
-    let queries = zone.host_queries(&directory, 1000).unwrap();
+    let questions = Workload::Address.prepare(&directory).unwrap();
+    let Some(setting) = Setting::new(&questions.zone) else { return };
     for target in [SERVER_V4, SERVER_V6] {
-        let report = Kxdpgun { target: target.to_owned(), ..Kxdpgun::new(queries.clone(), 5_000) }
+        let report = Kxdpgun { target: target.to_owned(), ..Kxdpgun::asking(&questions, 5_000) }
             .run(&setting.lab)
             .unwrap();
         assert!(report.queries > 5_000, "{}", report.text);

@@ -8,14 +8,11 @@ mod probe;
 use std::process::ExitCode;
 
 use lab::{
-    Conditions, Device, Directory, Lab, LabError, Peer, Placed, Sidestep, Zone, by_place, in_one_place,
-    markdown_table, median,
+    Conditions, Device, Directory, Lab, LabError, Peer, Placed, QUESTIONS, Sidestep, Workload, by_place,
+    in_one_place, markdown_table, median,
 };
 
 use probe::{Probe, RoundTrips, quantile};
-
-/// Names asked for.
-const HOSTS: u32 = 10_000;
 
 fn main() -> ExitCode {
     if !lab::require_root_and_xdp() {
@@ -37,6 +34,8 @@ fn peers() -> Vec<Peer> {
     let over_xdp = || Sidestep::on(Device::Xdp);
     vec![
         Peer::Nsd,
+        Peer::Knot,
+        Peer::KnotXdp,
         Peer::Sidestep(Sidestep::on(Device::Kernel)),
         Peer::Sidestep(over_xdp().named("interrupts")),
         Peer::Sidestep(over_xdp().with(&["--busy-poll", "on"]).named("busy-poll on")),
@@ -47,7 +46,7 @@ fn peers() -> Vec<Peer> {
 fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
     println!("# Round trips on veth\n");
     println!("{}", Conditions::here("make bench FIGURES=latency"));
-    println!("- load: {rate} queries a second from one UDP socket on core 0 that spins, {HOSTS} names");
+    println!("- load: {rate} queries a second from one UDP socket on core 0 that spins, {QUESTIONS} names");
     println!(
         "- servers: core 1, one worker; {rounds} interleaved rounds of {} s; quantiles of each 1/{} s, their medians; \"of all\": of all round \
          trips together, with the moments at which the cores were somebody else's\n",
@@ -55,7 +54,7 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
         probe::WINDOWS_PER_SECOND
     );
     let directory = Directory::new()?;
-    let zone = Zone::with_hosts(&directory, HOSTS)?;
+    let zone = Workload::Address.prepare(&directory)?.zone;
     let peers = peers();
     let mut measured: Vec<Vec<Placed<RoundTrips>>> = vec![Vec::new(); peers.len()];
     for round in 1..=rounds {
@@ -63,7 +62,7 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
             let trips = in_one_place(|| {
                 let lab = Lab::new()?;
                 let _server = peer.start(&lab, &zone)?;
-                Probe { rate, hosts: HOSTS, origin: zone.origin.clone() }.run(&lab)
+                Probe { rate, hosts: QUESTIONS, origin: zone.origin.clone() }.run(&lab)
             })?;
             eprintln!("round {round}: {}: {}, cores {} apart", peer.name(), trips.found, trips.apart);
             measured.push(trips);

@@ -6,11 +6,10 @@ use std::process::ExitCode;
 use lab::programs::{Network, Nginx};
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Kxdpgun, Lab, LabError, Peer, Procedure,
-    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Wrk, Zone, outcomes, ratio_table,
+    QUESTIONS, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Workload, Wrk, all_places,
+    outcomes, ratio_table,
 };
 
-/// Names in the zone beside those of the sample, each asked for in turn.
-const HOSTS: u32 = 10_000;
 /// Offered in the run that is shown, in queries a second.
 const SHOWN_RATE: u32 = 400_000;
 
@@ -43,11 +42,10 @@ fn demonstrate() -> Result<(), LabError> {
         lab::generator_core()
     );
 
-    step(&format!("2. Sidestep serves example.com over AF_XDP, with {HOSTS} hosts"));
-    let zone = Zone::with_hosts(&directory, HOSTS)?;
-    let queries = zone.host_queries(&directory, HOSTS)?;
+    step(&format!("2. Sidestep serves example.com over AF_XDP, with {QUESTIONS} hosts"));
+    let questions = Workload::Address.prepare(&directory)?;
     let sidestep = Peer::Sidestep(Sidestep::on(Device::Xdp));
-    let server = sidestep.start(&lab, &zone)?;
+    let server = sidestep.start(&lab, &questions.zone)?;
     show_server(&lab, &server)?;
 
     step("3. dig asks it, from the client side; the kernel answers ping on the same interface");
@@ -56,27 +54,25 @@ fn demonstrate() -> Result<(), LabError> {
     show(&lab, "ping", &["-c", "2", "-i", "0.2", SERVER_V4])?;
 
     step("4. kxdpgun, Knot DNS's load generator, asks faster");
-    let generator = Kxdpgun::new(queries.clone(), SHOWN_RATE);
+    let generator = Kxdpgun::asking(&questions, SHOWN_RATE);
     println!("$ {}", generator.command_line());
     println!("{}", generator.run(&lab)?.text);
     drop(server);
 
     step(
-        "5. The same load for Sidestep on kernel sockets, NSD and Knot: in turn, three rounds, the peak of each",
+        "5. The most that Sidestep, NSD and Knot answer of the same questions: in turn, three rounds of each",
     );
     let peers =
         [Peer::Nsd, Peer::Knot, Peer::KnotXdp, Peer::Sidestep(Sidestep::on(Device::Kernel)), sidestep];
     let conditions = Conditions::here("make demo");
-    let places = Procedure::quick().run(&zone, &queries, &peers, |round, peer, climb| {
-        let rate = climb.found.peak.reply_rate;
-        println!("round {round}  {:<28} {rate:>8} replies/s, cores {} apart", peer.name(), climb.apart);
+    let measured = Procedure::quick().run(&questions, &peers, |round, peer, placed| {
+        let rate = placed.found.knee.reply_rate;
+        println!("round {round}  {:<28} {rate:>8} replies/s, cores {} apart", peer.name(), placed.apart);
     })?;
 
     step("6. Result: one core serves, one core asks");
-    for place in places {
-        println!("{place}\n");
-        println!("{}", ratio_table(&outcomes(&peers, place), &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
-    }
+    let outcomes = outcomes(&peers, all_places(&measured));
+    println!("{}", ratio_table(&outcomes, &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
     println!("{conditions}");
     demonstrate_run()?;
     println!("\nThe laboratory is removed.");
