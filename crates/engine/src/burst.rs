@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
 use device::{BURST, Burst, Capabilities, Device};
-use frame::{Frame, PoolId};
+use frame::Frame;
 use stack::{LinkId, Stack};
 use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
 
@@ -20,8 +20,6 @@ pub(crate) struct Port {
     pub(crate) role: Role,
     /// What the stack calls it; `None` for one that the stack neither hears nor sends by.
     pub(crate) link: Option<LinkId>,
-    /// Where its frames come from, if that is known.
-    pub(crate) pool: Option<PoolId>,
     pub(crate) device: Box<dyn Device>,
     capabilities: Capabilities,
     /// Answers for which there was no room; nothing is received until they are gone, so none are lost.
@@ -33,15 +31,10 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(id: DeviceId, role: Role, link: Option<LinkId>, mut device: Box<dyn Device>) -> Port {
+    pub(crate) fn new(id: DeviceId, role: Role, link: Option<LinkId>, device: Box<dyn Device>) -> Port {
         let capabilities = device.capabilities();
-        let frame = device.alloc();
-        let pool = frame.as_ref().map(|frame| frame.pool());
-        if let Some(frame) = frame {
-            device.release(frame);
-        }
         let (unsent, outgoing) = (Burst::new(), Burst::new());
-        Port { id, role, link, pool, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
+        Port { id, role, link, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
     }
 
     pub(crate) fn set_mtu(&mut self, mtu: u16) {

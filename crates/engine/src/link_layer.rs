@@ -2,7 +2,7 @@
 
 use clock::Instant;
 use frame::Frame;
-use stack::{Arrival, LinkHeader, LinkId, Stack};
+use stack::{Arrival, LinkHeader, LinkId, Stack, Transmit};
 use wire::ethernet::{Ethernet, ethertype};
 use wire::{ChecksumPolicy, DropReason, ethernet};
 
@@ -32,11 +32,8 @@ pub(crate) fn deliver(
     stack.on_packet(ethernet.payload(), &Arrival { link, header, checksums }, now)
 }
 
-/// Lets the stack write its next packet into `frame`; returns the link that it is to leave by, or `None` if there is no
-/// packet.
-pub(crate) fn write_next(frame: &mut Frame, stack: &mut Stack, now: Instant) -> Option<LinkId> {
-    frame.reset(HEADROOM);
-    let transmit = stack.poll_transmit(now, frame.bytes_and_tailroom_mut())?;
+/// Completes the frame that the stack has written a packet into: its length, and the header in front.
+pub(crate) fn finish(frame: &mut Frame, transmit: &Transmit) {
     frame.set_len(transmit.len);
     let header = transmit.hop.header;
     let ethertype = match frame.bytes().first().map(|first| first >> 4) {
@@ -45,5 +42,4 @@ pub(crate) fn write_next(frame: &mut Frame, stack: &mut Stack, now: Instant) -> 
     };
     let room = frame.push_front(ethernet::header_len(header.tags));
     ethernet::write(room, header.destination, header.source, header.tags, ethertype);
-    Some(transmit.hop.link)
 }

@@ -5,13 +5,13 @@ use std::os::fd::BorrowedFd;
 use clock::{Duration, Instant};
 use device::{BURST, Device, DeviceCounters};
 use frame::Frame;
-use stack::{Link, LinkId, Stack};
+use stack::{Link, LinkId, Rooms, Stack, Transmit};
 
 use crate::burst::Port;
 use crate::counters::{DeviceReports, EngineCounters};
 use crate::gathering::Gathering;
 use crate::handle::DeviceId;
-use crate::link_layer::{HEADROOM, write_next};
+use crate::link_layer::{self, HEADROOM};
 use crate::responder::UdpResponder;
 use crate::tap::Taps;
 use crate::{Role, Sleep};
@@ -26,6 +26,9 @@ pub(crate) struct Ports {
     ports: Vec<Port>,
     /// The port that the stack sent by last, and will most likely send by next.
     latest: usize,
+    /// The frame that the stack writes its next packet into, and the port that it is of.
+    taken: Option<(usize, Frame)>,
+    nowhere: Nowhere,
     /// The stack has packets for which there was no frame or no room: nothing tells when there is.
     waiting: bool,
     gathering: Gathering,
@@ -39,7 +42,16 @@ impl Ports {
     pub(crate) fn new(gather: Duration) -> Ports {
         let gathering = Gathering::new(gather);
         let (gone, taps) = (DeviceCounters::default(), Taps::default());
-        Ports { ports: Vec::new(), latest: 0, waiting: false, gathering, gone, taps }
+        Ports {
+            ports: Vec::new(),
+            latest: 0,
+            taken: None,
+            nowhere: Nowhere::default(),
+            waiting: false,
+            gathering,
+            gone,
+            taps,
+        }
     }
 
     /// Adds a device. The stack learns what packets its link takes.
@@ -103,47 +115,25 @@ impl Ports {
     /// number of packets.
     pub(crate) fn transmit(&mut self, stack: &mut Stack, counters: &EngineCounters, now: Instant) -> usize {
         let mut crowded = self.flush(now);
-        let (mut written, mut tried) = (0, 0);
-        while stack.may_transmit() && !crowded && tried < TRANSMIT_MAX {
-            let Some(mut frame) = self.alloc() else { break };
-            match write_next(&mut frame, stack, now) {
-                Some(link) => {
-                    written += 1;
-                    crowded = self.enqueue(frame, link, counters, now);
-                }
-                // That there was nothing to send is not work: who waits for work would never sleep.
-                None => self.ports[self.latest].device.release(frame),
+        let mut written = 0;
+        while stack.may_transmit() && !crowded && written < TRANSMIT_MAX {
+            let Some(transmit) = stack.poll_transmit(now, self) else { break };
+            written += 1;
+            match self.taken.take() {
+                Some((at, frame)) => crowded = self.enqueue(at, frame, &transmit, now),
+                None => counters.on_unsent(),
             }
-            tried += 1;
         }
+        self.release_taken();
         self.flush(now);
         self.waiting = stack.may_transmit() && self.ports.iter().any(|port| port.link.is_some());
         written
     }
 
-    /// Takes a frame of the port that will most likely send it.
-    fn alloc(&mut self) -> Option<Frame> {
-        if self.ports.get(self.latest).is_none_or(|port| port.link.is_none()) {
-            self.latest = self.ports.iter().position(|port| port.link.is_some())?;
-        }
-        self.ports[self.latest].device.alloc()
-    }
-
-    /// Queues a frame at the port of `link`; true if there is no room for another.
-    fn enqueue(&mut self, frame: Frame, link: LinkId, counters: &EngineCounters, now: Instant) -> bool {
-        let owner = self.latest;
-        if self.ports[owner].link != Some(link) {
-            match self.ports.iter().position(|port| port.link == Some(link)) {
-                Some(at) => self.latest = at,
-                None => {
-                    // The link has gone: as on a wire that was cut, the packet is lost.
-                    counters.on_unsent();
-                    self.ports[owner].device.release(frame);
-                    return false;
-                }
-            }
-        }
-        let outgoing = &mut self.ports[self.latest].outgoing;
+    /// Queues a frame at its port; true if there is no room for another.
+    fn enqueue(&mut self, at: usize, mut frame: Frame, transmit: &Transmit, now: Instant) -> bool {
+        link_layer::finish(&mut frame, transmit);
+        let outgoing = &mut self.ports[at].outgoing;
         outgoing.push(frame);
         outgoing.is_full() && self.flush(now)
     }
@@ -155,24 +145,23 @@ impl Ports {
             port.transmit_outgoing(&mut self.taps, now);
             crowded |= port.outgoing.is_full();
         }
-        self.return_foreign();
         crowded
     }
 
-    /// Brings frames that left by another device than their own back to it.
-    fn return_foreign(&mut self) {
-        let links = self.ports.iter().filter(|port| port.link.is_some()).count();
-        if links < 2 {
-            return;
+    /// Gives back the frame of a packet that was not written after all.
+    fn release_taken(&mut self) {
+        if let Some((at, frame)) = self.taken.take() {
+            self.ports[at].device.release(frame);
         }
-        for at in 0..self.ports.len() {
-            while let Some(frame) = self.ports[at].device.take_foreign() {
-                // A frame whose device has gone keeps its memory until the end: see the page of the crate `frame`.
-                if let Some(owner) = self.ports.iter_mut().find(|port| port.pool == Some(frame.pool())) {
-                    owner.device.release(frame);
-                }
-            }
+    }
+
+    /// The port that sends what leaves by `link`: most likely the same as for the packet before.
+    fn port_of(&self, link: LinkId) -> Option<usize> {
+        let is_it = |port: &Port| port.link == Some(link);
+        if self.ports.get(self.latest).is_some_and(is_it) {
+            return Some(self.latest);
         }
+        self.ports.iter().position(is_it)
     }
 
     /// Prepares for a sleep that begins now and ends when one of `timers` is due: arms the wake-up of all devices and adds their
@@ -225,6 +214,33 @@ impl Ports {
 
     pub(crate) fn reports(&self) -> DeviceReports {
         DeviceReports { present: self.ports.iter().map(Port::report).collect(), gone: self.gone }
+    }
+}
+
+/// Packets are written into frames of the device that sends them: only those have room for its MTU, and go back to their pool whatever
+/// becomes of the other devices.
+impl Rooms for Ports {
+    fn room(&mut self, link: LinkId) -> Option<&mut [u8]> {
+        self.release_taken();
+        let Some(at) = self.port_of(link) else {
+            let has_links = self.ports.iter().any(|port| port.link.is_some());
+            return has_links.then(|| self.nowhere.room());
+        };
+        self.latest = at;
+        let mut frame = self.ports[at].device.alloc()?;
+        frame.reset(HEADROOM);
+        Some(self.taken.insert((at, frame)).1.bytes_and_tailroom_mut())
+    }
+}
+
+/// Where packets are written whose link has gone: as on a wire that was cut, they are lost.
+#[derive(Default)]
+struct Nowhere(Vec<u8>);
+
+impl Nowhere {
+    fn room(&mut self) -> &mut [u8] {
+        self.0.resize(usize::from(u16::MAX), 0);
+        &mut self.0
     }
 }
 

@@ -41,6 +41,6 @@ pub use path::{Hop, Link, LinkHeader, LinkId, RouteClamp};
 
 pub use stack::{
     Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
-    Socket, Stack, Transmit,
+    Rooms, Socket, Stack, Transmit,
 };
 pub use tcp::{DetachError, Detached, Handshake};

@@ -31,6 +31,16 @@ fn data_arrives_once_in_order_and_intact_both_ways() {
 }
 
 #[test]
+fn a_segment_that_does_not_fit_the_room_is_cut_to_it() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    pair.server.room = 700;
+    let (request, response) = (pattern(100, 1), pattern(100_000, 2));
+    let (_, received) = pair.exchange(client, server, &request, &response);
+    assert!(received == response, "{} of {} octets arrived", received.len(), response.len());
+}
+
+#[test]
 fn close_on_both_sides_frees_both_and_leaves_time_wait_to_who_closed_first() {
     let mut pair = Pair::new();
     let (client, server) = pair.connected();

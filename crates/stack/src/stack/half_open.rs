@@ -1,7 +1,7 @@
 //! Half-open connections: SYN-ACKs and what answers them (RFC 9293, 3.10.7.4 for SYN-RECEIVED; RFC 4987).
 
 use super::passive::Opening;
-use super::{HALF_OPEN, ListenerId, Stack, Transmit};
+use super::{HALF_OPEN, ListenerId, Rooms, Stack, Transmit};
 use crate::segment::Segment;
 use crate::tcp::handshake::{HalfOpen, HalfOpenVerdict, retries};
 use crate::tcp::{SegmentWriter, mss_of_link};
@@ -40,14 +40,20 @@ impl Stack {
     }
 
     /// Sends the next SYN-ACK that is due.
-    pub(super) fn transmit_syn_ack(&mut self, now: Instant, room: &mut [u8]) -> Option<Transmit> {
-        while let Some(place) = self.half_open_ready.pop_front() {
-            let Some((_, half_open)) = self.half_open.at_mut(place) else {
+    pub(super) fn transmit_syn_ack(
+        &mut self,
+        now: Instant,
+        rooms: &mut (impl Rooms + ?Sized),
+    ) -> Option<Transmit> {
+        while let Some(&place) = self.half_open_ready.front() {
+            let Some((_, half_open)) = self.half_open.at_mut(place).filter(|(_, half_open)| half_open.queued)
+            else {
+                self.half_open_ready.pop_front();
                 continue;
             };
-            if !std::mem::replace(&mut half_open.queued, false) {
-                continue;
-            }
+            let room = rooms.room(half_open.link)?;
+            self.half_open_ready.pop_front();
+            half_open.queued = false;
             half_open.sent = half_open.sent.saturating_add(1);
             let options =
                 self.listeners.get(half_open.listener).map(|listener| Arc::clone(&listener.options));

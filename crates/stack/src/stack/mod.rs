@@ -76,6 +76,27 @@ pub struct Transmit {
     pub hop: Hop,
 }
 
+/// Where packets are written. What room there is depends on the interface that a packet leaves by.
+pub trait Rooms {
+    /// Room for a packet of the MTU of `link`. `None` if there is none now: what leaves by that link waits. The room is used before the next
+    /// call, or not at all.
+    fn room(&mut self, link: LinkId) -> Option<&mut [u8]>;
+}
+
+/// One room, whatever the interface.
+impl Rooms for [u8] {
+    fn room(&mut self, _: LinkId) -> Option<&mut [u8]> {
+        Some(self)
+    }
+}
+
+/// One room, whatever the interface.
+impl<const LEN: usize> Rooms for [u8; LEN] {
+    fn room(&mut self, _: LinkId) -> Option<&mut [u8]> {
+        Some(self)
+    }
+}
+
 /// Which socket an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Socket {
@@ -229,26 +250,32 @@ impl Stack {
         self.shared.paths.replace_neighbour(link, old, new)
     }
 
-    /// Writes the next packet into `room`, which has place for the MTU; `None` when there is none. TCP and UDP take turns.
-    pub fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<Transmit> {
+    /// Writes the next packet into the room of the link that it leaves by; `None` when there is no packet, or no room for it. TCP
+    /// and UDP take turns.
+    pub fn poll_transmit(&mut self, now: Instant, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
         if std::mem::take(&mut self.udp.goes_first)
-            && let Some(transmit) = self.transmit_udp(room)
+            && let Some(transmit) = self.transmit_udp(rooms)
         {
             return Some(transmit);
         }
-        let transmit = self.transmit_tcp(now, room);
+        let transmit = self.transmit_tcp(now, rooms);
         self.udp.goes_first = transmit.is_some();
-        transmit.or_else(|| self.transmit_udp(room))
+        transmit.or_else(|| self.transmit_udp(rooms))
     }
 
-    fn transmit_tcp(&mut self, now: Instant, room: &mut [u8]) -> Option<Transmit> {
-        if let Some(transmit) = self.transmit_reply(room) {
+    fn transmit_tcp(&mut self, now: Instant, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
+        if let Some(transmit) = self.transmit_reply(rooms) {
             return Some(transmit);
         }
-        if let Some(transmit) = self.transmit_syn_ack(now, room) {
+        if let Some(transmit) = self.transmit_syn_ack(now, rooms) {
             return Some(transmit);
         }
         while let Some(&index) = self.ready.front() {
+            let Some((_, connection)) = self.connections.at(index) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let room = rooms.room(connection.link)?;
             if let Some(transmit) = self.transmit_of(index, now, room) {
                 return Some(transmit);
             }
@@ -259,10 +286,7 @@ impl Stack {
     /// Lets the connection at the head of the list send one segment, and takes it from there when it has nothing more, or to
     /// the end when others had to wait for it.
     fn transmit_of(&mut self, index: u32, now: Instant, room: &mut [u8]) -> Option<Transmit> {
-        let Some((id, connection)) = self.connections.at_mut(index) else {
-            self.ready.pop_front();
-            return None;
-        };
+        let (id, connection) = self.connections.at_mut(index)?;
         let len = connection.poll_transmit(room, &mut self.shared, now);
         let hop = self.shared.paths.hop(connection.path);
         self.ready_sent += 1;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wire::tcp::flag;
 
-use super::{Stack, Transmit};
+use super::{Rooms, Stack, Transmit};
 use crate::counters::Counters;
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
@@ -33,7 +33,8 @@ impl Replies {
 }
 
 impl Stack {
-    pub(super) fn transmit_reply(&mut self, room: &mut [u8]) -> Option<Transmit> {
+    pub(super) fn transmit_reply(&mut self, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
+        let room = rooms.room(self.replies.0.front()?.1.link)?;
         let (key, hop, outgoing) = self.replies.0.pop_front()?;
         let writer = SegmentWriter {
             key,

@@ -8,7 +8,7 @@ use wire::ip::Ip;
 use wire::{ChecksumPolicy, DropReason};
 
 use super::arrival::traffic_class;
-use super::{Arrival, Stack, TRANSMIT_QUANTUM, Transmit};
+use super::{Arrival, Rooms, Stack, TRANSMIT_QUANTUM, Transmit};
 use crate::address::{is_on_wires, is_unicast};
 use crate::flow_table::FlowKey;
 use crate::path::Hop;
@@ -85,13 +85,18 @@ impl Stack {
 
     /// Writes the next datagram of the socket whose turn it is, if there is one.
     #[inline]
-    pub(super) fn transmit_udp(&mut self, room: &mut [u8]) -> Option<Transmit> {
-        if self.udp.ready.is_empty() { None } else { self.transmit_ready_udp(room) }
+    pub(super) fn transmit_udp(&mut self, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
+        if self.udp.ready.is_empty() { None } else { self.transmit_ready_udp(rooms) }
     }
 
-    fn transmit_ready_udp(&mut self, room: &mut [u8]) -> Option<Transmit> {
+    fn transmit_ready_udp(&mut self, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
         while let Some(&id) = self.udp.ready.front() {
-            let transmit = self.transmit_datagram(id, room);
+            let Udp { table, store, .. } = &mut self.udp;
+            let datagram = table.get_mut(id).and_then(|socket| socket.outgoing.front(store).copied());
+            let transmit = match datagram {
+                Some(datagram) => self.transmit_datagram(id, datagram, rooms.room(datagram.hop.link)?),
+                None => None,
+            };
             self.end_udp_turn(id);
             if transmit.is_some() {
                 return transmit;
@@ -100,10 +105,9 @@ impl Stack {
         None
     }
 
-    fn transmit_datagram(&mut self, id: UdpId, room: &mut [u8]) -> Option<Transmit> {
+    fn transmit_datagram(&mut self, id: UdpId, datagram: Datagram, room: &mut [u8]) -> Option<Transmit> {
         let Udp { table, store, .. } = &mut self.udp;
         let socket = table.get_mut(id)?;
-        let datagram = *socket.outgoing.front(store)?;
         let offset = socket.outgoing_sent;
         let payload_len = datagram.len_at(offset);
         let link = self.shared.paths.link(datagram.hop.link);

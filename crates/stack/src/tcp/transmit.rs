@@ -2,7 +2,7 @@
 
 use crate::congestion::CongestionControl;
 use crate::recovery::{Probe, Retransmission, Transmission};
-use crate::segment::{Ecn, SegmentOptions, Timestamps};
+use crate::segment::{Ecn, SegmentOptions, TIMESTAMPS_LEN, Timestamps, headers_len};
 use crate::seq::{SeqNum, SeqRange};
 use crate::tcp::connection::{Connection, Fate, Shared, State, millis};
 use crate::tcp::segment_writer::{Outgoing, SegmentWriter};
@@ -33,7 +33,7 @@ impl Connection {
         transfer.pacer.on_sent(range.len(), now, rate); // Rates count what they sample: payload.
         let sent = self.transmission(range, now);
         self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
-        if octets > u32::from(self.send.mss) {
+        if range.len() > u32::from(self.send.mss) {
             let transfer = self.wake(shared, now);
             transfer.mtu_probe = Some(range);
             transfer.recovery.mark_mtu_probe(range);
@@ -126,7 +126,7 @@ impl Connection {
         if self.is_sending_urgent() {
             self.point_to_urgent(&mut outgoing);
         }
-        let payload_max = self.payload_beside(&outgoing.options, octets);
+        let payload_max = self.payload_beside(&outgoing.options, octets, room.len());
         let offset = seq.since(self.data_una()) as usize;
         // What the queue does not have would be whatever was in the frame before.
         let held = self.send.queue.len().saturating_sub(offset);
@@ -161,11 +161,13 @@ impl Connection {
         Some((len, range))
     }
 
-    /// Octets of payload beside options that may have grown by SACK blocks. More than a full segment is wanted only for a
-    /// probe of the path MTU.
-    pub(super) fn payload_beside(&self, options: &SegmentOptions, wanted: u32) -> u32 {
-        let extra = options.sack_len() as u32;
-        wanted.max(self.send.mss.into()).saturating_sub(extra).max(1)
+    /// Octets of payload beside options that may have grown by SACK blocks, in a packet of up to `room` octets. More than a full
+    /// segment is wanted only for a probe of the path MTU.
+    pub(super) fn payload_beside(&self, options: &SegmentOptions, wanted: u32, room: usize) -> u32 {
+        let timestamps = if options.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 };
+        let headers = usize::from(headers_len(&self.key.remote().ip())) + timestamps;
+        let most = (room.saturating_sub(headers) as u32).min(wanted.max(self.send.mss.into()));
+        most.saturating_sub(options.sack_len() as u32).max(1)
     }
 
     /// RFC 3168, 6.1: new data is ECN-capable; the first after a reduction says so.

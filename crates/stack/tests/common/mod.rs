@@ -16,6 +16,8 @@ const DELAY: Duration = Duration::from_micros(500);
 
 pub struct Host {
     pub stack: Stack,
+    /// Octets of room for a packet.
+    pub room: usize,
     outbox: Vec<Vec<u8>>,
 }
 
@@ -28,7 +30,7 @@ pub struct Pair {
 
 impl Host {
     fn new(config: Config, secret: u8) -> Host {
-        Host { stack: Stack::new(config, [secret; 32], Instant::ZERO), outbox: Vec::new() }
+        Host { stack: Stack::new(config, [secret; 32], Instant::ZERO), room: 1500, outbox: Vec::new() }
     }
 
     pub fn listen(&mut self, local: SocketAddr, backlog: u32) -> ListenerId {
@@ -56,8 +58,8 @@ impl Host {
     }
 
     pub fn transmit(&mut self, now: Instant) {
-        let mut room = [0; 1500];
-        while let Some(transmit) = self.stack.poll_transmit(now, &mut room) {
+        let mut room = vec![0; self.room];
+        while let Some(transmit) = self.stack.poll_transmit(now, &mut room[..]) {
             self.outbox.push(room[..transmit.len].to_vec());
         }
     }

@@ -96,7 +96,7 @@ impl Host {
 
     /// The next packet that the stack sends.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let transmit = self.stack.poll_transmit(now, &mut self.room)?;
+        let transmit = self.stack.poll_transmit(now, &mut self.room[..])?;
         Some(self.room[..transmit.len].to_vec())
     }
 
