@@ -253,16 +253,11 @@ impl Client {
         }
     }
 
-    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket. `token` is that of the
-    /// [`News::Surrender`] which asked for it.
-    pub fn move_connection(
-        &mut self,
-        connection: Established,
-        token: Option<u64>,
-    ) -> Result<OwnedFd, ClientError> {
+    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket.
+    pub fn move_connection(&mut self, connection: Established) -> Result<OwnedFd, ClientError> {
         let (connection, content) = pack(connection)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
-        let answer = self.ask(Request::Move { connection, token }, &fds);
+        let answer = self.ask(Request::Move { connection }, &fds);
         content.into_iter().for_each(discard);
         moved(answer?)
     }

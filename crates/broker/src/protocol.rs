@@ -133,12 +133,8 @@ pub enum Request {
     Move {
         /// The connection.
         connection: Moving,
-        /// The [`News::Surrender`] that asked for this.
-        token: Option<u64>,
     },
-    /// Like [`Request::Move`], for a connection that was moved before, or that never was on the stack: [`Answer::Done`].
-    ///
-    /// Beside it: the kernel's socket, to be handed to who asked.
+    /// Answers a [`News::Surrender`] with the kernel's socket of the connection, which is beside it: [`Answer::Done`].
     Surrendered {
         /// The [`News::Surrender`] that asked for this.
         token: u64,
@@ -267,8 +263,7 @@ pub enum News {
     },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
-    /// A child wants a connection that it inherited: answer by [`Request::Move`], [`Request::Surrendered`] or
-    /// [`Request::NotSurrendered`].
+    /// A child wants a connection that it inherited: answer by [`Request::Surrendered`] or [`Request::NotSurrendered`].
     Surrender {
         /// To be named in the answer.
         token: u64,

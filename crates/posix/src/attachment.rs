@@ -203,14 +203,8 @@ pub(crate) trait Attachment: Send {
     /// known at once that there is none at all: the kernel's own connect(2) says why.
     fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
 
-    /// Has the kernel take a connection that our stack let go of, as the answer to [`Incident::Surrender`] if there is a token;
-    /// the kernel's socket, or `None` if the connection is lost.
-    fn move_to_kernel(
-        &mut self,
-        connection: &Detached,
-        socket: MovedSocket,
-        token: Option<u64>,
-    ) -> Option<OwnedFd>;
+    /// Has the kernel take a connection that our stack let go of; the kernel's socket, or `None` if the connection is lost.
+    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Option<OwnedFd>;
 
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);

@@ -255,14 +255,9 @@ impl Attachment for Brokered {
         Some(request)
     }
 
-    fn move_to_kernel(
-        &mut self,
-        connection: &Detached,
-        socket: MovedSocket,
-        token: Option<u64>,
-    ) -> Option<OwnedFd> {
+    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Option<OwnedFd> {
         let established = established_of(connection, socket)?;
-        self.ask(|client| client.move_connection(established, token)).ok()
+        self.ask(|client| client.move_connection(established)).ok()
     }
 
     fn deliver_late(&mut self, segment: &LateSegment) {

@@ -70,7 +70,6 @@ impl Broker {
         (client, id): (ClientId, u64),
         moving: Moving,
         file: Option<Theirs>,
-        token: Option<u64>,
         now: Instant,
     ) -> Outcome {
         let Established { local, remote, state, .. } = moving.connection;
@@ -83,14 +82,14 @@ impl Broker {
         if !state.has_peer_to_speak() {
             let prepared = make()?;
             self.let_pass(ends, now);
-            return self.have_moved(client, ends, token, prepared.start(), now);
+            return self.have_moved(client, ends, prepared.start(), now);
         }
         let then = move |broker: &mut Broker, prepared: Result<Prepared, Refusal>, now: Instant| {
             let prepared = prepared?;
             broker.check_move(client, ends)?; // Somebody else may listen there by now.
             broker.let_pass(ends, now);
             let then = move |broker: &mut Broker, socket: io::Result<OwnedFd>, now: Instant| {
-                broker.have_moved(client, ends, token, socket, now)
+                broker.have_moved(client, ends, socket, now)
             };
             broker.set_aside((client, id), || prepared.start(), then, now)
         };
@@ -115,12 +114,11 @@ impl Broker {
         self.settle_registry(now);
     }
 
-    /// Gives the socket to the client, and to whoever has asked the client for it.
+    /// Gives the socket to the client.
     fn have_moved(
         &mut self,
         client: ClientId,
         ends: (SocketAddr, SocketAddr),
-        token: Option<u64>,
         socket: io::Result<OwnedFd>,
         now: Instant,
     ) -> Outcome {
@@ -129,7 +127,6 @@ impl Broker {
         make_owner(user, &socket);
         let socket = Theirs::new(socket, user, &self.helpers);
         self.moves.insert(client, ends, now);
-        self.answer_question(client, token, Some(&socket), now);
         Ok(Some((Answer::Moved, Some(socket.into()))))
     }
 

@@ -91,14 +91,14 @@ impl Broker {
             }
             Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
-            Request::Move { connection, token } => self.take_over((client, id), connection, fd, token, now),
+            Request::Move { connection } => self.take_over((client, id), connection, fd, now),
             Request::Surrendered { token } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
-                let asked = self.answer_question(client, Some(token), Some(&socket), now);
+                let asked = self.answer_question(client, token, Some(&socket), now);
                 done(asked.then_some(()).ok_or(Refusal::NotAsked))
             }
             Request::NotSurrendered { token } => {
-                let asked = self.answer_question(client, Some(token), None, now);
+                let asked = self.answer_question(client, token, None, now);
                 done(asked.then_some(()).ok_or(Refusal::NotAsked))
             }
             Request::MoveFor { keys, local, remote } => {
@@ -281,13 +281,11 @@ impl Broker {
     pub(super) fn answer_question(
         &mut self,
         holder: ClientId,
-        token: Option<u64>,
+        token: u64,
         socket: Option<&Theirs>,
         now: Instant,
     ) -> bool {
-        let Some(question) = token.and_then(|token| self.questions.close(token, holder)) else {
-            return false;
-        };
+        let Some(question) = self.questions.close(token, holder) else { return false };
         match socket.and_then(|socket| socket.try_clone().ok()) {
             Some(copy) => {
                 let outcome = self.answer(question.asker, question.id, Ok(Answer::Moved), vec![copy.into()]);

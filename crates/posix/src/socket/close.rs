@@ -220,7 +220,7 @@ impl State {
             }
             // A connection that was made after the fork may have the addresses of one before it.
             Role::Connection(_) if socket.is_common && self.is_held_by_child(ends) => {
-                let kernel = self.take_off_stack(id, None, now);
+                let kernel = self.take_off_stack(id, now);
                 if let Ok(kernel) = kernel {
                     self.bequeath(ends, kernel);
                     let claim = self.sockets.remove(id).and_then(|socket| socket.claim);

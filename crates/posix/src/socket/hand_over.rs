@@ -323,8 +323,7 @@ impl State {
     pub(super) fn hand_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
         let Some(listener) = self.sockets.get(id) else { return Vec::new() };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
-        let moved =
-            waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings, None));
+        let moved = waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings));
         let moved = moved.collect();
         self.follow_moved();
         moved
@@ -352,7 +351,7 @@ impl State {
             if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
                 let now = self.clock.now();
                 // One that is not established yet stays, and ends with the process.
-                let _ = self.move_to_kernel(id, None, now);
+                let _ = self.move_to_kernel(id, now);
             }
         }
         self.move_closed(is_meant, self.clock.now());
@@ -370,7 +369,7 @@ impl State {
         for (id, detached) in detached {
             // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
             let kind = MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true };
-            self.hand_to_kernel(&detached, kind, &Settings::default(), None).into_iter().for_each(close);
+            self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
             gone.push(id);
         }
         self.release_kept_ports(|kept| gone.contains(&kept.connection));

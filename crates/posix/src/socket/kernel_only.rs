@@ -123,7 +123,7 @@ impl Process {
         match state.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Connection(_)) => {
                 state.turn(now);
-                return state.move_to_kernel(id, None, now);
+                return state.move_to_kernel(id, now);
             }
             Some(Role::Inherited(_)) => return self.inherit(state, id),
             Some(Role::Departing { .. }) => state.depart_by_kernel_after_all(id, now),

@@ -1,7 +1,7 @@
 //! Connections that become the kernel's, and those that were.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
@@ -39,31 +39,14 @@ impl State {
 
     /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. A connection that cannot
     /// move stays, if it only is not established yet; one that was lost on the way has failed.
-    pub(crate) fn move_to_kernel(
-        &mut self,
-        id: SocketId,
-        token: Option<u64>,
-        now: Instant,
-    ) -> Result<(), Errno> {
-        let kernel = self.take_off_stack(id, token, now)?;
-        if token.is_some()
-            && let Some(socket) = self.sockets.get_mut(id)
-        {
-            // Who asked has it already, and may have set flags that we have in common now.
-            let flags = syscall::fcntl(kernel.as_raw_fd(), libc::F_GETFL, 0).unwrap_or(0);
-            socket.nonblocking = flags & libc::O_NONBLOCK != 0;
-        }
+    pub(crate) fn move_to_kernel(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
+        let kernel = self.take_off_stack(id, now)?;
         self.replace_by(id, kernel, now);
         Ok(())
     }
 
-    /// The kernel's socket of a connection that the stack has let go of.
-    pub(crate) fn take_off_stack(
-        &mut self,
-        id: SocketId,
-        token: Option<u64>,
-        now: Instant,
-    ) -> Result<OwnedFd, Errno> {
+    /// Takes a connection off the stack. Returns the kernel's socket of it, with all options and flags that the program has set.
+    pub(crate) fn take_off_stack(&mut self, id: SocketId, now: Instant) -> Result<OwnedFd, Errno> {
         // What has come until now goes with it.
         self.take_in(now);
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
@@ -71,10 +54,11 @@ impl State {
         let settings = socket.settings.clone();
         let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
         let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
-        let Some(kernel) = self.hand_to_kernel(&detached, kind, &settings, token) else {
+        let Some(kernel) = self.hand_to_kernel(&detached, kind, &settings) else {
             self.fail_socket(id, Errno(libc::ECONNRESET));
             return fail(libc::ECONNRESET);
         };
+        self.set_flags_at_kernel(id, &kernel);
         self.follow_moved();
         Ok(kernel)
     }
@@ -85,9 +69,8 @@ impl State {
         connection: &Detached,
         kind: MovedSocket,
         settings: &Settings,
-        token: Option<u64>,
     ) -> Option<OwnedFd> {
-        let moved = self.attachment().and_then(|it| it.move_to_kernel(connection, kind, token));
+        let moved = self.attachment().and_then(|it| it.move_to_kernel(connection, kind));
         match &moved {
             Some(kernel) => {
                 settle_kernel_socket(kernel, connection, settings);
@@ -191,12 +174,23 @@ impl State {
         // What no child can have inherited is nobody else's to ask for.
         let found = ids.into_iter().find(|id| self.endpoints(*id) == Some((local, remote)));
         let found = found.filter(|_| self.is_held_by_child((local, remote)));
-        let moved = found.map(|id| self.move_to_kernel(id, Some(token), now));
-        if matches!(moved, Some(Ok(()))) {
+        let given = found.is_some_and(|id| self.surrender_to_child(token, id, now));
+        if given {
             self.note_released((local, remote));
         } else if let Some(attachment) = self.attachment() {
             attachment.refuse_surrender(token);
         }
+    }
+
+    /// Moves a connection to the kernel, for a child and for this process; false if it cannot move. The child gets the socket only when
+    /// it is complete: it may ask for an option at once.
+    fn surrender_to_child(&mut self, token: u64, id: SocketId, now: Instant) -> bool {
+        let Ok(kernel) = self.take_off_stack(id, now) else { return false };
+        if let Some(attachment) = self.attachment() {
+            attachment.surrender(token, kernel.as_fd());
+        }
+        self.replace_by(id, kernel, now);
+        true
     }
 
     /// The parent gave a connection up, or does not have it any more.
@@ -293,7 +287,7 @@ impl Process {
                     return;
                 }
                 // What cannot move is lost to who gets it, as if the peer had reset it.
-                let _ = state.move_to_kernel(id, None, now);
+                let _ = state.move_to_kernel(id, now);
             }
             Some(Role::Inherited(_)) => drop(self.inherit(state, id)),
             Some(Role::Departing { .. }) => state.depart_by_kernel_after_all(id, now),

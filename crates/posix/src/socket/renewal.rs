@@ -78,6 +78,7 @@ impl State {
             let (name, len) = encode(bound, domain);
             syscall::bind(fd, &name[..len])?;
         }
+        self.set_flags_at_kernel(id, &kernel);
         self.put_behind(id, kernel);
         Ok(())
     }
@@ -100,17 +101,22 @@ impl State {
 
     /// Has the descriptors of a socket be those of `kernel`.
     pub(crate) fn put_behind(&mut self, id: SocketId, kernel: OwnedFd) {
-        let Some(socket) = self.sockets.get(id) else { return crate::internal::close(kernel) };
-        socket.set_owner_at_kernel(kernel.as_raw_fd());
-        let status = socket.status() | if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
-        // An own, open descriptor: none of these calls can fail but for want of memory.
-        let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
         for fd in self.live_fds(id) {
             let flags = syscall::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
             let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+            // An own, open descriptor: this cannot fail but for want of memory.
             let _ = syscall::dup3(kernel.as_raw_fd(), fd, flags);
         }
         crate::internal::close(kernel);
+    }
+
+    /// Sets the owner and the file status flags of `id` at the kernel's socket that takes its place.
+    pub(super) fn set_flags_at_kernel(&self, id: SocketId, kernel: &OwnedFd) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        socket.set_owner_at_kernel(kernel.as_raw_fd());
+        let status = socket.status() | if socket.nonblocking { libc::O_NONBLOCK } else { 0 };
+        // An own, open descriptor: this cannot fail but for want of memory.
+        let _ = syscall::fcntl(kernel.as_raw_fd(), libc::F_SETFL, i64::from(libc::O_RDWR | status));
     }
 }
 

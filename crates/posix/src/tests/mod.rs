@@ -61,6 +61,8 @@ struct Others {
     handed_on: Mutex<Vec<Handshake>>,
     /// The far ends of what became the kernel's.
     far_ends: Mutex<Vec<RawFd>>,
+    /// What children got: whether `SO_KEEPALIVE` was set, and `O_NONBLOCK`.
+    surrendered: Mutex<Vec<(u32, bool)>>,
     /// How often all queues were given back.
     gave_back: AtomicU32,
     /// The kernel takes no connections.
@@ -127,7 +129,7 @@ impl Attachment for Wire {
     }
 
     /// The kernel's socket is one end of a pair, with what was received ready to be read.
-    fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket, _: Option<u64>) -> Option<OwnedFd> {
+    fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket) -> Option<OwnedFd> {
         if let Some(happens) = self.others.meanwhile.lock().unwrap().as_mut() {
             happens();
         }
@@ -145,7 +147,13 @@ impl Attachment for Wire {
         self.others.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn surrender(&mut self, _: u64, _: BorrowedFd<'_>) {}
+    fn surrender(&mut self, _: u64, socket: BorrowedFd<'_>) {
+        let mut value = [0; 4];
+        syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &mut value).unwrap();
+        let flags = syscall::fcntl(socket.as_raw_fd(), libc::F_GETFL, 0).unwrap();
+        let seen = (u32::from_ne_bytes(value), flags & libc::O_NONBLOCK != 0);
+        self.others.surrendered.lock().unwrap().push(seen);
+    }
 
     fn refuse_surrender(&mut self, _: u64) {}
 

@@ -683,6 +683,20 @@ fn what_a_child_has_too_goes_on_when_it_is_closed_here_and_what_came_later_ends(
 }
 
 #[test]
+fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (fd, _) = connected_from(&pair, 0, listener, address);
+    let child = pair.left.lock().bear();
+    done(pair.left.setsockopt(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes())).unwrap();
+    let (local, remote) = (address, pair.left.peer_of(fd));
+    let now = pair.left.now();
+    pair.left.lock().on_surrender(1, local, remote, now);
+    assert_eq!(*pair.others.surrendered.lock().unwrap(), [(1, true)]);
+    drop(child);
+}
+
+#[test]
 fn who_came_by_the_kernel_is_accepted_though_others_always_come_by_the_stack() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();

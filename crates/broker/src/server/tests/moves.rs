@@ -11,7 +11,7 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     let mut connection = crate::moving::tests::connection(b"received", b"", b"");
     connection.local = SocketAddr::from(([127, 0, 0, 1], port));
-    assert_eq!(refusal(client.move_connection(connection, None)), Refusal::Local);
+    assert_eq!(refusal(client.move_connection(connection)), Refusal::Local);
 
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let local = udp.local_addr().unwrap();
@@ -92,7 +92,7 @@ fn a_connection_that_nobody_claimed_cannot_be_moved() {
     let served = Served::new(1);
     let mut client = served.connect();
     let connection = crate::moving::tests::connection(b"received", b"", b"");
-    assert_eq!(refusal(client.move_connection(connection, None)), Refusal::NoSuchClaim);
+    assert_eq!(refusal(client.move_connection(connection)), Refusal::NoSuchClaim);
 }
 
 #[test]
