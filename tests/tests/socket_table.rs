@@ -27,10 +27,6 @@ const TABLE_MAX: Duration = Duration::from_secs(600);
 const TABLE_ON_STACK_MAX: Duration = Duration::from_secs(1200);
 /// Checks that the table has at least.
 const CHECKS_MIN: usize = 400;
-/// How often a check that differs is asked again: what is wrong differs every time.
-const TIMES_MORE: u32 = 4;
-/// With more than these something is wrong with all.
-const AGAIN_MAX: usize = 40;
 /// The longest time that a program gets to have a queue before its sockets are used, on a machine that does other work too.
 const SETTLE_MS: &str = "10000";
 
@@ -99,8 +95,8 @@ impl Place {
         Place { _peer: peer, lab, directory }
     }
 
-    /// Runs a part of the checks whose names contain one of `filters`.
-    fn run(&self, on: On, shard: usize, filters: &[String]) -> Said {
+    /// Runs a part of the checks that are worked on.
+    fn run(&self, on: On, shard: usize) -> Said {
         let output = self.directory.path().join("said").display().to_string();
         let socket = self.directory.path().join("peer.sock").display().to_string();
         let mut command = match on {
@@ -128,7 +124,7 @@ impl Place {
         if on == On::Stack {
             command.args(["--settle-ms", SETTLE_MS]);
         }
-        command.args(filters);
+        command.args(filters());
         let mut process = Child::spawn("socket_table", &mut command).unwrap();
         match process.wait(on.time_max()) {
             Ok(status) => assert!(status.success(), "{status}: {}", process.output()),
@@ -171,15 +167,15 @@ fn parse(text: &str) -> Said {
     said
 }
 
-/// Runs the checks whose names contain one of `filters`, or all; parts of them at the same time.
-fn run(on: On, filters: &[String]) -> Said {
+/// Runs the checks that are worked on, parts of them at the same time.
+fn run(on: On) -> Said {
     let places: Vec<Place> = (0..on.shards()).map(|_| Place::new()).collect();
     let start = Instant::now();
     let said: Vec<Said> = thread::scope(|scope| {
         let parts: Vec<_> = places
             .iter()
             .enumerate()
-            .map(|(shard, place)| scope.spawn(move || place.run(on, shard, filters)))
+            .map(|(shard, place)| scope.spawn(move || place.run(on, shard)))
             .collect();
         parts
             .into_iter()
@@ -191,38 +187,14 @@ fn run(on: On, filters: &[String]) -> Said {
     said.into_iter().flatten().collect()
 }
 
-/// What the kernel says twice in a row, and what of it it never did.
+/// What the kernel says, and what it says differently when it is asked a second time.
 fn kernel() -> &'static (Said, BTreeMap<String, String>) {
     static SAID: OnceLock<(Said, BTreeMap<String, String>)> = OnceLock::new();
     SAID.get_or_init(|| {
-        let [mut said, mut again] = [(); 2].map(|()| run(On::Kernel, &filters()));
-        for _ in 0..TIMES_MORE {
-            let differing = differences(&said, &again);
-            if differing.is_empty() || differing.len() > AGAIN_MAX {
-                break;
-            }
-            // The first time may have been the odd one.
-            let names: Vec<String> = differing.into_keys().collect();
-            eprintln!("{:?}: once more: {names:?}", On::Kernel);
-            said.extend(names.iter().filter_map(|name| again.remove_entry(name)));
-            again.extend(said.clone());
-            again.extend(run(On::Kernel, &names));
-        }
+        let [said, again] = [(); 2].map(|()| run(On::Kernel));
         let unsettled = differences(&said, &again);
         (said, unsettled)
     })
-}
-
-/// Asks those that differ on the stack again, and takes what they say then: times are looked at, and other tests use the machine.
-fn ask_again(said: &mut Said, differing: impl Fn(&Said) -> Vec<String>) {
-    for _ in 0..TIMES_MORE {
-        let names = differing(said);
-        if names.is_empty() || names.len() > AGAIN_MAX {
-            return;
-        }
-        eprintln!("{:?}: once more: {names:?}", On::Stack);
-        said.extend(run(On::Stack, &names));
-    }
 }
 
 /// The turn to use the machine, since times are looked at; `None` if there can be no laboratory.
@@ -269,10 +241,11 @@ struct Permitted {
 }
 
 impl Permitted {
-    fn all() -> Vec<Permitted> {
+    /// The entries of one kind.
+    fn all(kind: &str) -> Vec<Permitted> {
         let path = lab::workspace_root().join("specs/socket_table_differences.toml");
         let table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
-        let groups = table.get("difference").and_then(|list| list.as_array()).cloned().unwrap_or_default();
+        let groups = table.get(kind).and_then(|list| list.as_array()).cloned().unwrap_or_default();
         groups.iter().flat_map(Permitted::of_group).collect()
     }
 
@@ -303,7 +276,9 @@ fn the_table_is_long_enough_and_names_are_unique() {
 
 #[test]
 fn every_permitted_difference_has_a_reason() {
-    assert!(Permitted::all().iter().all(|entry| entry.reason.len() > 10));
+    for kind in ["difference", "on_kernel"] {
+        assert!(Permitted::all(kind).iter().all(|entry| entry.reason.len() > 10));
+    }
 }
 
 #[test]
@@ -327,38 +302,38 @@ fn text(differences: &BTreeMap<String, String>) -> String {
 fn under_sidestep_run_sockets_are_as_on_the_kernel() {
     let Some(_turn) = turn() else { return };
     let (kernel, _) = kernel();
-    let permitted = Permitted::all();
+    let permitted = Permitted::all("difference");
     let is_permitted = |name: &String| permitted.iter().any(|entry| entry.covers(name));
-    let mut stack = run(On::Stack, &filters());
-    ask_again(&mut stack, |stack| {
-        differences(kernel, stack).into_keys().filter(|name| !is_permitted(name)).collect()
-    });
+    let stack = run(On::Stack);
     let mut differences = differences(kernel, &stack);
     report(&differences);
-    let stale = |entry: &&Permitted| !entry.sometimes && !differences.keys().any(|name| entry.covers(name));
-    let stale: Vec<&str> = permitted.iter().filter(stale).map(|entry| entry.check.as_str()).collect();
-    let stale = if filters().is_empty() { stale } else { Vec::new() };
+    let stale = stale(&permitted, |entry| differences.keys().any(|name| entry.covers(name)));
     differences.retain(|name, _| !is_permitted(name));
     assert!(differences.is_empty(), "{}", text(&differences));
-    assert!(stale.is_empty(), "these are said to differ and do not: {stale:?}");
     if filters().is_empty() {
+        assert!(stale.is_empty(), "these are said to differ and do not: {stale:?}");
         assert_accelerated(&stack);
     }
 }
 
-/// Nearly all connections and UDP sockets must have been on the stack, or nothing was tested.
+/// Every connection and UDP socket of every check must have been on the stack, or the check has tested nothing. `on_kernel` in the file of
+/// differences lists the checks whose sockets belong to the kernel.
 fn assert_accelerated(stack: &Said) {
-    assert_on_stack(stack, "connections", |said| (said.on_stack, said.on_kernel));
-    assert_on_stack(stack, "UDP sockets", |said| (said.datagrams_on_stack, said.datagrams_on_kernel));
+    let permitted = Permitted::all("on_kernel");
+    let is_on_kernel = |said: &Saying| said.on_kernel + said.datagrams_on_kernel > 0;
+    let on_kernel: Vec<&String> =
+        stack.iter().filter(|(_, said)| is_on_kernel(said)).map(|(name, _)| name).collect();
+    let is_permitted = |name: &&String| permitted.iter().any(|entry| entry.covers(name));
+    let unexpected: Vec<&&String> = on_kernel.iter().filter(|name| !is_permitted(name)).collect();
+    assert!(unexpected.is_empty(), "these ran on the kernel: {unexpected:?}");
+    let stale = stale(&permitted, |entry| on_kernel.iter().any(|name| entry.covers(name)));
+    assert!(stale.is_empty(), "these are said to run on the kernel and do not: {stale:?}");
 }
 
-fn assert_on_stack(stack: &Said, what: &str, count: impl Fn(&Saying) -> (usize, usize)) {
-    let on_stack: usize = stack.values().map(|said| count(said).0).sum();
-    let on_kernel: usize = stack.values().map(|said| count(said).1).sum();
-    let kernel_only = |(name, said): (&String, &Saying)| (count(said).1 > 0).then(|| name.clone());
-    let names: Vec<String> = stack.iter().filter_map(kernel_only).collect();
-    eprintln!("{on_stack} {what} on the stack, {on_kernel} on the kernel: {names:?}");
-    assert!(on_stack > 9 * on_kernel, "{on_stack} {what} on the stack, {on_kernel} on the kernel: {names:?}");
+/// Entries that nothing happens for, though they do not say `sometimes`.
+fn stale(permitted: &[Permitted], happens: impl Fn(&Permitted) -> bool) -> Vec<&str> {
+    let stale = permitted.iter().filter(|entry| !entry.sometimes && !happens(entry));
+    stale.map(|entry| entry.check.as_str()).collect()
 }
 
 /// Writes the comparison to where it is wanted.

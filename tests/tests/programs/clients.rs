@@ -3,7 +3,6 @@
 use lab::programs::{Network, Nginx, Program, Running};
 use lab::{CLIENT_V4, CLIENT_V6, Side};
 
-use crate::known;
 use crate::trial::{Carrier, Figure, Trial};
 
 /// Who carries short-lived clients.
@@ -22,10 +21,6 @@ fn assert_fetches(trial: &Trial, nginx: &Running, program: &Program) {
 
 #[test]
 fn curl() {
-    known::check("curl", curl_asks);
-}
-
-fn curl_asks() {
     let Some(trial) = Trial::of_client("curl") else { return };
     let nginx = trial.start_peer(&Nginx::with_workers(1).program());
     assert_fetches(&trial, &nginx, &Program::new("curl", "curl -sS -m 120 -o got http://{peer}/large"));

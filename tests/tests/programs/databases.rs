@@ -7,7 +7,6 @@ use lab::SERVER_V4;
 use lab::programs::{Program, Running, memcached, postgresql, redis};
 use tests::{Answer, Exchange};
 
-use crate::known;
 use crate::trial::{Carrier, Figure, LOAD, PATIENCE, Trial, number_after, server};
 
 /// One command of redis, and what it answers.
@@ -129,10 +128,6 @@ fn exchange(answer: Vec<u8>, request: Vec<u8>, connections: usize) -> Exchange {
 
 #[test]
 fn postgresql_serves_queries_and_transactions() {
-    known::check("PostgreSQL", postgresql_serves);
-}
-
-fn postgresql_serves() {
     let Some(trial) = Trial::of("PostgreSQL") else { return };
     let postgresql = trial.start(&postgresql());
     let host = format!("-h {SERVER_V4} -U postgres");

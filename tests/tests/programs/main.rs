@@ -11,7 +11,6 @@ mod databases;
 mod ends;
 mod fallback;
 mod interpreted;
-mod known;
 mod moving;
 mod mtu;
 mod names;

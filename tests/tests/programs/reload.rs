@@ -1,11 +1,14 @@
 //! nginx is given a new configuration, and a new binary, while clients ask: none of them notices.
 
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::programs::{Nginx, Running};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit, test_kill_process};
 use tests::{Exchange, ExchangeTally};
 
 use crate::trial::{Carrier, Figure, PATIENCE, Trial, server};
@@ -101,8 +104,8 @@ fn peers_that_are_far_away_notice_nothing_of_a_reload() {
 }
 
 /// As <https://nginx.org/en/docs/control.html> has it: start the new binary beside the old one, let the old workers end, then the old
-/// master.
-fn upgrade(nginx: &Running) -> Pid {
+/// master. `meanwhile` happens while the old worker is about to end.
+fn upgrade(nginx: &Running, meanwhile: impl FnOnce()) -> Pid {
     let old = nginx.pid_in("pid").unwrap();
     kill_process(old, Signal::USR2).unwrap();
     wait_until("the new master", || {
@@ -111,6 +114,8 @@ fn upgrade(nginx: &Running) -> Pid {
     let new = nginx.pid_in("pid").unwrap();
     thread::sleep(Duration::from_millis(200)); // Both serve.
     kill_process(old, Signal::WINCH).unwrap();
+    wait_until("that the old worker is about to end", || count(nginx, "gracefully shutting down") >= 1);
+    meanwhile();
     wait_until("the end of the old workers", || count(nginx, "exited with code 0") >= 1);
     kill_process(old, Signal::QUIT).unwrap();
     wait_until("the end of the old master", || !nginx.path("pid.oldbin").exists());
@@ -134,11 +139,81 @@ fn replace_binary(trial: &Trial) {
     let mut new = None;
     let carrier = Carrier::Either("the connections of workers that end are moved to the kernel");
     trial.load("24 clients, one upgrade", carrier, || {
-        figure(&ask_meanwhile(trial, || new = Some(upgrade(&nginx))))
+        figure(&ask_meanwhile(trial, || new = Some(upgrade(&nginx, || ()))))
     });
     let new = new.unwrap();
     assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
     assert_eq!(count(&nginx, "exited on signal"), 0, "{}", nginx.read("error.log"));
+    kill_process(new, Signal::QUIT).unwrap();
+    wait_until("the end of the new master", || test_kill_process(new).is_err());
+    nginx.process.wait(PATIENCE).unwrap();
+    trial.assert_nothing_left(&nginx.process.output());
+}
+
+/// Connections that a worker has when it is replaced.
+const MANY: usize = 10_000;
+/// The two halves of a request.
+const HALVES: [&[u8]; 2] = [b"GET / HTTP/1.1\r\nHost: lab\r\n", b"Connection: close\r\n\r\n"];
+
+/// Opens [`MANY`] connections and sends half a request on each: no worker may close one before it has read the other half.
+fn ask_by_half(trial: &Trial) -> Vec<TcpStream> {
+    allow_many_descriptors();
+    let connect = |_| {
+        let mut stream = TcpStream::connect(server(80))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(HALVES[0])?;
+        Ok(stream)
+    };
+    trial.inside(|| (0..MANY).map(connect).collect::<io::Result<_>>()).unwrap()
+}
+
+/// Sends the other half of each request; returns how often what came back.
+fn ask_the_rest(streams: Vec<TcpStream>) -> BTreeMap<String, usize> {
+    let ask = |mut stream: TcpStream| {
+        let mut answer = String::new();
+        stream.write_all(HALVES[1])?;
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, io::Error>(answer.lines().next().unwrap_or("nothing").to_owned())
+    };
+    let mut answers = BTreeMap::new();
+    for stream in streams {
+        let answer = ask(stream).unwrap_or_else(|error| error.to_string());
+        *answers.entry(answer).or_default() += 1;
+    }
+    answers
+}
+
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
+fn all_are_answered() -> BTreeMap<String, usize> {
+    BTreeMap::from([("HTTP/1.1 200 OK".to_owned(), MANY)])
+}
+
+#[test]
+fn ten_thousand_requests_under_way_are_answered_by_the_worker_that_is_replaced() {
+    let Some(trial) = Trial::of("nginx, 1 worker, reload, 10 000 connections") else { return };
+    let nginx = trial.start(&Nginx::with_workers(1).program());
+    let streams = trial.on_the_stack(|| ask_by_half(&trial));
+    kill_process(nginx.pid_in("pid").unwrap(), Signal::HUP).unwrap();
+    wait_until("that the old worker is about to end", || count(&nginx, "gracefully shutting down") >= 1);
+    assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
+    assert_eq!(ask_the_rest(streams), all_are_answered());
+    wait_until("the end of the old worker", || count(&nginx, "exited with code 0") >= 1);
+    assert!(trial.end(nginx).success());
+}
+
+#[test]
+fn ten_thousand_requests_under_way_are_answered_by_the_binary_that_is_replaced() {
+    let Some(trial) = Trial::of("nginx, 1 worker, binary upgrade, 10 000 connections") else { return };
+    let mut nginx = trial.start(&Nginx { daemon: true, ..Nginx::with_workers(1) }.program());
+    let streams = trial.on_the_stack(|| ask_by_half(&trial));
+    let mut answers = BTreeMap::new();
+    let new = upgrade(&nginx, || answers = ask_the_rest(streams));
+    assert_eq!(answers, all_are_answered());
+    assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
     kill_process(new, Signal::QUIT).unwrap();
     wait_until("the end of the new master", || test_kill_process(new).is_err());
     nginx.process.wait(PATIENCE).unwrap();

@@ -90,9 +90,16 @@ fn java(name: &str, class: &str, source: &str, port: u16) -> Program {
         .ready(Ready::Line("ready"))
 }
 
-/// CPython's own tests, with more arguments; what became of each is in the file `results.xml`. Those of virtual machines' own
-/// sockets are left out: such sockets are the same in all namespaces, and others may be at them.
-pub fn python_suite(arguments: &str) -> Program {
+/// What every interpreter of CPython's tests does first: their servers then listen at another address of this host.
+const SITE_CUSTOMIZE: &str = "\
+    try:\n    from test.support import socket_helper\n    socket_helper.HOST = socket_helper.HOSTv4 = '{host}'\n\
+    except ImportError:\n    pass\n";
+
+/// CPython's own tests at an address of this host, with more arguments; what became of each is in the file `results.xml`. Those of virtual
+/// machines' own sockets are left out: such sockets are the same in all namespaces, and others may be at them.
+pub fn python_suite(host: &str, arguments: &str) -> Program {
     let fixed = "-m test --junit-xml {dir}/results.xml --ignore *VSOCK* --timeout 300";
     Program::new("CPython tests", &format!("{PYTHON} {fixed} {arguments}"))
+        .file("sitecustomize.py", &SITE_CUSTOMIZE.replace("{host}", host))
+        .variable("PYTHONPATH", "{dir}")
 }

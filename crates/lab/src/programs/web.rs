@@ -30,7 +30,7 @@ impl Nginx {
         let reuseport = if self.reuseport { " reuseport" } else { "" };
         let config = format!(
             "worker_processes {};\ndaemon {};\npid {{dir}}/pid;\nerror_log {{dir}}/error.log notice;\n\
-             events {{ worker_connections 4096; }}\nhttp {{\n{place}  access_log off;\n  sendfile on;\n  \
+             worker_rlimit_nofile 20000;\nevents {{ worker_connections 16384; }}\nhttp {{\n{place}  access_log off;\n  sendfile on;\n  \
              keepalive_requests 1000000000;\n  default_type text/plain;\n  server {{\n    \
              listen 80 backlog=4096{reuseport};\n    listen [::]:80 backlog=4096{reuseport};\n    root {{dir}}/www;\n    \
              location = / {{ return 200 \"{greeting}\\n\"; }}\n    \

@@ -232,8 +232,9 @@ impl Scene {
 
     /// Asks a socket for what there is, as every server does first of all, and lets it become accelerated if it may.
     pub(crate) fn settle(&self, fd: RawFd) -> Result<()> {
-        /// Time from when a process has a queue until it gets packets.
-        const CLAIM: Duration = Duration::from_millis(20);
+        /// Time from when a process has a queue until it gets packets: the broker's thread has to put the queue into the map of the
+        /// steering program, which no program can see.
+        const CLAIM: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + self.stage.settle;
         sys::poll_one(fd, libc::POLLIN, 0)?;
         while Instant::now() < deadline {
