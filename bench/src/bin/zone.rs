@@ -41,12 +41,13 @@ fn measure(path: &Path) -> f64 {
     let (start, user) = (Instant::now(), user_seconds());
     let served = load(path);
     let (seconds, user) = (start.elapsed().as_secs_f64(), user_seconds() - user);
-    let count = served.zone.record_count() as f64;
+    let zone = served.tree().expect("it was loaded");
+    let count = zone.record_count() as f64;
     println!(
         "{count} records in {seconds:.2} s ({user:.2} s in our own code); octets a record: tree {:.0}, \
          answer table {:.0}, resident {:.0}, peak {:.0}",
-        served.zone.memory() as f64 / count,
-        served.table.memory() as f64 / count,
+        zone.memory() as f64 / count,
+        served.table().memory() as f64 / count,
         (memory("VmRSS") - before) / count,
         (memory("VmHWM") - before) / count,
     );

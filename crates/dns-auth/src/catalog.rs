@@ -3,18 +3,66 @@
 use std::sync::Arc;
 
 use dns_wire::fold::{self, Folded};
+use dns_wire::{Name, NameBuf};
 use dns_zone::Zone;
 use dns_zone::index::Index;
 
 use crate::table::AnswerTable;
 
-/// A zone with its precompiled answers.
+/// A zone that the server is configured for: loaded, with its precompiled answers, or unavailable.
 #[derive(Debug)]
 pub struct ServedZone {
-    /// The tree.
-    pub zone: Zone,
-    /// Answers that depend on nothing but this zone.
-    pub table: AnswerTable,
+    origin: NameBuf,
+    tree: Result<Zone, Unavailable>,
+    table: AnswerTable,
+}
+
+/// Why a zone that the server is configured for has no data. Its queries are answered with SERVFAIL; without it, a zone above
+/// would deny its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The zone could not be read.
+    NotReady,
+    /// The zone was read, and its data is wrong.
+    InvalidData,
+}
+
+impl Unavailable {
+    /// The INFO-CODE of the extended DNS error (RFC 8914, 4.15 and 4.25).
+    pub const fn info_code(self) -> u16 {
+        match self {
+            Unavailable::NotReady => 14,
+            Unavailable::InvalidData => 24,
+        }
+    }
+}
+
+impl ServedZone {
+    /// A loaded zone. `table` holds answers that depend on nothing but this zone.
+    pub fn new(zone: Zone, table: AnswerTable) -> ServedZone {
+        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), table }
+    }
+
+    /// The placeholder of a zone that has no data.
+    pub fn unavailable(origin: NameBuf, reason: Unavailable) -> ServedZone {
+        ServedZone { origin, tree: Err(reason), table: AnswerTable::default() }
+    }
+
+    /// The name of the apex.
+    pub fn origin(&self) -> Name<'_> {
+        self.origin.as_name()
+    }
+
+    /// The zone's data, or why there is none.
+    pub fn tree(&self) -> Result<&Zone, Unavailable> {
+        self.tree.as_ref().map_err(|reason| *reason)
+    }
+
+    /// Precompiled answers; none while the zone is unavailable.
+    #[inline(always)]
+    pub fn table(&self) -> &AnswerTable {
+        &self.table
+    }
 }
 
 /// An immutable set of zones. A reload makes a new catalog that shares the zones which did not change.
@@ -32,7 +80,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of `zones`. Of two zones with one origin the later counts.
+    /// A catalog of `zones`. Of two zones with one origin the later counts, unless it is unavailable.
     pub fn new(zones: impl IntoIterator<Item = Arc<ServedZone>>, seed: u64) -> Catalog {
         let mut catalog = Catalog {
             zones: Vec::new(),
@@ -53,13 +101,13 @@ impl Catalog {
     fn mark_zones_below(&mut self) {
         self.zones_below = vec![false; self.zones.len()];
         for served in &self.zones {
-            let mut above = served.zone.origin().parent();
+            let mut above = served.origin().parent();
             while let Some(name) = above {
                 let mut folded = Folded::default();
                 folded.set(name.as_bytes(), name.len() as u8);
                 let Some(number) = self.find_number(&folded, name.label_count() as u8) else { break };
                 self.zones_below[number as usize] = true;
-                above = self.zones[number as usize].zone.origin().parent();
+                above = self.zones[number as usize].origin().parent();
             }
         }
     }
@@ -70,11 +118,13 @@ impl Catalog {
     }
 
     fn insert(&mut self, served: Arc<ServedZone>) {
-        let origin = served.zone.origin();
+        let origin = served.origin();
         let name: Box<[u8]> = origin.as_bytes().to_ascii_lowercase().into();
         let (hash, depth) = (fold::hash_name(&name, self.seed), origin.label_count());
         if let Some(number) = self.lookup(&name, hash) {
-            self.zones[number as usize] = served;
+            if served.tree().is_ok() {
+                self.zones[number as usize] = served;
+            }
             return;
         }
         let depth = depth as u8; // A name has at most 127 labels.
@@ -137,7 +187,7 @@ mod tests {
     fn found(catalog: &Catalog, name: &str) -> Option<String> {
         let name = NameBuf::from_text(name.as_bytes(), None).unwrap();
         let served = catalog.find(name.as_name().as_bytes(), name.as_name().label_count() as u8)?;
-        Some(served.zone.origin().to_string())
+        Some(served.origin().to_string())
     }
 
     #[test]
@@ -146,6 +196,20 @@ mod tests {
         assert_eq!(found(&catalog, "a.SUB.example.").as_deref(), Some("sub.example."));
         assert_eq!(found(&catalog, "a.other.example.").as_deref(), Some("example."));
         assert_eq!(found(&catalog, "example.").as_deref(), Some("example."));
+    }
+
+    #[test]
+    fn an_unavailable_zone_hides_the_zone_above_and_never_a_loaded_one() {
+        let origin = NameBuf::from_text(b"sub.example.", None).unwrap();
+        let placeholder = || Arc::new(ServedZone::unavailable(origin.clone(), Unavailable::NotReady));
+        let loaded = |origin| Arc::new(compile(zone(origin, "")));
+        let (above, below) = (Catalog::new([loaded("example."), placeholder()], 3), loaded("sub.example."));
+        assert_eq!(found(&above, "a.sub.example.").as_deref(), Some("sub.example."));
+        assert!(above.has_zone_below(0));
+        for zones in [[placeholder(), Arc::clone(&below)], [below, placeholder()]] {
+            let catalog = Catalog::new(zones, 3);
+            assert!(catalog.zones().len() == 1 && catalog.zones()[0].tree().is_ok());
+        }
     }
 
     #[test]

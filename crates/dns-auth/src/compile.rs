@@ -18,7 +18,7 @@ pub fn compile(zone: Zone) -> ServedZone {
         compiler.node(node);
     }
     let table = compiler.table.finish();
-    ServedZone { zone, table }
+    ServedZone::new(zone, table)
 }
 
 /// Whether the data at this name is authoritative and reached without a boundary in between.
@@ -165,9 +165,9 @@ pub(crate) mod tests {
         let owner = name(owner);
         let mut folded = Folded::default();
         folded.set(owner.as_name().as_bytes(), owner.as_name().len() as u8);
-        let mut search = served.table.search(&folded, rtype.0);
-        served.table.fetch(&mut search);
-        served.table.find(&search, folded.name(), rtype.0).is_some()
+        let mut search = served.table().search(&folded, rtype.0);
+        served.table().fetch(&mut search);
+        served.table().find(&search, folded.name(), rtype.0).is_some()
     }
 
     #[test]

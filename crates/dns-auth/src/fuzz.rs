@@ -232,7 +232,7 @@ fn catalogs() -> &'static [Catalog; 2] {
         let catalog = |serve: fn(Zone) -> ServedZone| {
             Catalog::new(ZONES.map(|(origin, text)| Arc::new(serve(zone(origin, text)))), 5)
         };
-        [catalog(compile), catalog(|zone| ServedZone { zone, table: AnswerTable::default() })]
+        [catalog(compile), catalog(|zone| ServedZone::new(zone, AnswerTable::default()))]
     })
 }
 

@@ -20,7 +20,7 @@ pub mod settings;
 pub mod table;
 pub mod writer;
 
-pub use catalog::{Catalog, ServedZone};
+pub use catalog::{Catalog, ServedZone, Unavailable};
 pub use counters::{Counters, Dropped, Transport};
 #[doc(hidden)]
 pub use fuzz::fuzz_message;

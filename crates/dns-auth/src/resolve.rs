@@ -18,7 +18,7 @@ use dns_wire::{Name, NameBuf, Rcode, Rtype, fold};
 use dns_zone::builder::target_offset;
 use dns_zone::{Node, Rrset, Zone};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ServedZone, Unavailable};
 use crate::writer::{Full, Mark, Owner, Writer, label_count};
 
 /// Names that one answer follows at most, the question's included.
@@ -72,8 +72,10 @@ pub struct Resolution {
     pub end: usize,
     /// Names that were followed.
     pub hops: usize,
-    /// The answer ends with a name of no zone in sight.
+    /// The answer ends with a name of no zone that has data here.
     pub left_zones: bool,
+    /// Why the zone of the question has no data, if that is so.
+    pub unavailable: Option<Unavailable>,
 }
 
 /// Answers the question `scratch` was begun with, of type `qtype` and class IN, behind `start` in `message`, within
@@ -96,6 +98,7 @@ pub fn resolve<'a>(
         end: start,
         hops: 0,
         left_zones: false,
+        unavailable: None,
     };
     let (visited, dnames) = ([&[][..]; HOPS_MAX], [&[][..]; HOPS_MAX]);
     let mut walk = Walk { zones, scratch, writer, qtype, rotation, resolution, visited, dnames };
@@ -132,10 +135,12 @@ impl<'a> Walk<'_, 'a> {
         let mut name = qname;
         for hop in 0..HOPS_MAX {
             self.visited[hop] = name;
-            let Some(zone) = self.find_zone(name) else {
-                self.resolution.left_zones = true;
-                self.resolution.rcode = if hop == 0 { Rcode::Refused } else { Rcode::NoError };
-                return Ok(());
+            let zone = match self.find_zone(name) {
+                Some(Ok(zone)) => zone,
+                missing => {
+                    self.leave_zones(hop, missing.and_then(Result::err));
+                    return Ok(());
+                }
             };
             self.resolution.hops = hop + 1;
             match self.step(zone, name)? {
@@ -153,22 +158,35 @@ impl<'a> Walk<'_, 'a> {
         Ok(())
     }
 
+    /// Ends the answer at a name of no zone, or of one that is unavailable for `reason`. Records that led there remain, and the
+    /// client asks for that name by itself.
+    fn leave_zones(&mut self, hop: usize, reason: Option<Unavailable>) {
+        self.resolution.left_zones = true;
+        if hop == 0 {
+            self.resolution.rcode = if reason.is_some() { Rcode::ServFail } else { Rcode::Refused };
+            self.resolution.unavailable = reason;
+        }
+    }
+
     /// The zone to ask about `name`: longest match, but the parent's for DS at a cut.
-    fn find_zone(&self, name: &'a [u8]) -> Option<&'a Zone> {
+    fn find_zone(&self, name: &'a [u8]) -> Option<Result<&'a Zone, Unavailable>> {
         let catalog = match self.zones {
             Zones::Catalog(catalog) => catalog,
-            Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(zone),
+            Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok(zone)),
         };
         let labels = label_count(name);
-        let zone = &catalog.find(name, labels)?.zone;
-        if self.qtype != Rtype::DS || labels == 0 || usize::from(labels) != zone.origin().label_count() {
-            return Some(zone);
+        let served = catalog.find(name, labels)?;
+        if self.qtype != Rtype::DS || labels == 0 || usize::from(labels) != served.origin().label_count() {
+            return Some(served.tree());
         }
         let above = &name[1 + usize::from(name[0])..];
-        let parent = catalog.find(above, labels - 1).map(|served| &served.zone);
         // Below another boundary the cut is not the parent's to speak of, and the child is all that there is.
         let delegates = |node: Node<'_>| node.is_cut() && !node.is_occluded();
-        parent.filter(|parent| parent.find(name).is_some_and(delegates)).or(Some(zone))
+        match catalog.find(above, labels - 1).map(ServedZone::tree) {
+            Some(Ok(parent)) if parent.find(name).is_some_and(delegates) => Some(Ok(parent)),
+            Some(Err(reason)) => Some(Err(reason)), // It may delegate: nobody can tell.
+            _ => Some(served.tree()),
+        }
     }
 
     fn step(&mut self, zone: &'a Zone, name: &'a [u8]) -> Result<Step<'a>, Full> {

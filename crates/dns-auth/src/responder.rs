@@ -6,7 +6,7 @@ use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
 use dns_wire::{Class, Edns, Name, Query, QueryError, Rcode, Rtype};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Unavailable};
 use crate::counters::{Counters, Dropped, Transport};
 use crate::resolve::{Resolution, Scratch, Zones, resolve};
 use crate::settings::Settings;
@@ -58,6 +58,8 @@ pub enum Outcome {
 
 /// Octets of an OPT record without options.
 const OPT_LEN: usize = 11;
+/// Octets of an extended DNS error without text (RFC 8914, 2).
+const EDE_LEN: usize = 6;
 /// Largest UDP message for a client without EDNS (RFC 1035, 2.3.4).
 const PLAIN_UDP_MAX: usize = 512;
 
@@ -81,7 +83,7 @@ impl Responder {
         prepared.name.set(&buffer[HEADER_LEN..], query.qname_len);
         prepared.zone = catalog.find_number(&prepared.name, query.label_count);
         if let Some(number) = prepared.zone {
-            let table = &catalog.zones()[number as usize].table;
+            let table = catalog.zones()[number as usize].table();
             prepared.search = table.search(&prepared.name, query.qtype.0);
         }
     }
@@ -90,7 +92,7 @@ impl Responder {
     #[inline(always)]
     pub fn fetch(&self, catalog: &Catalog, prepared: &mut Prepared) {
         if let Some(number) = prepared.zone {
-            catalog.zones()[number as usize].table.fetch(&mut prepared.search);
+            catalog.zones()[number as usize].table().fetch(&mut prepared.search);
         }
     }
 
@@ -112,7 +114,7 @@ impl Responder {
         let limit = self.limit(query, transport).min(buffer.len());
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
-            let table = &catalog.zones()[number as usize].table;
+            let table = catalog.zones()[number as usize].table();
             if let Some(entry) = table.find(&prepared.search, prepared.name.name(), query.qtype.0)
                 && (entry.flags == 0 || self.is_usable(&entry, catalog.has_zone_below(number), query, buffer))
                 && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
@@ -248,9 +250,13 @@ impl Responder {
     /// Writes the header and the OPT record around what was found.
     fn finish(&mut self, query: &Query, found: &Resolution, buffer: &mut [u8], limit: usize) -> Outcome {
         let opt_len = self.opt_len(query.edns.as_ref());
-        let end = found.end + opt_len;
+        let mut end = found.end + opt_len;
         if end > limit {
             return self.drop_message(Dropped::NoRoom);
+        }
+        if let Some(reason) = found.unavailable.filter(|_| opt_len != 0 && end + EDE_LEN <= limit) {
+            write_extended_error(reason, &mut buffer[end..end + EDE_LEN]);
+            end += EDE_LEN;
         }
         let mut flags = response_flags(query.flags, found.rcode);
         flags |= if found.authoritative { header_flag::AA } else { 0 };
@@ -315,7 +321,7 @@ impl Responder {
         if edns.nsid { self.settings.nsid.as_deref() } else { None }
     }
 
-    /// Fills `opt`, which has the length that `opt_len` said, with an OPT record (RFC 6891, 6.1.2).
+    /// Fills `opt` with an OPT record (RFC 6891, 6.1.2). Options that stand behind the `opt_len` octets of ours are there already.
     #[inline(always)]
     fn write_opt(&self, edns: &Option<Edns>, rcode: Rcode, opt: &mut [u8]) {
         let Some(edns) = edns else { return };
@@ -327,7 +333,7 @@ impl Responder {
         if let Some(nsid) = self.nsid(edns) {
             options[..2].copy_from_slice(&Edns::NSID.to_be_bytes());
             options[2..4].copy_from_slice(&(nsid.len() as u16).to_be_bytes());
-            options[4..].copy_from_slice(nsid);
+            options[4..4 + nsid.len()].copy_from_slice(nsid);
         }
     }
 
@@ -364,6 +370,13 @@ fn copy_body(to: &mut [u8], body: &[u8]) {
     }
 }
 
+/// Fills `option` with an extended DNS error (RFC 8914, 2).
+fn write_extended_error(reason: Unavailable, option: &mut [u8]) {
+    option[..2].copy_from_slice(&Edns::EXTENDED_ERROR.to_be_bytes());
+    option[2..4].copy_from_slice(&2u16.to_be_bytes());
+    option[4..].copy_from_slice(&reason.info_code().to_be_bytes());
+}
+
 fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
     Resolution {
         rcode,
@@ -373,6 +386,7 @@ fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
         end,
         hops: 0,
         left_zones: false,
+        unavailable: None,
     }
 }
 

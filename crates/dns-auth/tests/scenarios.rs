@@ -7,10 +7,11 @@
 //! set nsid TEXT                   settings: nsid, version, hostname, udp_payload_max, rotate
 //! zone ORIGIN                     a zone file up to a line `end`
 //! zone file PATH                  a zone file of the workspace
+//! unavailable ORIGIN REASON       a zone without data: not-ready or invalid-data
 //! query NAME TYPE [OPTION ...]    a question. Options: tcp; flags rd cd ad aa tc z; class=, opcode=; id=;
 //!                                 edns=SIZE, and with it version=, do, ednsflags=HEX, option=CODE:HEX
 //! message HEX ...                 or any octets; with the words `udp` (the default) or `tcp` in front
-//! reply CODE [FLAG ...]           flags AA TC RD CD; edns=SIZE, do, nsid=TEXT; `header`: no question
+//! reply CODE [FLAG ...]           flags AA TC RD CD; edns=SIZE, do, nsid=TEXT, ede=CODE; `header`: no question
 //! drop REASON                     or no answer
 //! answer RECORD                   a record of the answer section; likewise authority and additional
 //! ```
@@ -23,11 +24,11 @@ mod common;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use common::{Edns, Query, ZoneList, catalogs, check_with_domain, name, respond, responder, workspace};
+use common::{Edns, Query, ZoneList, catalogs_with, check_with_domain, name, respond, responder, workspace};
 use dns_auth::fuzz::{Record, Reply, check_reply};
-use dns_auth::{Catalog, Dropped, Responder, Settings, Transport};
+use dns_auth::{Catalog, Dropped, Responder, Settings, Transport, Unavailable};
 use dns_wire::header::flag;
-use dns_wire::{Class, Rcode, Rtype};
+use dns_wire::{Class, NameBuf, Rcode, Rtype};
 
 #[test]
 fn every_scenario_plays_as_written() {
@@ -64,6 +65,7 @@ fn every_scenario_says_in_its_first_line_what_it_proves() {
 struct Scenario {
     settings: Settings,
     zones: Vec<ZoneList>,
+    unavailable: Vec<(NameBuf, Unavailable)>,
 }
 
 struct Step {
@@ -86,7 +88,9 @@ struct Expected {
 /// Plays all steps on both catalogs; what differs, with the line of the query.
 fn play(scenario: &Scenario, steps: &[Step]) -> Vec<(usize, String)> {
     let mut differences = Vec::new();
-    for (way, catalog) in ["compiled", "tree"].iter().zip(catalogs(&scenario.zones)) {
+    for (way, catalog) in
+        ["compiled", "tree"].iter().zip(catalogs_with(&scenario.zones, &scenario.unavailable))
+    {
         let mut responder = responder(&scenario.settings);
         for step in steps {
             if let Err(difference) = play_step(step, &mut responder, &catalog) {
@@ -197,6 +201,7 @@ fn parse(text: &str) -> Result<(Scenario, Vec<Step>), String> {
         let parsed = match word {
             "" | ";" => Ok(()),
             "set" => set(&mut scenario.settings, rest),
+            "unavailable" => unavailable(rest).map(|zone| scenario.unavailable.push(zone)),
             "zone" => zone(rest, &mut lines).map(|zone| scenario.zones.push(zone)),
             "query" => query(rest).map(|(message, transport)| steps.push(step(index, message, transport))),
             "message" => {
@@ -235,6 +240,14 @@ fn zone<'t>(text: &str, lines: &mut impl Iterator<Item = (usize, &'t str)>) -> R
     }
     let body: Vec<&str> = lines.map(|(_, line)| line).take_while(|line| line.trim() != "end").collect();
     ZoneList::from_text(text, &body.join("\n"))
+}
+
+fn unavailable(text: &str) -> Result<(NameBuf, Unavailable), String> {
+    match text.split_once(' ') {
+        Some((origin, "not-ready")) => Ok((name(origin), Unavailable::NotReady)),
+        Some((origin, "invalid-data")) => Ok((name(origin), Unavailable::InvalidData)),
+        _ => Err("an origin and a reason".to_owned()),
+    }
 }
 
 fn query(text: &str) -> Result<(Vec<u8>, Transport), String> {
@@ -311,6 +324,11 @@ fn reply(text: &str) -> Result<Expected, String> {
                 let value = value.replace("$255", &"x".repeat(255));
                 let head = [0, 3, 0, value.len() as u8];
                 expected.edns = Some((edns()?.0, edns()?.1, [&head, value.as_bytes()].concat()));
+            }
+            "ede" => {
+                let (size, flags, options) = edns()?;
+                let option = [&[0, 15, 0, 2][..], &number(value)?.to_be_bytes()].concat();
+                expected.edns = Some((size, flags, [options, option].concat()));
             }
             flag => expected.flags |= flag_bit(&flag.to_lowercase())?,
         }

@@ -178,6 +178,8 @@ fn skip_name(octets: &[u8]) -> Option<usize> {
 impl Edns {
     /// The option code of the name server identifier (RFC 5001, 2.3).
     pub const NSID: u16 = 3;
+    /// The option code of an extended DNS error (RFC 8914, 2).
+    pub const EXTENDED_ERROR: u16 = 15;
 
     /// Reads an OPT record; `None` if its options do not fill its data exactly.
     #[inline(always)]

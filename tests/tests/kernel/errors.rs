@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::process::Output;
+use std::time::Duration;
 
 use lab::{Directory, Zone};
+use rustix::process::Signal;
 use tests::{Dig, Serving, Transport, command};
 
 /// Runs `sidestep dns serve`, which is to fail, and returns what it says.
@@ -47,8 +49,50 @@ fn a_bad_zone_does_not_keep_the_others_from_being_served() {
     let answer = Dig::ask(server.v4, Transport::Udp, &["mail.example.com", "A"]);
     assert_eq!(answer.status(), "NOERROR");
     let other = Dig::ask(server.v4, Transport::Udp, &["ns.bad.example", "A"]);
-    assert_eq!(other.status(), "REFUSED");
-    assert!(server.process.output().contains("bad.zone is not served"), "{}", server.process.output());
+    assert_eq!(other.status(), "SERVFAIL");
+    assert!(other.text.contains("EDE: 24"), "{}", other.text);
+    let complaint = "zone bad.example. is answered with SERVFAIL until it can be loaded";
+    assert!(server.process.output().contains(complaint), "{}", server.process.output());
+}
+
+/// The parent of a zone that cannot be read, and the file of that zone, which is not there yet.
+fn parent_of_missing(directory: &Directory) -> (String, std::path::PathBuf) {
+    let text = "$TTL 60\n@ SOA ns host 1 1 1 1 1\n NS ns\nns A 192.0.2.1\n* A 192.0.2.2\n";
+    let parent = directory.write("example.zone", text).unwrap().display().to_string();
+    (parent, directory.path().join("sub.example.zone"))
+}
+
+#[test]
+fn the_parent_does_not_answer_for_a_zone_that_cannot_be_read_until_it_can() {
+    let directory = Directory::new().unwrap();
+    let (parent, child) = parent_of_missing(&directory);
+    let sources = ["--zone", &parent, "--zone", &child.display().to_string()];
+    let mut server = Serving::start_in(directory, &sources, &[]);
+    let ask = |server: &Serving, transport| Dig::ask(server.v4, transport, &["www.sub.example", "A"]);
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let answer = ask(&server, transport);
+        assert!(answer.status() == "SERVFAIL" && answer.text.contains("EDE: 14"), "{}", answer.text);
+    }
+    std::fs::write(&child, "$TTL 60\n@ SOA ns host 1 1 1 1 1\nwww A 192.0.2.3\n").unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("reloaded: 2 zones", Duration::from_secs(60)).unwrap();
+    let answer = ask(&server, Transport::Udp);
+    assert_eq!(answer.section("ANSWER"), ["www.sub.example. 60 IN A 192.0.2.3"]);
+}
+
+#[test]
+fn the_parent_does_not_answer_for_a_zone_that_is_new_and_bad_at_a_reload() {
+    let directory = Directory::new().unwrap();
+    let (parent, child) = parent_of_missing(&directory);
+    let zone = |file: &str| format!("[[zone]]\nfile = {file:?}\n");
+    let config = directory.write("dns.toml", &zone(&parent)).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    std::fs::write(&child, "$TTL 60\n@ SOA ns host 1 1 1 1 1\nwww A nonsense\n").unwrap();
+    std::fs::write(&config, zone(&parent) + &zone(&child.display().to_string())).unwrap();
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("1 zone file with errors", Duration::from_secs(60)).unwrap();
+    let answer = Dig::ask(server.v4, Transport::Udp, &["www.sub.example", "A"]);
+    assert!(answer.status() == "SERVFAIL" && answer.text.contains("EDE: 24"), "{}", answer.text);
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dns_auth::compile::compile;
-use dns_auth::{Catalog, ServedZone};
-use dns_wire::Rtype;
-use dns_zone::load_zone;
+use dns_auth::{Catalog, ServedZone, Unavailable};
+use dns_wire::{NameBuf, Rtype};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
+use dns_zone::{Zone, load_zone};
 
 use super::config::ZoneSpec;
 use crate::output::complain;
@@ -25,15 +25,18 @@ impl Files for Disk {
 }
 
 /// Reads, checks and compiles one zone.
-pub(crate) fn load(spec: &ZoneSpec) -> Result<ServedZone, ZoneTextErrors> {
+fn load(spec: &ZoneSpec) -> Result<ServedZone, ZoneTextErrors> {
+    read(spec).map(compile)
+}
+
+/// Reads and checks one zone.
+pub(crate) fn read(spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
     let origin = spec.origin.as_ref().map(|origin| origin.as_name());
-    let zone = load_zone(&mut Disk, &spec.file, origin, &Limits::default(), random_seed())?;
-    Ok(compile(zone))
+    load_zone(&mut Disk, &spec.file, origin, &Limits::default(), random_seed())
 }
 
 /// One line about a zone that was loaded, and one for each thing that looks wrong but does no harm here.
-pub(crate) fn describe(spec: &ZoneSpec, served: &ServedZone) -> String {
-    let zone = &served.zone;
+pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
     let mut text = format!(
         "{}: zone {} serial {}: {} records, {} names",
         spec.file.display(),
@@ -48,8 +51,8 @@ pub(crate) fn describe(spec: &ZoneSpec, served: &ServedZone) -> String {
     text
 }
 
-/// Loads every zone of `specs`. One that cannot be loaded is reported on stderr and keeps its version in `current`, if it has
-/// one there.
+/// Loads every zone of `specs`. One that cannot be loaded is reported on stderr and keeps its version in `current`; without one
+/// there a placeholder takes its place, so that no zone above it answers for it.
 pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Loaded {
     let mut zones = Vec::new();
     let mut failed = 0;
@@ -59,16 +62,18 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
                 warn_of_second(&zones, spec, &served);
                 zones.push((spec.clone(), Arc::new(served)));
             }
-            Err(error) => {
+            Err(errors) => {
                 failed += 1;
-                complain!("{error}");
+                complain!("{errors}");
                 let kept = current.and_then(|loaded| loaded.zone(spec, specs));
-                let origin = kept.as_ref().map(|served| served.zone.origin().to_string());
-                match origin {
-                    Some(origin) => complain!("sidestep dns: zone {origin} keeps its last good version"),
-                    None => complain!("sidestep dns: {} is not served", spec.file.display()),
+                match &kept {
+                    Some(kept) => {
+                        complain!("sidestep dns: zone {} keeps its last good version", kept.origin())
+                    }
+                    None => complain!("sidestep dns: {}", without_version(spec, &errors)),
                 }
-                zones.extend(kept.map(|served| (spec.clone(), served)));
+                zones
+                    .extend(kept.or_else(|| placeholder(spec, &errors)).map(|served| (spec.clone(), served)));
             }
         }
     }
@@ -76,10 +81,33 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
     Loaded { zones, catalog, failed }
 }
 
+/// What becomes of a zone that could not be loaded and has no earlier version.
+fn without_version(spec: &ZoneSpec, errors: &ZoneTextErrors) -> String {
+    match origin_of(spec, errors) {
+        Some(origin) => format!("zone {origin} is answered with SERVFAIL until it can be loaded"),
+        None => format!(
+            "{} is not served, and its zone is not known: name it, as in --zone ORIGIN=FILE, so that it is answered with SERVFAIL",
+            spec.file.display()
+        ),
+    }
+}
+
+fn placeholder(spec: &ZoneSpec, errors: &ZoneTextErrors) -> Option<Arc<ServedZone>> {
+    let reason = if errors.is_unreadable() { Unavailable::NotReady } else { Unavailable::InvalidData };
+    origin_of(spec, errors).map(|origin| Arc::new(ServedZone::unavailable(origin, reason)))
+}
+
+/// The zone that a file is about which could not be loaded.
+fn origin_of(spec: &ZoneSpec, errors: &ZoneTextErrors) -> Option<NameBuf> {
+    let read = errors.origin.as_deref().cloned();
+    spec.origin.clone().or(read).or_else(|| origin_from_path(&spec.file))
+}
+
 /// Two files for one zone are a mistake that nothing else would show.
 fn warn_of_second(zones: &[(ZoneSpec, Arc<ServedZone>)], spec: &ZoneSpec, served: &ServedZone) {
-    let origin = served.zone.origin();
-    if let Some((first, _)) = zones.iter().find(|(_, other)| other.zone.origin() == origin) {
+    let origin = served.origin();
+    let is_first = |other: &ServedZone| other.tree().is_ok() && other.origin() == origin;
+    if let Some((first, _)) = zones.iter().find(|(_, other)| is_first(other)) {
         let (first, second) = (first.file.display(), spec.file.display());
         complain!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
     }
@@ -87,6 +115,7 @@ fn warn_of_second(zones: &[(ZoneSpec, Arc<ServedZone>)], spec: &ZoneSpec, served
 
 /// What is served, and from which files.
 pub(crate) struct Loaded {
+    /// Placeholders included.
     zones: Vec<(ZoneSpec, Arc<ServedZone>)>,
     /// All zones together.
     pub(crate) catalog: Arc<Catalog>,
@@ -95,27 +124,32 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// The zone that `spec` named before, or, if its file is another one by now, the zone that it should have: one that none of `specs`,
-    /// all there are now, names itself.
+    /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have: one that none of
+    /// `specs`, all there are now, names itself.
     fn zone(&self, spec: &ZoneSpec, specs: &[ZoneSpec]) -> Option<Arc<ServedZone>> {
         let origin = spec.origin.clone().or_else(|| origin_from_path(&spec.file));
-        let is_of_origin = |served: &ServedZone| {
-            origin.as_ref().is_some_and(|origin| origin.as_name() == served.zone.origin())
-        };
-        let same = self.zones.iter().find(|(own, _)| own == spec);
+        let is_of_origin =
+            |served: &ServedZone| origin.as_ref().is_some_and(|origin| origin.as_name() == served.origin());
+        let mut loaded = self.zones.iter().filter(|(_, served)| served.tree().is_ok());
+        let same = loaded.clone().find(|(own, _)| own == spec);
         let is_moved = |own: &ZoneSpec, served: &ServedZone| is_of_origin(served) && !specs.contains(own);
-        let found = same.or_else(|| self.zones.iter().find(|(own, served)| is_moved(own, served)));
+        let found = same.or_else(|| loaded.find(|(own, served)| is_moved(own, served)));
         found.map(|(_, served)| Arc::clone(served))
     }
 
-    /// Number of zones served.
+    /// The zones that have data.
+    fn trees(&self) -> impl Iterator<Item = &Zone> {
+        self.catalog.zones().iter().filter_map(|served| served.tree().ok())
+    }
+
+    /// Number of zones with data.
     pub(crate) fn zone_count(&self) -> usize {
-        self.catalog.zones().len()
+        self.trees().count()
     }
 
     /// Number of records served.
     pub(crate) fn record_count(&self) -> usize {
-        self.catalog.zones().iter().map(|served| served.zone.record_count()).sum()
+        self.trees().map(Zone::record_count).sum()
     }
 }
 

@@ -60,9 +60,9 @@ fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(&options.sources.to_serve())?;
     let mut good = true;
     for spec in &config.zones {
-        match load::load(spec) {
-            Ok(served) => {
-                to_stdout(|out| Ok(writeln!(out, "{}", load::describe(spec, &served))?))?;
+        match load::read(spec) {
+            Ok(zone) => {
+                to_stdout(|out| Ok(writeln!(out, "{}", load::describe(spec, &zone))?))?;
             }
             Err(error) => {
                 complain!("{error}");

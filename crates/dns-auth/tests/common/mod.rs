@@ -15,7 +15,7 @@ use std::{fmt, io};
 use dns_auth::compile::compile;
 use dns_auth::fuzz::{Record, Reply};
 use dns_auth::table::AnswerTable;
-use dns_auth::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport};
+use dns_auth::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport, Unavailable};
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::text::{Files, Limits, TextFile, read_zone};
 use dns_zone::{Zone, ZoneBuilder};
@@ -152,9 +152,17 @@ pub fn samples() -> Vec<ZoneList> {
 
 /// The same zones twice: with compiled answers, and without any.
 pub fn catalogs(zones: &[ZoneList]) -> [Catalog; 2] {
-    let plain = |zone: Zone| ServedZone { zone, table: AnswerTable::default() };
+    catalogs_with(zones, &[])
+}
+
+/// The same with zones that are unavailable.
+pub fn catalogs_with(zones: &[ZoneList], unavailable: &[(NameBuf, Unavailable)]) -> [Catalog; 2] {
+    let plain = |zone: Zone| ServedZone::new(zone, AnswerTable::default());
     let catalog = |serve: &dyn Fn(Zone) -> ServedZone| {
-        Catalog::new(zones.iter().map(|zone| Arc::new(serve(zone.build()))), 3)
+        let loaded = zones.iter().map(|zone| serve(zone.build()));
+        let others =
+            unavailable.iter().map(|(origin, reason)| ServedZone::unavailable(origin.clone(), *reason));
+        Catalog::new(loaded.chain(others).map(Arc::new), 3)
     };
     [catalog(&compile), catalog(&plain)]
 }

@@ -38,6 +38,8 @@ pub struct ZoneTextError {
 pub struct ZoneTextErrors {
     /// What was found, in the order of the text; never empty.
     pub errors: Vec<ZoneTextError>,
+    /// The origin of the zone, if the caller gave it or the SOA was read.
+    pub origin: Option<Box<NameBuf>>,
     /// True if reading stopped at [`Limits::errors_max`](super::Limits::errors_max) before the end of the text.
     pub stopped_early: bool,
 }
@@ -56,6 +58,14 @@ impl fmt::Display for ZoneTextErrors {
 }
 
 impl std::error::Error for ZoneTextErrors {}
+
+impl ZoneTextErrors {
+    /// Whether a file could not be read: what is in it may be right.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.errors.iter().all(|error| matches!(error.problem, Problem::CannotRead { .. }))
+    }
+}
 
 /// What can be wrong with the text of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

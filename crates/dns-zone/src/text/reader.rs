@@ -104,7 +104,11 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
             Some(origin) if self.errors.is_empty() => {
                 Ok(Summary { origin, record_count: self.record_count, files: self.paths })
             }
-            _ => Err(ZoneTextErrors { errors: self.errors, stopped_early: self.stopped_early }),
+            origin => Err(ZoneTextErrors {
+                errors: self.errors,
+                origin: origin.map(Box::new),
+                stopped_early: self.stopped_early,
+            }),
         }
     }
 
