@@ -29,6 +29,8 @@ pub struct Responder {
 #[derive(Clone, Copy)]
 pub struct Prepared {
     query: Result<Query, QueryError>,
+    /// After a format error, what of the message its answer repeats.
+    malformed: Option<Query>,
     /// Place of the zone in the catalog.
     zone: Option<u32>,
     search: Search,
@@ -40,6 +42,7 @@ impl Default for Prepared {
     fn default() -> Prepared {
         Prepared {
             query: Err(QueryError::Short),
+            malformed: None,
             zone: None,
             search: Search::default(),
             name: Folded::default(),
@@ -79,7 +82,10 @@ impl Responder {
     pub fn prepare(&self, catalog: &Catalog, buffer: &[u8], len: usize, prepared: &mut Prepared) {
         prepared.query = Query::parse(&buffer[..len]);
         prepared.zone = None;
-        let Ok(query) = &prepared.query else { return };
+        let Ok(query) = &prepared.query else {
+            prepared.malformed = Query::parse_malformed(&buffer[..len]);
+            return;
+        };
         prepared.name.set(&buffer[HEADER_LEN..], query.qname_len);
         prepared.zone = catalog.find_number(&prepared.name, query.label_count);
         if let Some(number) = prepared.zone {
@@ -108,7 +114,7 @@ impl Responder {
         self.counters.on_query(transport);
         let query = match &prepared.query {
             Ok(query) => query,
-            Err(error) => return self.refuse_message(*error, buffer),
+            Err(error) => return self.refuse_message(*error, prepared.malformed.as_ref(), buffer, transport),
         };
         self.counters.on_type(query.qtype);
         let limit = self.limit(query, transport).min(buffer.len());
@@ -274,15 +280,26 @@ impl Responder {
         Outcome::Reply(end)
     }
 
-    /// A message that holds no query: an error that repeats nothing but its header, or silence.
+    /// A message that holds no query: an error, or silence. The error repeats what could be read of the question, and else nothing but
+    /// the header.
     #[inline(never)]
-    fn refuse_message(&mut self, error: QueryError, buffer: &mut [u8]) -> Outcome {
+    fn refuse_message(
+        &mut self,
+        error: QueryError,
+        malformed: Option<&Query>,
+        buffer: &mut [u8],
+        transport: Transport,
+    ) -> Outcome {
         let rcode = match error {
             QueryError::Short => return self.drop_message(Dropped::Short),
             QueryError::Response => return self.drop_message(Dropped::Response),
             QueryError::Opcode => Rcode::NotImp,
             QueryError::Format => Rcode::FormErr,
         };
+        if let Some(query) = malformed.filter(|_| error == QueryError::Format) {
+            let limit = self.limit(query, transport).min(buffer.len());
+            return self.finish_empty(query, rcode, buffer, limit);
+        }
         let flags = u16::from_be_bytes([buffer[2], buffer[3]]);
         write_header(buffer, response_flags(flags, rcode), Counts::default());
         self.counters.on_response(rcode);

@@ -59,25 +59,35 @@ impl Query {
             return Err(QueryError::Opcode);
         }
         let counts = read_counts(header);
-        if counts.question != 1 {
-            return Err(QueryError::Format); // RFC 9619: at most one; none asks nothing.
-        }
-        let (qname_len, label_count) = scan_name(&message[HEADER_LEN..]).ok_or(QueryError::Format)?;
-        let fixed =
-            message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>().ok_or(QueryError::Format)?;
-        let mut query = Query {
-            qname_len,
-            label_count,
-            qtype: Rtype(be16(fixed, 0)),
-            qclass: Class(be16(fixed, 2)),
-            flags,
-            edns: None,
-        };
+        let mut query = Query::read_question(message, flags, counts).ok_or(QueryError::Format)?;
         let rest = &message[query.question_end()..];
         if !(rest.is_empty() && counts == (Counts { question: 1, ..Counts::default() })) {
             query.edns = read_records(rest, counts)?;
         }
         Ok(query)
+    }
+
+    /// Reads what the answer to a format error repeats (RFC 6891, 7): the question of a message that is malformed behind it, and the
+    /// fixed part of its OPT record, if that can be found. `None` if there is not one question that can be read.
+    #[cold]
+    pub fn parse_malformed(message: &[u8]) -> Option<Query> {
+        let header: &[u8; HEADER_LEN] = message.first_chunk()?;
+        let counts = read_counts(header);
+        let mut query = Query::read_question(message, be16(header, 2), counts)?;
+        query.edns = find_opt(&message[query.question_end()..], counts);
+        Some(query)
+    }
+
+    /// Reads the question; RFC 9619: at most one, and none asks nothing.
+    #[inline(always)]
+    fn read_question(message: &[u8], flags: u16, counts: Counts) -> Option<Query> {
+        if counts.question != 1 {
+            return None;
+        }
+        let (qname_len, label_count) = scan_name(&message[HEADER_LEN..])?;
+        let fixed = message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>()?;
+        let (qtype, qclass) = (Rtype(be16(fixed, 0)), Class(be16(fixed, 2)));
+        Some(Query { qname_len, label_count, qtype, qclass, flags, edns: None })
     }
 
     /// Offset of the first octet behind the question.
@@ -133,6 +143,19 @@ fn read_records(mut rest: &[u8], counts: Counts) -> Result<Option<Edns>, QueryEr
     if rest.is_empty() { Ok(edns) } else { Err(QueryError::Format) }
 }
 
+/// The first OPT record of the additional section whose fixed part can be read. Its data, and what follows, may be malformed.
+fn find_opt(mut rest: &[u8], counts: Counts) -> Option<Edns> {
+    let before = u32::from(counts.answer) + u32::from(counts.authority);
+    for number in 0..before + u32::from(counts.additional) {
+        let fixed = rest[skip_name(rest)?..].first_chunk::<10>()?;
+        if number >= before && be16(fixed, 0) == Rtype::OPT.0 {
+            return Some(Edns::from_fixed(be16(fixed, 2), be32(fixed, 4)));
+        }
+        rest = Record::split(rest)?.1;
+    }
+    None
+}
+
 /// One record behind the question, as far as a server of queries cares.
 struct Record<'a> {
     owner_is_root: bool,
@@ -152,7 +175,7 @@ impl<'a> Record<'a> {
             owner_is_root: octets[0] == 0,
             rtype: Rtype(be16(fixed, 0)),
             class: be16(fixed, 2),
-            ttl: u32::from(be16(fixed, 4)) << 16 | u32::from(be16(fixed, 6)),
+            ttl: be32(fixed, 4),
             rdata,
         };
         Some((record, tail))
@@ -181,15 +204,16 @@ impl Edns {
     /// The option code of an extended DNS error (RFC 8914, 2).
     pub const EXTENDED_ERROR: u16 = 15;
 
+    /// What an OPT record says without its options (RFC 6891, 6.1.3).
+    #[inline(always)]
+    fn from_fixed(class: u16, ttl: u32) -> Edns {
+        Edns { payload_size: class, version: (ttl >> 16) as u8, dnssec_ok: ttl & 0x8000 != 0, nsid: false }
+    }
+
     /// Reads an OPT record; `None` if its options do not fill its data exactly.
     #[inline(always)]
     fn from_record(record: &Record<'_>) -> Option<Edns> {
-        let mut edns = Edns {
-            payload_size: record.class,
-            version: (record.ttl >> 16) as u8,
-            dnssec_ok: record.ttl & 0x8000 != 0,
-            nsid: false,
-        };
+        let mut edns = Edns::from_fixed(record.class, record.ttl);
         let mut options = record.rdata;
         while !options.is_empty() {
             let (fixed, tail) = options.split_first_chunk::<4>()?;
@@ -212,6 +236,11 @@ fn read_counts(header: &[u8; HEADER_LEN]) -> Counts {
 #[inline(always)]
 fn be16(octets: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([octets[at], octets[at + 1]])
+}
+
+#[inline(always)]
+fn be32(octets: &[u8], at: usize) -> u32 {
+    u32::from(be16(octets, at)) << 16 | u32::from(be16(octets, at + 2))
 }
 
 #[cfg(test)]
@@ -266,6 +295,20 @@ mod tests {
         for count in [0, 2] {
             assert_eq!(Query::parse(&message([count, 0, 0, 0], b"")), Err(QueryError::Format));
         }
+    }
+
+    #[test]
+    fn a_malformed_message_shows_its_question_and_the_fixed_part_of_its_opt_record() {
+        let malformed = |counts, tail: &[u8]| Query::parse_malformed(&message(counts, tail));
+        let edns = Some(Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false });
+        let options_cut_short = [&OPT[..9], &[0, 5, 0, 3, 0]].concat();
+        for tail in [&[OPT, OPT].concat(), &options_cut_short, &[OPT, b"x"].concat()] {
+            let query = malformed([1, 0, 0, 1], tail).unwrap();
+            assert_eq!((query.qname_len, query.qtype, query.edns), (13, Rtype::A, edns));
+        }
+        assert_eq!(malformed([1, 0, 0, 0], OPT).unwrap().edns, None, "a record that no count counts");
+        assert_eq!(malformed([1, 1, 0, 1], OPT).unwrap().edns, None, "in another section it is no OPT");
+        assert!(malformed([2, 0, 0, 0], b"").is_none() && malformed([0, 0, 0, 1], OPT).is_none());
     }
 
     #[test]
