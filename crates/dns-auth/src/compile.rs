@@ -37,7 +37,7 @@ impl<'z> Compiler<'z> {
     fn new(zone: &'z Zone) -> Compiler<'z> {
         let (mut rrsets, mut octets) = (0, 0);
         for node in zone.nodes() {
-            for rrset in node.rrsets() {
+            for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::RRSIG) {
                 rrsets += 1;
                 // Right for address records, of which the zones consist whose size matters.
                 octets += (12 + node.name().len() + 16 * usize::from(rrset.count())).next_multiple_of(8);
@@ -52,7 +52,8 @@ impl<'z> Compiler<'z> {
         let name = lowercase(node.name(), &mut octets);
         for rrset in node.rrsets() {
             match rrset.rtype() {
-                Rtype::DS => {} // Asked of the parent, if the parent is served too.
+                Rtype::DS => {}    // Asked of the parent, if the parent is served too.
+                Rtype::RRSIG => {} // Seldom asked for, and much of a signed zone.
                 rtype if has_names(rtype) => self.composed(name, rtype),
                 rtype => self.copied(name, rtype, rrset),
             }

@@ -213,12 +213,13 @@ impl<'a> Walk<'_, 'a> {
 
     /// The data of `node`, which is that of `name` or the wildcard above it.
     fn answer_from(&mut self, zone: &'a Zone, node: Node<'a>, name: &'a [u8]) -> Result<Step<'a>, Full> {
-        let rrset = match self.qtype {
-            Rtype::ANY => node.rrsets().next(),
-            qtype => node.rrset(qtype),
-        };
-        if let Some(rrset) = rrset {
+        let qtype = self.qtype;
+        let mut rrsets = node.rrsets().filter(|rrset| qtype == Rtype::ANY || rrset.rtype() == qtype);
+        if let Some(rrset) = rrsets.next() {
             self.answer(name, rrset)?;
+            if qtype == Rtype::RRSIG {
+                rrsets.try_for_each(|rrset| self.answer(name, rrset))?; // One set for each type covered.
+            }
             self.add_targets(zone, rrset);
             return Ok(Step::Done(Rcode::NoError));
         }

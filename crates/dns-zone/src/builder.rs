@@ -4,7 +4,7 @@ use dns_wire::{Name, NameBuf, Rtype, fold};
 use thiserror::Error;
 
 use crate::index::Index;
-use crate::tree::{NONE, NodeEntry, NodeId, RECORD_HEAD, RrsetEntry, Zone, node_flag, parent};
+use crate::tree::{NONE, NodeEntry, NodeId, RECORD_HEAD, RrsetEntry, Zone, node_flag, parent, type_covered};
 
 /// Why a record cannot be part of the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -96,12 +96,12 @@ impl ZoneBuilder {
     }
 
     /// Adds a record with uncompressed `rdata`. A duplicate is dropped (RFC 2181, 5); of different TTLs in one set the
-    /// lowest counts for all (RFC 2181, 5.2).
+    /// lowest counts for all (RFC 2181, 5.2). A signature takes the TTL of the set that it covers (RFC 4034, 3).
     pub fn add(&mut self, owner: Name<'_>, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
         let node = self.ensure_node(owner.as_bytes())?;
         self.last = node;
         self.check(node, rtype, rdata)?;
-        match self.find_rrset(node, rtype) {
+        match self.find_rrset(node, rtype, type_covered(rtype, rdata)) {
             Some(rrset) => self.extend_rrset(rrset, ttl, rdata),
             None => self.push_rrset(node, ttl, rtype, rdata),
         }
@@ -109,9 +109,10 @@ impl ZoneBuilder {
 
     /// Ends the zone: no more records.
     pub fn finish(mut self) -> Result<Zone, ZoneError> {
-        if self.find_rrset(NodeId(0), Rtype::SOA).is_none() {
+        if self.find_rrset(NodeId(0), Rtype::SOA, None).is_none() {
             return Err(ZoneError::NoSoa);
         }
+        self.give_ttls_to_signatures();
         let zone = &mut self.zone;
         for id in 1..zone.nodes.len() {
             let above = zone.nodes[zone.nodes[id].parent as usize].flags; // Parents precede children.
@@ -126,12 +127,37 @@ impl ZoneBuilder {
         Ok(self.zone)
     }
 
+    /// RFC 4034, 3: a signature has the TTL of the set that it covers. One that covers nothing here keeps its own.
+    fn give_ttls_to_signatures(&mut self) {
+        for id in 0..self.zone.nodes.len() {
+            let mut at = self.zone.nodes[id].first_rrset;
+            while let Some(entry) = self.zone.rrsets.get(at as usize) {
+                let next = entry.next;
+                let covered = self.covered_by(entry);
+                let set = covered.and_then(|rtype| self.find_rrset(NodeId(id as u32), rtype, None));
+                if let Some(set) = set {
+                    self.zone.rrsets[at as usize].ttl = self.zone.rrsets[set].ttl;
+                }
+                at = next;
+            }
+        }
+    }
+
+    /// The type that the signatures of a set cover; `None` for other sets.
+    fn covered_by(&self, entry: &RrsetEntry) -> Option<Rtype> {
+        type_covered(entry.rtype, record(&self.zone.records, entry.first_record).1)
+    }
+
     fn check(&self, node: NodeId, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
         if rtype == Rtype::SOA && node.0 != 0 {
             return Err(RecordError::SoaBelowOrigin);
         }
         if rtype.is_meta() {
             return Err(RecordError::NotData(rtype));
+        }
+        // A response carries all signatures of a name together.
+        if rtype == Rtype::RRSIG && self.wire_len(node, rtype) + rdata.len() + 12 > RRSET_LEN_MAX {
+            return Err(RecordError::RrsetTooLarge);
         }
         let target = target_offset(rtype);
         if target.is_some_and(|at| rdata.get(at..).is_none_or(|name| !starts_with_name(name, rtype))) {
@@ -193,16 +219,23 @@ impl ZoneBuilder {
         Ok(NodeId(id))
     }
 
-    fn find_rrset(&self, node: NodeId, rtype: Rtype) -> Option<usize> {
+    /// The set of this type, and of signatures the one that covers `covered`.
+    fn find_rrset(&self, node: NodeId, rtype: Rtype, covered: Option<Rtype>) -> Option<usize> {
         let rrsets = &self.zone.rrsets;
         let mut at = self.zone.nodes[node.0 as usize].first_rrset;
         while let Some(entry) = rrsets.get(at as usize) {
-            if entry.rtype == rtype {
+            if entry.rtype == rtype && (rtype != Rtype::RRSIG || self.covered_by(entry) == covered) {
                 return Some(at as usize);
             }
             at = entry.next;
         }
         None
+    }
+
+    /// Octets of all records of a type as they stand in a message with compressed owners.
+    fn wire_len(&self, node: NodeId, rtype: Rtype) -> usize {
+        let sets = self.zone.node(node).rrsets().filter(|rrset| rrset.rtype() == rtype);
+        sets.flat_map(|rrset| rrset.records()).map(|rdata| rdata.len() + 12).sum()
     }
 
     fn push_rrset(&mut self, node: NodeId, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
@@ -416,6 +449,36 @@ mod tests {
         let rrset = zone.find(owner.as_name().as_bytes()).unwrap().rrset(Rtype::A).unwrap();
         assert_eq!((rrset.count(), rrset.ttl(), zone.record_count()), (2, 100, 3));
         assert_eq!(rrset.records().collect::<Vec<_>>(), [[192, 0, 2, 1], [192, 0, 2, 2]]);
+    }
+
+    #[test]
+    fn signatures_have_the_ttl_of_what_they_cover_and_else_their_own() {
+        let mut builder = builder();
+        let owner = name("a.example.");
+        let covering = |rtype: Rtype, last| [&rtype.0.to_be_bytes()[..], &[8, 2, last]].concat();
+        let mut add = |ttl, rtype, rdata: &[u8]| builder.add(owner.as_name(), ttl, rtype, rdata).unwrap();
+        add(100, Rtype::RRSIG, &covering(Rtype::A, 1));
+        add(300, Rtype::A, &[192, 0, 2, 1]);
+        add(200, Rtype::RRSIG, &covering(Rtype::A, 2));
+        add(600, Rtype::TXT, b"\x01t");
+        add(700, Rtype::RRSIG, &covering(Rtype::TXT, 1));
+        add(50, Rtype::RRSIG, &covering(Rtype::MX, 1));
+        add(40, Rtype::RRSIG, &covering(Rtype::MX, 1));
+        let zone = builder.finish().unwrap();
+        let node = zone.find(owner.as_name().as_bytes()).unwrap();
+        let signatures = node.rrsets().filter(|rrset| rrset.rtype() == Rtype::RRSIG);
+        let sets: Vec<(u32, u16)> = signatures.map(|rrset| (rrset.ttl(), rrset.count())).collect();
+        assert_eq!(sets, [(300, 2), (600, 1), (40, 1)]);
+    }
+
+    #[test]
+    fn signatures_of_one_name_that_no_message_can_carry_are_refused() {
+        let mut builder = builder();
+        let outcome = (0..10u16).try_for_each(|covered| {
+            let rdata = [&covered.to_be_bytes()[..], &[0; 10_000]].concat();
+            add(&mut builder, "a.example.", Rtype::RRSIG, &rdata)
+        });
+        assert_eq!(outcome, Err(RecordError::RrsetTooLarge));
     }
 
     #[test]

@@ -211,7 +211,7 @@ impl<'a> Node<'a> {
         ancestors.filter(|node| node.is_cut() || node.has_dname()).last()
     }
 
-    /// The record set of this type.
+    /// The record set of this type; of RRSIG, which has one for each type covered, the first.
     #[inline(always)]
     pub fn rrset(self, rtype: Rtype) -> Option<Rrset<'a>> {
         self.rrsets().find(|rrset| rrset.rtype() == rtype)
@@ -230,7 +230,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The records of one name and type.
+/// The records of one name and type; of RRSIG records, those that cover one type (RFC 4034, 3).
 #[derive(Clone, Copy, Debug)]
 pub struct Rrset<'a> {
     zone: &'a Zone,
@@ -268,6 +268,12 @@ impl<'a> Rrset<'a> {
             Some(&zone.records[start..start + usize::from(u16::from_le_bytes([head[4], head[5]]))])
         })
     }
+}
+
+/// The type whose record set a signature covers; `None` for other types.
+pub(crate) fn type_covered(rtype: Rtype, rdata: &[u8]) -> Option<Rtype> {
+    let covered = rdata.first_chunk::<2>().filter(|_| rtype == Rtype::RRSIG)?;
+    Some(Rtype(u16::from_be_bytes(*covered)))
 }
 
 /// Drops the first label of an uncompressed name; `None` for the root.

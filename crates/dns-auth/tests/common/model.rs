@@ -112,9 +112,16 @@ fn step(zone: &ZoneList, name: &[u8], qtype: Rtype, answer: &mut Answer) -> Opti
 fn data(zone: &ZoneList, node: &[u8], name: &[u8], qtype: Rtype, answer: &mut Answer) -> Option<Vec<u8>> {
     let first = zone.records.iter().find(|record| same(record.owner.as_name().as_bytes(), node));
     let wanted = if qtype == Rtype::ANY { first.map_or(qtype, |record| record.rtype) } else { qtype };
-    let found = set(zone, node, wanted);
+    let mut found = set(zone, node, wanted);
+    if qtype == Rtype::ANY && wanted == Rtype::RRSIG {
+        // ANY gets one set, and signatures are sets by what they cover.
+        let covered = found[0].rdata[..2].to_vec();
+        found.retain(|record| record.rdata.starts_with(&covered));
+    }
     if !found.is_empty() {
-        answer.push(0, name, ttl(zone, &found), &found);
+        for record in &found {
+            answer.push(0, name, ttl(zone, &[record]), &[record]);
+        }
         for target in targets(&found) {
             add_addresses(zone, &target, answer);
         }
@@ -223,9 +230,22 @@ fn is_duplicate(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
     left[..before_name] == right[..before_name] && same(&left[before_name..], &right[before_name..])
 }
 
-/// RFC 2181, 5.2: one TTL for all, the lowest, also of the duplicates.
-fn ttl(zone: &ZoneList, set: &[&ZoneRecord]) -> u32 {
-    let alike = |record: &&ZoneRecord| record.rtype == set[0].rtype && record.owner == set[0].owner;
+/// RFC 2181, 5.2: one TTL for all, the lowest, also of the duplicates. RFC 4034, 3: that of the set which a signature covers.
+fn ttl(zone: &ZoneList, records: &[&ZoneRecord]) -> u32 {
+    let first = records[0];
+    let covered = |record: &ZoneRecord| {
+        let is_signature = record.rtype == Rtype::RRSIG;
+        is_signature.then(|| Rtype(u16::from_be_bytes([record.rdata[0], record.rdata[1]])))
+    };
+    if let Some(covered) = covered(first) {
+        let signed = set(zone, first.owner.as_name().as_bytes(), covered);
+        if !signed.is_empty() {
+            return ttl(zone, &signed);
+        }
+    }
+    let alike = |record: &&ZoneRecord| {
+        record.rtype == first.rtype && record.owner == first.owner && covered(record) == covered(first)
+    };
     zone.records.iter().filter(alike).map(|record| record.ttl).min().unwrap()
 }
 

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngSeed};
 use super::{ZoneList, ZoneRecord};
 
 /// Types that are asked for, the last one of no meaning.
-pub const QTYPES: [Rtype; 13] = [
+pub const QTYPES: [Rtype; 14] = [
     Rtype::A,
     Rtype::AAAA,
     Rtype::NS,
@@ -21,6 +21,7 @@ pub const QTYPES: [Rtype; 13] = [
     Rtype::DS,
     Rtype::PTR,
     Rtype::SRV,
+    Rtype::RRSIG,
     Rtype::ANY,
     Rtype(65280),
 ];
@@ -99,7 +100,17 @@ fn data() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
         1 => named(Rtype::SRV, b"\0\0\0\0\0\x50"),
         1 => named(Rtype::PTR, b""),
         1 => Just((Rtype::DS, vec![0, 1, 8, 2, 0])),
+        3 => signature(),
     ]
+}
+
+/// A signature over a set that may be there: not a right one.
+fn signature() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
+    let covered = prop::sample::select(vec![Rtype::A, Rtype::NS, Rtype::CNAME, Rtype::TXT]);
+    (covered, 0..3u8).prop_map(|(covered, last)| {
+        let fixed = [8, 2, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, last];
+        (Rtype::RRSIG, [&covered.0.to_be_bytes()[..], &fixed].concat())
+    })
 }
 
 fn buf(octets: &[u8]) -> NameBuf {
