@@ -1,6 +1,7 @@
 //! From a zone tree to its answer table.
 
 use dns_wire::{Name, Rcode, Rtype};
+use dns_zone::builder::is_service_binding;
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::ServedZone;
@@ -119,7 +120,7 @@ fn has_names(rtype: Rtype) -> bool {
     matches!(
         rtype,
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MX | Rtype::SOA | Rtype::SRV | Rtype::DNAME
-    )
+    ) || is_service_binding(rtype)
 }
 
 fn lowercase<'o>(name: &[u8], octets: &'o mut [u8; 255]) -> &'o [u8] {

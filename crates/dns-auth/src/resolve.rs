@@ -8,6 +8,7 @@
 //! | delegations; glue is complete, or TC says that it is not | RFC 1034, 4.3.2 (3b); RFC 9471, 3 |
 //! | a name with names below it exists | RFC 8020, 2 |
 //! | negative answers carry the SOA with the negative TTL | RFC 2308, 3 and 5 |
+//! | service bindings bring the addresses and bindings of their targets | RFC 9460, 4.1 |
 //! | ANY is answered with one of the record sets | RFC 8482, 4.1 |
 //! | DS belongs to the parent's side of a cut | RFC 4035, 3.1.4.1 |
 
@@ -15,11 +16,11 @@ use std::cell::OnceCell;
 
 use dns_wire::header::Counts;
 use dns_wire::{Name, NameBuf, Rcode, Rtype, fold};
-use dns_zone::builder::target_offset;
+use dns_zone::builder::{is_service_binding, target_offset};
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::{Catalog, ServedZone, Unavailable};
-use crate::writer::{Full, Mark, Owner, Writer, label_count};
+use crate::writer::{Full, Mark, Owner, Writer, label_count, name_len};
 
 /// Names that one answer follows at most, the question's included.
 pub const HOPS_MAX: usize = 16;
@@ -220,7 +221,7 @@ impl<'a> Walk<'_, 'a> {
             if qtype == Rtype::RRSIG {
                 rrsets.try_for_each(|rrset| self.answer(name, rrset))?; // One set for each type covered.
             }
-            self.add_targets(zone, rrset);
+            self.add_targets(zone, (name, node), rrset);
             return Ok(Step::Done(Rcode::NoError));
         }
         let Some(cname) = node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten() else {
@@ -291,26 +292,34 @@ impl<'a> Walk<'_, 'a> {
         if std::ptr::eq(name, qname) { Owner::Question } else { Owner::Name(name) }
     }
 
-    /// RFC 1034, 4.3.2, step 6: the addresses of the hosts that the answer names, as far as they fit.
-    fn add_targets(&mut self, zone: &'a Zone, rrset: Rrset<'a>) {
-        if !matches!(rrset.rtype(), Rtype::NS | Rtype::MX | Rtype::SRV) {
-            return;
-        }
-        let at = target_offset(rrset.rtype()).expect("the three types name a host");
-        let targets = || rrset.records().take(TARGETS_MAX).map(|rdata| &rdata[at..]);
-        for (number, name) in targets().enumerate() {
-            let again = targets().take(number).any(|earlier| fold::equal(earlier, name));
-            let Some(node) = zone_node(zone, name).filter(|_| !again) else { continue };
-            if self.add_addresses(name, node).is_err() {
+    /// RFC 1034, 4.3.2, step 6, and RFC 9460, 4.1: what there is about the hosts that the answer of `owner` names, as far as it fits.
+    fn add_targets(&mut self, zone: &'a Zone, owner: (&'a [u8], Node<'a>), rrset: Rrset<'a>) {
+        let (rtype, (name, node)) = (rrset.rtype(), owner);
+        let records = || rrset.records().take(TARGETS_MAX);
+        let targets = || records().filter_map(|rdata| target(rtype, rdata, name));
+        for (number, target) in targets().enumerate() {
+            let again = targets().take(number).any(|earlier| fold::equal(earlier, target));
+            let own = is_service_binding(rtype) && fold::equal(target, name);
+            let host = if own { Some(node) } else { zone_node(zone, target) };
+            let Some(host) = host.filter(|_| !again) else { continue };
+            // The owner's own bindings are the answer; behind a cut only addresses are glue.
+            let binds = is_service_binding(rtype) && !own && !host.is_cut() && !host.is_occluded();
+            let added = self.add_addresses(target, host);
+            if added.and_then(|()| if binds { self.add_rrset(target, host, rtype) } else { Ok(()) }).is_err()
+            {
                 return;
             }
         }
     }
 
     fn add_addresses(&mut self, name: &'a [u8], node: Node<'a>) -> Result<(), Full> {
-        for rrset in [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.rrset(rtype)) {
-            let added = self.writer.rrset(Owner::Name(name), rrset, rrset.ttl(), 0)?;
-            self.resolution.counts.additional += added;
+        [Rtype::A, Rtype::AAAA].into_iter().try_for_each(|rtype| self.add_rrset(name, node, rtype))
+    }
+
+    fn add_rrset(&mut self, name: &'a [u8], node: Node<'a>, rtype: Rtype) -> Result<(), Full> {
+        if let Some(rrset) = node.rrset(rtype) {
+            let owner = self.owner(name);
+            self.resolution.counts.additional += self.writer.rrset(owner, rrset, rrset.ttl(), 0)?;
         }
         Ok(())
     }
@@ -355,6 +364,22 @@ fn substitute(name: &[u8], owner: &[u8], target: &[u8]) -> Option<NameBuf> {
     let mut made = NameBuf::root();
     made.set(Name::from_wire(&octets[..len]).ok()?);
     Some(made)
+}
+
+/// The host about which a record of `owner` says that more is to be known, if it is of a type that does.
+fn target<'a>(rtype: Rtype, rdata: &'a [u8], owner: &'a [u8]) -> Option<&'a [u8]> {
+    match rtype {
+        Rtype::NS | Rtype::MX | Rtype::SRV => Some(&rdata[target_offset(rtype)?..]),
+        rtype if is_service_binding(rtype) => {
+            let (priority, name) = rdata.split_at(2);
+            match &name[..name_len(name)] {
+                // RFC 9460, 2.5: without a name there is no service in AliasMode, and in ServiceMode it is the owner's own.
+                [0] => (priority != [0, 0]).then_some(owner),
+                name => Some(name),
+            }
+        }
+        _ => None,
+    }
 }
 
 fn first_record(rrset: Rrset<'_>) -> &[u8] {

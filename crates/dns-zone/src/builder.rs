@@ -163,6 +163,9 @@ impl ZoneBuilder {
         if target.is_some_and(|at| rdata.get(at..).is_none_or(|name| !starts_with_name(name, rtype))) {
             return Err(RecordError::Malformed(rtype));
         }
+        if is_service_binding(rtype) && rdata.get(2..).is_none_or(|name| Name::split_from(name).is_err()) {
+            return Err(RecordError::Malformed(rtype));
+        }
         let entry = &self.zone.nodes[node.0 as usize];
         let beside_cname = |other: Rtype| matches!(other, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
         if rtype == Rtype::CNAME {
@@ -324,6 +327,11 @@ pub fn target_offset(rtype: Rtype) -> Option<usize> {
         Rtype::SRV => Some(6),
         _ => None,
     }
+}
+
+/// Whether records of this type are service bindings (RFC 9460): a priority, a target name, parameters.
+pub fn is_service_binding(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::SVCB | Rtype::HTTPS)
 }
 
 /// Whether `octets` are a name, and for types that end with it nothing else; a SOA has another name and 20 octets.
@@ -511,6 +519,12 @@ mod tests {
     fn a_single_record_that_no_message_can_carry_is_refused() {
         let outcome = add(&mut builder(), "n.example.", Rtype(65_280), &[0; 65_000]);
         assert_eq!(outcome, Err(RecordError::RrsetTooLarge));
+    }
+
+    #[test]
+    fn a_service_binding_without_a_target_is_refused() {
+        let outcome = add(&mut builder(), "n.example.", Rtype::HTTPS, b"\x00\x01\x03ab");
+        assert_eq!(outcome, Err(RecordError::Malformed(Rtype::HTTPS)));
     }
 
     #[test]

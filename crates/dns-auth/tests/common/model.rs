@@ -3,7 +3,7 @@
 //! Nothing here is shared with the code under test, and nothing is fast.
 
 use dns_auth::fuzz::{Record, Reply};
-use dns_wire::{Rcode, Rtype};
+use dns_wire::{Name, Rcode, Rtype};
 
 use super::{ZoneList, ZoneRecord};
 
@@ -122,8 +122,8 @@ fn data(zone: &ZoneList, node: &[u8], name: &[u8], qtype: Rtype, answer: &mut An
         for record in &found {
             answer.push(0, name, ttl(zone, &[record]), &[record]);
         }
-        for target in targets(&found) {
-            add_addresses(zone, &target, answer);
+        for target in targets(&found, name) {
+            add_host(zone, &target, node, name, wanted, answer);
         }
         return None;
     }
@@ -172,14 +172,41 @@ fn deny(zone: &ZoneList, rcode: Rcode, answer: &mut Answer) {
     answer.push(1, zone.origin.as_name().as_bytes(), minimum.min(ttl(zone, &soa)), &soa);
 }
 
-/// The hosts that records name, each once.
-fn targets(records: &[&ZoneRecord]) -> Vec<Vec<u8>> {
+/// What a record of `wanted` brings about a host: addresses, and if it binds a service, what that host says about it. A host that
+/// is `name`, which `node` answers, has that node's data.
+fn add_host(zone: &ZoneList, host: &[u8], node: &[u8], name: &[u8], wanted: Rtype, answer: &mut Answer) {
+    let is_binding = matches!(wanted, Rtype::SVCB | Rtype::HTTPS);
+    if is_binding && same(host, name) {
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            let addresses = set(zone, node, rtype);
+            if !addresses.is_empty() {
+                answer.push(2, name, ttl(zone, &addresses), &addresses);
+            }
+        }
+        return;
+    }
+    add_addresses(zone, host, answer);
+    let in_zone = is_at_or_below(host, zone.origin.as_name().as_bytes());
+    let here = || !path(zone, host).iter().any(|above| is_cut(zone, above)) && !is_behind_dname(zone, host);
+    let bindings = if is_binding && in_zone && here() { set(zone, host, wanted) } else { Vec::new() };
+    if !bindings.is_empty() {
+        answer.push(2, host, ttl(zone, &bindings), &bindings);
+    }
+}
+
+/// The hosts that records of `owner` name, each once.
+fn targets(records: &[&ZoneRecord], owner: &[u8]) -> Vec<Vec<u8>> {
     let mut targets: Vec<Vec<u8>> = Vec::new();
     for record in records {
         let target = match record.rtype {
             Rtype::NS => &record.rdata[..],
             Rtype::MX => &record.rdata[2..],
             Rtype::SRV => &record.rdata[6..],
+            Rtype::SVCB | Rtype::HTTPS => match Name::split_from(&record.rdata[2..]).unwrap().0.as_bytes() {
+                [0] if record.rdata.starts_with(&[0, 0]) => continue,
+                [0] => owner,
+                name => name,
+            },
             _ => continue,
         };
         if !targets.iter().any(|earlier| same(earlier, target)) {
@@ -193,10 +220,7 @@ fn add_addresses(zone: &ZoneList, host: &[u8], answer: &mut Answer) {
     if !is_at_or_below(host, zone.origin.as_name().as_bytes()) {
         return;
     }
-    let path = path(zone, host);
-    let boundary =
-        path[..path.len() - 1].iter().find(|above| is_cut(zone, above) || has(zone, above, Rtype::DNAME));
-    if boundary.is_some_and(|boundary| !is_cut(zone, boundary)) {
+    if is_behind_dname(zone, host) {
         return;
     }
     for rtype in [Rtype::A, Rtype::AAAA] {
@@ -205,6 +229,14 @@ fn add_addresses(zone: &ZoneList, host: &[u8], answer: &mut Answer) {
             answer.push(2, host, ttl(zone, &addresses), &addresses);
         }
     }
+}
+
+/// Whether the first boundary above a name is a DNAME, which hides it.
+fn is_behind_dname(zone: &ZoneList, name: &[u8]) -> bool {
+    let path = path(zone, name);
+    let boundary =
+        path[..path.len() - 1].iter().find(|above| is_cut(zone, above) || has(zone, above, Rtype::DNAME));
+    boundary.is_some_and(|boundary| !is_cut(zone, boundary))
 }
 
 /// The records of one name and type, without duplicates.

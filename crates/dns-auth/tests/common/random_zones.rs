@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngSeed};
 use super::{ZoneList, ZoneRecord};
 
 /// Types that are asked for, the last one of no meaning.
-pub const QTYPES: [Rtype; 14] = [
+pub const QTYPES: [Rtype; 16] = [
     Rtype::A,
     Rtype::AAAA,
     Rtype::NS,
@@ -22,6 +22,8 @@ pub const QTYPES: [Rtype; 14] = [
     Rtype::PTR,
     Rtype::SRV,
     Rtype::RRSIG,
+    Rtype::SVCB,
+    Rtype::HTTPS,
     Rtype::ANY,
     Rtype(65280),
 ];
@@ -101,6 +103,10 @@ fn data() -> impl Strategy<Value = (Rtype, Vec<u8>)> {
         1 => named(Rtype::PTR, b""),
         1 => Just((Rtype::DS, vec![0, 1, 8, 2, 0])),
         3 => signature(),
+        1 => named(Rtype::SVCB, b"\0\x01"),
+        2 => named(Rtype::HTTPS, b"\0\x01"),
+        1 => named(Rtype::HTTPS, b"\0\0"),
+        1 => Just((Rtype::HTTPS, vec![0, 2, 0, 0, 3, 0, 2, 1, 187])),
     ]
 }
 
