@@ -86,13 +86,76 @@ fn a_client_that_does_not_read_is_not_answered_until_it_does() {
     assert!(stream.answer(&input[answered..], &mut responder, at(0)).unwrap() > 0);
 }
 
+const IDLE: Duration = Duration::from_secs(10);
+
 #[test]
 fn idle_is_measured_in_whole_queries() {
     let (mut stream, mut responder) = (QueryStream::new(at(1)), responder());
-    let idle = Duration::from_secs(10);
-    assert_eq!(stream.idle_until(idle), at(11));
-    stream.answer(&framed(1)[..5], &mut responder, at(4)).unwrap();
-    assert_eq!(stream.idle_until(idle), at(11));
-    stream.answer(&framed(1), &mut responder, at(5)).unwrap();
-    assert_eq!(stream.idle_until(idle), at(15));
+    let ask = |stream: &mut QueryStream, responder: &mut StreamResponder, octets: &[u8], now| {
+        stream.answer(octets, responder, now).unwrap();
+        stream.on_sent(stream.output().len(), responder);
+    };
+    assert_eq!(stream.idle_until(0, IDLE, at(1)), at(11));
+    ask(&mut stream, &mut responder, &framed(1)[..5], at(4));
+    assert_eq!(stream.idle_until(0, IDLE, at(4)), at(11));
+    ask(&mut stream, &mut responder, &framed(1), at(5));
+    assert_eq!(stream.idle_until(0, IDLE, at(11)), at(15));
+}
+
+/// A stream of which a client took its last query at second 0 and has `count` answers to take.
+fn with_answers(count: u16) -> (QueryStream, StreamResponder) {
+    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let input: Vec<u8> = (0..count).flat_map(framed).collect();
+    stream.answer(&input, &mut responder, at(0)).unwrap();
+    (stream, responder)
+}
+
+#[test]
+fn a_client_that_takes_answers_is_not_idle_and_becomes_so_when_it_has_them() {
+    let (mut stream, mut responder) = with_answers(100);
+    assert_eq!(stream.idle_until(0, IDLE, at(10)), at(20));
+    stream.on_sent(1, &mut responder);
+    assert_eq!(stream.idle_until(0, IDLE, at(20)), at(30));
+    stream.on_sent(stream.output().len(), &mut responder);
+    assert_eq!(stream.idle_until(1, IDLE, at(30)), at(40), "an octet is on its way");
+    assert!(stream.is_waiting());
+    assert_eq!(stream.idle_until(0, IDLE, at(40)), at(50), "it begins to be idle");
+    assert!(!stream.is_waiting());
+    assert_eq!(stream.idle_until(0, IDLE, at(50)), at(50));
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_idle() {
+    let (mut stream, _) = with_answers(100);
+    assert_eq!(stream.idle_until(0, IDLE, at(10)), at(20));
+    assert_eq!(stream.idle_until(0, IDLE, at(20)), at(20));
+}
+
+#[test]
+fn a_client_that_takes_too_little_is_idle_after_twelve_time_outs() {
+    let (mut stream, mut responder) = with_answers(100);
+    let mut now = at(10);
+    let end = loop {
+        let until = stream.idle_until(0, IDLE, now);
+        if until <= now {
+            break now;
+        }
+        now = until;
+        stream.on_sent(1, &mut responder);
+    };
+    assert_eq!(end, at(130));
+}
+
+#[test]
+fn a_client_that_takes_its_share_may_go_on_for_ever() {
+    let (mut stream, mut responder) = with_answers(0);
+    let input: Vec<u8> = (0..2000).flat_map(framed).collect();
+    let mut now = at(0);
+    for _ in 0..1000 {
+        stream.answer(&input, &mut responder, now).unwrap();
+        let until = stream.idle_until(0, IDLE, now);
+        assert!(until > now, "{now:?}");
+        now = until;
+        stream.on_sent(stream.output().len() / 2, &mut responder);
+    }
 }

@@ -158,6 +158,28 @@ fn queries_whose_answers_do_not_fit_at_once_are_all_answered() {
 }
 
 #[test]
+fn a_client_that_reads_slowly_gets_all_answers() {
+    const QUERIES: usize = 250; // Answers of 20 KB: more than fits between server and client.
+    let directory = Directory::new().unwrap();
+    let text = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n$GENERATE 1-200 t TXT \"a text of some length, so that the answer is long, number $\"\n";
+    let zone = directory.write("big.zone", text).unwrap();
+    let config = format!("[tcp]\nidle-timeout-s = 1\n[[zone]]\nfile = {zone:?}\n");
+    let config = directory.write("dns.toml", &config).unwrap().display().to_string();
+    let server = Serving::start_in(directory, &["--config", &config], &[]);
+    let mut client = connect(server.v4);
+    let query = message::query(1, "t.big", message::TXT);
+    let queries = [&(query.len() as u16).to_be_bytes()[..], &query].concat().repeat(QUERIES);
+    client.write_all(&queries).unwrap();
+    // When the last query is answered, reading the rest takes longer than the idle time-out.
+    for number in 0..QUERIES {
+        assert_eq!(read_answer(&mut client).unwrap().id(), 1, "answer {number}");
+        if number % 3 == 0 {
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
 fn a_client_that_does_not_read_does_not_disturb_the_others() {
     let server = Serving::start(&Zone::sample().file, &[]);
     let mut greedy = connect(server.v4);

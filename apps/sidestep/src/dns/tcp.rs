@@ -1,7 +1,7 @@
 //! DNS over TCP on kernel sockets, one thread for all connections.
 //!
-//! Connections beyond a limit, for all or for one client, are closed at once, newest first; a connection without a whole query for the idle time
-//! is closed; a client that does not read its answers is not read from (RFC 7766, 6.2 and 10).
+//! Connections beyond a limit, for all or for one client, are closed at once, newest first. A connection without a whole query for the idle
+//! time is closed, unless the client still takes answers. A client that does not take its answers is not read from (RFC 7766, 6.2 and 10).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -246,9 +246,9 @@ impl Service {
 
     fn sweep(&mut self, now: Instant) {
         let limit = self.admission.limits().idle_timeout;
-        let idle = self.connections.iter().filter(|(_, own)| own.queries.idle_until(limit) <= now);
-        let tokens: Vec<Token> = idle.map(|(token, _)| *token).collect();
-        for token in tokens {
+        let idle =
+            self.connections.iter_mut().filter_map(|(token, own)| own.is_idle(limit, now).then_some(*token));
+        for token in idle.collect::<Vec<_>>() {
             self.admission.on_idle_closed();
             self.close(token);
         }

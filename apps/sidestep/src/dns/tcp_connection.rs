@@ -1,8 +1,9 @@
 //! One TCP connection on a kernel socket: from the socket to the stream of queries and back.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use dns_server::{Permit, QueryStream, StreamResponder};
 
 /// Octets read at a time.
@@ -30,13 +31,15 @@ pub(crate) struct Connection<S> {
     input: Vec<u8>,
     /// The client has sent its last octet.
     ended: bool,
+    /// When to look again whether the client is idle.
+    idle_until: Instant,
     _permit: Permit,
 }
 
 impl<S: Read + Write> Connection<S> {
     pub(crate) fn new(socket: S, permit: Permit, now: Instant) -> Connection<S> {
         let queries = QueryStream::new(now);
-        Connection { socket, queries, input: Vec::new(), ended: false, _permit: permit }
+        Connection { socket, queries, input: Vec::new(), ended: false, idle_until: now, _permit: permit }
     }
 
     /// Does all that can be done without waiting, up to a fair share.
@@ -106,5 +109,24 @@ impl<S: Read + Write> Connection<S> {
     /// Whether answers are waiting for the client.
     pub(crate) fn has_output(&self) -> bool {
         !self.queries.output().is_empty()
+    }
+}
+
+impl<S: AsRawFd> Connection<S> {
+    /// Whether the client has been idle for `limit`.
+    pub(crate) fn is_idle(&mut self, limit: Duration, now: Instant) -> bool {
+        if self.idle_until <= now {
+            self.idle_until = self.queries.idle_until(self.unacknowledged(), limit, now);
+        }
+        self.idle_until <= now
+    }
+
+    /// Octets in the socket that the client has not acknowledged: SIOCOUTQ in tcp(7).
+    fn unacknowledged(&self) -> usize {
+        const SIOCOUTQ: u64 = 0x5411;
+        let mut octets = 0;
+        // Without an answer the socket is dead, and nothing in it is delivered.
+        let asked = syscall::ioctl(self.socket.as_raw_fd(), SIOCOUTQ, &mut octets);
+        if asked.is_ok() { octets.max(0) as usize } else { 0 }
     }
 }

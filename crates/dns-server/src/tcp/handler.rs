@@ -61,8 +61,9 @@ impl TcpHandler for DnsOverTcp {
             connection.close();
             return None;
         };
-        let stream = QueryStream::new(connection.now());
-        connection.set_deadline(Some(stream.idle_until(self.admission.limits().idle_timeout)));
+        let mut stream = QueryStream::new(connection.now());
+        let until = stream.idle_until(0, self.admission.limits().idle_timeout, connection.now());
+        connection.set_deadline(Some(until));
         Some(Client { stream, _permit: permit })
     }
 
@@ -79,14 +80,18 @@ impl TcpHandler for DnsOverTcp {
     }
 
     fn on_timeout(&mut self, client: &mut Option<Client>, connection: &mut Connection<'_>) {
-        let idle_timeout = self.admission.limits().idle_timeout;
-        let until = client.as_ref().map(|client| client.stream.idle_until(idle_timeout));
-        match until.filter(|until| *until > connection.now()) {
-            Some(until) => connection.set_deadline(Some(until)),
-            None => {
-                self.admission.on_idle_closed();
-                connection.close();
-            }
+        let Some(client) = client else { return connection.close() };
+        let (idle_timeout, now) = (self.admission.limits().idle_timeout, connection.now());
+        let until = client.stream.idle_until(connection.unacknowledged(), idle_timeout, now);
+        if until > now {
+            connection.set_deadline(Some(until));
+            return;
+        }
+        self.admission.on_idle_closed();
+        if client.stream.is_waiting() {
+            connection.abort(); // It does not take them: to go on sending would keep their memory.
+        } else {
+            connection.close();
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::DnsResponder;
 
 /// Answers that wait for a client to read them, in octets; beyond it no more queries of that client are answered.
 const OUTPUT_MAX: usize = 64 << 10;
+/// A client that takes its answers slowly has to take [`OUTPUT_MAX`] octets within this many idle time-outs.
+const SLOW_TIMEOUTS: u32 = 12;
 /// Octets of a length, and of the longest message behind it.
 pub(crate) const MESSAGE_MAX: usize = 2 + 65_535;
 
@@ -49,12 +51,37 @@ pub struct QueryStream {
     sent: usize,
     /// When the last whole query came, or the connection began.
     last_query: Instant,
+    /// Octets of all answers.
+    written: u64,
+    delivery: Delivery,
+}
+
+/// How the client takes its answers, seen whenever [`QueryStream::idle_until`] is asked.
+#[derive(Clone, Copy, Debug)]
+enum Delivery {
+    /// Answers do not wait for the client, and have not since then.
+    Done(Instant),
+    /// The client has yet to take answers.
+    Waiting {
+        /// Octets that it has taken of all answers.
+        taken: u64,
+        /// When it was last seen to have taken some.
+        moved: Instant,
+        /// Where the share that it is to take in time ends, and when.
+        goal: (u64, Instant),
+    },
 }
 
 impl QueryStream {
     /// The stream of a client that connects now.
     pub fn new(now: Instant) -> QueryStream {
-        QueryStream { output: Vec::new(), sent: 0, last_query: now }
+        QueryStream {
+            output: Vec::new(),
+            sent: 0,
+            last_query: now,
+            written: 0,
+            delivery: Delivery::Done(now),
+        }
     }
 
     /// Answers the whole messages at the start of `input`, as long as the output has room; returns how many octets they are.
@@ -80,6 +107,7 @@ impl QueryStream {
             if let Some(reply) = responder.answer(message) {
                 self.output.extend_from_slice(&(reply.len() as u16).to_be_bytes()); // At most 65535.
                 self.output.extend_from_slice(reply);
+                self.written += 2 + reply.len() as u64;
             }
             self.last_query = now;
             at += 2 + len;
@@ -117,9 +145,43 @@ impl QueryStream {
         self.output().len() <= OUTPUT_MAX
     }
 
-    /// When the client has been idle for too long. RFC 7766, 6.2.3: idle is measured in queries.
-    pub fn idle_until(&self, idle_timeout: Duration) -> Instant {
-        self.last_query + idle_timeout
+    /// When the client has been idle for too long. Idle is measured in queries (RFC 7766, 6.2.3), and does not begin while the client
+    /// takes answers: it is to take some within every time-out, and a share of them within twelve. `unacknowledged` octets of answers
+    /// are with the transport. To be asked when the time that was given last has come.
+    pub fn idle_until(&mut self, unacknowledged: usize, idle_timeout: Duration, now: Instant) -> Instant {
+        let waiting = self.output().len() + unacknowledged;
+        if waiting == 0 {
+            if let Delivery::Waiting { .. } = self.delivery {
+                self.delivery = Delivery::Done(now);
+            }
+        } else {
+            let taken = self.written.saturating_sub(waiting as u64);
+            self.delivery = self.delivery.after(taken, idle_timeout, now);
+        }
+        match self.delivery {
+            Delivery::Done(since) => self.last_query.max(since) + idle_timeout,
+            Delivery::Waiting { moved, goal: (_, until), .. } => until.min(moved + idle_timeout),
+        }
+    }
+
+    /// Whether answers wait for the client, as far as was seen when [`QueryStream::idle_until`] was asked last.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.delivery, Delivery::Waiting { .. })
+    }
+}
+
+impl Delivery {
+    /// Goes on to `now`, when the client has taken `taken` octets and others wait.
+    fn after(self, taken: u64, idle_timeout: Duration, now: Instant) -> Delivery {
+        let next_goal = (taken + OUTPUT_MAX as u64, now + idle_timeout * SLOW_TIMEOUTS);
+        match self {
+            Delivery::Done(_) => Delivery::Waiting { taken, moved: now, goal: next_goal },
+            Delivery::Waiting { taken: before, moved, goal } => Delivery::Waiting {
+                taken,
+                moved: if taken > before { now } else { moved },
+                goal: if taken >= goal.0 { next_goal } else { goal },
+            },
+        }
     }
 }
 

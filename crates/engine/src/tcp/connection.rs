@@ -29,6 +29,11 @@ impl Connection<'_> {
         self.stack.queued(self.id).map_or(0, |(unread, _)| unread)
     }
 
+    /// Octets that were given to [`Connection::send`] and that the peer has not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.stack.queued(self.id).map_or(0, |(_, unacknowledged)| unacknowledged)
+    }
+
     /// Whether the peer sends no more: what is not consumed is the last of it.
     pub fn is_ended(&self) -> bool {
         self.stack.readiness(self.id).is_none_or(|ready| ready.read_closed)
