@@ -15,7 +15,7 @@ impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
             b"$ORIGIN" => {
                 let origin = self.name(lexer)?;
                 lexer.finish_entry()?;
-                self.origin = origin;
+                self.origin = Some(origin);
                 Ok(())
             }
             b"$TTL" => {
@@ -32,8 +32,8 @@ impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
 
     fn name(&self, lexer: &mut Lexer<'_>) -> Parsed<NameBuf> {
         let token = lexer.require_word("a domain name")?;
-        NameBuf::from_text(token.text, Some(self.origin.as_name()))
-            .or_else(|error| token.fault(Problem::Name { text: token.shown(), error }))
+        NameBuf::from_text(token.text, self.origin_name())
+            .or_else(|error| token.fault(Problem::of_name(token.shown(), error)))
     }
 
     /// `$INCLUDE file [origin]`: origin and owner are afterwards what they were before (RFC 1035, 5.1).
@@ -44,7 +44,8 @@ impl<F: Files + ?Sized, R: Receiver> Reader<'_, F, R> {
         let file_name =
             unescaped.and_then(|()| String::from_utf8(file_name).ok()).filter(|name| !name.is_empty());
         let file_name = token.expect(file_name, "a file name")?;
-        let included_origin = if lexer.next_is_end()? { self.origin.clone() } else { self.name(lexer)? };
+        let included_origin =
+            if lexer.next_is_end()? { self.origin.clone() } else { Some(self.name(lexer)?) };
         lexer.finish_entry()?;
 
         let directory = self.paths[token.position.file.0 as usize].parent().unwrap_or(Path::new(""));

@@ -167,9 +167,12 @@ pub enum Problem {
     /// No SOA record up to the end of the text.
     #[error("there is no SOA record")]
     NoSoa,
-    /// No origin was given and the name of the file is not one either.
-    #[error("no origin is given, and the file's name is not that of a zone")]
-    NoOrigin,
+    /// A relative name, and nothing says what it is relative to.
+    #[error(
+        "\"{0}\" is relative, and the origin of the zone is not known: give it with the file (--zone ORIGIN=FILE, or origin in the \
+         configuration), in the file with $ORIGIN, or by a file name that is ORIGIN.zone"
+    )]
+    NoOrigin(String),
     /// A file could not be read.
     #[error("cannot read {}: {reason}", path.display())]
     CannotRead {
@@ -204,6 +207,16 @@ pub enum Problem {
     /// The receiver of the records refused this one.
     #[error("{0}")]
     Refused(String),
+}
+
+impl Problem {
+    /// Why `text` is no name.
+    pub(super) fn of_name(text: String, error: NameError) -> Problem {
+        match error {
+            NameError::NoOrigin => Problem::NoOrigin(text),
+            error => Problem::Name { text, error },
+        }
+    }
 }
 
 /// A problem on its way to the reader, which knows the names of the files.

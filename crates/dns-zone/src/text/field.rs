@@ -17,7 +17,7 @@ pub(super) const RDATA_LEN_MAX: usize = 65535;
 /// Reads what stands behind the type of a record.
 pub(super) struct RdataReader<'r, 't> {
     pub(super) lexer: &'r mut Lexer<'t>,
-    pub(super) origin: Name<'r>,
+    pub(super) origin: Option<Name<'r>>,
     /// The RDATA so far, uncompressed.
     pub(super) out: &'r mut Vec<u8>,
     /// Room for one name.
@@ -151,8 +151,8 @@ impl<'t> RdataReader<'_, 't> {
     }
 
     pub(super) fn push_name(&mut self, token: &Token<'t>) -> Parsed<()> {
-        if let Err(error) = self.name.set_from_text(token.text, Some(self.origin)) {
-            return token.fault(Problem::Name { text: token.shown(), error });
+        if let Err(error) = self.name.set_from_text(token.text, self.origin) {
+            return token.fault(Problem::of_name(token.shown(), error));
         }
         self.out.extend_from_slice(self.name.as_name().as_bytes());
         Ok(())

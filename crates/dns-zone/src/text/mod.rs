@@ -8,7 +8,8 @@
 //!   either order; TTLs with units (`1h30m`).
 //! - Every type with a text format (`schema.rs` is the table of them), and every type as `\# LENGTH HEX` (RFC 3597).
 //! - A record without TTL takes that of `$TTL`, else that of the record before it, else the minimum of the SOA.
-//! - The SOA is the first record and its owner is the origin of the zone; all records are at or below it, in class IN.
+//! - The SOA is the first record and its owner is the origin of the zone; all records are at or below it, in class IN. It may stand at the end
+//!   once more, as in what `dig AXFR` prints.
 //! - Reading goes on after an error, with the next entry, so that one run reports many errors.
 //!
 //! All work is bounded by [`Limits`] and by the size of the files, memory by the longest entry. The reader opens no file: [`Files`] does.
@@ -151,8 +152,8 @@ where
 
 /// Reads the zone in the file at `path` and hands its records to `receive`, in the order of the text.
 ///
-/// `origin` is the name of the zone and what names are relative to at first. Without one, names are relative to the
-/// name of the file without `.zone` (`example.com.zone`), and the zone is that of the SOA.
+/// `origin` is the name of the zone and what names are relative to at first. Without one the zone is that of the SOA, and names are relative
+/// to what the name of the file says (`example.com.zone`); where it does not end in `.zone`, they are to be absolute up to an `$ORIGIN`.
 ///
 /// The first record that `receive` sees is the SOA. What it refuses becomes an error at the place of the record, and reading goes on.
 ///

@@ -25,8 +25,10 @@ pub(super) struct Reader<'l, F: ?Sized, R> {
     /// The origin of the zone: given by the caller, or that of the SOA.
     zone: Option<NameBuf>,
     has_soa: bool,
-    /// What names are relative to.
-    pub(super) origin: NameBuf,
+    /// The data of the SOA, which may stand at the end once more.
+    soa: Vec<u8>,
+    /// What names are relative to, once that is known.
+    pub(super) origin: Option<NameBuf>,
     pub(super) owner: NameBuf,
     has_owner: bool,
     /// True once `owner` has been found to be in the zone.
@@ -72,7 +74,8 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
             stopped_early: false,
             zone: None,
             has_soa: false,
-            origin: NameBuf::root(),
+            soa: Vec::new(),
+            origin: None,
             owner: NameBuf::root(),
             has_owner: false,
             owner_is_in_zone: false,
@@ -115,13 +118,10 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
     fn read_first_file(&mut self, path: &Path, origin: Option<Name<'_>>, start: Position) -> Parsed<()> {
         match origin {
             Some(origin) => {
-                self.origin.set(origin);
+                self.origin = Some(NameBuf::from(origin));
                 self.zone = Some(NameBuf::from(origin));
             }
-            None => match origin_from_path(path) {
-                Some(origin) => self.origin = origin,
-                None => return start.fault(Problem::NoOrigin),
-            },
+            None => self.origin = origin_from_path(path),
         }
         match self.files.open(path) {
             Ok(text) => self.read_text(text, FileId(0)),
@@ -191,6 +191,10 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
         if self.has_enough_errors() {
             return;
         }
+        if let Problem::NoOrigin(_) = fault.problem {
+            // One error says it, for all names that follow.
+            self.origin = Some(self.zone.clone().unwrap_or_default());
+        }
         let path = self.paths[fault.position.file.0 as usize].clone();
         self.errors.push(ZoneTextError { path, position: fault.position, problem: fault.problem });
     }
@@ -224,9 +228,10 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
             return token.unexpected("a domain name");
         }
         self.owner_is_in_zone = false;
-        if let Err(error) = self.owner.set_from_text(token.text, Some(self.origin.as_name())) {
-            self.owner.set(self.origin.as_name()); // so that records that follow without owner are no errors
-            return token.fault(Problem::Name { text: token.shown(), error });
+        let origin = self.origin.as_ref().map(NameBuf::as_name);
+        if let Err(error) = self.owner.set_from_text(token.text, origin) {
+            self.owner.set(origin.unwrap_or(Name::ROOT)); // so that records that follow without owner are no errors
+            return token.fault(Problem::of_name(token.shown(), error));
         }
         self.has_owner = true;
         self.receive.on_owner(self.owner.as_name());
@@ -271,11 +276,14 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
     /// The data behind `head`; then the record is complete and goes to the receiver.
     pub(super) fn record(&mut self, lexer: &mut Lexer<'_>, head: Head, position: Position) -> Parsed<()> {
         self.rdata.clear();
-        let origin = self.origin.as_name();
+        let origin = self.origin.as_ref().map(NameBuf::as_name);
         let (out, name) = (&mut self.rdata, &mut self.rdata_name);
         RdataReader { lexer, origin, out, name }.read(head.rtype)?;
 
         let Head { ttl, rtype, rtype_position } = head;
+        if rtype == Rtype::SOA && self.is_soa_again() {
+            return Ok(()); // As it ends a zone transfer (RFC 5936, 2.2), and what is made of one.
+        }
         if rtype == Rtype::SOA || !self.has_soa {
             self.start_of_authority(rtype, position, rtype_position)?;
         }
@@ -290,6 +298,16 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
         self.receive
             .on_record(record)
             .or_else(|refusal| position.fault(Problem::Refused(refusal.to_string())))
+    }
+
+    /// Whether the record that was just read is the SOA that came first.
+    fn is_soa_again(&self) -> bool {
+        self.has_soa && self.zone.as_ref() == Some(&self.owner) && self.rdata == self.soa
+    }
+
+    /// What names are relative to.
+    pub(super) fn origin_name(&self) -> Option<Name<'_>> {
+        self.origin.as_ref().map(NameBuf::as_name)
     }
 
     /// The SOA is the first record, there is one, and it is at the origin of the zone (RFC 1035, 5.2).
@@ -322,6 +340,7 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
             _ => {
                 self.zone = Some(self.owner.clone());
                 self.has_soa = true;
+                self.soa.clone_from(&self.rdata);
                 Ok(())
             }
         }
@@ -359,10 +378,10 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
     }
 }
 
-/// The zone that a file is about if nothing else says so: the name of the file without `.zone`, as an absolute name.
+/// The zone that a file is about if nothing else says so: of `example.com.zone` it is `example.com`. Other names say nothing.
 pub fn origin_from_path(path: &Path) -> Option<NameBuf> {
     let file_name = path.file_name()?.to_str()?;
-    let zone_name = file_name.strip_suffix(".zone").unwrap_or(file_name);
+    let zone_name = file_name.strip_suffix(".zone")?;
     NameBuf::from_text(zone_name.as_bytes(), Some(Name::ROOT)).ok()
 }
 
