@@ -100,9 +100,10 @@ impl<'z> Compiler<'z> {
             return;
         }
         let chained = if found.hops > 1 { flag::CHAINED } else { 0 };
+        let ordered = if found.counts.answer > 1 { flag::ORDERED } else { 0 };
         let counts = [found.counts.answer, found.counts.authority, found.counts.additional];
         let body = &self.message[start..found.end];
-        self.table.insert(rtype.0, Entry { counts, flags: flag::SPELLED | chained, name, body });
+        self.table.insert(rtype.0, Entry { counts, flags: ordered | chained, name, body });
     }
 }
 

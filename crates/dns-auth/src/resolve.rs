@@ -282,6 +282,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn answer(&mut self, name: &'a [u8], rrset: Rrset<'a>) -> Result<(), Full> {
+        self.writer.forget_question();
         let owner = self.owner(name);
         self.resolution.counts.answer += self.writer.rrset(owner, rrset, rrset.ttl(), self.rotation)?;
         Ok(())

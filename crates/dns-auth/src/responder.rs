@@ -122,7 +122,7 @@ impl Responder {
         if plain && let Some(number) = prepared.zone {
             let table = catalog.zones()[number as usize].table();
             if let Some(entry) = table.find(&prepared.search, prepared.name.name(), query.qtype.0)
-                && (entry.flags == 0 || self.is_usable(&entry, catalog.has_zone_below(number), query, buffer))
+                && (entry.flags == 0 || self.is_usable(entry.flags, catalog.has_zone_below(number)))
                 && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
             {
                 return Outcome::Reply(len);
@@ -145,12 +145,11 @@ impl Responder {
         self.complete(catalog, &prepared, buffer, transport)
     }
 
-    /// Whether an entry with flags answers this very question under these settings.
-    fn is_usable(&self, entry: &Entry<'_>, zone_below: bool, query: &Query, buffer: &[u8]) -> bool {
-        let spelled = entry.flags & flag::SPELLED == 0 || query.qname(buffer) == entry.name;
-        let alone = entry.flags & flag::CHAINED == 0 || !zone_below;
-        let rotation = !self.settings.rotate || entry.counts[0] < 2 || entry.flags & flag::ROTATABLE != 0;
-        spelled && alone && rotation
+    /// Whether an entry with these flags answers under these settings, in a zone that has another one below it or not.
+    fn is_usable(&self, flags: u8, zone_below: bool) -> bool {
+        let chained = flags & flag::CHAINED != 0 && zone_below;
+        let ordered = flags & flag::ORDERED != 0 && self.settings.rotate;
+        !chained && !ordered
     }
 
     /// Copies a precompiled answer behind the question; `None`, and nothing changed that matters, if it does not fit.

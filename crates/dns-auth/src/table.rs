@@ -15,8 +15,8 @@ use dns_zone::index::{Index, Probe};
 ///              body
 /// ```
 ///
-/// Entries begin at multiples of eight octets; the index numbers them in that unit. Pointers in a body point into the
-/// question or into the body itself, which always stands behind a question with this very name.
+/// Entries begin at multiples of eight octets; the index numbers them in that unit. Pointers in a body lead to the question's name, as an
+/// owner, or into the body itself, which always stands behind a question with this very name, in whatever case.
 #[derive(Debug, Default)]
 pub struct AnswerTable {
     index: Index,
@@ -37,11 +37,11 @@ const UNIT: usize = 8;
 
 /// What an entry needs to be used.
 pub mod flag {
-    /// The body points into the question: the question must be spelled as the entry, in lower case.
-    pub const SPELLED: u8 = 1;
+    /// The records of the answer section may change places, and only the tree can do that.
+    pub const ORDERED: u8 = 1;
     /// The answer follows a CNAME: another zone below this one could have a say.
     pub const CHAINED: u8 = 2;
-    /// The body is ANCOUNT records that may change places.
+    /// The body is ANCOUNT records that may change places in it.
     pub const ROTATABLE: u8 = 4;
 }
 

@@ -1,6 +1,6 @@
 //! Composes the part of a message behind its question: records with compressed names, within a limit.
 
-use dns_wire::Rtype;
+use dns_wire::{Rtype, fold};
 use dns_zone::Rrset;
 
 /// The message has no room for what was to be written; nothing of it was.
@@ -35,12 +35,16 @@ pub enum Owner<'a> {
 
 /// Writes records into a message behind its question.
 ///
-/// A name is compressed to an earlier one only if the octets are the same, case included (RFC 4343, 4.1: what is output
-/// keeps its case); only an owner that is the question's name takes the question's spelling.
+/// A name is compressed to an earlier one of the zone without regard to case (RFC 4343, 4.1), so it may take the spelling that the zone has
+/// there. It is compressed to the question only where that has the same octets, and not at all in an answer with records in its answer
+/// section: what follows the question is then the same however a client spells it, and can be made in advance. Only an owner that is
+/// the question's name takes the question's spelling.
 pub struct Writer<'m, 'a> {
     message: &'m mut [u8],
     position: usize,
     limit: usize,
+    /// The question's name, or nothing when no name is compressed to it.
+    question: &'a [u8],
     points: [Point<'a>; POINTS_MAX],
     point_count: usize,
 }
@@ -55,9 +59,12 @@ impl<'m, 'a> Writer<'m, 'a> {
     pub fn new(message: &'m mut [u8], position: usize, limit: usize, qname: &'a [u8]) -> Writer<'m, 'a> {
         let limit = limit.min(message.len());
         let points = [Point { name: &[], offset: 0 }; POINTS_MAX];
-        let mut writer = Writer { message, position, limit, points, point_count: 0 };
-        writer.remember(qname, QNAME_OFFSET);
-        writer
+        Writer { message, position, limit, question: qname, points, point_count: 0 }
+    }
+
+    /// Compresses no name to the question from here on.
+    pub fn forget_question(&mut self) {
+        self.question = &[];
     }
 
     /// Offset behind the last octet written.
@@ -147,24 +154,30 @@ impl<'m, 'a> Writer<'m, 'a> {
             }
             None => self.octets(name)?,
         }
-        self.remember(name, start);
+        self.remember(name, spelled, start);
         Ok(())
     }
 
     fn find(&self, name: &[u8]) -> Option<u16> {
         let points = &self.points[..self.point_count];
-        points.iter().find(|point| point.name == name).map(|point| point.offset)
+        let point = points.iter().find(|point| fold::equal(point.name, name));
+        point.map(|point| point.offset).or_else(|| self.find_in_question(name))
     }
 
-    /// Notes `name`, standing at `offset`, and those of its ancestors that are not noted yet.
-    fn remember(&mut self, name: &'a [u8], offset: usize) {
-        let (mut suffix, mut at) = (name, offset);
+    fn find_in_question(&self, name: &[u8]) -> Option<u16> {
+        let start = self.question.len().checked_sub(name.len())?;
+        let found = self.question[start..] == *name && starts_label(self.question, start);
+        found.then_some((QNAME_OFFSET + start) as u16) // At most 267.
+    }
+
+    /// Notes `name`, of which `spelled` octets stand at `offset`, and its ancestors that begin among those.
+    fn remember(&mut self, name: &'a [u8], spelled: usize, offset: usize) {
+        let mut at = 0;
         // RFC 1035, 4.1.4: a pointer has 14 bits.
-        while suffix[0] != 0 && self.point_count < POINTS_MAX && at < 0x4000 && self.find(suffix).is_none() {
-            self.points[self.point_count] = Point { name: suffix, offset: at as u16 };
+        while at < spelled && name[at] != 0 && self.point_count < POINTS_MAX && offset + at < 0x4000 {
+            self.points[self.point_count] = Point { name: &name[at..], offset: (offset + at) as u16 };
             self.point_count += 1;
-            let label = 1 + usize::from(suffix[0]);
-            (suffix, at) = (&suffix[label..], at + label);
+            at += 1 + usize::from(name[at]);
         }
     }
 
@@ -178,6 +191,15 @@ impl<'m, 'a> Writer<'m, 'a> {
         self.position = end;
         Ok(())
     }
+}
+
+/// Whether a label of `name` starts at `offset`: octets within a label may look like one.
+fn starts_label(name: &[u8], offset: usize) -> bool {
+    let mut at = 0;
+    while at < offset {
+        at += 1 + usize::from(name[at]);
+    }
+    at == offset
 }
 
 /// Length of the valid name that `octets` start with.

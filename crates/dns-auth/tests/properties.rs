@@ -5,10 +5,12 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::random_zones::{QTYPES, config, names, zones};
 use common::{Edns, Query, ZoneList, catalogs, check_with_domain, describe, model, responder, samples};
 use dns_auth::fuzz::{Reply, check_reply};
-use dns_auth::{Catalog, Responder, Settings, Transport};
+use dns_auth::{Catalog, Counters, Responder, Settings, Transport};
 use dns_wire::Rtype;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
@@ -59,6 +61,27 @@ fn sample_zones_are_answered_as_the_model_says() {
             both.check_model(&zones, &name, qtype).unwrap();
         }
     }
+}
+
+#[test]
+fn questions_in_any_case_are_answered_from_the_table() {
+    let zones = samples();
+    let [catalog, _] = catalogs(&zones);
+    let answered_from_table = |spell: fn(&[u8]) -> Vec<u8>| {
+        let counters = Arc::new(Counters::default());
+        let mut responder = Responder::new(Arc::new(settings()), Arc::clone(&counters));
+        for name in names(&zones) {
+            for qtype in all_types(&zones) {
+                let wire = Query::new(&spell(&name), qtype).to_wire();
+                common::respond(&mut responder, &catalog, &wire, Transport::Tcp).unwrap();
+            }
+        }
+        let counts = counters.named();
+        counts.into_iter().find(|(name, _)| name == "responses_precompiled").unwrap().1
+    };
+    let [lower, upper, mixed] =
+        [<[u8]>::to_ascii_lowercase, <[u8]>::to_ascii_uppercase, <[u8]>::to_vec].map(answered_from_table);
+    assert!(lower > 500 && upper == lower && mixed == lower, "{lower} {upper} {mixed}");
 }
 
 #[test]

@@ -26,6 +26,14 @@ impl Answer {
         for section in &mut self.sections {
             for record in section.iter_mut() {
                 record.owner.make_ascii_lowercase();
+                // A name that is compressed may take another spelling of the zone (RFC 4343, 4.1).
+                let names = match record.rtype {
+                    Rtype::NS | Rtype::CNAME | Rtype::PTR => 0..record.rdata.len(),
+                    Rtype::MX => 2..record.rdata.len(),
+                    Rtype::SOA => 0..record.rdata.len() - 20,
+                    _ => 0..0,
+                };
+                record.rdata[names].make_ascii_lowercase();
                 record.end = 0;
             }
             section.sort();
