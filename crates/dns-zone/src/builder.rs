@@ -64,6 +64,7 @@ impl ZoneBuilder {
             index: Index::default(),
             seed,
             record_count: 0,
+            depths: (origin.label_count(), 0),
         };
         let mut builder = ZoneBuilder { zone, last: NodeId(0) };
         let hash = fold::hash_name(origin.as_bytes(), seed);
@@ -216,6 +217,8 @@ impl ZoneBuilder {
             name_len: u8::try_from(name.len()).expect("a name has at most 255 octets"),
             flags: 0,
         };
+        let labels = Name::from_wire(name).expect("names are checked before they come here").label_count();
+        zone.depths.1 = zone.depths.1.max(labels);
         zone.names.extend_from_slice(name);
         zone.nodes.push(entry);
         zone.index.insert(hash, id);
@@ -402,6 +405,36 @@ mod tests {
         let zone = builder.finish().unwrap();
         let encloser = zone.closest_encloser(name("x.y.b.example.").as_name().as_bytes());
         assert_eq!(encloser.name(), name("b.example.").as_name().as_bytes());
+    }
+
+    #[test]
+    fn the_closest_encloser_is_found_at_every_depth() {
+        let mut builder = builder();
+        let deep = "x.".repeat(30) + "example.";
+        add(&mut builder, &deep, Rtype::A, &[192, 0, 2, 1]).unwrap();
+        add(&mut builder, "y.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let zone = builder.finish().unwrap();
+        for existing in 0..=30 {
+            let encloser = "x.".repeat(existing) + "example.";
+            for missing in 0..90 {
+                let asked = name(&("z.".repeat(missing) + &encloser));
+                let found = zone.closest_encloser(asked.as_name().as_bytes());
+                assert_eq!(found.name(), name(&encloser).as_name().as_bytes(), "{asked}");
+            }
+        }
+        let below_other = name("x.x.y.example.");
+        assert_eq!(zone.closest_encloser(below_other.as_name().as_bytes()).name(), b"\x01y\x07example\0");
+    }
+
+    #[test]
+    fn few_labels_of_a_deep_name_are_looked_up() {
+        let mut builder = builder();
+        add(&mut builder, &("x.".repeat(30) + "example."), Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let zone = builder.finish().unwrap();
+        let asked = name(&("z.".repeat(100) + "example."));
+        let before = zone.index.searches();
+        zone.closest_encloser(asked.as_name().as_bytes());
+        assert!(zone.index.searches() - before <= 5, "30 labels, halved each time");
     }
 
     #[test]

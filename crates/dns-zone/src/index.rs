@@ -12,6 +12,9 @@
 pub struct Index {
     slots: Vec<u64>,
     used: usize,
+    /// How often [`Index::find`] was called.
+    #[cfg(test)]
+    searches: std::cell::Cell<usize>,
 }
 
 /// Where a search stands: the slot looked at next.
@@ -21,14 +24,15 @@ pub struct Probe(u32);
 impl Index {
     /// An index that takes `count` keys without growing.
     pub fn with_capacity(count: usize) -> Index {
-        Index { slots: vec![0; slots_for(count)], used: 0 }
+        Index { slots: vec![0; slots_for(count)], ..Index::default() }
     }
 
     /// An index of all `keys`, each made by [`Index::key`]. Much faster than inserting them one by one, as the slots are filled
     /// in the order in which they lie in memory, and faster to search, as half of the slots stay empty.
     pub fn from_keys(mut keys: Vec<u64>) -> Index {
         // Half full: three of four keys are then found in the slot where their search begins.
-        let mut index = Index { slots: vec![0; (2 * keys.len()).max(1)], used: keys.len() };
+        let mut index = Index { slots: vec![0; (2 * keys.len()).max(1)], ..Index::default() };
+        index.used = keys.len();
         keys.sort_unstable();
         keys.into_iter().for_each(|key| place(&mut index.slots, key));
         index
@@ -67,6 +71,8 @@ impl Index {
     /// The number of the key with `hash` for which `matches` holds.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
         let mut probe = self.home(hash);
         loop {
             let number = self.next(&mut probe, hash)?;
@@ -74,6 +80,12 @@ impl Index {
                 return Some(number);
             }
         }
+    }
+
+    /// How often [`Index::find`] was called.
+    #[cfg(test)]
+    pub(crate) fn searches(&self) -> usize {
+        self.searches.get()
     }
 
     /// Starts a search; [`Index::next`] goes on with it. Apart, so that the slots of a whole batch can be fetched at once.
