@@ -57,6 +57,18 @@ pub fn queries(count: usize, names: usize, edns: bool, seed: u64) -> Vec<Vec<u8>
     (0..count).map(|_| query(name(random.below(names), &origin).as_name().as_bytes(), edns)).collect()
 }
 
+/// `count` queries of type A for names that [`zone`] does not have, of `labels` labels, all but the last two random.
+pub fn denials(count: usize, labels: usize, seed: u64) -> Vec<Vec<u8>> {
+    let mut random = Random(seed);
+    let mut one = || {
+        let mut qname = Vec::new();
+        (2..labels).for_each(|_| qname.extend_from_slice(&[1, b'a' + random.below(26) as u8]));
+        qname.extend_from_slice(b"\x07example\x03com\0");
+        query(&qname, false)
+    };
+    (0..count).map(|_| one()).collect()
+}
+
 /// A query of type A for `qname`.
 pub fn query(qname: &[u8], edns: bool) -> Vec<u8> {
     let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)];

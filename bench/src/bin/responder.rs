@@ -1,25 +1,30 @@
 //! The responder alone, on one core: answers a second, and instructions an answer under callgrind.
 //!
 //! Usage: `responder [NAMES [ANSWERS]]`   (without arguments: 10 000 and 1 000 000 names, medians of five)
+//!        `responder denials LABELS`      (names that are not there, of so many labels, among 10 000)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench::load::{queries, zone};
+use bench::load::{denials, queries, zone};
 use bench::report::{median, print_conditions};
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
 
 const BATCH: usize = 64;
-/// Room for a query of this benchmark.
-const QUERY_LEN: usize = 64;
+/// Room for a query of a name that is there, and for any query.
+const SHORT: usize = 64;
+const LONG: usize = 12 + 255 + 4;
 
 fn main() {
+    if let Some(labels) = std::env::args().skip_while(|word| word != "denials").nth(1) {
+        return table_of_denials(labels.parse().expect("a number of labels"));
+    }
     let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     match arguments[..] {
         [names, answers] => {
-            let rate = Bench::new(names, false).run(answers);
+            let rate = Bench::<SHORT>::of_addresses(names, false).run(answers);
             println!("{names} names, {answers} answers: {:.1} million a second", rate / 1e6);
         }
         [names] => table(&[names]),
@@ -33,35 +38,51 @@ fn table(sizes: &[usize]) {
     println!("| ---: | --- | ---: |");
     for &names in sizes {
         for edns in [false, true] {
-            let mut bench = Bench::new(names, edns);
-            bench.run(1 << 20);
-            let mut rates: Vec<f64> = (0..5).map(|_| bench.run(1 << 23)).collect();
+            let rate = median_rate(Bench::<SHORT>::of_addresses(names, edns), 1 << 23);
             let with = if edns { "with EDNS" } else { "without EDNS" };
-            println!("| {names} | {with} | {:.1} |", median(&mut rates) / 1e6);
+            println!("| {names} | {with} | {:.1} |", rate / 1e6);
         }
     }
 }
 
-struct Bench {
+fn table_of_denials(labels: usize) {
+    const NAMES: usize = 10_000;
+    print_conditions("responder alone, one core, names that are not there, type A");
+    let bench = Bench::<LONG>::new(NAMES, &denials(1 << 16, labels, 42));
+    println!("{labels} labels: {:.2} million answers a second", median_rate(bench, 1 << 21) / 1e6);
+}
+
+/// The median of five runs of `count` answers each.
+fn median_rate<const LEN: usize>(mut bench: Bench<LEN>, count: usize) -> f64 {
+    bench.run(count / 8);
+    let mut rates: Vec<f64> = (0..5).map(|_| bench.run(count)).collect();
+    median(&mut rates)
+}
+
+/// Queries of up to `LEN` octets, and who answers them.
+struct Bench<const LEN: usize> {
     catalog: Catalog,
     responder: Responder,
     /// One behind the other, as a card leaves them.
-    queries: Vec<[u8; QUERY_LEN]>,
-    query_len: Vec<u8>,
+    queries: Vec<[u8; LEN]>,
+    query_len: Vec<u16>,
     buffers: Vec<[u8; 512]>,
     prepared: Vec<Prepared>,
 }
 
-impl Bench {
-    fn new(names: usize, edns: bool) -> Bench {
-        let queries = queries((1 << 20).min(names * 16), names, edns, 42);
+impl<const LEN: usize> Bench<LEN> {
+    fn of_addresses(names: usize, edns: bool) -> Bench<LEN> {
+        Bench::new(names, &queries((1 << 20).min(names * 16), names, edns, 42))
+    }
+
+    fn new(names: usize, queries: &[Vec<u8>]) -> Bench<LEN> {
         let padded = |query: &Vec<u8>| {
-            let mut padded = [0; QUERY_LEN];
+            let mut padded = [0; LEN];
             padded[..query.len()].copy_from_slice(query);
             padded
         };
         Bench {
-            query_len: queries.iter().map(|query| query.len() as u8).collect(),
+            query_len: queries.iter().map(|query| query.len() as u16).collect(),
             queries: queries.iter().map(padded).collect(),
             catalog: Catalog::new([Arc::new(zone(names))], 7),
             responder: Responder::new(Arc::new(Settings::default()), Arc::new(Counters::default())),
@@ -78,7 +99,7 @@ impl Bench {
         for _ in 0..count / BATCH {
             for (buffer, prepared) in self.buffers.iter_mut().zip(&mut self.prepared) {
                 let len = usize::from(self.query_len[next]);
-                buffer[..QUERY_LEN].copy_from_slice(&self.queries[next]);
+                buffer[..LEN].copy_from_slice(&self.queries[next]);
                 next = if next + 1 == self.queries.len() { 0 } else { next + 1 };
                 self.responder.prepare(&self.catalog, buffer, len, prepared);
             }
