@@ -4,7 +4,10 @@ use dns_wire::{Name, NameBuf, Rtype, fold};
 use thiserror::Error;
 
 use crate::index::Index;
-use crate::tree::{NONE, NodeEntry, NodeId, RECORD_HEAD, RrsetEntry, Zone, node_flag, parent, type_covered};
+use crate::octets::{Octets, Offset};
+use crate::tree::{
+    NEXT_LEN, NONE, NodeEntry, NodeId, RrsetEntry, Zone, node_flag, parent, record, type_covered,
+};
 
 /// Why a record cannot be part of the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -30,8 +33,8 @@ pub enum RecordError {
     /// More records of one name and type than one message can carry.
     #[error("the records of one name and type exceed the 65535 octets of a message")]
     RrsetTooLarge,
-    /// More than 4 GiB of names or data.
-    #[error("the zone exceeds 4 GiB of names or of data")]
+    /// More names or record sets than are numbered.
+    #[error("the zone exceeds 4294967294 names or record sets")]
     ZoneTooLarge,
 }
 
@@ -53,14 +56,16 @@ pub struct ZoneBuilder {
 impl ZoneBuilder {
     /// Starts a zone at `origin`. `seed` keys the hashes; take it from a source that the outside cannot guess.
     pub fn new(origin: Name<'_>, seed: u64) -> ZoneBuilder {
-        let mut name = NameBuf::root();
-        name.set(origin);
+        ZoneBuilder::with_octets(origin, seed, Octets::default(), Octets::default())
+    }
+
+    fn with_octets(origin: Name<'_>, seed: u64, names: Octets, records: Octets) -> ZoneBuilder {
         let zone = Zone {
-            origin: name,
+            origin: NameBuf::from(origin),
             nodes: Vec::new(),
-            names: Vec::new(),
+            names,
             rrsets: Vec::new(),
-            records: Vec::new(),
+            records,
             index: Index::default(),
             seed,
             record_count: 0,
@@ -77,9 +82,8 @@ impl ZoneBuilder {
     pub fn make_room(&mut self, done: u64, of: u64) {
         let zone = &mut self.zone;
         let rest = |len: usize| {
-            const OFFSETS: u128 = u32::MAX as u128; // More cannot be told apart.
             let all = len as u128 * u128::from(of) / u128::from(done.max(1));
-            ((all + all / 32).min(OFFSETS) as usize).saturating_sub(len)
+            usize::try_from(all + all / 32).unwrap_or(usize::MAX).saturating_sub(len)
         };
         // Without that room things go on as they would without this call.
         let _ = zone.nodes.try_reserve_exact(rest(zone.nodes.len()));
@@ -209,13 +213,13 @@ impl ZoneBuilder {
 
     fn push_node(&mut self, name: &[u8], parent: NodeId, hash: u64) -> Result<NodeId, RecordError> {
         let zone = &mut self.zone;
-        let id = u32::try_from(zone.nodes.len()).map_err(|_| RecordError::ZoneTooLarge)?;
+        let id = number(zone.nodes.len())?;
         let entry = NodeEntry {
-            name: offset(zone.names.len())?,
-            first_rrset: NONE,
-            parent: parent.0,
+            name: zone.names.end(),
             name_len: u8::try_from(name.len()).expect("a name has at most 255 octets"),
             flags: 0,
+            first_rrset: NONE,
+            parent: parent.0,
         };
         let labels = Name::from_wire(name).expect("names are checked before they come here").label_count();
         zone.depths.1 = zone.depths.1.max(labels);
@@ -250,7 +254,7 @@ impl ZoneBuilder {
         }
         let record = self.push_record(rdata)?;
         let zone = &mut self.zone;
-        let number = offset(zone.rrsets.len())?;
+        let number = number(zone.rrsets.len())?;
         let entry =
             RrsetEntry { next: NONE, first_record: record, last_record: record, ttl, rtype, count: 1 };
         zone.rrsets.push(entry);
@@ -272,7 +276,7 @@ impl ZoneBuilder {
         let rtype = self.zone.rrsets[number].rtype;
         let mut wire_len = 0;
         let mut at = self.zone.rrsets[number].first_record;
-        while at != NONE {
+        while at != Offset::NONE {
             let (next, data) = record(&self.zone.records, at);
             if is_same(rtype, data, rdata) {
                 self.zone.rrsets[number].ttl = self.zone.rrsets[number].ttl.min(ttl);
@@ -288,8 +292,8 @@ impl ZoneBuilder {
             return Err(RecordError::RrsetTooLarge);
         }
         let new = self.push_record(rdata)?;
-        let last = self.zone.rrsets[number].last_record as usize;
-        self.zone.records[last..last + 4].copy_from_slice(&new.to_le_bytes());
+        let last = self.zone.rrsets[number].last_record;
+        self.zone.records.at_mut(last)[..NEXT_LEN].copy_from_slice(&new.to_octets());
         let entry = &mut self.zone.rrsets[number];
         entry.last_record = new;
         entry.count += 1;
@@ -297,11 +301,11 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    fn push_record(&mut self, rdata: &[u8]) -> Result<u32, RecordError> {
+    fn push_record(&mut self, rdata: &[u8]) -> Result<Offset, RecordError> {
         let zone = &mut self.zone;
-        let at = offset(zone.records.len())?;
+        let at = zone.records.end();
         let len = u16::try_from(rdata.len()).map_err(|_| RecordError::RrsetTooLarge)?;
-        zone.records.extend_from_slice(&NONE.to_le_bytes());
+        zone.records.extend_from_slice(&Offset::NONE.to_octets());
         zone.records.extend_from_slice(&len.to_le_bytes());
         zone.records.extend_from_slice(rdata);
         zone.record_count += 1;
@@ -355,16 +359,9 @@ fn flags_for(rtype: Rtype, node: NodeId) -> u8 {
     }
 }
 
-fn record(records: &[u8], at: u32) -> (u32, &[u8]) {
-    let head = &records[at as usize..at as usize + RECORD_HEAD];
-    let next = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-    let len = usize::from(u16::from_le_bytes([head[4], head[5]]));
-    let start = at as usize + RECORD_HEAD;
-    (next, &records[start..start + len])
-}
-
-fn offset(len: usize) -> Result<u32, RecordError> {
-    u32::try_from(len).ok().filter(|&at| at != NONE).ok_or(RecordError::ZoneTooLarge)
+/// The number of what is added behind `count` others.
+fn number(count: usize) -> Result<u32, RecordError> {
+    u32::try_from(count).ok().filter(|&number| number != NONE).ok_or(RecordError::ZoneTooLarge)
 }
 
 #[cfg(test)]
@@ -386,6 +383,31 @@ mod tests {
 
     fn add(builder: &mut ZoneBuilder, owner: &str, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
         builder.add(name(owner).as_name(), 300, rtype, rdata)
+    }
+
+    #[test]
+    fn names_and_data_beyond_4_gib_are_found() {
+        let octets = || Octets::starting_at((4 << 30) - 40);
+        let mut builder = ZoneBuilder::with_octets(name("example.").as_name(), 1, octets(), octets());
+        add(&mut builder, "example.", Rtype::SOA, SOA).unwrap();
+        for host in 0..10 {
+            for last in 0..3 {
+                add(&mut builder, &format!("h{host}.example."), Rtype::A, &[192, 0, host, last]).unwrap();
+            }
+        }
+        let zone = builder.finish().unwrap();
+        for host in 0..10 {
+            let node = zone.find(name(&format!("H{host}.example.")).as_name().as_bytes()).unwrap();
+            let records: Vec<&[u8]> = node.rrset(Rtype::A).unwrap().records().collect();
+            assert_eq!(records, [[192, 0, host, 0], [192, 0, host, 1], [192, 0, host, 2]]);
+        }
+        assert_eq!((zone.serial(), zone.record_count()), (7, 31));
+    }
+
+    #[test]
+    fn numbers_end_before_the_one_that_marks_nothing() {
+        assert_eq!(number(u32::MAX as usize - 1), Ok(u32::MAX - 1));
+        assert_eq!(number(u32::MAX as usize), Err(RecordError::ZoneTooLarge));
     }
 
     #[test]

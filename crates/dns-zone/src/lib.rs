@@ -7,6 +7,7 @@
 pub mod builder;
 pub mod index;
 mod load;
+mod octets;
 pub mod text;
 pub mod tree;
 

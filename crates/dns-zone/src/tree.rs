@@ -8,6 +8,7 @@ use dns_wire::name::LABEL_COUNT_MAX;
 use dns_wire::{Name, NameBuf, Rtype, fold};
 
 use crate::index::Index;
+use crate::octets::{Octets, Offset};
 
 /// One version of a zone.
 #[derive(Debug)]
@@ -15,10 +16,10 @@ pub struct Zone {
     pub(crate) origin: NameBuf,
     pub(crate) nodes: Vec<NodeEntry>,
     /// Owner names as written in the zone, wire format, one after the other.
-    pub(crate) names: Vec<u8>,
+    pub(crate) names: Octets,
     pub(crate) rrsets: Vec<RrsetEntry>,
     /// Records: the offset of the next one of the RRset, the length of the data, the data.
-    pub(crate) records: Vec<u8>,
+    pub(crate) records: Octets,
     pub(crate) index: Index,
     pub(crate) seed: u64,
     pub(crate) record_count: usize,
@@ -32,27 +33,25 @@ pub struct NodeId(pub(crate) u32);
 
 #[derive(Debug)]
 pub(crate) struct NodeEntry {
-    pub(crate) name: u32,
-    pub(crate) first_rrset: u32,
-    pub(crate) parent: u32,
+    pub(crate) name: Offset,
     pub(crate) name_len: u8,
     pub(crate) flags: u8,
+    pub(crate) first_rrset: u32,
+    pub(crate) parent: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct RrsetEntry {
     pub(crate) next: u32,
-    pub(crate) first_record: u32,
-    pub(crate) last_record: u32,
+    pub(crate) first_record: Offset,
+    pub(crate) last_record: Offset,
     pub(crate) ttl: u32,
     pub(crate) rtype: Rtype,
     pub(crate) count: u16,
 }
 
-/// Ends a list of RRsets or records.
+/// Ends a list of RRsets.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Octets in front of a record's data.
-pub(crate) const RECORD_HEAD: usize = 6;
 
 pub(crate) mod node_flag {
     /// NS records below the apex: a zone cut.
@@ -191,8 +190,7 @@ impl<'a> Node<'a> {
     /// The owner name in wire format, as written in the zone.
     #[inline(always)]
     pub fn name(self) -> &'a [u8] {
-        let start = self.entry.name as usize;
-        &self.zone.names[start..start + usize::from(self.entry.name_len)]
+        &self.zone.names.at(self.entry.name)[..usize::from(self.entry.name_len)]
     }
 
     /// The node one label up; `None` at the apex.
@@ -288,12 +286,22 @@ impl<'a> Rrset<'a> {
         let zone = self.zone;
         let mut next = self.entry.first_record;
         std::iter::from_fn(move || {
-            let head = zone.records.get(next as usize..)?.first_chunk::<RECORD_HEAD>()?;
-            let start = next as usize + RECORD_HEAD;
-            next = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-            Some(&zone.records[start..start + usize::from(u16::from_le_bytes([head[4], head[5]]))])
+            let rdata;
+            (next, rdata) = (next != Offset::NONE).then(|| record(&zone.records, next))?;
+            Some(rdata)
         })
     }
+}
+
+/// Octets of the offset of the next record, in front of a record's length and data.
+pub(crate) const NEXT_LEN: usize = 6;
+
+/// The record at `at`: the offset of the next one, and the data.
+#[inline(always)]
+pub(crate) fn record(records: &Octets, at: Offset) -> (Offset, &[u8]) {
+    let (head, rest) = records.at(at).split_first_chunk::<8>().expect("a record has a head");
+    let [next @ .., low, high] = *head;
+    (Offset::from_octets(next), &rest[..usize::from(u16::from_le_bytes([low, high]))])
 }
 
 /// The type whose record set a signature covers; `None` for other types.
