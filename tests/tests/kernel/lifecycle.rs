@@ -1,12 +1,15 @@
 //! Start to end: signals.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use lab::{Zone, message};
+use lab::{Child, Directory, Zone, message, sidestep_binary};
 use rustix::process::Signal;
-use tests::Serving;
+use tests::{Serving, VERSION_NAME, VersionedZone};
 
 const END_MAX: Duration = Duration::from_secs(60);
 
@@ -20,6 +23,42 @@ fn sigterm_and_sigint_end_the_server_in_good_order() {
         assert_eq!(server.process.wait(END_MAX).unwrap().code(), Some(0), "{signal:?}");
         assert!(!control.exists(), "the control socket goes with the server");
     }
+}
+
+/// Puts a zone file in place of what is at `path` that can be opened and never ends: a named pipe.
+fn make_endless(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Returns once somebody reads the pipe at `path`; what comes to keep it open.
+fn wait_for_reader(path: &Path) -> File {
+    File::options().write(true).open(path).unwrap()
+}
+
+#[test]
+fn sigterm_ends_a_server_that_still_loads_its_zones() {
+    let directory = Directory::new().unwrap();
+    let zone = directory.path().join("endless.zone");
+    make_endless(&zone);
+    let mut command = Command::new(sidestep_binary());
+    let mut server = Child::spawn("sidestep", command.args(["dns", "serve", "--zone"]).arg(&zone)).unwrap();
+    let _writer = wait_for_reader(&zone);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(END_MAX).unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_answers_while_it_reloads_and_sigterm_ends_it() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = Serving::start(&zone.file(), &[]);
+    make_endless(&zone.file());
+    server.process.signal(Signal::HUP);
+    let _writer = wait_for_reader(&zone.file());
+    let query = message::query(1, VERSION_NAME, message::A);
+    assert!(message::ask(server.v4, &query, END_MAX).is_ok());
+    server.process.signal(Signal::TERM);
+    assert_eq!(server.process.wait(END_MAX).unwrap().code(), Some(0));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(crate) enum DeviceChoice {
 }
 
 /// One zone to load.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ZoneSpec {
     /// Its file.
     pub(crate) file: PathBuf,

@@ -1,8 +1,11 @@
 //! Zone files to served zones.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone, Unavailable};
@@ -13,26 +16,60 @@ use dns_zone::{Zone, load_zone};
 use super::config::ZoneSpec;
 use crate::output::complain;
 
-/// Reads files where they lie.
-struct Disk;
+/// Reads files where they lie, and notes which.
+#[derive(Default)]
+struct Disk {
+    files: Vec<(PathBuf, Option<Stamp>)>,
+}
 
 impl Files for Disk {
     fn open(&mut self, path: &Path) -> io::Result<TextFile> {
         let file = std::fs::File::open(path)?;
-        let len = file.metadata()?.len();
-        Ok(TextFile { text: Box::new(file), len })
+        let metadata = file.metadata()?;
+        self.files.push((path.to_owned(), Stamp::of_settled(&metadata)));
+        Ok(TextFile { text: Box::new(file), len: metadata.len() })
     }
 }
 
-/// Reads, checks and compiles one zone.
-fn load(spec: &ZoneSpec) -> Result<ServedZone, ZoneTextErrors> {
-    read(spec).map(compile)
+/// What changes when a file does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+
+    /// `None` if the file may change once more without a new time of change: file systems tell times apart by two seconds at worst.
+    fn of_settled(metadata: &std::fs::Metadata) -> Option<Stamp> {
+        const GRANULARITY: Duration = Duration::from_secs(2);
+        let age = SystemTime::now().duration_since(metadata.modified().ok()?).ok()?;
+        (age > GRANULARITY).then(|| Stamp::of(metadata))
+    }
+
+    fn is_current(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|metadata| Stamp::of(&metadata) == *self)
+    }
 }
 
 /// Reads and checks one zone.
 pub(crate) fn read(spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
+    read_from(&mut Disk::default(), spec)
+}
+
+fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
     let origin = spec.origin.as_ref().map(|origin| origin.as_name());
-    load_zone(&mut Disk, &spec.file, origin, &Limits::default(), random_seed())
+    load_zone(disk, &spec.file, origin, &Limits::default(), random_seed())
 }
 
 /// One line about a zone that was loaded, and one for each thing that looks wrong but does no harm here.
@@ -51,34 +88,137 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
     text
 }
 
-/// Loads every zone of `specs`. One that cannot be loaded is reported on stderr and keeps its version in `current`; without one
-/// there a placeholder takes its place, so that no zone above it answers for it.
+/// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported on stderr and keeps its
+/// version in `current`; without one there a placeholder takes its place, so that no zone above it answers for it.
 pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Loaded {
-    let mut zones = Vec::new();
-    let mut failed = 0;
-    for spec in specs {
-        match load(spec) {
-            Ok(served) => {
-                warn_of_second(&zones, spec, &served);
-                zones.push((spec.clone(), Arc::new(served)));
-            }
-            Err(errors) => {
-                failed += 1;
-                complain!("{errors}");
-                let kept = current.and_then(|loaded| loaded.zone(spec, specs));
-                match &kept {
-                    Some(kept) => {
-                        complain!("sidestep dns: zone {} keeps its last good version", kept.origin())
-                    }
-                    None => complain!("sidestep dns: {}", without_version(spec, &errors)),
-                }
-                zones
-                    .extend(kept.or_else(|| placeholder(spec, &errors)).map(|served| (spec.clone(), served)));
-            }
+    let earlier = Earlier::new(specs, current);
+    let mut loading = Loading::default();
+    specs.iter().for_each(|spec| loading.add(spec, &earlier));
+    let served = loading.zones.iter().map(|entry| Arc::clone(&entry.served));
+    let catalog = Arc::new(Catalog::new(served, random_seed()));
+    Loaded { zones: loading.zones, catalog, failed: loading.failed, read: loading.read }
+}
+
+/// What is served, and from which files.
+pub(crate) struct Loaded {
+    zones: Vec<Entry>,
+    /// All zones together.
+    pub(crate) catalog: Arc<Catalog>,
+    /// Zones that could not be loaded this time.
+    pub(crate) failed: usize,
+    /// Zones that were read this time, with or without success.
+    pub(crate) read: usize,
+}
+
+/// A zone of the configuration; a placeholder if it has no data.
+#[derive(Clone)]
+struct Entry {
+    spec: ZoneSpec,
+    served: Arc<ServedZone>,
+    /// The files that it was read from. Empty if they are to be read again in any case.
+    files: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+impl Loaded {
+    /// The zones that have data.
+    fn trees(&self) -> impl Iterator<Item = &Zone> {
+        self.catalog.zones().iter().filter_map(|served| served.tree().ok())
+    }
+
+    /// Number of zones with data.
+    pub(crate) fn zone_count(&self) -> usize {
+        self.trees().count()
+    }
+
+    /// Number of records served.
+    pub(crate) fn record_count(&self) -> usize {
+        self.trees().map(Zone::record_count).sum()
+    }
+}
+
+/// What was loaded before and has data.
+struct Earlier<'a> {
+    by_spec: HashMap<&'a ZoneSpec, &'a Entry>,
+    /// Zones whose files the configuration does not name any more.
+    moved: HashMap<NameBuf, &'a Entry>,
+}
+
+impl<'a> Earlier<'a> {
+    fn new(specs: &[ZoneSpec], current: Option<&'a Loaded>) -> Earlier<'a> {
+        let entries = || current.into_iter().flat_map(|loaded| &loaded.zones);
+        let loaded = || entries().filter(|entry| entry.served.tree().is_ok());
+        let specs: HashSet<&ZoneSpec> = specs.iter().collect();
+        let moved = loaded().filter(|entry| !specs.contains(&entry.spec));
+        Earlier {
+            by_spec: loaded().map(|entry| (&entry.spec, entry)).collect(),
+            moved: moved.map(|entry| (NameBuf::from(entry.served.origin()), entry)).collect(),
         }
     }
-    let catalog = Arc::new(Catalog::new(zones.iter().map(|(_, served)| Arc::clone(served)), random_seed()));
-    Loaded { zones, catalog, failed }
+
+    /// The zone of `spec` if its files are those that it was read from.
+    fn unchanged(&self, spec: &ZoneSpec) -> Option<&'a Entry> {
+        let is_current = |(path, stamp): &(PathBuf, Option<Stamp>)| {
+            stamp.as_ref().is_some_and(|stamp| stamp.is_current(path))
+        };
+        let entry = *self.by_spec.get(spec)?;
+        (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
+    }
+
+    /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
+    fn last_good(&self, spec: &ZoneSpec) -> Option<Arc<ServedZone>> {
+        let origin = || spec.origin.clone().or_else(|| origin_from_path(&spec.file));
+        let found = self.by_spec.get(spec).or_else(|| self.moved.get(&origin()?));
+        found.map(|entry| Arc::clone(&entry.served))
+    }
+}
+
+#[derive(Default)]
+struct Loading {
+    zones: Vec<Entry>,
+    /// Of each zone that has data, the file.
+    files: HashMap<NameBuf, PathBuf>,
+    failed: usize,
+    read: usize,
+}
+
+impl Loading {
+    fn add(&mut self, spec: &ZoneSpec, earlier: &Earlier<'_>) {
+        if let Some(entry) = earlier.unchanged(spec) {
+            return self.push(entry.clone());
+        }
+        self.read += 1;
+        let mut disk = Disk::default();
+        match read_from(&mut disk, spec) {
+            Ok(zone) => {
+                let served = Arc::new(compile(zone));
+                self.push(Entry { spec: spec.clone(), served, files: disk.files });
+            }
+            Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let (origin, file) = (NameBuf::from(entry.served.origin()), entry.spec.file.clone());
+        let second = file.display().to_string();
+        if let Some(first) = self.files.insert(origin.clone(), file) {
+            // A mistake that nothing else would show.
+            let first = first.display();
+            complain!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
+        }
+        self.zones.push(entry);
+    }
+
+    fn add_failed(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors, last_good: Option<Arc<ServedZone>>) {
+        self.failed += 1;
+        complain!("{errors}");
+        match &last_good {
+            Some(kept) => complain!("sidestep dns: zone {} keeps its last good version", kept.origin()),
+            None => complain!("sidestep dns: {}", without_version(spec, errors)),
+        }
+        if let Some(served) = last_good.or_else(|| placeholder(spec, errors)) {
+            self.zones.push(Entry { spec: spec.clone(), served, files: Vec::new() });
+        }
+    }
 }
 
 /// What becomes of a zone that could not be loaded and has no earlier version.
@@ -103,58 +243,105 @@ fn origin_of(spec: &ZoneSpec, errors: &ZoneTextErrors) -> Option<NameBuf> {
     spec.origin.clone().or(read).or_else(|| origin_from_path(&spec.file))
 }
 
-/// Two files for one zone are a mistake that nothing else would show.
-fn warn_of_second(zones: &[(ZoneSpec, Arc<ServedZone>)], spec: &ZoneSpec, served: &ServedZone) {
-    let origin = served.origin();
-    let is_first = |other: &ServedZone| other.tree().is_ok() && other.origin() == origin;
-    if let Some((first, _)) = zones.iter().find(|(_, other)| is_first(other)) {
-        let (first, second) = (first.file.display(), spec.file.display());
-        complain!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
-    }
-}
-
-/// What is served, and from which files.
-pub(crate) struct Loaded {
-    /// Placeholders included.
-    zones: Vec<(ZoneSpec, Arc<ServedZone>)>,
-    /// All zones together.
-    pub(crate) catalog: Arc<Catalog>,
-    /// Zones that could not be loaded this time.
-    pub(crate) failed: usize,
-}
-
-impl Loaded {
-    /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have: one that none of
-    /// `specs`, all there are now, names itself.
-    fn zone(&self, spec: &ZoneSpec, specs: &[ZoneSpec]) -> Option<Arc<ServedZone>> {
-        let origin = spec.origin.clone().or_else(|| origin_from_path(&spec.file));
-        let is_of_origin =
-            |served: &ServedZone| origin.as_ref().is_some_and(|origin| origin.as_name() == served.origin());
-        let mut loaded = self.zones.iter().filter(|(_, served)| served.tree().is_ok());
-        let same = loaded.clone().find(|(own, _)| own == spec);
-        let is_moved = |own: &ZoneSpec, served: &ServedZone| is_of_origin(served) && !specs.contains(own);
-        let found = same.or_else(|| loaded.find(|(own, served)| is_moved(own, served)));
-        found.map(|(_, served)| Arc::clone(served))
-    }
-
-    /// The zones that have data.
-    fn trees(&self) -> impl Iterator<Item = &Zone> {
-        self.catalog.zones().iter().filter_map(|served| served.tree().ok())
-    }
-
-    /// Number of zones with data.
-    pub(crate) fn zone_count(&self) -> usize {
-        self.trees().count()
-    }
-
-    /// Number of records served.
-    pub(crate) fn record_count(&self) -> usize {
-        self.trees().map(Zone::record_count).sum()
-    }
-}
-
 /// A number that nobody outside can guess.
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    /// Files of a test, in a directory that goes with them.
+    struct Zones {
+        directory: PathBuf,
+    }
+
+    impl Zones {
+        fn new(name: &str) -> Zones {
+            let directory = std::env::temp_dir().join(format!("sidestep-{name}-{}", std::process::id()));
+            fs::create_dir_all(&directory).unwrap();
+            Zones { directory }
+        }
+
+        /// Writes a file that has not changed for a minute and `age` more seconds.
+        fn write(&self, file: &str, age: u64, text: &str) -> ZoneSpec {
+            let path = self.directory.join(file);
+            fs::write(&path, text).unwrap();
+            let modified = SystemTime::now() - Duration::from_secs(60 + age);
+            File::options().append(true).open(&path).unwrap().set_modified(modified).unwrap();
+            ZoneSpec { file: path, origin: None }
+        }
+    }
+
+    impl Drop for Zones {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n";
+
+    fn read_again(specs: &[ZoneSpec], current: &mut Loaded) -> usize {
+        *current = load_catalog(specs, Some(current));
+        current.read
+    }
+
+    #[test]
+    fn only_zones_whose_files_changed_are_read_again() {
+        let zones = Zones::new("changed");
+        let included = format!("{ZONE}$INCLUDE hosts\n");
+        let specs = [zones.write("a.zone", 0, ZONE), zones.write("b.zone", 0, &included)];
+        zones.write("hosts", 0, "x A 192.0.2.1\n");
+        let mut loaded = load_catalog(&specs, None);
+        assert_eq!((loaded.read, loaded.record_count()), (2, 3));
+        assert_eq!(read_again(&specs, &mut loaded), 0);
+        zones.write("hosts", 0, "x A 192.0.2.1\ny A 192.0.2.1\n");
+        assert_eq!((read_again(&specs, &mut loaded), loaded.record_count()), (1, 4));
+        zones.write("a.zone", 5, ZONE);
+        assert_eq!(read_again(&specs, &mut loaded), 1, "another time");
+        fs::rename(zones.write("new", 5, ZONE).file, &specs[0].file).unwrap();
+        assert_eq!(read_again(&specs, &mut loaded), 1, "another file");
+        assert_eq!((read_again(&specs, &mut loaded), loaded.zone_count()), (0, 2));
+    }
+
+    #[test]
+    fn a_file_that_changed_a_moment_ago_may_change_again_unseen() {
+        let zones = Zones::new("moment");
+        let specs = [zones.write("a.zone", 0, ZONE)];
+        File::options().append(true).open(&specs[0].file).unwrap().set_modified(SystemTime::now()).unwrap();
+        let mut loaded = load_catalog(&specs, None);
+        assert_eq!(read_again(&specs, &mut loaded), 1);
+    }
+
+    #[test]
+    fn a_zone_that_failed_is_read_again_and_keeps_its_version() {
+        let zones = Zones::new("failed");
+        let specs = [zones.write("a.zone", 0, ZONE)];
+        let mut loaded = load_catalog(&specs, None);
+        zones.write("a.zone", 9, "nonsense\n");
+        for _ in 0..2 {
+            assert_eq!((read_again(&specs, &mut loaded), loaded.failed, loaded.zone_count()), (1, 1, 1));
+        }
+    }
+
+    #[test]
+    fn a_placeholder_takes_the_place_of_a_zone_without_a_version() {
+        let zones = Zones::new("placeholder");
+        let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
+        let by_name = ZoneSpec { file: zones.directory.join("missing.zone"), origin: None };
+        let unknown = zones.write("db2", 0, "nonsense\n");
+        let loaded = load_catalog(&[by_soa, by_name, unknown], None);
+        let placeholders: Vec<(String, Option<Unavailable>)> = loaded
+            .catalog
+            .zones()
+            .iter()
+            .map(|zone| (zone.origin().to_string(), zone.tree().err()))
+            .collect();
+        let expected = [("example.", Unavailable::InvalidData), ("missing.", Unavailable::NotReady)];
+        assert_eq!(placeholders, expected.map(|(origin, reason)| (origin.to_owned(), Some(reason))));
+        assert_eq!((loaded.failed, loaded.zone_count()), (3, 0));
+    }
 }

@@ -5,7 +5,9 @@
 //! | `options.rs` | the command line |
 //! | `config.rs`, `config_file.rs` | what the user wrote, and what the program runs on |
 //! | `load.rs` | zone files to catalogs, with errors for people |
-//! | `service.rs` | the parts put together: start, ready line, signals, drain |
+//! | `service.rs` | the parts put together: start, ready line, drain |
+//! | `events.rs` | what it waits for: signals, and zones that load beside it |
+//! | `reload.rs` | SIGHUP |
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `ports.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
@@ -14,10 +16,12 @@
 mod config;
 mod config_file;
 mod engines;
+mod events;
 mod interface;
 mod load;
 mod options;
 mod ports;
+mod reload;
 mod service;
 mod stats;
 mod tcp;

@@ -2,32 +2,32 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::Counters;
 use dns_server::{Admission, DnsResponder, Published};
 use engine::EngineHandle;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
 use super::engines::{EngineThread, start_engines};
-use super::load::{Loaded, load_catalog};
+use super::events::{Event, Events};
+use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
 use super::ports::Ports;
+use super::reload::Reloads;
 use super::stats;
 use super::tcp::{self, TcpHandle};
 use crate::output::{complain, say};
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
-    // From here on signals wait for us, so that none is missed while zones load.
-    let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("handling signals")?;
-    let config = Config::resolve(options)?;
-    let mut loaded = load_catalog(&config.zones, None);
+    // Zones may take long to load: signals are heard from here on.
+    let events = Events::start().context("handling signals")?;
+    events.load(Config::resolve(options)?, None).context("starting a thread")?;
+    let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
     if loaded.zone_count() == 0 && config.responder == ResponderKind::Dns {
         bail!("none of the zones could be loaded");
     }
@@ -53,12 +53,23 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         .ok();
 
     say!("{}", ready_line(&config, &loaded, &ports, engines.len()));
-    for signal in signals.forever() {
-        if signal != SIGHUP {
-            break;
-        }
-        if let Err(error) = reload(options, &config, &mut loaded, &published) {
-            complain!("sidestep dns: nothing was reloaded: {error:#}");
+    let mut reloads = Reloads {
+        options,
+        events: &events,
+        published: &published,
+        running: config,
+        loaded: Arc::new(loaded),
+        is_loading: false,
+        again: false,
+    };
+    loop {
+        match events.next() {
+            Event::Signal(SIGHUP) => reloads.begin(),
+            Event::Signal(_) => break, // A load that is under way ends with the process.
+            Event::Loaded(replacement) => {
+                let (config, loaded) = *replacement;
+                reloads.finish(&config, loaded);
+            }
         }
     }
     drop(control_socket);
@@ -66,7 +77,25 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn publication(config: &Config, loaded: &Loaded) -> Published {
+/// What is served at first; `None` if the server is to end before it has it.
+fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
+    let mut again = false;
+    loop {
+        match events.next() {
+            Event::Signal(SIGHUP) => again = true,
+            Event::Signal(_) => return None,
+            Event::Loaded(loaded) => {
+                if again {
+                    events.repeat(SIGHUP); // What was read first may have changed since.
+                }
+                return Some(*loaded);
+            }
+        }
+    }
+}
+
+/// What responders answer from.
+pub(crate) fn publication(config: &Config, loaded: &Loaded) -> Published {
     Published { catalog: Arc::clone(&loaded.catalog), settings: Arc::clone(&config.settings) }
 }
 
@@ -98,54 +127,15 @@ fn ready_line(config: &Config, loaded: &Loaded, ports: &Ports, engines: usize) -
     format!("sidestep dns: ready: {what}, {}, {}", ports.describe(), counted(engines, "engine"))
 }
 
-fn what_is_served(loaded: &Loaded) -> String {
+/// Zones and records in words.
+pub(crate) fn what_is_served(loaded: &Loaded) -> String {
     format!("{}, {}", counted(loaded.zone_count(), "zone"), counted(loaded.record_count(), "record"))
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// `count` of something in words.
+pub(crate) fn counted(count: usize, what: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {what}{ending}")
-}
-
-/// SIGHUP: zones and the choices about answers anew; what cannot change while running is named and kept.
-fn reload(
-    options: &Serve,
-    running: &Config,
-    loaded: &mut Loaded,
-    published: &ArcSwap<Published>,
-) -> anyhow::Result<()> {
-    let config = Config::resolve(options)?;
-    let fixed = [
-        ("device or listen", config.device != running.device),
-        ("cores", config.cores != running.cores),
-        ("spin-us", config.spin != running.spin),
-        ("busy-poll", config.busy_poll != running.busy_poll),
-        ("control", config.control != running.control),
-        ("tcp", config.tcp != running.tcp),
-    ];
-    for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
-        complain!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
-    }
-    let replacement = load_catalog(&config.zones, Some(loaded));
-    if replacement.zone_count() == 0 && loaded.zone_count() > 0 {
-        bail!("there would be no zone left to serve");
-    }
-    let old_publication = published.swap(Arc::new(publication(&config, &replacement)));
-    let old_zones = std::mem::replace(loaded, replacement);
-    wait_until_unused(&old_publication);
-    drop((old_publication, old_zones));
-    let failed = counted(loaded.failed, "zone file");
-    say!("sidestep dns: reloaded: {}, {failed} with errors", what_is_served(loaded));
-    Ok(())
-}
-
-/// Waits until no responder answers from what was replaced: whoever frees it is kept from answering for as long as that takes.
-fn wait_until_unused(old: &Arc<Published>) {
-    const BATCH_MAX: Duration = Duration::from_secs(1);
-    let began = Instant::now();
-    while Arc::strong_count(old) > 1 && began.elapsed() < BATCH_MAX {
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Answers what has come, then ends every thread.

@@ -1,0 +1,65 @@
+//! What the server waits for besides queries: signals, and zones that are loaded.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::config::Config;
+use super::load::{Loaded, load_catalog};
+
+/// Something that happened.
+pub(crate) enum Event {
+    /// SIGHUP, SIGTERM or SIGINT came.
+    Signal(i32),
+    /// The zones of a configuration were loaded.
+    Loaded(Box<(Config, Loaded)>),
+}
+
+/// What happens, in its order.
+pub(crate) struct Events {
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
+}
+
+impl Events {
+    /// Takes signals from here on.
+    pub(crate) fn start() -> io::Result<Events> {
+        let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT])?;
+        let (sender, receiver) = channel();
+        let events = Events { sender: sender.clone(), receiver };
+        let pass_on = move || {
+            let _ = signals.forever().try_for_each(|signal| sender.send(Event::Signal(signal)));
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(pass_on)?;
+        Ok(events)
+    }
+
+    /// Waits for the next one.
+    pub(crate) fn next(&self) -> Event {
+        self.receiver.recv().expect("a sender is here")
+    }
+
+    /// Lets a signal come again.
+    pub(crate) fn repeat(&self, signal: i32) {
+        let _ = self.sender.send(Event::Signal(signal)); // The receiver is here.
+    }
+
+    /// Loads the zones of `config`, apart from those that `current` has unchanged, on a thread of its own: signals are heard meanwhile.
+    pub(crate) fn load(&self, config: Config, current: Option<Arc<Loaded>>) -> io::Result<()> {
+        let sender = self.sender.clone();
+        let load = move || {
+            let loaded = catch_unwind(AssertUnwindSafe(|| load_catalog(&config.zones, current.as_deref())));
+            // Who waits for the zones would wait for ever; the panic has said why.
+            let loaded = loaded.unwrap_or_else(|_| std::process::exit(101));
+            drop(current);
+            let _ = sender.send(Event::Loaded(Box::new((config, loaded)))); // A server that ends needs no zones.
+        };
+        thread::Builder::new().name("zones".to_owned()).spawn(load)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! SIGHUP: zones and the choices about answers anew, while the server answers from what it has.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use dns_server::Published;
+
+use super::config::Config;
+use super::events::Events;
+use super::load::Loaded;
+use super::options::Serve;
+use super::service::{counted, publication, what_is_served};
+use crate::output::{complain, say};
+
+/// What is served, and how it is replaced.
+pub(crate) struct Reloads<'s> {
+    pub(crate) options: &'s Serve,
+    pub(crate) events: &'s Events,
+    pub(crate) published: &'s ArcSwap<Published>,
+    /// What cannot change while the server runs.
+    pub(crate) running: Config,
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) is_loading: bool,
+    /// A SIGHUP came while zones were loading: they may have changed since.
+    pub(crate) again: bool,
+}
+
+impl Reloads<'_> {
+    /// Begins a reload; if one is under way, another one follows it.
+    pub(crate) fn begin(&mut self) {
+        if self.is_loading {
+            self.again = true;
+            return;
+        }
+        match self.try_begin() {
+            Ok(()) => self.is_loading = true,
+            Err(error) => complain!("sidestep dns: nothing was reloaded: {error:#}"),
+        }
+    }
+
+    fn try_begin(&self) -> anyhow::Result<()> {
+        let config = Config::resolve(self.options)?;
+        self.name_what_stays(&config);
+        self.events.load(config, Some(Arc::clone(&self.loaded))).context("starting a thread")
+    }
+
+    fn name_what_stays(&self, config: &Config) {
+        let running = &self.running;
+        let fixed = [
+            ("device or listen", config.device != running.device),
+            ("cores", config.cores != running.cores),
+            ("spin-us", config.spin != running.spin),
+            ("busy-poll", config.busy_poll != running.busy_poll),
+            ("control", config.control != running.control),
+            ("tcp", config.tcp != running.tcp),
+        ];
+        for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
+            complain!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
+        }
+    }
+
+    /// Serves what was loaded, unless that is nothing.
+    pub(crate) fn finish(&mut self, config: &Config, replacement: Loaded) {
+        self.is_loading = false;
+        if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
+            complain!("sidestep dns: nothing was reloaded: there would be no zone left to serve");
+        } else {
+            self.publish(config, replacement);
+        }
+        if std::mem::take(&mut self.again) {
+            self.begin();
+        }
+    }
+
+    fn publish(&mut self, config: &Config, replacement: Loaded) {
+        let old_publication = self.published.swap(Arc::new(publication(config, &replacement)));
+        let old_zones = std::mem::replace(&mut self.loaded, Arc::new(replacement));
+        wait_until_unused(&old_publication);
+        drop((old_publication, old_zones));
+        let loaded = &self.loaded;
+        let failed = counted(loaded.failed, "zone file");
+        let (served, read) = (what_is_served(loaded), loaded.read);
+        say!("sidestep dns: reloaded: {served}, {failed} with errors, {read} read because of changes");
+    }
+}
+
+/// Waits until no responder answers from what was replaced: whoever frees it is kept from answering for as long as that takes.
+fn wait_until_unused(old: &Arc<Published>) {
+    const BATCH_MAX: Duration = Duration::from_secs(1);
+    let began = Instant::now();
+    while Arc::strong_count(old) > 1 && began.elapsed() < BATCH_MAX {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
