@@ -1,10 +1,11 @@
 //! Zone files, the zone tree, immutable versions.
 //!
 //! Start reading at [`tree::Zone`], what a zone is once loaded; [`builder`] makes one from records, [`text`] makes
-//! records from a zone file. Pure: no files are opened and no clock is read here.
+//! records from a zone file; [`findings`] says what in a zone works badly. Pure: no files are opened and no clock is read here.
 #![forbid(unsafe_code)]
 
 pub mod builder;
+pub mod findings;
 pub mod index;
 mod load;
 mod octets;

@@ -145,3 +145,66 @@ fn check_tells_good_zones_from_bad_ones() {
     let output = command(&["dns", "check", "--zone", &bad_zone(&directory)]);
     assert_eq!(output.status.code(), Some(1));
 }
+
+/// What `dns check` prints about these sources, and its exit status.
+fn checked(sources: &[&str]) -> (String, Option<i32>) {
+    let output = command(&[&["dns", "check"], sources].concat());
+    (String::from_utf8(output.stdout).unwrap(), output.status.code())
+}
+
+#[test]
+fn check_reports_errors_with_file_and_line_and_warnings_with_zone_and_name() {
+    let directory = Directory::new().unwrap();
+    let bad = bad_zone(&directory);
+    let (text, status) = checked(&["--zone", &bad]);
+    assert!(text.starts_with(&format!("{bad}:4:9: error: ")) && status == Some(1), "{text}");
+    let text = "$TTL 60\n@ SOA ns host 1 1 1 1 1\n NS ns\nns A 192.0.2.1\nsub NS ns.sub\n@ MX 1 alias\nalias CNAME ns\n";
+    let odd = directory.write("odd.example.zone", text).unwrap().display().to_string();
+    let (text, status) = checked(&["--zone", &odd]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with(&format!("{odd}: zone odd.example. serial 1")), "{text}");
+    assert!(
+        lines[1].starts_with("odd.example. odd.example.: warning: the MX record names alias.odd.example."),
+        "{text}"
+    );
+    let glue = "odd.example. sub.odd.example.: warning: the name server ns.sub.odd.example.";
+    assert!(lines[2].starts_with(glue) && lines.len() == 3, "{text}");
+    assert_eq!(status, Some(0), "warnings are no failure");
+}
+
+#[test]
+fn check_reports_two_files_for_one_zone_and_a_cname_beside_other_data() {
+    let directory = Directory::new().unwrap();
+    let soa = "$ORIGIN example.\n@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+    let first = directory.write("first.zone", soa).unwrap().display().to_string();
+    let second = directory.write("second.zone", soa).unwrap().display().to_string();
+    let (text, status) = checked(&["--zone", &first, "--zone", &second]);
+    let expected = format!("{second}:1: error: the zone example. is in {first} too");
+    assert!(text.contains(&expected) && status == Some(1), "{text}");
+    let cname =
+        directory.write("cname.zone", &format!("{soa}ns 60 CNAME x\n")).unwrap().display().to_string();
+    let (text, status) = checked(&["--zone", &cname]);
+    assert!(
+        text.starts_with(&format!("{cname}:5:1: error: a CNAME and other data")) && status == Some(1),
+        "{text}"
+    );
+}
+
+#[test]
+fn check_reports_a_serial_that_is_older_than_what_a_server_has() {
+    let zone = |serial: u32| {
+        format!("$ORIGIN example.\n@ 60 SOA ns host {serial} 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n")
+    };
+    let directory = Directory::new().unwrap();
+    let file = directory.write("zone.zone", &zone(7)).unwrap();
+    let server = Serving::start(&file, &[]);
+    let arguments = [file.display().to_string(), server.v4.to_string()];
+    let check = || checked(&["--zone", &arguments[0], "--server", &arguments[1]]).0;
+    for same_or_newer in [7, 8] {
+        std::fs::write(&file, zone(same_or_newer)).unwrap();
+        assert_eq!(check().lines().count(), 1, "{}", check());
+    }
+    std::fs::write(&file, zone(6)).unwrap();
+    let expected = "example. example.: warning: the serial goes back from 7 to 6";
+    assert!(check().lines().nth(1).unwrap().starts_with(expected), "{}", check());
+}

@@ -134,7 +134,7 @@ fn parse_device(device: &str, listen: &[String]) -> Result<DeviceChoice, ConfigE
 }
 
 /// `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:53`.
-fn parse_listen(text: &str, port: u16) -> Result<SocketAddr, ConfigError> {
+pub(crate) fn parse_listen(text: &str, port: u16) -> Result<SocketAddr, ConfigError> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse().map(|address: IpAddr| SocketAddr::new(address, port));
     address.or_else(|_| text.parse()).map_err(|_| ConfigError::Form {

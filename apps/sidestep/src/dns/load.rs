@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone, Unavailable};
-use dns_wire::{NameBuf, Rtype};
+use dns_wire::NameBuf;
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
 use dns_zone::{Zone, load_zone};
 
 use super::config::ZoneSpec;
+use super::serial::{is_older, went_back};
 use crate::output::complain;
 
 /// Reads files where they lie, and notes which.
@@ -72,20 +73,16 @@ fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
     load_zone(disk, &spec.file, origin, &Limits::default(), random_seed())
 }
 
-/// One line about a zone that was loaded, and one for each thing that looks wrong but does no harm here.
+/// One line about a zone that was loaded.
 pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
-    let mut text = format!(
+    format!(
         "{}: zone {} serial {}: {} records, {} names",
         spec.file.display(),
         zone.origin(),
         zone.serial(),
         zone.record_count(),
         zone.node_count(),
-    );
-    if zone.apex().rrset(Rtype::NS).is_none() {
-        text.push_str("\n  warning: no NS record at the origin; resolvers will not find this zone");
-    }
-    text
+    )
 }
 
 /// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported on stderr and keeps its
@@ -164,6 +161,14 @@ impl<'a> Earlier<'a> {
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
+    /// Nothing else would show why secondary servers ignore a new version.
+    fn warn_of_serial(&self, spec: &ZoneSpec, zone: &Zone) {
+        let before = self.by_spec.get(spec).and_then(|entry| entry.served.tree().ok()).map(Zone::serial);
+        if let Some(before) = before.filter(|before| is_older(zone.serial(), *before)) {
+            complain!("sidestep dns: zone {}: {}", zone.origin(), went_back(before, zone.serial()));
+        }
+    }
+
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
     fn last_good(&self, spec: &ZoneSpec) -> Option<Arc<ServedZone>> {
         let origin = || spec.origin.clone().or_else(|| origin_from_path(&spec.file));
@@ -190,6 +195,7 @@ impl Loading {
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
             Ok(zone) => {
+                earlier.warn_of_serial(spec, &zone);
                 let served = Arc::new(compile(zone));
                 self.push(Entry { spec: spec.clone(), served, files: disk.files });
             }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `options.rs` | the command line |
 //! | `config.rs`, `config_file.rs` | what the user wrote, and what the program runs on |
+//! | `check.rs`, `serial.rs` | `sidestep dns check` |
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
@@ -13,6 +14,7 @@
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `stats.rs` | counters, over a Unix socket |
 
+mod check;
 mod config;
 mod config_file;
 mod engines;
@@ -22,6 +24,7 @@ mod load;
 mod options;
 mod ports;
 mod reload;
+mod serial;
 mod service;
 mod stats;
 mod tcp;
@@ -30,9 +33,6 @@ mod tcp_connection;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-
-use crate::output::{complain, to_stdout};
-use config::Config;
 
 /// What `sidestep dns` can do.
 #[derive(Subcommand)]
@@ -46,6 +46,10 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     Serve(options::Serve),
     /// Check zones and configuration as `serve` would read them, and serve nothing.
+    ///
+    /// Prints a line for each zone that is good, and one for each finding: `FILE:LINE:COLUMN: error: ...` or `ZONE NAME: warning: ...`.
+    /// An error is what `serve` would refuse; a warning is what it would serve and what works badly. Only errors make the exit status 1.
+    #[command(verbatim_doc_comment)]
     Check(options::Check),
     /// Print the counters of a running server.
     Stats(options::Stats),
@@ -55,24 +59,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(options) => service::serve(&options),
-        Command::Check(options) => check(&options),
+        Command::Check(options) => check::check(&options),
         Command::Stats(options) => stats::print(&options),
     }
-}
-
-fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
-    let config = Config::resolve(&options.sources.to_serve())?;
-    let mut good = true;
-    for spec in &config.zones {
-        match load::read(spec) {
-            Ok(zone) => {
-                to_stdout(|out| Ok(writeln!(out, "{}", load::describe(spec, &zone))?))?;
-            }
-            Err(error) => {
-                complain!("{error}");
-                good = false;
-            }
-        }
-    }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

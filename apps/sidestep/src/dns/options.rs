@@ -60,6 +60,10 @@ pub(crate) struct Serve {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) sources: Sources,
+
+    /// Server that serves these zones now: a serial that is older than its own is reported.
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    pub(crate) server: Option<String>,
 }
 
 /// Print the counters of a running server, one `name value` a line.

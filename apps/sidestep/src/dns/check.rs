@@ -1,0 +1,95 @@
+//! `sidestep dns check`: what `serve` would refuse, or answer in ways that work badly.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dns_wire::NameBuf;
+use dns_zone::Zone;
+use dns_zone::findings::findings;
+use dns_zone::text::ZoneTextErrors;
+
+use super::config::{Config, ZoneSpec, parse_listen};
+use super::{load, options, serial};
+use crate::output::to_stdout;
+
+/// Checks everything; the exit status is a failure if `serve` would refuse something.
+pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
+    let config = Config::resolve(&options.sources.to_serve())?;
+    let server = options.server.as_deref().map(|text| parse_listen(text, 53)).transpose()?;
+    let mut report = Report::default();
+    for spec in &config.zones {
+        match load::read(spec) {
+            Ok(zone) => report.add_zone(spec, &zone, server),
+            Err(errors) => report.add_errors(spec, &errors),
+        }
+    }
+    to_stdout(|out| Ok(report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
+    Ok(if report.has_errors { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Lines to print: one for each good zone, and one for each finding, `PLACE: error: ...` or `PLACE: warning: ...`.
+#[derive(Default)]
+struct Report {
+    lines: Vec<String>,
+    has_errors: bool,
+    /// The file of each zone.
+    files: HashMap<NameBuf, PathBuf>,
+}
+
+impl Report {
+    fn error(&mut self, place: impl Display, what: impl Display) {
+        self.lines.push(format!("{place}: error: {what}"));
+        self.has_errors = true;
+    }
+
+    fn warning(&mut self, place: impl Display, what: impl Display) {
+        self.lines.push(format!("{place}: warning: {what}"));
+    }
+
+    fn add_errors(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors) {
+        for error in &errors.errors {
+            let place = format!("{}:{}:{}", error.path.display(), error.position.line, error.position.column);
+            self.error(place, &error.problem);
+        }
+        if errors.stopped_early {
+            let place = format!("{}:1", spec.file.display());
+            self.error(place, "reading stopped after too many errors: mend these, and check again");
+        }
+    }
+
+    fn add_zone(&mut self, spec: &ZoneSpec, zone: &Zone, server: Option<SocketAddr>) {
+        self.lines.push(load::describe(spec, zone));
+        if let Some(first) = self.files.insert(NameBuf::from(zone.origin()), spec.file.clone()) {
+            let what = format!(
+                "the zone {} is in {} too, and only this one is served: remove one of them",
+                zone.origin(),
+                first.display()
+            );
+            self.error(format!("{}:1", spec.file.display()), what);
+        }
+        for found in findings(zone) {
+            self.warning(format!("{} {}", zone.origin(), found.owner), found.kind);
+        }
+        if let Some(server) = server {
+            self.compare_serial(zone, server);
+        }
+    }
+
+    fn compare_serial(&mut self, zone: &Zone, server: SocketAddr) {
+        let place = format!("{} {}", zone.origin(), zone.origin());
+        let ours = zone.serial();
+        match serial::ask(server, zone.origin()) {
+            Ok(theirs) if serial::is_older(ours, theirs) => {
+                self.warning(place, serial::went_back(theirs, ours));
+            }
+            Ok(_) => {}
+            Err(error) => self.warning(
+                place,
+                format!("{server} does not say which serial it serves ({error}), so that is not compared: see if it runs"),
+            ),
+        }
+    }
+}

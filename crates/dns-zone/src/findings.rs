@@ -1,0 +1,166 @@
+//! What in a zone is served as it stands, and works badly.
+
+use std::fmt;
+
+use dns_wire::{Name, NameBuf, Rtype};
+
+use crate::builder::target_offset;
+use crate::tree::{Node, Zone};
+
+/// One thing that works badly. Its text says what it is, what comes of it, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The name at which it is.
+    pub owner: NameBuf,
+    /// What it is.
+    pub kind: FindingKind,
+}
+
+/// What can work badly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// The origin has no NS record.
+    NoServers,
+    /// A server below the cut that it serves has no address in this zone.
+    MissingGlue(NameBuf),
+    /// A record names a host of this zone that has no address.
+    NoAddress(Rtype, NameBuf),
+    /// A record names an alias (RFC 2181, 10.3).
+    Alias(Rtype, NameBuf),
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FindingKind::NoServers => f.write_str(
+                "there is no NS record at the origin, so resolvers do not find this zone: add those that its parent has",
+            ),
+            FindingKind::MissingGlue(host) => write!(
+                f,
+                "the name server {host} is below this delegation and has no address here, so resolvers cannot reach it: add its A \
+                 or AAAA record"
+            ),
+            FindingKind::NoAddress(rtype, host) => write!(
+                f,
+                "the {rtype} record names {host}, which has no address, so nobody can reach it: add an A or AAAA record, or name \
+                 another host"
+            ),
+            FindingKind::Alias(rtype, host) => write!(
+                f,
+                "the {rtype} record names {host}, which is an alias; RFC 2181, 10.3 forbids that, and some resolvers do not follow \
+                 it: name the host that the alias leads to"
+            ),
+        }
+    }
+}
+
+/// Everything that works badly in `zone`, in the order of its names.
+pub fn findings(zone: &Zone) -> impl Iterator<Item = Finding> {
+    let no_servers =
+        zone.apex().rrset(Rtype::NS).is_none().then(|| finding(zone.apex(), FindingKind::NoServers));
+    // What lies below a boundary is for others to answer, or for nobody.
+    let nodes = zone.nodes().filter(|node| !node.is_occluded());
+    no_servers.into_iter().chain(nodes.flat_map(move |node| of_node(zone, node)))
+}
+
+fn of_node<'a>(zone: &'a Zone, node: Node<'a>) -> impl Iterator<Item = Finding> + 'a {
+    let kinds = [Rtype::NS, Rtype::MX, Rtype::SRV];
+    let rrsets = kinds.into_iter().filter_map(move |rtype| node.rrset(rtype));
+    rrsets.flat_map(move |rrset| {
+        let at = target_offset(rrset.rtype()).expect("the three types name a host");
+        let hosts = rrset.records().filter_map(move |rdata| Name::from_wire(&rdata[at..]).ok());
+        hosts.filter_map(move |host| Some(finding(node, of_host(zone, node, rrset.rtype(), host)?)))
+    })
+}
+
+fn finding(node: Node<'_>, kind: FindingKind) -> Finding {
+    let owner = Name::from_wire(node.name()).expect("the tree holds valid names");
+    Finding { owner: NameBuf::from(owner), kind }
+}
+
+/// What is wrong with a `host` that a record of `owner` names, if this zone can tell.
+fn of_host(zone: &Zone, owner: Node<'_>, rtype: Rtype, host: Name<'_>) -> Option<FindingKind> {
+    // The root says that there is no such host (RFC 7505, 3; RFC 2782).
+    if host.is_root() && rtype != Rtype::NS || !host.ends_with(zone.origin()) {
+        return None;
+    }
+    let encloser = zone.closest_encloser(host.as_bytes());
+    let exact = encloser.name().len() == host.len();
+    let has_address = |node: Node<'_>| node.rrset(Rtype::A).or_else(|| node.rrset(Rtype::AAAA)).is_some();
+    let is_beyond = |boundary: Node<'_>| boundary.is_cut() || !exact || boundary.id() != encloser.id();
+    if let Some(boundary) = encloser.topmost_boundary().filter(|boundary| is_beyond(*boundary)) {
+        // The host is the child's, or redirected. The child's servers themselves need glue.
+        let needs_glue = rtype == Rtype::NS && boundary.is_cut() && boundary.id() == owner.id();
+        let missing = needs_glue && !(exact && has_address(encloser));
+        return missing.then(|| FindingKind::MissingGlue(NameBuf::from(host)));
+    }
+    match if exact { Some(encloser) } else { encloser.wildcard() } {
+        Some(node) if node.has_cname() => Some(FindingKind::Alias(rtype, NameBuf::from(host))),
+        Some(node) if has_address(node) => None,
+        _ => Some(FindingKind::NoAddress(rtype, NameBuf::from(host))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use super::*;
+    use crate::load_zone;
+    use crate::text::{Files, Limits, TextFile};
+
+    struct Only<'t>(&'t str);
+
+    impl Files for Only<'_> {
+        fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+            Ok(format!("$TTL 60\n@ SOA ns h 1 2 3 4 5\n{}", self.0).into_bytes().into())
+        }
+    }
+
+    fn found(text: &str) -> Vec<String> {
+        let zone = load_zone(&mut Only(text), Path::new("test.zone"), None, &Limits::default(), 1).unwrap();
+        let all = findings(&zone).map(|found| {
+            let kind = match &found.kind {
+                FindingKind::NoServers => "no servers".to_owned(),
+                FindingKind::MissingGlue(host) => format!("glue {host}"),
+                FindingKind::NoAddress(rtype, host) => format!("address {rtype} {host}"),
+                FindingKind::Alias(rtype, host) => format!("alias {rtype} {host}"),
+            };
+            format!("{} {kind}", found.owner)
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn a_good_zone_has_none() {
+        let text = "@ NS ns\n@ NS ns.elsewhere.\n@ MX 1 mail.w\n@ MX 9 host.sub\nns A 192.0.2.1\n*.w AAAA 2001:db8::1\n\
+                    sub NS ns.sub\nsub NS ns\nns.sub A 192.0.2.2\nnull MX 0 .\n_x._tcp SRV 0 0 0 .\nd DNAME e\n@ MX 2 a.d\n";
+        assert_eq!(found(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_delegation_needs_the_addresses_of_servers_below_it() {
+        let text = "@ NS ns\nns A 192.0.2.1\nsub NS ns.sub\nsub NS sub\nsub NS ns.other\nother NS ns\nother NS a.sub\nns.sub TXT x\n";
+        assert_eq!(found(text), ["sub.test. glue ns.sub.test.", "sub.test. glue sub.test."]);
+    }
+
+    #[test]
+    fn hosts_need_addresses_and_are_no_aliases() {
+        let text = "@ NS ns\n@ NS nowhere\n@ MX 1 alias\n@ MX 1 empty\nns A 192.0.2.1\nalias CNAME ns\nempty TXT x\n\
+                    s SRV 0 0 1 wild.w\n*.w CNAME ns\nsub NS alias\n";
+        let expected = [
+            "test. address NS nowhere.test.",
+            "test. alias MX alias.test.",
+            "test. address MX empty.test.",
+            "s.test. alias SRV wild.w.test.",
+            "sub.test. alias NS alias.test.",
+        ];
+        assert_eq!(found(text), expected);
+    }
+
+    #[test]
+    fn a_zone_without_servers_is_not_found() {
+        assert_eq!(found("a A 192.0.2.1\n"), ["test. no servers"]);
+    }
+}
