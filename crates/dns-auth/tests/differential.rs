@@ -152,6 +152,12 @@ fn tolerated(
     if server == Server::Knot && same_code && only_rrsig(our_answer) && only_rrsig(their_answer) {
         return Some("Knot gives signatures that cover nothing another TTL");
     }
+    let follows_alias = our_answer.iter().any(|record| record.rtype == Rtype::CNAME);
+    if server == Server::Knot && query.qtype == Rtype::RRSIG && follows_alias && their_answer.is_empty() {
+        return Some(
+            "signatures may stand beside a CNAME (RFC 4035, 2.5), so Knot denies them there; we and NSD follow",
+        );
+    }
     if server == Server::Knot && crosses_zone_border(zones, ours, theirs) {
         return Some(
             "Knot follows an alias within its zone only; we follow it into every zone, and so does NSD",
