@@ -1,4 +1,4 @@
-//! Tests that cross rooms: the `sidestep` command as its users meet it, on kernel sockets and in the laboratory.
+//! Tests that cross crates: the `sidestep` command as its users see it, on kernel sockets and in the laboratory.
 //!
 //! Here is what they share; the tests are in `tests/kernel`, which need no privilege, and in `tests/laboratory` and
 //! `tests/programs`, which need root and AF_XDP and say so when they cannot run.

@@ -31,7 +31,7 @@ pub fn sidestep_binary() -> &'static Path {
     })
 }
 
-/// The example `name` of the room `native`, of the same build, brought up to date once per process; or the one in the
+/// The example `name` of the crate `native`, of the same build, brought up to date once per process; or the one in the
 /// directory that `SIDESTEP_EXAMPLES` names.
 ///
 /// # Panics

@@ -2,7 +2,7 @@
 //!
 //! Rust's runtime ignores SIGPIPE before `main`, and has it act again in what [`Command`] executes: whether it was ignored before that,
 //! as systemd does for services (`IgnoreSIGPIPE=` in systemd.exec(5)), is forgotten. Who wraps another program must not forget it: a
-//! server that relies on `EPIPE` would be killed. The one unsafe idea of this room: to look before the runtime does.
+//! server that relies on `EPIPE` would be killed. Its one unsafe idea: it looks before the runtime does.
 
 use std::io;
 use std::os::unix::process::CommandExt;
