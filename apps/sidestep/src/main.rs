@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Network services around the Linux kernel.
+/// Run network services past the Linux kernel's network stack, over AF_XDP.
 #[derive(Parser)]
 #[command(name = "sidestep", version, arg_required_else_help = true)]
 struct Arguments {
@@ -23,29 +23,30 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The DNS: an authoritative server and what belongs to it.
+    /// Serve DNS zones, check them, and print the server's counters.
     Dns {
         #[command(subcommand)]
         command: dns::Command,
     },
-    /// Run a program on our stack, unchanged: `sidestep run -- nginx`.
+    /// Run an unmodified program on Sidestep's TCP/IP stack: `sidestep run -- nginx`.
     ///
-    /// What cannot be accelerated runs on the kernel, and one line says why. Signals and the exit status pass through.
+    /// If the program cannot be accelerated, it runs on the kernel, and one line on stderr says why. `sidestep run` forwards signals
+    /// to the program and returns its exit status.
     Run(run::Options),
-    /// Show what `sidestep run` runs: programs, their sockets, which are accelerated, and why the others are not.
+    /// Show the programs under `sidestep run`, which of their sockets are accelerated, and why the others are not.
     Status(status::Status),
-    /// The same again and again, with the packets of each second.
+    /// Show the status every second, with packet rates.
     Top(status::Top),
-    /// List the sockets of running Sidestep programs, as `ss -tin` does for the kernel's.
+    /// List the sockets of running Sidestep programs, as `ss -tin` lists the kernel's sockets.
     ///
     /// Each connection has a second line in the words of ss(8): congestion control, timers, windows, counts. Windows and
-    /// flights are in segments. A listener's Recv-Q is who waits to be accepted, its Send-Q how many may.
+    /// flights are in segments. For a listener, Recv-Q is the number of connections that wait for `accept`, and Send-Q the most that may.
     Sockets(observe::Sockets),
-    /// Print the counters of running Sidestep programs, as nstat(8) does for the kernel's.
+    /// Print the counters of running Sidestep programs, as nstat(8) prints the kernel's counters.
     Counters(observe::Counters),
-    /// Print what the stacks remember: the latest segments, states and timeouts of all connections.
+    /// Print the latest segments, state changes and timeouts of all connections.
     Trace(observe::Trace),
-    /// Capture packets that go around the kernel, where tcpdump does not see them.
+    /// Capture packets that bypass the kernel, which tcpdump does not see.
     ///
     /// `sidestep capture -w - tcp port 80 | tcpdump -n -r -`, or `| wireshark -k -i -`.
     #[command(verbatim_doc_comment)]
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What failed and why, on one line: the chain of causes, without those that the text before has told already.
+/// What failed and why, on one line: the chain of causes. A cause that the text before it contains is left out.
 fn explain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         if text.is_empty() {

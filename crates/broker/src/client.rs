@@ -39,19 +39,19 @@ pub enum ClientError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The broker is gone.
-    #[error("the broker is gone")]
+    #[error("the broker has ended")]
     Gone,
     /// The broker does not answer.
     #[error("the broker does not answer")]
     TimedOut,
     /// What listens there is no broker of this user's or root's.
-    #[error("the broker's socket is somebody else's")]
+    #[error("the broker's socket belongs to another user")]
     Impostor,
     /// What came is no message.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// A message came that does not belong there.
-    #[error("an answer to another question")]
+    #[error("an answer to another request")]
     OutOfPlace,
     /// A system call failed.
     #[error("the broker's socket: {0}")]

@@ -511,7 +511,7 @@ pub enum ProtocolError {
     #[error("a message of {0} octets")]
     Length(usize),
     /// It cannot be read.
-    #[error("a message that cannot be read: {0}")]
+    #[error("unreadable message: {0}")]
     Content(#[from] serde_json::Error),
 }
 

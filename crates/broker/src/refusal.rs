@@ -10,7 +10,7 @@ pub enum Refusal {
     #[error("the broker speaks version {0} of the protocol")]
     Version(u32),
     /// All queues belong to other processes. One that is released comes as news.
-    #[error("all queues are other processes'")]
+    #[error("no free queue: other processes have them all")]
     NoFreeQueue,
     /// The interface cannot be used; the text says why.
     #[error("{0}")]
@@ -19,10 +19,10 @@ pub enum Refusal {
     #[error("no interface is accelerated")]
     NoInterface,
     /// No descriptor came with the request, or more than it has.
-    #[error("a socket belongs to this request")]
+    #[error("the request came without its socket")]
     NoSocket,
     /// The descriptor is no socket of this transport.
-    #[error("not a socket of this transport over IP")]
+    #[error("not an IP socket of this transport")]
     NotThisTransport,
     /// The socket belongs to another network namespace than the interfaces.
     #[error("the socket is in another network namespace")]
@@ -46,7 +46,7 @@ pub enum Refusal {
     #[error("bound to loopback")]
     Loopback,
     /// IPv6 link-local addresses are the kernel's.
-    #[error("a link-local address")]
+    #[error("bound to a link-local address")]
     LinkLocal,
     /// No accelerated interface has the address.
     #[error("bound to an address that no accelerated interface has")]
@@ -58,7 +58,7 @@ pub enum Refusal {
     #[error("there is no such claim")]
     NoSuchClaim,
     /// The client has no queue of that interface.
-    #[error("none of its queues are this process's")]
+    #[error("this process has no queue of that interface")]
     NotYours,
     /// The peer is this host.
     #[error("the peer is this host")]
@@ -67,22 +67,22 @@ pub enum Refusal {
     #[error("no route to the peer: {0}")]
     NoRoute(String),
     /// The route does not lead by an accelerated interface.
-    #[error("the route leads by an interface that is not accelerated")]
+    #[error("the route uses an interface that is not accelerated")]
     OtherInterface,
     /// The kernel would send from another address than the one that the socket is bound to.
-    #[error("bound to an address that the route does not have")]
+    #[error("bound to another address than the route's source")]
     OtherSource,
     /// Neither the peer nor the router in front of it answers.
     #[error("the next hop does not answer")]
     NoNeighbour,
     /// The kernel did not take the connection.
-    #[error("the kernel does not take the connection: {0}")]
+    #[error("the kernel refused the connection: {0}")]
     NotTaken(String),
     /// The process that has the connection is gone, or has it no longer.
-    #[error("nobody has the connection any more")]
+    #[error("the process that had the connection no longer has it")]
     NoParent,
     /// There is no such question.
-    #[error("nobody asked for that")]
+    #[error("there is no such request")]
     NotAsked,
     /// Nobody else has the listener.
     #[error("no other process has this listener")]

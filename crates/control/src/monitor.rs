@@ -29,7 +29,7 @@ pub enum MonitorError {
     #[error("netlink: {0}")]
     Socket(#[from] io::Error),
     /// Interfaces, addresses or routes change so fast that no dump is ever whole. Try again later.
-    #[error("netlink: the kernel's tables change faster than they can be read")]
+    #[error("netlink: the kernel's tables change faster than Sidestep can read them")]
     Unstable,
 }
 

@@ -79,7 +79,7 @@ pub enum XdpError {
         source: io::Error,
     },
     /// Packet memory could not be had or locked. Use fewer frames, or raise the limit (`ulimit -l`, LimitMEMLOCK=).
-    #[error("{octets} octets of packet memory are not to be had: {source} (see ulimit -l)")]
+    #[error("{octets} octets of packet memory are not available: {source} (see ulimit -l)")]
     Memory {
         /// How much was asked for.
         octets: usize,
@@ -97,7 +97,7 @@ pub enum XdpError {
         limit: u32,
     },
     /// What another process lent is no device. The two are of different versions, or one of them is wrong: start both anew.
-    #[error("the device that was lent cannot be used: {0}")]
+    #[error("the lent device cannot be used: {0}")]
     Lent(&'static str),
     /// An option has a value outside its range.
     #[error("{option} is {value}; it must be {allowed}")]

@@ -42,7 +42,7 @@ pub enum DepartureError {
     #[error("no route: {0}")]
     Route(io::Error),
     /// The way leads by another interface.
-    #[error("the route leads by another interface")]
+    #[error("the route uses another interface")]
     OtherInterface,
     /// No port was to be had.
     #[error("no local port: {0}")]

@@ -72,8 +72,12 @@ impl fmt::Display for Notice {
             Notice::QueuesOpened { interface, queues, engine, mode } => {
                 write!(f, "{interface}: queues {queues:?} by engine {engine}, {mode}")
             }
-            Notice::Gone { interface } => write!(f, "{interface}: gone, or to be attached anew"),
-            Notice::Reopening { interface } => write!(f, "{interface}: to be opened with larger frames"),
+            Notice::Gone { interface } => {
+                write!(f, "{interface}: closed; it is opened again if it comes back")
+            }
+            Notice::Reopening { interface } => {
+                write!(f, "{interface}: its MTU exceeds the frames; opening it with larger frames")
+            }
             Notice::MtuChanged { interface, mtu } => write!(f, "{interface}: MTU {mtu}"),
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}; trying again"),
             Notice::NoShadow { address, error } => {

@@ -45,10 +45,10 @@ pub enum ClientError {
         looked_in: Vec<PathBuf>,
     },
     /// It is another user's.
-    #[error("{}: permission denied; its owner and root may look", .0.display())]
+    #[error("{}: permission denied: only its owner and root may connect", .0.display())]
     Permission(PathBuf),
     /// Nobody answers at a place that was named.
-    #[error("nobody answers at {}: {error}", .path.display())]
+    #[error("no answer at {}: {error}", .path.display())]
     Silent {
         /// The place.
         path: PathBuf,
@@ -56,13 +56,13 @@ pub enum ClientError {
         error: io::Error,
     },
     /// The connection broke.
-    #[error("the program does not go on: {0}")]
+    #[error("the connection to the program broke: {0}")]
     Connection(#[from] io::Error),
     /// It ended before the answer did.
-    #[error("the program ended before its answer did")]
+    #[error("the program ended in the middle of its answer")]
     CutOff,
     /// What came is no answer.
-    #[error("not understood: {0}; is the program of another version?")]
+    #[error("unexpected answer: {0} (is the program of another version?)")]
     Protocol(#[from] ProtocolError),
     /// The program refused.
     #[error("{0}")]

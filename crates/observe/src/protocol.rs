@@ -107,7 +107,7 @@ pub enum ProtocolError {
     #[error("a message of kind {0}")]
     Kind(u8),
     /// It is not what its kind says.
-    #[error("a message that cannot be read: {0}")]
+    #[error("unreadable message: {0}")]
     Content(String),
 }
 

@@ -83,7 +83,7 @@ impl Brokered {
 
     /// Asks, unless the broker is gone; notices if it is by now.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
-        let Line::Open(client) = &mut self.line else { return Err("the broker is gone".to_owned()) };
+        let Line::Open(client) = &mut self.line else { return Err("the broker has ended".to_owned()) };
         ask(client).map_err(|error| {
             if error.is_fatal() {
                 self.line = Line::Cut;

@@ -96,10 +96,13 @@ fn a_program_that_does_not_answer_keeps_nobody_from_the_others() {
     let said = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(said.starts_with("# well/72\nanswers "), "its number is that of its socket: {said}");
     let complaints = String::from_utf8(output.stderr.clone()).unwrap();
-    assert!(complaints.contains("70.sock: the program ended before its answer did"), "{complaints}");
-    assert!(complaints.contains("71.sock: not understood") && !complaints.contains('\x1b'), "{complaints}");
-    assert!(complaints.contains("74.sock: not understood"), "{complaints}");
-    assert!(complaints.contains("short 73: the program ended before"), "{complaints}");
+    assert!(complaints.contains("70.sock: the program ended in the middle of its answer"), "{complaints}");
+    assert!(
+        complaints.contains("71.sock: unexpected answer") && !complaints.contains('\x1b'),
+        "{complaints}"
+    );
+    assert!(complaints.contains("74.sock: unexpected answer"), "{complaints}");
+    assert!(complaints.contains("short 73: the program ended in the middle"), "{complaints}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl Scene {
 fn a_static_program() {
     let Some(scene) = Scene::new("static program") else { return };
     let program = scene.compile("fixed", &["-static"]);
-    scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, "it is linked statically");
+    scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, "it is statically linked");
 }
 
 #[test]

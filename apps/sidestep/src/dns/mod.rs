@@ -37,18 +37,18 @@ use clap::Subcommand;
 /// What `sidestep dns` can do.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Serve zones by UDP and TCP.
+    /// Serve zones over UDP and TCP.
     ///
-    /// Without --device, on kernel sockets: 127.0.0.1 and ::1, port 5300; no privilege needed.
-    /// With --device IFNAME, over AF_XDP: port 53 on every address of that interface; the kernel keeps everything else.
+    /// Without --device: kernel sockets on 127.0.0.1 and ::1, port 5300. Needs no privileges.
+    /// With --device IFNAME: AF_XDP, port 53 of every address of that interface. The kernel keeps all other traffic.
     ///
-    /// SIGHUP reads the zones and the configuration again; SIGTERM answers what has come and ends.
+    /// SIGHUP reads the configuration and the zones again. SIGTERM answers the queries that have arrived, then ends the server.
     #[command(verbatim_doc_comment)]
     Serve(options::Serve),
-    /// Check zones and configuration as `serve` would read them, and serve nothing.
+    /// Read configuration and zones as `serve` does, and report errors and warnings.
     ///
-    /// Prints a line for each zone that is good, and one for each finding: `FILE:LINE:COLUMN: error: ...` or `ZONE NAME: warning: ...`.
-    /// An error is what `serve` would refuse; a warning is what it would serve and what works badly. Only errors make the exit status 1.
+    /// Prints one line for each good zone, and one for each finding: `FILE:LINE:COLUMN: error: ...` or `ZONE NAME: warning: ...`.
+    /// An error is something that `serve` refuses; a warning is something that it serves and that works badly. Exit status 1 means errors.
     #[command(verbatim_doc_comment)]
     Check(options::Check),
     /// Print the counters of a running server.

@@ -9,48 +9,47 @@ use crate::observe::Which;
 /// What is served: files that both `serve` and `check` read.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Sources {
-    /// Configuration file (TOML). Options on the command line override it; zones are added to its zones.
+    /// Configuration file (TOML). Options on the command line override it. Zones on the command line are added to its zones.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Zone file, with its origin if that is not the owner of the SOA. May be repeated.
+    /// Zone file, and its origin if that is not the owner name of the SOA. May be repeated.
     #[arg(long = "zone", value_name = "[ORIGIN=]FILE")]
     pub(crate) zones: Vec<String>,
 }
 
-/// The options of `serve`; what it does stands at the command itself.
+/// The options of `serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) sources: Sources,
 
-    /// Address to serve, with or without port (53 with a device, 5300 without). May be repeated.
+    /// Address to serve, with or without a port (default 53 on an interface, 5300 on kernel sockets). May be repeated.
     #[arg(long = "listen", value_name = "ADDR[:PORT]")]
     pub(crate) listen: Vec<String>,
 
-    /// Network interface to serve over AF_XDP, or `kernel` for kernel sockets [default: kernel].
+    /// Interface to serve over AF_XDP, or `kernel` for kernel sockets [default: kernel].
     #[arg(long, value_name = "IFNAME|kernel")]
     pub(crate) device: Option<String>,
 
-    /// Cores to run on, one engine each, such as `0-3,6` [default: with a device, as many as it has queues; else all].
+    /// Cores to run on, one engine each, such as `0-3,6` [default: one core per queue of the interface; all on kernel sockets].
     #[arg(long, value_name = "LIST")]
     pub(crate) cores: Option<String>,
 
-    /// Microseconds to look for packets before sleeping, 0 to 1000000 [default: 20].
+    /// Microseconds to poll for packets before sleeping, 0 to 1000000 [default: 20].
     #[arg(long, value_name = "MICROSECONDS")]
     pub(crate) spin_us: Option<u64>,
 
-    /// How an engine waits: `off` sleeps, `on` has the kernel poll the card from our core, `always` never sleeps either
-    /// [default: off].
+    /// How an engine waits for packets [default: off].
     #[arg(long, value_name = "MODE")]
     pub(crate) busy_poll: Option<BusyPoll>,
 
-    /// What answers: the zones, or a bare echo to measure the ways to here and back [default: dns].
+    /// What answers: the zones, or an echo of each request, which measures the network path alone [default: dns].
     #[arg(long, value_name = "WHAT")]
     pub(crate) responder: Option<ResponderKind>,
 
-    /// Unix socket by which tools look at the server [default: PID.sock in /run/sidestep, $XDG_RUNTIME_DIR/sidestep if not
-    /// root; found there by `sidestep sockets` and the like].
+    /// Control socket (Unix) for `sidestep sockets`, `dns stats` and the other tools, which find the default themselves [default:
+    /// PID.sock in /run/sidestep for root, else in $XDG_RUNTIME_DIR/sidestep].
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -77,12 +76,12 @@ pub(crate) struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BusyPoll {
-    /// Spin for a while, then sleep until an interrupt.
+    /// Poll for --spin-us, then sleep until an interrupt.
     #[default]
     Off,
-    /// While spinning, process the card's queue from our own core (SO_PREFER_BUSY_POLL).
+    /// While polling, process the interface's queue on the engine's core (SO_PREFER_BUSY_POLL).
     On,
-    /// As `on`, and never sleep: burns the core.
+    /// As `on`, and never sleep: lowest latency, and the core is always busy.
     Always,
 }
 
@@ -92,12 +91,12 @@ pub(crate) enum ResponderKind {
     /// The zones.
     #[default]
     Dns,
-    /// Every request comes back as it is.
+    /// Each request is sent back unchanged.
     Echo,
 }
 
 impl Sources {
-    /// The options of a `serve` that reads these files and has nothing else to say.
+    /// The options of a `serve` that reads these files, with defaults for all else.
     pub(crate) fn to_serve(&self) -> Serve {
         Serve { sources: self.clone(), ..Serve::default() }
     }

@@ -49,7 +49,9 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
-        .inspect_err(|error| complain!("sidestep dns: nobody can look at this server: {error:#}"))
+        .inspect_err(|error| {
+            complain!("sidestep dns: control socket unavailable, so tools cannot find this server: {error:#}")
+        })
         .ok();
 
     say!("{}", ready_line(&config, &loaded, &ports, engines.len()));

@@ -94,7 +94,7 @@ fn only(mut answers: Vec<(Answering, Answer)>) -> anyhow::Result<(Answering, Ans
     let pids: Vec<String> = answers.iter().map(|(answering, _)| answering.pid.to_string()).collect();
     match answers.pop() {
         Some(answer) if answers.is_empty() => Ok(answer),
-        Some(_) => bail!("several servers run: {}; name one with --pid", pids.join(", ")),
-        None => bail!("no DNS server is among the Sidestep processes that run here"),
+        Some(_) => bail!("several servers are running: {}; choose one with --pid", pids.join(", ")),
+        None => bail!("no Sidestep DNS server is running here"),
     }
 }

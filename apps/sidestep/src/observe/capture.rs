@@ -1,4 +1,4 @@
-//! `sidestep capture`: what tcpdump is for packets that the kernel sees.
+//! `sidestep capture`: like tcpdump, for packets that bypass the kernel.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -18,25 +18,25 @@ use super::capture_output::Output;
 use super::{Which, filter_of};
 use crate::output::complain;
 
-/// The options of `capture`; what it does stands at the command itself.
+/// The options of `capture`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Capture {
     #[command(flatten)]
     which: Which,
 
-    /// Write pcapng there, `-` for stdout; without it a line for each packet is printed.
+    /// Write pcapng to FILE, or to stdout for `-`. Without this option, print a line for each packet.
     #[arg(long, short, value_name = "FILE")]
     write: Option<String>,
 
-    /// Octets of each packet to keep.
+    /// Keep at most so many octets of each packet.
     #[arg(long, short, value_name = "OCTETS", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1..=262_144))]
     snaplen: u32,
 
-    /// End after so many packets.
+    /// Stop after so many packets.
     #[arg(long, short, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Which packets, such as `tcp and port 80 and not host 192.0.2.1`. See docs/observability.md.
+    /// Capture only matching packets, such as `tcp and port 80 and not host 192.0.2.1`. See docs/observability.md.
     #[arg(value_name = "FILTER", trailing_var_arg = true)]
     filter: Vec<String>,
 }
@@ -138,7 +138,7 @@ impl Running {
     fn take_packet(&mut self, at: usize, header: &Header, frame: &[u8]) -> anyhow::Result<()> {
         let interfaces = &self.sessions[at].interfaces;
         let interface = interfaces.iter().find(|(report, _)| report.interface == header.source);
-        let (_, interface) = interface.context("a packet of an interface that was not told of")?;
+        let (_, interface) = interface.context("a packet of an unknown interface")?;
         if self.left == 0 {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Running {
         let dropped: u64 = self.sessions.iter().map(|session| session.dropped).sum();
         let passed: u64 = self.sessions.iter().map(|session| session.passed).sum();
         complain!(
-            "sidestep: {} packets captured, {passed} passed the filter, {dropped} dropped for want of room",
+            "sidestep: {} packets captured, {passed} passed the filter, {dropped} dropped because the capture buffer was full",
             self.written
         );
         Ok(())

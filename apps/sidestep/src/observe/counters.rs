@@ -1,4 +1,4 @@
-//! `sidestep counters`: what nstat(8) is for the kernel's counters.
+//! `sidestep counters`: like nstat(8), for Sidestep's counters.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,21 +13,21 @@ use super::sockets::write_line;
 use super::{Which, next_reply, print_each};
 use crate::output::to_stdout;
 
-/// The options of `counters`; what it does stands at the command itself.
+/// The options of `counters`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Counters {
     #[command(flatten)]
     which: Which,
 
-    /// Also those that are zero.
+    /// Print counters that are zero, too.
     #[arg(long, short)]
     zeros: bool,
 
-    /// Each engine and device by itself, instead of their sums.
+    /// Print each engine and device separately instead of sums.
     #[arg(long, short)]
     engines: bool,
 
-    /// One JSON object a line and program, each engine by itself.
+    /// Print one JSON object for each program, with each engine separately.
     #[arg(long)]
     json: bool,
 }

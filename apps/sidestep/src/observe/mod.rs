@@ -26,14 +26,14 @@ pub(crate) use counters::{Counters, device_lines, each_engine, run as counters};
 pub(crate) use sockets::{Sockets, run as sockets};
 pub(crate) use trace::{Trace, run as trace};
 
-/// Which programs are looked at: all of this user that run, unless one is named.
+/// Which programs a tool asks: all of this user's, or the one that is named.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Which {
-    /// Only this process.
+    /// Ask only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
 
-    /// The program with its control socket there, wherever that is.
+    /// Ask the program with this control socket.
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ impl Which {
         }
     }
 
-    /// Asks them all. Who does not answer is complained of, and is an error if nobody does.
+    /// Asks them all. Reports each program that does not answer; an error if none does.
     pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Vec<(Answering, Answer)>> {
         let asked = connect(&self.wanted())?.into_iter().map(|connection| {
             let place = connection.path().display().to_string();
@@ -57,7 +57,7 @@ impl Which {
     }
 }
 
-/// Complains of errors, unless there is nothing else.
+/// Reports errors on stderr and returns what succeeded. If nothing did, the last error is returned.
 fn those_that_went_well<T>(outcomes: impl Iterator<Item = anyhow::Result<T>>) -> anyhow::Result<Vec<T>> {
     let (mut well, mut failed) = (Vec::new(), Vec::new());
     for outcome in outcomes {
@@ -75,14 +75,14 @@ fn those_that_went_well<T>(outcomes: impl Iterator<Item = anyhow::Result<T>>) ->
     }
 }
 
-/// The words of a filter on the command line as one text, which is one.
+/// The words of a filter on the command line as one text, checked to be a filter.
 fn filter_of(words: &[String]) -> anyhow::Result<String> {
     let text = words.join(" ");
     text.parse::<Filter>()?;
     Ok(text)
 }
 
-/// Prints what each program answers; one that does not go on keeps nobody from the others.
+/// Prints what each program answers. A program that stops in the middle does not keep the others from being printed.
 pub(crate) fn print_each(
     answers: Vec<(Answering, Answer)>,
     out: &mut dyn Write,
@@ -98,12 +98,12 @@ pub(crate) fn print_each(
     those_that_went_well(outcomes.into_iter()).map(drop)
 }
 
-/// The next reply; packets are not expected here.
+/// The next reply. A packet here is an error.
 pub(crate) fn next_reply(answering: &Answering, answer: &mut Answer) -> anyhow::Result<Option<Reply>> {
     let message = answer.next_message().with_context(|| format!("{} {}", answering.name, answering.pid))?;
     match message {
         Some(Message::Reply(reply)) => Ok(Some(reply)),
-        Some(Message::Packet(..)) => anyhow::bail!("a packet came where none belongs"),
+        Some(Message::Packet(..)) => anyhow::bail!("the program sent a packet instead of a reply"),
         None => Ok(None),
     }
 }

@@ -1,4 +1,4 @@
-//! `sidestep sockets`: what `ss -tin` is for the kernel's sockets.
+//! `sidestep sockets`: like `ss -tin`, for Sidestep's sockets.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,25 +13,25 @@ use super::sockets_text::{HEADING, engine_line, socket_lines};
 use super::{Which, counters, filter_of, next_reply, print_each};
 use crate::output::to_stdout;
 
-/// The options of `sockets`; what it does stands at the command itself.
+/// The options of `sockets`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sockets {
     #[command(flatten)]
     which: Which,
 
-    /// Only sockets that wait for peers.
+    /// Show only listeners and unconnected UDP sockets.
     #[arg(long, short)]
     listening: bool,
 
-    /// One JSON object a line.
+    /// Print one JSON object a line.
     #[arg(long)]
     json: bool,
 
-    /// Counters instead, as `sidestep counters` has them.
+    /// Print counters, as `sidestep counters` does.
     #[arg(long, conflicts_with_all = ["listening", "filter"])]
     counters: bool,
 
-    /// Which sockets, such as `dst net 192.0.2.0/24 and not port 22`; `src` is our end. See docs/observability.md.
+    /// Show only matching sockets, such as `dst net 192.0.2.0/24 and not port 22`. `src` is the local end. See docs/observability.md.
     #[arg(value_name = "FILTER", trailing_var_arg = true)]
     filter: Vec<String>,
 }

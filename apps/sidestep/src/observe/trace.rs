@@ -1,4 +1,4 @@
-//! `sidestep trace`: what the rings of the stacks remember.
+//! `sidestep trace`: the trace rings of the stacks.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,21 +13,21 @@ use super::time_of_day::time_of_day;
 use super::{Which, filter_of, next_reply, print_each};
 use crate::output::to_stdout;
 
-/// The options of `trace`; what it does stands at the command itself.
+/// The options of `trace`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Trace {
     #[command(flatten)]
     which: Which,
 
-    /// Only this connection, named as `sockets` shows it: `id:12.3`, or `12` for all that had its place.
+    /// Print only this connection, by its id in `sidestep sockets`: `12.3`, or `12` for all that used slot 12.
     #[arg(long, value_name = "ID")]
     connection: Option<String>,
 
-    /// One JSON object a line.
+    /// Print one JSON object a line.
     #[arg(long)]
     json: bool,
 
-    /// Only connections that pass, as far as they still exist: others have no addresses any more.
+    /// Print only matching connections. Connections that are closed have no addresses and do not match.
     #[arg(value_name = "FILTER", trailing_var_arg = true)]
     filter: Vec<String>,
 }

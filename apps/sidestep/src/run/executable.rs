@@ -42,11 +42,11 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Obstacle::Static => {
-                f.write_str("it is linked statically, so that no library can be put in front of its calls")
+                f.write_str("it is statically linked, so no library can intercept its calls")
             }
-            Obstacle::OtherMachine => f.write_str("it is made for another kind of machine than Sidestep"),
+            Obstacle::OtherMachine => f.write_str("it is built for another architecture than Sidestep"),
             Obstacle::Privileged => f.write_str(
-                "it is setuid, setgid or has capabilities, and the system loads no library for such",
+                "it is setuid, setgid or has file capabilities, and the dynamic linker preloads no library into such programs",
             ),
             Obstacle::Unreadable(error) => write!(f, "its file cannot be read: {error}"),
         }

@@ -1,7 +1,7 @@
-//! `sidestep run`: a program on our stack, unchanged.
+//! `sidestep run`: an unmodified program on our stack.
 //!
-//! This process is the broker: it has the privileges, starts the program with our library in front of the C library, and lives as
-//! long as the program's family does. Whatever stands in the way, the program runs on the kernel, and one line says why.
+//! This process is the broker. It has the privileges, starts the program with our library in front of the C library, and runs until
+//! the program and all its descendants have ended. If acceleration is impossible, the program runs on the kernel, and one line says why.
 
 mod executable;
 mod family;
@@ -22,38 +22,36 @@ use crate::status;
 use executable::{Executable, NotFound};
 use family::Family;
 
-/// How long what a program left behind may take to be handed to the kernel.
+/// How long the broker waits for connections of an ended program to move to the kernel.
 const LINGER_MAX: Duration = Duration::from_secs(2);
-/// What a shell returns for a program that is not there, and for one that cannot be executed.
+/// The exit status that a shell returns for a missing program, and for one that it cannot execute.
 const EXIT_NOT_FOUND: u8 = 127;
 const EXIT_NOT_EXECUTABLE: u8 = 126;
 
-/// How long packets gather where nothing is said: about as long as NICs moderate their interrupts.
+/// The default of --gather-us without spinning: about as long as NICs moderate their interrupts.
 const GATHER_US: u32 = 40;
 
 /// Options of `sidestep run`.
 #[derive(Args)]
 #[command(override_usage = "sidestep run [OPTIONS] -- <PROGRAM> [ARGS]...")]
 pub(crate) struct Options {
-    /// Interface to accelerate; several times for several [default: every one that can be]
+    /// Interface to accelerate. May be repeated [default: every interface that supports it].
     #[arg(long = "device", value_name = "IF")]
     devices: Vec<String>,
-    /// What of the program is accelerated [default: by the program's name]
+    /// What to accelerate [default: by the program's name].
     #[arg(long, value_name = "NAME")]
     profile: Option<profile::Name>,
-    /// Microseconds to look for packets before sleeping, 0 to 1000000. Longer saves wake-ups of some microseconds, and burns the core
-    /// meanwhile.
+    /// Microseconds to poll for packets before sleeping, 0 to 1000000. Higher values lower the latency and use more processor time.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     spin_us: u32,
-    /// Microseconds that packets may gather while a call sleeps, 0 to 1000, at loads where that saves wake-ups: processor time for
-    /// latency [default: 40 with --spin-us 0, else 0]
+    /// Microseconds to let packets gather before waking a sleeping call, 0 to 1000. Higher values save processor time and raise the
+    /// latency [default: 40 with --spin-us 0, else 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000))]
     gather_us: Option<u32>,
-    /// Let members of this group use the interfaces too: programs that are started elsewhere, with `SIDESTEP_BROKER` as it is told by
-    /// --verbose
+    /// Also admit programs of this group's members that are started elsewhere, with SIDESTEP_BROKER as --verbose prints it.
     #[arg(long, value_name = "GID")]
     group: Option<u32>,
-    /// Say what is accelerated and what is not, as it happens.
+    /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
     /// The program and its arguments.
@@ -62,14 +60,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Who does not spin wants to spare the processor.
+    /// Packets gather by default only if the program does not spin: that is how users ask to spare the processor.
     fn gather(&self) -> Duration {
         let default = if self.spin_us == 0 { GATHER_US } else { 0 };
         Duration::from_micros(self.gather_us.unwrap_or(default).into())
     }
 }
 
-/// Runs the program, and returns as it does.
+/// Runs the program, and returns its exit status.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (name, arguments) = options.command.split_first().expect("clap requires a program");
     let program = match Executable::find(name) {
@@ -98,7 +96,7 @@ fn refuse(error: &NotFound) -> ExitCode {
     })
 }
 
-/// All that acceleration needs; otherwise the reason why the program is left to the kernel.
+/// The broker and the library; otherwise the reason why the program runs on the kernel.
 fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString), String> {
     let profile = profile::choose(options.profile, program.name())?;
     if let Some(obstacle) = program.obstacle() {
@@ -135,13 +133,13 @@ fn accelerate(
     command.arg0(&options.command[0]).args(arguments);
     command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));
     sigpipe::hand_on(&mut command);
-    // From here on orphans of the program come to us: their end is ours.
+    // From here on orphans of the program become our children: we end when the last one does.
     let family = Family::adopt_orphans()?;
     let serving = server.start()?;
-    // Nothing but `sidestep status` needs it.
-    let looked_at = status::serve(serving.reporter());
-    if let Err(error) = &looked_at {
-        complain!("sidestep: there will be no status: {error}");
+    // Only `sidestep status` needs it, so the program runs without it, too.
+    let status_socket = status::serve(serving.reporter());
+    if let Err(error) = &status_socket {
+        complain!("sidestep: `sidestep status` will not show this program: {error}");
     }
     let code = match family.start(&mut command) {
         Ok(running) => running.wait(),
@@ -150,7 +148,7 @@ fn accelerate(
             EXIT_NOT_EXECUTABLE
         }
     };
-    drop(looked_at);
+    drop(status_socket);
     serving.linger(LINGER_MAX);
     serving.stop();
     Ok(ExitCode::from(code))

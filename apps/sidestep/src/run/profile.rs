@@ -1,20 +1,20 @@
-//! How programs are treated, by their names.
+//! Profiles: what `sidestep run` accelerates of a program.
 
 use broker::protocol::Profile;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-/// What is known of programs.
+/// Programs that run on the kernel unless the user asks otherwise, and why.
 const TABLE: &str = include_str!("profiles.toml");
 
-/// Profiles that can be asked for.
+/// The profiles of `--profile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
-    /// All that can be accelerated.
+    /// Everything that can be accelerated.
     Default,
-    /// What others connect to; connections that the program makes are the kernel's.
+    /// Listeners and UDP sockets; connections that the program makes run on the kernel.
     Servers,
-    /// Nothing.
+    /// Nothing: the program runs on the kernel.
     Kernel,
 }
 
@@ -31,14 +31,14 @@ struct Left {
     reason: String,
 }
 
-/// The profile that was asked for, or else the one that goes with a program; the error is why all of it is left to the kernel.
+/// The profile that the user asked for, or the one of the program. The error says why the whole program runs on the kernel.
 pub(super) fn choose(asked: Option<Name>, program: &str) -> Result<Profile, String> {
     match asked {
         Some(Name::Default) => Ok(profile("default", true, None)),
         Some(Name::Servers) => Ok(profile("servers", false, Some("--profile servers".to_owned()))),
         Some(Name::Kernel) => Err("--profile kernel".to_owned()),
         None => match table().kernel.into_iter().find(|left| left.programs.iter().any(|it| it == program)) {
-            Some(left) => Err(format!("{} (--profile default accelerates it all the same)", left.reason)),
+            Some(left) => Err(format!("{} (--profile default accelerates it anyway)", left.reason)),
             None => Ok(profile("default", true, None)),
         },
     }

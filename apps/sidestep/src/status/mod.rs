@@ -1,5 +1,5 @@
-//! `sidestep status` and `sidestep top`: the programs that `sidestep run` runs, what of them is accelerated, and why the rest
-//! is not.
+//! `sidestep status` and `sidestep top`: the programs under `sidestep run`, which sockets are accelerated, and why the others
+//! are not.
 
 mod socket;
 mod text;
@@ -17,14 +17,14 @@ use crate::output::{complain, to_stdout};
 pub(crate) use socket::serve;
 pub(crate) use top::{Top, run as top};
 
-/// The options of `status`; what it does stands at the command itself.
+/// The options of `status`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Status {
-    /// Only what this `sidestep run` runs
+    /// Show only the `sidestep run` with this process id.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
-    /// One JSON object for each `sidestep run`, on a line of its own
+    /// Print one JSON object a line for each `sidestep run`.
     #[arg(long)]
     json: bool,
 }

@@ -122,15 +122,15 @@ fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
             return Ok(None);
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).context("cannot be asked"),
+        Err(error) => return Err(error).context("cannot connect"),
     };
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut octets = Vec::new();
-    stream.read_to_end(&mut octets).context("does not answer; is it stopped?")?;
+    stream.read_to_end(&mut octets).context("no answer (is it stopped?)")?;
     if octets.is_empty() {
         return Ok(None); // It is ending.
     }
-    let report = serde_json::from_slice(&octets).context("is not understood; is it of another version?")?;
+    let report = serde_json::from_slice(&octets).context("unexpected answer (is it of another version?)")?;
     Ok(Some(report))
 }
 

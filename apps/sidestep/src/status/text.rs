@@ -35,7 +35,7 @@ fn program(text: &mut String, status: &ProgramStatus) {
         Some(report) => {
             let age = status.report_age_ms.map(|age| age.div_ceil(1000));
             let _ =
-                age.map(|age| writeln!(text, "  as of {age} s ago: it does not call its library just now"));
+                age.map(|age| writeln!(text, "  as of {age} s ago: the program does not answer just now"));
             sockets(text, report);
         }
         None => claims(text, &status.claims),
@@ -94,7 +94,7 @@ fn claims(text: &mut String, claims: &[ClaimStatus]) {
     if claims.is_empty() {
         return;
     }
-    text.push_str("  it does not call its library just now; it has claimed\n");
+    text.push_str("  the program does not answer just now; its claims:\n");
     for ClaimStatus { transport, local, draining, .. } in claims {
         let transport = transport.to_string();
         let remark = if *draining { "closed, with connections left" } else { "" };
@@ -194,7 +194,7 @@ mod tests {
             let status = ProgramStatus { report_age_ms, ..status(Some(ProgramReport::default())) };
             lines(&StatusReport { programs: vec![status], interfaces: Vec::new() })[1].clone()
         };
-        assert_eq!(told(Some(11_001)), "  as of 12 s ago: it does not call its library just now");
+        assert_eq!(told(Some(11_001)), "  as of 12 s ago: the program does not answer just now");
         assert!(told(None).starts_with("  0 connections on the stack"));
     }
 

@@ -1,4 +1,4 @@
-//! `sidestep top`: the status again and again, with what changed meanwhile.
+//! `sidestep top`: the status, repeated, with packet rates.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,18 +16,18 @@ use crate::output::{Reader, to_stdout};
 /// Puts the cursor into the upper left corner and clears what is below, as terminals have understood since the VT100.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// The options of `top`; what it does stands at the command itself.
+/// The options of `top`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Top {
-    /// Only what this `sidestep run` runs
+    /// Show only the `sidestep run` with this process id.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
-    /// Seconds between two looks
+    /// Seconds between updates.
     #[arg(long, short, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
 
-    /// Looks, after which it ends [default: none]
+    /// Stop after so many updates [default: never].
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Top {
 /// Counts of interfaces, by `sidestep run` and name.
 type Counts = BTreeMap<(u32, String, String), u64>;
 
-/// `sidestep top`. Ends with the last `sidestep run` or with its reader, and as all programs do by SIGINT.
+/// `sidestep top`. Ends when the last `sidestep run` ends, when nobody reads its output, and by SIGINT.
 pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
     let mut before: Option<(Instant, Counts)> = None;
     let mut looks = 0;
@@ -78,7 +78,7 @@ fn counts(reports: &[(u32, StatusReport)]) -> Counts {
     counts.collect()
 }
 
-/// What was counted in a second. An interface that is new, or began anew, has not counted yet.
+/// Packets a second, by counter. An interface that is new, or whose counters started anew, has no rate yet.
 fn rates(old: &Counts, new: &Counts, time: Duration) -> String {
     let mut text = String::new();
     for (key, count) in new {

@@ -71,7 +71,7 @@ pub(super) enum Notice {
         /// Why.
         fault: String,
     },
-    /// A program cannot be looked at: it has no control socket.
+    /// A program has no control socket, so tools cannot find it: it has no control socket.
     Hidden {
         /// Its process.
         pid: u32,
@@ -84,11 +84,17 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::Attached { interface, mode } => write!(f, "{interface}: {mode}"),
-            Notice::Detached { interface } => write!(f, "{interface}: gone, or to be opened anew"),
-            Notice::Outgrown { interface } => write!(f, "{interface}: to be opened with larger frames"),
+            Notice::Detached { interface } => {
+                write!(f, "{interface}: closed; it is opened again if it comes back")
+            }
+            Notice::Outgrown { interface } => {
+                write!(f, "{interface}: its MTU exceeds the frames; opening it with larger frames")
+            }
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
-            Notice::Hidden { pid, error } => write!(f, "process {pid} cannot be looked at: {error}"),
+            Notice::Hidden { pid, error } => {
+                write!(f, "process {pid} has no control socket, so tools cannot find it: {error}")
+            }
         }
     }
 }

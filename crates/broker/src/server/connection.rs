@@ -31,10 +31,10 @@ pub(super) enum Fault {
     #[error("{0}")]
     NoMessage(String),
     /// It broke the order of messages, or sent descriptors where none belong.
-    #[error("its messages are out of order")]
+    #[error("its messages came in the wrong order")]
     OutOfOrder,
     /// What it sent is locked, or cannot be closed: see the page of `helpers`.
-    #[error("its sockets take too long")]
+    #[error("looking at its sockets takes too long")]
     HoldsUp,
 }
 
