@@ -27,8 +27,9 @@ test:
 
 demo:
 	@scripts/setup.sh demo
-	$(CARGO) build --quiet --release --package sidestep --package lab --bins
-	$(CARGO) build --quiet --release --package preload
+	@echo "demo: building sidestep, which takes some minutes the first time"
+	@$(CARGO) build --release --package sidestep --package lab --bins
+	@$(CARGO) build --release --package preload
 	@SIDESTEP_BIN=$(TARGET)/release/sidestep $(TARGET)/release/demo
 
 bench:

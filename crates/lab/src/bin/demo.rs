@@ -1,21 +1,23 @@
-//! `make demo`: Sidestep answers over AF_XDP in a laboratory of its own, then competes with others for the same load.
+//! `make demo`: Sidestep serves DNS and runs nginx over AF_XDP in a laboratory of its own, beside others, and sums up the result.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::Instant;
 
-use lab::programs::{Network, Nginx};
+use lab::programs::{LARGE, Network, Nginx};
 use lab::{
-    CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Kxdpgun, Lab, LabError, Peer, Procedure,
-    QUESTIONS, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Workload, Wrk, all_places,
-    outcomes, ratio_table,
+    CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Lab, LabError, Peer, Procedure, Questions,
+    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Workload, Wrk, median,
 };
 
-/// Offered in the run that is shown, in queries a second.
-const SHOWN_RATE: u32 = 400_000;
+/// How long each run of wrk takes.
+const WRK_SECONDS: u32 = 3;
+const STEPS: u32 = 6;
 
 fn main() -> ExitCode {
     if !lab::require_root_and_xdp() {
-        eprintln!("make demo needs root, for namespaces and AF_XDP.");
+        eprintln!("demo: root is needed, to make network namespaces and AF_XDP sockets. Try: sudo make demo");
         return ExitCode::FAILURE;
     }
     match demonstrate() {
@@ -28,102 +30,204 @@ fn main() -> ExitCode {
 }
 
 fn demonstrate() -> Result<(), LabError> {
-    step("1. A laboratory: two network namespaces and a veth pair");
-    let lab = Lab::new()?;
-    let directory = Directory::new()?;
+    let started = Instant::now();
     println!(
-        "server side  {}: {SERVER_INTERFACE} {SERVER_V4} {SERVER_V6}, core {}",
+        "This takes about two minutes. Everything happens in network namespaces, which are removed afterwards."
+    );
+    let directory = Directory::new()?;
+    let questions = Workload::Address.prepare(&directory)?;
+    let lab = Lab::new()?;
+    show_laboratory(&lab);
+    serve_dns(&lab, &questions)?;
+    let rates = compare_dns_servers(&questions)?;
+    let pages = compare_nginx()?;
+    summarise(&rates, &pages);
+    println!("{}", Conditions::here("make demo"));
+    println!("\nDone in {} s. The laboratory is removed.", started.elapsed().as_secs());
+    Ok(())
+}
+
+fn show_laboratory(lab: &Lab) {
+    step(1, "make a laboratory", "Two network namespaces and a virtual cable (veth) between them.");
+    println!(
+        "server side  {}: interface {SERVER_INTERFACE}, addresses {SERVER_V4} {SERVER_V6}, core {}",
         lab.namespace(Side::Server),
         lab::server_core()
     );
     println!(
-        "client side  {}: {CLIENT_INTERFACE} {CLIENT_V4}, core {}",
+        "client side  {}: interface {CLIENT_INTERFACE}, address {CLIENT_V4}, core {}",
         lab.namespace(Side::Client),
         lab::generator_core()
     );
-
-    step(&format!("2. Sidestep serves example.com over AF_XDP, with {QUESTIONS} hosts"));
-    let questions = Workload::Address.prepare(&directory)?;
-    let sidestep = Peer::Sidestep(Sidestep::on(Device::Xdp));
-    let server = sidestep.start(&lab, &questions.zone)?;
-    show_server(&lab, &server)?;
-
-    step("3. dig asks it, from the client side; the kernel answers ping on the same interface");
-    show(&lab, "dig", &[&format!("@{SERVER_V4}"), "www.example.com", "AAAA", "+nocmd", "+noquestion"])?;
-    show(&lab, "dig", &[&format!("@{SERVER_V6}"), "+short", "+tcp", "example.com", "MX"])?;
-    show(&lab, "ping", &["-c", "2", "-i", "0.2", SERVER_V4])?;
-
-    step("4. kxdpgun, Knot DNS's load generator, asks faster");
-    let generator = Kxdpgun::asking(&questions, SHOWN_RATE);
-    println!("$ {}", generator.command_line());
-    println!("{}", generator.run(&lab)?.text);
-    drop(server);
-
-    step(
-        "5. The most that Sidestep, NSD and Knot answer of the same questions: in turn, three rounds of each",
-    );
-    let peers =
-        [Peer::Nsd, Peer::Knot, Peer::KnotXdp, Peer::Sidestep(Sidestep::on(Device::Kernel)), sidestep];
-    let conditions = Conditions::here("make demo");
-    let measured = Procedure::quick().run(&questions, &peers, |round, peer, placed| {
-        let rate = placed.found.knee.reply_rate;
-        println!("round {round}  {:<28} {rate:>8} replies/s, cores {} apart", peer.name(), placed.apart);
-    })?;
-
-    step("6. Result: one core serves, one core asks");
-    let outcomes = outcomes(&peers, all_places(&measured));
-    println!("{}", ratio_table(&outcomes, &[&Peer::Nsd.name(), &Peer::KnotXdp.name()]));
-    println!("{conditions}");
-    demonstrate_run()?;
-    println!("\nThe laboratory is removed.");
-    Ok(())
 }
 
-/// nginx as Debian has it, on the kernel and by `sidestep run`.
-fn demonstrate_run() -> Result<(), LabError> {
-    step("7. nginx, unmodified, one worker: on the kernel, then by sidestep run");
+/// Steps 2 and 3: a server over AF_XDP, and its clients.
+fn serve_dns(lab: &Lab, questions: &Questions) -> Result<(), LabError> {
+    step(2, "serve DNS", "Sidestep takes DNS packets straight from the interface (AF_XDP).");
+    let server = Peer::Sidestep(Sidestep::on(Device::Xdp)).start(lab, &questions.zone)?;
+    show_server(lab, &server)?;
+    step(
+        3,
+        "ask it",
+        "dig gets its answers from Sidestep. ping is answered by the kernel, on the same interface.",
+    );
+    show(lab, "dig", &[&format!("@{SERVER_V4}"), "www.example.com", "AAAA", "+nocmd", "+noquestion"])?;
+    show(lab, "dig", &[&format!("@{SERVER_V6}"), "+short", "+tcp", "example.com", "MX"])?;
+    show(lab, "ping", &["-c", "2", "-i", "0.2", SERVER_V4])
+}
+
+/// Step 4: the answers a second of each server in each round, by its name.
+fn compare_dns_servers(questions: &Questions) -> Result<BTreeMap<String, Vec<u64>>, LabError> {
+    let procedure = Procedure::quick();
+    step(
+        4,
+        "compare DNS servers",
+        "Each server gets one core. kxdpgun, a load generator, searches the largest load of which it answers 98 %.",
+    );
+    let peers = dns_servers();
+    let mut progress = Progress::new(procedure.rounds as usize * peers.len());
+    let mut rates = BTreeMap::<String, Vec<u64>>::new();
+    procedure.run(questions, &peers, |_, peer, placed| {
+        let rate = placed.found.knee.reply_rate;
+        progress.report(&format!("{:<26} {:>7} answers a second", peer.name(), thousands(rate as f64)));
+        rates.entry(peer.name()).or_default().push(rate);
+    })?;
+    Ok(rates)
+}
+
+/// In the order in which they take turns.
+fn dns_servers() -> [Peer; 5] {
+    let sidestep = |device| Peer::Sidestep(Sidestep::on(device));
+    [Peer::Nsd, Peer::Knot, Peer::KnotXdp, sidestep(Device::Kernel), sidestep(Device::Xdp)]
+}
+
+/// Requests a second of one kind, on the kernel and by `sidestep run`.
+struct Pages {
+    kind: &'static str,
+    kernel: f64,
+    sidestep: f64,
+}
+
+/// Step 5: nginx as Debian has it, on the kernel and by `sidestep run`.
+fn compare_nginx() -> Result<Vec<Pages>, LabError> {
+    step(
+        5,
+        "run nginx, unmodified",
+        "First on the kernel, then under `sidestep run`: the same binary, the same configuration, one worker.",
+    );
+    let networks = [Network::Kernel, Network::sidestep(&["--spin-us", "200"])];
+    let mut progress = Progress::new(networks.len() * loads().len());
     let mut rates = Vec::new();
-    for network in [Network::Kernel, Network::sidestep(&["--spin-us", "200"])] {
+    for network in networks {
         let lab = Lab::for_figures()?;
         let nginx = Nginx::with_workers(1).program();
-        println!("# {}: {}", network.name(), nginx.command_line());
         let _running = nginx.start(&lab, Side::Server, &network)?;
-        show(&lab, "curl", &["-sS", &format!("http://{SERVER_V4}/")])?;
-        println!("$ curl -sS http://127.0.0.1/   (on the server itself)");
-        println!("{}\n", lab.run_in(Side::Server, "curl", &["-sS", "http://127.0.0.1/"])?.trim());
-        rates.push(ask_nginx(&lab)?);
+        for (kind, wrk) in loads() {
+            let rate = wrk.run(&lab)?.rate;
+            progress.report(&format!("{:<13} {kind:<44} {rate:>9.0} a second", network.name()));
+            rates.push((kind, rate));
+        }
     }
-    let [kernel, sidestep] = rates.try_into().expect("there are two networks");
-    println!(
-        "{}",
-        lab::markdown_table(
-            &["requests a second", "kernel", "sidestep run", "ratio"],
-            &[
-                row("keep-alive, 64 connections", kernel.0, sidestep.0),
-                row("Connection: close, 64 at a time", kernel.1, sidestep.1),
-            ]
-        )
-    );
-    Ok(())
+    let (kernel, sidestep) = rates.split_at(loads().len());
+    let pair = |(kernel, sidestep): (&(&'static str, f64), &(_, f64))| Pages {
+        kind: kernel.0,
+        kernel: kernel.1,
+        sidestep: sidestep.1,
+    };
+    Ok(kernel.iter().zip(sidestep).map(pair).collect())
 }
 
-/// Requests a second on connections that stay, and on one for each request.
-fn ask_nginx(lab: &Lab) -> Result<(f64, f64), LabError> {
-    let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections: 64, seconds: 3, close: false };
-    Ok((wrk.run(lab)?.rate, Wrk { close: true, ..wrk }.run(lab)?.rate))
-}
-
-fn row(name: &str, kernel: f64, sidestep: f64) -> Vec<String> {
-    vec![
-        name.to_owned(),
-        format!("{kernel:.0}"),
-        format!("{sidestep:.0}"),
-        format!("{:.2}", sidestep / kernel),
+/// What wrk asks of nginx: two loads that suit Sidestep, and one that suits the kernel.
+fn loads() -> [(&'static str, Wrk); 3] {
+    let wrk = |path: &str, connections, close| Wrk {
+        url: format!("http://{SERVER_V4}/{path}"),
+        connections,
+        seconds: WRK_SECONDS,
+        close,
+    };
+    [
+        ("short pages, 64 clients that stay connected", wrk("", 64, false)),
+        ("short pages, a connection for each", wrk("", 64, true)),
+        ("files of 8 MB, 4 clients", wrk("large", 4, false)),
     ]
 }
 
-fn step(title: &str) {
-    println!("\n== {title}\n");
+/// Step 6: the figures in words.
+fn summarise(rates: &BTreeMap<String, Vec<u64>>, pages: &[Pages]) {
+    step(6, "summary", "");
+    println!("DNS, answers a second on one core (median of the rounds):");
+    let rate_of = |peer: &Peer| rates.get(&peer.name()).map_or(0, |rates| median(rates));
+    let servers = dns_servers();
+    let ours = rate_of(servers.last().expect("there are servers"));
+    for peer in &servers {
+        let rate = rate_of(peer);
+        println!(
+            "  {:<26} {:>7}   {}",
+            peer.name(),
+            thousands(rate as f64),
+            bar(rate as f64 / ours.max(1) as f64)
+        );
+    }
+    println!(
+        "  Over AF_XDP, Sidestep answers {} queries for each one that NSD answers, and {} for each one of Knot over AF_XDP.\n",
+        ratio(ours as f64, rate_of(&Peer::Nsd) as f64),
+        ratio(ours as f64, rate_of(&Peer::KnotXdp) as f64),
+    );
+    println!("nginx, unmodified, requests a second:");
+    for Pages { kind, kernel, sidestep } in pages {
+        println!(
+            "  {kind:<44} {kernel:>9.0} on the kernel {sidestep:>9.0} with Sidestep   {}",
+            in_words(*kernel, *sidestep)
+        );
+    }
+    println!(
+        "  Short answers gain, large files ({} MB here) lose: docs/limits.md says why.\n\n\
+         The server had one core of this machine, the client another one. All else on the interface stayed with the kernel.\n",
+        LARGE / 1_000_000
+    );
+}
+
+/// How `sidestep` compares with `kernel`, such as `1.2 times as fast`.
+fn in_words(kernel: f64, sidestep: f64) -> String {
+    match sidestep / kernel {
+        ratio if !ratio.is_finite() => "no result".to_owned(),
+        ratio if ratio >= 1.0 => format!("{ratio:.1} times as fast"),
+        ratio => format!("slower: {:.0} % of the kernel's rate", ratio * 100.0),
+    }
+}
+
+fn ratio(ours: f64, theirs: f64) -> String {
+    if theirs > 0.0 { format!("{:.1}", ours / theirs) } else { "?".to_owned() }
+}
+
+fn thousands(rate: f64) -> String {
+    format!("{:.0} k", rate / 1000.0)
+}
+
+/// A bar for a share of the longest.
+fn bar(share: f64) -> String {
+    "█".repeat((share * 30.0).round() as usize)
+}
+
+/// A line for each measurement, with how many there will be.
+struct Progress {
+    done: usize,
+    total: usize,
+}
+
+impl Progress {
+    fn new(total: usize) -> Progress {
+        Progress { done: 0, total }
+    }
+
+    fn report(&mut self, what: &str) {
+        self.done += 1;
+        println!("[{:>2}/{}] {what}", self.done, self.total);
+    }
+}
+
+fn step(number: u32, title: &str, explanation: &str) {
+    println!("\n=== Step {number} of {STEPS}: {title} ===\n{explanation}\n");
 }
 
 fn show_server(lab: &Lab, server: &Server) -> Result<(), LabError> {
@@ -138,4 +242,16 @@ fn show(lab: &Lab, program: &str, arguments: &[&str]) -> Result<(), LabError> {
     println!("$ {program} {}", arguments.join(" "));
     println!("{}\n", lab.run_in(Side::Client, program, arguments)?.trim());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_says_faster_and_slower_in_words() {
+        assert_eq!(in_words(100.0, 120.0), "1.2 times as fast");
+        assert_eq!(in_words(100.0, 12.0), "slower: 12 % of the kernel's rate");
+        assert_eq!(in_words(0.0, 0.0), "no result");
+    }
 }
