@@ -10,7 +10,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// A span of time in nanoseconds, up to some 584 years.
 ///
-/// It is one number, where [`core::time::Duration`] is two: what TCP reckons for every segment is then an instruction, not a
+/// It is one number, where [`core::time::Duration`] is two: what TCP computes for every segment takes one instruction instead of a
 /// dozen. Arithmetic saturates.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(u64);
@@ -85,7 +85,7 @@ impl Duration {
         self.0 as f64 / NANOS_PER_SEC as f64
     }
 
-    /// Whether it is none.
+    /// Whether it is zero.
     #[inline]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

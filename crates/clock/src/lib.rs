@@ -1,4 +1,4 @@
-//! Points in time as arguments.
+//! Time as an argument.
 //!
 //! Pure cores take `now` from their caller: the engine reads the machine's clock, the simulator its own. Nothing in
 //! this crate, nor in any pure crate, reads a clock.

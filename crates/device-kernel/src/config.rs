@@ -1,4 +1,4 @@
-//! What the sockets are opened with.
+//! How to open the sockets.
 
 use std::net::SocketAddr;
 
@@ -12,19 +12,19 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Serve only packets that come by this interface (SO_BINDTODEVICE).
     pub interface: Option<String>,
-    /// Open addresses that no interface has yet (IP_FREEBIND). A mistyped address then goes unnoticed.
+    /// Open addresses that no interface has yet (IP_FREEBIND). Then nothing reports a mistyped address.
     pub free_bind: bool,
-    /// Octets of receive buffer per socket (SO_RCVBUF): what bursts are absorbed in. Beyond `net.core.rmem_max` only with
-    /// CAP_NET_ADMIN; less is taken silently.
+    /// Octets of receive buffer per socket (SO_RCVBUF), which absorbs bursts. Without CAP_NET_ADMIN the kernel silently limits it to
+    /// `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Octets of send buffer per socket (SO_SNDBUF), limited likewise by `net.core.wmem_max`.
+    /// Octets of send buffer per socket (SO_SNDBUF), limited by `net.core.wmem_max` in the same way.
     pub send_buffer: usize,
     /// Microseconds for which the kernel polls the card before a receive call gives up (SO_BUSY_POLL); 0 for none.
     /// Trades processor time for latency, and only has an effect with drivers that support it.
     pub busy_poll_us: u32,
     /// Octets of the largest request and reply, up to [`PAYLOAD_MAX`]. Longer requests are dropped and counted.
     pub payload_max: u16,
-    /// Number of frames: those that wait to be sent, those being received into (64), and those that the engine holds.
+    /// Number of frames: those that wait to be sent, the 64 for receiving, and those that the engine holds.
     pub frames: usize,
 }
 

@@ -15,7 +15,7 @@ use crate::message::{Batch, Received};
 use crate::socket::UdpSocket;
 use crate::{Config, OpenError, PAYLOAD_MAX};
 
-/// Octets of the longest headers made up in front of a payload: Ethernet, IPv6 and UDP.
+/// Octets of the longest headers synthesised in front of a payload: Ethernet, IPv6 and UDP.
 const HEADERS_LEN: usize = 14 + 40 + 8;
 
 /// UDP sockets that look like a network card: see the crate's page.
@@ -25,14 +25,14 @@ const HEADERS_LEN: usize = 14 + 40 + 8;
 /// may send from its source address and port.
 pub struct KernelSockets {
     config: Config,
-    /// A socket keeps its place while others come and go: frames under way name it by its position.
+    /// A socket keeps its position while others come and go, because frames name their socket by position.
     sockets: Vec<Option<UdpSocket>>,
-    /// Tells which sockets are ready, level-triggered. Asked only if there are several.
+    /// Reports which sockets are ready, level-triggered. Used only if there are several.
     epoll: OwnedFd,
-    /// The socket that filled a burst last: the others come first in the next.
+    /// The socket that filled a burst last. The next burst starts with the others.
     served_last: usize,
     pool: Pool,
-    /// Frames ready to be received into.
+    /// Frames to receive into.
     empty: Burst,
     /// Sent frames of other pools, until their owner takes them.
     foreign: ForeignFrames,
@@ -72,8 +72,8 @@ impl KernelSockets {
         Ok(device)
     }
 
-    /// Serves one more address, as an interface got it; returns it with the port that the kernel chose if it is 0.
-    /// Nothing is done if it is served already.
+    /// Serves one more address, for instance one that an interface got. Returns it with the port that the kernel chose if it is 0.
+    /// Does nothing if the address is served already.
     pub fn add_address(&mut self, address: SocketAddr) -> Result<SocketAddr, OpenError> {
         if self.find_socket(address).is_some() {
             return Ok(address);
@@ -140,7 +140,7 @@ impl KernelSockets {
         }
     }
 
-    /// Receives once from the socket at `place`, as much as the burst has room for.
+    /// Receives once from the socket at `place`, at most as many datagrams as the burst has space for.
     fn receive_from(&mut self, place: usize, burst: &mut Burst) {
         let wanted = burst.remaining_capacity();
         while self.empty.len() < wanted {
@@ -152,7 +152,7 @@ impl KernelSockets {
             return;
         };
         let headers_len = if socket.local().is_ipv4() { HEADERS_LEN - 20 } else { HEADERS_LEN };
-        // An error is that of an earlier datagram (ICMP) or of the interface; the socket stays good.
+        // The error concerns an earlier datagram (ICMP) or the interface; the socket stays usable.
         let received = self.batch.receive(socket.as_fd(), &mut self.empty[..count], headers_len).unwrap_or(0);
         let local = socket.local();
         if received == wanted {
@@ -172,7 +172,7 @@ impl KernelSockets {
     }
 }
 
-/// Writes headers around the payload that was received into `frame`; false if it is no whole datagram.
+/// Writes headers around the payload received into `frame`; false if it is not a whole datagram.
 fn enclose(frame: &mut Frame, received: Received, bound: SocketAddr, interface: &mut u32) -> bool {
     let Some(source) = received.source.filter(|_| !received.truncated) else {
         return false;
@@ -242,7 +242,7 @@ impl KernelSockets {
         self.batch.stage(index, headers.payload_range(), destination, source);
     }
 
-    /// Takes the first `count` frames, which need no more be sent, out of `burst`.
+    /// Removes the first `count` frames, which need not be sent any more, from `burst`.
     fn retire(&mut self, burst: &mut Burst, count: usize) {
         self.counters.tx_frames += count as u64;
         burst.drain(..count).for_each(|frame| self.foreign.retire(&mut self.pool, frame));
@@ -271,8 +271,8 @@ impl Device for KernelSockets {
         burst.len() - before
     }
 
-    /// A datagram that the system refuses, such as for want of a route, is skipped and counted as `tx_dropped`; so is a
-    /// frame that is no UDP datagram, or whose source address and port no socket is bound to.
+    /// A datagram that the system refuses, for instance because there is no route, is skipped and counted as `tx_dropped`. So is a
+    /// frame that is not a UDP datagram, or whose source address and port no socket is bound to.
     fn tx_burst(&mut self, burst: &mut Burst, _now: Instant) -> usize {
         let before = burst.len();
         loop {
@@ -328,7 +328,7 @@ impl Device for KernelSockets {
 }
 
 impl Drop for KernelSockets {
-    /// Brings the frames home, so that the pool can free its memory.
+    /// Returns the frames to the pool, so that it can free its memory.
     fn drop(&mut self) {
         self.empty.drain(..).for_each(|frame| self.pool.release(frame));
     }

@@ -1,11 +1,11 @@
 //! UDP services on kernel sockets: SO_REUSEPORT, recvmmsg and sendmmsg as a Device; and whole interfaces by packet sockets.
 //!
 //! [`KernelSockets`] makes a set of UDP sockets look like a network card, so that the engine's code is the same with
-//! and without AF_XDP: a datagram is received into a frame behind headers made up around it, and the headers of a
-//! frame to be sent say where its payload goes and from which address. Needs no privilege, except for ports below 1024.
+//! and without AF_XDP. A datagram is received into a frame, with headers synthesised around it. The headers of a
+//! frame to be sent determine the payload's destination and source address. Needs no privileges, except for ports below 1024.
 //!
 //! Each engine has its own [`KernelSockets`] on the same addresses; the kernel spreads clients over them
-//! (SO_REUSEPORT). What the kernel fragments, reassembles, filters or routes by policy stays the kernel's business.
+//! (SO_REUSEPORT). The kernel still fragments, reassembles, filters and routes the packets.
 //!
 //! [`PacketSocket`] is an interface with all its frames, for programs that stand between two wires.
 //!

@@ -27,7 +27,7 @@ pub(crate) struct Batch {
 // dereferenced by us and are overwritten before the kernel sees them.
 unsafe impl Send for Batch {}
 
-/// What the kernel says about one received datagram.
+/// What the kernel reports about one received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     /// Octets of payload in the frame.
@@ -36,7 +36,7 @@ pub(crate) struct Received {
     pub(crate) truncated: bool,
     /// The sender.
     pub(crate) source: Option<SocketAddr>,
-    /// The address that was asked; only on sockets that requested it.
+    /// The address that the datagram was sent to; only on sockets that requested it.
     pub(crate) local: Option<PacketInfo>,
 }
 
@@ -95,8 +95,8 @@ impl Batch {
         }
     }
 
-    /// Notes where the payload of the frame at `index` of the next [`Batch::send`] lies, where it goes, and from which
-    /// address it leaves; `None` if that is the one that the socket is bound to.
+    /// Notes for the next [`Batch::send`] where the payload of the frame at `index` lies, its destination, and its source
+    /// address; `None` for the address that the socket is bound to.
     pub(crate) fn stage(
         &mut self,
         index: usize,
@@ -110,8 +110,8 @@ impl Batch {
         self.payloads[index] = payload;
     }
 
-    /// Sends the payloads of `frames`, each staged before, without waiting; returns how many were taken, in order. An
-    /// error is about the first.
+    /// Sends the payloads of `frames`, which were staged before, without waiting. Returns how many the kernel took, in order. An
+    /// error concerns the first.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, frames: &[Frame]) -> io::Result<usize> {
         let count = frames.len().min(BURST);
         for (index, frame) in frames.iter().enumerate().take(count) {

@@ -13,12 +13,12 @@ pub(crate) fn request_packet_info(socket: BorrowedFd<'_>, v6: bool) -> io::Resul
     set(socket, level, name, &ON)
 }
 
-/// Leaves frames out that the machine itself sends by the interface: PACKET_IGNORE_OUTGOING (linux/if_packet.h).
+/// Ignores frames that this machine sends on the interface: PACKET_IGNORE_OUTGOING (linux/if_packet.h).
 pub(crate) fn ignore_outgoing(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &ON)
 }
 
-/// Receives frames to other hardware addresses too, while the socket is open: PACKET_MR_PROMISC (packet(7)).
+/// Receives frames for other hardware addresses too, while the socket is open: PACKET_MR_PROMISC (packet(7)).
 pub(crate) fn receive_for_others(socket: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: interface as libc::c_int,
@@ -46,7 +46,7 @@ pub(crate) fn bind_to_interface(socket: BorrowedFd<'_>, interface: u32) -> io::R
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What switches an option on.
+/// The value that switches an option on.
 const ON: libc::c_int = 1;
 
 /// setsockopt(2) with a plain C value.
@@ -60,7 +60,7 @@ fn set<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, v
 }
 
 /// Datagrams that the kernel dropped because the receive buffer was full: SO_MEMINFO (linux/sock_diag.h). Zero if the
-/// kernel does not say.
+/// kernel does not report it.
 pub(crate) fn dropped_datagrams(socket: BorrowedFd<'_>) -> u64 {
     const SK_MEMINFO_DROPS: usize = 8;
     let mut values = [0u32; SK_MEMINFO_DROPS + 1];

@@ -18,10 +18,10 @@ const FRAME_SIZE: u16 = 9216;
 /// Octets that wait in the socket's buffers, at most, each way.
 const SOCKET_BUFFER: usize = 16 << 20;
 
-/// Every frame that arrives at an interface, whoever it is for; what is sent leaves by it unchanged.
+/// Every frame that arrives at an interface, for any address. Frames that are sent leave by it unchanged.
 ///
-/// The kernel goes on receiving the same frames. Offloads of whoever is at the other end must be off, or frames come that are
-/// longer than the wire takes and whose checksums are not filled in.
+/// The kernel receives the same frames, too. Offloads at the other end must be off; otherwise frames arrive that are
+/// longer than the wire's MTU and whose checksums are not filled in.
 pub struct PacketSocket {
     interface: String,
     socket: Socket,
@@ -33,7 +33,7 @@ pub struct PacketSocket {
 impl PacketSocket {
     /// Opens the interface with `frames` frames of its own. Needs CAP_NET_RAW.
     pub fn open(interface: &str, frames: usize) -> io::Result<PacketSocket> {
-        // Of no protocol, so that nothing arrives before it is bound.
+        // Bound to no protocol yet, so nothing arrives before bind.
         let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
         let index = name_to_index(&socket, interface)?;
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER)?;
@@ -62,7 +62,7 @@ impl Device for PacketSocket {
         while !burst.is_full() {
             let Some(mut frame) = self.pool.alloc() else { break };
             let room = frame.bytes_and_tailroom_mut();
-            // With TRUNC the length is that of the packet, also if it did not fit.
+            // With TRUNC the length is that of the packet, even if it did not fit.
             match recv(&self.socket, room, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
                 Ok((filled, len)) if filled == len => {
                     frame.set_len(len);
@@ -83,7 +83,7 @@ impl Device for PacketSocket {
         count
     }
 
-    /// A frame that the system refuses, such as one that is longer than the interface takes, is counted as `tx_dropped`.
+    /// A frame that the system refuses, for instance because it is too long for the interface, is counted as `tx_dropped`.
     fn tx_burst(&mut self, burst: &mut Burst, _now: Instant) -> usize {
         let takeable = self.foreign.room_for(&self.pool, burst);
         let mut sent = 0;

@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::Config;
 use crate::option::{dropped_datagrams, request_packet_info};
 
-/// Why the sockets could not be opened. Each tells which address it is about.
+/// Why the sockets could not be opened. Each variant names the address.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another program, or another user's, serves this address. Stop it, or listen elsewhere.
@@ -59,12 +59,12 @@ pub enum OpenError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The descriptor that tells which sockets are ready could not be made.
+    /// The descriptor that reports ready sockets could not be made.
     #[error("cannot watch the sockets")]
     Watch(#[source] io::Error),
 }
 
-/// One open socket and what was asked of it.
+/// One open socket and its settings.
 pub(crate) struct UdpSocket {
     socket: Socket,
     local: SocketAddr,
@@ -106,19 +106,19 @@ impl UdpSocket {
         self.local
     }
 
-    /// Whether it serves every address, so that each datagram tells which was asked.
+    /// Whether it serves every address, so that each datagram reports its destination address.
     pub(crate) fn is_wildcard(&self) -> bool {
         self.local.ip().is_unspecified()
     }
 
-    /// Whether a datagram from `source` may leave by this socket.
+    /// Whether this socket may send a datagram with the source address `source`.
     pub(crate) fn can_send_from(&self, source: SocketAddr) -> bool {
         self.local.port() == source.port()
             && self.local.is_ipv4() == source.is_ipv4()
             && (self.is_wildcard() || self.local.ip() == source.ip())
     }
 
-    /// Datagrams that the kernel dropped for want of room.
+    /// Datagrams that the kernel dropped because the receive buffer was full.
     pub(crate) fn dropped_datagrams(&self) -> u64 {
         dropped_datagrams(self.socket.as_fd())
     }
@@ -130,8 +130,8 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Lets the kernel fragment long answers by the interface's MTU, and ignores what ICMP says of the path's: a forged
-/// "packet too big" must not shrink our fragments. Keeps IPv6 sockets to IPv6.
+/// Lets the kernel fragment long answers by the interface's MTU, and ignores what ICMP reports about the path's MTU: a forged
+/// "packet too big" must not shrink our fragments. Restricts IPv6 sockets to IPv6.
 fn set_path_options(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     use sockopt::{Ipv4PathMtuDiscovery as V4, Ipv6PathMtuDiscovery as V6};
     match address.ip() {
@@ -153,7 +153,7 @@ fn set_free_bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Takes the sizes asked for where the process may exceed the system's limits, and what the limits allow elsewhere.
+/// Sets the requested sizes: beyond the system's limits if the process may exceed them, else up to those limits.
 fn set_buffers(socket: &Socket, config: &Config) -> io::Result<()> {
     sockopt::set_socket_recv_buffer_size_force(socket, config.receive_buffer)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, config.receive_buffer))?;

@@ -16,22 +16,22 @@ pub fn workspace_root() -> PathBuf {
     own.ancestors().nth(2).unwrap_or(own).to_owned()
 }
 
-/// The `sidestep` of the same build as the calling program, with the library of `sidestep run` beside it, brought up to date once
-/// per process; or the one that `SIDESTEP_BIN` names.
+/// The `sidestep` of the same build as the calling program, with the library of `sidestep run` beside it. It is built once per process,
+/// or `SIDESTEP_BIN` names it.
 ///
 /// # Panics
 ///
-/// If it cannot be built: nothing of the laboratory makes sense without it.
+/// If it cannot be built.
 pub fn sidestep_binary() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let named = std::env::var_os(BINARY).map(PathBuf::from);
-        // Programs are started in directories of their own, where a relative name says nothing.
+        // Programs start in directories of their own, where a relative path would be wrong.
         named.map_or_else(build, |path| std::path::absolute(&path).unwrap_or(path))
     })
 }
 
-/// The example `name` of the crate `native`, of the same build, brought up to date once per process; or the one in the
+/// The example `name` of the crate `native`, of the same build. It is built once per process, or taken from the
 /// directory that `SIDESTEP_EXAMPLES` names.
 ///
 /// # Panics
@@ -50,12 +50,12 @@ pub fn example_binary(name: &str) -> PathBuf {
 }
 
 fn build() -> PathBuf {
-    // No package can depend on a library that is only loaded.
+    // No package can depend on a library that is only loaded at run time, so it is built here.
     cargo_build(&["--package", "sidestep", "--package", "preload"]);
     build_directory().join("sidestep")
 }
 
-/// Builds what `arguments` name, of the profile and in the place of the calling program.
+/// Builds what `arguments` name, with the profile and target directory of the calling program.
 fn cargo_build(arguments: &[&str]) {
     let directory = build_directory();
     let profile = match directory.file_name().and_then(|name| name.to_str()) {

@@ -1,4 +1,4 @@
-//! A process with its output, ended with its owner.
+//! A process with its output. It ends when its owner drops it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitStatus, Stdio};
@@ -12,12 +12,12 @@ use crate::{LabError, registry};
 
 /// Time for a process to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
-/// Time for the last of what a process wrote to be read, after its end.
+/// Time to read the last output of a process after its end.
 const READ_MAX: Duration = Duration::from_secs(5);
-/// How often an ending process is looked at.
+/// How often an ending process is polled.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// A running process. Dropped, it gets SIGTERM, and SIGKILL if it does not end.
+/// A running process. On drop it gets SIGTERM, and SIGKILL if it does not end.
 pub struct Child {
     name: String,
     command_line: String,
@@ -67,15 +67,15 @@ impl Child {
         self.process.id()
     }
 
-    /// What started it, for people.
+    /// The command line that started it.
     pub fn command_line(&self) -> &str {
         &self.command_line
     }
 
-    /// Everything it wrote so far; of one that has been seen to end, everything.
+    /// Everything it has written so far; after its end has been seen, everything.
     pub fn output(&self) -> String {
         let deadline = Instant::now() + READ_MAX;
-        // The last of it may still be on its way here; but a child of its own may also keep the pipe open.
+        // The last output may still be in the pipe; but a child of the process may keep the pipe open, too.
         while self.status.is_some() && Arc::strong_count(&self.captured) > 1 && Instant::now() < deadline {
             thread::sleep(GLANCE / 5);
         }
@@ -92,7 +92,7 @@ impl Child {
                 return Ok(lines[self.seen - 1].clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            // Whoever has ended and closed its output says nothing more.
+            // A process that has ended and closed its output writes nothing more.
             if left.is_zero() || Arc::strong_count(&self.captured) == 1 {
                 drop(lines);
                 return Err(self.not_seen(format!("line with {wanted:?}"), timeout));
@@ -134,7 +134,7 @@ impl Child {
         self.status
     }
 
-    /// Ends it, gently at first.
+    /// Ends it: SIGTERM, then SIGKILL.
     pub fn end(&mut self) {
         self.signal(Signal::TERM);
         if self.wait(GRACE).is_err() {
@@ -161,7 +161,7 @@ impl Child {
         Ok(Duration::from_secs_f64(sum / TICKS_PER_SECOND))
     }
 
-    /// Time that its threads were ready to run and had no core: others were at work there.
+    /// Time during which its threads were ready to run and other work had the core.
     pub fn core_wait(&self) -> Result<Duration, LabError> {
         let directory = format!("/proc/{}/task", self.pid());
         let tasks = std::fs::read_dir(&directory).map_err(LabError::system(&directory))?;

@@ -1,4 +1,4 @@
-//! What a figure was measured on, and how it is printed.
+//! The conditions of a figure, and how they are printed.
 
 use std::fmt;
 use std::fs;
@@ -39,7 +39,7 @@ impl fmt::Display for Conditions {
         writeln!(f, "- commit: {}", self.commit)?;
         writeln!(f, "- command: `{}`", self.command)?;
         writeln!(f, "- peers: {}", self.peers)?;
-        // Others at work on the same cores make every figure worse, and unequally so.
+        // Other work on the same cores lowers every figure, and not equally.
         write!(f, "- load before the run: {}", self.load.trim())
     }
 }
@@ -84,9 +84,9 @@ fn commit() -> String {
     }
 }
 
-/// Versions of the others.
+/// Versions of the other servers and of the generator.
 fn peers() -> String {
-    // nsd tells its version on stderr; the other two on stdout.
+    // nsd prints its version on stderr; the other two on stdout.
     let nsd = Command::new("nsd").arg("-v").output().ok();
     let nsd = nsd.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
     let nsd = nsd.lines().next().unwrap_or("no NSD").trim_end_matches('.').to_owned();

@@ -1,8 +1,8 @@
-//! The cores that everything runs on, and how far they are apart.
+//! The cores that everything runs on, and their distance.
 //!
-//! What passes packets from one core to another pays for each cache line that follows them. On a virtual machine the host chooses where its
-//! cores run, and may choose anew at any moment: near each other, with a cache in common, or far apart. So every figure says how far they
-//! were, and only those are compared that were taken at about the same distance.
+//! Passing a packet from one core to another costs the transfer of each cache line. The host of a virtual machine chooses where the
+//! machine's cores run and may change that at any moment: near each other, with a common cache, or far apart. So every figure says how far
+//! they were apart, and only figures at about the same distance are compared.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,9 +13,9 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::median;
 
-/// Distances within this factor are the same place: between runs in one place they differed by up to 1.6, between places by 3 and more.
+/// Distances within this factor count as the same place: within one place they differed by up to 1.6, between places by 3 and more.
 const SAME_PLACE: u32 = 2;
-/// How often something is measured anew because the cores moved meanwhile.
+/// How often a measurement is repeated because the cores moved meanwhile.
 const TRIES: u32 = 3;
 
 const BATCHES: u32 = 21;
@@ -45,7 +45,7 @@ pub fn stay_on(core: usize) {
 pub struct Distance(Duration);
 
 impl Distance {
-    /// At this moment; zero on a machine with one core. Takes some milliseconds of both cores.
+    /// The distance now; zero on a machine with one core. Uses both cores for some milliseconds.
     pub fn measure() -> Distance {
         if server_core() == generator_core() {
             return Distance::default();
@@ -82,7 +82,7 @@ impl fmt::Display for Distance {
     }
 }
 
-/// Waits for `number` on the line, and leaves the next one there.
+/// Waits until `number` is on the cache line, and writes the next one.
 fn pass_on(line: &AtomicU32, number: u32) {
     while line.load(Ordering::Acquire) != number {
         std::hint::spin_loop();
@@ -90,10 +90,10 @@ fn pass_on(line: &AtomicU32, number: u32) {
     line.store(number + 1, Ordering::Release);
 }
 
-/// What was found, and how far the cores were apart meanwhile.
+/// A result, and how far the cores were apart meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Placed<T> {
-    /// What was found.
+    /// The result.
     pub found: T,
     /// The larger of the distances before and after.
     pub apart: Distance,
@@ -102,7 +102,7 @@ pub struct Placed<T> {
 /// All tries of the last measurement were disturbed: the cores move all the time.
 static IS_RESTLESS: AtomicBool = AtomicBool::new(false);
 
-/// Measures, and anew if the cores moved meanwhile, some times; but once only while that is in vain.
+/// Measures, and repeats the measurement a few times if the cores moved meanwhile. Once that has failed, later measurements run once only.
 pub fn in_one_place<T, E>(mut measure: impl FnMut() -> Result<T, E>) -> Result<Placed<T>, E> {
     let mut tries = if IS_RESTLESS.load(Ordering::Relaxed) { 1 } else { TRIES };
     loop {
@@ -119,12 +119,12 @@ pub fn in_one_place<T, E>(mut measure: impl FnMut() -> Result<T, E>) -> Result<P
     }
 }
 
-/// What several contenders did while the cores were at about the same distance.
+/// The results of several contenders while the cores were at about the same distance.
 #[derive(Clone, Debug)]
 pub struct Place<T> {
     /// The smallest and the largest distance.
     pub apart: (Distance, Distance),
-    /// What each contender's rounds found, some of them perhaps none.
+    /// The results of each contender's rounds, perhaps none.
     pub contenders: Vec<Vec<T>>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{LabError, registry};
 
-/// A directory that goes with its owner.
+/// A directory that is removed when its owner drops it.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,

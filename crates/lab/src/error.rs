@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-/// The laboratory could not do what was asked. Nothing of it stays behind.
+/// The laboratory failed. It leaves nothing behind.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A program that the laboratory uses is not there, or could not be started. `make setup` installs them.
+    /// A program that the laboratory uses is missing or could not be started. `make setup` installs all of them.
     #[error("{program} does not start: {source} (make setup installs what is missing)")]
     Start {
         /// The program.
@@ -22,12 +22,12 @@ pub enum LabError {
         /// What it wrote.
         output: String,
     },
-    /// A process did not say or do what was waited for.
+    /// A process did not print or do what was expected in time.
     #[error("{name}: no {wanted} within {} s; it wrote:\n{output}", timeout.as_secs())]
     NotSeen {
         /// The process.
         name: String,
-        /// What was waited for.
+        /// What was expected.
         wanted: String,
         /// How long.
         timeout: Duration,

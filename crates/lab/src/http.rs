@@ -13,17 +13,17 @@ use crate::{
 pub enum HttpPeer {
     /// nginx with one worker, on kernel sockets.
     Nginx,
-    /// The example `http_hello`, on our own stack over AF_XDP; looks for packets for 200 us before it sleeps.
+    /// The example `http_hello`, on our own stack over AF_XDP; polls for packets for 200 us before it sleeps.
     Hello,
-    /// The same, asleep whenever there is nothing to do: what it then takes of its core is work.
+    /// The same without polling: the processor time that it uses is work.
     HelloAsleep,
 }
 
-/// One that serves. Ends with its owner.
+/// A running web server. It ends when its owner drops it.
 pub struct HttpServer {
     /// The process.
     pub process: Child,
-    /// Its configuration and whatever it writes; goes after the process.
+    /// Its configuration and output files; removed after the process.
     pub directory: Directory,
 }
 
@@ -45,7 +45,7 @@ impl HttpPeer {
         let directory = Directory::new()?;
         let process = match self {
             HttpPeer::Nginx => start_nginx(lab, &directory)?,
-            // A client that pauses no longer than this finds the server awake.
+            // If a client pauses no longer than this, the server is still awake.
             HttpPeer::Hello => start_hello(lab, "200")?,
             HttpPeer::HelloAsleep => start_hello(lab, "0")?,
         };

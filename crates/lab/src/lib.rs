@@ -1,25 +1,25 @@
 //! The laboratory: two network namespaces, a veth pair between them, and real peers in them.
 //!
-//! A [`Lab`] is a wire of its own: what runs in it meets nothing else on the machine, and everything that belongs to it,
-//! processes included, goes when it is dropped, when the program gets SIGINT or SIGTERM, and at the latest when the next
-//! laboratory is made. Servers run on core 1, generators on core 0.
+//! Nothing else on the machine uses the wire of a [`Lab`]. Everything that belongs to it, processes included, is removed when it is
+//! dropped, when the program gets SIGINT or SIGTERM, and at the latest when the next laboratory is made. Servers run on core 1,
+//! generators on core 0.
 //!
 //! | file | what it does |
 //! | --- | --- |
 //! | `namespaces.rs` | [`Lab`]: the namespaces, the veth pair, addresses; a box in the middle of the wire |
-//! | `child.rs` | [`Child`]: a process with its output, ended with its owner |
-//! | `registry.rs` | what must be removed, also on a signal and after a crash |
+//! | `child.rs` | [`Child`]: a process with its output |
+//! | `registry.rs` | cleaning up, also on a signal and after a crash |
 //! | `directory.rs` | [`Directory`]: a temporary directory |
-//! | `zone.rs`, `message.rs` | zones and queries, written by hand: an oracle must not share code with what it judges |
+//! | `zone.rs`, `message.rs` | zones and queries; they share no code with the servers that they test |
 //! | `peers/` | [`Peer`]: NSD, Knot, Sidestep, started and ready |
 //! | `programs/` | [`programs::Program`]: nginx, redis and many more, on the kernel or by `sidestep run` |
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
-//! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: who asks them, and its report |
-//! | `workload.rs` | [`Workload`]: what is asked |
+//! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: the load generator, and its report |
+//! | `workload.rs` | [`Workload`]: the questions |
 //! | `knee.rs` | [`Knee`]: the search for the largest load that a server carries |
 //! | `measure.rs` | [`Procedure`]: interleaved rounds and their medians |
-//! | `cores.rs` | which cores are used, how far they are apart; [`by_place`]: only like is compared with like |
-//! | `conditions.rs` | what a figure was measured on |
+//! | `cores.rs` | which cores are used, and their distance; [`by_place`] groups results by distance |
+//! | `conditions.rs` | the conditions of a figure |
 //! | `binary.rs` | where the `sidestep` binary and the examples are |
 //! | `skip.rs` | [`require_root_and_xdp`]: tests that cannot run say so |
 #![forbid(unsafe_code)]

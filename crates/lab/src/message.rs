@@ -1,4 +1,4 @@
-//! DNS messages, just enough to ask and to check; written apart from the servers that it judges.
+//! DNS messages: just enough to query and to check. It shares no code with the servers that it tests.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -43,7 +43,7 @@ pub fn with_edns(mut query: Vec<u8>, payload: u16, padding: u16) -> Vec<u8> {
     query
 }
 
-/// A message that came, with the header read.
+/// A received message and its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     octets: Vec<u8>,
@@ -55,7 +55,7 @@ impl Answer {
         (octets.len() >= 12).then(|| Answer { octets: octets.to_vec() })
     }
 
-    /// The message as it came.
+    /// The message as received.
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// Asks `server` once by UDP, from a socket of its own in the calling thread's namespace.
+/// Sends `query` to `server` once over UDP, from a new socket in the calling thread's namespace, and waits for the answer.
 pub fn ask(server: SocketAddr, message: &[u8], timeout: Duration) -> io::Result<Answer> {
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;

@@ -40,7 +40,7 @@ pub enum Side {
     Box,
 }
 
-/// Two network namespaces with a veth pair between them. All of it goes on drop, processes included.
+/// Two network namespaces with a veth pair between them. Dropping it removes all of it, processes included.
 #[derive(Debug)]
 pub struct Lab {
     server: String,
@@ -60,8 +60,8 @@ impl Lab {
         Lab::make(queues, false)
     }
 
-    /// The same for figures of TCP, which are to mean the same everywhere: the kernel uses CUBIC, its default, whatever this machine
-    /// prefers. Not for what looks closely at sockets: an accepted connection heeds that more than its listener's options.
+    /// The same for figures of TCP: the kernel uses CUBIC, its default, whatever this machine's setting is, so figures can be compared.
+    /// Tests that examine sockets closely do not use it: for an accepted connection the setting overrides its listener's options.
     pub fn for_figures() -> Result<Lab, LabError> {
         let lab = Lab::new()?;
         lab.choose_congestion_control(Side::Server, SERVER_INTERFACE, SERVER_V4);
@@ -69,9 +69,9 @@ impl Lab {
         Ok(lab)
     }
 
-    /// A laboratory with a third namespace in which somebody has to pass packets on between the wires to the server and to the
-    /// client, with so many queues. Nothing on these wires is larger than an MTU, all checksums are there, and nobody has to look for
-    /// neighbours.
+    /// A laboratory with a third namespace, in which a program has to forward packets between the wires to the server and to the
+    /// client, with so many queues. Nothing on these wires is larger than an MTU, all checksums are complete, and neighbour entries are
+    /// permanent.
     pub fn with_box(queues: u32) -> Result<Lab, LabError> {
         let lab = Lab::make(queues, true)?;
         let ends = [
@@ -115,14 +115,14 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Has a flow stay on its queue, as a NIC does by its addresses and ports: over a veth the sender chooses, by a hash that Linux
-    /// changes when a segment times out.
+    /// Keeps a flow on its queue, as a NIC does by addresses and ports. On a veth the sender chooses the queue by a hash, and Linux
+    /// changes the hash when a segment times out.
     fn keep_flows_on_their_queues(&self) {
-        // Kernels before 5.18 cannot be told.
+        // Kernels before 5.18 have no such setting.
         let _ = self.inside(Side::Client, || std::fs::write("/proc/sys/net/core/txrehash", "0"));
     }
 
-    /// Lays the wire: both interfaces with their addresses, up. Also for a second time, after [`Lab::disconnect`].
+    /// Sets up the wire: both interfaces with their addresses, up. Also used again after [`Lab::disconnect`].
     pub fn connect(&self) -> Result<(), LabError> {
         let Lab { client, queues, .. } = self;
         let numbers = format!("numtxqueues {queues} numrxqueues {queues}");
@@ -135,7 +135,7 @@ impl Lab {
                 self.ip(Side::Server, &wire(SERVER_INTERFACE, BOX_INTERFACES[0], middle))?;
                 self.ip(Side::Client, &wire(CLIENT_INTERFACE, BOX_INTERFACES[1], middle))?;
                 for interface in BOX_INTERFACES {
-                    // Without an address of its own the box says nothing on the wires.
+                    // Without an address of its own the box sends nothing of its own.
                     self.ip(Side::Box, &format!("link set {interface} addrgenmode none up"))?;
                 }
             }
@@ -147,18 +147,18 @@ impl Lab {
         for (side, interface, v4, v6) in ends {
             self.ip(side, "link set lo up")?;
             self.ip(side, &format!("address add {v4}/24 dev {interface}"))?;
-            // No duplicate address detection: the address serves at once.
+            // No duplicate address detection, so that the address works at once.
             self.ip(side, &format!("address add {v6}/64 dev {interface} nodad"))?;
             self.ip(side, &format!("link set {interface} up"))?;
         }
         Ok(())
     }
 
-    /// Has the kernel use CUBIC for connections between the ends. By the routes, as a namespace may set as its default only what the
-    /// machine allows to everybody.
+    /// Makes the kernel use CUBIC for connections between the ends. The routes say so, because a namespace's default may only be an
+    /// algorithm that the machine allows to everybody.
     fn choose_congestion_control(&self, side: Side, interface: &str, v4: &str) {
         for route in [format!("{NETWORK_V4} src {v4} scope link"), format!("{NETWORK_V6} metric 256")] {
-            // A kernel without it keeps what it has.
+            // A kernel without CUBIC keeps its own.
             let _ =
                 self.ip(side, &format!("route change {route} dev {interface} proto kernel congctl cubic"));
         }
@@ -175,7 +175,7 @@ impl Lab {
         run(Command::new("ip").args(words))
     }
 
-    /// Who runs in a namespace: process ids, a line each.
+    /// The process ids in a namespace, one a line.
     pub fn pids(&self, side: Side) -> Result<String, LabError> {
         run(Command::new("ip").args(["netns", "pids", self.namespace(side)]))
     }
@@ -250,7 +250,7 @@ impl Drop for Lab {
     }
 }
 
-/// Runs a command to its end and returns its stdout; what it said is the error if it fails.
+/// Runs a command to its end and returns its stdout. If it fails, its output is the error.
 pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|source| LabError::Start { program, source })?;

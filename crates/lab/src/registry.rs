@@ -1,8 +1,8 @@
-//! What must be removed when this program ends, however it ends.
+//! Cleaning up when this program ends, however it ends.
 //!
-//! Owners remove their things on drop. On SIGINT and SIGTERM a thread removes whatever is registered and ends the
-//! program. After SIGKILL nothing can; so whoever makes the next laboratory removes those of processes that are gone,
-//! which is why every name carries a process id.
+//! Owners clean up on drop. On SIGINT and SIGTERM a thread removes whatever is registered and ends the
+//! program. After SIGKILL that is impossible, so the next laboratory removes what dead processes left.
+//! That is why every name contains a process id.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 });
 
 fn registry() -> MutexGuard<'static, Registry> {
-    // A thread that panicked while it held the lock has left a set that is still a set.
+    // A thread that panicked while it held the lock cannot have damaged the set.
     REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn remove_process(pid: Pid) {
     registry().processes.remove(&pid.as_raw_nonzero().get());
 }
 
-/// A name for a namespace of `side` that says whose it is.
+/// A name for a namespace of `side`, with this program's process id.
 pub(crate) fn namespace_name(number: u32, side: &str) -> String {
     format!("{NAMESPACE_PREFIX}{}-{number}-{side}", std::process::id())
 }
@@ -64,7 +64,7 @@ pub(crate) fn remove_namespace(name: &str) {
     registry().namespaces.remove(name);
 }
 
-/// A path for a temporary directory that says whose it is.
+/// A path for a temporary directory, with this program's process id.
 pub(crate) fn directory_path(number: u32) -> PathBuf {
     std::env::temp_dir().join(format!("{DIRECTORY_PREFIX}{}-{number}", std::process::id()))
 }
@@ -83,7 +83,7 @@ pub(crate) fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
         remove_stale();
-        // Without it Ctrl-C leaves a laboratory behind, which the next one removes.
+        // Without it Ctrl-C leaves a laboratory behind, and the next laboratory removes it.
         if let Ok(signals) = Signals::new([SIGINT, SIGTERM]) {
             std::thread::spawn(move || clean_up_on_signal(signals));
         }
@@ -92,7 +92,7 @@ pub(crate) fn prepare() {
 
 fn clean_up_on_signal(mut signals: Signals) {
     if signals.forever().next().is_some() {
-        // Held to the end, so that nobody registers anything more.
+        // Held to the end, so that no thread registers anything more.
         let registry = registry();
         signal_all(&registry.processes, Signal::TERM);
         std::thread::sleep(GRACE);

@@ -1,4 +1,4 @@
-//! Tests that need privileges say so when they cannot run.
+//! Tests that need privileges report when they cannot run.
 
 use std::io::Write;
 use std::thread;
@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 /// Names the file to which a skipped test appends a line; `make test` counts them.
 const SKIPPED_FILE: &str = "SIDESTEP_SKIPPED";
 
-/// Whether a laboratory with AF_XDP can be had. If not, says so for the calling test, which is to return.
+/// Whether a laboratory with AF_XDP is possible. If not, reports the calling test as skipped; the test then returns.
 ///
 /// ```no_run
 /// if !lab::require_root_and_xdp() {
@@ -33,14 +33,14 @@ fn obstacle() -> Option<&'static str> {
     xdp.is_err().then_some("needs AF_XDP, which this kernel does not offer")
 }
 
-/// Says for the calling test, which is to return, why it cannot run, and has it counted.
+/// Reports the calling test as skipped, with the reason, and counts it. The test then returns.
 ///
 /// # Panics
 /// If it cannot be counted.
 pub fn skip(obstacle: &str) {
     let current = thread::current();
     let line = format!("skipped: {obstacle}: {}\n", current.name().unwrap_or("a test"));
-    // Not by a macro: the test harness would keep it to itself.
+    // Not by a macro: the test harness would capture its output.
     let _ = std::io::stderr().write_all(line.as_bytes());
     let Some(path) = std::env::var_os(SKIPPED_FILE) else { return };
     let file = std::fs::OpenOptions::new().append(true).create(true).open(&path);

@@ -16,7 +16,7 @@ pub struct Wrk {
     pub close: bool,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WrkReport {
     /// Responses a second.
@@ -46,7 +46,7 @@ impl Wrk {
     }
 }
 
-/// Reads what wrk prints; what is not there counts as zero.
+/// Reads wrk's output; a missing value counts as zero.
 fn parse(text: &str) -> WrkReport {
     let after = |label: &str| {
         let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(label));

@@ -17,7 +17,7 @@ pub struct Zone {
 const ORIGIN: &str = "example.com";
 
 impl Zone {
-    /// The sample zone of `specs/lab`, which has a bit of everything, as it lies there.
+    /// The sample zone of `specs/lab`, with many kinds of records.
     pub fn sample() -> Zone {
         Zone { origin: ORIGIN.to_owned(), file: workspace_root().join("specs/lab/example.com.zone") }
     }

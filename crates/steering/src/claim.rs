@@ -51,7 +51,7 @@ pub struct ListenAddress {
     pub port: u16,
 }
 
-/// One flow set taken from the kernel: packets to this address and port, behind these tags.
+/// A set of flows taken from the kernel: packets to this address and port, behind these tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// UDP or TCP.
@@ -62,7 +62,7 @@ pub struct Claim {
     pub port: u16,
 }
 
-/// Receive queues of one interface. Those from 64 on cannot be named one by one: they are in the set of all queues only.
+/// Receive queues of one interface. Queues from 64 on cannot be named one by one: they are only in the set of all queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSet(u64);
 
@@ -77,7 +77,7 @@ impl QueueSet {
         QueueSet(bits)
     }
 
-    /// The opposite of [`QueueSet::from_bits`].
+    /// The inverse of [`QueueSet::from_bits`].
     pub const fn bits(self) -> u64 {
         self.0
     }
@@ -96,17 +96,17 @@ impl FromIterator<u16> for QueueSet {
     }
 }
 
-/// On which terms a claim holds. What is claimed and not taken is the kernel's.
+/// How a claim is applied. The kernel keeps claimed packets that these terms do not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimTerms {
     /// Packets are taken on these receive queues.
     pub queues: QueueSet,
-    /// TCP connections that begin now are left to the kernel, and noted as flows of its.
+    /// New TCP connections go to the kernel, and their flows are marked as the kernel's.
     pub kernel_new: bool,
-    /// Some flows are the kernel's, and noted: their packets are left to it. Connections that begin where no socket takes them are
-    /// noted as well, so that they stay where they are when one does. Costs a look-up for every packet.
+    /// Some flows are marked as the kernel's, and their packets go to the kernel. New connections that no socket takes are marked as
+    /// well, so that they stay with the kernel when a socket comes later. Costs a look-up for every packet.
     pub kernel_some: bool,
-    /// Notes of flows count while this is what it was when they were made: another number, and all are forgotten.
+    /// Marks of flows are valid while this number is the one that they were made with. Another number invalidates them all.
     pub epoch: u32,
 }
 
@@ -117,9 +117,9 @@ impl Default for ClaimTerms {
     }
 }
 
-/// The claims that `listens` amount to while the device has the addresses `locals`.
+/// The claims that follow from `listens` while the device has the addresses `locals`.
 ///
-/// A listen on an address that the device does not have claims nothing: what is not ours stays the kernel's.
+/// A listen on an address that the device does not have claims nothing, and the kernel keeps its packets.
 pub fn resolve(
     transport: Transport,
     listens: &[ListenAddress],

@@ -1,6 +1,6 @@
 //! Which flows Sidestep takes from the kernel, and which queue a flow arrives on.
 //!
-//! Pure: claims are values here; `device-xdp` writes them into the steering program's map, `control` decides them.
+//! Pure: claims are values here. `control` decides them, and `device-xdp` writes them into the steering program's map.
 #![forbid(unsafe_code)]
 
 pub mod claim;

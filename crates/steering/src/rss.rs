@@ -1,8 +1,8 @@
 //! Receive-side scaling: which queue a flow arrives on.
 //!
 //! A network card hashes addresses and ports with the Toeplitz function and a key of 40 octets, and looks up the low
-//! bits of the hash in an indirection table. Whoever knows key and table can tell beforehand where a reply will arrive.
-//! As in Microsoft's RSS specification, which cards and virtio follow: source before destination, addresses before ports.
+//! bits of the hash in an indirection table. With the key and the table one can compute beforehand where a reply will arrive.
+//! The order is that of Microsoft's RSS specification, which cards and virtio follow: source before destination, addresses before ports.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -51,7 +51,7 @@ impl Toeplitz {
         })
     }
 
-    /// The hash of a TCP or UDP packet from `source` to `destination`. Of two IP versions, which no packet has: zero.
+    /// The hash of a TCP or UDP packet from `source` to `destination`. Zero if their IP versions differ.
     pub fn hash_ports(&self, source: SocketAddr, destination: SocketAddr) -> u32 {
         let ports = [source.port().to_be_bytes(), destination.port().to_be_bytes()];
         self.hash_addresses_and(source.ip(), destination.ip(), ports.as_flattened())
@@ -96,7 +96,7 @@ fn key_window(key: &[u8; KEY_LEN], start: usize) -> u32 {
     (five >> (8 - start % 8)) as u32
 }
 
-/// Which queue serves which hashes.
+/// Which queue receives which hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndirectionTable([u16; TABLE_LEN]);
 

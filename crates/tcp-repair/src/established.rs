@@ -8,31 +8,31 @@ use thiserror::Error;
 
 /// States of RFC 9293, 3.3.2, in which a connection can go on in the kernel.
 ///
-/// Not SYN-SENT and SYN-RECEIVED: who has such a connection aborts it and, if need be, connects anew. Not TIME-WAIT: there is
-/// nothing left to be done but to answer the peer's FIN should it come again, which its old stack does, or nobody.
+/// Not SYN-SENT and SYN-RECEIVED: the owner of such a connection aborts it and connects again if need be. Not TIME-WAIT: all that
+/// is left is to answer a repeated FIN of the peer, and the old stack does that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Open both ways.
+    /// Open in both directions.
     Established,
-    /// The user sends no more, and our FIN is not acknowledged, perhaps not even sent.
+    /// The user sends no more. Our FIN is not acknowledged and perhaps not even sent.
     FinWait1,
     /// Our FIN is acknowledged.
     FinWait2,
-    /// The peer's FIN came.
+    /// The peer's FIN has arrived.
     CloseWait,
-    /// The user closed first, then the peer's FIN came; ours is not acknowledged, perhaps not even sent.
+    /// The user closed first, then the peer's FIN arrived. Ours is not acknowledged and perhaps not even sent.
     Closing,
-    /// The peer's FIN came first; ours is not acknowledged, perhaps not even sent.
+    /// The peer's FIN arrived first. Ours is not acknowledged and perhaps not even sent.
     LastAck,
 }
 
 impl State {
-    /// Whether the peer's FIN came.
+    /// Whether the peer's FIN has arrived.
     pub const fn has_fin_received(self) -> bool {
         matches!(self, State::CloseWait | State::Closing | State::LastAck)
     }
 
-    /// Whether the kernel has to hear something of the peer's to get there: what is told in its name.
+    /// Whether the kernel must receive a segment from the peer to get into this state. We send it in the peer's name.
     pub const fn has_peer_to_speak(self) -> bool {
         self.has_fin_received() || matches!(self, State::FinWait2)
     }
@@ -46,15 +46,15 @@ impl State {
 /// Timestamps (RFC 7323).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timestamps {
-    /// Our clock as the next segment would tell it, in milliseconds. The kernel takes even values: an odd one goes one ahead.
+    /// Our clock in the next segment, in milliseconds. The kernel takes even values: an odd one becomes one more.
     pub value: u32,
-    /// The peer's clock as it told it last.
+    /// The peer's clock in its latest segment.
     pub echo: u32,
 }
 
-/// A connection that both sides have established. Names are those of RFC 9293, 3.3.1, and where that has none Linux's.
+/// A connection that both sides have established. Names are those of RFC 9293, 3.3.1, and where it has none, Linux's.
 ///
-/// Made of a `stack::Detached` by taking over the fields of the same names, [`SeqNum`]s as their numbers. What differs:
+/// Made from a `stack::Detached` by copying the fields of the same names, [`SeqNum`]s as their numbers. What differs:
 ///
 /// | here | there |
 /// | --- | --- |
@@ -62,12 +62,12 @@ pub struct Timestamps {
 /// | - | `snd_nxt`: it follows from `snd_una`, `unacked` and `fin_sent` |
 /// | - | `write_closed`, `fin_received`: they follow from `state` |
 /// | - | `orphaned`: the caller closes the descriptor |
-/// | - | `ecn`: the kernel cannot be told, and goes on without |
-/// | - | `hop`: the kernel finds its own |
+/// | - | `ecn`: the kernel has no way to set it, and continues without |
+/// | - | `hop`: the kernel finds its own route |
 /// | - | `options`: the caller sets them on the descriptor |
-/// | `scope_id`, `ipv6_socket`, `reuse_address` | what the program's socket was, which the stack does not know |
+/// | `scope_id`, `ipv6_socket`, `reuse_address` | properties of the program's socket, which the stack does not know |
 ///
-/// The local end is taken as it is: that it is the caller's to use, the caller has to know.
+/// The local end is not checked: the caller must know that it may use it.
 ///
 /// [`SeqNum`]: https://www.rfc-editor.org/rfc/rfc9293#section-3.4
 /// [transferable]: State
@@ -79,31 +79,31 @@ pub struct Established {
     pub remote: SocketAddr,
     /// Index of the interface that link-local addresses belong to, else 0.
     pub scope_id: u32,
-    /// The program's socket is of IPv6, also if the addresses are of IPv4: they are mapped then.
+    /// The program's socket is an IPv6 socket, even if the addresses are of IPv4 (then they are mapped).
     pub ipv6_socket: bool,
-    /// The socket has `SO_REUSEADDR`, as those have whose listener has it: then its port can be listened on anew.
+    /// The socket has `SO_REUSEADDR`, as connections whose listener has it; then its port can be listened on again.
     pub reuse_address: bool,
-    /// How far it is.
+    /// Its state.
     pub state: State,
     /// The first sequence number that the peer has not acknowledged. Behind our FIN in FIN-WAIT-2.
     pub snd_una: u32,
     /// The peer's window in octets.
     pub snd_wnd: u32,
-    /// Sequence number of the segment that told it.
+    /// Sequence number of the segment that announced it.
     pub snd_wl1: u32,
     /// The largest window that the peer ever offered.
     pub max_window: u32,
-    /// The next that is expected; behind the peer's FIN if that came.
+    /// The next sequence number that we expect; behind the peer's FIN if that has arrived.
     pub rcv_nxt: u32,
     /// The window that we offered last, in octets from `rcv_wup` on.
     pub rcv_wnd: u32,
-    /// `rcv_nxt` as we told it last.
+    /// `rcv_nxt` in our latest segment.
     pub rcv_wup: u32,
-    /// The shift of windows that the peer tells; 0 without window scaling.
+    /// The shift of windows that the peer announces; 0 without window scaling.
     pub snd_wscale: u8,
-    /// The shift of windows that we tell.
+    /// The shift of windows that we announce.
     pub rcv_wscale: u8,
-    /// Largest segment that the peer takes, by its SYN.
+    /// The largest segment that the peer accepts, by its SYN.
     pub peer_mss: u16,
     /// Both sides agreed on SACK.
     pub sack_permitted: bool,
@@ -117,26 +117,26 @@ pub struct Established {
     pub received: Vec<u8>,
     /// Our FIN was sent.
     pub fin_sent: bool,
-    /// The user wants no more (`SHUT_RD`).
+    /// The user receives no more (`SHUT_RD`).
     pub read_closed: bool,
 }
 
-/// What of an [`Established`] cannot be.
+/// Why an [`Established`] is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    /// The two ends are not of one IP version, or one is no host's address, or lacks a port.
+    /// The two ends are not of one IP version, one is not a host's address, or a port is missing.
     #[error("the two ends are no pair of unicast addresses with ports")]
     Ends,
     /// A shift of more than 14 (RFC 7323, 2.3).
     #[error("a window scale is above 14")]
     Scale,
-    /// Segments of fewer than 88 octets are believed of nobody.
+    /// The peer's segment size is below 88 octets.
     #[error("the peer's segment size is below 88")]
     SegmentSize,
-    /// Windows that are larger than any scale makes them, or contradict each other.
+    /// Windows that no scale allows, or that contradict each other.
     #[error("the windows cannot be")]
     Window,
-    /// A FIN that was sent in a state without one, or behind data that was not.
+    /// A FIN was sent in a state without one, or behind data that was not sent.
     #[error("the FIN does not fit the state and the queues")]
     Fin,
     /// More than 64 MiB in a queue.
@@ -157,7 +157,7 @@ const MSS_MIN: u16 = 88;
 const QUEUE_MAX: usize = 64 << 20;
 
 impl Established {
-    /// Says what of it cannot be, if anything: a value may come from somebody who is not trusted.
+    /// Checks that the value is consistent: it may come from an untrusted program.
     pub fn check(&self) -> Result<(), Invalid> {
         let ends = [self.local, self.remote];
         let is_pair =
@@ -203,12 +203,12 @@ impl Established {
         self.snd_una.wrapping_sub(u32::from(self.state == State::FinWait2))
     }
 
-    /// The end of what was received, the peer's FIN aside.
+    /// The end of the received data, without the peer's FIN.
     pub(crate) fn received_end(&self) -> u32 {
         self.rcv_nxt.wrapping_sub(u32::from(self.state.has_fin_received()))
     }
 
-    /// Window that was offered, as it was before the peer's FIN came: `rcv_wnd` and `rcv_wup`.
+    /// The offered window as it was before the peer's FIN arrived: `rcv_wnd` and `rcv_wup`.
     pub(crate) fn window_before_fin(&self) -> (u32, u32) {
         match self.rcv_wup == self.rcv_nxt && self.state.has_fin_received() {
             true => (self.rcv_wnd + 1, self.rcv_wup.wrapping_sub(1)),
@@ -216,7 +216,7 @@ impl Established {
         }
     }
 
-    /// Both ends as the program's socket knows them.
+    /// Both ends as the program's socket shows them.
     pub(crate) fn socket_ends(&self) -> (SocketAddr, SocketAddr) {
         let mapped = |end: SocketAddr| match end {
             SocketAddr::V4(v4) if self.ipv6_socket => {

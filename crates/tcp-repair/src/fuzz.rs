@@ -7,12 +7,12 @@ use wire::tcp::{Tcp, flag};
 
 use crate::stand_in::{CHECKSUM, packet_of};
 
-/// Makes the packet of which [`deliver`](crate::deliver) would make a gift to the kernel. `data` is an octet whose lowest two bits say
-/// whether our end and the peer's are of IPv6, the two ports, and the segment.
+/// Makes the packet that [`deliver`](crate::deliver) would inject into the kernel. The lowest two bits of the first octet of `data` say
+/// whether our end and the peer's are of IPv6; then follow the two ports and the segment.
 ///
 /// # Panics
-/// If a packet is made of what is no segment of the peer's, or is not the one that the peer would have sent: that is what fuzzers look
-/// for.
+/// If a packet is made from something that is not a segment of the peer, or differs from what the peer would have sent. Fuzzers look for
+/// that.
 pub fn fuzz_late_segment(data: &[u8]) {
     let Some((&[kinds, a, b, c, d], segment)) = data.split_first_chunk() else { return };
     let local = SocketAddr::new(address(kinds & 1 != 0, 1), u16::from_be_bytes([a, b]));

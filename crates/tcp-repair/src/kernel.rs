@@ -1,11 +1,11 @@
-//! How the kernel is told, in its order.
+//! The steps of moving a connection to the kernel, in their order.
 //!
-//! Sequence numbers are set while the socket is closed; connecting in repair mode sends nothing and leaves it ESTABLISHED; what
-//! is written to its queues counts as received, or as sent; options and windows follow. See `tcp_sendmsg_locked`,
+//! Sequence numbers are set while the socket is closed. Connecting in repair mode sends nothing and leaves the socket ESTABLISHED. Data
+//! that is written to its queues counts as received, or as sent. Options and windows follow. See `tcp_sendmsg_locked`,
 //! `tcp_repair_options_est` and `tcp_repair_set_window` in Linux's net/ipv4/tcp.c.
 //!
-//! Closing states have no knob of their own. Our FIN is put into the send queue by shutdown(2): in repair mode with that queue
-//! chosen it counts as sent. The peer's FIN has to arrive, so one does, in its name.
+//! There is no option for closing states. shutdown(2) puts our FIN into the send queue: in repair mode with that queue
+//! chosen it counts as sent. The peer's FIN has to arrive, so we send one in its name.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,16 +16,16 @@ use crate::established::{Established, State};
 use crate::socket::{Queue, RepairWindow, Shutdown, Socket, linux_state};
 use crate::stand_in::StandIn;
 
-/// How long to wait for what the peer has to say until it is said again, in milliseconds.
+/// How long to wait for the effect of a segment in the peer's name before sending it again, in milliseconds.
 const PAUSES_MS: [u64; 5] = [0, 1, 2, 4, 8];
 
-/// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For who has seen to it that the
-/// connection's packets do not reach the kernel before this is called, and do afterwards.
+/// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For callers that keep the
+/// connection's packets from the kernel until this is called, and let them through afterwards.
 pub fn make_kernel_socket(established: Established) -> io::Result<OwnedFd> {
     prepare(established)?.start()
 }
 
-/// A connection that the kernel has and has not begun to serve of its own accord. Dropped, it is gone without a packet.
+/// A connection that the kernel has and does not serve on its own yet. Dropping it removes it without a packet.
 #[derive(Debug)]
 pub struct Prepared {
     socket: Socket,
@@ -33,16 +33,16 @@ pub struct Prepared {
     stand_in: Option<StandIn>,
 }
 
-/// Has the kernel take over a connection, in the network namespace of the calling thread. Needs `CAP_NET_ADMIN`, and
-/// `CAP_NET_RAW` where the peer has to speak.
+/// Moves a connection to the kernel, in the network namespace of the calling thread. Needs `CAP_NET_ADMIN`, and
+/// `CAP_NET_RAW` if a segment in the peer's name is needed.
 ///
-/// Where it has ([`State::has_peer_to_speak`]), this and [`Prepared::start`] may wait for the kernel, for some 15 ms at most.
+/// In that case ([`State::has_peer_to_speak`]) this and [`Prepared::start`] may wait for the kernel, 15 ms at most.
 ///
-/// From when this returns the kernel answers packets of the connection as its own, and only from then on they may reach it.
-/// The peer's FIN, if it came, is acknowledged once more.
+/// When this returns, the kernel answers packets of the connection as its own; no packet may reach it earlier.
+/// If the peer's FIN had arrived, it is acknowledged once more.
 ///
 /// Fails with `InvalidInput` if [`Established::check`] does, with `EADDRINUSE` or `EADDRNOTAVAIL` if the kernel has this
-/// very connection or lost the local address, and else as the system calls do.
+/// very connection or has lost the local address, and otherwise as the system calls do.
 pub fn prepare(established: Established) -> io::Result<Prepared> {
     established.check()?;
     let (local, remote) = established.socket_ends();
@@ -68,7 +68,7 @@ pub fn prepare(established: Established) -> io::Result<Prepared> {
     Ok(prepared)
 }
 
-/// Buffers that take the queues, and the window that was promised. They go on growing by need.
+/// Buffers that hold the queues and the promised window. They can still grow.
 fn make_room(socket: &Socket, established: &Established) -> io::Result<()> {
     let sending = established.unacked.len() + established.unsent.len();
     // Twice for the kernel's own overhead with small segments, on top of its own doubling.
@@ -100,9 +100,9 @@ fn set_windows(socket: &Socket, established: &Established) -> io::Result<()> {
 }
 
 impl Prepared {
-    /// Ends repair mode: the kernel asks the peer where it is, sends what was not sent yet, and goes on as with any connection.
+    /// Ends repair mode: the kernel probes the peer, sends what was not sent yet, and continues as with any connection.
     ///
-    /// Fails if the connection ended meanwhile, such as by a reset of the peer's.
+    /// Fails if the connection has ended meanwhile, for instance by a reset from the peer.
     pub fn start(self) -> io::Result<OwnedFd> {
         let Established { state, fin_sent, .. } = self.established;
         self.socket.leave_repair()?;
@@ -122,7 +122,7 @@ impl Prepared {
         Ok(self.socket.into())
     }
 
-    /// Puts FINs that were sent and received in their places, in the order in which they were.
+    /// Puts the FINs that were sent and received in place, in their original order.
     fn close_as_far_as_told(&self) -> io::Result<()> {
         let Established { state, fin_sent, .. } = self.established;
         match state {
@@ -158,18 +158,18 @@ impl Prepared {
         self.hear(StandIn::send_fin, "the FIN in the peer's name did not arrive", is_there)
     }
 
-    /// The peer acknowledged our FIN long ago: the kernel hears it again.
+    /// The peer acknowledged our FIN long ago; the kernel has to receive that again.
     fn receive_acknowledgement(&self) -> io::Result<()> {
         let is_there = |state| state != linux_state::FIN_WAIT1;
         self.hear(StandIn::send_acknowledgement, "the ACK in the peer's name did not arrive", is_there)
     }
 
-    /// Has the kernel hear the peer say something.
+    /// Sends the kernel a segment in the peer's name.
     ///
-    /// What is sent to an address of the same host has arrived when the call returns, unless the processor is behind with its
-    /// softirqs, or a firewall has dropped it. To one that tracks connections a FIN of a connection that it has not seen is invalid,
-    /// while an acknowledgement makes it known (`tcp_new` in Linux's net/netfilter/nf_conntrack_proto_tcp.c): so whatever does not
-    /// arrive at once is said again behind one.
+    /// A packet to an address of the same host has arrived when the call returns, unless the processor is behind with its
+    /// softirqs, or a firewall has dropped it. For a firewall that tracks connections, a FIN of an unknown connection is invalid,
+    /// while an acknowledgement makes the connection known (`tcp_new` in Linux's net/netfilter/nf_conntrack_proto_tcp.c). So a segment
+    /// that does not arrive at once is sent again behind an acknowledgement.
     fn hear(
         &self,
         say: impl Fn(&StandIn, &Established) -> io::Result<()>,
@@ -178,7 +178,7 @@ impl Prepared {
     ) -> io::Result<()> {
         let stand_in =
             self.stand_in.as_ref().ok_or_else(|| io::Error::other("nobody speaks for the peer"))?;
-        // An error may be a firewall's on the way out (EPERM).
+        // The error may come from a firewall on the way out (EPERM).
         let mut said = say(stand_in, &self.established);
         for pause_ms in PAUSES_MS {
             if is_there(self.socket.state()?) {

@@ -1,24 +1,24 @@
-//! A TCP connection as a value, and the kernel's socket made of it by `TCP_REPAIR`.
+//! A TCP connection as a value, and the kernel socket that `TCP_REPAIR` makes of it.
 //!
-//! What can no longer live on our stack goes on living on the kernel's: with the same sequence numbers, windows, options and
-//! queues, and without a packet that tells the peer.
+//! A connection that our stack cannot keep moves to the kernel's stack with the same sequence numbers, windows, options and
+//! queues. No packet tells the peer.
 //!
 //! ```text
 //!   value ── prepare ──▶ Prepared ── start ──▶ descriptor
 //!                           │
-//!                           └ the kernel has the socket and says nothing of its own accord yet: from here on, and not
-//!                             before, the connection's packets may reach it
+//!                           └ the kernel has the socket and sends nothing on its own yet. From now on, and not
+//!                             before, packets of the connection may reach the kernel
 //! ```
 //!
-//! A packet that reaches the kernel earlier is answered by a reset. One that came to the old stack between the value's making and then
-//! is given to the kernel by [`deliver`]; else it is lost, and sent again.
+//! The kernel answers a packet that reaches it earlier with a reset. [`deliver`] passes a packet that reached the old stack in between
+//! to the kernel; otherwise the packet is lost, and the peer sends it again.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `established.rs` | [`Established`]: the value, and what of it cannot be |
-//! | `kernel.rs` | [`prepare`], [`Prepared`]: the order of things |
-//! | `socket.rs` | one safe function per system call: where the unsafe is |
-//! | `stand_in.rs` | segments in the peer's name, for a FIN that came already; [`deliver`] |
+//! | `established.rs` | [`Established`]: the value, and its validity checks |
+//! | `kernel.rs` | [`prepare`], [`Prepared`]: the order of the steps |
+//! | `socket.rs` | one safe function per system call; all the unsafe code |
+//! | `stand_in.rs` | segments in the peer's name, for a FIN that has already arrived; [`deliver`] |
 //! | `fuzz.rs` | what fuzzers call |
 
 mod established;

@@ -15,7 +15,7 @@ pub(crate) mod linux_state {
     pub(crate) const FIN_WAIT2: u8 = 5;
 }
 
-/// Which of a socket's queues repair mode works on: numbers of `enum` in Linux's `uapi/linux/tcp.h`.
+/// The socket's queue that repair mode works on: numbers of `enum` in Linux's `uapi/linux/tcp.h`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
     None = 0,
@@ -50,7 +50,7 @@ impl From<Socket> for OwnedFd {
     }
 }
 
-/// Octets written to a queue at once: the kernel looks for so much memory in one piece.
+/// Octets written to a queue at once: the kernel allocates that much memory in one piece.
 const PIECE: usize = 16 << 10;
 
 impl Socket {
@@ -89,12 +89,12 @@ impl Socket {
         })
     }
 
-    /// `TCP_REPAIR_QUEUE`: what is set, written or shut down next is that queue's.
+    /// `TCP_REPAIR_QUEUE`: the queue that the next calls set, write or shut down.
     pub(crate) fn choose(&self, queue: Queue) -> io::Result<()> {
         self.set(libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, queue as c_int)
     }
 
-    /// `TCP_QUEUE_SEQ`: where a queue begins, before anything is in it.
+    /// `TCP_QUEUE_SEQ`: where a queue begins, while it is empty.
     pub(crate) fn set_queue_start(&self, queue: Queue, start: u32) -> io::Result<()> {
         self.choose(queue)?;
         self.set_octets(libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ, &start.to_ne_bytes())
@@ -109,7 +109,7 @@ impl Socket {
         self.send_all(octets)
     }
 
-    /// Writes all of `octets`, for which there is room.
+    /// Writes all of `octets`, which the buffer has space for.
     pub(crate) fn send_all(&self, octets: &[u8]) -> io::Result<()> {
         let mut rest = octets;
         while !rest.is_empty() {
@@ -147,7 +147,7 @@ impl Socket {
         self.set_octets(libc::IPPROTO_TCP, libc::TCP_REPAIR_OPTIONS, &octets)
     }
 
-    /// `TCP_TIMESTAMP`: what our clock shows now, an even number of milliseconds.
+    /// `TCP_TIMESTAMP`: the value of our clock, an even number of milliseconds.
     pub(crate) fn set_clock(&self, value: u32) -> io::Result<()> {
         self.set_octets(libc::IPPROTO_TCP, libc::TCP_TIMESTAMP, &value.to_ne_bytes())
     }
@@ -179,7 +179,7 @@ impl Socket {
         let wanted = c_int::try_from(octets).unwrap_or(c_int::MAX / 2);
         let mut present = [0; 4];
         self.get(libc::SOL_SOCKET, read, &mut present)?;
-        // The kernel doubles what it is told, and tells what it made of it.
+        // The kernel doubles the value that is set, and reports the doubled one.
         if c_int::from_ne_bytes(present) / 2 >= wanted {
             Ok(())
         } else {
@@ -187,7 +187,7 @@ impl Socket {
         }
     }
 
-    /// `SO_BUF_LOCK`, Linux 5.14: buffers that were set grow by need all the same. Before that they stay as they are.
+    /// `SO_BUF_LOCK`, Linux 5.14: buffers whose size was set can still grow. Before 5.14 they keep their size.
     pub(crate) fn unlock_buffers(&self) -> io::Result<()> {
         const SO_BUF_LOCK: c_int = 72;
         match self.set(libc::SOL_SOCKET, SO_BUF_LOCK, 0) {
@@ -236,7 +236,7 @@ impl RawSocket {
         open(ipv6, libc::SOCK_RAW, libc::IPPROTO_RAW).map(RawSocket)
     }
 
-    /// Sends a packet, headers and all, the way to `destination`.
+    /// Sends a packet, with all its headers, towards `destination`.
     pub(crate) fn send(&self, packet: &[u8], destination: SocketAddr) -> io::Result<()> {
         let address = sockaddr(SocketAddr::new(destination.ip(), 0), 0); // A port would be a protocol.
         let (data, to) = (packet.as_ptr().cast(), address.as_ptr().cast());
@@ -252,7 +252,7 @@ fn open(ipv6: bool, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
     check(fd.min(0))?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

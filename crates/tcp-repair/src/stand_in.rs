@@ -1,5 +1,4 @@
-//! Segments in the peer's name, and those that the peer did send, to us. They go by the loopback interface to the very socket that they
-//! are for.
+//! Segments in the peer's name, and segments of the peer that arrived at our stack. The loopback interface carries them to the socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +10,10 @@ use wire::{ipv4, ipv6, protocol};
 use crate::established::Established;
 use crate::socket::RawSocket;
 
-/// Where the checksum stands in a header that was parsed.
+/// Offset of the checksum in a parsed header.
 pub(crate) const CHECKSUM: std::ops::Range<usize> = 16..18;
 
-/// Speaks for the peer of a connection.
+/// Sends segments in the name of a connection's peer.
 #[derive(Debug)]
 pub(crate) struct StandIn(RawSocket);
 
@@ -23,12 +22,12 @@ impl StandIn {
         RawSocket::new(established.local.is_ipv6()).map(StandIn)
     }
 
-    /// The FIN that came already, behind all data that did.
+    /// The FIN that has already arrived, behind all received data.
     pub(crate) fn send_fin(&self, established: &Established) -> io::Result<()> {
         self.send(established, flag::FIN | flag::ACK)
     }
 
-    /// An acknowledgement of all that the peer acknowledged, as if it came before the FIN.
+    /// An acknowledgement of all that the peer has acknowledged, as if it came before the FIN.
     pub(crate) fn send_acknowledgement(&self, established: &Established) -> io::Result<()> {
         self.send(established, flag::ACK)
     }
@@ -52,7 +51,7 @@ impl StandIn {
     }
 }
 
-/// What the peer would have: its clock as it was told last, and ours, which nobody looks at.
+/// The peer's timestamps: its clock as of its latest segment, and ours, which is not checked.
 fn options(established: &Established) -> Vec<u8> {
     let Some(timestamps) = established.timestamps else {
         return Vec::new();
@@ -63,17 +62,17 @@ fn options(established: &Established) -> Vec<u8> {
     options
 }
 
-/// Gives the kernel a segment that the peer `remote` sent to `local` and that came to us: header and data, whatever its checksum is.
-/// It is as if it arrived now. Needs `CAP_NET_RAW`.
+/// Injects into the kernel a segment that the peer `remote` sent to `local` and that arrived at us: header and data, with any checksum.
+/// The kernel sees it arrive now. Needs `CAP_NET_RAW`.
 ///
-/// It is for the caller to know that the kernel has the connection: as with any segment, of one that it does not know it resets the
-/// peer. Fails with `InvalidInput` if the segment is malformed, that of another flow or one with a SYN, and else as the system calls do.
+/// The caller must know that the kernel has the connection: the kernel answers a segment of an unknown connection with a reset to the
+/// peer. Fails with `InvalidInput` if the segment is malformed, belongs to another flow or has a SYN, and otherwise as the system calls do.
 pub fn deliver(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> io::Result<()> {
     let packet = packet_of(local, remote, segment).ok_or(io::ErrorKind::InvalidInput)?;
     RawSocket::new(local.is_ipv6())?.send(&packet, local)
 }
 
-/// An IP packet with this segment and the checksum that belongs to it, if its ports are those of the two ends, and it does not begin
+/// An IP packet with this segment and its checksum, if its ports are those of the two ends, and it does not start
 /// another connection between them.
 pub(crate) fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -> Option<Vec<u8>> {
     let header = tcp::Tcp::parse(segment).ok()?;
@@ -92,7 +91,7 @@ pub(crate) fn packet_of(local: SocketAddr, remote: SocketAddr, segment: &[u8]) -
     Some(packet)
 }
 
-/// Writes an IP packet with a header of TCP and nothing behind it; its length.
+/// Writes an IP packet with a TCP header and no data; returns its length.
 fn write(packet: &mut [u8], ends: (SocketAddr, SocketAddr), fields: &tcp::Fields<'_>) -> Option<usize> {
     let payload_len = tcp::HEADER_LEN + fields.options.len();
     let (ip_len, sum) = write_ip(packet, ends, payload_len)?;
@@ -100,7 +99,7 @@ fn write(packet: &mut [u8], ends: (SocketAddr, SocketAddr), fields: &tcp::Fields
     Some(ip_len + payload_len)
 }
 
-/// Writes the IP header from the first end to the second; its length, and the sum that the checksum of TCP begins with.
+/// Writes the IP header from the first end to the second; returns its length, and the initial sum of the TCP checksum.
 fn write_ip(packet: &mut [u8], ends: (SocketAddr, SocketAddr), payload_len: usize) -> Option<(usize, Sum)> {
     let len = u16::try_from(payload_len).ok()?;
     match (ends.0.ip(), ends.1.ip()) {

@@ -25,11 +25,11 @@ pub enum Peer {
     Sidestep(Sidestep),
 }
 
-/// A server that answers. Ends with its owner.
+/// A server that answers. It ends when its owner drops it.
 pub struct Server {
     /// The process.
     pub process: Child,
-    /// Its configuration and whatever it writes; goes after the process.
+    /// Its configuration and output files; removed after the process.
     pub directory: Directory,
 }
 

@@ -5,7 +5,7 @@ use crate::{
     sidestep_binary,
 };
 
-/// Where Sidestep gets its packets from.
+/// Where Sidestep takes packets from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// Kernel sockets at the server's addresses.
@@ -17,7 +17,7 @@ pub enum Device {
 /// `sidestep dns serve` with one engine on the server's core.
 #[derive(Clone, Debug)]
 pub struct Sidestep {
-    /// Where it gets its packets from.
+    /// Where it takes packets from.
     pub device: Device,
     /// More options.
     pub arguments: Vec<String>,

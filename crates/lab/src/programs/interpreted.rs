@@ -1,4 +1,4 @@
-//! Programs of Python, Node and Java: the smallest ones that use each runtime's own way to the network.
+//! Programs in Python, Node and Java: the smallest that use each runtime's own networking.
 
 use super::web::large_file;
 use super::{Program, Ready};
@@ -23,7 +23,7 @@ pub fn http_server() -> Program {
     .ready(Ready::Port(8000))
 }
 
-/// asyncio on port 7000 of TCP and UDP: sends back what comes.
+/// asyncio on port 7000 of TCP and UDP: an echo server.
 pub fn asyncio_echo() -> Program {
     Program::new("Python asyncio", &format!("{PYTHON} {{dir}}/echo.py 7000"))
         .file("echo.py", ECHO)
@@ -37,7 +37,7 @@ pub fn uvloop_echo() -> Program {
         .ready(Ready::Line("ready:  uvloop"))
 }
 
-/// aioquic on port 4433 of UDP: `server` sends back each stream; `client SECONDS` asks the other side's.
+/// aioquic on port 4433 of UDP: `server` echoes each stream; `client SECONDS` sends streams to the other side's server.
 pub fn quic_echo(role: &str) -> Program {
     let program = Program::new("Python aioquic", "{tools}/python/bin/python {dir}/quic_echo.py")
         .file("quic_echo.py", QUIC);
@@ -76,13 +76,13 @@ pub fn java_http() -> Program {
     java("Java HttpServer", "Http", HTTP_JAVA, 8080)
 }
 
-/// A selector of `java.nio` on port 7000 of TCP and UDP: sends back what comes.
+/// A selector of `java.nio` on port 7000 of TCP and UDP: an echo server.
 pub fn java_nio() -> Program {
     java("Java NIO", "Echo", ECHO_JAVA, 7000)
 }
 
 fn java(name: &str, class: &str, source: &str, port: u16) -> Program {
-    // A small heap and the simplest collector: it starts sooner. And head and body of a response need not wait for each other.
+    // A small heap and the simplest collector, which start sooner. No delay between head and body of a response.
     let options = "-Xmx128m -XX:+UseSerialGC -Dsun.net.httpserver.nodelay=true";
     Program::new(name, &format!("java {options} -cp {{dir}} {class} {port}"))
         .file(&format!("{class}.java"), source)
@@ -90,13 +90,13 @@ fn java(name: &str, class: &str, source: &str, port: u16) -> Program {
         .ready(Ready::Line("ready"))
 }
 
-/// What every interpreter of CPython's tests does first: their servers then listen at another address of this host.
+/// The interpreters of CPython's tests run this first: it makes the tests' servers listen at another address of this host.
 const SITE_CUSTOMIZE: &str = "\
     try:\n    from test.support import socket_helper\n    socket_helper.HOST = socket_helper.HOSTv4 = '{host}'\n\
     except ImportError:\n    pass\n";
 
-/// CPython's own tests at an address of this host, with more arguments; what became of each is in the file `results.xml`. Those of virtual
-/// machines' own sockets are left out: such sockets are the same in all namespaces, and others may be at them.
+/// CPython's own tests at an address of this host, with more arguments; the results are in the file `results.xml`. Tests of virtual
+/// machines' own sockets are left out: all namespaces share such sockets, and other programs may use them.
 pub fn python_suite(host: &str, arguments: &str) -> Program {
     let fixed = "-m test --junit-xml {dir}/results.xml --ignore *VSOCK* --timeout 300";
     Program::new("CPython tests", &format!("{PYTHON} {fixed} {arguments}"))

@@ -1,8 +1,8 @@
-//! Real programs, each described by what it needs, how it is started and when it is ready.
+//! Real programs: what each needs, how it starts, and when it is ready.
 //!
-//! A [`Program`] is a value without effects; [`Program::start`] brings it to life on one side of a laboratory, on the kernel's
-//! network or by `sidestep run` ([`Network`]), and gives a [`Running`] that ends with its owner. The descriptions are in the
-//! files beside this one; the smallest programs, written for this purpose, in `crates/lab/programs`.
+//! A [`Program`] is a value without effects. [`Program::start`] starts it on one side of a laboratory, on the kernel's
+//! network or under `sidestep run` ([`Network`]), and returns a [`Running`]. The descriptions are in the
+//! files beside this one. The smallest programs, written for this purpose, are in `crates/lab/programs`.
 
 mod databases;
 mod interpreted;
@@ -28,16 +28,16 @@ pub use remote::{dnsmasq, iperf3, nsd, openssl_server, sockperf, sshd};
 pub use running::Running;
 pub use web::{LARGE, Nginx, haproxy};
 
-/// How a program gets its network.
+/// Whose TCP/IP stack a program uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// From the kernel, as ever.
+    /// The kernel's.
     Kernel,
-    /// From `sidestep run` with these options.
+    /// Sidestep's, under `sidestep run` with these options.
     Sidestep(Vec<String>),
 }
 
-/// Says `kernel` where programs are to run as ever, to see what is expected of them.
+/// The environment variable that is `kernel` to run the programs on the kernel and check the tests' expectations.
 const NETWORK: &str = "SIDESTEP_PROGRAMS";
 
 impl Network {
@@ -46,7 +46,7 @@ impl Network {
         Network::sidestep_on(SERVER_INTERFACE, options)
     }
 
-    /// The same on the client's. Programs that make load have less to do there for each request, and can ask for more before their
+    /// The same on the client's. Load generators need less processor time for each request there, and can offer more before their
     /// core is full.
     pub fn sidestep_of_client(options: &[&str]) -> Network {
         Network::sidestep_on(CLIENT_INTERFACE, options)
@@ -57,7 +57,7 @@ impl Network {
         Network::Sidestep(options.map(str::to_owned).collect())
     }
 
-    /// What `SIDESTEP_PROGRAMS` asks for: `kernel`, or, without it, `sidestep run`.
+    /// The network that `SIDESTEP_PROGRAMS` selects: `kernel`, or, without it, `sidestep run`.
     pub fn wanted() -> Network {
         match std::env::var(NETWORK).as_deref() {
             Ok("kernel") => Network::Kernel,
@@ -73,7 +73,7 @@ impl Network {
         }
     }
 
-    /// Runs a program of these words to its end; returns what it printed.
+    /// Runs a program of these words to its end; returns its output.
     pub fn run(&self, lab: &Lab, side: Side, words: &[&str]) -> Result<String, LabError> {
         let words = self.wrap(words.iter().map(|&word| word.to_owned()).collect());
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
@@ -91,12 +91,12 @@ impl Network {
     }
 }
 
-/// When a program can be used.
+/// When a program is ready.
 #[derive(Clone, Debug)]
 pub enum Ready {
-    /// At once, or whenever it has done what it does.
+    /// At once, or when it has ended.
     AtOnce,
-    /// When it has written a line that contains this.
+    /// When it has printed a line that contains this.
     Line(&'static str),
     /// When a connection to this TCP port, from the other side, is accepted.
     Port(u16),
@@ -104,11 +104,11 @@ pub enum Ready {
     Answer(u16, Vec<u8>),
 }
 
-/// What a program needs and how it is started.
+/// What a program needs and how it starts.
 ///
-/// In commands, scripts and files these stand for what is known only at start: `{dir}` for the program's own directory, `{own}`
-/// and `{own6}` for the addresses of its side, `{peer}` and `{peer6}` for those of the other one, `{tools}` for what
-/// `scripts/setup.sh` brought from elsewhere than Debian.
+/// These placeholders in commands, scripts and files are replaced at the start: `{dir}` by the program's own directory, `{own}`
+/// and `{own6}` by the addresses of its side, `{peer}` and `{peer6}` by those of the other one, `{tools}` by the directory of what
+/// `scripts/setup.sh` installs from elsewhere than Debian.
 #[derive(Clone, Debug)]
 pub struct Program {
     name: String,
@@ -164,7 +164,7 @@ impl Program {
         self
     }
 
-    /// Which is ready then.
+    /// With this condition of readiness.
     pub fn ready(mut self, ready: Ready) -> Program {
         self.ready = ready;
         self
@@ -176,7 +176,7 @@ impl Program {
         self
     }
 
-    /// Which goes to the background: the process that was started ends, and the program does not.
+    /// A daemon: the started process ends, and the program continues in the background.
     pub fn daemon(mut self) -> Program {
         self.is_daemon = true;
         self
@@ -234,7 +234,7 @@ impl Program {
     }
 }
 
-/// Where a program is started: what stands for the names in braces.
+/// Where a program is started: the values of the placeholders.
 struct Place {
     side: Side,
     values: [(&'static str, String); 6],
@@ -260,7 +260,7 @@ impl Place {
     }
 }
 
-/// Where `scripts/setup.sh` puts what does not come from Debian.
+/// Where `scripts/setup.sh` installs what does not come from Debian.
 fn tools() -> PathBuf {
     workspace_root().join("target/programs")
 }

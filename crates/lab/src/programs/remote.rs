@@ -4,7 +4,7 @@ use super::interpreted::CERTIFICATE;
 use super::{Program, Ready};
 use crate::message;
 
-/// `openssl s_server` on port 4433: serves files, and says of each connection what was agreed on (`-WWW`).
+/// `openssl s_server` on port 4433: serves files, and prints what each connection negotiated (`-WWW`).
 pub fn openssl_server() -> Program {
     Program::new("openssl s_server", "openssl s_server -accept 4433 -cert cert.pem -key key.pem -WWW")
         .prepare(CERTIFICATE)

@@ -1,4 +1,4 @@
-//! [`Running`]: a program that was started and is ready.
+//! [`Running`]: a program that has started and is ready.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Network, Ready};
 use crate::{CLIENT_V4, Child, Directory, Lab, LabError, SERVER_V4, Side};
 
-/// Time from start to readiness: databases and Java take their time on a machine that is busy.
+/// Time from start to readiness: databases and Java are slow to start on a busy machine.
 const START_MAX: Duration = Duration::from_secs(120);
-/// Time between two looks.
+/// Time between two polls.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Time for a handshake: who refuses says so at once.
+/// Time for a handshake. A refused connection fails at once.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// A program that runs. Ends with its owner.
+/// A running program. It ends when its owner drops it.
 pub struct Running {
-    /// The process that was started: the program, or `sidestep run`.
+    /// The started process: the program, or `sidestep run`.
     pub process: Child,
-    /// Its files; goes after the process.
+    /// Its files; removed after the process.
     pub directory: Directory,
     network: Network,
     is_daemon: bool,
@@ -51,7 +51,7 @@ impl Running {
         }
     }
 
-    /// Waits until `happens`, or until the process has ended, unless that is what daemons do.
+    /// Waits until `happens`. Fails if the process ends first, unless the program is a daemon.
     fn wait_until(&mut self, what: &str, mut happens: impl FnMut() -> bool) -> Result<(), LabError> {
         let deadline = Instant::now() + START_MAX;
         while Instant::now() < deadline && (self.is_daemon || self.process.try_wait().is_none()) {
@@ -68,7 +68,7 @@ impl Running {
         self.directory.path().join(name)
     }
 
-    /// The text of one of its files; of one that is not there, nothing.
+    /// The text of one of its files; empty if the file is missing.
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl Running {
         Pid::from_raw(self.read(name).trim().parse().ok()?)
     }
 
-    /// The program's own process, which `sidestep run` is the parent of.
+    /// The program's own process, a child of `sidestep run`.
     pub fn program(&self) -> Option<Pid> {
         let started = self.process.pid();
         match self.network {
@@ -94,7 +94,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end by SIGTERM and waits until it has, by itself.
+    /// Sends it SIGTERM and waits until it has ended.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus, LabError> {
         self.process.signal(Signal::TERM);
         self.process.wait(timeout)

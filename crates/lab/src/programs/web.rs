@@ -5,14 +5,14 @@ use super::{Program, Ready};
 /// Octets of the file `large` that [`Nginx`] and others serve; `large.sum` is its SHA-256 checksum.
 pub const LARGE: u64 = 8_000_000;
 
-/// nginx on port 80: `/` is a line, `/large` a file of [`LARGE`] octets, what is put to `/put/` is stored.
+/// nginx on port 80: `/` is one line, `/large` a file of [`LARGE`] octets; what a client uploads to `/put/` is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Nginx {
     /// Its worker processes.
     pub workers: u32,
-    /// Whether each worker has a listening socket of its own.
+    /// Whether each worker has its own listening socket.
     pub reuseport: bool,
-    /// Whether it goes to the background, as init scripts have it; only then can its binary be replaced while it runs.
+    /// Whether it goes into the background, as under init scripts; only then can its binary be replaced while it runs.
     pub daemon: bool,
 }
 
@@ -22,7 +22,7 @@ impl Nginx {
         Nginx { workers, reuseport: false, daemon: false }
     }
 
-    /// Which says this at `/`.
+    /// With this text at `/`.
     pub fn saying(self, greeting: &str) -> Program {
         let place = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("  {kind}_temp_path {{dir}}/{kind};\n"))
@@ -49,13 +49,13 @@ impl Nginx {
         if self.daemon { program.daemon() } else { program }
     }
 
-    /// Which says hello.
+    /// With a greeting at `/`.
     pub fn program(self) -> Program {
         self.saying("Hello, world!")
     }
 }
 
-/// A script that makes `www/large`, which looks random and is the same every time, and its checksum.
+/// A script that makes `www/large`, pseudo-random and the same every time, and its checksum.
 pub(super) fn large_file() -> String {
     format!(
         "mkdir -m 755 www; head -c {LARGE} /dev/zero | openssl enc -aes-128-ctr -nosalt -K 00 -iv 00 2>/dev/null > www/large; \
