@@ -11,26 +11,26 @@ use std::time::Duration;
 use crate::directory::{directories, process_of};
 use crate::protocol::{Decoder, Message, ProtocolError, Reply, Request, write_json};
 
-/// How long a program may take until it answers: one that is stopped does not.
+/// How long a program may take to answer. A stopped program does not answer.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long it may take for a part of its answer. Captures have no such limit.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which programs.
+/// Which programs to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// All that run.
     All,
     /// This process.
     Process(u32),
-    /// The one whose control socket is there.
+    /// The one with this control socket.
     At(PathBuf),
 }
 
-/// Why a program cannot be asked, or did not answer.
+/// Why a program could not be asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is nothing to ask.
+    /// No program is running.
     #[error("no Sidestep process is running here; looked in {}", list(.looked_in))]
     NothingRuns {
         /// The directories.
@@ -44,27 +44,27 @@ pub enum ClientError {
         /// The directories.
         looked_in: Vec<PathBuf>,
     },
-    /// It is another user's.
+    /// It belongs to another user.
     #[error("{}: permission denied: only its owner and root may connect", .0.display())]
     Permission(PathBuf),
-    /// Nobody answers at a place that was named.
+    /// No program answers at the given path.
     #[error("no answer at {}: {error}", .path.display())]
     Silent {
-        /// The place.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The connection broke.
     #[error("the connection to the program broke: {0}")]
     Connection(#[from] io::Error),
-    /// It ended before the answer did.
+    /// The program ended in the middle of its answer.
     #[error("the program ended in the middle of its answer")]
     CutOff,
-    /// What came is no answer.
+    /// The answer violates the protocol.
     #[error("unexpected answer: {0} (is the program of another version?)")]
     Protocol(#[from] ProtocolError),
-    /// The program refused.
+    /// The program refused the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -74,8 +74,7 @@ fn list(paths: &[PathBuf]) -> String {
     paths.join(", ")
 }
 
-/// Connects to the programs that are wanted; at least one, or an error says why not. Sockets that dead programs left are
-/// removed on the way.
+/// Connects to the programs that are wanted: at least one, or an error says why not. Removes sockets that dead programs left.
 pub fn connect(wanted: &Wanted) -> Result<Vec<Connection>, ClientError> {
     match wanted {
         Wanted::At(path) => match Connection::open(path) {
@@ -87,7 +86,7 @@ pub fn connect(wanted: &Wanted) -> Result<Vec<Connection>, ClientError> {
     }
 }
 
-/// The same for those in `directories`, and of them only `process` if it is named.
+/// The same for the programs in `directories`; only for `process` if it is given.
 pub fn connect_in(directories: &[PathBuf], process: Option<u32>) -> Result<Vec<Connection>, ClientError> {
     let mut found = Vec::new();
     let mut denied = None;
@@ -98,7 +97,7 @@ pub fn connect_in(directories: &[PathBuf], process: Option<u32>) -> Result<Vec<C
         match Connection::open(&path) {
             Ok(connection) => found.push(Connection { process: process_of(&path), ..connection }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(path),
-            // Nobody listens there any more. Another user's remains are left alone, by the system.
+            // Nobody listens there any more. The system does not let us remove another user's socket.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 drop(std::fs::remove_file(&path))
             }
@@ -114,7 +113,7 @@ pub fn connect_in(directories: &[PathBuf], process: Option<u32>) -> Result<Vec<C
     }
 }
 
-/// In the order of the numbers of their processes. A directory that cannot be read has none.
+/// Ordered by process id. An unreadable directory counts as empty.
 fn sockets_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> =
@@ -135,14 +134,14 @@ fn explain(path: &Path, error: io::Error) -> ClientError {
 pub struct Connection {
     stream: UnixStream,
     path: PathBuf,
-    /// Whose socket it is, by its place.
+    /// Its process id, by the path of its socket.
     process: Option<u32>,
 }
 
-/// Who answers.
+/// The program that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answering {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Its name.
     pub name: String,
@@ -158,18 +157,18 @@ impl Connection {
         Ok(Connection { stream, path: path.to_owned(), process: None })
     }
 
-    /// Where its control socket is.
+    /// The path of its control socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Sends the request; the answer's first part says who answers. Which process that is, the place of its socket knows better than
-    /// it does, if it was found there.
+    /// Sends the request. The first part of the answer identifies the program. If its socket was found in the directory of sockets, the
+    /// process id in the path counts, not what the program claims.
     pub fn ask(self, request: &Request) -> Result<(Answering, Answer), ClientError> {
         let mut octets = Vec::new();
         write_json(&mut octets, request)?;
         match (&self.stream).write_all(&octets) {
-            // Who was turned away has been told why.
+            // A program that refuses the connection has said why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             outcome => outcome?,
         }
@@ -205,12 +204,12 @@ impl Answer {
         }
     }
 
-    /// The next part if it has come already; see [`Answer::fd`] for when there may be one.
+    /// The next part if it has already arrived; see [`Answer::fd`].
     pub fn has_message(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Reads once what the system has, waiting for it if need be.
+    /// Reads once, and waits for data if there is none.
     pub fn read_more(&mut self) -> Result<(), ClientError> {
         let mut octets = [0; 1 << 16];
         match self.stream.read(&mut octets) {
@@ -230,7 +229,7 @@ impl Answer {
         self.stream.as_fd()
     }
 
-    /// Ends a capture; its last packets and its report are still to come.
+    /// Ends a capture; its last packets and its report still follow.
     pub fn end(&self) {
         let _ = self.stream.shutdown(Shutdown::Write); // It has ended by itself if this fails.
     }

@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Root's directory. All may read which processes there are; the sockets are root's alone.
+/// Root's directory. Everybody may list it; only root may connect to the sockets.
 const SYSTEM: &str = "/run/sidestep";
-/// Names another directory instead, to programs and tools alike.
+/// The environment variable that sets another directory, for programs and tools.
 const OVERRIDE: &str = "SIDESTEP_RUNTIME_DIR";
 
-/// Where programs of this user put their sockets: `/run/sidestep` for root, else `sidestep` in `XDG_RUNTIME_DIR`, else a
-/// directory of their own among the temporary files. `SIDESTEP_RUNTIME_DIR` takes the place of all these.
+/// The directory in which programs of this user open their sockets: `/run/sidestep` for root, else `sidestep` in `XDG_RUNTIME_DIR`, else
+/// a directory in the one for temporary files. `SIDESTEP_RUNTIME_DIR` overrides all of these.
 pub fn own_directory() -> PathBuf {
     let user = rustix::process::geteuid();
     own(std::env::var_os(OVERRIDE), std::env::var_os("XDG_RUNTIME_DIR"), user.as_raw())
@@ -26,21 +26,21 @@ fn own(named: Option<OsString>, runtime: Option<OsString>, user: u32) -> PathBuf
     }
 }
 
-/// Where tools look: this user's directory, and root's, to say at least what is there.
+/// The directories in which tools look: this user's and root's.
 pub fn directories() -> Vec<PathBuf> {
     let own = own_directory();
     let system = PathBuf::from(SYSTEM);
     if own == system || std::env::var_os(OVERRIDE).is_some() { vec![own] } else { vec![own, system] }
 }
 
-/// [`own_directory`], made if it was not there.
+/// [`own_directory`], created if it is missing.
 pub fn make_own_directory() -> io::Result<PathBuf> {
     let directory = own_directory();
     make(&directory)?;
     Ok(directory)
 }
 
-/// Makes this user's directory if it is not there.
+/// Creates this user's directory if it is missing.
 pub(crate) fn make(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     let found = std::fs::metadata(directory)?;
@@ -52,7 +52,7 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The process whose socket has this name.
+/// The process id in the name of a socket.
 pub(crate) fn process_of(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok()
 }

@@ -1,17 +1,17 @@
-//! Looking at running programs: their sockets, counters, traces and packets, over a Unix socket.
+//! Observing running programs: their sockets, counters, traces and packets, over a Unix socket.
 //!
-//! A program calls [`serve`] once with the handles of its engines; from then on the tools find it in a directory that all
-//! know, and ask it. For one that cannot do so itself another process has the [`ControlListener`], and hands it who connects,
-//! to [`attend`] to. What they ask is carried out on threads of the control socket, which ask the engines a small piece at
-//! a time, so that neither a million connections nor a client that does not read holds up an engine.
+//! A program calls [`serve`] once with the handles of its engines. From then on the tools find it in a well-known directory.
+//! If a program cannot open the socket itself, another process owns the [`ControlListener`] and passes each connection
+//! to the program's [`attend`]. Threads of the control socket carry requests out. They ask the engines for a small piece at
+//! a time, so that neither a million connections nor a client that does not read delays an engine.
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `protocol.rs`, `report/` | what is asked and answered, and how it looks on the socket |
+//! | `protocol.rs`, `report/` | requests and answers, and their encoding |
 //! | `server/` | the program's side: one file per request |
 //! | `client.rs`, `directory.rs` | the tools' side |
-//! | `filter/` | the language that says which packets and sockets are meant |
-//! | `ring.rs`, `pcapng.rs` | packets from an engine to a capture, and to a file |
+//! | `filter/` | the language of filters for packets and sockets |
+//! | `ring.rs`, `pcapng.rs` | packets from an engine to a capture, and into a file |
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -34,9 +34,9 @@ pub struct Packet<'a> {
     pub interface: u32,
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
-    /// Octets that it had; `frame` may hold fewer.
+    /// Octets of the original packet; `frame` may hold fewer.
     pub original_len: u32,
     /// The Ethernet frame, as far as it was captured.
     pub frame: &'a [u8],
@@ -50,7 +50,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a section. `application` is who wrote it.
+    /// Begins a section. `application` is the name of the program that writes it.
     pub fn new(out: W, application: &str) -> io::Result<Writer<W>> {
         let mut writer = Writer { out, block: Vec::new() };
         writer.begin(SECTION_HEADER);
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Adds what an interface counted up to `time_ns`: packets that passed the filter, and those of them that were lost.
+    /// Adds the counts of an interface up to `time_ns`: packets that matched the filter, and those of them that were lost.
     pub fn write_statistics(
         &mut self,
         interface: u32,
@@ -108,7 +108,7 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Hands on what was written.
+    /// Flushes the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -133,7 +133,7 @@ impl<W: Write> Writer<W> {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
-    /// Texts that are too long for an option are cut.
+    /// Cuts texts that are too long for an option.
     fn option(&mut self, number: u16, value: &[u8]) {
         let value = &value[..value.len().min(usize::from(u16::MAX))];
         self.put(&number.to_le_bytes());

@@ -1,13 +1,13 @@
-//! What is said on a control socket.
+//! The protocol of a control socket.
 //!
 //! ```text
 //! message = length (4 octets, little-endian, of what follows the kind), kind (1 octet), content
 //!           kind `J`: JSON, a [`Request`] or a [`Reply`]      kind `P`: a packet, [`Header`] and octets
 //! ```
 //!
-//! The client sends one request. The program answers with [`Reply::Program`], the parts of the answer, and [`Reply::End`];
-//! an answer without end was cut off. A capture lasts until the client shuts its direction down. Whoever breaks a rule is
-//! disconnected.
+//! The client sends one request. The program answers with [`Reply::Program`], the parts of the answer, and [`Reply::End`].
+//! An answer without [`Reply::End`] is incomplete. A capture lasts until the client shuts its direction down. A side that breaks a
+//! rule is disconnected.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ const JSON: u8 = b'J';
 const PACKET: u8 = b'P';
 const PREFIX_LEN: usize = 5;
 
-/// What a client may ask.
+/// Requests of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -35,22 +35,22 @@ pub enum Request {
     Counters,
     /// Sockets: for each engine any number of [`Reply::Sockets`], then a [`Reply::Engine`].
     Sockets {
-        /// Which; see [`crate::filter`].
+        /// Only sockets that match; see [`crate::filter`].
         filter: String,
-        /// Only those that wait for peers.
+        /// Only listeners and unconnected UDP sockets.
         listening: bool,
     },
     /// The trace rings: any number of [`Reply::Trace`].
     Trace {
-        /// Records of which connections, as far as their ends are still known.
+        /// Only records of matching connections whose ends are still known.
         filter: String,
-        /// Records of this connection, as [`SocketReport::id`] has it; without generation, of all that had its place.
+        /// Only records of this connection, as in [`SocketReport::id`]; without generation, of all that used its slot.
         connection: Option<String>,
     },
-    /// Packets, from now on: a [`Reply::Interface`] before the first one of each, and a [`Reply::Capture`] of each engine at the
-    /// end.
+    /// Packets from now on: a [`Reply::Interface`] before the first one of each interface, and a [`Reply::Capture`] of each engine at
+    /// the end.
     Capture {
-        /// Which.
+        /// Only packets that match.
         filter: String,
         /// Octets of each at most.
         snaplen: u32,
@@ -61,9 +61,9 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Who answers; comes first.
+    /// The program that answers; comes first.
     Program {
-        /// Its process.
+        /// Its process id.
         pid: u32,
         /// Its name.
         name: String,
@@ -74,21 +74,21 @@ pub enum Reply {
     Counters(CountersReport),
     /// Some sockets.
     Sockets(Vec<SocketReport>),
-    /// An engine, behind its sockets.
+    /// An engine, after its sockets.
     Engine(EngineReport),
     /// Some records, oldest first within an engine.
     Trace(Vec<TraceReport>),
     /// An interface of a capture.
     Interface(InterfaceReport),
-    /// What became of a capture at one engine.
+    /// The result of a capture at one engine.
     Capture(CaptureReport),
     /// The request cannot be carried out.
     Error(String),
-    /// This was all.
+    /// The end of the answer.
     End,
 }
 
-/// What came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// JSON.
@@ -97,7 +97,7 @@ pub enum Message {
     Packet(Header, Vec<u8>),
 }
 
-/// Why something that came is no message.
+/// Why something received is not a message.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// It is longer than any message may be.
@@ -106,7 +106,7 @@ pub enum ProtocolError {
     /// It is of no known kind.
     #[error("a message of kind {0}")]
     Kind(u8),
-    /// It is not what its kind says.
+    /// Its content does not fit its kind.
     #[error("unreadable message: {0}")]
     Content(String),
 }
@@ -131,22 +131,22 @@ fn write_prefix(out: &mut impl Write, len: usize, kind: u8) -> io::Result<()> {
     out.write_all(&[kind])
 }
 
-/// Cuts octets into messages as they come.
+/// Splits received octets into messages.
 #[derive(Debug, Default)]
 pub struct Decoder {
     octets: Vec<u8>,
-    /// Octets at the front that are done with.
+    /// Octets at the front that were already used.
     done: usize,
 }
 
 impl Decoder {
-    /// Takes octets that came.
+    /// Appends received octets.
     pub fn push(&mut self, octets: &[u8]) {
         self.octets.drain(..std::mem::take(&mut self.done));
         self.octets.extend_from_slice(octets);
     }
 
-    /// The next message, if it is whole. Behind an error there is none.
+    /// The next message, if it is complete. After an error there is none.
     pub fn next_message(&mut self) -> Result<Option<Message>, ProtocolError> {
         let Some((kind, content)) = self.next_content(MESSAGE_MAX)? else { return Ok(None) };
         if kind == JSON {
@@ -160,7 +160,7 @@ impl Decoder {
         }
     }
 
-    /// The request, if it is whole.
+    /// The request, if it is complete.
     pub(crate) fn next_request(&mut self) -> Result<Option<Request>, ProtocolError> {
         match self.next_content(REQUEST_MAX)? {
             Some((JSON, content)) => json(content).map(Some),
@@ -187,8 +187,8 @@ impl Decoder {
     }
 }
 
-/// A reply, with no characters that do something to a terminal: the program may have fewer rights than who reads. Lines are for
-/// errors. They are looked for first: why something is no reply is told in its own words.
+/// Parses a reply without control characters: the program may have fewer rights than the user who reads its texts. Errors may contain
+/// line breaks. Control characters are looked for first, because serde's error would quote them.
 fn reply(content: &[u8]) -> Result<Reply, ProtocolError> {
     let unfit = || ProtocolError::Content("control characters".to_owned());
     match controls_of(content) {
@@ -198,7 +198,7 @@ fn reply(content: &[u8]) -> Result<Reply, ProtocolError> {
     }
 }
 
-/// Control characters of texts.
+/// Control characters in texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Controls {
     None,
@@ -206,7 +206,7 @@ enum Controls {
     Others,
 }
 
-/// Those that the texts in `json` have, as far as it is that: most of them are escaped there, and the others no text may have.
+/// Control characters of the texts in `json`, even if it is not well-formed: most are escaped there, the others are not allowed in a text.
 fn controls_of(json: &[u8]) -> Controls {
     let mut worst = Controls::None;
     let mut rest = json;
@@ -225,7 +225,7 @@ fn controls_of(json: &[u8]) -> Controls {
     worst
 }
 
-/// What four hexadecimal digits stand for.
+/// The value of four hexadecimal digits.
 fn of_escape(digits: &[u8]) -> Controls {
     let digits = digits.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
     match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {

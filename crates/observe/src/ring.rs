@@ -1,4 +1,4 @@
-//! From an engine's thread to a capture's: frames that pass a filter, copied into a bounded ring of octets.
+//! A bounded ring from an engine's thread to a capture's thread: copies of the frames that match a filter.
 //!
 //! A record is a [`Header`] and the captured part of the frame. The engine writes both without waiting, or counts a drop.
 
@@ -12,18 +12,18 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::filter::Filter;
 
-/// What is known of a captured packet.
+/// The description of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// Octets that the frame had.
+    /// Octets of the frame.
     pub original_len: u32,
     /// Octets that were captured.
     pub captured_len: u32,
     /// The device within an engine; on the way to a client, the interface of the capture.
     pub source: u32,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
 }
 
@@ -57,22 +57,22 @@ impl Header {
     }
 }
 
-/// What became of the frames that passed the filter of one engine's tap.
+/// What happened to the frames that matched the filter of one engine's tap.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: AtomicU64,
     dropped: AtomicU64,
-    /// The capture wants no more.
+    /// The capture has ended.
     stopped: AtomicBool,
 }
 
 impl Tally {
-    /// Frames that passed the filter, and those of them that found no room.
+    /// Frames that matched the filter, and those of them that were dropped because the ring was full.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.passed.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
 
-    /// One writer, so a plain load and store do.
+    /// There is one writer, so a plain load and store are enough.
     fn count(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -94,7 +94,7 @@ pub(crate) struct RingReader {
     pub(crate) tally: Arc<Tally>,
 }
 
-/// Both ends of a ring of `capacity` octets. Of each frame that passes `filter`, at most `snaplen` octets are kept.
+/// Both ends of a ring of `capacity` octets. It keeps at most `snaplen` octets of each frame that matches `filter`.
 pub(crate) fn ring(filter: Filter, snaplen: usize, capacity: usize) -> (RingTap, RingReader) {
     let (producer, consumer) = RingBuffer::new(capacity);
     let tally = Arc::new(Tally::default());
@@ -103,7 +103,7 @@ pub(crate) fn ring(filter: Filter, snaplen: usize, capacity: usize) -> (RingTap,
 }
 
 impl Tap for RingTap {
-    /// Both clocks run at one rate; a step of the machine's clock later on does not show.
+    /// Both clocks have the same rate. A later step of the machine's clock is not visible.
     fn on_start(&mut self, now: Instant) {
         self.epoch_ns = wall_clock_ns().saturating_sub(now.as_nanos());
     }
@@ -136,7 +136,7 @@ impl Tap for RingTap {
 }
 
 impl RingReader {
-    /// Nothing more is to come, but for what is on its way.
+    /// Nothing more comes, except what is already in the ring.
     pub(crate) fn stop(&self) {
         self.tally.stopped.store(true, Ordering::Relaxed);
     }
@@ -146,7 +146,7 @@ impl RingReader {
         self.peek().map(|header| header.time_ns)
     }
 
-    /// Takes the oldest packet; its octets are added to `frame`.
+    /// Takes the oldest packet, and appends its octets to `frame`.
     pub(crate) fn pop(&mut self, frame: &mut Vec<u8>) -> Option<Header> {
         let header = self.peek()?;
         let record = self.ring.read_chunk(Header::LEN + header.captured_len as usize).ok()?;

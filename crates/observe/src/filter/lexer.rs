@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
     pub(super) text: &'a str,
-    /// Octets in front of it.
+    /// Octets before it.
     pub(super) at: usize,
 }
 

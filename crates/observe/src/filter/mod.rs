@@ -1,4 +1,4 @@
-//! Which packets and sockets are meant: `tcp and port 80 and not host 192.0.2.1`.
+//! Filters for packets and sockets: `tcp and port 80 and not host 192.0.2.1`.
 //!
 //! ```text
 //! filter  = terms { "or" terms }                    also  ||
@@ -8,8 +8,8 @@
 //!         | [ "src" | "dst" ] ( "host" ADDRESS | "net" ADDRESS/LENGTH | "port" NUMBER | "portrange" FIRST-LAST )
 //! ```
 //!
-//! The words are tcpdump's. Without a direction both ends are looked at. For sockets `src` is our end and `dst` the peer's, as
-//! ss has it; `icmp` is that of either version of IP. Nothing at all means everything. Names are not looked up.
+//! The words are tcpdump's. Without a direction a test applies to both ends. For sockets `src` is the local end and `dst` the peer, as
+//! in ss; `icmp` matches both versions of IP. An empty filter matches everything. Names are not looked up.
 
 mod lexer;
 mod parser;
@@ -28,27 +28,27 @@ pub use subject::Subject;
 
 /// Octets of a filter's text at most.
 pub const TEXT_MAX: usize = 2048;
-/// Tests in a filter at most: what each packet may cost is bounded.
+/// Tests in a filter at most, which bounds the cost of each packet.
 pub const TESTS_MAX: usize = 64;
 /// Nested parentheses and negations at most.
 pub const DEPTH_MAX: usize = 16;
 
-/// A filter that was understood.
+/// A parsed filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     root: Node,
     text: String,
 }
 
-/// Why a filter was not understood, and where.
+/// Why a filter cannot be parsed, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("filter: {problem}\n  {text}\n  {:>width$}", "^", width = .text[..*.at].chars().count() + 1)]
 pub struct FilterError {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
     /// The filter.
     pub text: String,
-    /// Octets in front of what is wrong.
+    /// Octets before the problem.
     pub at: usize,
 }
 
@@ -91,23 +91,23 @@ struct Net {
 }
 
 impl Filter {
-    /// What everything passes.
+    /// Matches everything.
     pub fn everything() -> Filter {
         Filter { root: Node::All(Vec::new()), text: String::new() }
     }
 
-    /// Whether everything passes, without looking.
+    /// Whether it matches everything, without evaluating.
     pub fn is_everything(&self) -> bool {
         self.root == Node::All(Vec::new())
     }
 
-    /// Whether `subject` is meant.
+    /// Whether `subject` matches.
     pub fn matches(&self, subject: &Subject) -> bool {
         self.root.matches(subject)
     }
 
-    /// Whether an Ethernet frame is meant. One that holds no IP packet passes only a filter that asks for nothing, or for
-    /// what it is not.
+    /// Whether an Ethernet frame matches. A frame without an IP packet matches only the empty filter and filters for what
+    /// it is not.
     pub fn matches_frame(&self, frame: &[u8]) -> bool {
         self.is_everything() || self.matches(&Subject::of_frame(frame))
     }
@@ -121,7 +121,7 @@ impl FromStr for Filter {
     }
 }
 
-/// As it was written.
+/// The text as it was given.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

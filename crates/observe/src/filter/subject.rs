@@ -1,4 +1,4 @@
-//! What filters look at.
+//! What filters examine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,18 +6,18 @@ use wire::ethernet::Ethernet;
 use wire::ip::Ip;
 use wire::protocol;
 
-/// A packet or a socket, as far as filters care. What it does not have is `None`.
+/// A packet or a socket with the properties that filters examine. A property that it does not have is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Number of the transport protocol.
     pub protocol: Option<u8>,
-    /// Where a packet comes from; a socket's own address.
+    /// A packet's source; a socket's own address.
     pub source: Option<IpAddr>,
-    /// Where a packet goes to; the address of a socket's peer.
+    /// A packet's destination; the address of a socket's peer.
     pub destination: Option<IpAddr>,
-    /// The port of the one.
+    /// The port of `source`.
     pub source_port: Option<u16>,
-    /// The port of the other.
+    /// The port of `destination`.
     pub destination_port: Option<u16>,
 }
 
@@ -33,7 +33,7 @@ impl Subject {
         }
     }
 
-    /// The IP packet of an Ethernet frame, behind up to two VLAN tags. Fragments have no ports: only the first would.
+    /// The IP packet of an Ethernet frame, behind up to two VLAN tags. Fragments have no ports, because only the first one has a header.
     pub fn of_frame(frame: &[u8]) -> Subject {
         let packet = Ethernet::parse(frame).and_then(|ethernet| Ip::in_frame(&ethernet));
         let Ok(packet) = packet else { return Subject::default() };

@@ -1,4 +1,4 @@
-//! What is told about a program, as values that travel as JSON. Field names are those of ss(8) and of Linux's `tcp_info`;
+//! Reports about a program, as values that are sent as JSON. Field names are those of ss(8) and of Linux's `tcp_info`;
 //! times end in their unit.
 
 mod socket;
@@ -22,40 +22,40 @@ pub type Count = (String, u64);
 pub struct EngineReport {
     /// Its number within the program.
     pub engine: usize,
-    /// It has no stack, or did not answer in time: its sockets, or the rest of them, are missing.
+    /// It has no stack, or did not answer in time: some or all of its sockets are missing.
     pub missing: Option<String>,
-    /// TCP connections, TIME-WAIT aside.
+    /// TCP connections without those in TIME-WAIT.
     pub connections: u32,
-    /// Those that peers have begun and not completed.
+    /// Incomplete handshakes.
     pub half_open: u32,
     /// Those in TIME-WAIT.
     pub time_wait: u32,
     /// Octets of buffers in use.
     pub buffer_memory: usize,
-    /// Octets of buffers that there may be.
+    /// Octets of buffers at most.
     pub buffer_memory_max: usize,
 }
 
 /// All counters of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountersReport {
-    /// What the program itself counts.
+    /// The program's own counters.
     pub own: Vec<Count>,
-    /// What its engines count.
+    /// The engines' counters.
     pub engines: Vec<EngineCounters>,
 }
 
 /// Counters of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCounters {
-    /// Of the engine itself.
+    /// The engine's own counters.
     pub engine: Vec<Count>,
-    /// Of its devices.
+    /// Its devices' counters.
     pub devices: Vec<DeviceCounters>,
-    /// Of those devices that it had and has no longer, together.
+    /// The sum of the counters of devices that were removed.
     #[serde(default)]
     pub devices_gone: Vec<Count>,
-    /// Of its stack, by the names of SNMP and Linux; empty without one.
+    /// Its stack's counters, by the names of SNMP and Linux; empty without a stack.
     pub stack: Vec<Count>,
 }
 
@@ -64,7 +64,7 @@ pub struct EngineCounters {
 pub struct DeviceCounters {
     /// Its number within the engine.
     pub device: u32,
-    /// In words.
+    /// A description.
     pub description: String,
     /// Its counts.
     pub counters: Vec<Count>,
@@ -73,23 +73,23 @@ pub struct DeviceCounters {
 /// An interface of a capture: a device of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceReport {
-    /// What packets call it.
+    /// Its number in packets.
     pub interface: u32,
     /// Whose it is.
     pub engine: usize,
-    /// The network interface, or what stands for it.
+    /// The network interface, or a name for what replaces it.
     pub name: String,
-    /// In words.
+    /// A description.
     pub description: String,
 }
 
-/// What became of a capture at one engine: packets that passed the filter, and those of them that were lost.
+/// The result of a capture at one engine: packets that matched the filter, and those of them that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureReport {
     /// The engine's number within the program.
     pub engine: usize,
-    /// They passed the filter.
+    /// Packets that matched the filter.
     pub passed: u64,
-    /// They found no room, because they were not read as fast as they came.
+    /// Packets that were dropped because the capture was not read fast enough.
     pub dropped: u64,
 }

@@ -21,9 +21,9 @@ pub struct SocketReport {
     pub protocol: String,
     /// The state, by ss's name.
     pub state: String,
-    /// Octets received and not read; of a listener, connections that wait to be accepted.
+    /// Octets received and not read; for a listener, connections that wait for `accept`.
     pub recv_q: u64,
-    /// Octets sent and not acknowledged, or not sent; of a listener, how many connections may wait.
+    /// Octets sent and not acknowledged, or not sent; for a listener, the most connections that may wait.
     pub send_q: u64,
     /// Our end.
     pub local: SocketAddr,
@@ -31,11 +31,11 @@ pub struct SocketReport {
     pub remote: Option<SocketAddr>,
     /// Place and generation of a connection, as the trace has them.
     pub id: Option<String>,
-    /// Connections that peers have begun at a listener and not completed.
+    /// Incomplete handshakes of a listener.
     pub half_open: Option<u32>,
-    /// Datagrams that a UDP socket had no room for.
+    /// Datagrams that a UDP socket dropped because its buffer was full.
     pub drops: Option<u64>,
-    /// What there is to know about a connection.
+    /// More about a connection.
     pub tcp: Option<TcpReport>,
 }
 
@@ -57,12 +57,12 @@ impl SocketReport {
     }
 }
 
-/// How a connection is called: its place, and how often that was in use before.
+/// The name of a connection: its slot, and how often that was in use before.
 pub(crate) fn connection_id(place: u32, generation: u16) -> String {
     format!("{place}.{generation}")
 }
 
-/// A connection, if it is meant.
+/// A connection, if it matches.
 pub(crate) fn of_connection(
     stack: &Stack,
     id: ConnectionId,
@@ -85,7 +85,7 @@ pub(crate) fn of_connection(
     })
 }
 
-/// A listener, if it is meant.
+/// A listener, if it matches.
 pub(crate) fn of_listener(stack: &Stack, id: ListenerId, filter: &Filter) -> Option<SocketReport> {
     let local = stack.listener_address(id)?;
     if !filter.matches(&Subject::of_socket(protocol::TCP, local, None)) {
@@ -100,7 +100,7 @@ pub(crate) fn of_listener(stack: &Stack, id: ListenerId, filter: &Filter) -> Opt
     })
 }
 
-/// A UDP socket, if it is meant.
+/// A UDP socket, if it matches.
 pub(crate) fn of_udp(stack: &Stack, id: UdpId, filter: &Filter) -> Option<SocketReport> {
     let (local, remote) = stack.udp_endpoints(id)?;
     if !filter.matches(&Subject::of_socket(protocol::UDP, local, remote)) {

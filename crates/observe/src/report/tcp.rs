@@ -4,7 +4,7 @@ use clock::Duration;
 use serde::{Deserialize, Serialize};
 use stack::tcp::TcpInfo;
 
-/// What there is to know about a TCP connection. Windows and flights are in segments where ss has segments.
+/// All information about a TCP connection. Windows and flights are in segments where ss has segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpReport {
     /// Timestamps are on.
@@ -19,17 +19,17 @@ pub struct TcpReport {
     pub congestion: String,
     /// State of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
-    /// The peer's shift and ours, if windows are scaled.
+    /// The peer's window shift and ours, if windows are scaled.
     pub wscale: Option<(u8, u8)>,
     /// Retransmission timeout.
     pub rto_ms: f64,
-    /// Doublings of it.
+    /// How often it was doubled.
     pub backoff: u8,
     /// Smoothed round-trip time.
     pub rtt_ms: f64,
     /// Its variation.
     pub rttvar_ms: f64,
-    /// Least round-trip time.
+    /// Minimum round-trip time.
     pub minrtt_ms: f64,
     /// Delay of acknowledgements.
     pub ato_ms: f64,
@@ -43,13 +43,13 @@ pub struct TcpReport {
     pub advmss: u32,
     /// Congestion window in segments.
     pub cwnd: u32,
-    /// The same in octets.
+    /// Congestion window in octets.
     pub cwnd_bytes: u32,
     /// Slow-start threshold in segments, once there was congestion.
     pub ssthresh: Option<u32>,
-    /// Octets sent, also those sent again.
+    /// Octets sent, including retransmissions.
     pub bytes_sent: u64,
-    /// Octets sent again.
+    /// Octets retransmitted.
     pub bytes_retrans: u64,
     /// Octets acknowledged.
     pub bytes_acked: u64,
@@ -77,17 +77,17 @@ pub struct TcpReport {
     pub delivered: u64,
     /// Segments in flight or lost.
     pub unacked: u32,
-    /// Segments sent again and not acknowledged.
+    /// Segments retransmitted and not yet acknowledged.
     pub retrans: u32,
-    /// Segments ever sent again.
+    /// Segments retransmitted so far.
     pub retrans_total: u32,
     /// Segments marked lost.
     pub lost: u32,
     /// Segments selectively acknowledged.
     pub sacked: u32,
-    /// Timeouts since an acknowledgement moved something.
+    /// Timeouts since the last acknowledgement of new data.
     pub retransmits: u32,
-    /// Probes of a closed window or a silent peer since an answer came.
+    /// Probes of a closed window or a silent peer since the last answer.
     pub probes: u8,
     /// Receive buffer in octets.
     pub rcv_space: u32,

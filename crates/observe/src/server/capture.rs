@@ -1,4 +1,4 @@
-//! Packets as they pass.
+//! Captures of packets.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,9 +16,9 @@ use crate::ring::{Header, RingReader, ring};
 
 /// Octets of the ring between an engine and its capture: 80 milliseconds of 50 megabytes a second.
 const RING: usize = 4 << 20;
-/// Time between two looks at the rings while nothing comes. The engine wakes nobody: that would be a system call a packet.
+/// Time between two polls of the rings while nothing arrives. The engine wakes nobody: that would cost a system call a packet.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Packets between two looks at whether the capture is to end.
+/// Packets between two checks whether the capture should end.
 const ROUND: usize = 1024;
 
 /// Captures until the client shuts down its direction, or `ending`.
@@ -46,7 +46,7 @@ pub(super) fn run(
     capture.write_reports(out)
 }
 
-/// Whether the client has shut down its direction; with `wait` after waiting for it a little.
+/// Whether the client has shut down its direction. With `wait`, waits a little for that.
 fn wants_end(out: &mut Out<'_>, wait: bool) -> io::Result<bool> {
     if wait {
         out.flush()?;
@@ -78,7 +78,7 @@ impl<'e> Capture<'e> {
         Capture { engines, readers, interfaces: BTreeMap::new(), frame: Vec::new() }
     }
 
-    /// No packets come any more, but for those of the turns that the engines are in.
+    /// No more packets come, except those of the engines' current turns.
     fn stop(&self) {
         self.readers.iter().for_each(RingReader::stop);
     }
@@ -87,7 +87,7 @@ impl<'e> Capture<'e> {
         self.readers.iter_mut().all(|reader| reader.next_time().is_none())
     }
 
-    /// Tells of the interfaces whose packets can come, so that a file without packets is a whole one.
+    /// Describes the interfaces whose packets can come, so that a file without packets is complete, too.
     fn announce_primaries(&mut self, out: &mut Out<'_>) -> io::Result<()> {
         for (engine, handle) in self.engines.iter().enumerate() {
             let reports = handle.device_reports().present;
@@ -121,7 +121,7 @@ impl<'e> Capture<'e> {
         self.announce(engine, device, report, out)
     }
 
-    /// The description of a device that is an interface's begins with the interface's name.
+    /// The description of an interface's device begins with the interface's name.
     fn announce(
         &mut self,
         engine: usize,

@@ -12,17 +12,17 @@ use super::{Program, capture, counters, sockets, trace};
 use crate::filter::Filter;
 use crate::protocol::{Decoder, Reply, Request, write_json};
 
-/// Clients at one time; who comes when there are so many is told so.
+/// Clients at one time. A client beyond this number gets an error.
 const CLIENTS_MAX: usize = 16;
 /// Time for a client to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(2);
-/// How long a client may leave us waiting with a part of an answer; captures aside, which drop packets instead.
+/// How long a client may take to read a part of an answer. Captures drop packets instead.
 const WRITE_TIME: Duration = Duration::from_secs(5);
 
-/// Where answers go.
+/// Where answers are written.
 pub(super) type Out<'s> = BufWriter<&'s UnixStream>;
 
-/// All clients, and what they look at.
+/// All clients, and the program that they observe.
 pub(super) struct Clients {
     program: Program,
     streams: Mutex<BTreeMap<u64, Arc<UnixStream>>>,
@@ -53,7 +53,7 @@ impl Clients {
         }
     }
 
-    /// Asks those that are there to end, and waits for them up to `patience`; then their connections end.
+    /// Asks all client threads to end, and waits for them up to `patience`. Then their connections are closed.
     pub(super) fn dismiss(&self, patience: Duration) {
         self.ending.store(true, Ordering::Relaxed);
         let streams = self.streams();
@@ -83,14 +83,14 @@ impl Clients {
     }
 }
 
-/// Serves one client to its end, which is its own, or that of a capture by `ending`. Its last error is for nobody: who goes, or
-/// breaks the protocol, has only itself to tell. It writes with MSG_NOSIGNAL, as std does on sockets.
+/// Serves one client until it closes the connection; a capture also ends by `ending`. The last error is ignored: it concerns only a
+/// client that has closed the connection or broken the protocol. Writes use MSG_NOSIGNAL, as std does on sockets.
 pub fn attend(stream: &UnixStream, program: &Program, ending: &AtomicBool) {
     let _ = serve(stream, program, ending);
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// What a client is told, before anything else, to whom nobody can attend.
+/// The error that a client gets, before anything else, if no thread can serve it.
 pub fn refusal(reason: &str) -> Vec<u8> {
     let mut octets = Vec::new();
     let written = write_json(&mut octets, &Reply::Error(reason.to_owned()));
@@ -137,7 +137,7 @@ fn parse(text: &str) -> Result<Filter, String> {
     text.parse().map_err(|error: crate::FilterError| error.to_string())
 }
 
-/// The request; an inner error is for the client.
+/// Reads the request; the inner error is sent to the client.
 fn read_request(mut stream: &UnixStream) -> io::Result<Result<Request, String>> {
     let deadline = Instant::now() + REQUEST_TIME;
     let (mut decoder, mut octets) = (Decoder::default(), [0; 1024]);

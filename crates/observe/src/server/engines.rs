@@ -1,4 +1,4 @@
-//! Asking engines: each in its own turn, for a piece at a time.
+//! Queries to engines: one piece in each turn.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use clock::Instant;
 use engine::EngineHandle;
 use stack::Stack;
 
-/// How long an engine may take for one piece. A turn takes microseconds; one that runs inside a program takes as long as
-/// the program leaves it alone.
+/// How long an engine may take for one piece. A turn takes microseconds. An engine inside an unmodified program runs only during the
+/// program's calls.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why an engine tells nothing.
+/// Why an engine does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silence {
     /// It has no stack, or has ended.
@@ -30,7 +30,7 @@ impl Silence {
     }
 }
 
-/// What `look` finds in the engine's stack. It is called between two turns, and must be short.
+/// The result of `look` on the engine's stack. It is called between two turns, and must be short.
 pub(super) fn ask<T: Send + 'static>(
     engine: &EngineHandle,
     look: impl FnOnce(&Stack, Instant) -> T + Send + 'static,

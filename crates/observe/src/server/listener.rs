@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use crate::directory::make;
 
-/// A control socket that somebody accepts from; its name goes with it.
+/// A listening control socket. Its name in the file system is removed when it is dropped.
 #[derive(Debug)]
 pub struct ControlListener {
     listener: UnixListener,
@@ -20,14 +20,14 @@ pub struct ControlListener {
 }
 
 impl ControlListener {
-    /// That of a process, in the directory where tools look for it; the directory is made if it is not there.
+    /// The control socket of a process, in the directory where tools look. The directory is created if it is missing.
     pub fn of_process(directory: &Path, process: u32) -> io::Result<ControlListener> {
         make(directory)?;
         ControlListener::at(&directory.join(format!("{process}.sock")))
     }
 
-    /// One at `path`. A socket that a dead program left is replaced; one of a living program is an error. Nobody sees the socket at
-    /// its place before it answers, with the permissions that it is to have.
+    /// A control socket at `path`. A socket that a dead program left is replaced; one of a living program is an error. The socket appears
+    /// at `path` only when it already listens and has its final permissions.
     pub fn at(path: &Path) -> io::Result<ControlListener> {
         if is_answered(path) {
             return Err(io::Error::other("another program is using it"));
@@ -45,7 +45,7 @@ impl ControlListener {
         Ok(ControlListener { listener, path: path.to_owned() })
     }
 
-    /// Who has connected, if anybody; does not wait.
+    /// The next client, if there is one; does not wait.
     pub fn accept(&self) -> io::Result<Option<UnixStream>> {
         match self.listener.accept() {
             Ok((stream, _)) => Ok(Some(stream)),
@@ -54,7 +54,7 @@ impl ControlListener {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,7 +72,7 @@ impl Drop for ControlListener {
     }
 }
 
-/// Whether somebody listens there; one whose queue is full is not waited for.
+/// Whether a process listens there. Does not wait if its queue is full.
 fn is_answered(path: &Path) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None) else { return false };

@@ -1,5 +1,5 @@
-//! The program's side of a control socket: a thread that accepts, and one for each client. A program whose clients somebody else
-//! accepts serves each by [`attend`].
+//! The program's side of a control socket: a thread that accepts, and one for each client. If another process accepts for the program,
+//! the program serves each client by [`attend`].
 
 mod capture;
 mod client;
@@ -28,7 +28,7 @@ pub use listener::ControlListener;
 /// How long captures have for their last packets when the program ends.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What there is to look at.
+/// What tools can see of a program.
 pub struct Program {
     pub(crate) name: String,
     pub(crate) pid: u32,
@@ -43,18 +43,18 @@ impl Program {
         Program { name: name.to_owned(), pid, engines, counters: Box::new(Vec::new) }
     }
 
-    /// With the number that the process has for those who look, who may be outside of its PID namespace.
+    /// With the process id as tools see it, who may be outside of its PID namespace.
     pub fn with_pid(self, pid: u32) -> Program {
         Program { pid, ..self }
     }
 
-    /// With counters of its own, which `read` reads whenever somebody asks.
+    /// With counters of its own; `read` is called for each request.
     pub fn with_counters(self, read: impl Fn() -> Vec<Count> + Send + Sync + 'static) -> Program {
         Program { counters: Box::new(read), ..self }
     }
 }
 
-/// A control socket, for as long as it is held. Dropped before the engines end, it lets captures end in good order.
+/// An open control socket. Drop it before the engines end, so that captures can finish.
 #[must_use]
 pub struct ControlSocket {
     path: PathBuf,
@@ -63,13 +63,12 @@ pub struct ControlSocket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Lets tools look at `program`, at the place where they look for it: see [`crate::own_directory`].
+/// Opens the control socket of `program` where tools look for it: see [`crate::own_directory`].
 pub fn serve(program: Program) -> io::Result<ControlSocket> {
     serve_at(&make_own_directory()?.join(format!("{}.sock", std::process::id())), program)
 }
 
-/// The same at `path`, where tools find it only if they are told. A socket that a dead program left is replaced; one of a
-/// living program is an error.
+/// The same at `path`, which tools must be told. A socket that a dead program left is replaced; one of a living program is an error.
 pub fn serve_at(path: &Path, program: Program) -> io::Result<ControlSocket> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
@@ -86,7 +85,7 @@ pub fn serve_at(path: &Path, program: Program) -> io::Result<ControlSocket> {
 fn accept(listener: &ControlListener, wake: &OwnedFd, clients: &Arc<Clients>) {
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
-        // A signal, or want of memory, ends the wait early: it begins again.
+        // A signal, or lack of memory, ends the wait early; it starts again.
         let _ = poll(&mut fds, None);
         if fds[1].revents().contains(PollFlags::IN) {
             return;
@@ -94,14 +93,14 @@ fn accept(listener: &ControlListener, wake: &OwnedFd, clients: &Arc<Clients>) {
         match listener.accept() {
             Ok(Some(stream)) => clients.admit(stream),
             Ok(None) => {}
-            // Such as for want of descriptors, which may be there soon.
+            // For instance no free descriptor; there may be one soon.
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
 }
 
 impl ControlSocket {
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -12,12 +12,12 @@ use crate::filter::Filter;
 use crate::protocol::{Reply, write_json};
 use crate::report::{EngineReport, SocketReport, of_connection, of_listener, of_udp};
 
-/// Places of connections that an engine looks at in one turn: some tens of microseconds of it, when all are in use.
+/// Connection slots that an engine examines in one turn: some tens of microseconds if all are in use.
 const PLACES: u32 = 128;
-/// Listeners and UDP sockets that it looks at in one turn.
+/// Listeners and UDP sockets that it examines in one turn.
 const OTHERS: usize = 128;
 
-/// Writes the sockets that are meant, engine after engine.
+/// Writes the sockets that match, engine after engine.
 pub(super) fn write(
     engines: &[EngineHandle],
     filter: Filter,
@@ -74,7 +74,7 @@ impl Listing<'_, '_> {
         })
     }
 
-    /// With `unconnected`, only those that take datagrams from anybody.
+    /// With `unconnected`, only UDP sockets without a peer.
     fn write_udp(&mut self, unconnected: bool) -> io::Result<Result<(), Silence>> {
         self.write_pieces(move |stack, filter, from| {
             let ids = stack.udp_sockets().skip(from).take(OTHERS);
@@ -104,7 +104,7 @@ impl Listing<'_, '_> {
         Ok(Ok(()))
     }
 
-    /// Asks for one piece after the other: what `look` finds from a number on, and where the next piece begins.
+    /// Asks for one piece after the other: `look` returns what it finds from a number on, and where the next piece begins.
     fn write_pieces(
         &mut self,
         look: impl Fn(&Stack, &Filter, usize) -> (Vec<SocketReport>, Option<usize>) + Copy + Send + 'static,

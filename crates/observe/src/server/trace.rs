@@ -20,15 +20,15 @@ use crate::ring::wall_clock_ns;
 /// Records that an engine copies in one turn.
 const RECORDS: usize = 512;
 
-/// Which records.
+/// Which records a client wants.
 pub(super) struct Wanted {
     filter: Filter,
-    /// Place and, if it was named, generation.
+    /// Slot and, if the client named it, generation.
     connection: Option<(u32, Option<u16>)>,
 }
 
 impl Wanted {
-    /// The records of connections that pass `filter`; if `connection` is given, of that one.
+    /// The records of connections that match `filter`, or of `connection` if it is given.
     pub(super) fn new(filter: Filter, connection: Option<&str>) -> Result<Wanted, String> {
         let connection = connection.map(|text| {
             parse_connection(text).ok_or_else(|| {
@@ -38,7 +38,7 @@ impl Wanted {
         Ok(Wanted { filter, connection: connection.transpose()? })
     }
 
-    /// Connections whose ends are not known any more pass only where the filter does not ask.
+    /// A connection whose ends are unknown matches only an empty filter.
     fn includes(&self, record: &TraceRecord, ends: Option<(SocketAddr, SocketAddr)>) -> bool {
         let by_connection = self.connection.is_none_or(|(place, generation)| {
             place == record.connection && generation.is_none_or(|generation| generation == record.generation)
@@ -60,8 +60,8 @@ fn parse_connection(text: &str) -> Option<(u32, Option<u16>)> {
 pub(super) fn write(engines: &[EngineHandle], wanted: Wanted, out: &mut Out<'_>) -> io::Result<()> {
     let wanted = Arc::new(wanted);
     for (number, engine) in engines.iter().enumerate() {
-        // An engine without a stack has nothing to tell; one that does not answer tells what it told so far.
-        // The time of day is read within the engine's turn, whose `now` is fresh there.
+        // An engine without a stack has no records; one that stops answering leaves the records that it has sent so far.
+        // The time of day is read within the engine's turn, when its `now` is fresh.
         let begin = |stack: &Stack, now: Instant| {
             (stack.trace().recorded(), wall_clock_ns().saturating_sub(now.as_nanos()))
         };
@@ -83,7 +83,7 @@ pub(super) fn write(engines: &[EngineHandle], wanted: Wanted, out: &mut Out<'_>)
     Ok(())
 }
 
-/// The records that are wanted of the next [`RECORDS`] from number `first` on, and the number behind them.
+/// The wanted records among the next [`RECORDS`] from number `first` on, and the number after them.
 fn piece(stack: &Stack, first: usize, wanted: &Wanted, epoch_ns: u64) -> (Vec<TraceReport>, usize) {
     let mut next = usize::MAX; // The ring holds nothing more.
     let mut reports = Vec::new();
