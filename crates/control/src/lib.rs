@@ -1,11 +1,11 @@
-//! The kernel is the control plane; this is how the data plane follows it.
+//! Follows the kernel's network configuration, which is the control plane of the data path.
 //!
-//! - [`Mirror`]: links, addresses, neighbours and routes as the kernel last told them; pure.
-//! - [`NetlinkMonitor`]: the socket that tells the mirror.
-//! - [`route_to`], [`look_for_neighbour`]: questions that the mirror leaves to the kernel itself.
+//! - [`Mirror`]: the kernel's links, addresses, neighbours and routes; pure.
+//! - [`NetlinkMonitor`]: the socket that feeds the mirror.
+//! - [`route_to`], [`look_for_neighbour`]: queries to the kernel for what the mirror does not decide.
 //! - [`sock_diag`]: the kernel's own sockets.
-//! - [`PortSupervisor`]: keeps one interface attached and its claims right, whatever happens to the interface; what to do
-//!   when is decided by the pure [`PortPlan`].
+//! - [`PortSupervisor`]: keeps one interface attached and its claims right while the interface changes. The pure [`PortPlan`]
+//!   decides what to do.
 #![forbid(unsafe_code)]
 
 pub mod mirror;

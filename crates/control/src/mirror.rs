@@ -1,6 +1,6 @@
-//! The kernel's links, addresses, neighbours and routes.
+//! A copy of the kernel's links, addresses, neighbours and routes.
 //!
-//! Pure: messages come in, from a dump or as they happen, and changes come out. Applying a message twice changes nothing.
+//! Pure: messages come in, from dumps or as events, and changes come out. Applying a message twice changes nothing.
 
 mod parse;
 
@@ -17,7 +17,7 @@ use steering::{LocalAddress, VlanTags};
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Never used twice, unlike the name.
+    /// Never reused, unlike the name.
     pub index: u32,
     /// Such as `eth0`.
     pub name: String,
@@ -29,9 +29,9 @@ pub struct Link {
     pub carrier: bool,
     /// Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// Receive queues that the device was made with; those in use now may be fewer.
+    /// Receive queues that the interface was made with; it may use fewer now.
     pub rx_queues_max: u32,
-    /// Of which interface this one is a VLAN, in the same network namespace.
+    /// The interface below, if this one is a VLAN in the same network namespace.
     pub vlan: Option<Vlan>,
 }
 
@@ -47,19 +47,19 @@ pub struct Vlan {
 /// The link-layer address of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// `None` while it is being looked for, or not found.
+    /// `None` while the kernel looks for it, and if it is not found.
     pub mac: Option<[u8; 6]>,
-    /// May be sent to: found, or known without looking.
+    /// Packets may be sent to it: it was found, or is configured.
     pub usable: bool,
-    /// The kernel heard from it there of late, or was told that it is there.
+    /// The kernel has heard from it lately, or it is configured.
     pub confirmed: bool,
-    /// Somebody sees to it that it is right: a routing daemon (`NTF_EXT_LEARNED`) or the kernel by itself (`NTF_EXT_MANAGED`).
+    /// Another party keeps it right: a routing daemon (`NTF_EXT_LEARNED`) or the kernel itself (`NTF_EXT_MANAGED`).
     pub cared_for: bool,
 }
 
 impl Neighbour {
-    /// Whether the kernel is to look for it before or while it is used. Not if somebody else does: that would take away the marks by which
-    /// they know their entries.
+    /// Whether to ask the kernel to look for it before or while it is used. Not if another party keeps it right: that would remove the
+    /// marks by which it recognises its entries.
     pub fn is_to_be_looked_for(self) -> bool {
         !self.usable || !self.confirmed && !self.cared_for
     }
@@ -91,7 +91,7 @@ pub struct Route {
     pub next_hops: Vec<NextHop>,
 }
 
-/// One way out.
+/// One next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
     /// `None`: the destination itself is the neighbour.
@@ -105,7 +105,7 @@ pub struct NextHop {
 pub enum Change {
     /// A link is new, or differs.
     Link(u32),
-    /// A link is gone, and all that belonged to it.
+    /// A link is gone, with everything that belonged to it.
     LinkGone(u32),
     /// Addresses of this link.
     Addresses(u32),
@@ -113,7 +113,7 @@ pub enum Change {
     Neighbours(u32),
     /// Routes.
     Routes,
-    /// Messages were lost and everything was read again.
+    /// Messages were lost, and everything was read again.
     Resynchronised,
 }
 
@@ -127,7 +127,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Applies one message; `None` if it changed nothing here.
+    /// Applies one message; `None` if it changed nothing.
     pub fn on_message(&mut self, message: &RouteNetlinkMessage) -> Option<Change> {
         match message {
             RouteNetlinkMessage::NewLink(link) => self.on_new_link(link),
@@ -152,7 +152,7 @@ impl Mirror {
         self.links.values()
     }
 
-    /// Addresses of one interface, tentative and deprecated ones too; one comes as often as the kernel has it.
+    /// Addresses of one interface, including tentative and deprecated ones; an address appears as often as the kernel has it.
     pub fn addresses(&self, index: u32) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.get(&index).into_iter().flatten().map(|address| address.local)
     }
@@ -162,7 +162,7 @@ impl Mirror {
         self.neighbours.iter().map(|(&key, &neighbour)| (key, neighbour))
     }
 
-    /// Indices of the interfaces whose packets come by interface `name`: itself, and VLAN interfaces on it that are up.
+    /// Indices of the interfaces whose packets arrive on interface `name`: itself, and its VLAN interfaces that are up.
     pub fn interfaces_on(&self, name: &str) -> BTreeSet<u32> {
         let Some(device) = self.link(name) else { return BTreeSet::new() };
         let on_it = self.links.values().filter(|link| self.tags_on(link, device.index).is_some());
@@ -179,8 +179,8 @@ impl Mirror {
         self.routes.iter()
     }
 
-    /// Addresses that packets on interface `name` may be meant for: its own, and behind their tags those of VLAN
-    /// interfaces on it, up to two levels, that are up.
+    /// Destination addresses of packets on interface `name`: its own, and behind their tags those of its VLAN
+    /// interfaces that are up, up to two levels deep.
     pub fn local_addresses(&self, name: &str) -> BTreeSet<LocalAddress> {
         let Some(device) = self.link(name) else { return BTreeSet::new() };
         let located = self.links.values().filter_map(|link| Some((link, self.tags_on(link, device.index)?)));
@@ -191,7 +191,7 @@ impl Mirror {
             .collect()
     }
 
-    /// The tags in front of packets for `link` on the interface `device`; `None` if they do not come that way.
+    /// The tags in front of packets for `link` on the interface `device`; `None` if its packets do not arrive there.
     fn tags_on(&self, link: &Link, device: u32) -> Option<VlanTags> {
         if link.index == device {
             return Some(VlanTags::default());

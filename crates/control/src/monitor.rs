@@ -15,9 +15,9 @@ use crate::mirror::{Change, Mirror};
 
 /// RTNLGRP_LINK, NEIGH, IPV4_IFADDR, IPV4_ROUTE, IPV6_IFADDR, IPV6_ROUTE (linux/rtnetlink.h).
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
-/// Room for messages while nobody reads. Once it overflows, everything is read again.
+/// Buffer for messages that were not read yet. When it overflows, everything is read again.
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Dumps that the kernel interrupted because something changed meanwhile, before that is an error.
+/// How many dumps may be interrupted by changes before that is an error.
 const DUMPS_MAX: usize = 20;
 /// The kernel's answers come in parts of at most this many octets.
 const PART_MAX: usize = 1 << 16;
@@ -25,10 +25,10 @@ const PART_MAX: usize = 1 << 16;
 /// Reading the kernel's state failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
-    /// The netlink socket failed. Without it, changes go unseen: open another monitor.
+    /// The netlink socket failed and no longer sees changes: open another monitor.
     #[error("netlink: {0}")]
     Socket(#[from] io::Error),
-    /// Interfaces, addresses or routes change so fast that no dump is ever whole. Try again later.
+    /// Interfaces, addresses or routes change so fast that no dump is ever complete. Try again later.
     #[error("netlink: the kernel's tables change faster than Sidestep can read them")]
     Unstable,
 }
@@ -43,7 +43,7 @@ pub struct NetlinkMonitor {
 }
 
 impl NetlinkMonitor {
-    /// Subscribes to changes, then reads all there is.
+    /// Subscribes to changes, then reads everything.
     pub fn new() -> Result<NetlinkMonitor, MonitorError> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -56,7 +56,7 @@ impl NetlinkMonitor {
         Ok(NetlinkMonitor { socket, mirror: dump()?, buffer: Vec::with_capacity(PART_MAX) })
     }
 
-    /// The kernel's state as last read.
+    /// The kernel's state as of the last read.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror
     }
@@ -95,7 +95,7 @@ impl NetlinkMonitor {
 
 const ENOBUFS: i32 = 105;
 
-/// Reads the kernel's state by a socket of its own, so that no news get in between.
+/// Reads the kernel's state through a separate socket, so that no news mix with the dump.
 fn dump() -> Result<Mirror, MonitorError> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -144,7 +144,7 @@ fn dump_into(socket: &Socket, mirror: &mut Mirror, request: RouteNetlinkMessage)
     }
 }
 
-/// The messages of one datagram. One that cannot be parsed, say of a kind newer than this program, is left out.
+/// The messages of one datagram. A message that cannot be parsed, for instance of a newer kind, is left out.
 fn parse(mut octets: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkMessage>> + '_ {
     std::iter::from_fn(move || {
         let (message, rest) = split_message(octets)?;
@@ -154,7 +154,7 @@ fn parse(mut octets: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkM
     .flatten()
 }
 
-/// Cuts off the first message by the length in its header, padded to four octets (netlink(7)).
+/// Cuts off the first message, using the length in its header, padded to four octets (netlink(7)).
 pub(crate) fn split_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     const HEADER: usize = 16;
     let len = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;

@@ -1,36 +1,36 @@
-//! Which neighbours have moved to another hardware address. Pure.
+//! Detects neighbours that have moved to another hardware address. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::mirror::Mirror;
 
-/// Neighbours that are remembered though the kernel has forgotten them; with more, those are forgotten here too.
+/// Neighbours that are kept after the kernel has forgotten them; beyond this number they are forgotten here, too.
 const REMEMBERED_MAX: usize = 1 << 14;
 
-/// What was sent to one hardware address is to be sent to another.
+/// Flows to one hardware address must go to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighbourMove {
-    /// The address that the neighbour had.
+    /// The old address.
     pub old: [u8; 6],
-    /// The address that it has.
+    /// The new address.
     pub new: [u8; 6],
 }
 
-/// Remembers where each neighbour was last seen, also while the kernel looks for it anew.
+/// Remembers where each neighbour was last seen, even while the kernel looks for it again.
 #[derive(Debug, Default)]
 pub struct NeighbourWatch {
     seen: BTreeMap<(u32, IpAddr), [u8; 6]>,
-    /// Moves that are not told yet.
+    /// Moves that were not reported yet.
     pending: Vec<NeighbourMove>,
 }
 
 impl NeighbourWatch {
-    /// Neighbours on `interfaces` that are elsewhere than at the last call.
+    /// The neighbours on `interfaces` that have moved since the last call.
     ///
-    /// Flows are known by the hardware address that they are sent to. While another neighbour is known to be there still (two
-    /// addresses of one router, of which one moved), nobody can tell whose flows are whose, and nothing is told. What the
-    /// kernel has not heard of for a while is no such neighbour: it is most likely the other address of the one that moved.
+    /// Flows are identified by the hardware address that they are sent to. While another neighbour is known at the old address (two
+    /// addresses of one router, of which one moved), it is impossible to say which flows belong to which, and nothing is reported. A
+    /// neighbour that the kernel has not heard from for a while does not count: it is most likely another address of the one that moved.
     pub fn compare(&mut self, mirror: &Mirror, interfaces: &BTreeSet<u32>) -> Vec<NeighbourMove> {
         let here: Vec<_> = mirror.neighbours().filter(|((index, _), _)| interfaces.contains(index)).collect();
         for (key, neighbour) in &here {
@@ -47,7 +47,7 @@ impl NeighbourWatch {
         self.pending.extract_if(.., |moved| !is_taken(moved.old)).collect()
     }
 
-    /// What waits to be told of a move to `old` goes to `new`.
+    /// Redirects unreported moves to `old` to `new`.
     fn note_move(&mut self, old: [u8; 6], new: [u8; 6]) {
         self.pending.iter_mut().filter(|moved| moved.new == old).for_each(|moved| moved.new = new);
         self.pending.push(NeighbourMove { old, new });

@@ -1,4 +1,4 @@
-//! What to do with one interface, given how it looks now. Pure: views and results come in, actions come out.
+//! Decides what to do with one interface, given its present state. Pure: views and results come in, actions come out.
 //!
 //! ```text
 //!                  view: interface is there                   needs larger frames
@@ -14,55 +14,55 @@ use std::collections::BTreeSet;
 use clock::{Duration, Instant};
 use steering::{Claim, ListenAddress, LocalAddress, Transport};
 
-/// How long after a failure the next attempt comes, and how often queues are counted.
+/// Time between a failure and the next attempt, and between two counts of the queues.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the engines get to drop their devices before a program that takes the place of one is attached.
+/// Time for the engines to drop their devices before a new program replaces an attached one.
 const REPLACE: Duration = Duration::from_millis(100);
-/// How often it is tried to open queues again that the engines were told to close: the kernel frees them when it gets to it.
+/// Time between attempts to open queues again that the engines were told to close. The kernel frees them after a while.
 const REOPEN: Duration = Duration::from_millis(20);
 /// How long claimed TCP waits for that at most.
 const REOPEN_MAX: Duration = Duration::from_secs(1);
 
-/// The interface as it looks now.
+/// The interface in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortView {
     /// Interface index.
     pub index: u32,
     /// Largest IP packet in octets.
     pub mtu: u32,
-    /// Octets of the frames that devices on it have; `None` if none fits.
+    /// Octets of its devices' frames; `None` if no frame is large enough.
     pub frame_size: Option<u16>,
     /// Queues in use that both receive and transmit.
     pub queues: u16,
-    /// Addresses that packets on it may be meant for.
+    /// Destination addresses that packets on it may have.
     pub addresses: BTreeSet<LocalAddress>,
 }
 
-/// What the caller must do, in this order, telling the outcome before it asks again.
+/// What the caller must do, in this order. It must report each outcome before it asks again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Have the engines drop their devices, and detach the program if there is one.
+    /// Make the engines drop their devices, and detach the program if there is one.
     Detach,
-    /// Have the engines drop their devices, for new ones to take their place. The program stays; it is told that claimed TCP
+    /// Make the engines drop their devices, which new ones will replace. The program stays, and learns that claimed TCP
     /// waits.
     Reopen,
-    /// Tell the program that claimed TCP does not wait any more.
+    /// Tell the program that claimed TCP no longer waits.
     Reopened,
-    /// Attach the program, then tell [`PortPlan::on_attached`] or [`PortPlan::on_failure`].
+    /// Attach the program, then call [`PortPlan::on_attached`] or [`PortPlan::on_failure`].
     Attach,
-    /// Open these queues as one device for this engine, then tell [`PortPlan::on_opened`] or
+    /// Open these queues as one device for this engine, then call [`PortPlan::on_opened`] or
     /// [`PortPlan::on_failure`].
     Open {
-        /// Which engine gets the device.
+        /// The engine that gets the device.
         engine: usize,
-        /// Queues of the interface, not open so far.
+        /// Queues of the interface that are not open yet.
         queues: Vec<u16>,
-        /// Octets of its frames; `None` if there are none for the interface, which opening will tell.
+        /// Octets of its frames; `None` if the interface allows none, which opening will report.
         frame_size: Option<u16>,
     },
-    /// Tell the engines the MTU, then [`PortPlan::on_mtu_told`].
+    /// Tell the engines the MTU, then call [`PortPlan::on_mtu_told`].
     TellMtu(u32),
-    /// Have the program claim exactly these, then tell [`PortPlan::on_claimed`] or [`PortPlan::on_failure`].
+    /// Make the program claim exactly these, then call [`PortPlan::on_claimed`] or [`PortPlan::on_failure`].
     SetClaims(BTreeSet<Claim>),
 }
 
@@ -73,7 +73,7 @@ pub struct PortPlan {
     engines: usize,
     listens: Vec<(Transport, ListenAddress)>,
     attached: Option<Attached>,
-    /// Nothing that may fail is tried before.
+    /// No action that may fail is tried before this time.
     not_before: Instant,
     last_look: Instant,
 }
@@ -82,16 +82,16 @@ pub struct PortPlan {
 struct Attached {
     index: u32,
     mtu: u32,
-    /// Of the devices. They keep it when the interface needs less.
+    /// The devices' frame size. They keep it when the interface needs less.
     frame_size: Option<u16>,
     open: BTreeSet<u16>,
     claims: BTreeSet<Claim>,
-    /// Queues are being opened again, and until when claimed TCP waits for that.
+    /// Queues are being opened again, and claimed TCP waits for that until this time.
     reopening: Option<Instant>,
 }
 
 impl PortPlan {
-    /// A plan for `engines` engines; queue `q` is engine `q % engines`'s.
+    /// A plan for `engines` engines; queue `q` belongs to engine `q % engines`.
     ///
     /// # Panics
     /// If `engines` is zero.
@@ -101,12 +101,12 @@ impl PortPlan {
         PortPlan { engines, listens, attached: None, not_before, last_look }
     }
 
-    /// Replaces what is listened on.
+    /// Replaces the listens.
     pub fn set_listens(&mut self, listens: Vec<(Transport, ListenAddress)>) {
         self.listens = listens;
     }
 
-    /// What to do next about an interface that looks like `view`, or does not exist.
+    /// The next action for an interface in the state `view`, or that does not exist.
     pub fn next(&mut self, view: Option<&PortView>, now: Instant) -> Option<Action> {
         self.last_look = now;
         let Some(view) = view else { return self.attached.take().map(|_| Action::Detach) };
@@ -122,7 +122,7 @@ impl PortPlan {
             .or_else(|| self.claims_to_set(attached, view))
     }
 
-    /// What the link needs that cannot wait until it is time to try something again.
+    /// What must be done now, even before the time for another attempt.
     fn follow_link(&mut self, view: &PortView, now: Instant) -> Option<Action> {
         let attached = self.attached.as_mut()?;
         let (had, needed) = (attached.frame_size, view.frame_size);
@@ -144,7 +144,7 @@ impl PortPlan {
         attached.reopening.is_some_and(|until| now >= until).then_some(Action::Reopened)
     }
 
-    /// When to call [`PortPlan::next`] again though nothing was heard: the kernel does not tell of new queues.
+    /// When to call [`PortPlan::next`] again without news: the kernel does not report new queues.
     pub fn poll_timeout(&self) -> Instant {
         let look = self.last_look + RETRY;
         if self.not_before > self.last_look { look.min(self.not_before) } else { look }
@@ -171,14 +171,14 @@ impl PortPlan {
         }
     }
 
-    /// Claimed TCP does not wait any more.
+    /// Claimed TCP no longer waits.
     pub fn on_reopened(&mut self) {
         if let Some(attached) = &mut self.attached {
             attached.reopening = None;
         }
     }
 
-    /// Queues are being opened again that may be in use for a moment yet.
+    /// Queues are being opened again that may still be in use for a moment.
     pub fn is_reopening(&self) -> bool {
         self.attached.as_ref().is_some_and(|attached| attached.reopening.is_some())
     }
@@ -190,12 +190,12 @@ impl PortPlan {
         }
     }
 
-    /// The last action failed; it comes again in a second, or in a moment while queues are being opened again.
+    /// The last action failed. It is tried again in a second, or sooner while queues are being opened again.
     pub fn on_failure(&mut self, now: Instant) {
         self.not_before = now + if self.is_reopening() { REOPEN } else { RETRY };
     }
 
-    /// The queues that are not open, of the first engine that has such.
+    /// The closed queues of the first engine that has any.
     fn queues_to_open(&self, attached: &Attached, view: &PortView) -> Option<Action> {
         let missing: Vec<u16> = (0..view.queues).filter(|queue| !attached.open.contains(queue)).collect();
         let engine = usize::from(*missing.first()?) % self.engines;

@@ -1,4 +1,4 @@
-//! Single questions to the kernel: rtnetlink(7).
+//! Single queries to the kernel: rtnetlink(7).
 
 use std::io;
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// What the kernel would do with a packet of ours.
+/// How the kernel would send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelRoute {
     /// Index of the interface that it leaves by.
     pub interface: u32,
-    /// Who it is handed to; `None`: the destination itself.
+    /// The next hop; `None`: the destination itself.
     pub gateway: Option<IpAddr>,
-    /// The address that it is sent from.
+    /// The source address.
     pub source: IpAddr,
 }
 
-/// The way to `remote`, by all rules and tables that the kernel has (RTM_GETROUTE). The error is the kernel's, `ENETUNREACH`
-/// or the like.
+/// The route to `remote`, by all rules and tables of the kernel (RTM_GETROUTE). The error is the kernel's, such as
+/// `ENETUNREACH`.
 pub fn route_to(remote: IpAddr) -> io::Result<KernelRoute> {
     let mut message = RouteMessage::default();
     message.header.address_family = family(remote);
@@ -58,8 +58,8 @@ fn read_route(route: &RouteMessage) -> Option<KernelRoute> {
     Some(KernelRoute { interface: interface?, gateway, source: source? })
 }
 
-/// Has the kernel look for a neighbour as if it had a packet for it (RTM_NEWNEIGH with NTF_USE). Needs CAP_NET_ADMIN. What it
-/// finds shows in the mirror.
+/// Makes the kernel look for a neighbour as if it had a packet for it (RTM_NEWNEIGH with NTF_USE). Needs CAP_NET_ADMIN. The
+/// mirror shows the result.
 pub fn look_for_neighbour(interface: u32, address: IpAddr) -> io::Result<()> {
     let mut message = NeighbourMessage::default();
     message.header.family = family(address);
@@ -77,7 +77,7 @@ fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-/// Sends one request and waits for its answer; `None` for a mere acknowledgement.
+/// Sends one request and waits for its answer; `None` for a plain acknowledgement.
 fn ask(request: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
     let socket = Socket::new(NETLINK_ROUTE)?;
     let mut message = NetlinkMessage::from(request);

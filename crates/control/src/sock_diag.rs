@@ -1,4 +1,4 @@
-//! The kernel's own sockets of TCP and UDP: sock_diag(7).
+//! The kernel's TCP and UDP sockets: sock_diag(7).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -35,22 +35,22 @@ const PART_MAX: usize = 1 << 16;
 /// A socket of this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSocket {
-    /// Its own end; IPv4 addresses are never written as mapped ones.
+    /// Its own end; IPv4 addresses are never mapped ones.
     pub local: SocketAddr,
     /// Its peer's; zero without a peer.
     pub remote: SocketAddr,
-    /// The kernel's number for it, which is never used again: SO_COOKIE in socket(7).
+    /// The kernel's number for it, which is never reused: SO_COOKIE in socket(7).
     pub cookie: u64,
 }
 
-/// The kernel's TCP connections with one of these local ports, also half-open ones; not those in TIME-WAIT, whose names may be
-/// another connection's by now. The kernel looks through all that it has, once for however many ports: some milliseconds on a large
-/// machine.
+/// The kernel's TCP connections with one of these local ports, including half-open ones; not those in TIME-WAIT, whose addresses and
+/// ports may belong to another connection by now. The kernel searches all its connections once, however many ports there are: some
+/// milliseconds on a large machine.
 pub fn tcp_connections(local_ports: &[u16]) -> io::Result<Vec<KernelSocket>> {
     let states = ALL & !LISTEN & !CLOSE & !TIME_WAIT;
     match local_ports {
         [] => Ok(Vec::new()),
-        // The kernel chooses by one port or by none.
+        // The kernel filters by one port or by none.
         [port] => dump(Transport::Tcp, states, *port),
         several => {
             let wanted: BTreeSet<u16> = several.iter().copied().collect();
@@ -71,7 +71,7 @@ pub fn udp_sockets() -> io::Result<Vec<KernelSocket>> {
     dump(Transport::Udp, ALL, 0)
 }
 
-/// Port 0 stands for all.
+/// Port 0 matches every port.
 fn dump(transport: Transport, states: u32, local_port: u16) -> io::Result<Vec<KernelSocket>> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;

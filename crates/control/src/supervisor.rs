@@ -27,42 +27,42 @@ pub struct PortConfig {
     pub device: XdpOptions,
 }
 
-/// What the engines and the log must know.
+/// Events for the engines and the log.
 pub enum PortEvent {
     /// A device for one engine, in addition to those that it has. Claimed packets arrive on it from now on.
     QueuesOpened {
         /// The device.
         device: Box<XdpDevice>,
-        /// Whose it is.
+        /// The engine.
         engine: usize,
         /// Queues of the interface that it serves.
         queues: Vec<u16>,
-        /// How packets come in.
+        /// The mode of its AF_XDP sockets.
         mode: XdpMode,
     },
-    /// The interface is gone, or must be attached anew: every engine drops all devices of this port. Until it is back, the
-    /// kernel serves what arrives.
+    /// The interface is gone, or must be attached again: every engine drops all devices of this interface. Until it is back, the
+    /// kernel receives its packets.
     DeviceGone,
-    /// The interface takes packets that need larger frames: every engine drops all devices of this port, and gets others in a
-    /// moment. Claimed TCP is dropped meanwhile, and sent again; what else arrives, the kernel serves.
+    /// The interface accepts packets that need larger frames: every engine drops all devices of this interface and soon gets others.
+    /// Meanwhile claimed TCP is dropped, and peers send it again; the kernel receives everything else.
     Reopening,
-    /// The interface takes IP packets of this size now: engines tell their devices and stacks.
+    /// The interface has this MTU now: engines tell their devices and stacks.
     MtuChanged(u16),
     /// A neighbour has another hardware address now.
     NeighbourMoved(NeighbourMove),
-    /// The interface has these addresses now, and claims were changed accordingly.
+    /// The interface has these addresses now, and the claims have changed accordingly.
     AddressesChanged(BTreeSet<LocalAddress>),
-    /// Something did not work, and will be tried again in a second. Told once, until something else happens.
+    /// Something failed and will be tried again in a second. Reported once, until something else happens.
     Failed(PortError),
 }
 
-/// Why a port is not, or not wholly, served.
+/// Why an interface is not served, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The kernel refused, see there.
+    /// The device could not be opened.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// Changes cannot be followed, see there.
+    /// The kernel's changes cannot be followed.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
 }
@@ -82,7 +82,7 @@ pub struct PortSupervisor {
 }
 
 impl PortSupervisor {
-    /// Starts to follow the kernel; touches nothing yet.
+    /// Starts to follow the kernel; changes nothing yet.
     ///
     /// # Panics
     /// If `config.engines` is zero.
@@ -108,7 +108,7 @@ impl PortSupervisor {
         self.plan.poll_timeout()
     }
 
-    /// Reads the kernel's news and does what they ask for.
+    /// Reads the kernel's news and acts on them.
     pub fn poll(&mut self, now: Instant) -> Vec<PortEvent> {
         let mut events = Vec::new();
         if let Err(error) = self.read_news() {
@@ -122,7 +122,7 @@ impl PortSupervisor {
         while let Some(action) = self.plan.next(view.as_ref(), now) {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,
-                // The engines are still at it, or the kernel.
+                // The engines or the kernel still need time.
                 Err(XdpError::QueueBusy { .. }) if self.plan.is_reopening() => self.plan.on_failure(now),
                 Err(error) => {
                     self.plan.on_failure(now);
@@ -133,7 +133,7 @@ impl PortSupervisor {
         events
     }
 
-    /// Replaces what is claimed, from the next [`PortSupervisor::poll`] on.
+    /// Replaces the claims, from the next [`PortSupervisor::poll`] on.
     pub fn set_listens(&mut self, listens: Vec<(Transport, ListenAddress)>) {
         self.plan.set_listens(listens);
     }
@@ -143,12 +143,12 @@ impl PortSupervisor {
         self.monitor.mirror()
     }
 
-    /// The program, while it is attached.
+    /// The steering program, while it is attached.
     pub fn program(&self) -> Option<&SteeringProgram> {
         self.program.as_ref()
     }
 
-    /// After an error of the socket itself a new one is opened, which reads everything again.
+    /// After an error of the netlink socket a new one is opened, which reads everything again.
     fn read_news(&mut self) -> Result<(), MonitorError> {
         if let Err(error) = self.monitor.on_readable() {
             self.monitor = NetlinkMonitor::new()?;
@@ -222,7 +222,7 @@ impl PortSupervisor {
         Ok(())
     }
 
-    /// The same failure every second is told once.
+    /// A failure that repeats every second is reported once.
     fn fail(&mut self, error: PortError, events: &mut Vec<PortEvent>) {
         let text = error.to_string();
         if self.last_failure.as_ref() != Some(&text) {

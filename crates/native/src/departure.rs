@@ -1,4 +1,4 @@
-//! Outgoing connections: a local port that is ours, and the way to the peer.
+//! Outgoing connections: a local port that is ours, and the route to the peer.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,13 +21,12 @@ use crate::shadow::bind_tcp;
 /// How long a neighbour may take to answer: the kernel asks three times, a second apart.
 const NEIGHBOUR_MAX: Duration = Duration::from_secs(4);
 
-/// What a connection needs that leaves by an interface. The port goes back to the kernel when this is dropped: keep it for
-/// as long as the connection lives.
+/// What an outgoing connection needs. Dropping it returns the port to the kernel: keep it as long as the connection lives.
 #[derive(Debug)]
 pub struct Departure {
-    /// Our end: the address that the kernel would send from, and a port that nobody else has.
+    /// Our end: the address that the kernel would send from, and a port that no other socket has.
     pub local: SocketAddr,
-    /// The way to the peer, or to the router in front of it.
+    /// The next hop: the peer, or the router in front of it.
     pub hop: Hop,
     /// The shadow, which keeps the port.
     _socket: Socket,
@@ -35,16 +34,16 @@ pub struct Departure {
     wake: Arc<OwnedFd>,
 }
 
-/// Why there is no way.
+/// Why an outgoing connection is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum DepartureError {
     /// The kernel has no route there.
     #[error("no route: {0}")]
     Route(io::Error),
-    /// The way leads by another interface.
+    /// The route uses another interface.
     #[error("the route uses another interface")]
     OtherInterface,
-    /// No port was to be had.
+    /// No local port is available.
     #[error("no local port: {0}")]
     Port(io::Error),
     /// The peer, or the router in front of it, did not answer ARP or NDP.
@@ -53,34 +52,34 @@ pub enum DepartureError {
     /// Answers would arrive on the queues of all engines, and only one knows the connection.
     #[error("an interface with several engines takes no outgoing connections yet")]
     SeveralEngines,
-    /// The interface was given back.
+    /// The interface is closed.
     #[error("the interface is no longer open")]
     Closed,
 }
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        // Whoever would have to be told may have ended, and given everything back.
+        // The requester may have ended, and dropped everything.
         let _ = self.requests.send(Request::GiveBack(self.local));
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 }
 
-/// Where the answer to a request for a departure goes.
+/// Where the answer to a request for an outgoing connection goes.
 pub(crate) type Answer = Sender<Result<Departure, DepartureError>>;
 
-/// What the thread of an interface keeps of its departures.
+/// State of the interface's thread about outgoing connections.
 pub(crate) struct Departures {
     interface: String,
     link: LinkId,
     requests: Sender<Request>,
     wake: Arc<OwnedFd>,
-    /// Ports that are out.
+    /// Ports in use.
     claimed: BTreeMap<SocketAddr, ListenAddress>,
     waiting: Vec<Waiting>,
 }
 
-/// A departure whose neighbour is not known yet.
+/// An outgoing connection whose neighbour is not known yet.
 struct Waiting {
     answer: Answer,
     socket: Socket,
@@ -102,12 +101,12 @@ impl Departures {
         Departures { interface, link, requests, wake, claimed: BTreeMap::new(), waiting: Vec::new() }
     }
 
-    /// What is claimed for departures.
+    /// The claims for outgoing connections.
     pub(crate) fn listens(&self) -> impl Iterator<Item = (Transport, ListenAddress)> + '_ {
         self.claimed.values().map(|&listen| (Transport::Tcp, listen))
     }
 
-    /// Takes a port for a connection to `remote`, and looks for the way there.
+    /// Takes a port for a connection to `remote`, and looks up the route to it.
     pub(crate) fn begin(&mut self, remote: IpAddr, answer: Answer, mirror: &Mirror, now: Instant) {
         match self.prepare(remote, mirror) {
             Ok((socket, local, interface, neighbour)) => {
@@ -137,8 +136,8 @@ impl Departures {
         let (socket, local) = bind().map_err(DepartureError::Port)?;
         let neighbour = route.gateway.unwrap_or(remote);
         if mirror.neighbour(route.interface, neighbour).is_none_or(Neighbour::is_to_be_looked_for) {
-            // One that the kernel has not heard of lately is used, and looked for meanwhile: what we send tells it nothing. A kernel that
-            // does not look leaves us to find out by waiting.
+            // A neighbour that the kernel has not heard from lately is used, and the kernel is asked to look for it meanwhile: our
+            // packets tell the kernel nothing. If the kernel does not look for it, we wait for the answer.
             let _ = look_for_neighbour(route.interface, neighbour);
         }
         Ok((socket, local, route.interface, neighbour))
@@ -148,7 +147,7 @@ impl Departures {
         self.claimed.remove(&local);
     }
 
-    /// Answers those whose neighbour is known by now, and those that waited too long. Claims must be in force before.
+    /// Answers requests whose neighbour is known by now, and those that waited too long. The claims must be in force before.
     pub(crate) fn settle(&mut self, mirror: &Mirror, now: Instant) {
         for waiting in std::mem::take(&mut self.waiting) {
             let known = mirror.neighbour(waiting.interface, waiting.neighbour);
@@ -169,7 +168,7 @@ impl Departures {
         let local = locals.iter().find(|local| local.address == waiting.local.ip());
         let tags = tags_of(local.map(|local| local.vlan).unwrap_or_default());
         let header = LinkHeader { destination, source: MacAddress(source), tags };
-        // Given back at once if nobody takes it: dropping it does that.
+        // If nobody receives the answer, dropping it returns the port at once.
         let _ = waiting.answer.send(Ok(Departure {
             local: waiting.local,
             hop: Hop { link: self.link, header },
@@ -179,13 +178,13 @@ impl Departures {
         }));
     }
 
-    /// When somebody has waited too long.
+    /// When the first request times out.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.waiting.iter().map(|waiting| waiting.until).min()
     }
 }
 
-/// Tags as they stand in packets.
+/// VLAN tags as they are in packets.
 fn tags_of(vlan: VlanTags) -> [Option<VlanTag>; 2] {
     let tag = |control: u16| (control != 0).then_some(VlanTag { tpid: ethertype::VLAN, control });
     [tag(vlan.outer), tag(vlan.inner)]

@@ -1,4 +1,4 @@
-//! Turns what happens to the interface into what the engines and the shadows are to do.
+//! Turns changes of the interface into commands for the engines and the shadows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,10 +16,10 @@ use wire::MacAddress;
 use crate::interface::InterfaceConfig;
 use crate::shadow::{Owner, socket_address};
 
-/// Frames of a shadow's socket: what comes there is little.
+/// Frames of a shadow's socket: few packets arrive there.
 const SHADOW_FRAMES: usize = 192;
 
-/// What happened at an interface, for people.
+/// A change at an interface, for people.
 #[derive(Debug)]
 pub enum Notice {
     /// Queues are open, and an engine serves them.
@@ -28,40 +28,40 @@ pub enum Notice {
         interface: String,
         /// Its queues.
         queues: Vec<u16>,
-        /// Who serves them.
+        /// The engine that serves them.
         engine: usize,
-        /// How packets come in.
+        /// The mode of the AF_XDP sockets.
         mode: XdpMode,
     },
-    /// The interface went, or must be attached anew. The kernel serves what arrives meanwhile.
+    /// The interface is gone, or must be attached again. The kernel receives its packets meanwhile.
     Gone {
         /// The interface.
         interface: String,
     },
-    /// The interface takes packets that need larger frames. It is opened with such in a moment, and TCP waits for that.
+    /// The interface accepts packets that need larger frames. It is opened again with larger ones, and TCP waits for that.
     Reopening {
         /// The interface.
         interface: String,
     },
-    /// The interface takes packets of another size, and so do the engines.
+    /// The MTU of the interface, and of the engines, has changed.
     MtuChanged {
         /// The interface.
         interface: String,
         /// Octets of its longest IP packet.
         mtu: u16,
     },
-    /// Something did not work, and is tried again.
+    /// Something failed and is tried again.
     Failed {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The error.
         error: PortError,
     },
-    /// What the kernel receives at this address is not served.
+    /// Packets that the kernel receives at this address are not served.
     NoShadow {
         /// The address and port.
         address: SocketAddr,
-        /// Why its socket was not opened.
+        /// Why its socket could not be opened.
         error: String,
     },
 }
@@ -92,13 +92,13 @@ pub(crate) struct Follower<O> {
     engines: Vec<EngineHandle>,
     owner: O,
     next_id: u32,
-    /// The AF_XDP devices that are out, each with its engine.
+    /// The AF_XDP devices in use, each with its engine.
     devices: Vec<(usize, DeviceId)>,
     /// Shadows of UDP; every engine has a device of the same number.
     udp_shadows: BTreeMap<SocketAddr, DeviceId>,
-    /// Shadows of TCP, which the owner keeps.
+    /// Shadows of TCP; the owner has their sockets.
     tcp_shadows: BTreeSet<SocketAddr>,
-    /// How packets come in.
+    /// The mode of the AF_XDP sockets.
     modes: BTreeSet<String>,
 }
 
@@ -158,7 +158,7 @@ impl<O: Owner> Follower<O> {
         DeviceId(self.next_id)
     }
 
-    /// Opens and closes shadows so that there is one for every address that is claimed.
+    /// Opens and closes shadows so that every claimed address has one.
     fn follow_addresses(&mut self, addresses: &BTreeSet<LocalAddress>) {
         let wanted = self.claimed(Transport::Udp, addresses);
         let open: BTreeSet<SocketAddr> = self.udp_shadows.keys().copied().collect();
@@ -176,7 +176,7 @@ impl<O: Owner> Follower<O> {
         }
     }
 
-    /// Where shadows are to be.
+    /// The addresses that need a shadow.
     fn claimed(&self, transport: Transport, addresses: &BTreeSet<LocalAddress>) -> BTreeSet<SocketAddr> {
         let of_transport = self.config.listens.iter().filter(|(own, _)| *own == transport);
         let listens: Vec<_> = of_transport.map(|(_, listen)| *listen).collect();

@@ -1,4 +1,4 @@
-//! An interface that is open, and the thread that follows it.
+//! An open interface, and the thread that follows the kernel's changes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,17 +17,17 @@ use crate::departure::{Answer, Departure, DepartureError, Departures};
 use crate::follower::Follower;
 use crate::shadow::Owner;
 
-/// What the steering program counted, a second ago at most; `None` while it is not attached.
+/// The steering program's counters, at most one second old; `None` while it is not attached.
 pub type SteeringCounts = Arc<Mutex<Option<SteeringCounters>>>;
 
-/// Which interface, and what of its packets is ours.
+/// Which interface to open, and which packets to claim.
 #[derive(Clone, Debug)]
 pub struct InterfaceConfig {
     /// Its name.
     pub name: String,
-    /// What the engines' stacks call it.
+    /// Its number in the engines' stacks.
     pub link: LinkId,
-    /// What is claimed on it.
+    /// The claims on it.
     pub listens: Vec<(Transport, ListenAddress)>,
     /// How the steering program is attached.
     pub steering: SteeringOptions,
@@ -36,7 +36,7 @@ pub struct InterfaceConfig {
 }
 
 impl InterfaceConfig {
-    /// The interface `name` with `listens` claimed, otherwise as it comes.
+    /// The interface `name` with `listens` claimed, and defaults for all else.
     pub fn new(name: &str, listens: Vec<(Transport, ListenAddress)>) -> InterfaceConfig {
         InterfaceConfig {
             name: name.to_owned(),
@@ -57,15 +57,15 @@ pub enum OpenError {
     /// The kernel's state cannot be read.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    /// The program was not attached, or a device not opened.
+    /// The program could not be attached, or a device not opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// No descriptor or no thread was to be had.
+    /// A descriptor or thread could not be made.
     #[error("following the interface: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// An interface that feeds engines. Call [`Interface::stop`] to give it back to the kernel.
+/// An open interface that feeds engines. [`Interface::stop`] returns it to the kernel.
 pub struct Interface {
     description: String,
     steering: SteeringCounts,
@@ -75,7 +75,7 @@ pub struct Interface {
     thread: JoinHandle<()>,
 }
 
-/// What the thread can be asked to do.
+/// Requests to the thread.
 pub(crate) enum Request {
     Depart(IpAddr, Answer),
     GiveBack(SocketAddr),
@@ -83,8 +83,8 @@ pub(crate) enum Request {
 }
 
 impl Interface {
-    /// Attaches to the interface and opens what there is now: queue `q` for engine `q % engines.len()`. What fails at the
-    /// start is an error; what fails later is told to `owner` and tried again.
+    /// Attaches to the interface and opens its queues: queue `q` for engine `q % engines.len()`. A failure at the
+    /// start is an error. Later failures go to `owner` as notices, and the thread tries again.
     ///
     /// # Panics
     /// If there is no engine.
@@ -133,8 +133,8 @@ impl Interface {
         Ok(Interface { description, steering, engines: engine_count, requests, wake, thread })
     }
 
-    /// Takes a local port for a connection to `remote`, has the steering program claim it, and finds the way there. Takes up
-    /// to some seconds if the next hop has to be looked for: nothing to do on an engine's thread.
+    /// Takes a local port for a connection to `remote`, claims it, and looks up the route. Takes up
+    /// to some seconds if the next hop must be found: do not call it on an engine's thread.
     pub fn depart(&self, remote: IpAddr) -> Result<Departure, DepartureError> {
         if self.engines > 1 {
             return Err(DepartureError::SeveralEngines);
@@ -149,7 +149,7 @@ impl Interface {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.
     }
 
-    /// Where it serves and how packets come in, for people, as it was when it was opened.
+    /// The interface, its addresses and its mode, for people, as of opening.
     pub fn describe(&self) -> &str {
         &self.description
     }
@@ -159,14 +159,14 @@ impl Interface {
         Arc::clone(&self.steering)
     }
 
-    /// Detaches from the interface: what comes from now on is the kernel's.
+    /// Detaches from the interface: from now on all packets go to the kernel.
     pub fn stop(self) {
         self.send(Request::Stop);
         let _ = self.thread.join(); // A panic there has been reported; the rest is to end all the same.
     }
 }
 
-/// What the thread of an interface works on.
+/// State of the interface's thread.
 struct Following<O> {
     supervisor: PortSupervisor,
     follower: Follower<O>,
@@ -179,7 +179,7 @@ struct Following<O> {
 }
 
 impl<O: Owner> Following<O> {
-    /// Sleeps until there is news, and does what they ask for; false when it is time to end.
+    /// Sleeps until there is news, and handles it; false when the thread should end.
     fn turn(&mut self) -> bool {
         self.wait();
         let now = self.clock.now();
@@ -215,7 +215,7 @@ impl<O: Owner> Following<O> {
             PollFd::from_borrowed_fd(self.supervisor.fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
         ];
-        // A signal ends the wait early, which does no harm.
+        // A signal ends the wait early, which is harmless.
         let _ = poll(&mut fds, Some(&timeout));
         if fds[1].revents().contains(PollFlags::IN) {
             let _ = rustix::io::read(&*self.wake, &mut [0; 8]); // Never blocks; the count does not matter.

@@ -1,11 +1,11 @@
 //! Programs that link Sidestep: an interface, its engines and its shadows put together.
 //!
 //! A program makes its engines, each with a responder for UDP and an application for TCP ([`engine`]), runs them on threads,
-//! and opens an [`Interface`] that feeds them. A thread follows the kernel from then on: it hands devices to the engines and
-//! takes them back, keeps a kernel socket (a *shadow*) for each address and port that is claimed, and tells engines of
-//! neighbours and MTUs that change. The examples `echo` and `http_hello` are whole programs.
+//! and opens an [`Interface`] that feeds them. A thread then follows the kernel's changes. It gives devices to the engines and
+//! takes them back, keeps a kernel socket (a *shadow*) for each claimed address and port, and tells the engines about
+//! new MTUs and neighbours. The examples `echo` and `http_hello` are whole programs.
 #![forbid(unsafe_code)]
-// They panic where they cannot write, and with that end the program.
+// These macros panic if they cannot write, and so end the program.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod departure;

@@ -1,4 +1,4 @@
-//! Kernel sockets at the addresses and ports that are claimed: what the steering program leaves to the kernel arrives there.
+//! Shadows: kernel sockets at the claimed addresses and ports. Packets that the steering program leaves to the kernel arrive there.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,22 +11,22 @@ use steering::{LocalAddress, VlanTags};
 
 use crate::follower::Notice;
 
-/// The program for which an interface is open. It keeps the shadows of TCP, and hears what happens.
+/// The owner of an open interface. It keeps the TCP shadows and receives notices.
 ///
-/// Shadows of UDP are kernel sockets that the engines serve with the same responder.
+/// The engines serve UDP shadows with the same responder.
 pub trait Owner: Send + 'static {
-    /// TCP to `address`, which may not be there yet or any more, is ours: bind the kernel's socket, and serve what it
-    /// accepts if anything. The error leaves the address without a shadow.
+    /// TCP to `address` is claimed from now on; the address may not exist yet or any more. Bind the kernel's socket, and serve what it
+    /// accepts if anything. After an error the address has no shadow.
     fn open_shadow(&mut self, address: SocketAddr) -> io::Result<()>;
 
-    /// TCP to `address` is no longer ours.
+    /// TCP to `address` is no longer claimed.
     fn close_shadow(&mut self, address: SocketAddr);
 
     /// Something happened at the interface.
     fn on_notice(&mut self, notice: &Notice);
 }
 
-/// Keeps others from the ports, serves nothing there: who reaches the kernel's socket is refused. Prints notices.
+/// Reserves the TCP ports and serves nothing there: the kernel refuses connections that reach it. Prints notices.
 #[derive(Debug)]
 pub struct Reserved {
     name: String,
@@ -34,7 +34,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// For the program `name`, which stands in front of the notices on stderr.
+    /// For the program `name`, which begins the notices on stderr.
     pub fn for_program(name: &str) -> Reserved {
         Reserved { name: name.to_owned(), sockets: BTreeMap::new() }
     }
@@ -55,7 +55,7 @@ impl Owner for Reserved {
     }
 }
 
-/// A TCP socket bound to `address`, port 0 standing for one that is free; also where no interface has it yet (IP_FREEBIND in ip(7)).
+/// A TCP socket bound to `address` (port 0: any free port), even if no interface has the address yet (IP_FREEBIND in ip(7)).
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?; // A restart must not wait for TIME_WAIT.
@@ -70,8 +70,8 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The address that a shadow is bound to. A link-local one needs its interface; behind VLAN tags that is another interface,
-/// which is not known here: such an address has no shadow.
+/// The address that a shadow is bound to. A link-local address needs its interface. Behind VLAN tags that is another interface,
+/// which is not known here, so such an address has no shadow.
 pub(crate) fn socket_address(interface: &str, local: &LocalAddress, port: u16) -> Option<SocketAddr> {
     match local.address {
         IpAddr::V6(address) if address.is_unicast_link_local() => {

@@ -1,4 +1,4 @@
-//! Netlink messages as values of the mirror; `None` for what it does not keep.
+//! Netlink messages as values of the mirror; `None` for messages that it ignores.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, Rout
 
 use super::{Link, Neighbour, NextHop, Route, RouteKey, Vlan};
 
-/// A link by RTM_NEWLINK or RTM_DELLINK. Messages of other families, such as a bridge's about its ports, say nothing
+/// The link of an RTM_NEWLINK or RTM_DELLINK. Messages of other families, such as a bridge's about its ports, say nothing
 /// about the link itself.
 pub(super) fn link(message: &LinkMessage) -> Option<Link> {
     if message.header.interface_family != AddressFamily::Unspec {
@@ -60,7 +60,7 @@ fn vlan_identifier(infos: &[LinkInfo]) -> Option<u16> {
 
 /// The local address. On a point-to-point link IFA_ADDRESS is the peer's, and IFA_LOCAL ours; IPv6 sends only the former
 /// otherwise.
-/// An address as the kernel tells them apart: one may be there with several prefixes and peers, until the last of them is gone.
+/// An address as the kernel identifies it. It may exist with several prefixes and peers, until the last of them is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Address {
     pub(super) local: IpAddr,
