@@ -1,10 +1,10 @@
 //! The library's end of the connection to the broker.
 //!
-//! It runs inside foreign programs whose C library is hooked, so it makes system calls by `rustix` and [`syscall`] only. Its
-//! descriptors are at and above the number that [`Client::connect`] is given, out of the program's way.
+//! It runs inside foreign programs whose C library is hooked, so it makes system calls through `rustix` and [`syscall`] only. Its
+//! descriptors have at least the number that is given to [`Client::connect`], out of the program's way.
 //!
-//! Requests wait for their answer, some tenths of a millisecond; [`Client::begin_route`] and [`Client::begin_move_for`] do not,
-//! since theirs may take seconds. News come by [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
+//! Requests wait for their answer, some tenths of a millisecond. [`Client::begin_route`] and [`Client::begin_move_for`] do not wait,
+//! because theirs may take seconds. News arrive through [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
 //! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
 //! drop the client, and leave everything to the kernel.
 

@@ -1,16 +1,17 @@
-//! One entry for fuzzers: messages of several clients, and a world that changes under them.
+//! One entry for fuzzers: messages of several clients while the interfaces and sockets change.
 //!
 //! ```text
 //! step    = message | event
-//! message = place of the client (0 to 5), what socket comes with it, length (2 octets, little-endian), octets
-//! event   = kind (128 and up), two octets that say which
+//! message = number of the client (0 to 5), its socket, length (2 octets, little-endian), octets
+//! event   = kind (128 and up), two octets of parameters
 //! ```
 //!
-//! Every request is read and written again, and those about queues and claims reach the registry, as does the search for who is to have
-//! a waiting connection. What lies around the registry is not reached, as it would act on the machine's own kernel: what the kernel says
-//! of a socket (`shadow.rs`), ways ([`Request::Route`]), the socket and the octets of a connection that moves ([`Request::Move`] only counts
-//! as moved), what is late for it ([`Request::Late`]), datagrams ([`Request::Deliver`]). Nor are questions between parents and children
-//! ([`Request::MoveFor`] and its answers), reports, and the order of messages. The tests of the server and the laboratory have these.
+//! Every request is decoded and encoded again. Requests about queues and claims reach the registry, and so does the search for the
+//! owner of a waiting connection. Code around the registry is not reached, because it would act on the machine's own kernel: the kernel's
+//! description of a socket (`shadow.rs`), routes ([`Request::Route`]), the socket and the octets of a connection that moves
+//! ([`Request::Move`] only counts as moved), late segments ([`Request::Late`]), datagrams ([`Request::Deliver`]). Nor are questions between
+//! parents and children ([`Request::MoveFor`] and its answers), reports, and the order of messages. The tests of the server and the
+//! laboratory cover these.
 
 use std::net::SocketAddr;
 

@@ -1,11 +1,11 @@
-//! Who has the privileges: claims, queues and moved connections for programs that have none.
+//! The privileged process of `sidestep run`: claims, queues and moved connections for unprivileged programs.
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `protocol.rs`, `refusal.rs`, `report.rs` | what a program's library and the broker say to each other |
+//! | `protocol.rs`, `refusal.rs`, `report.rs` | the messages between a program's library and the broker |
 //! | `client.rs` | the library's end |
-//! | `peer.rs` | who is at the other end of a socket |
-//! | `registry/` | who has which claim and which queue, and what follows; pure |
+//! | `peer.rs` | the process at the other end of a socket |
+//! | `registry/` | who has which claim and which queue, and the resulting actions; pure |
 //! | `server/` | sockets, the kernel, and the clock around the registry |
 #![forbid(unsafe_code)]
 

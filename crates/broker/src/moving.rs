@@ -1,6 +1,6 @@
-//! A connection on its way from a stack to the kernel: what it is in the message, its octets in a file beside it.
+//! A connection that moves from a stack to the kernel, as it travels in a message, with its octets in a file.
 //!
-//! The file is somebody else's, who may cut it at any time: it is read, not mapped.
+//! The client may truncate the file at any time, so it is read, not mapped.
 
 use std::io::Result as IoResult;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket: `SO_PEERCRED` and `SO_PEERGROUPS` of socket(7).
+//! The process at the other end of a socket: `SO_PEERCRED` and `SO_PEERGROUPS` of socket(7).
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -1,17 +1,17 @@
-//! What a program's library and the broker say to each other.
+//! The messages between a program's library and the broker.
 //!
 //! ```text
 //! library                                  broker
-//!    | -- Hello ------------------------->  |   who it is; the kernel tells whether that is true
+//!    | -- Hello ------------------------->  |   who it is; the broker asks the kernel whether that is true
 //!    | <------------------------ Welcome -- |   interfaces, options
-//!    | -- Claim + shadow ---------------->  |   any number of these, in any order; each has a number, and one answer
+//!    | -- Claim + shadow ---------------->  |   any number of requests, in any order; each has a number, and one answer
 //!    | <------------------------ Claimed -- |   with that number
 //!    | <------- News::QueueGranted + fds -- |   news have no number, and come at any time
 //! ```
 //!
 //! Messages are JSON, one in each datagram of a SOCK_SEQPACKET Unix socket with an abstract name, so that a program that changed
-//! its root or its user still reaches it. Descriptors travel beside them (SCM_RIGHTS); which ones stands at each message. A
-//! client that breaks a rule is disconnected, and the kernel serves what was its own.
+//! its root directory or its user still reaches the broker. Descriptors travel beside messages (SCM_RIGHTS); each message says which. A
+//! client that breaks a rule is disconnected, and its sockets run on the kernel.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

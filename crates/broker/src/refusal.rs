@@ -1,4 +1,4 @@
-//! Why something is not ours: the text that status shows.
+//! Why the broker refuses a request: the text that `sidestep status` shows.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What a program says of itself, for `sidestep status`.
+//! A program's report about itself, for `sidestep status`.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Where sockets are bound, and which addresses of an interface that means.
+//! Where sockets are bound, and the addresses of an interface that this covers.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What the registry keeps of one interface: whose its queues are, and what is claimed on it.
+//! The registry's state of one interface: who has its queues, and the claims on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

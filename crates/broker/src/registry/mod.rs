@@ -1,21 +1,21 @@
-//! Who has which claim and which queue, and what follows from that. Pure: requests and times come in, [`Action`]s come out.
+//! Who has which claim and which queue, and the resulting actions. Pure: requests and times come in, [`Action`]s come out.
 //!
-//! A queue belongs to one client at a time. A claim takes packets from the kernel on the queues of its client only, so a
-//! listener that several workers share is claimed by each of them, and the terms in the steering program are what all of them
-//! together amount to. What a client has goes with it.
+//! A queue belongs to one client at a time. A claim takes packets from the kernel only on its client's queues. So every worker that
+//! shares a listener claims it, and the terms in the steering program are the sum of these claims. When a client leaves, its
+//! claims and queues go with it.
 //!
-//! Where a claim takes hold of a queue, the kernel may have connections whose packets arrive there, and must keep them:
+//! When a claim starts on a queue, the kernel may have connections whose packets arrive there. It must keep them:
 //!
 //! ```text
-//!   mark: SYNs pass, and are noted --5 ms--> look: those that the kernel has are noted ----> take the queue's packets
-//!         nothing is taken there                                                             but those of noted flows
+//!   mark: SYNs pass and are marked --5 ms--> look: mark the kernel's connections, too ------> take the queue's packets,
+//!         nothing is taken yet                                                               except those of marked flows
 //!                                                                                                     |
-//!            take all, and forget the notes <----- look again: if the kernel has none ----- 20 ms, 10 s, ...
+//!            take all, remove the marks <----------- look again: if the kernel has none ----- 20 ms, 10 s, ...
 //! ```
 //!
-//! The second look is there as the first one takes time, in which SYNs pass. Notes are forgotten lest they be taken for those of
-//! connections that later have the same ends, and are ours. How a client lets go of a queue under load is drawn in the library
-//! (`posix`, `socket/hand_over.rs`).
+//! The second look is needed because SYNs still pass while the first one takes place. Marks are removed, because later connections with the
+//! same ends may be ours. The library's page `posix`, `socket/hand_over.rs`, shows how a client gives a queue back
+//! under load.
 //!
 //! After each call that may change something, call [`Registry::poll`] until it returns `None`, and again at
 //! [`Registry::poll_timeout`].

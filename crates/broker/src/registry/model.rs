@@ -1,4 +1,4 @@
-//! A registry in a made-up world, and the simplest way to say what it must amount to: for tests and fuzzers.
+//! A registry in a simulated world, and the simplest computation of its expected result: for tests and fuzzers.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

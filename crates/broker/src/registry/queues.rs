@@ -1,4 +1,4 @@
-//! Whose the queues of an interface are.
+//! Who has which queue of an interface.
 
 use std::collections::{BTreeMap, BTreeSet};
 

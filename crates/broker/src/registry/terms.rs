@@ -1,4 +1,4 @@
-//! What the steering programs are to be told.
+//! The terms of claims in the steering programs.
 
 use clock::Instant;
 use steering::{ClaimTerms, QueueSet, Transport};

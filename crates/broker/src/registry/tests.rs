@@ -1,4 +1,4 @@
-//! Random histories: after each event the steering programs hold what claims and queues amount to.
+//! Random histories: after each event the steering programs have exactly the terms that follow from claims and queues.
 
 use std::net::SocketAddr;
 

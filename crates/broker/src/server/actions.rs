@@ -1,4 +1,4 @@
-//! What the registry wants done, and what the kernel has changed.
+//! Carries out the registry's actions, and handles changes of the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

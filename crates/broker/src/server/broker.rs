@@ -1,4 +1,4 @@
-//! The broker itself: what it has, and its turns. It never waits for a client.
+//! The broker's state and its turns. It never waits for a client.
 
 use std::collections::BTreeMap;
 use std::fmt;

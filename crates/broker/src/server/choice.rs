@@ -1,4 +1,4 @@
-//! Which interfaces are tried.
+//! Which interfaces to use.
 
 use control::{Link, Mirror, MonitorError, NetlinkMonitor};
 

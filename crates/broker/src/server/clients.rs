@@ -1,4 +1,4 @@
-//! Those who connect, send, stop reading, and go.
+//! Clients: connecting, sending, blocking, leaving.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,4 +1,4 @@
-//! Programs that have forbidden themselves system calls: seccomp(2).
+//! Programs that restrict their own system calls: seccomp(2).
 
 /// Whether a process has, since it is ours: what it has from before, it can live with.
 pub(super) fn is_confined(pid: u32) -> bool {

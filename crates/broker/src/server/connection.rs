@@ -1,4 +1,4 @@
-//! One client's connection, and what waits to be sent to it.
+//! One client's connection, and its queue of messages to send.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

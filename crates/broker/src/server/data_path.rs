@@ -1,4 +1,4 @@
-//! What the broker needs of an interface: to steer packets, and to lend queues.
+//! The operations that the broker needs on an interface: steering packets, and lending queues.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
-//! Datagrams that came to a process and are to be the kernel's: they are sent once more, in the name of who sent them, within
-//! this host.
+//! Datagrams that arrived at a process and must go to the kernel: the broker sends them again on this host, with their original source
+//! address.
 //!
-//! A transparent socket (`IP_TRANSPARENT`, ip(7)) may have the address of somebody else, and what it sends to an address of this
-//! host arrives by loopback, where nothing is claimed.
+//! A transparent socket (`IP_TRANSPARENT`, ip(7)) may be bound to a foreign address. What it sends to an address of this
+//! host arrives through loopback, where nothing is claimed.
 
 use std::io::Result;
 use std::net::{IpAddr, SocketAddr};

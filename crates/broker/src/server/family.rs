@@ -1,4 +1,4 @@
-//! Who may talk to the broker: what descends from it, and a group if one is configured.
+//! Who may connect to the broker: its descendants, and members of the configured group.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,9 +1,9 @@
-//! Handshakes that were under way at a listener that was closed, until somebody who has the same one serves the queue that they
-//! came by.
+//! Handshakes that were under way at a listener that closed. They are kept until a process with the same listener serves their
+//! queue.
 //!
-//! A peer that has sent a SYN may take longer for the rest than a process that ends can wait: seconds, on a bad path. Meanwhile
-//! nobody knows its connection, and the kernel would reset it. So the steering program drops what comes of it, which the peer sends
-//! again, until the queue has its next owner; and that one is told of the handshake before it gets packets.
+//! A peer that has sent a SYN may need seconds for the rest on a bad path, longer than an ending process can wait. Meanwhile
+//! no stack knows the connection, and the kernel would reset it. So the steering program drops its packets, which the peer sends
+//! again, until the queue has its next owner. That owner learns of the handshake before it gets packets.
 
 use std::collections::BTreeSet;
 

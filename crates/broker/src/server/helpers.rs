@@ -1,20 +1,19 @@
-//! Threads for what may take long with descriptors that clients sent, or have: looking at them, and closing them. And for waiting
-//! until the kernel has heard what it is told about a client's connection.
+//! Threads for operations on clients' descriptors that may take long: examining and closing them. They also wait until the kernel
+//! has processed a segment for a client's connection.
 //!
-//! The last who closes a socket waits for its linger time (`SO_LINGER`, socket(7)), closing a file waits for whoever serves its file
-//! system, and a socket's name is told under its lock, which a client's thread may hold for as long as it likes. So the broker's
-//! own thread does none of that: what clients send is a [`Theirs`] from the moment when it is received, and dropping one has a
-//! helper close it. That holds for the clients' own connections too, as messages that nobody has read have descriptors in them.
+//! Closing the last descriptor of a socket waits for its linger time (`SO_LINGER`, socket(7)). Closing a file waits for the server of its
+//! file system. Reading a socket's address takes its lock, which a client's thread may hold as long as it likes. So the broker's
+//! own thread does none of these. A received descriptor is a [`Theirs`] from the start, and dropping one makes a
+//! helper close it. The same holds for the clients' own connections, because unread messages contain descriptors.
 //!
-//! Who can make a thread wait can make several wait. Jobs are told apart by the user whom they are done for: each has
-//! [`THREADS_OF_ONE`] threads at most, so it waits for itself first. Jobs that wait for a thread keep their descriptors open, and
-//! are bounded: of a user that has [`JOBS_OF_ONE`] of them, none of which has come to an end for a second, the client that sends one
-//! more is disconnected, and while there are [`JOBS_MAX`] of all, of which those count for each user, nobody is accepted. If all threads are held up, by
-//! several users, the requests that need one are not answered, and their clients are disconnected when their time is over: their
-//! sockets are the kernel's then.
+//! A client that can block one thread can block several. Jobs are therefore counted by the user for whom they are done: each user has
+//! at most [`THREADS_OF_ONE`] threads, and so delays itself first. Waiting jobs keep their descriptors open and
+//! are limited. If a user has [`JOBS_OF_ONE`] jobs, and none has finished for a second, a client of this user that sends one
+//! more is disconnected. While there are [`JOBS_MAX`] jobs of all users (only so many of each count), no client is accepted. If several
+//! users block all threads, requests that need one are not answered, and their clients are disconnected after a timeout: their sockets
+//! then run on the kernel.
 //!
-//! What remains on the broker's thread: descriptors for which it has no numbers left are closed by the kernel where they
-//! arrive.
+//! One operation stays on the broker's thread: the kernel itself closes received descriptors for which the broker has no numbers left.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

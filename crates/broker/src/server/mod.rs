@@ -2,19 +2,19 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `broker.rs` | what the broker has, and its turns |
-//! | `handle.rs` | its thread, and how the command reaches it |
-//! | `port.rs`, `data_path.rs`, `choice.rs` | interfaces as they come and go, and what is done to them |
-//! | `clients.rs`, `connection.rs`, `family.rs` | who connects, and what they may cost |
+//! | `broker.rs` | the broker's state, and its turns |
+//! | `handle.rs` | its thread, and the handle of `sidestep run` on it |
+//! | `port.rs`, `data_path.rs`, `choice.rs` | interfaces that come and go, and operations on them |
+//! | `clients.rs`, `connection.rs`, `family.rs` | who may connect, and limits |
 //! | `requests.rs` | what each request does |
-//! | `shadow.rs` | what the kernel says of the sockets that claims are about |
-//! | `actions.rs` | what the registry wants done; sockets that went without a word |
-//! | `helpers.rs`, `under_way.rs` | what may take long with descriptors that clients sent, off this thread |
-//! | `routes.rs`, `questions.rs` | answers that take their time |
-//! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that become the kernel's |
-//! | `handshakes.rs` | handshakes that another process is to finish |
-//! | `observers.rs` | control sockets of the programs, and who connects there |
-//! | `status.rs` | what all this looks like |
+//! | `shadow.rs` | the kernel's description of the sockets behind claims |
+//! | `actions.rs` | the registry's actions; sockets that were closed without a message |
+//! | `helpers.rs`, `under_way.rs` | operations on clients' descriptors that may take long, on other threads |
+//! | `routes.rs`, `questions.rs` | answers that take time |
+//! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that move to the kernel |
+//! | `handshakes.rs` | handshakes that another process completes |
+//! | `observers.rs` | control sockets of the programs |
+//! | `status.rs` | the report for `sidestep status` |
 
 mod actions;
 mod broker;

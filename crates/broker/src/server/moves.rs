@@ -1,12 +1,12 @@
-//! Connections that become the kernel's.
+//! Connections that move to the kernel.
 //!
 //! ```text
-//!   kernel has the socket, silent --> its packets pass to it --> it begins to speak
+//!   the kernel has the socket, silent --> packets are passed to the kernel --> the kernel starts to send
 //! ```
 //!
-//! In this order: a segment that reached the kernel before the socket is there would be answered by a reset. What arrives at the
-//! client's queue until then it brings afterwards, and the kernel gets it as if it arrived then. That is nobody's to ask but the
-//! client's that had the connection, and only for a moment: else it could speak in the name of others' peers.
+//! The order matters: the kernel answers a segment that arrives before its socket exists with a reset. The client passes on segments
+//! that arrive at its queue until then, and the kernel receives them as if they arrived now. Only the client that had the connection may do
+//! that, and only for a moment; otherwise a client could send in the name of other clients' peers.
 
 use std::collections::VecDeque;
 use std::io;

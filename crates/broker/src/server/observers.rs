@@ -1,5 +1,5 @@
-//! Tools that look into programs. A program that serves a queue has a control socket where they find it; the socket is the
-//! broker's, since the program may have another user, root or parent by now, and who connects is handed to the program.
+//! Tools that observe programs. A program that serves a queue has a control socket. The broker owns that socket, because the program
+//! may by now have another user, root directory or parent; it passes each connection to the program.
 
 use std::io::{Error, Result};
 use std::os::fd::OwnedFd;

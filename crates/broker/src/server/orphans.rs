@@ -1,7 +1,7 @@
-//! Connections that waited to be accepted at a listener that was closed, while nobody else who has the same one has claimed it yet.
+//! Connections that wait for `accept` at a closed listener, while no other process with the same listener has claimed it yet.
 //!
-//! A worker that takes another's place claims the listener when it first waits there, and has nothing to say to us before. On a busy
-//! machine the other may have left by then.
+//! A worker that replaces another one claims the listener when it first waits on it, and sends us nothing before. On a busy
+//! machine the other worker may have closed its listener by then.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

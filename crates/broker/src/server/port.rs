@@ -1,4 +1,4 @@
-//! One interface as it comes, changes and goes.
+//! One interface that appears, changes and disappears.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Children that wait for connections of the process that they were forked from.
+//! Children that wait for connections of their parent process.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What each request does.
+//! Carries out each request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The way to a peer: what the kernel says, and waiting for a neighbour that is looked for.
+//! The route to a peer: the kernel's answer, and waiting for a neighbour.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What the kernel says of a socket that somebody says is bound, or connected.
+//! The kernel's description of a socket that a client claims to be bound or connected.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

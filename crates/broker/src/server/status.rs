@@ -1,4 +1,4 @@
-//! What the broker has and has given away, for `sidestep status`.
+//! The broker's state, for `sidestep status`.
 
 use clock::Instant;
 use serde::{Deserialize, Serialize};

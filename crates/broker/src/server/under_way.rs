@@ -1,6 +1,6 @@
-//! Requests that helpers work on: what takes long, and has to be done before the answer.
+//! Requests in the hands of helpers, whose answer must wait for them.
 //!
-//! Meanwhile nothing else of the client is read, so that its requests are carried out in the order in which they came.
+//! Meanwhile no further request of the client is read, so that its requests are carried out in order.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Who is heard, what ends a connection, and that nothing is left of it.
+//! Which clients are admitted, what ends a connection, and that it leaves nothing behind.
 
 use rustix::event::epoll::EventFlags;
 

@@ -1,4 +1,4 @@
-//! What is claimed, by whom, and for how long.
+//! Claims: who has them, and for how long.
 
 use super::*;
 

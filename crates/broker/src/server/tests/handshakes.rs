@@ -1,4 +1,4 @@
-//! Handshakes that a process does not finish itself.
+//! Handshakes that another process completes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Clients whose sockets take long: each holds up itself, and nobody else.
+//! Clients whose sockets take long: each delays only itself.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;

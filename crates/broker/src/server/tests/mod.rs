@@ -1,4 +1,4 @@
-//! Clients good and bad, at a broker whose interface is made up. What needs real interfaces is tested in the laboratory.
+//! Well-behaved and malicious clients of a broker with a simulated interface. The laboratory tests what needs real interfaces.
 
 mod admission;
 mod claims;

@@ -1,4 +1,4 @@
-//! Connections that go from one process to another.
+//! Connections that move from one process to another.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tools that look at clients, and what clients tell of themselves.
+//! Tools that observe clients, and reports of clients.
 
 use super::*;
 
