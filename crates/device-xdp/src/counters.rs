@@ -1,4 +1,4 @@
-//! What the steering program counts.
+//! The steering program's counters.
 
 use aya::maps::{MapData, PerCpuArray};
 

@@ -1,4 +1,4 @@
-//! What can go wrong between here and the kernel, and what the user can do about it.
+//! Errors of AF_XDP, and what the user can do about them.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,4 @@
-//! Flows that are the kernel's though they are claimed, and those that nobody has for a moment.
+//! Flows that belong to the kernel although they are claimed, and flows without an owner for a moment.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Devices for a process that has no privileges.
+//! Devices for an unprivileged process.
 //!
 //! ```text
 //!   broker (privileged)                                       program
@@ -6,8 +6,8 @@
 //!   keeps nothing of them                                     when it ends, the kernel closes them
 //! ```
 //!
-//! The program maps memory on the word of somebody else. What would make a wrong word dangerous is found out from the kernel
-//! ([`LentLayout::check`], `frame::Region::from_memfd`, `rings_have`); the rest is wrong at worst.
+//! The program maps memory that another process describes. Wherever a wrong description would be dangerous, the kernel is asked instead
+//! ([`LentLayout::check`], `frame::Region::from_memfd`, `rings_have`); everything else is at worst wrong.
 
 use std::os::fd::{AsFd, OwnedFd};
 

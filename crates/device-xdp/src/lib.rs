@@ -10,13 +10,13 @@
 //! one umem, and is a [`Device`](::device::Device). Both belong to the network namespace that the thread was in when it made them.
 //! Nothing is pinned: when the process ends, the kernel detaches the program and serves the flows itself.
 //!
-//! Attaching and opening need privileges, serving needs none: a device may be made by [`XdpDevice::lend`] in one process, and
-//! taken over by [`XdpDevice::adopt`] in another.
+//! Attaching and opening need privileges, serving needs none: one process may make a device by [`XdpDevice::lend`], and another
+//! one take it over by [`XdpDevice::adopt`].
 //!
 //! # Where the unsafe is
 //!
-//! `syscalls` (system calls, one function each), `ring` (entries of memory shared with the kernel), `umem` (slots coming
-//! back from the kernel). The rules that the unsafe rests on are stated there; the rest of the crate is safe code.
+//! `syscalls` (one function per system call), `ring` (entries of memory shared with the kernel), `umem` (slots that come
+//! back from the kernel). These modules state their rules; the rest of the crate is safe code.
 
 mod claim_key;
 mod claims;

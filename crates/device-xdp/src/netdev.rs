@@ -1,4 +1,4 @@
-//! Facts about an interface that no packet tells.
+//! Facts about an interface that netlink does not report.
 
 use std::ffi::CString;
 use std::fs;

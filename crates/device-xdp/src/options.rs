@@ -1,4 +1,4 @@
-//! How a device is opened.
+//! Options for opening a device.
 
 use std::ops::RangeInclusive;
 

@@ -10,8 +10,8 @@
 //! round (af_xdp.rst, "Rings"). A counter is stored with release and read with acquire ordering, so that the entries
 //! behind it are seen whole. Both sides keep private copies and touch the other side's counter only when needed.
 //!
-//! The unsafe here is reading and writing entries of the shared memory; it rests on the bounds that [`Ring`]'s
-//! constructors establish, and not on the counters that the other side writes: those are clamped to the ring's size.
+//! The unsafe code here reads and writes entries of the shared memory. It relies on the bounds that [`Ring`]'s
+//! constructors establish, not on the counters that the other side writes: those are clamped to the ring's size.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

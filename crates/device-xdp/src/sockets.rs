@@ -1,5 +1,5 @@
-//! AF_XDP sockets as they come to be: given rings and memory, bound, entered into the steering program's map. All of it needs
-//! privileges, and nothing after it does.
+//! Opening AF_XDP sockets: rings, memory, binding, and the entry in the steering program's map. All of this needs
+//! privileges; nothing afterwards does.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

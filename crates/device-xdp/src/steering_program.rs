@@ -1,4 +1,4 @@
-//! The steering program on one interface: loaded, attached, and told what to take.
+//! The steering program on one interface: loading, attaching, claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

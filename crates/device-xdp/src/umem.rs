@@ -1,4 +1,4 @@
-//! The memory that the kernel and the engine pass packets in.
+//! The memory in which the kernel and the engine exchange packets.
 
 use frame::{Frame, FrameIndex, Pool, Region};
 

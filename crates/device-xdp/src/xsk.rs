@@ -1,4 +1,4 @@
-//! One AF_XDP socket: a queue's rings, and the calls that make the kernel look at them.
+//! One AF_XDP socket: a queue's rings, and the system calls that make the kernel process them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

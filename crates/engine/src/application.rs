@@ -1,4 +1,4 @@
-//! What runs on an engine's stack.
+//! The interface of applications on an engine's stack.
 
 use clock::Instant;
 use stack::{Event, Stack};

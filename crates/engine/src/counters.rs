@@ -1,4 +1,4 @@
-//! What an engine counts. Written by its own thread, read by anybody.
+//! An engine's counters. Its own thread writes them, and any thread may read them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

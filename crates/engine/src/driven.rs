@@ -1,4 +1,4 @@
-//! An engine without a thread of its own: whoever needs it drives it by [`Engine::poll`], and sleeps for it.
+//! An engine without a thread of its own: its user drives it by [`Engine::poll`], and sleeps for it.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

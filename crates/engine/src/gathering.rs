@@ -1,11 +1,11 @@
-//! Leaving packets to gather before they are looked at: what interrupt moderation is to a NIC.
+//! Lets packets gather before the engine polls its devices, as interrupt moderation does in a NIC.
 //!
-//! Every wake-up costs some microseconds, here and at the sender whose packet caused it. At a medium load each packet has one of
-//! its own. An engine that leaves its devices alone for some tens of microseconds finds several packets behind one wake-up, and
-//! answers them in one burst, which spares the peer wake-ups too.
+//! Every wake-up costs some microseconds, here and at the sender whose packet caused it. At a medium load each packet causes one.
+//! An engine that does not poll its devices for some tens of microseconds finds several packets behind one wake-up and
+//! answers them in one burst, which saves the peer wake-ups, too.
 //!
-//! Whether that pays depends on the peers. Those that send by the clock do not notice; those that wait for each answer before they ask
-//! again only lose time. So it is tried, and judged by what came in spans of time with it and without: it must save wake-ups, and
+//! Whether that pays depends on the peers. Peers that send at fixed times do not notice. Peers that wait for each answer before the next
+//! request only lose time. So the engine tries it, and compares spans of time with gathering and without: it must save wake-ups, and
 //! must not slow the packets down.
 
 use clock::{Duration, Instant};

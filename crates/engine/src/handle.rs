@@ -1,4 +1,4 @@
-//! How other threads talk to an engine.
+//! How other threads control an engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

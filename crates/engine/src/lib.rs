@@ -5,8 +5,8 @@
 //!          └─▶ all else ──▶ Stack ──▶ events ──▶ Application ──▶ Stack ──▶ fresh frames ──▶ device
 //! ```
 //!
-//! An engine owns its devices and everything that came by them; it shares nothing on the fast path. Others talk to it
-//! through an [`EngineHandle`]: devices come and go while it runs, and it tells what it counted when asked. This is the
+//! An engine owns its devices and their frames, and shares nothing on the fast path. Other threads use an
+//! [`EngineHandle`]: devices come and go while the engine runs, and it reports its counters on request. This is the
 //! only crate on the data path that reads a clock.
 //!
 //! Start reading at [`Engine::run`].

@@ -1,4 +1,4 @@
-//! Looking at an engine's frames while it runs.
+//! Observing an engine's frames while it runs.
 
 use clock::Instant;
 use frame::Frame;

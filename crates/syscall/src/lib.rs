@@ -1,7 +1,7 @@
-//! System calls on descriptors that belong to the program: one safe function for each, past the C library.
+//! System calls on the program's descriptors: one safe function for each, bypassing the C library.
 //!
-//! Within the preloaded library a C function such as `close` is our own hook; these calls go to the kernel whatever is hooked.
-//! They take descriptors as numbers, as a program has them: a wrong number is the kernel's `EBADF`, and never memory unsafe.
+//! Within the preloaded library a C function such as `close` is our own hook; these calls always go to the kernel.
+//! They take descriptors as numbers, as a program has them: a wrong number gives the kernel's `EBADF`, and never memory unsafety.
 
 mod epoll;
 mod file;

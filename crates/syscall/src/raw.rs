@@ -1,4 +1,4 @@
-//! The instruction itself. `libc::syscall` would be one of our own hooks inside a program, and would set the program's errno.
+//! The system call instruction. Inside a program, `libc::syscall` would be one of our own hooks, and would set the program's errno.
 
 /// Makes a system call of up to six arguments, each a number or a pointer; what it returns is a result, or an errno as a negative number.
 ///
@@ -23,7 +23,8 @@ pub(crate) use raw;
 pub(crate) unsafe fn system_call(number: libc::c_long, arguments: [usize; 6]) -> libc::c_long {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let returned;
-    // SAFETY: the kernel's convention: number in rax, which returns the result; rcx and r11 are overwritten, and memory is as the caller says.
+    // SAFETY: the kernel's convention: number in rax, which returns the result; rcx and r11 are overwritten, and memory is as the caller
+    // says.
     unsafe {
         std::arch::asm!(
             "syscall",

@@ -1,4 +1,4 @@
-//! From the stack's events to a handler.
+//! Passes the stack's events to a handler.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
