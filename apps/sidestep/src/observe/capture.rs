@@ -71,7 +71,7 @@ fn signal_pipe() -> io::Result<UnixStream> {
 struct Session {
     answering: Answering,
     answer: Answer,
-    /// What the program calls its interfaces, and what the file calls them.
+    /// The program's names of its interfaces, and the file's names of them.
     interfaces: Vec<(InterfaceReport, u32)>,
     passed: u64,
     dropped: u64,
@@ -87,14 +87,14 @@ impl Session {
         format!("{}/{}", self.answering.name, self.answering.pid)
     }
 
-    /// Its program cannot go on; the others' captures do.
+    /// Its program failed; the other captures continue.
     fn give_up(&mut self, error: &ClientError) {
         complain!("sidestep: {}: {error}", self.name());
         self.over = true;
     }
 }
 
-/// All captures, and where they go.
+/// All captures, and their output.
 struct Running {
     sessions: Vec<Session>,
     output: Output,
@@ -102,7 +102,7 @@ struct Running {
     /// Packets still wanted.
     left: u64,
     written: u64,
-    /// The programs were told to end; their reports are still to come.
+    /// The programs have been asked to end; their reports are still to come.
     ending: bool,
 }
 
@@ -122,7 +122,7 @@ impl Running {
         }
     }
 
-    /// Takes what has come of one program's answer.
+    /// Reads what has arrived of one program's answer.
     fn take_messages(&mut self, at: usize) -> anyhow::Result<()> {
         while !self.sessions[at].over && self.sessions[at].answer.has_message() {
             match self.sessions[at].answer.next_message() {
@@ -162,7 +162,7 @@ impl Running {
             Reply::Capture(report) => {
                 session.passed += report.passed;
                 session.dropped += report.dropped;
-                // What an engine counts is an interface's if it has just one.
+                // If an engine has just one interface, its counts are that interface's.
                 let mut own = session.interfaces.iter().filter(|(known, _)| known.engine == report.engine);
                 if let (Some((_, number)), None) = (own.next(), own.next()) {
                     self.output.write_statistics(*number, report.passed, report.dropped)?;
@@ -180,14 +180,14 @@ impl Running {
         }
     }
 
-    /// Waits until a program has more to say, and reads it. False after a second signal: then reports are not waited for.
+    /// Waits until a program has sent more, and reads it. False after a second signal: then reports are not awaited.
     fn wait(&mut self) -> anyhow::Result<bool> {
         let open = self.sessions.iter().filter(|session| !session.over);
         let mut fds: Vec<PollFd<'_>> =
             open.map(|session| PollFd::from_borrowed_fd(session.answer.fd(), PollFlags::IN)).collect();
         let programs = fds.len();
         fds.push(PollFd::new(&self.signals, PollFlags::IN));
-        // With no events asked for, only the end of the reader is told.
+        // Without requested events, only the end of the reader is reported.
         fds.extend(self.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::empty())));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -1,4 +1,4 @@
-//! Where captured packets go: a file, a pipe, or lines on stdout.
+//! The output of a capture: a file, a pipe, or lines on stdout.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -11,14 +11,14 @@ use observe::pcapng::{Packet, Writer};
 
 use super::capture_text::line;
 
-/// Writes packets until its reader goes; what comes behind that is lost without complaint.
+/// Writes packets until the reader is gone; later packets are dropped silently.
 pub(super) struct Output {
     sink: Sink,
     stdout: Stdout,
     /// Names of the interfaces by number.
     interfaces: Vec<String>,
     snaplen: u32,
-    /// For problems: what is written to.
+    /// The name of the output, for error messages.
     place: String,
     closed: bool,
 }
@@ -30,7 +30,7 @@ enum Sink {
 }
 
 impl Output {
-    /// Lines on stdout, or pcapng to the file of that name, `-` for stdout.
+    /// Lines on stdout, or pcapng to the file of that name; `-` for stdout.
     pub(super) fn open(file: Option<&str>, snaplen: u32) -> anyhow::Result<Output> {
         const APPLICATION: &str = concat!("sidestep ", env!("CARGO_PKG_VERSION"));
         let place = file.filter(|file| *file != "-").unwrap_or("stdout").to_owned();
@@ -47,7 +47,7 @@ impl Output {
         Ok(Output { sink, stdout, interfaces: Vec::new(), snaplen, place, closed: false })
     }
 
-    /// Adds an interface; returns what packets call it.
+    /// Adds an interface; returns its number for packets.
     pub(super) fn add_interface(&mut self, name: &str, description: &str) -> anyhow::Result<u32> {
         let number = self.interfaces.len() as u32;
         self.interfaces.push(name.to_owned());
@@ -93,7 +93,7 @@ impl Output {
         })
     }
 
-    /// Writes the last of it. Readers take no file without an interface for one of no packets.
+    /// Flushes the output. A file without packets gets an interface, because readers reject it otherwise.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         if self.interfaces.is_empty() {
             self.add_interface("none", "no interface was seen")?;
@@ -101,13 +101,13 @@ impl Output {
         self.flush()
     }
 
-    /// The descriptor that tells when the reader goes, if there is one.
+    /// The descriptor that reports when the reader is gone, if there is one.
     pub(super) fn reader(&self) -> Option<BorrowedFd<'_>> {
         let is_file = matches!(self.sink, Sink::File(_));
         (!is_file && !self.closed).then(|| self.stdout.as_fd())
     }
 
-    /// The reader has gone.
+    /// The reader is gone.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
@@ -116,7 +116,7 @@ impl Output {
         self.closed
     }
 
-    /// A reader that goes closes the output; any other failure is one.
+    /// A reader that is gone closes the output; any other failure is an error.
     fn attempt(&mut self, write: impl FnOnce(&mut Sink, &[String]) -> io::Result<()>) -> anyhow::Result<()> {
         if self.closed {
             return Ok(());

@@ -12,7 +12,7 @@ use wire::{DropReason, protocol};
 
 use super::time_of_day::time_of_day;
 
-/// Time (UTC), interface, direction, and what the headers say.
+/// Time (UTC), interface, direction, and the headers.
 pub(super) fn line(interface: &str, header: &Header, frame: &[u8]) -> String {
     let direction = match header.direction {
         Direction::Inbound => "In ",
@@ -23,7 +23,7 @@ pub(super) fn line(interface: &str, header: &Header, frame: &[u8]) -> String {
     format!("{} {interface} {direction} {what}", time_of_day(header.time_ns))
 }
 
-/// What is cut off by the snaplen cannot be told.
+/// Headers beyond the snaplen are not printed.
 fn describe(frame: &[u8]) -> Result<String, DropReason> {
     let ethernet = Ethernet::parse(frame)?;
     let packet = Ip::parse_quoted(ethernet.payload())?;

@@ -33,7 +33,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Those of `which`, without zeros.
+    /// The counters of `which`, without zeros.
     pub(super) fn of(which: Which, json: bool) -> Counters {
         Counters { which, zeros: false, engines: false, json }
     }
@@ -73,7 +73,7 @@ fn print(
     Ok(())
 }
 
-/// What the devices are, as comments.
+/// Describes the devices, as comments.
 pub(crate) fn device_lines(report: &CountersReport) -> Vec<String> {
     let engines = report.engines.iter().enumerate();
     let lines = engines.flat_map(|(number, engine)| {
@@ -113,12 +113,12 @@ fn sums(report: &CountersReport) -> Vec<Count> {
     report.own.iter().cloned().chain(stacks).chain(own).chain(devices).collect()
 }
 
-/// Of all devices that an engine has, or had.
+/// The sum over all devices that an engine has or had.
 fn of_devices(engine: &EngineCounters) -> impl Iterator<Item = &Count> {
     engine.devices.iter().flat_map(|device| &device.counters).chain(&engine.devices_gone)
 }
 
-/// By name; in the order of names.
+/// Sums by name, in the order of names.
 fn sum<'c>(prefix: &str, counts: impl Iterator<Item = &'c Count>) -> impl Iterator<Item = Count> {
     let mut sums = BTreeMap::new();
     for (name, value) in counts {

@@ -1,4 +1,4 @@
-//! Looking at running programs: `sidestep sockets`, `counters`, `trace`, `capture`.
+//! Observing running programs: `sidestep sockets`, `counters`, `trace`, `capture`.
 
 mod capture;
 mod capture_output;

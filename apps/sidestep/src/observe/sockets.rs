@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Sockets) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One program's sockets as they come: there may be a million.
+/// Prints one program's sockets as they arrive: there may be a million.
 fn print(answering: &Answering, answer: &mut Answer, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     while let Some(reply) = next_reply(answering, answer)? {
         match reply {
@@ -78,7 +78,7 @@ fn print_engine(out: &mut dyn Write, answering: &Answering, engine: &EngineRepor
     Ok(writeln!(out, "{}", engine_line(answering, engine))?)
 }
 
-/// A line of JSON: whose it is, what it is, and its own fields.
+/// A line of JSON: the program, the kind of object, and the object's fields.
 pub(super) fn write_line<T: Serialize>(
     out: &mut dyn Write,
     answering: &Answering,

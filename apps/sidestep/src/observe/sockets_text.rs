@@ -10,7 +10,7 @@ use observe::report::{EngineReport, SocketReport, TcpReport};
 pub(super) const HEADING: &str =
     "Netid State      Recv-Q Send-Q Local Address:Port             Peer Address:Port              Process";
 
-/// The line of columns, and for a connection the line of what there is to know about it.
+/// The line of columns, and for a connection the line of details.
 pub(super) fn socket_lines(answering: &Answering, socket: &SocketReport) -> String {
     let peer = socket.remote.map_or_else(|| any_peer(socket.local), |remote| remote.to_string());
     let process = format!("{}/{} engine {}", answering.name, answering.pid, socket.engine);
@@ -25,7 +25,7 @@ pub(super) fn socket_lines(answering: &Answering, socket: &SocketReport) -> Stri
     text
 }
 
-/// What ss writes where there is no peer.
+/// What ss writes if there is no peer.
 fn any_peer(local: SocketAddr) -> String {
     if local.is_ipv4() { "0.0.0.0:*".to_owned() } else { "[::]:*".to_owned() }
 }
@@ -39,7 +39,7 @@ fn details(socket: &SocketReport) -> String {
     words.join(" ")
 }
 
-/// ss's words in ss's order; what is zero there for want of an event is left out.
+/// ss's words in ss's order. Values that are zero because nothing has happened yet are left out.
 fn tcp_words(tcp: &TcpReport) -> Vec<String> {
     let flags = [(tcp.ts, "ts"), (tcp.sack, "sack"), (tcp.ecn, "ecn"), (tcp.fastopen, "fastopen")];
     let mut words: Vec<String> =

@@ -58,7 +58,7 @@ fn print(answering: &Answering, answer: &mut Answer, json: bool, out: &mut dyn W
     Ok(())
 }
 
-/// Time (UTC), process, engine and connection, its ends, and what happened.
+/// Time (UTC), process, engine and connection, its addresses, and the event.
 fn line(answering: &Answering, record: &TraceReport) -> String {
     let mut words = vec![
         time_of_day(record.time_ns),

@@ -1,4 +1,4 @@
-//! The program's file, and what in it stands in the way of a preloaded library.
+//! The program's file, and what prevents preloading a library into it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Octets of a file that are looked at: headers, and the program headers that linkers put behind them.
+/// Octets that are read of a file: headers, and the program headers, which linkers put after them.
 const HEAD: usize = 4096;
-/// Scripts that interpret scripts, at most, as execve(2) has it.
+/// Scripts that interpret scripts, at most, as in execve(2).
 const INTERPRETERS_MAX: usize = 4;
 
 /// A program that can be executed.
@@ -20,7 +20,7 @@ pub(super) struct Executable {
     path: PathBuf,
 }
 
-/// Why there is none.
+/// Why a program cannot be executed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotFound {
     #[error("{0}: command not found")]
@@ -29,7 +29,7 @@ pub(super) enum NotFound {
     NotExecutable(String),
 }
 
-/// Why the dynamic linker would not load our library into it.
+/// Why the dynamic linker would not load our library into the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     Static,
@@ -81,12 +81,12 @@ impl Executable {
         &self.path
     }
 
-    /// The name of the file, which profiles go by.
+    /// The name of the file, which selects the profile.
     pub(super) fn name(&self) -> &str {
         self.path.file_name().and_then(OsStr::to_str).unwrap_or("the program")
     }
 
-    /// What stands in the way of our library, in the program or in who interprets it.
+    /// What prevents preloading our library into the program or its interpreter.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         let mut path = self.path.clone();
         for _ in 0..INTERPRETERS_MAX {
@@ -135,7 +135,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&octet| octet == b'\n').next()?;
     let mut words = line.split(|&octet| octet == b' ' || octet == b'\t').filter(|word| !word.is_empty());
     let named = Path::new(OsStr::from_bytes(words.next()?)).to_owned();
-    // `#!/usr/bin/env python3`: what it will execute is what counts.
+    // `#!/usr/bin/env python3`: the program that env executes counts.
     if named.file_name() == Some(OsStr::new("env"))
         && let Some(program) = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))
         && let Ok(program) = Executable::find(OsStr::from_bytes(program))
@@ -145,8 +145,8 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     Some(named)
 }
 
-/// Reads an ELF header of 64 bits, little-endian (elf(5)): is there an interpreter, the dynamic linker? What is no ELF file is left
-/// to the kernel's judgement.
+/// Reads an ELF header of 64 bits, little-endian (elf(5)): is there an interpreter, the dynamic linker? The kernel judges files that
+/// are not ELF.
 fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     const CLASS_64: u8 = 2;
     const LITTLE_ENDIAN: u8 = 1;

@@ -1,4 +1,4 @@
-//! The program and its descendants: started, sent what we are sent, waited for to the last.
+//! The program and its descendants: starting it, forwarding signals, waiting for all of them.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -12,17 +12,17 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-/// Signals that are the program's when they are sent to us.
+/// Signals that we forward to the program.
 const PASSED_ON: [i32; 9] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
-/// What a shell adds to the number of the signal that ended a program.
+/// The number that a shell adds to the signal that ended a program.
 const SIGNALLED: u8 = 128;
 
-/// Who starts a program and becomes the parent of its orphans.
+/// Starts a program and becomes the parent of its orphans.
 pub(super) struct Family {
     signals: SignalsInfo<WithOrigin>,
 }
 
-/// A program that was started.
+/// A started program.
 pub(super) struct Running {
     signals: SignalsInfo<WithOrigin>,
     program: Pid,
@@ -31,8 +31,8 @@ pub(super) struct Running {
 }
 
 impl Family {
-    /// Orphans of what this process starts become its children, instead of init's: PR_SET_CHILD_SUBREAPER in prctl(2). A program
-    /// that goes into the background is one.
+    /// Orphans of this process's children become its children, instead of init's: PR_SET_CHILD_SUBREAPER in prctl(2). A program
+    /// that goes into the background becomes an orphan.
     pub(super) fn adopt_orphans() -> io::Result<Family> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let ignored = ignored_signals()?;
@@ -43,7 +43,7 @@ impl Family {
 
     /// Starts the program.
     pub(super) fn start(self, command: &mut Command) -> io::Result<Running> {
-        // Dropping the handle neither ends it nor waits for it.
+        // Dropping the handle neither ends the program nor waits for it.
         let child = command.spawn()?;
         let program = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
         Ok(Running { signals: self.signals, program, code: None })
@@ -51,7 +51,7 @@ impl Family {
 }
 
 impl Running {
-    /// Waits until the program and all who came of it have ended. Returns the program's exit status as a shell tells it.
+    /// Waits until the program and all its descendants have ended. Returns the program's exit status as a shell reports it.
     pub(super) fn wait(mut self) -> u8 {
         while self.reap() {
             let arrived: Vec<Origin> = self.signals.wait().collect();
@@ -64,7 +64,7 @@ impl Running {
         self.code.unwrap_or_default()
     }
 
-    /// Takes note of who has ended; false when nobody is left.
+    /// Collects the processes that have ended; false if none is left.
     fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -77,7 +77,7 @@ impl Running {
         }
     }
 
-    /// To the program; when that has ended, to those of its descendants that came to us.
+    /// Sends a signal to the program; after its end, to its descendants that became our children.
     fn pass_on(&self, signal: i32) {
         let to = if self.code.is_none() { vec![self.program] } else { children() };
         if let Some(signal) = Signal::from_named_raw(signal) {
@@ -88,7 +88,7 @@ impl Running {
     }
 }
 
-/// Whether the terminal sent this signal, to all in the foreground: the program has it already. What a process sends is for us alone.
+/// Whether the terminal sent this signal, to all processes in the foreground: then the program has it already.
 fn is_of_the_terminal(origin: &Origin) -> bool {
     let input = io::stdin();
     matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)
@@ -97,8 +97,8 @@ fn is_of_the_terminal(origin: &Origin) -> bool {
         && rustix::termios::tcgetpgrp(&input).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
 }
 
-/// Signals that whoever started us has ignored, as nohup(1) and the background jobs of scripts do, as a mask: they stay ignored, here and
-/// by the program, which inherits that. `SigIgn` in proc(5).
+/// The signals that our parent has ignored, as nohup(1) and background jobs of scripts do, as a mask. They stay ignored here and
+/// in the program, which inherits that. `SigIgn` in proc(5).
 fn ignored_signals() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -109,7 +109,7 @@ fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Processes whose parent we are: proc(5).
+/// The processes whose parent we are: proc(5).
 fn children() -> Vec<Pid> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());

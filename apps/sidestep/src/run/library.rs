@@ -1,15 +1,15 @@
-//! Where our library is.
+//! Finds our library.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The library's file.
+/// The library's file name.
 const FILE: &str = "libsidestep_preload.so";
-/// Names another one.
+/// The environment variable that names another file.
 const VARIABLE: &str = "SIDESTEP_LIBRARY";
 
-/// The library beside this program, or in `../lib/sidestep`, or where the environment says; otherwise what is wrong.
+/// The library beside this program, or in `../lib/sidestep`, or where the environment variable says; otherwise an error message.
 pub(super) fn find() -> Result<PathBuf, String> {
     if let Some(path) = env::var_os(VARIABLE) {
         let path = PathBuf::from(path);
@@ -26,7 +26,7 @@ pub(super) fn find() -> Result<PathBuf, String> {
     found.cloned().ok_or_else(|| format!("{FILE} is neither beside {} nor in ../lib/sidestep", own.display()))
 }
 
-/// `LD_PRELOAD` with `library` in front of what is there.
+/// `LD_PRELOAD` with `library` before its present content.
 pub(super) fn in_front(library: &OsStr) -> OsString {
     let mut all = library.to_owned();
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -1,6 +1,6 @@
-//! The socket at which a broker says how things are: `run-PID.sock` beside the control sockets of other programs.
+//! The broker's status socket: `run-PID.sock` beside the control sockets of programs.
 //!
-//! Who connects is told, in JSON, and disconnected.
+//! A client gets the report in JSON, and is disconnected.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -15,17 +15,17 @@ use broker::server::{Reporter, StatusReport};
 use observe::ControlListener;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-/// How long either side may leave the other waiting.
+/// How long each side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A socket that answers, for as long as it is held.
+/// An open status socket.
 #[must_use]
 pub(crate) struct StatusSocket {
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Lets `sidestep status` look at a broker.
+/// Opens the status socket of a broker.
 pub(crate) fn serve(reporter: Reporter) -> io::Result<StatusSocket> {
     let directory = observe::make_own_directory()?;
     remove_remains(&directory);
@@ -49,7 +49,7 @@ impl Drop for StatusSocket {
 fn answer_until(listener: &ControlListener, wake: &OwnedFd, reporter: &Reporter) {
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
-        // A signal, or want of memory, ends the wait early: it begins again.
+        // A signal, or lack of memory, ends the wait early; it starts again.
         let _ = poll(&mut fds, None);
         if fds[1].revents().contains(PollFlags::IN) {
             return;
@@ -57,7 +57,7 @@ fn answer_until(listener: &ControlListener, wake: &OwnedFd, reporter: &Reporter)
         match listener.accept() {
             Ok(Some(stream)) => drop(answer(&stream, reporter)), // Who goes has seen enough.
             Ok(None) => {}
-            // Such as for want of descriptors, which may be there soon.
+            // For instance no free descriptor; there may be one soon.
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
@@ -70,16 +70,16 @@ fn answer(mut stream: &UnixStream, reporter: &Reporter) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(&report)?)
 }
 
-/// What brokers say.
+/// The brokers' answers.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Of each its process.
+    /// Each with the broker's process id.
     pub(super) reports: Vec<(u32, StatusReport)>,
-    /// Of those that did not answer: which, and why.
+    /// For each broker that did not answer: which one, and why.
     pub(super) failures: Vec<String>,
 }
 
-/// Asks all brokers of this user, or one of them. One that is stopped, or of another version, does not hide the others.
+/// Asks all brokers of this user, or one of them. A broker that is stopped, or of another version, does not hide the others.
 pub(super) fn ask(pid: Option<u32>) -> Answers {
     let mut answers = Answers::default();
     for path in observe::directories().iter().flat_map(|directory| sockets_in(directory)) {
@@ -97,12 +97,12 @@ pub(super) fn ask(pid: Option<u32>) -> Answers {
 }
 
 impl Answers {
-    /// Whether there is nobody who could answer.
+    /// Whether no broker is running.
     pub(super) fn is_of_nobody(&self) -> bool {
         self.reports.is_empty() && self.failures.is_empty()
     }
 
-    /// Them, if there are any.
+    /// The answers; an error if there are none.
     pub(super) fn unless_none(self, pid: Option<u32>) -> anyhow::Result<Answers> {
         match pid {
             _ if !self.reports.is_empty() => Ok(self),
@@ -113,7 +113,7 @@ impl Answers {
     }
 }
 
-/// `None`: nobody is there any more.
+/// `None`: the broker has ended.
 fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
     let mut stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
@@ -122,15 +122,16 @@ fn ask_at(path: &Path) -> anyhow::Result<Option<StatusReport>> {
             return Ok(None);
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).context("cannot connect"),
+        Err(error) => return Err(error).context("cannot be reached"),
     };
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut octets = Vec::new();
-    stream.read_to_end(&mut octets).context("no answer (is it stopped?)")?;
+    stream.read_to_end(&mut octets).context("does not answer (is it stopped?)")?;
     if octets.is_empty() {
         return Ok(None); // It is ending.
     }
-    let report = serde_json::from_slice(&octets).context("unexpected answer (is it of another version?)")?;
+    let report =
+        serde_json::from_slice(&octets).context("sent an unexpected answer (is it of another version?)")?;
     Ok(Some(report))
 }
 

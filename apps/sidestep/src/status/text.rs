@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use broker::protocol::{ProgramReport, SocketReport};
 use broker::server::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
-/// All of what one `sidestep run` runs.
+/// The report of one `sidestep run`.
 pub(super) fn report(pid: u32, report: &StatusReport) -> String {
     let mut text = String::new();
     if report.programs.is_empty() {
@@ -84,12 +84,12 @@ fn socket(text: &mut String, report: &SocketReport) {
         (false, None) => "kernel".to_owned(),
         (false, Some(why)) => format!("kernel: {why}"),
     };
-    // The formatter pads texts, and transports are none.
+    // The formatter pads strings only, and transports are not strings.
     let transport = transport.to_string();
     let _ = writeln!(text, "  {transport:<4} {state:<10} {ends:<45} {verdict}");
 }
 
-/// What the broker knows of a program that says nothing.
+/// What the broker knows about a program that does not report.
 fn claims(text: &mut String, claims: &[ClaimStatus]) {
     if claims.is_empty() {
         return;
@@ -114,7 +114,7 @@ fn interface(text: &mut String, status: &InterfaceStatus) {
     counters(text, &status.counters);
 }
 
-/// Those that are not zero.
+/// The counters that are not zero.
 fn counters(text: &mut String, counters: &[(String, u64)]) {
     let counted = counters.iter().filter(|(_, count)| *count > 0);
     let words: Vec<String> = counted.map(|(name, count)| format!("{name} {count}")).collect();
