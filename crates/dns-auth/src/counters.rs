@@ -1,4 +1,4 @@
-//! What a responder counts. Written by one core, read by anybody at any time.
+//! A responder's counters. One core writes them, and any thread may read them at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! One entry for fuzzers, and the strict reader of answers that it and the tests check them with.
+//! One entry for fuzzers, and the strict parser of answers that fuzzers and tests use.
 
 use std::convert::Infallible;
 use std::io;

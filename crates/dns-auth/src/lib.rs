@@ -1,12 +1,12 @@
 //! From query to response: semantics on the tree, speed from precompiled answers.
 //!
-//! Two ways lead to an answer, and a property test holds them to the same octets:
+//! There are two ways to an answer, and a property test shows that both give the same octets:
 //!
-//! - [`resolve`] walks the zone trees as RFC 1034, 4.3.2 says and composes a message. It answers everything.
-//! - [`table`] holds the finished octets behind the question for each existing name and type. It answers most.
+//! - [`resolve`] walks the zone trees as RFC 1034, 4.3.2 says, and composes a message. It can answer everything.
+//! - [`table`] stores the finished octets that follow the question, for each existing name and type. It answers most queries.
 //!
-//! [`Responder`] chooses between them and is the same for every transport. Pure: a catalog and octets in, octets out;
-//! nothing allocates once a responder is made.
+//! [`Responder`] chooses between them and is the same for every transport. Pure: a catalog and octets in, octets out.
+//! Nothing allocates once a responder is made.
 #![forbid(unsafe_code)]
 
 pub mod catalog;

@@ -1,4 +1,4 @@
-//! What an operator chooses about answers.
+//! The operator's settings for answers.
 
 /// Choices that change answers. Checked by whoever reads the configuration; see the field for its range.
 #[derive(Clone, Debug, PartialEq, Eq)]

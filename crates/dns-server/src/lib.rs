@@ -1,9 +1,9 @@
 //! The DNS responder on an engine.
 //!
-//! [`DnsResponder`] answers batches of datagrams, and single messages for other transports, from what is [`Published`] at
-//! the moment. [`DnsOverTcp`] does so for connections on an engine's stack; what it is made of serves kernel sockets as well.
-//! Publishing swaps one pointer, which every responder picks up before its next batch: no query is lost, none
-//! sees half of a change, and the old version goes when its last reader has.
+//! [`DnsResponder`] answers batches of datagrams, and single messages for other transports, from the zones that are currently
+//! [`Published`]. [`DnsOverTcp`] does so for connections on an engine's stack; its parts serve kernel sockets as well.
+//! Publishing swaps one pointer, which every responder reads before its next batch: no query is lost, none
+//! sees half of a change, and the old version is freed when its last reader is done.
 #![forbid(unsafe_code)]
 
 mod responder;

@@ -1,4 +1,4 @@
-//! From the engine's batches to `dns-auth` and back.
+//! Passes the engine's batches to `dns-auth` and back.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Domain names: a borrowed one in wire format, an owned one without heap, and their text.
 //!
-//! Comparison ignores ASCII case (RFC 4343) everywhere; the octets themselves keep the case they came in.
+//! Comparison ignores ASCII case everywhere (RFC 4343); the octets themselves keep their case.
 
 use core::cmp::Ordering;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! How many connections there may be, and of whom (RFC 7766, 6.2).
+//! Limits on connections, in total and for each client (RFC 7766, 6.2).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

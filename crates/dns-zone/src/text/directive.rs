@@ -1,4 +1,4 @@
-//! Lines that are no records: `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` has a file of its own.
+//! Directives: `$ORIGIN`, `$TTL`, `$INCLUDE`. `$GENERATE` has a file of its own.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a fuzzer calls, and what an ordinary test replays its corpus with.
+//! The entry for fuzzers; an ordinary test replays its corpus.
 
 use std::convert::Infallible;
 use std::io;

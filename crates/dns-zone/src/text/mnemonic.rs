@@ -1,4 +1,4 @@
-//! Words for numbers in RDATA. Every one of these can also be given as a number.
+//! Mnemonics for numbers in RDATA. Each of them can also be given as a number.
 
 /// Algorithms of DNSSEC (IANA, DNS Security Algorithm Numbers).
 pub(super) const ALGORITHMS: &[(u16, &str)] = &[

@@ -1,8 +1,8 @@
-//! The reader of zone files: master files of RFC 1035, section 5, with what practice added to them.
+//! The reader of zone files: master files of RFC 1035, section 5, with common extensions.
 //!
-//! [`read_zone`] takes the text of one zone, from one file and those that it includes, and hands each record on as
-//! wire format. It looks at one record at a time: whether the records make a good zone (a CNAME beside other data,
-//! a delegation without glue) is for the tree to say.
+//! [`read_zone`] takes the text of one zone, from one file and the files that it includes, and passes each record on in
+//! wire format. It examines one record at a time. The tree decides whether the records make a good zone (a CNAME beside other data,
+//! a delegation without glue).
 //!
 //! - `$TTL` (RFC 2308), `$ORIGIN`, `$INCLUDE` and `$GENERATE`; parentheses, quotes, comments, escapes; class and TTL in
 //!   either order; TTLs with units (`1h30m`).

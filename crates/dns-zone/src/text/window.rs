@@ -1,4 +1,4 @@
-//! A zone file on its way through a window of memory, so that a large one takes little.
+//! Reads a zone file through a window of memory, so that a large one takes little.
 
 use std::io::{self, Read};
 
