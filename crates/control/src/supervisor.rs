@@ -12,7 +12,7 @@ use crate::monitor::{MonitorError, NetlinkMonitor};
 use crate::neighbours::{NeighbourMove, NeighbourWatch};
 use crate::plan::{Action, PortPlan, PortView};
 
-/// What a port is and who serves it.
+/// An interface, its claims and its engines.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
     /// Name of the interface. It need not exist yet.

@@ -27,7 +27,7 @@ impl Claims {
         &self.current
     }
 
-    /// Removes and adds what is needed for exactly `wanted` to be claimed, without terms.
+    /// Removes and adds claims until exactly `wanted` is claimed, without terms.
     pub(crate) fn change_to(&mut self, wanted: &BTreeSet<Claim>) -> Result<(), XdpError> {
         let gone: Vec<Claim> = self.current.keys().filter(|claim| !wanted.contains(claim)).copied().collect();
         gone.into_iter().try_for_each(|claim| self.remove(claim))?;

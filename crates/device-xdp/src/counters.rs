@@ -11,7 +11,7 @@ pub(crate) const OUTCOMES: usize = 14;
 /// The map `outcomes`: one array of counts for each processor.
 pub(crate) type Outcomes = PerCpuArray<MapData, [u64; OUTCOMES]>;
 
-/// Packets by what the steering program did with them: `passed` went to the kernel, `dropped` to nobody.
+/// Packets by what the steering program did with them: `passed` packets went to the kernel, `dropped` ones nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SteeringCounters {
     /// Given to an AF_XDP socket, which may still have dropped them: see the device's counters.
@@ -41,7 +41,7 @@ pub struct SteeringCounters {
     pub dropped_claimed_tcp: u64,
     /// Claimed TCP that came while sockets were opened anew.
     pub dropped_reopening: u64,
-    /// Of a connection whose handshake is on its way from one socket to the next: [`SteeringProgram::add_awaited_flow`].
+    /// Of a connection whose handshake moves from one socket to the next: [`SteeringProgram::add_awaited_flow`].
     ///
     /// [`SteeringProgram::add_awaited_flow`]: crate::SteeringProgram::add_awaited_flow
     pub dropped_awaited: u64,

@@ -27,7 +27,7 @@ pub struct XdpDevice {
     /// The largest MTU whose packets fit the frames.
     mtu_max: u16,
     mode: XdpMode,
-    /// Whose turn it is to be received from first.
+    /// The queue to receive from first in the next burst.
     next: usize,
     rx_frames: u64,
     tx_frames: u64,
@@ -100,7 +100,7 @@ impl XdpDevice {
         self.sockets.iter().map(Xsk::fd).collect()
     }
 
-    /// Receives once from each queue, starting with the one whose turn it is.
+    /// Receives once from each queue, starting with a different one each time.
     fn receive(&mut self, burst: &mut Burst) -> usize {
         let queues = self.sockets.len();
         let first = self.next;

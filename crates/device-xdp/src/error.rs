@@ -120,7 +120,7 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// Wraps the answer to a system call that is not expected to fail.
+    /// Wraps the error of a system call that is not expected to fail.
     pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> XdpError {
         move |source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => XdpError::NotPermitted { operation, source },

@@ -64,7 +64,7 @@ impl KernelFlows {
         self.0.insert(key, epoch, 0).map_err(map_error("kernel_flows"))
     }
 
-    /// The flow is to be a socket's, which there is not yet. False if it is the kernel's, and stays that.
+    /// The flow will belong to a socket that does not exist yet. False if it is the kernel's; then it stays the kernel's.
     pub(crate) fn add_awaited(
         &mut self,
         transport: Transport,

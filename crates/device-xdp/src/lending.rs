@@ -28,7 +28,7 @@ const MTU_MIN: u16 = 68;
 /// Octets of an interface's name at most, see netdevice(7).
 const NAME_MAX: usize = 15;
 
-/// A device that is ready to be adopted by another process. Whoever has the descriptors has the device: keep no copies.
+/// A device that another process can adopt. The descriptors are the device: keep no copies of them.
 #[derive(Debug)]
 pub struct Lent {
     /// What the other process must know.

@@ -245,7 +245,7 @@ pub(crate) mod memory {
     }
 
     impl<T: Entry> Producer<T> {
-        /// Plays an other side whose counter is nonsense.
+        /// Simulates an other side whose counter is nonsense.
         pub(crate) fn set_other_side(&self, counter: u32) {
             self.ring.consumer().store(counter, Ordering::Release);
         }

@@ -28,7 +28,7 @@ const LOADING_MAX: Duration = Duration::from_secs(1);
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SteeringOptions {
-    /// Attach in generic mode at once, for drivers whose native XDP misbehaves. Costs a copy per packet, and zero-copy.
+    /// Attach in generic mode at once, for drivers whose native XDP misbehaves. Costs a copy per packet, and rules out zero-copy.
     pub force_generic: bool,
     /// How many flows that are the kernel's under a claim can be noted, some 100 octets of locked memory each (0: none are).
     /// When there are more, those forgotten break off that were quiet for longest.

@@ -106,7 +106,7 @@ pub(crate) enum BindMode<'a> {
     /// The kernel falls back to copy mode where the driver has no zero-copy mode: see `is_zero_copy`.
     ZeroCopyIfPossible,
     Copy,
-    /// Like the socket that has the umem, whose mode is taken over.
+    /// Like the socket that has the umem; the mode is that socket's.
     Shared(BorrowedFd<'a>),
 }
 
@@ -246,7 +246,7 @@ pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
     checked(result as libc::c_int).map(drop)
 }
 
-/// Detaches a link's program now, whoever else has the link open, see bpf(2), BPF_LINK_DETACH.
+/// Detaches a link's program now, even if other processes have the link open, see bpf(2), BPF_LINK_DETACH.
 pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
     const BPF_LINK_DETACH: libc::c_int = 34;
     let link_fd = link.as_raw_fd() as u32;

@@ -24,7 +24,7 @@ pub const BURST: usize = 64;
 /// Frames on their way through one turn of the engine.
 pub type Burst = ArrayVec<Frame, BURST>;
 
-/// A source and sink of Ethernet frames. See the crate's page for who owns a frame when.
+/// A source and sink of Ethernet frames. The crate's page says who owns a frame when.
 pub trait Device: Send {
     /// What the device can do; fixed for its life, but for the MTU: see [`Device::set_mtu`].
     fn capabilities(&self) -> Capabilities;
@@ -41,7 +41,7 @@ pub trait Device: Send {
     /// Takes an empty frame for a packet that answers none; `None` when all are in use.
     fn alloc(&mut self) -> Option<Frame>;
 
-    /// Takes back a frame that is not to be sent.
+    /// Takes back a frame that will not be sent.
     fn release(&mut self, frame: Frame);
 
     /// Takes back a frame of another device's pool that was given to [`Device::tx_burst`] and is free again, for its owner
@@ -144,7 +144,7 @@ pub struct Capabilities {
     pub queues: u16,
 }
 
-/// What a device counted. All counts start at zero when the device is opened. Of its frames it tells where they are.
+/// Counts of a device. All start at zero when the device is opened. Two of them say where frames are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Frames delivered by `rx_burst`.
@@ -159,7 +159,7 @@ pub struct DeviceCounters {
     pub tx_dropped: u64,
     /// Frames that are with the kernel now: to be filled, filled and not fetched, or being sent. Zero where no memory is shared with it.
     pub frames_lent: u64,
-    /// Frames that are with whoever uses the device now. When that is idle there are none; more would be lost ones.
+    /// Frames that the device's user holds now. An idle user holds none; more would be leaked frames.
     pub frames_held: u64,
 }
 

@@ -82,7 +82,7 @@ pub fn pair(config: &Config) -> (Vec<MemoryDevice>, Vec<MemoryDevice>) {
 
 /// One queue of one end.
 ///
-/// It has no descriptor to sleep on: it must be polled. [`Device::prepare_wait`] tells whether frames are waiting.
+/// It has no descriptor to sleep on: it must be polled. [`Device::prepare_wait`] returns whether frames are waiting.
 #[derive(Debug)]
 pub struct MemoryDevice {
     pool: Pool,
@@ -132,13 +132,13 @@ impl MemoryDevice {
         }
     }
 
-    /// Frames that [`Device::alloc`] could hand out now: all of them, when none is under way or held by anybody.
+    /// Frames that [`Device::alloc`] could hand out now: all of them while no frame is in flight or held.
     pub fn available(&mut self) -> usize {
         self.collect_returned();
         self.pool.available()
     }
 
-    /// The other end's queue that `packet` arrives on: by the hash of addresses and ports, or queue 0 for what is no UDP.
+    /// The other end's queue that `packet` arrives on: by the hash of addresses and ports, or queue 0 for packets other than UDP.
     fn receive_queue(&self, packet: &[u8]) -> usize {
         if self.outgoing.len() == 1 {
             return 0;

@@ -40,7 +40,7 @@ impl<'z> Compiler<'z> {
         for node in zone.nodes() {
             for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::RRSIG) {
                 rrsets += 1;
-                // Right for address records, of which the zones consist whose size matters.
+                // A good estimate for address records, which large zones consist of.
                 octets += (12 + node.name().len() + 16 * usize::from(rrset.count())).next_multiple_of(8);
             }
         }

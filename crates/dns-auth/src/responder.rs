@@ -226,7 +226,7 @@ impl Responder {
         Query { edns, ..*query }
     }
 
-    /// RFC 4892 and common practice: who answers here, in class CHAOS.
+    /// RFC 4892 and common practice: the server's version and names, in class CHAOS.
     fn chaos(&mut self, query: &Query, buffer: &mut [u8], limit: usize) -> Outcome {
         let text = chaos_text(&self.settings, query.qname(buffer))
             .filter(|_| matches!(query.qtype, Rtype::TXT | Rtype::ANY));

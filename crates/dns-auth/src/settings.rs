@@ -1,6 +1,6 @@
 //! The operator's settings for answers.
 
-/// Choices that change answers. Checked by whoever reads the configuration; see the field for its range.
+/// Settings that change answers. The reader of the configuration checks them; each field states its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Largest UDP message sent, in octets, 512 to 4096, however much the client would take. 1232 avoids fragments on
@@ -12,7 +12,7 @@ pub struct Settings {
     pub version: Option<String>,
     /// Answer to `hostname.bind` and `id.server` in class CHAOS; `None` refuses. At most 255 octets.
     pub hostname: Option<String>,
-    /// Name server identifier (RFC 5001), sent to those who ask; `None` sends none. At most 255 octets.
+    /// Name server identifier (RFC 5001), sent to clients that ask for it; `None` sends none. At most 255 octets.
     pub nsid: Option<Vec<u8>>,
 }
 

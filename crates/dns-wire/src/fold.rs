@@ -41,7 +41,7 @@ fn last_octets(name: &[u8], rest: &[u8]) -> u64 {
 
 /// A name in lower case, followed by zeros: made once per query, then hashed and compared without folding.
 ///
-/// It is meant to be used again and again, so that nothing is cleared that is not needed.
+/// It is meant for repeated use: nothing is cleared that need not be.
 #[derive(Clone, Copy)]
 pub struct Folded {
     /// Zeros follow the name up to the next multiple of eight, and eight more: any suffix can be read in whole chunks.
@@ -78,7 +78,7 @@ impl Folded {
             }
             at += BLOCK;
         }
-        // Whoever reads the last octets of a suffix by chunks reads beyond a name that fills its block.
+        // A reader that reads the last octets of a suffix by chunks reads beyond a name that fills its block.
         self.octets[at..at + 8].fill(0);
     }
 

@@ -26,7 +26,7 @@ pub enum NameError {
     Truncated,
     /// The octets go on behind the root label.
     TrailingOctets,
-    /// A length octet above 63: a compression pointer or a label type that nobody uses.
+    /// A length octet above 63: a compression pointer or an unused label type.
     NotALabel,
     /// More than 255 octets in wire format.
     NameTooLong,
@@ -421,7 +421,7 @@ fn label_length(length: usize) -> Result<u8, NameError> {
     }
 }
 
-/// The octet that the escape stands for whose backslash was just before `rest`; moves `rest` behind the escape.
+/// The octet of an escape whose backslash was just before `rest`; moves `rest` behind the escape.
 ///
 /// `\DDD` is the octet of that decimal number, `\X` is X itself (RFC 1035, 5.1). `None` if there is nothing
 /// behind the backslash, or a digit that does not start three digits up to 255.

@@ -13,7 +13,7 @@ pub struct Pool {
     slot_size: u16,
     headroom: u16,
     slots: u32,
-    /// Indices of slots that no frame and nobody else holds. Last in, first out: the next frame is the warmest.
+    /// Indices of slots that nobody holds. Last in, first out: the next frame is the warmest in the cache.
     free: Vec<FrameIndex>,
 }
 

@@ -40,7 +40,7 @@ impl Region {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` is fresh and owned by nobody else.
+        // SAFETY: `fd` is new and nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(len as u64)?;
         add_seals(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;

@@ -30,7 +30,7 @@ pub(crate) fn deactivate() {
     ACTIVE.store(false, Ordering::Release);
 }
 
-/// Whether `posix` is to be asked about a call on `fd`. Without a broker it has no descriptors.
+/// Whether to ask `posix` about a call on `fd`. Without a broker it has no descriptors.
 #[inline(always)]
 pub(crate) fn ours(fd: c_int) -> bool {
     crate::asked::is_ours(fd)
@@ -84,7 +84,8 @@ impl Returned for () {
     const FAILED: () = ();
 }
 
-/// Asks `posix`; `None` if the C library's own function is to be called: for what is the kernel's, and for what our own code calls.
+/// Asks `posix`. `None` means that the C library's own function must be called: for the kernel's descriptors, and for calls of our own
+/// code.
 ///
 /// Errno changes only by an error that is returned. Signals that came meanwhile are handled before this returns.
 #[inline(never)]

@@ -115,7 +115,7 @@ impl NameRoom<'_> {
         unsafe { NameRoom::needed(address, len) }
     }
 
-    /// Room for a name that is what is asked for, as by getsockname(2).
+    /// A buffer for a name, as for getsockname(2).
     ///
     /// # Safety
     /// As [`Self::optional`].

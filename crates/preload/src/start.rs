@@ -20,7 +20,7 @@ static CONSTRUCTOR: extern "C" fn() = start;
 
 /// Each step relies on those before it.
 extern "C" fn start() {
-    // 1. Who is there to serve. Most processes that have this library in their environment end here: nothing has been done to them.
+    // 1. Find the broker. Most processes with this library in their environment have none, and nothing is changed in them.
     let Some(broker) = variable(BROKER) else { return };
     let Some(inside) = Inside::enter() else { return };
     let is_there = broker.to_str().is_ok_and(asked::start);

@@ -149,14 +149,14 @@ fn before_exec() {
     }
 }
 
-/// vfork(2) becomes fork(2), whose child has a memory of its own.
+/// vfork(2) becomes fork(2), whose child has its own memory.
 extern "C" fn before_vfork() -> *mut c_void {
     static FORK: Next = Next::new(c"fork");
     static VFORK: Next = Next::new(c"vfork");
     if active() { FORK.address() } else { VFORK.address() }
 }
 
-/// What `dlopen` goes on with.
+/// The function that `dlopen` continues with.
 #[repr(C)]
 struct Loading {
     function: *mut c_void,
@@ -172,7 +172,7 @@ extern "C" fn before_dlopen(_: *const c_char, flags: c_int) -> Loading {
 }
 
 /// # Safety
-/// As dlopen(3), which looks at who calls it.
+/// As dlopen(3), which examines its caller.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -189,7 +189,7 @@ pub(crate) unsafe extern "C" fn dlopen() {
 }
 
 /// # Safety
-/// As dlopen(3), which looks at who calls it.
+/// As dlopen(3), which examines its caller.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]

@@ -8,7 +8,7 @@ use crate::raw::raw;
 
 /// A descriptor that the kernel has just made for us.
 pub(crate) fn owned(fd: usize) -> OwnedFd {
-    // SAFETY: the kernel has just returned it, so that it is open and nobody else's.
+    // SAFETY: the kernel has just returned it, so it is open and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
 

@@ -5,7 +5,7 @@ macro_rules! drop_reasons {
     ($($(#[$doc:meta])+ $variant:ident => $name:literal,)+) => {
         /// Every reason why a packet is dropped. Each is a counter: see [`DropReason::index`].
         ///
-        /// A bad packet is an outcome and not an error: it is counted, its frame is released, and the burst goes on.
+        /// A bad packet is an outcome and not an error: it is counted, its frame is released, and the burst continues.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum DropReason {
@@ -53,11 +53,11 @@ drop_reasons! {
     IpFragment => "ip_fragment",
     /// IPv6 extension headers, which the steering program leaves to the kernel.
     Ipv6ExtensionHeaders => "ipv6_extension_headers",
-    /// An IPv6 extension header reaches beyond the packet, or there are more of them than anybody needs.
+    /// An IPv6 extension header reaches beyond the packet, or there are more of them than is reasonable.
     Ipv6ExtensionMalformed => "ipv6_extension_malformed",
-    /// A transport protocol that nobody here speaks.
+    /// A transport protocol that we do not support.
     ProtocolUnknown => "protocol_unknown",
-    /// The source address is unspecified, multicast or broadcast: there is nobody to answer.
+    /// The source address is unspecified, multicast or broadcast: an answer is impossible.
     SourceAddress => "source_address",
     /// The destination address is unspecified, multicast or broadcast: not for a unicast service.
     DestinationAddress => "destination_address",
@@ -71,7 +71,7 @@ drop_reasons! {
     UdpChecksumMissing => "udp_checksum_missing",
     /// Source port zero: the sender expects no answer (RFC 768).
     SourcePortZero => "source_port_zero",
-    /// Destination port zero, which nobody can listen on.
+    /// Destination port zero, on which nothing can listen.
     DestinationPortZero => "destination_port_zero",
     /// Shorter than a TCP header.
     TcpTruncated => "tcp_truncated",
@@ -85,9 +85,9 @@ drop_reasons! {
     IcmpChecksum => "icmp_checksum",
     /// An ICMP message that reports no error, such as an echo request.
     IcmpNotAnError => "icmp_not_an_error",
-    /// The packet quoted in an ICMP error is too short to tell whose it was.
+    /// The packet quoted in an ICMP error is too short to identify its flow.
     IcmpQuoteTruncated => "icmp_quote_truncated",
-    /// Well-formed, but nobody here serves that address and port.
+    /// Well-formed, but no socket has that address and port.
     NoListener => "no_listener",
     /// The service chose to give no answer.
     NotAnswered => "not_answered",

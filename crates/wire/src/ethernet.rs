@@ -68,12 +68,12 @@ impl<'a> Ethernet<'a> {
         Ok(Ethernet { frame, ethertype, payload })
     }
 
-    /// Who the frame is for.
+    /// The destination of the frame.
     pub fn destination(&self) -> MacAddress {
         mac_at(self.frame, 0)
     }
 
-    /// Who sent the frame.
+    /// The source of the frame.
     pub fn source(&self) -> MacAddress {
         mac_at(self.frame, 6)
     }

@@ -48,9 +48,9 @@ pub enum ErrorKind {
 pub struct QuotedFlow {
     /// Number of the transport protocol, which has ports.
     pub protocol: u8,
-    /// Who sent the packet: us, if the error is for us.
+    /// The sender of the packet: us, if the error is for us.
     pub source: SocketAddr,
-    /// Whom it was for.
+    /// Its destination.
     pub destination: SocketAddr,
     /// The TCP sequence number, with which to tell forged errors (RFC 5927, 4.1); zero for UDP.
     pub sequence_number: u32,

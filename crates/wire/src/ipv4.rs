@@ -11,7 +11,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const DO_NOT_FRAGMENT: u16 = 0x4000;
 const OFFSET_MASK: u16 = 0x1fff;
 
-/// A packet whose header is complete and whose lengths are consistent. The checksum is not looked at by `parse`.
+/// A packet whose header is complete and whose lengths are consistent. `parse` does not verify the checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4<'a> {
     /// Exactly the packet: total length octets.

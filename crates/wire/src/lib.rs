@@ -1,7 +1,7 @@
 //! Ethernet, VLAN, IPv4, IPv6, ICMP, UDP, TCP headers and checksums, parsed and written in place.
 //!
-//! Pure: views borrow the frame, builders write into it, and nothing allocates, reads a clock or panics, whatever the
-//! octets are. A packet that is not accepted has a [`DropReason`].
+//! Pure: views borrow the frame, builders write into it, and nothing allocates or reads a clock. No input makes it panic.
+//! A rejected packet has a [`DropReason`].
 //!
 //! Start with [`responder`]: the two functions that a UDP service needs for each packet. The protocol modules hold the
 //! views that everything else uses.

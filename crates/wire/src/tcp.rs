@@ -26,7 +26,7 @@ pub mod flag {
     pub const CWR: u8 = 0x80;
 }
 
-/// A segment whose header is complete. The checksum is not looked at by `parse`.
+/// A segment whose header is complete. `parse` does not verify the checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<'a> {
     segment: &'a [u8],
@@ -141,7 +141,7 @@ impl<'a> Tcp<'a> {
 pub enum TcpOption<'a> {
     /// Largest segment that the sender takes, in octets of payload.
     MaximumSegmentSize(u16),
-    /// The window is to be shifted by this; more than 14 counts as 14 (RFC 7323, 2.3).
+    /// The shift of windows; more than 14 counts as 14 (RFC 7323, 2.3).
     WindowScale(u8),
     /// Selective acknowledgements may be sent.
     SackPermitted,

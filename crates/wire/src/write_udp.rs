@@ -95,7 +95,7 @@ pub fn write_udp(frame: &mut [u8], envelope: &Envelope, payload: &[u8]) -> Optio
 
 /// Writes the headers around a payload of `payload_len` octets that stands at [`Envelope::header_len`] already.
 ///
-/// With `checksum_offload` the UDP checksum field is zero, for somebody else to fill in or to ignore.
+/// With `checksum_offload` the UDP checksum field is zero: the device fills it in, or the receiver ignores it.
 /// `None` if the datagram does not fit `frame` or an IP packet.
 pub fn write_udp_headers(
     frame: &mut [u8],

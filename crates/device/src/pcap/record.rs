@@ -29,7 +29,7 @@ pub struct PcapRecord<D, W> {
 }
 
 impl<D: Device, W: Write + Send> PcapRecord<D, W> {
-    /// Starts a file. `epoch` is the time since 1970 at which the instants of `now` start to count; zero if nobody cares.
+    /// Starts a file. `epoch` is the time since 1970 at which the instants of `now` start to count; zero if that does not matter.
     pub fn new(device: D, mut file: W, epoch: Duration) -> PcapRecord<D, W> {
         let started = file.write_all(&file_header());
         let file = started.is_ok().then_some(file);

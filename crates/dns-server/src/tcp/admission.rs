@@ -42,7 +42,7 @@ impl TcpCounters {
     }
 }
 
-/// Who is connected. Shared by all that accept connections; asked once for each connection.
+/// The open connections. All acceptors share it, and ask it once for each connection.
 #[derive(Debug)]
 pub struct Admission {
     limits: TcpLimits,
@@ -65,7 +65,7 @@ pub struct Permit {
 }
 
 impl Admission {
-    /// Nobody is connected yet.
+    /// Without connections.
     pub fn new(limits: TcpLimits) -> Arc<Admission> {
         Arc::new(Admission { limits, counters: TcpCounters::default(), open: Mutex::default() })
     }
@@ -85,7 +85,7 @@ impl Admission {
         self.counters.idle_closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Admits a connection of `address`; `None`: it is to be closed.
+    /// Admits a connection of `address`; `None`: close it.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         self.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let client = network_of(address);

@@ -23,12 +23,12 @@ pub struct Client {
 }
 
 impl DnsOverTcp {
-    /// Answers whom `admission` admits by `responder`.
+    /// Answers the clients that `admission` admits by `responder`.
     pub fn new(responder: DnsResponder, admission: Arc<Admission>) -> DnsOverTcp {
         DnsOverTcp { responder: StreamResponder::new(responder), admission, whole: vec![0; MESSAGE_MAX] }
     }
 
-    /// Answers what came until there is nothing more to answer, or no room; false when the connection is to be closed.
+    /// Answers the queries that have arrived, as far as there is space; false when the connection must be closed.
     fn drive(&mut self, client: &mut Client, connection: &mut Connection<'_>) -> bool {
         loop {
             let sent = connection.send(client.stream.output());

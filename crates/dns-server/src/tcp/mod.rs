@@ -1,4 +1,4 @@
-//! DNS over TCP, without the sockets: the stream of one client, who is admitted, and the handler on an engine's stack.
+//! DNS over TCP without sockets: one client's stream, admission of clients, and the handler on an engine's stack.
 
 mod admission;
 mod handler;

@@ -14,7 +14,7 @@ const SLOW_TIMEOUTS: u32 = 12;
 /// Octets of a length, and of the longest message behind it.
 pub(crate) const MESSAGE_MAX: usize = 2 + 65_535;
 
-/// The client sent what is no DNS: the connection is to be closed.
+/// The client sent something other than DNS: close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonsense;
 
@@ -116,7 +116,7 @@ impl QueryStream {
         Ok(at)
     }
 
-    /// Answers that are to be sent.
+    /// Answers to send.
     pub fn output(&self) -> &[u8] {
         &self.output[self.sent..]
     }
@@ -127,7 +127,7 @@ impl QueryStream {
         self.release_buffer(responder);
     }
 
-    /// Gives the buffer to whoever needs one next if it is empty: an idle client keeps none.
+    /// Releases the buffer for another connection if it is empty: an idle client keeps none.
     fn release_buffer(&mut self, responder: &mut StreamResponder) {
         if self.sent < self.output.len() {
             return;

@@ -1,4 +1,4 @@
-//! Where something is in a zone file, and what is wrong there.
+//! Errors in a zone file, with their place.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! From octets to entries and tokens (RFC 1035, 5.1).
 //!
 //! An entry is a line, or several where parentheses span them. The lexer knows blanks, comments, parentheses,
-//! quotes and where a token ends; it leaves escapes to those who know what the token is.
+//! quotes and where a token ends. Users of a token, who know its type, resolve escapes.
 
 use super::error::{FileId, Parsed, Position, Problem};
 

@@ -132,7 +132,7 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
         }
     }
 
-    /// Reads the entries of one file; what is wrong with one of them is noted and the next is read.
+    /// Reads the entries of one file. An error in an entry is noted, and reading continues with the next one.
     pub(super) fn read_text(&mut self, text: TextFile, file: FileId) -> Parsed<()> {
         self.open.push(file);
         let read = self.read_windows(text, file);

@@ -153,7 +153,7 @@ impl From<&TcpInfo> for TcpReport {
     }
 }
 
-/// To the microsecond, as far as round-trip times are told.
+/// With a resolution of a microsecond, as round-trip times have.
 fn millis(span: Duration) -> f64 {
     span.as_micros() as f64 / 1000.0
 }

@@ -48,7 +48,7 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_long) -> Asked<c_int>
     Ok(if copies { printed_to(fd, answer) } else { answer })
 }
 
-/// Of a socket's requests `posix` knows those whose argument is an int; all others are the kernel's.
+/// Of a socket's requests `posix` handles those whose argument is an int. All others go to the kernel.
 ///
 /// # Safety
 /// As ioctl(2).

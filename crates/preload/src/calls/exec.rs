@@ -107,7 +107,7 @@ pub(crate) fn before_spawn<T>() -> Asked<T> {
     Ok(Verdict::Kernel)
 }
 
-/// A child is to get `fd` under another number: it is to be the kernel's before that.
+/// A child will get `fd` under another number: it moves to the kernel before that.
 pub(crate) fn surrender_to_child(fd: c_int) -> Asked<c_int> {
     asked::surrender(fd);
     Ok(Verdict::Kernel)

@@ -30,7 +30,7 @@ pub(crate) unsafe fn any_ours(fds: *const pollfd, count: nfds_t) -> bool {
     unsafe { std::slice::from_raw_parts(fds, count as usize) }.iter().any(|entry| ours(entry.fd))
 }
 
-/// Whether `count` descriptors fit `room` octets, as the C library's checking variants are told; they end the program if not.
+/// Whether `count` descriptors fit `room` octets, the size that the C library's checking variants get; they end the program if not.
 pub(crate) fn fits(count: nfds_t, room: libc::size_t) -> bool {
     room / size_of::<pollfd>() >= count as usize
 }

@@ -46,7 +46,7 @@ fn discards(fd: c_int, flags: c_int) -> bool {
         && c_int::from_ne_bytes(kind) == libc::SOCK_STREAM
 }
 
-/// Receives `count` octets that nobody wants, piece by piece: only the first is waited for, unless all are.
+/// Receives `count` octets and discards them, piece by piece. Waits only for the first piece, unless all are wanted.
 fn discard(fd: c_int, count: size_t, flags: c_int) -> Verdict<ssize_t> {
     const PIECE: usize = 4096;
     let mut nowhere = [0; PIECE];
@@ -96,7 +96,7 @@ pub(crate) unsafe fn recvfrom(
 }
 
 /// # Safety
-/// As preadv2(2) at [`OWN_POSITION`], of whose `RWF_` flags only `RWF_NOWAIT` says something to a socket.
+/// As preadv2(2) at [`OWN_POSITION`]. Of its `RWF_` flags only `RWF_NOWAIT` has a meaning for a socket.
 pub(crate) unsafe fn readv(fd: c_int, vectors: *const iovec, count: c_int, flags: c_int) -> Asked<ssize_t> {
     let flags = if flags & libc::RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 };
     let count = usize::try_from(count).map_err(|_| EINVAL)?;

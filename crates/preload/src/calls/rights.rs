@@ -64,7 +64,7 @@ unsafe fn for_each_descriptor(message: &msghdr, mut tell: impl FnMut(c_int)) {
     // SAFETY: not null, so it is a header within the control messages.
     while let Some(control) = unsafe { header.as_ref() } {
         let at = (header as usize).wrapping_sub(message.msg_control as usize);
-        // The kernel refuses a message whose length says more than there is; CMSG_NXTHDR would follow it all the same.
+        // The kernel refuses a message whose length exceeds the buffer; CMSG_NXTHDR would follow it anyway.
         if control.cmsg_len > message.msg_controllen.saturating_sub(at) {
             return;
         }

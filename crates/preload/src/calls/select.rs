@@ -14,7 +14,8 @@ use crate::memory::{self, EINVAL};
 
 const WORD_BITS: usize = c_ulong::BITS as usize;
 
-/// For each of the three sets, what is asked of poll(2), and which of its answers count (`POLLIN_SET` and the like in the kernel's select.c).
+/// For each of the three sets, the events to ask poll(2) for, and the answers that count (`POLLIN_SET` and the like in the kernel's
+/// select.c).
 const MEANING: [(i16, i16); 3] =
     [(POLLIN, POLLIN | POLLHUP | POLLERR), (POLLOUT, POLLOUT | POLLERR), (POLLPRI, POLLPRI)];
 
@@ -100,7 +101,7 @@ pub(crate) unsafe fn select(sets: Sets, timeout: *mut timeval) -> Asked<c_int> {
     let ready = wait(sets, Some(span), None)?;
     if matches!(ready, Verdict::Done(_)) {
         let left = span.saturating_sub(start.elapsed());
-        // SAFETY: as above; Linux tells how much time is left.
+        // SAFETY: as above; Linux writes the remaining time.
         unsafe { *timeout = timeval { tv_sec: left.as_secs() as _, tv_usec: left.subsec_micros().into() } };
     }
     Ok(ready)

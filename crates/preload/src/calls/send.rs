@@ -42,7 +42,7 @@ pub(crate) unsafe fn sendto(
 }
 
 /// # Safety
-/// As pwritev2(2) at the own position, of whose `RWF_` flags only `RWF_NOWAIT` says something to a socket.
+/// As pwritev2(2) at the own position. Of its `RWF_` flags only `RWF_NOWAIT` has a meaning for a socket.
 pub(crate) unsafe fn writev(fd: c_int, vectors: *const iovec, count: c_int, flags: c_int) -> Asked<ssize_t> {
     let flags = if flags & libc::RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 };
     let count = usize::try_from(count).map_err(|_| EINVAL)?;

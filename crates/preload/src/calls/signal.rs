@@ -169,7 +169,7 @@ pub(crate) fn set_handler(signal: c_int, set: impl FnOnce() -> sighandler_t) -> 
     }
 }
 
-/// siginterrupt(3): the C library changes a flag of what is set.
+/// siginterrupt(3): the C library changes a flag of the handler that is set.
 ///
 /// # Safety
 /// As siginterrupt(3).

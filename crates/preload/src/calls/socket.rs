@@ -39,7 +39,7 @@ fn accept_in_vain(fd: c_int, flags: c_int, refusal: Errno) -> Verdict<c_int> {
     };
     Verdict::Done(accepted.and_then(|(accepted, _)| {
         if let Verdict::Kernel = asked::close(accepted) {
-            // SAFETY: nobody has heard of the number yet.
+            // SAFETY: the number is new, and the program does not know it yet.
             unsafe { next::close(accepted) };
         }
         Err(refusal)

@@ -109,7 +109,7 @@ pub(crate) unsafe fn system_call(number: c_long, given: [c_long; 6]) -> c_long {
     }
 }
 
-/// pselect6(2), whose mask has its length beside it, and which tells how much time is left.
+/// pselect6(2), whose mask has its length beside it, and which returns the remaining time.
 ///
 /// # Safety
 /// As pselect6(2).

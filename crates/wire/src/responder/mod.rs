@@ -43,7 +43,7 @@ pub struct UdpHeaders {
     payload_len: u16,
 }
 
-/// How far received checksums are to be looked at.
+/// Which received checksums to verify.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumPolicy {
     /// The device has verified IPv4 and UDP checksums already: they are skipped.
@@ -53,7 +53,7 @@ pub struct ChecksumPolicy {
     pub accept_partial: bool,
 }
 
-/// Finds the parts of the UDP datagram in `frame`, or tells why it is to be dropped.
+/// Finds the parts of the UDP datagram in `frame`, or says why to drop it.
 #[inline]
 pub fn parse_udp(frame: &[u8], policy: ChecksumPolicy) -> Result<UdpHeaders, DropReason> {
     let (ethertype, l3) = find_payload(frame)?;
@@ -147,7 +147,7 @@ impl UdpHeaders {
         usize::from(mtu).saturating_sub(self.payload_offset() - self.ip_offset())
     }
 
-    /// Who sent the datagram. The scope of a link-local address is not in the frame, and zero.
+    /// The sender of the datagram. The scope of a link-local address is not in the frame, and zero here.
     ///
     /// # Panics
     /// If the headers were not parsed from `frame`; so does [`UdpHeaders::destination`].

@@ -1,4 +1,4 @@
-//! Requests: where their parts lie, and what is wrong with them.
+//! Requests: where their parts are, and what is wrong with them.
 
 use super::{
     ChecksumPolicy, IPV4_LEN, IPV6_LEN, IpVersion, UDP_LEN, UdpHeaders, pseudo_tail, u16_at, u32_at, u64_at,
@@ -139,7 +139,7 @@ pub(super) fn which_mac_is_group(first_of_destination: u8) -> DropReason {
     }
 }
 
-/// Tells apart what is wrong with an IPv4 packet shorter than IP and UDP headers.
+/// Distinguishes what is wrong with an IPv4 packet shorter than IP and UDP headers.
 #[cold]
 fn why_v4_is_short(packet: &[u8]) -> DropReason {
     match packet.first_chunk::<IPV4_LEN>() {
