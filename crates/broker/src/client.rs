@@ -59,7 +59,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether nothing more is to be had from this broker: all but a refusal.
+    /// Whether the connection to the broker is lost: after every error except a refusal.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, ClientError::Refused(_))
     }
@@ -81,7 +81,7 @@ pub enum Event {
         /// The kernel's socket.
         socket: OwnedFd,
     },
-    /// Somebody who looks at this process.
+    /// A tool that observes this process.
     Observer {
         /// What the process is called there.
         pid: u32,
@@ -114,7 +114,7 @@ pub struct Attached {
     pub without: Vec<(u16, Refusal)>,
 }
 
-/// A question whose answer takes its time.
+/// A request whose answer takes time.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Ticket(u64);
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Abstract names belong to whoever comes first; only root, and this user itself, can be the broker.
+    /// Anybody can bind an abstract name first. Only root, and this user itself, can be the broker.
     fn check_peer(&self) -> Result<(), ClientError> {
         if Peer::of(&self.socket)?.is_root_or_oneself() { Ok(()) } else { Err(ClientError::Impostor) }
     }
@@ -190,7 +190,7 @@ impl Client {
         Ok(self.events.pop_front())
     }
 
-    /// Asks for queues. Once is enough: what is released later comes as an [`Event::QueueGranted`].
+    /// Asks for queues. Once is enough: a queue that is released later comes as an [`Event::QueueGranted`].
     pub fn attach(&mut self) -> Result<Attached, ClientError> {
         match self.ask(Request::Attach, &[])?.message {
             Answer::Attached { without } => Ok(Attached { granted: self.take_granted(), without }),
@@ -221,7 +221,7 @@ impl Client {
         self.ask_for_done(Request::Release { claim }, &[])
     }
 
-    /// The same for several, which wait together: nobody else is served in between, but for the broker's own turns.
+    /// The same for several, which wait together: the broker serves no other client in between, except in its own turns.
     pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
         for some in claims.chunks(RELEASED_MAX) {
             let deadline = Instant::now() + PATIENCE;
@@ -301,7 +301,7 @@ impl Client {
         self.ask_for_done(Request::Adopt, &[socket])
     }
 
-    /// Hands a handshake at a listener that is about to be closed to who gets our queues and has the same listener.
+    /// Hands a handshake at a listener that is about to be closed to the process that gets our queues and has the same listener.
     pub fn hand_on(&mut self, handshake: Handshake) -> Result<(), ClientError> {
         self.ask_for_done(Request::Handshake(handshake), &[])
     }
@@ -475,7 +475,7 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// What nobody took is closed past the hooks.
+    /// Closes descriptors that the caller did not take, bypassing the hooks.
     fn drop(&mut self) {
         for event in self.events.drain(..) {
             match event {
@@ -511,7 +511,7 @@ fn unexpected(answer: Answer) -> ClientError {
 }
 
 /// News with the descriptors that belong to them. What came when this process had no free descriptor came in vain: a connection is
-/// lost, queues stay silent, who looks may come back.
+/// lost, queues stay silent, tools may connect again.
 fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, ClientError> {
     match news {
         News::QueueGranted(grant) if fds.len() == grant.queues.len() + 1 => {

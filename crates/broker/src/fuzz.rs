@@ -20,7 +20,7 @@ use steering::Transport;
 use crate::protocol::{ProtocolError, Purpose, Request, ToBroker, decode, encode};
 use crate::registry::model::{CLIENTS_MAX, Event, LINKS, World, local};
 
-/// Steps at most: what is found in more is found in fewer.
+/// Steps at most: longer inputs find nothing that shorter ones do not.
 const STEPS_MAX: usize = 300;
 
 /// Reads messages and has the registry decide on them, as the server does with those that it has let in; checks after each step

@@ -11,7 +11,7 @@ use tcp_repair::Established;
 
 use crate::protocol::Moving;
 
-/// Octets of one connection at most: a peer's window has room for a gigabyte, but nobody's buffers do.
+/// Octets of one connection at most: a peer's window allows a gigabyte, but no buffers are that large.
 pub(crate) const OCTETS_MAX: usize = 64 << 20;
 
 /// The message, and the file if there are octets.

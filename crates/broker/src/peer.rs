@@ -43,7 +43,7 @@ impl Peer {
     }
 }
 
-/// The supplementary groups of who connected.
+/// The supplementary groups of the process at the other end.
 pub(crate) fn supplementary_groups(socket: impl AsFd) -> Result<Vec<u32>> {
     let ask = |count: usize| {
         let mut octets = vec![0; count * GROUP_LEN];

@@ -80,7 +80,7 @@ pub enum FromBroker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Who it is: [`Answer::Welcome`].
+    /// Introduces the client: [`Answer::Welcome`].
     Hello {
         /// [`VERSION`].
         version: u32,
@@ -225,7 +225,7 @@ pub enum Answer {
     Refused(Refusal),
 }
 
-/// What the broker tells by itself.
+/// What the broker sends on its own initiative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
@@ -252,7 +252,7 @@ pub enum News {
         /// Octets of its longest IP packet.
         mtu: u16,
     },
-    /// What was sent to one hardware address is to be sent to another.
+    /// Flows to one hardware address must go to another one.
     NeighbourMoved {
         /// On which interface.
         link: u16,
@@ -285,13 +285,13 @@ pub enum News {
     },
     /// A handshake that another process began at a listener that is ours too, on a queue that is, or is about to be.
     Handshake(Handshake),
-    /// Somebody looks: answer by [`Request::Status`].
+    /// A tool asks for the status: answer by [`Request::Status`].
     ReportStatus,
-    /// Somebody looks closer: to be attended to in the protocol of `observe`.
+    /// A tool has connected: serve it in the protocol of `observe`.
     ///
     /// Beside it: the connection.
     Observer {
-        /// What those who look call the process.
+        /// The process id as the tools see it.
         pid: u32,
         /// What the broker calls the program.
         program: String,
@@ -408,7 +408,7 @@ pub struct Profile {
     pub reason: Option<String>,
 }
 
-/// A connection whose octets are beside the message: those received, then those not acknowledged, then those not sent.
+/// A connection whose octets are in the file beside the message: first received, then not acknowledged, then not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moving {
     /// All but the octets.
@@ -421,7 +421,7 @@ pub struct Moving {
     pub unsent_len: u32,
 }
 
-/// A connection that a peer has begun, and that waits for the peer's ACK: as `stack::Handshake`, whose fields have the same names.
+/// A handshake that a peer has begun and whose ACK is missing: as `stack::Handshake`, whose fields have the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handshake {
@@ -500,7 +500,7 @@ pub struct Route {
     pub vlan: [u16; 2],
     /// Octets of the longest IP packet there.
     pub mtu: u16,
-    /// Whether all queues of the interface are ours. If not, answers may arrive where nobody knows the connection.
+    /// Whether all queues of the interface are ours. If not, answers may arrive at a process that does not know the connection.
     pub all_queues_yours: bool,
 }
 

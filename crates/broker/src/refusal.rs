@@ -84,7 +84,7 @@ pub enum Refusal {
     /// There is no such question.
     #[error("there is no such request")]
     NotAsked,
-    /// Nobody else has the listener.
+    /// No other process has the listener.
     #[error("no other process has this listener")]
     Nobody,
     /// The program's profile keeps it on the kernel.

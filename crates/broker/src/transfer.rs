@@ -33,7 +33,7 @@ pub(crate) struct Parcel<'i, F> {
 
 /// What there was to receive.
 pub(crate) enum Arrival<'i, F> {
-    /// Without descriptors if the process has no room for all that came: whoever wants some is refused, and the others are served on.
+    /// Without descriptors if the process has no free numbers: requests that need one are refused, and others are served.
     Message(Parcel<'i, F>),
     /// Nothing has come yet.
     Nothing,

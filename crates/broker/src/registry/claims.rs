@@ -95,7 +95,7 @@ impl Registry {
         }
     }
 
-    /// A connection with this end becomes the kernel's, and its packets are to be looked for.
+    /// A connection with this end moves to the kernel, and its packets must be found.
     pub fn note_moved(&mut self, local: SocketAddr, now: Instant) {
         self.ports.note_kernel_connections(local.port(), now);
         self.touch_port(local.port());
@@ -130,8 +130,8 @@ impl Registry {
     }
 
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
-    /// with another at the same port, which must be the same user's. Of several the one that asked for it last comes first, then those before; but who closes its
-    /// listener leaves all to the last, as the others may be about to close theirs.
+    /// with another at the same port, which must be the same user's. Of several the one that asked for it last comes first, then those
+    /// before; but who closes its listener leaves all to the last, as the others may be about to close theirs.
     pub fn heir(&mut self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let listens =
             |claim: &Claim| claim.shadow.purpose == Purpose::Listener && claim.shadow.bound.covers(local);
@@ -171,13 +171,13 @@ impl Registry {
             || former.any(|(bound, _)| bound.covers(local))
     }
 
-    /// Whether the client has claimed one of these very listeners, and goes on listening.
+    /// Whether the client has claimed one of these very listeners, and still listens.
     pub fn has_listener(&self, client: ClientId, listeners: &BTreeSet<u64>, local: SocketAddr) -> bool {
         let is_one = |claim: &Claim| claim.is_listener_of(listeners) && claim.shadow.bound.covers(local);
         self.claims_of(client).any(|(_, claim)| !claim.draining && is_one(claim))
     }
 
-    /// The latest who has claimed one of these very listeners.
+    /// The latest client that has claimed one of these very listeners.
     pub fn claimant(&self, listeners: &BTreeSet<u64>, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let is_one = |claim: &Claim| claim.is_listener_of(listeners) && claim.shadow.bound.covers(local);
         let found = self.claims.iter().rev().find(|(_, claim)| !claim.draining && is_one(claim));

@@ -35,7 +35,7 @@ pub(super) struct Key {
     pub(super) local: LocalAddress,
 }
 
-/// Who claims a key.
+/// The clients that claim a key.
 #[derive(Debug)]
 pub(super) struct KeyState {
     pub(super) users: BTreeSet<ClaimId>,
@@ -43,7 +43,7 @@ pub(super) struct KeyState {
     pub(super) cleared: QueueSet,
     /// Since when new connections are left to the kernel, for those that it has to be known.
     pub(super) marked_at: Option<Instant>,
-    /// What the steering program was told last.
+    /// The latest terms in the steering program.
     pub(super) told: Option<ClaimTerms>,
 }
 

@@ -51,19 +51,19 @@ pub struct ClientId(pub u64);
 /// Number of an interface, the same for as long as the broker runs.
 pub type LinkNumber = u16;
 
-/// What is to be done.
+/// An action for the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Lend queues to a client; if that fails, tell [`Registry::on_not_lent`]. It says itself when it serves them.
     Lend {
-        /// To whom.
+        /// The client that gets it.
         client: ClientId,
         /// Of which interface.
         link: LinkNumber,
         /// Which.
         queues: Vec<u16>,
     },
-    /// Nothing is to be delivered to the sockets of these queues any more.
+    /// Stop delivering to the sockets of these queues.
     Withdraw {
         /// Of which interface.
         link: LinkNumber,
@@ -72,7 +72,7 @@ pub enum Action {
     },
     /// Tell a client that its queues are gone with their interface, or come again in a moment.
     TellLost {
-        /// Whom.
+        /// The client.
         client: ClientId,
         /// Which interface.
         link: LinkNumber,
@@ -111,7 +111,7 @@ pub struct Shadow {
     pub bound: Bound,
     /// The kernel's number for it, which is never used again (SO_COOKIE).
     pub cookie: u64,
-    /// The user who made it, by number.
+    /// The user id of its owner.
     pub owner: u32,
     /// Whether the kernel may have connections from the same address and port: the socket was bound so that it shares them.
     pub shares_port: bool,
@@ -128,7 +128,7 @@ struct Claim {
 #[derive(Debug, Default)]
 pub struct Registry {
     clients: BTreeMap<ClientId, BTreeSet<ClaimId>>,
-    /// Who wants queues, in the order in which they asked.
+    /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: BTreeMap<ClaimId, Claim>,
     /// How many of them are alike.
@@ -143,7 +143,7 @@ pub struct Registry {
     dirty: BTreeSet<(LinkNumber, Key)>,
     last_client: u64,
     last_claim: u64,
-    /// Who inherited last.
+    /// The last heir.
     last_heir: Option<ClaimId>,
 }
 
@@ -183,7 +183,7 @@ impl Registry {
         }
     }
 
-    /// A client's sockets are closed, and it wants no others. Its queues go rather to who listens where it did.
+    /// A client has closed its sockets, and wants no others. Clients with the same listeners get its queues first.
     pub fn give_back(&mut self, client: ClientId, now: Instant) {
         self.attached.retain(|other| *other != client);
         let listeners = self.listeners_of(client);
@@ -215,7 +215,7 @@ impl Registry {
         self.attached.contains(&client) && !links.any(|link| self.has_queues(client, *link))
     }
 
-    /// How many queues of an interface belong to somebody.
+    /// How many queues of an interface have an owner.
     pub fn queues_lent(&self, link: LinkNumber) -> u16 {
         self.interfaces.get(&link).map_or(0, |interface| interface.queues.taken())
     }
@@ -275,7 +275,7 @@ impl Registry {
         }
     }
 
-    /// Whether somebody has not got all queues again yet.
+    /// Whether a client is still waiting to get all its queues again.
     pub fn is_reopening(&self, link: LinkNumber) -> bool {
         self.interfaces.get(&link).is_some_and(|interface| interface.queues.is_reopening())
     }
@@ -306,7 +306,7 @@ impl Registry {
     }
 }
 
-/// What is to be done.
+/// The next action.
 impl Registry {
     /// What to do next.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {

@@ -16,7 +16,7 @@ pub(crate) const LINKS: [LinkNumber; 2] = [0, 1];
 /// Clients at a time.
 pub(crate) const CLIENTS_MAX: usize = 6;
 
-/// Something that happens. Clients and claims are named by their places; places that nobody has stand for nothing.
+/// An event. Clients and claims are named by their numbers; unused numbers have no effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Connect,
@@ -36,12 +36,12 @@ pub(crate) enum Event {
     /// What a client says of claims that need not be its own.
     ReleaseBy(usize, ClaimId),
     DrainBy(usize, ClaimId),
-    /// A connection that waited at this end is to be another client's.
+    /// A connection that waited at this end moves to another client.
     HandOver(usize, SocketAddr),
     IsShared(usize, ClaimId),
     ShadowGone(usize),
     Moved(u16),
-    /// Somebody is to have a flow on this port that nobody has, within three seconds.
+    /// A flow on this port has no owner, and gets one within three seconds.
     Awaited(u16),
     View {
         link: LinkNumber,
@@ -67,9 +67,9 @@ pub(crate) struct World {
     listened: Vec<(ClientId, Bound)>,
     /// What the steering programs hold.
     pub(crate) maps: BTreeMap<LinkNumber, BTreeMap<steering::Claim, ClaimTerms>>,
-    /// Who has a socket on each queue.
+    /// The owner of each queue's socket.
     pub(crate) sockets: BTreeMap<(LinkNumber, u16), ClientId>,
-    /// Those that are to be lent again, to the same clients.
+    /// Queues that must be lent again, to the same clients.
     reopening: BTreeSet<(LinkNumber, u16)>,
     /// Queues that are served. Clients say so, unless they are `slow`, as soon as they have them.
     served: BTreeSet<(LinkNumber, u16)>,
@@ -103,7 +103,7 @@ pub(crate) fn scope(address: u8) -> Scope {
 }
 
 impl World {
-    /// One whose clients say by themselves when they serve their queues.
+    /// A registry whose clients report themselves when they serve their queues.
     pub(crate) fn slow() -> World {
         World { slow: true, ..World::default() }
     }
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Queues that could not be lent, and that nobody has begun to serve, are nobody's.
+    /// Queues that could not be lent, and that no client serves yet, have no owner.
     fn forget_unserved(&mut self, link: LinkNumber, queues: &[u16]) {
         let is_left = |queue: &u16| !self.served.contains(&(link, *queue));
         for queue in queues.iter().filter(|queue| is_left(queue)) {

@@ -21,7 +21,7 @@ pub(super) struct PortTable {
     /// How often it was found of a port that the kernel has none any more. What the steering programs have noted of flows before
     /// that is about other connections than those that may be there under the same names.
     epochs: BTreeMap<u16, u32>,
-    /// Until when there are flows that nobody has, and somebody is to get.
+    /// Until when there may be flows without an owner, which a client will get.
     awaited: BTreeMap<u16, Instant>,
 }
 
@@ -35,7 +35,7 @@ struct Port {
 }
 
 impl PortTable {
-    /// Packets to this port come to more queues than before: connections that the kernel has are to be found.
+    /// Packets to this port arrive at more queues than before: the kernel's connections must be found.
     pub(super) fn mark(&mut self, port: u16, now: Instant) {
         let state = self.ports.entry(port).or_insert(Port { marking: true, look_at: now + MARKING });
         if !state.marking {
@@ -59,7 +59,7 @@ impl PortTable {
         }
     }
 
-    /// Nobody claims the port any more, or the kernel has nothing there.
+    /// No client claims the port any more, or the kernel has no connections there.
     pub(super) fn forget(&mut self, port: u16) {
         if self.ports.remove(&port).is_some() {
             let epoch = self.epochs.entry(port).or_default();
@@ -67,19 +67,19 @@ impl PortTable {
         }
     }
 
-    /// Flows on this port are noted as awaited, and somebody is to have them until then.
+    /// Marks flows on this port as awaited: a client must get them until then.
     pub(super) fn await_flows(&mut self, port: u16, until: Instant, now: Instant) {
         self.note_kernel_connections(port, now);
         let latest = self.awaited.entry(port).or_insert(until);
         *latest = until.max(*latest);
     }
 
-    /// Whether there are flows that nobody has yet.
+    /// Whether there are flows without an owner.
     pub(super) fn is_awaited(&self, port: u16) -> bool {
         self.awaited.contains_key(&port)
     }
 
-    /// The ports of flows for which nobody came in time; they are not awaited any more.
+    /// The ports of flows that no client got in time; they are no longer awaited.
     pub(super) fn stop_awaiting(&mut self, now: Instant) -> Vec<u16> {
         let over = self.awaited.iter().filter(|(_, until)| now >= **until);
         let over: Vec<u16> = over.map(|(port, _)| *port).collect();
@@ -102,7 +102,7 @@ impl PortTable {
         self.ports.contains_key(&port)
     }
 
-    /// The ports about which the kernel is to be asked now.
+    /// The ports about which to ask the kernel now.
     pub(super) fn due(&self, now: Instant) -> Vec<u16> {
         self.ports.iter().filter(|(_, state)| state.look_at <= now).map(|(port, _)| *port).collect()
     }

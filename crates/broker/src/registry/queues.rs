@@ -26,11 +26,11 @@ pub(super) struct QueueTable {
     bequeathed: BTreeMap<u16, BTreeSet<u64>>,
     /// Queues that could not be lent, and when to try again.
     blocked: BTreeMap<u16, Instant>,
-    /// Queues that are to be lent to their owners anew.
+    /// Queues that must be lent to their owners again.
     anew: BTreeSet<u16>,
-    /// Who wants queues, in the order in which they asked.
+    /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
-    /// Before this, nobody gets more than one.
+    /// Before this time, no client gets more than one.
     settled_at: Instant,
 }
 
@@ -77,7 +77,7 @@ impl QueueTable {
         released
     }
 
-    /// All queues are gone with the interface; returns whose they were. Those who wanted some still do.
+    /// All queues are gone with the interface; returns their owners. Clients that wanted queues still do.
     pub(super) fn clear(&mut self) -> BTreeSet<ClientId> {
         self.blocked.clear();
         self.anew.clear();
@@ -151,12 +151,12 @@ impl QueueTable {
         usable.filter(is_free).collect()
     }
 
-    /// Those who want one and have none.
+    /// The clients that want a queue and have none.
     fn without_queue(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.attached.iter().copied().filter(|client| self.owned(*client).next().is_none())
     }
 
-    /// Who gets the next queue, if it is nobody's in particular.
+    /// The client that gets the next queue, if it is reserved for none.
     fn next_owner(&self, now: Instant) -> Option<ClientId> {
         let poorest = self.attached.iter().copied().min_by_key(|client| self.owned(*client).count())?;
         (self.owned(poorest).next().is_none() || now >= self.settled_at).then_some(poorest)
@@ -182,7 +182,7 @@ impl QueueTable {
         self.count > 0 && (0..self.count).all(|queue| self.owners.get(&queue) == Some(&client))
     }
 
-    /// Whether anybody asked for queues.
+    /// Whether any client has asked for queues.
     #[cfg(test)]
     pub(super) fn is_wanted(&self) -> bool {
         !self.attached.is_empty()
@@ -214,7 +214,7 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    /// Nobody listens anywhere.
+    /// No client listens.
     fn nowhere(_: ClientId, _: &BTreeSet<u64>) -> bool {
         false
     }

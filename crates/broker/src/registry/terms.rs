@@ -10,7 +10,7 @@ use super::{Action, Claim, ClientId, LinkNumber, Registry};
 use crate::protocol::{ClaimId, Purpose};
 
 impl Registry {
-    /// Puts in front of all other actions what the steering program is to be told.
+    /// Puts the changes of the steering program before all other actions.
     pub(super) fn settle_claims(&mut self, now: Instant) {
         for (link, key) in self.dirty.clone() {
             self.mark_gain(link, key, now);
@@ -67,7 +67,7 @@ impl Registry {
         self.interfaces.get_mut(&link)?.keys.get_mut(&key)
     }
 
-    /// What is to be told of a key, if it differs from what was told last.
+    /// The terms of a key, if they differ from the latest ones.
     fn tell(&mut self, link: LinkNumber, key: Key) -> Option<Action> {
         let terms = self.terms_for(link, key);
         let interface = self.interfaces.get_mut(&link)?;

@@ -79,7 +79,7 @@ proptest! {
         while !world.clients.is_empty() {
             world.apply(Event::Leave(0));
         }
-        // For three seconds somebody may come for flows that nobody has.
+        // For three seconds a client may get the flows without an owner.
         world.apply(Event::Pass(3000));
         world.settle();
         prop_assert!(world.maps.values().all(BTreeMap::is_empty));

@@ -29,7 +29,7 @@ impl Broker {
     /// reads everything again.
     pub(super) fn read_news(&mut self, now: Instant) {
         let news: Result<Vec<KernelChange>, _> = self.monitor.on_readable();
-        // Of neighbours there is news all the time; who moved is told apart.
+        // There is news of neighbours all the time; moves are reported separately.
         let is_of_ways = |change: &KernelChange| !matches!(change, KernelChange::Neighbours(_));
         if news.as_ref().map_or(true, |changes| changes.iter().any(is_of_ways)) {
             self.tell_ways_changed(now);
@@ -43,7 +43,7 @@ impl Broker {
         }
     }
 
-    /// Compares the interfaces with what the kernel has, and tells everybody whom it concerns.
+    /// Compares the interfaces with the kernel's, and informs all clients that are concerned.
     pub(super) fn follow_interfaces(&mut self, now: Instant) {
         for place in 0..self.ports.len() {
             let paths = self.paths.as_ref();
@@ -222,7 +222,7 @@ impl Broker {
         }
     }
 
-    /// Finds claims whose sockets are gone, or are bound elsewhere, though nobody said so: others may bind their ports now.
+    /// Finds claims whose sockets were closed, or bound elsewhere, without a message: other sockets may bind their ports now.
     pub(super) fn look_after_shadows(&mut self, now: Instant) {
         for (transport, list) in [(Transport::Tcp, tcp_listeners as List), (Transport::Udp, udp_sockets)] {
             if !self.registry.has_claims_of(transport) {

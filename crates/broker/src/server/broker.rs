@@ -105,7 +105,7 @@ pub(super) struct Setup {
     pub(super) interfaces: Vec<String>,
     /// How they are used.
     pub(super) paths: Box<dyn DataPaths>,
-    /// Who may connect.
+    /// The processes that may connect.
     pub(super) family: Family,
     /// How programs are to run.
     pub(super) options: Options,
@@ -123,22 +123,22 @@ pub(super) struct Broker {
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
     name: String,
-    /// Who waits to be accepted may have sent something.
+    /// A client that waits for `accept` may have sent something.
     pub(super) listener: Theirs,
-    /// Set while no descriptors are to be had for those who connect.
+    /// Set while there are no free descriptors for new clients.
     pub(super) deaf_until: Option<Instant>,
     pub(super) epoll: OwnedFd,
     pub(super) monitor: NetlinkMonitor,
     pub(super) ports: Vec<Port>,
     pub(super) registry: Registry,
     pub(super) connections: BTreeMap<ClientId, Connection>,
-    /// Shadows of outgoing connections: while we have them, nobody else gets their ports.
+    /// Shadows of outgoing connections: while we hold them, no other socket gets their ports.
     pub(super) kept: BTreeMap<ClaimId, Theirs>,
     /// Those of clients that are gone: closed when their claims are out of the maps, and not before the kernel may give the ports away.
     pub(super) doomed: Vec<Theirs>,
-    /// Connections that nobody can accept yet.
+    /// Connections that no process can accept yet.
     pub(super) orphans: Vec<Orphan>,
-    /// Handshakes that nobody can finish yet.
+    /// Handshakes that no process can finish yet.
     pub(super) handshakes: Handshakes,
     pub(super) moves: RecentMoves,
     pub(super) routes: Routes,
@@ -150,7 +150,7 @@ pub(super) struct Broker {
     pub(super) notices: Vec<Notice>,
 }
 
-/// What epoll tells of: clients have four tokens each, of which three are used.
+/// epoll's tokens: each client has four, of which three are used.
 pub(super) mod token {
     pub(in crate::server) const LISTENER: u64 = 0;
     pub(in crate::server) const NETLINK: u64 = 1;
@@ -287,7 +287,7 @@ impl Broker {
         }
     }
 
-    /// Whether nobody is connected.
+    /// Whether no client is connected.
     pub(super) fn is_alone(&self) -> bool {
         self.connections.is_empty()
     }
@@ -327,7 +327,7 @@ impl Broker {
     }
 }
 
-/// Listens at an abstract name that nobody else has.
+/// Listens at an abstract name that is not in use.
 fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -343,7 +343,7 @@ fn any_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Numbers that nobody can guess.
+/// Unpredictable numbers.
 pub(super) fn random_numbers() -> io::Result<[u64; 2]> {
     use std::io::Read;
     let mut octets = [[0; 8]; 2];

@@ -35,7 +35,7 @@ fn speaks_ethernet(link: &Link) -> bool {
     link.name != "lo" && link.vlan.is_none() && link.mac.is_some_and(|mac| mac != [0; 6])
 }
 
-/// An interface without any belongs to a bridge, a bond, or nobody.
+/// An interface without an address belongs to a bridge or a bond, or is unused.
 fn has_addresses(link: &Link, mirror: &Mirror) -> bool {
     let is_global = |address: std::net::IpAddr| match address {
         std::net::IpAddr::V4(_) => true,

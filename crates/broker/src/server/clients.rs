@@ -24,11 +24,11 @@ const CLIENTS_OF_A_PROCESS_MAX: usize = 16;
 /// Connections that are accepted, and messages of one client that are read, in one turn.
 const ACCEPTS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
-/// How long nobody is accepted for want of descriptors.
+/// How long no client is accepted after descriptors ran out.
 const DEAFNESS: Duration = Duration::from_millis(50);
 
 impl Broker {
-    /// Lets those in who may.
+    /// Accepts the clients that may connect.
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_MAX {
             if self.helpers.are_overrun() {
@@ -112,7 +112,7 @@ impl Broker {
     fn read(&mut self, client: ClientId, now: Instant) -> Result<(), Fault> {
         for _ in 0..MESSAGES_MAX {
             let Some(connection) = self.connections.get(&client) else { return Ok(()) };
-            // Who does not read its answers gets no more of them, and what is under way comes first.
+            // A client that does not read its answers gets no more of them; what is queued comes first.
             if connection.is_waiting() || self.under_way.has(client) {
                 return Ok(());
             }
@@ -168,14 +168,14 @@ impl Broker {
         self.connections.get(&client).is_some_and(Connection::is_patient)
     }
 
-    /// Tells all who are known.
+    /// Sends to all clients.
     pub(super) fn tell_all(&mut self, news: &News, now: Instant) {
         let known = self.connections.iter().filter(|(_, connection)| connection.program.is_some());
         let clients: Vec<ClientId> = known.map(|(client, _)| *client).collect();
         clients.into_iter().for_each(|client| self.tell(client, news.clone(), Vec::new(), now));
     }
 
-    /// Tells all who are known that ways may be others now.
+    /// Tells all clients that routes may have changed.
     pub(super) fn tell_ways_changed(&mut self, now: Instant) {
         let clients: Vec<ClientId> = self.connections.keys().copied().collect();
         for client in clients {
@@ -198,7 +198,7 @@ impl Broker {
         let Some(connection) = self.connections.get(&client) else { return };
         let flags = match (connection.is_waiting(), self.under_way.has(client)) {
             (true, _) => EventFlags::OUT,
-            // Nothing of it is read now. Its end is told of always, and so once.
+            // Nothing is read from it now. epoll always reports its end, and does so once.
             (false, true) => EventFlags::ONESHOT,
             (false, false) => EventFlags::IN,
         };

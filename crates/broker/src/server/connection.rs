@@ -24,7 +24,7 @@ pub(super) enum Fault {
     /// It closed its end, or its process ended.
     #[error("it is gone")]
     Gone,
-    /// It does not read what is sent to it.
+    /// It does not read its messages.
     #[error("it does not read its messages")]
     DoesNotRead,
     /// It sent something that is no message.
@@ -45,7 +45,7 @@ pub(super) struct Connection {
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: u32,
     pub(super) user: User,
-    /// Who it says it is, once it has.
+    /// The process that it claims to be, once it has said so.
     pub(super) program: Option<String>,
     pub(super) key: Key,
     /// What it said of itself last, and when.
@@ -135,7 +135,7 @@ impl Connection {
                     self.waiting.pop_front();
                 }
                 Err(Errno::AGAIN) => return Ok(()),
-                // ETOOMANYREFS: descriptors under way count as the sender's, until somebody receives them.
+                // ETOOMANYREFS: descriptors in flight count as the sender's, until they are received.
                 Err(Errno::TOOMANYREFS) => return Err(Fault::DoesNotRead),
                 Err(_) => return Err(Fault::Gone),
             }
@@ -155,7 +155,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// The client sees the end at once, and not when somebody has come to close the socket.
+    /// The client sees the end at once, not only when a helper closes the socket.
     fn drop(&mut self) {
         let _ = shutdown(&self.socket, Shutdown::Both); // It may be gone.
     }

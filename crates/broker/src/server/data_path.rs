@@ -12,7 +12,7 @@ use steering::{Claim, ClaimTerms, Transport};
 /// Flows of the kernel that are remembered on each interface; more, and the longest unused are forgotten.
 const KERNEL_FLOWS: u32 = 1 << 16;
 
-/// An interface whose packets can be had.
+/// An interface whose packets we can take.
 pub(crate) trait DataPath: Send {
     /// How packets come in, for people.
     fn describe(&self) -> String;

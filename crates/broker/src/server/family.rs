@@ -7,7 +7,7 @@ use crate::peer::{Peer, supplementary_groups};
 /// Generations that are followed; deeper ones are strangers.
 const GENERATIONS_MAX: usize = 256;
 
-/// Those who may connect.
+/// The processes that may connect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     /// The process that all others descend from.
@@ -25,7 +25,7 @@ impl Family {
 
 /// Whether the peer was a member of the group when it connected: by its effective group, or by a supplementary one.
 fn is_member(socket: BorrowedFd<'_>, peer: &Peer, group: u32) -> bool {
-    // Where the kernel does not tell, who is a member by a supplementary group only is a stranger.
+    // If the kernel does not report supplementary groups, only the primary group counts.
     peer.gid == group || supplementary_groups(socket).is_ok_and(|groups| groups.contains(&group))
 }
 

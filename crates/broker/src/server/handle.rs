@@ -40,12 +40,12 @@ enum Request {
 /// What the thread works on.
 struct Serving {
     broker: Broker,
-    /// Who tells people what happened, if anybody wants to know.
+    /// The output of notices, if notices are wanted.
     teller: Option<SyncSender<Notice>>,
     receiver: Receiver<Request>,
     wake: Arc<OwnedFd>,
     started: std::time::Instant,
-    /// Who waits for reports of programs, and until when.
+    /// The requests for reports of programs, and their deadlines.
     reports: Vec<(Instant, Sender<StatusReport>)>,
     alone: Vec<Sender<()>>,
 }
@@ -70,7 +70,7 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
     Ok(Handle { reporter: Reporter { requests, wake }, thread })
 }
 
-/// A thread that writes notices to stderr: a terminal that was stopped, or a pipe that nobody reads, holds up nobody else.
+/// A thread that writes notices to stderr: a stopped terminal, or a pipe without a reader, delays only this thread.
 fn start_teller() -> io::Result<SyncSender<Notice>> {
     const NOTICES_MAX: usize = 1024;
     let (sender, notices) = sync_channel::<Notice>(NOTICES_MAX);
@@ -84,12 +84,12 @@ fn start_teller() -> io::Result<SyncSender<Notice>> {
 }
 
 impl Handle {
-    /// For whoever wants to know how things are.
+    /// For requests of the status.
     pub fn reporter(&self) -> Reporter {
         self.reporter.clone()
     }
 
-    /// Waits until nobody is connected any more, but no longer than `max`.
+    /// Waits until no client is connected, but no longer than `max`.
     pub fn linger(&self, max: Duration) {
         let (sender, receiver) = channel();
         self.reporter.send(Request::TellWhenAlone(sender));
@@ -146,7 +146,7 @@ impl Serving {
         self.broker.turn(now);
         self.answer(now);
         for notice in self.broker.take_notices() {
-            // What is too much for whoever reads it is not told.
+            // Notices beyond the reader's speed are dropped.
             let _ = self.teller.as_ref().map(|teller| teller.try_send(notice));
         }
         true

@@ -15,7 +15,7 @@ use super::helpers::{User, has_room};
 use crate::protocol::{Handshake, News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
 
-/// How long somebody may take to come.
+/// How long to wait for a process that continues a handshake.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How many are kept at most, of which one user has its share: see [`has_room`].
 const HANDSHAKES_MAX: usize = 256;
@@ -34,7 +34,7 @@ struct Kept {
     /// The kernel's numbers of the listeners that it may have begun at.
     listeners: BTreeSet<u64>,
     since: Instant,
-    /// Who was told: if the queues go to several, it is not known which has the peer's.
+    /// The clients that were told: if several get the queues, it is unknown which one has the peer's.
     told: Vec<ClientId>,
 }
 

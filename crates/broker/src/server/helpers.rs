@@ -34,7 +34,7 @@ const IDLENESS: Duration = Duration::from_secs(1);
 /// Enough for a system call and for a handler of signals.
 const STACK_LEN: usize = 64 << 10;
 
-/// The user of a process, by whom jobs are told apart.
+/// The user of a process, by whom jobs are counted.
 pub(super) type User = u32;
 
 /// Whether there is room for one more that is this user's, where so many are kept at most, and these users' are: no user but root has
@@ -56,9 +56,9 @@ pub(super) struct Helpers {
 
 #[derive(Default)]
 struct State {
-    /// Those for whom there is something to do.
+    /// The users with waiting jobs.
     users: BTreeMap<User, Jobs>,
-    /// Who was served last: the next is the one behind.
+    /// The user that was served last: the next one follows it in order.
     last: User,
     threads: usize,
     /// Those of them that have no job.
@@ -94,17 +94,17 @@ impl Helpers {
         })
     }
 
-    /// Whether nobody else may come, who would have to be closed too.
+    /// Whether no more clients may connect, because closing them would be one more job.
     pub(super) fn are_overrun(&self) -> bool {
         self.lock().all() >= JOBS_MAX
     }
 
-    /// Sees to it that somebody does what there is to do. Where no thread is to be had, the next call may get one.
+    /// Makes sure that a thread works on the jobs. If no thread can be started, the next call may start one.
     pub(super) fn retry(self: &Arc<Self>) {
         self.staff(&mut self.lock());
     }
 
-    /// Wakes a thread, or starts one: only if none is free, since one that takes a job looks for who does the next.
+    /// Wakes a thread, or starts one: only one at a time, because a thread that takes a job looks for the next one.
     fn staff(self: &Arc<Self>, state: &mut State) {
         if state.next_user().is_none() {
             return;
@@ -158,7 +158,7 @@ impl State {
         behind.or_else(|| self.users.iter().find(is_next)).map(|(user, _)| *user)
     }
 
-    /// Jobs that count towards [`JOBS_MAX`]: what one user has too much keeps nobody else out.
+    /// Jobs that count towards [`JOBS_MAX`]: jobs of one user beyond its limit do not lock other users out.
     fn all(&self) -> usize {
         self.users.values().map(|jobs| jobs.len().min(JOBS_OF_ONE)).sum()
     }
@@ -256,9 +256,9 @@ pub(super) fn close_all(many: impl IntoIterator<Item = Theirs>) {
 
 /// A descriptor on its way to a client.
 pub(super) enum Passed {
-    /// Nobody else has had it, and closing it takes no time.
+    /// No other process has had it, so closing it takes no time.
     Own(OwnedFd),
-    /// Somebody has it, or gets it and may do with it what it likes before the broker's is closed.
+    /// Another process has it, or gets it, and may do with it what it likes before the broker's copy is closed.
     Theirs(Theirs),
 }
 

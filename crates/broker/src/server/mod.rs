@@ -68,7 +68,7 @@ pub struct Config {
     pub verbose: bool,
     /// What is accelerated of the programs.
     pub profile: Profile,
-    /// Who may connect beside this process's descendants: members of the group of this number.
+    /// Members of the group of this number may connect, in addition to this process's descendants.
     pub group: Option<u32>,
     /// Where programs have their control sockets ([`observe::ControlListener`]); nowhere if not told.
     pub observed_in: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub struct Config {
 /// Why there is no broker.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing can be accelerated: each interface and what is in its way.
+    /// Nothing can be accelerated: each interface and its obstacle.
     #[error("{0}")]
     NoInterface(String),
     /// The kernel's state cannot be read.
@@ -88,7 +88,7 @@ pub enum OpenError {
     System(#[from] io::Error),
 }
 
-/// A broker that is attached to its interfaces and does not serve anybody yet. Dropped, it has never been.
+/// A broker that is attached to its interfaces and serves nobody yet. Dropping it undoes everything.
 pub struct Server {
     broker: Broker,
     notes: Vec<String>,

@@ -19,7 +19,7 @@ use crate::registry::ClientId;
 
 /// Tools that are accepted in one turn.
 const ACCEPTS_MAX: usize = 16;
-/// Told once of each that comes: who cannot be accepted for want of descriptors waits for the next.
+/// Reported once for each connection: a tool that cannot be accepted, because there is no descriptor, waits for the next one.
 const FLAGS: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 impl Broker {
@@ -45,7 +45,7 @@ impl Broker {
         }
     }
 
-    /// Hands those who want to look at a client to it.
+    /// Passes the connections of tools to the client.
     pub(super) fn introduce(&mut self, client: ClientId, now: Instant) {
         for _ in 0..ACCEPTS_MAX {
             let Some(connection) = self.connections.get(&client) else { return };
@@ -71,7 +71,7 @@ impl Broker {
     }
 }
 
-/// The socket's permissions let nobody else in; so do we.
+/// The socket's permissions admit only root and the same user; so do we.
 fn check_peer(tool: &UnixStream) -> Result<()> {
     let is_welcome = Peer::of(tool)?.is_root_or_oneself();
     if is_welcome { Ok(()) } else { Err(Error::from(std::io::ErrorKind::PermissionDenied)) }

@@ -15,7 +15,7 @@ use super::helpers::{Theirs, has_room};
 use crate::protocol::News;
 use crate::registry::ClientId;
 
-/// When it is looked whether anybody has the listener at all: who closed it has it a moment longer.
+/// When to check whether any process has the listener: the one that closed it has it a moment longer.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// How long they wait.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ pub(super) struct Orphan {
 }
 
 impl Broker {
-    /// Keeps a connection for who comes after `from`; returns it if there can be nobody.
+    /// Keeps a connection for a client that comes after `from`; returns it if there cannot be one.
     pub(super) fn keep_orphan(
         &mut self,
         from: ClientId,
@@ -53,7 +53,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Gives them to those who have come, and up those for whom nobody can.
+    /// Gives them to the clients that have come, and gives those up for which no client can come.
     pub(super) fn settle_orphans(&mut self, list: List, now: Instant) {
         let alive = self.list_for_orphans(list, now);
         for mut orphan in std::mem::take(&mut self.orphans) {
@@ -66,7 +66,7 @@ impl Broker {
             let is_time = orphan.look_at.is_some_and(|at| now >= at);
             let is_lost = alive.as_ref().is_some_and(|alive| alive.is_disjoint(&orphan.listeners));
             if now >= orphan.until || is_time && is_lost {
-                // As the kernel does with those who wait at a listener that is closed.
+                // As the kernel does with connections that wait at a listener when it is closed.
                 orphan.socket.have_done(reset);
                 continue;
             }

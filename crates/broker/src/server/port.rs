@@ -175,7 +175,7 @@ impl Port {
         }
     }
 
-    /// Has the packets of a TCP connection wait for who is to have it; false if the kernel has it.
+    /// Makes the packets of a TCP connection wait for its next owner; false if the kernel has it.
     pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> bool {
         match self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, epoch)) {
             Some(Err(error)) => {
@@ -193,7 +193,7 @@ impl Port {
         (self.is_wanted() && self.not_before > now).then_some(self.not_before).or(reopened)
     }
 
-    /// Whether it is to be attached and is not.
+    /// Whether it should be attached and is not.
     pub(super) fn is_wanted(&self) -> bool {
         self.open.is_none() && !self.is_given_up
     }

@@ -25,9 +25,9 @@ pub(super) struct Question {
     /// The child, and its request's number.
     pub(super) asker: ClientId,
     pub(super) id: u64,
-    /// Who is asked now.
+    /// The client that is asked now.
     pub(super) holder: ClientId,
-    /// Who is asked next.
+    /// The clients to ask next.
     others: Vec<ClientId>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
@@ -58,7 +58,7 @@ impl Questions {
         Some(question)
     }
 
-    /// The same question to who is asked next.
+    /// The same question to the next client.
     pub(super) fn ask_next(&mut self, question: Question, now: Instant) -> Option<Question> {
         let Question { asker, id, others, local, remote, .. } = question;
         self.ask((asker, id), others, (local, remote), now)
@@ -71,14 +71,14 @@ impl Questions {
         Some(self.open.swap_remove(place))
     }
 
-    /// Questions that nobody answers any more: of those who waited too long, and to `gone`.
+    /// Removes questions that waited too long, and those to `gone`.
     pub(super) fn expire(&mut self, now: Instant, gone: Option<ClientId>) -> Vec<Question> {
         self.open.retain(|question| Some(question.asker) != gone);
         let is_over = |question: &mut Question| question.until <= now || Some(question.holder) == gone;
         self.open.extract_if(.., is_over).collect()
     }
 
-    /// When somebody has waited too long.
+    /// When the first question times out.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.open.iter().map(|question| question.until).min()
     }

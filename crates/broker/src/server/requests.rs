@@ -58,7 +58,7 @@ impl Broker {
         outcome: Outcome,
         now: Instant,
     ) -> Result<(), Fault> {
-        // What it wants done is done before it is told so.
+        // The actions come first, then the answer.
         self.settle_registry(now);
         match outcome {
             Ok(None) => Ok(()),
@@ -251,7 +251,7 @@ impl Broker {
         Ok(None)
     }
 
-    /// Answers those whose way is known by now.
+    /// Answers the requests whose route is known by now.
     pub(super) fn answer_routes(&mut self, now: Instant) {
         for mut found in self.routes.settle(&self.ports, self.monitor.mirror(), now) {
             if let Ok(route) = &mut found.outcome {
@@ -263,7 +263,7 @@ impl Broker {
         }
     }
 
-    /// Those whose keys these are. One that does not read its messages is not asked.
+    /// The clients with these keys. A client that does not read its messages is not asked.
     fn holders(&self, asker: ClientId, keys: &[Key]) -> Vec<ClientId> {
         let holder = |key: &Key| {
             let mut others = self.connections.iter().filter(|(other, _)| **other != asker);
@@ -277,7 +277,7 @@ impl Broker {
         self.tell(holder, News::Surrender { token, local, remote }, Vec::new(), now);
     }
 
-    /// Gives who asked what the holder answered, or asks the next; whether somebody had asked.
+    /// Passes the holder's answer to the client that asked, or asks the next one; returns whether a client had asked.
     pub(super) fn answer_question(
         &mut self,
         holder: ClientId,
@@ -296,13 +296,13 @@ impl Broker {
         true
     }
 
-    /// Asks the next who may have the connection, if there is one.
+    /// Asks the next client that may have the connection, if there is one.
     pub(super) fn ask_on(&mut self, question: Question, now: Instant) {
         let (asker, id) = (question.asker, question.id);
         match self.questions.ask_next(question, now) {
             Some(next) if self.is_patient(next.holder) => self.tell_holder(next, now),
             Some(next) => {
-                // Whoever has questions enough to read is not asked more, or anybody could have it disconnected.
+                // A client with many unread questions is not asked more; otherwise any client could have it disconnected.
                 self.questions.close(next.token, next.holder);
                 self.ask_on(next, now);
             }
@@ -378,7 +378,7 @@ impl Broker {
             return Err(Refusal::NotBound);
         }
         self.check_is_local(local)?;
-        // In the name of this host, or of a group, it could keep services from what is theirs.
+        // With an address of this host, or of a group, it could intercept packets for other services.
         if remote.port() == 0 || remote.ip().is_multicast() || self.is_own(remote) {
             return Err(Refusal::Local);
         }

@@ -79,7 +79,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Answers to those whose neighbour is known by now, and to those that waited too long.
+    /// Answers requests whose neighbour is known by now, and those that waited too long.
     pub(super) fn settle(&mut self, ports: &[Port], mirror: &Mirror, now: Instant) -> Vec<Found> {
         let mut found = Vec::new();
         self.waiting.retain(|waiting| {
@@ -97,7 +97,7 @@ impl Routes {
         self.waiting.retain(|waiting| waiting.client != client);
     }
 
-    /// When somebody has waited too long.
+    /// When the first request times out.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.waiting.iter().map(|waiting| waiting.until).min()
     }

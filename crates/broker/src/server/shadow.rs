@@ -58,7 +58,7 @@ pub(super) fn examine(
     })
 }
 
-/// Looks at a connection that is to be another program's; returns its ends, ours first. It waits as [`examine`] does.
+/// Examines a connection that will move to another program; returns its ends, ours first. It may block as [`examine`] does.
 pub(super) fn examine_connection(
     socket: impl AsFd,
     namespace: u64,

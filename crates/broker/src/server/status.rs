@@ -56,7 +56,7 @@ pub struct ProgramStatus {
     pub claims: Vec<ClaimStatus>,
     /// What it says of itself; nothing if it never did.
     pub report: Option<ProgramReport>,
-    /// How old that is, in milliseconds, where it did not say it for who asks now: it does not call its library, or is stopped.
+    /// The age of that, in milliseconds, if the program did not answer this request: it makes no calls, or is stopped.
     #[serde(default)]
     pub report_age_ms: Option<u64>,
 }
@@ -84,7 +84,7 @@ impl Broker {
         self.tell_all(&News::ReportStatus, now);
     }
 
-    /// Whether somebody has not answered yet. A program that does not call its library cannot.
+    /// Whether a program has not answered yet. A program that makes no calls cannot.
     pub(super) fn awaits_reports(&self) -> bool {
         self.connections.values().any(|connection| connection.is_asked)
     }

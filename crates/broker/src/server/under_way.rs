@@ -61,12 +61,12 @@ impl UnderWay {
         self.until.remove(&client);
     }
 
-    /// Those who have waited too long.
+    /// The requests that have waited too long.
     pub(super) fn overdue(&self, now: Instant) -> Vec<ClientId> {
         self.until.iter().filter(|(_, until)| now >= **until).map(|(client, _)| *client).collect()
     }
 
-    /// When somebody has waited too long.
+    /// When the first request times out.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.until.values().copied().min()
     }

@@ -131,7 +131,7 @@ fn the_end_is_told() {
     assert!(matches!(client.poll_event(), Err(ClientError::Gone)));
 }
 
-/// What clients do that break rules: each ends the client, and nobody else.
+/// Clients that break rules: each is disconnected, and no other client is.
 #[test]
 fn who_breaks_a_rule_is_disconnected_and_nobody_else() {
     let served = Served::new(1);

@@ -26,7 +26,7 @@ fn handshake(listener: &TcpListener, port: u16) -> Handshake {
     }
 }
 
-/// The ports of the peers whose handshakes a client is told of.
+/// The ports of the peers whose handshakes are passed to a client.
 fn told(client: &mut Client) -> Vec<u16> {
     let mut ports = Vec::new();
     while let Some(event) = client.poll_event().unwrap() {

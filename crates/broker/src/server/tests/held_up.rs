@@ -40,7 +40,7 @@ fn is_served(name: &str) -> bool {
     client.is_ok_and(|(mut client, _)| client.attach().is_ok())
 }
 
-/// Has the last who closes this connection wait until its peer is gone.
+/// Makes the last close of this connection wait until its peer is gone.
 fn fill(connection: impl AsFd) {
     let connection = TcpStream::from(connection.as_fd().try_clone_to_owned().unwrap());
     set_socket_linger(&connection, Some(LINGER)).unwrap();
@@ -50,7 +50,7 @@ fn fill(connection: impl AsFd) {
     assert_eq!(full.unwrap().kind(), ErrorKind::WouldBlock);
 }
 
-/// A connection whose last owner waits when it closes it, and its peer.
+/// A connection whose last close waits, and its peer.
 fn lingering() -> (OwnedFd, TcpStream) {
     let (_listener, accepted, peer) = connected();
     fill(&accepted);
@@ -158,7 +158,7 @@ fn a_kept_socket_that_lingers_holds_up_only_whose_it_was() {
     handle.stop();
 }
 
-/// Keeps so many helpers busy for the user of this process until what is returned is dropped.
+/// Keeps so many helpers busy for this process's user until the result is dropped.
 fn keep_busy(broker: &Broker, count: usize) -> std::sync::mpsc::Sender<()> {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));

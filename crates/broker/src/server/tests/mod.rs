@@ -69,7 +69,7 @@ impl DataPaths for MadeUp {
     }
 }
 
-/// Who knocks from this port is the kernel's.
+/// A connection from this port belongs to the kernel.
 const OF_THE_KERNEL: u16 = 4999;
 
 impl DataPath for MadeUp {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A broker whose clients can be looked at, where, and the control socket of a client of this process.
+/// A broker whose clients tools can observe, the directory, and the control socket of a client of this process.
 fn observed() -> (lab::Directory, Served, std::path::PathBuf) {
     let directory = lab::Directory::new().unwrap();
     let place = directory.path().join("run");
@@ -87,7 +87,7 @@ fn programs_report_when_somebody_looks() {
         client.report(ProgramReport { accelerated: 5, ..ProgramReport::default() }).unwrap();
         looking.join().unwrap()
     };
-    // Who looks does not wait for long, and this thread may be late.
+    // Tools do not wait for long, and this thread may be late.
     let mut looks = std::iter::repeat_with(&mut look).take(20);
     let report =
         looks.find(|report| report.programs[0].report.is_some()).expect("the program says it in time");
