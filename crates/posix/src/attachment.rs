@@ -24,7 +24,7 @@ pub(crate) struct ClaimId(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestId(pub(crate) u64);
 
-/// What a shadow is to be claimed for.
+/// What a shadow is claimed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A TCP listener.
@@ -35,7 +35,7 @@ pub(crate) enum Purpose {
     Udp,
 }
 
-/// Whom a socket is to be connected to.
+/// The peer that a socket will connect to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer<'n> {
     /// Its address.
@@ -52,7 +52,7 @@ pub(crate) struct Way {
     pub(crate) local: IpAddr,
     /// How they leave.
     pub(crate) hop: Hop,
-    /// Whether all queues of the interface are ours: if not, answers may arrive where nobody knows the connection.
+    /// Whether all queues of the interface are ours: if not, answers may arrive at a process that does not know the connection.
     pub(crate) is_whole: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Routed {
     NoHost,
 }
 
-/// What the stack does not know of a socket whose connection is to be the kernel's.
+/// Properties, unknown to the stack, of a socket whose connection moves to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MovedSocket {
     /// It is of IPv6, also if the addresses are of IPv4.
@@ -95,7 +95,7 @@ pub(crate) enum Incident {
     Routed(RequestId, Routed),
     /// What [`Attachment::begin_inherit`] asked: the kernel's socket, if there is one.
     Inherited(RequestId, Option<OwnedFd>),
-    /// A connection of the kernel is to be accepted at the listener of a claim.
+    /// A connection of the kernel that a claim's listener must accept.
     Adopt {
         /// The claim.
         claim: ClaimId,
@@ -124,11 +124,11 @@ pub(crate) enum Incident {
         /// The address that it has.
         new: MacAddress,
     },
-    /// Somebody looks: tell by [`Attachment::report`].
+    /// A tool asks for the status: answer by [`Attachment::report`].
     StatusWanted,
-    /// Somebody looks closer.
+    /// A tool has connected.
     Observer(Observer),
-    /// There is nobody any more who could help: new sockets are the kernel's.
+    /// The broker has ended: new sockets run on the kernel.
     Gone,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct SocketStatus {
     pub(crate) why: Option<String>,
 }
 
-/// What a process tells of itself.
+/// A process's report about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     /// Some sockets, the most telling first.
@@ -166,7 +166,7 @@ pub(crate) struct Status {
     pub(crate) counters: Vec<(String, u64)>,
 }
 
-/// Somebody with privileges.
+/// A privileged process, or a stand-in for it.
 pub(crate) trait Attachment: Send {
     /// Becomes readable when there is an incident.
     fn descriptor(&self) -> Option<RawFd>;
@@ -233,7 +233,7 @@ pub(crate) trait Attachment: Send {
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);
 
-    /// Gives back all queues, whose devices are closed, and wants no others.
+    /// Gives back all queues, whose devices are closed, and asks for no others.
     fn give_back(&mut self);
 
     /// Tells of the process.

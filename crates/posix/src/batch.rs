@@ -5,15 +5,15 @@ use std::cell::Cell;
 
 use clock::{Duration, Instant};
 
-/// Who takes longer for what it was told of is not about to come back.
+/// A thread that takes longer for its events will not come back soon.
 const OPEN_MAX: Duration = Duration::from_millis(5);
 
 thread_local! {
-    /// How many events the thread was told of, and when.
+    /// How many events the thread got, and when.
     static TOLD: Cell<(usize, Instant)> = const { Cell::new((0, Instant::ZERO)) };
 }
 
-/// The thread was told of this many events.
+/// The thread got this many events.
 pub(crate) fn open(events: usize, now: Instant) {
     TOLD.set((events, now));
 }

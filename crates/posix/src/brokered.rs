@@ -34,7 +34,7 @@ pub(crate) struct Brokered {
     ways: Ways,
     inherits: Vec<(RequestId, Ticket)>,
     incidents: std::collections::VecDeque<Incident>,
-    /// Queues that were granted, and that nobody drives yet.
+    /// Queues that were granted and are not driven yet.
     granted: Vec<(LinkId, Vec<u16>)>,
     next_request: u64,
 }
@@ -103,7 +103,7 @@ impl Brokered {
         let descriptors: Vec<RawFd> = granted.sockets.iter().map(AsRawFd::as_raw_fd).collect();
         let queues = granted.grant.queues;
         let index = granted.grant.interface.index;
-        // What cannot be mapped serves nobody: its queues stay silent until the process ends, and the kernel's sockets go on.
+        // A queue that cannot be mapped stays silent until the process ends, and the kernel's sockets continue.
         if let Ok(device) = XdpDevice::adopt(granted.grant.layout, granted.memory, granted.sockets) {
             self.granted.push((link, queues));
             self.incidents.push_back(Incident::Granted {
@@ -292,7 +292,7 @@ impl Attachment for Brokered {
 
     fn give_for_adoption(&mut self, socket: OwnedFd) {
         if self.ask(|client| client.hand_over(socket.as_fd())).is_err() {
-            // Nobody has its listener any more: what waited there is reset.
+            // No process has its listener any more: connections that waited there are reset.
             let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
             let _ = syscall::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &at_once);
         }
@@ -300,7 +300,7 @@ impl Attachment for Brokered {
     }
 
     fn hand_on(&mut self, handshake: &Handshake) {
-        // If nobody is to have it, the peer is reset as it comes, as by a kernel that has forgotten it.
+        // If no process will have it, the peer is reset, as by a kernel that has forgotten the connection.
         let _ = self.ask(|client| client.hand_on(begun_of(handshake)));
     }
 

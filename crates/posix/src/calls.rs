@@ -254,8 +254,8 @@ pub fn after_fork_in_parent() {
     with(Process::after_fork_in_parent);
 }
 
-/// fork(2) returned in the child: it starts without an engine. A child that was made by a bare system call is told of here too, later and without
-/// [`before_fork`]: locks may be held by threads that it does not have, so state is to be replaced, not unlocked.
+/// fork(2) returned in the child: it starts without an engine. A child that was made by a bare system call is told of here too, later and
+/// without [`before_fork`]: locks may be held by threads that it does not have, so state is to be replaced, not unlocked.
 pub fn after_fork_in_child() {
     with(Process::after_fork_in_child);
 }
@@ -265,7 +265,7 @@ pub fn before_exec() {
     with(Process::before_exec);
 }
 
-/// About to start another program beside this one (posix_spawn(3) and what is made of it): what that one is given becomes the kernel's.
+/// Called before another program starts beside this one (posix_spawn(3) and its users): what that program inherits moves to the kernel.
 pub fn before_spawn() {
     with(Process::before_spawn);
 }

@@ -48,14 +48,14 @@ pub(crate) enum On<'a> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Several<'a> {
     pub(crate) sockets: &'a [SocketId],
-    /// Something to be collected there, which is left for who collects it.
+    /// Something is ready there; its collector takes it.
     pub(crate) epolls: &'a [EpollId],
     /// What the kernel has of these descriptors.
     pub(crate) kernel: &'a [PollFd],
 }
 
 impl On<'_> {
-    /// Who waits for nothing sleeps for others.
+    /// A caller that waits for nothing itself sleeps for others.
     fn is_nothing(self) -> bool {
         matches!(self, On::Many(Several { sockets: [], epolls: [], kernel: [] }))
     }
@@ -110,7 +110,7 @@ impl State {
         done
     }
 
-    /// What is to be done now and then, with a queue or without.
+    /// Periodic work, with a queue or without.
     fn attend(&mut self, mut now: Instant) {
         if now >= self.heard_at + HEAR_EVERY {
             self.heard_at = now;
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Takes in what has come, and no more: also for who is in the middle of something else.
+    /// Takes in what has arrived, and no more; safe in the middle of other work.
     pub(crate) fn take_in(&mut self, now: Instant) -> usize {
         let Some(runtime) = &mut self.runtime else { return 0 };
         let done = runtime.engine.poll(now);
@@ -142,7 +142,7 @@ impl State {
         done
     }
 
-    /// Sends what is queued, without looking for more to do.
+    /// Sends what is queued, without looking for more work.
     pub(crate) fn flush(&mut self, now: Instant) {
         if let Some(runtime) = &mut self.runtime {
             runtime.engine.flush(now);
@@ -150,7 +150,7 @@ impl State {
         self.hurry_driver(now);
     }
 
-    /// The same for who has queued nothing itself, but perhaps brought about that something is due, as by reading.
+    /// The same for callers that have queued nothing themselves, but may have caused something, for instance by reading.
     pub(crate) fn flush_what_is_due(&mut self, now: Instant) {
         if self.stack().is_some_and(|stack| stack.may_transmit()) {
             self.flush(now);
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// Whether somebody sleeps for all. A thread that was cancelled in its sleep does not.
+    /// Whether a driver sleeps. A thread that was cancelled in its sleep does not.
     pub(crate) fn has_driver(&self) -> bool {
         self.driver.as_ref().is_some_and(|driver| !driver.waiter.is_gone())
     }
@@ -232,7 +232,7 @@ impl State {
         self.driver.as_ref().is_some_and(|driver| driver.stands_in && !driver.waiter.is_gone())
     }
 
-    /// Whether there is no stack, and nobody who could give us a queue for one.
+    /// Whether there is no stack, and no broker that could give us a queue for one.
     pub(crate) fn is_left(&self) -> bool {
         self.runtime.is_none() && self.attachment.is_none()
     }
@@ -262,7 +262,7 @@ impl State {
         [self.stalls.look_at, self.ended_due(), self.ports_due()].into_iter().flatten().min()
     }
 
-    /// There is more to sleep on than who sleeps for all knows.
+    /// There is more to sleep on than the driver knows.
     pub(crate) fn wake_driver(&self) {
         if let Some(driver) = &self.driver {
             driver.waiter.wake();
@@ -336,7 +336,7 @@ impl Process {
                 now = self.now();
             }
             if worked == 0 {
-                // The program asks for more, and there is none: it has answered what it was told of.
+                // The program asks for more events, and there are none: it has handled those that it got.
                 state.send_the_rest(now);
             }
             if interrupted || waiting.deadline.is_some_and(|deadline| deadline <= now) {
@@ -365,7 +365,7 @@ impl Process {
         }
     }
 
-    /// Sleeps until something of what is waited for may have happened; returns whether a signal ended the call.
+    /// Sleeps until an awaited event may have happened; returns whether a signal ended the call.
     fn sleep<'p>(
         &'p self,
         mut state: MutexGuard<'p, State>,
@@ -382,7 +382,7 @@ impl Process {
             On::Many(several) => fds.extend_from_slice(several.kernel),
         }
         let Some(waiter) = Waiter::of_this_thread(self.table) else {
-            // Without a descriptor nobody can wake us: look again soon.
+            // Without a descriptor no thread can wake us: check again soon.
             drop(state);
             let slept = inside::outside(|| syscall::ppoll(&mut fds, Some(POLL_EVERY.into()), waiting.mask));
             return (self.lock(), is_end(slept, waiting));

@@ -8,7 +8,7 @@ const DESCRIPTORS: usize = 1 << 20;
 
 /// Untouched pages of it cost nothing.
 static SLOTS: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
-/// One more than the highest descriptor that was ever ours: what is above need not be looked at, and its pages stay untouched.
+/// One more than the highest descriptor that was ever ours: higher ones are not ours, and their pages stay untouched.
 static END: AtomicUsize = AtomicUsize::new(0);
 
 /// What a descriptor is.

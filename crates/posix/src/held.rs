@@ -95,7 +95,7 @@ impl State {
         if !socket.callers.has_others() {
             return self.end_socket(id, now);
         }
-        // The number is somebody else's soon. What the kernel has of the socket stays behind another one.
+        // The number will soon be another file's. The kernel's socket stays open under another number.
         socket.set_fd(enter(self.table, copy));
         self.closing.push(Closing::Socket(id));
     }

@@ -21,10 +21,10 @@ thread_local! {
     };
 }
 
-/// What is told when a thread begins to sleep (true) and when it ends (false).
+/// Called when a thread begins to sleep (true) and when it ends its sleep (false).
 static ON_SLEEP: OnceLock<fn(bool)> = OnceLock::new();
 
-/// What tells whether the process has one thread only.
+/// Returns whether the process has one thread only.
 static ALONE: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Has `alone` asked whether the process has one thread only.
@@ -119,12 +119,13 @@ pub fn has_deferred() -> bool {
     THREAD.with(|thread| thread.deferred.get().is_some())
 }
 
-/// Whether a handler without `SA_RESTART` ran since [`outside`] was last called. With false, calls that signal(7) lists as restarted are to go on.
+/// Whether a handler without `SA_RESTART` ran since [`outside`] was last called. With false, calls that signal(7) lists as restarted are
+/// to go on.
 pub fn interrupted() -> bool {
     THREAD.with(|thread| thread.handled.get()).interrupting
 }
 
-/// Whether a handler ran since [`outside`] was last called, of a signal that is not in `blocked`.
+/// Whether a handler of a signal outside of `blocked` has run since the last call of [`outside`].
 pub(crate) fn has_handled(blocked: u64) -> bool {
     THREAD.with(|thread| thread.handled.get()).signals & !blocked != 0
 }

@@ -49,7 +49,7 @@ struct Bequest {
 /// An ancestor whose connections we may hold.
 struct Elder {
     writer: OwnedFd,
-    /// Children of ours, or others on the way to it, may hold what we close: the end of all of them tells it.
+    /// Our children, or connections on their way to a child, may hold what we close; the end of all of them closes this.
     is_silent: bool,
 }
 
@@ -100,7 +100,7 @@ impl State {
         self.wake_driver();
     }
 
-    /// A child is made that never runs; it ends with what is returned.
+    /// A child that never runs; it ends when the returned value is dropped.
     #[cfg(test)]
     pub(crate) fn bear(&mut self) -> OwnedFd {
         self.tie_cord();

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 impl Process {
-    /// About to fork: nobody is in the middle of anything.
+    /// Called before fork: no thread is in the middle of an operation.
     pub(crate) fn before_fork(&'static self) {
         let mut state = self.lock();
         if state.has_incident() {
@@ -31,7 +31,7 @@ impl Process {
         hold(Some(state));
     }
 
-    /// The parent goes on.
+    /// The parent continues.
     pub(crate) fn after_fork_in_parent(&self) {
         if let Some(mut state) = hold(None) {
             state.become_parent();
@@ -41,7 +41,7 @@ impl Process {
     /// The child knows its descriptors, and has nothing on the stack.
     pub(crate) fn after_fork_in_child(&'static self) {
         let Some(mut state) = hold(None) else {
-            // Made by a bare system call: the lock may be held by a thread that is not here. The kernel serves this child.
+            // Made by a bare system call: a thread that is not here may hold the lock. This child runs on the kernel.
             return self.abandon();
         };
         state.become_child();
@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-/// Keeps the lock, or gives back what is kept. A thread that is at its end, as is one in exit(3), keeps nothing.
+/// Keeps the lock, or releases a kept one. A thread at its end, also in exit(3), keeps nothing.
 fn hold(state: Option<MutexGuard<'static, State>>) -> Option<MutexGuard<'static, State>> {
     HELD.try_with(|held| held.replace(state)).ok().flatten()
 }
@@ -211,7 +211,7 @@ impl State {
             match &mut socket.role {
                 Role::Listener { on_stack, adopted, .. } => {
                     *on_stack = None;
-                    // Whom they were left to is the parent.
+                    // They were left to the parent.
                     std::mem::take(adopted).into_iter().for_each(|socket| {
                         drop(syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)));
                     });

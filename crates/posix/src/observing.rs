@@ -17,7 +17,7 @@ use crate::internal;
 use crate::own_thread;
 use crate::process::{Process, State};
 
-/// Tools at one time; who comes when there are so many is told so.
+/// Tools at one time. A tool beyond this number gets an error.
 const OBSERVERS_MAX: usize = 16;
 /// How long captures have for their last packets when the program ends, and the time between two looks whether they do.
 const FAREWELL: clock::Duration = clock::Duration::from_millis(500);
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Octets of a thread's stack.
 const STACK: usize = 256 << 10;
 
-/// A tool, and what those who look call this process.
+/// A tool's connection, and the process id as the tools see it.
 pub(crate) struct Observer {
     pub(crate) stream: OwnedFd,
     pub(crate) pid: u32,

@@ -8,7 +8,7 @@ pub(crate) const BLOCKED: u64 = !(1 << 31 | 1 << 32);
 
 /// Starts one that is inside for as long as it runs; false if there can be none.
 pub(crate) fn start(name: &str, stack_size: usize, body: impl FnOnce() + Send + 'static) -> bool {
-    // A thread starts with the mask of who starts it.
+    // A thread starts with its creator's signal mask.
     let before = syscall::set_signal_mask(BLOCKED);
     let started = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_size).spawn(|| {
         let _inside = Inside::enter();

@@ -15,7 +15,7 @@ use crate::{Errno, batch, inside};
 /// The kernel is asked this often while the call spins.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(20);
 
-/// Told among ourselves: some of what is watched has become the kernel's meanwhile, or was closed. No errno has this number.
+/// Internal: some of the watched sockets have moved to the kernel meanwhile, or were closed. No errno has this number.
 const MOVED: Errno = Errno(i32::MAX);
 
 /// What one of the descriptors is.
@@ -106,7 +106,7 @@ impl Process {
                 return Some(Err(MOVED));
             }
             told_at = now;
-            // Whoever closes it wakes those who wait there: the kernel looks the number up again then.
+            // Closing it wakes the threads that wait there: the kernel then looks the number up again.
             let Some(own) = state.poll_own(&watched, fds) else { return Some(Err(MOVED)) };
             let ask = own == 0 && now.since(asked_at) >= KERNEL_EVERY || own > 0;
             if ask {
@@ -135,7 +135,7 @@ impl Process {
     }
 }
 
-/// ppoll(2) of what is all the kernel's.
+/// ppoll(2) on the kernel's descriptors only.
 fn poll_kernel(
     fds: &mut [PollFd],
     timeout: Option<Duration>,
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Whether a socket that is watched became the kernel's after the kernel was told what to look for.
+    /// Whether a watched socket moved to the kernel after the kernel got the list.
     fn is_any_moved(&self, watched: &[Watched], kernel: &[syscall::PollFd]) -> bool {
         watched.iter().zip(kernel).any(|(it, in_kernel)| match it {
             Watched::Socket(id) => {

@@ -31,11 +31,11 @@ pub(crate) struct Process {
     pub(crate) table: FdTable,
     pub(crate) clock: Clock,
     lock: Mutex<State>,
-    /// Turns of the engine, for the watchdog: whether somebody drives it.
+    /// Turns of the engine, for the watchdog: whether any thread drives it.
     pub(crate) turns: AtomicU32,
     /// Whether the watchdog sleeps until there is one.
     pub(crate) dozes: AtomicBool,
-    /// Whether the program ends: who looks gets the last of it.
+    /// Whether the program ends; then captures get their last packets.
     pub(crate) ending: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) kinship: Kinship,
     /// Ports of closed connections that the stack is not done with.
     pub(crate) kept_ports: Vec<KeptPort>,
-    /// Sockets whose way was asked for.
+    /// Sockets that wait for a route.
     pub(crate) departing: Vec<(RequestId, SocketId)>,
     /// Ports that the next connections leave from.
     pub(crate) resting_ports: RestingPorts,
@@ -77,14 +77,14 @@ pub(crate) struct State {
     pub(crate) moves: u32,
     /// Tools that are attended to.
     pub(crate) observers: usize,
-    /// Of which status tells.
+    /// Counts for the status.
     pub(crate) left_to_kernel: LeftToKernel,
-    /// Listeners that are closed, whose claims their connections need.
+    /// Closed listeners whose claims their connections still need.
     pub(crate) ended: Vec<Ended>,
 }
 
 impl Process {
-    /// A process that knows no descriptors, with somebody to ask for queues.
+    /// A process without descriptors, with a source of queues.
     pub(crate) fn new(table: FdTable, attachment: Option<Box<dyn Attachment>>) -> Process {
         let clock = Clock::start();
         Process {
@@ -170,7 +170,7 @@ impl State {
         self.hidden = None;
     }
 
-    /// It is gone, and its number is anybody's.
+    /// It is closed, and its number may be used again.
     pub(crate) fn show_attachment(&mut self) {
         if let Some(fd) = self.hidden.take() {
             self.table.set(fd, Entry::None);

@@ -116,7 +116,7 @@ impl State {
         self.runtime.as_mut().map(Runtime::stack)
     }
 
-    /// Asks for queues, if that was not done yet; then what is claimed takes force with the first one.
+    /// Asks for queues, if that was not done yet; claims take effect with the first queue.
     pub(crate) fn attach(&mut self, now: Instant) {
         if self.attached {
             return;
@@ -300,7 +300,8 @@ impl State {
         }
     }
 
-    /// Without a broker there are no queues: XDP went with it. What is on the stack is cut off, what is new is the kernel's.
+    /// Without a broker there are no queues, because the XDP program ended with it. Connections of the stack are cut off; new ones run on
+    /// the kernel.
     fn on_broker_gone(&mut self) {
         self.show_attachment();
         self.attachment = None;

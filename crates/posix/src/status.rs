@@ -11,7 +11,7 @@ use crate::runtime::Runtime;
 use crate::socket::address::local_of;
 use crate::socket::{Role, Socket, SocketId};
 
-/// Sockets that are told of.
+/// Sockets in the report at most.
 const SOCKETS_MAX: usize = 200;
 
 /// Connections that are the kernel's, though their listener is on the stack, or they were: so far, also those that are over.
@@ -19,12 +19,12 @@ const SOCKETS_MAX: usize = 200;
 pub(crate) struct LeftToKernel {
     /// Accepted from the kernel's queue of a listener that is claimed, or left to us by another process.
     pub(crate) accepted: u64,
-    /// Taken off the stack, whoever has them now.
+    /// Connections that have left the stack.
     pub(crate) moved: u64,
 }
 
 impl State {
-    /// Answers who wants to know.
+    /// Answers a request for the status.
     pub(crate) fn report(&mut self, _now: Instant) {
         let mut ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
         ids.sort_by_key(|id| self.sockets.get(*id).is_none_or(|socket| socket.connection().is_some()));

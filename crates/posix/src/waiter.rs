@@ -34,7 +34,7 @@ impl Drop for Own {
 }
 
 impl Waiter {
-    /// That of the calling thread; `None` for want of descriptors, and at the end of the thread.
+    /// The calling thread's; `None` if there is no free descriptor, and at the end of the thread.
     pub(crate) fn of_this_thread(table: FdTable) -> Option<Arc<Waiter>> {
         let own = WAITER.try_with(|waiter| {
             let mut waiter = waiter.borrow_mut();
@@ -50,7 +50,7 @@ impl Waiter {
         own.ok().flatten()
     }
 
-    /// In a child, whose copy of the descriptor was closed by number.
+    /// Called in a child, where the copy of the descriptor was closed by number.
     pub(crate) fn forget() {
         // At the end of a thread there is none.
         let _ = WAITER.try_with(|waiter| std::mem::forget(waiter.take()));

@@ -11,16 +11,16 @@ use crate::drive::{On, Several, Waiting};
 use crate::own_thread;
 use crate::process::{Process, State};
 
-/// How long the program may compute until somebody else looks after its connections.
+/// How long the program may compute until the watchdog serves its connections.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// With somebody asleep for all, there is no hurry.
+/// While a driver sleeps, there is no hurry.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// After so many looks in which nobody made a turn it sleeps until somebody does, or for a while. Then it makes one itself though
 /// there is a driver, which may have left its sleep by siglongjmp(3).
 const LOOKS: u32 = 16;
 const DOZE: Duration = Duration::from_millis(320);
-/// It leaves at once when it is woken; who waits for that does not wait for ever.
+/// It is woken to end at once, so waiting for it is safe.
 const RELIEF_MAX: clock::Duration = clock::Duration::from_millis(500);
 
 impl Process {
@@ -94,7 +94,7 @@ impl Process {
         self.dozes.store(false, Ordering::Relaxed);
     }
 
-    /// Drives until somebody of the program does again, or for a while.
+    /// Drives until a thread of the program does again, or for a while.
     fn stand_in(&self, state: MutexGuard<'_, State>) {
         const WHILE: clock::Duration = clock::Duration::from_millis(100);
         let now = self.now();

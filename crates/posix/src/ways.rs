@@ -7,7 +7,7 @@ use clock::{Duration, Instant};
 
 use crate::attachment::Way;
 
-/// How long a way is good though nobody said that it changed: the broker does not hear of everything that may change one, such as
+/// How long a route is valid without news: the broker does not hear of everything that may change one, such as
 /// rules and redirects.
 const GOOD: Duration = Duration::from_secs(1);
 /// Ways that are remembered; with more, all are asked for anew.

@@ -42,7 +42,7 @@ pub(super) enum Heard<'p> {
 }
 
 impl State {
-    /// Whether a program may be left alone with the kernel's instance: nobody can add anything meanwhile, and it has no bell.
+    /// Whether the program may wait at the kernel's instance alone: nothing can be added meanwhile, and it has no bell.
     pub(super) fn can_leave_alone(&self, id: EpollId) -> bool {
         inside::is_alone() && self.epolls.get(id).is_none_or(|epoll| !epoll.bell.is_known)
     }
@@ -58,7 +58,7 @@ impl State {
             return syscall::epoll_ctl(epoll.fd, libc::EPOLL_CTL_MOD, fd, Some(event)).is_ok();
         }
         let Some(fd) = syscall::eventfd().ok().and_then(internal::raise) else { return false };
-        // It is readable for ever, as nobody reads it.
+        // It stays readable, because nothing reads it.
         let _ = syscall::write(fd.as_raw_fd(), &1u64.to_ne_bytes());
         let hung = syscall::epoll_ctl(epoll.fd, libc::EPOLL_CTL_ADD, fd.as_raw_fd(), Some(event));
         (bell.fd, bell.is_known) = (Some(fd.as_raw_fd()), true);

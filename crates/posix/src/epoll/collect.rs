@@ -10,7 +10,7 @@ const EDGE: u32 = libc::EPOLLET as u32;
 pub(super) const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 
 impl State {
-    /// Tells what is ready of the stack's, as much as there is room for. Items that are watched by level stay in the list, at its
+    /// Reports our ready sockets, as far as there is space. Level-triggered items stay in the list, at its
     /// end; what does not fit stays at its front.
     pub(crate) fn collect(&mut self, id: EpollId, events: &mut [EpollEvent]) -> usize {
         let Some(epoll) = self.epolls.get_mut(id) else { return 0 };
@@ -32,7 +32,7 @@ impl State {
                 count += 1;
             }
         }
-        // What is left, or watched by level, is for the next who waits.
+        // What remains, or is level-triggered, is for the next caller.
         if let Some(epoll) = self.epolls.get_mut(id).filter(|epoll| count > 0 && !epoll.ready.is_empty()) {
             epoll.wake_one();
         }
@@ -58,7 +58,7 @@ impl State {
         Some((EpollEvent { events: ready, data: item.data }, item.in_kernel))
     }
 
-    /// A one-shot item was told: it is silent until it is modified, in the kernel as well.
+    /// A one-shot item was reported: it is silent until it is modified, in the kernel as well.
     pub(super) fn disarm(&mut self, id: EpollId, item_id: ItemId) {
         let Some(epoll) = self.epolls.get_mut(id) else { return };
         let (fd, Some(item)) = (epoll.fd, epoll.items.get_mut(item_id)) else { return };

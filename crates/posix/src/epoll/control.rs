@@ -132,7 +132,7 @@ impl State {
             Target::Socket(socket) => {
                 if let Some(socket) = self.sockets.get_mut(socket) {
                     socket.interests.add(interest);
-                    // Whoever waits asks the parent for it first.
+                    // A thread that waits asks the parent for it first.
                     epoll.has_news |= matches!(socket.role, Role::Inherited(_));
                 }
             }
@@ -158,7 +158,7 @@ impl State {
         Ok(())
     }
 
-    /// What is ready already is told, also by edge.
+    /// Existing readiness is reported, also to edge-triggered items.
     fn queue_if_ready(&mut self, interest: Interest) {
         let item = self.epolls.get(interest.epoll).and_then(|epoll| epoll.items.get(interest.item)).copied();
         let Some(item) = item else { return };

@@ -31,7 +31,7 @@ pub(crate) type ItemId = Handle<Item>;
 /// Items of one instance at most.
 const ITEMS_MAX: u32 = 1 << 24;
 
-/// Who watches something.
+/// The epoll instances that watch a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) epoll: EpollId,
@@ -50,7 +50,7 @@ pub(crate) enum Target {
 pub(crate) struct Item {
     pub(crate) target: Target,
     pub(crate) fd: RawFd,
-    /// `EPOLL` bits as the program gave them; none are left of a one-shot item that was told.
+    /// `EPOLL` bits as the program gave them; none are left of a one-shot item that was reported.
     pub(crate) events: u32,
     pub(crate) data: u64,
     queued: bool,
@@ -176,13 +176,13 @@ impl Epoll {
 
 /// Bits beside the events themselves.
 const PRIVATE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
-/// What is told though nobody asked.
+/// Events that are always reported.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 /// Instances within instances, at most.
 pub(crate) const NESTING_MAX: u32 = 5;
 
 impl State {
-    /// Something happened on a socket: who waits for it is woken, and who watches it finds it.
+    /// Something happened on a socket: wakes the threads that wait for it, and queues it in the instances that watch it.
     pub(crate) fn raise(&mut self, id: SocketId, key: u32) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         for waiter in socket.waiters.drain(..) {

@@ -136,7 +136,7 @@ impl State {
         matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Inherited(_)))
     }
 
-    /// Takes the listeners and UDP sockets that an instance watches from the kernel: somebody waits for them.
+    /// Takes the listeners and UDP sockets that an instance watches from the kernel, because a thread waits for them.
     fn claim_watched(&mut self, id: EpollId, now: Instant) {
         let Some(epoll) = self.epolls.get_mut(id) else { return };
         epoll.has_news = false;
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Somebody waits for connections or datagrams at a shadow.
+    /// A thread waits for connections or datagrams at a shadow.
     pub(crate) fn claim_to_read(&mut self, id: SocketId, now: Instant) -> bool {
         match self.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Listener { .. }) => self.claim(id, Purpose::Listener, now),
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// What is ready of ours, and from time to time what is of the kernel's.
+    /// Our ready sockets, and from time to time the kernel's.
     fn collect_all(&mut self, id: EpollId, events: &mut [EpollEvent], now: Instant) -> Result<usize, Errno> {
         let Some(epoll) = self.epolls.get_mut(id) else { return fail(libc::EBADF) };
         let is_time = now.since(epoll.kernel_asked_at) >= KERNEL_EVERY;
@@ -213,7 +213,7 @@ impl State {
         Ok(count)
     }
 
-    /// The place of the event by which the same was told that the kernel tells of now, if it was.
+    /// The position of an event that reports the same socket as the kernel's event, if there is one.
     fn take_told(&mut self, id: EpollId, event: &syscall::EpollEvent) -> Option<usize> {
         let epoll = self.epolls.get_mut(id)?;
         let items = &epoll.items;
@@ -222,7 +222,7 @@ impl State {
         Some(epoll.told.swap_remove(at).0)
     }
 
-    /// The kernel told of a shadow that is to be told of once.
+    /// The kernel has reported a shadow that must be reported once.
     pub(super) fn settle_one_shot(&mut self, id: EpollId, event: &syscall::EpollEvent) {
         let Some(epoll) = self.epolls.get(id) else { return };
         let is_armed = |item: &Item| item.events & ONE_SHOT != 0 && item.events & !PRIVATE != 0;

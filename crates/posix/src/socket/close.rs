@@ -32,7 +32,7 @@ impl Process {
         Verdict::Kernel
     }
 
-    /// close_range(2): what is ours is let go of, and our own stays open. The kernel is to close the rest, range by range.
+    /// close_range(2): closes our sockets and keeps our own descriptors open. Returns the ranges that the kernel must close.
     pub(crate) fn close_range(&self, first: u32, last: u32, flags: u32) -> Verdict<()> {
         const UNSHARE: u32 = 2;
         const CLOSE_ON_EXEC: u32 = 4;
@@ -46,7 +46,7 @@ impl Process {
             theirs.collect::<Vec<_>>().into_iter().for_each(|(fd, _)| state.close_descriptor(fd, now));
         }
         state.leave(now);
-        // Looked for after that: what is closed may leave new ones of our own behind.
+        // Searched after that, because closing may create new descriptors of our own.
         let own = self.table.within(first, last).filter(|(_, entry)| *entry == Entry::Internal);
         let mut from = first;
         for (fd, _) in own.collect::<Vec<_>>() {
@@ -162,7 +162,8 @@ impl State {
         }
     }
 
-    /// A descriptor has become something else past us, or on purpose: what stood behind it goes with the last one, whatever calls there are.
+    /// A descriptor has become something else past us, or on purpose: what stood behind it goes with the last one, whatever calls there
+    /// are.
     pub(crate) fn let_go(&mut self, fd: RawFd, now: Instant) {
         if let Some(id) = self.socket_of(fd) {
             self.table.set(fd, Entry::None);
@@ -209,7 +210,7 @@ impl State {
         }
     }
 
-    /// Whether a connection goes on for a child of ours, or for the parent.
+    /// Whether a child, or the parent, continues a connection.
     fn leave_to_child(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(ends) = self.endpoints(id) else { return false };
         let Some(socket) = self.sockets.get(id) else { return false };

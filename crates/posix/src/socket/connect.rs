@@ -70,7 +70,7 @@ impl Process {
         if socket_is_patient(&state, id) {
             return self.wait_for_connect(state, id, libc::EINPROGRESS);
         }
-        // A way that is known already is told at once: then the SYN leaves now.
+        // A known route is used at once: then the SYN leaves now.
         state.hear(now);
         state.flush(now);
         Verdict::Done(match state.sockets.get(id).map(|socket| &socket.role) {
@@ -103,7 +103,7 @@ impl Process {
         }
     }
 
-    /// Waits for what comes of a connection that is being made, and tells it; `late` if it takes longer than `SO_SNDTIMEO`.
+    /// Waits for the result of connecting and returns it; `late` if it takes longer than `SO_SNDTIMEO`.
     fn wait_for_connect(&self, state: MutexGuard<'_, State>, id: SocketId, late: i32) -> Verdict<()> {
         match self.wait_connected(state, id) {
             Ok(()) => {
@@ -131,7 +131,7 @@ impl Process {
         })
     }
 
-    /// Data is to be sent or received on a socket whose way is not known yet: waits until it is something that this can be done on.
+    /// Called to send or receive on a socket whose route is not known yet: waits until the socket is a connection, or the kernel's.
     pub(crate) fn wait_departed(
         &self,
         state: MutexGuard<'_, State>,

@@ -141,7 +141,7 @@ impl Process {
     }
 }
 
-/// Requests about who is told of news; the kernel's socket, if there is one, is told of them, too.
+/// Requests about the owner of signals; the kernel's socket, if there is one, gets them, too.
 fn own_request(socket: &mut Socket, request: u64, argument: &mut i32) -> Option<Result<i32, Errno>> {
     const SET_OWNER: [u64; 2] = [0x8901, 0x8902];
     const GET_OWNER: [u64; 2] = [0x8903, 0x8904];
@@ -159,7 +159,7 @@ fn own_request(socket: &mut Socket, request: u64, argument: &mut i32) -> Option<
 }
 
 impl State {
-    /// Both ends of what is a connection of ours, or of the parent's.
+    /// Both ends of our connection, or of the parent's.
     pub(crate) fn endpoints(&mut self, id: SocketId) -> Option<(SocketAddr, SocketAddr)> {
         match &self.sockets.get(id)?.role {
             Role::Connection(connection) => {

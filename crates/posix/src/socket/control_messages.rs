@@ -3,7 +3,7 @@
 /// Octets of a `cmsghdr`: a size and two ints.
 const HEADER_LEN: usize = 16;
 
-/// Writes control messages into the room that a program gave, as `put_cmsg` of Linux does: what has no room is cut, and that is told.
+/// Writes control messages into a program's buffer, as `put_cmsg` of Linux does: a message that does not fit is cut, and MSG_CTRUNC is set.
 pub(crate) struct ControlWriter<'c> {
     room: &'c mut [u8],
     at: usize,
@@ -40,7 +40,7 @@ impl<'c> ControlWriter<'c> {
     }
 }
 
-/// One control message: its level, its kind and what is in it; `None` in place of one that is no message, which is the last.
+/// One control message: its level, its type and its data; `None` for an invalid one, which is the last.
 pub(crate) type Message<'c> = Option<(i32, i32, &'c [u8])>;
 
 /// The messages that a program sends along.

@@ -184,7 +184,7 @@ impl State {
         Some(())
     }
 
-    /// Somebody asks for the name of a socket whose way is not known yet: on the kernel it has one as soon as it connects.
+    /// The program asks for the name of a socket whose route is not known yet: on the kernel it has one as soon as it connects.
     pub(super) fn name_what_departs(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         let Role::Departing { remote, .. } = socket.role else { return };
@@ -204,7 +204,8 @@ impl State {
         self.depart_by_kernel(id, remote, now);
     }
 
-    /// There is no way of ours: the kernel begins to connect, and the socket is its own from then on, whoever waits for it.
+    /// There is no route of ours: the kernel begins to connect, and the socket is the kernel's from then on, even for threads that wait
+    /// for it.
     fn depart_by_kernel(&mut self, id: SocketId, remote: SocketAddr, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.role = Role::Fresh;
@@ -221,7 +222,7 @@ impl State {
         }
     }
 
-    /// The kernel makes the connections that nobody has answered yet.
+    /// The kernel makes the connections that no peer has answered yet.
     pub(crate) fn connect_all_by_kernel(&mut self, now: Instant) {
         let held = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.connection()?)));
         for (id, connection) in held.collect::<Vec<_>>() {
@@ -229,7 +230,7 @@ impl State {
         }
     }
 
-    /// The kernel makes a connection if nobody has answered it yet; false if it is not so.
+    /// The kernel makes a connection if the peer has not answered yet; false if it has.
     pub(super) fn connect_by_kernel(&mut self, id: SocketId, connection: ConnectionId, now: Instant) -> bool {
         let Some(stack) = self.stack() else { return false };
         let remote = stack.endpoints(connection).map(|(_, remote)| remote);
@@ -300,7 +301,7 @@ impl State {
         self.release_claims(&claims);
     }
 
-    /// The port is wanted by somebody who says so.
+    /// Another socket explicitly wants the port.
     pub(crate) fn give_back_port(&mut self, port: u16) {
         let resting = self.resting_ports.take(port);
         self.release_claims(&resting);

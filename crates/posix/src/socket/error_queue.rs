@@ -10,7 +10,7 @@ use crate::calls::{Receive, Received};
 use crate::errno::fail;
 use crate::process::State;
 
-/// Who told of an error: `ee_origin` of `struct sock_extended_err`.
+/// The source of an error: `ee_origin` of `struct sock_extended_err`.
 #[derive(Clone, Copy)]
 pub(crate) enum ErrorOrigin {
     Icmp = 2,
@@ -30,7 +30,7 @@ pub(crate) struct ExtendedError {
 }
 
 impl ExtendedError {
-    /// As a control message for a socket of `domain`, with the address of who told of it.
+    /// As a control message for a socket of `domain`, with the address that reported it.
     pub(crate) fn put(&self, out: &mut ControlWriter<'_>, domain: i32, offender: Option<IpAddr>) {
         let head = [self.origin as u8, self.kind, self.code, 0];
         let words = [self.errno.to_ne_bytes(), head, self.info.to_ne_bytes(), self.data.to_ne_bytes()];

@@ -44,9 +44,9 @@ use crate::runtime::Runtime;
 const QUIET: Duration = Duration::from_millis(1);
 /// How long after its last listener was closed a program keeps its queues: some listen anew for each client.
 const LISTENS_ANEW: Duration = Duration::from_secs(1);
-/// How long near peers get to finish handshakes where somebody goes on with the others.
+/// How long near peers have to finish handshakes if another process continues the others.
 const NEAR: Duration = Duration::from_millis(10);
-/// How long all get where nobody does. Most take a round trip; some never come.
+/// How long all peers have if no other process does. Most take a round trip; some never answer.
 const HANDSHAKES_MAX: Duration = Duration::from_millis(200);
 /// How long it is waited at most for a moment in which nothing comes.
 const BUSY_MAX: Duration = Duration::from_millis(100);
@@ -93,7 +93,7 @@ impl State {
         if self.runtime.is_some() {
             return self.ended.push(Ended { claim, local, at: now });
         }
-        // It has none, and nobody would look again.
+        // It has none, and no one else would check again.
         self.release_claim(Some(claim));
         if !self.has_claims() {
             self.give_queues_back(now);
@@ -127,7 +127,7 @@ impl State {
             self.give_queues_back(now);
         }
         self.release_claim(Some(claim));
-        // What others left to us until this moment goes on to the next.
+        // What other processes left to us until now goes to the next process.
         self.hear(now);
     }
 
@@ -203,7 +203,7 @@ impl State {
         self.ended.iter().map(|ended| ended.at + LISTENS_ANEW).min()
     }
 
-    /// Listens no more on the stack; who waits there is reset.
+    /// Stops listening on the stack; connections that wait there are reset.
     fn take_off_listener(&mut self, id: SocketId, now: Instant) {
         let Some(Role::Listener { on_stack, adopted, .. }) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
@@ -244,7 +244,7 @@ impl State {
         }
     }
 
-    /// Sleeps a moment, with all locks held: the time is short, and nobody else could do anything about it.
+    /// Sleeps a moment while holding all locks: the time is short, and no other thread could do anything about it.
     fn await_packets(&mut self, now: Instant) {
         let Some(runtime) = &mut self.runtime else { return };
         let mut devices = Vec::new();
@@ -367,7 +367,7 @@ impl State {
             closed.into_iter().filter_map(|id| Some((id, stack.detach(id, now).ok()?))).collect();
         let mut gone = Vec::with_capacity(detached.len());
         for (id, detached) in detached {
-            // Nobody has it any more but its port, which a listener may want that has SO_REUSEADDR itself.
+            // It has only its port left, and a listener with SO_REUSEADDR may want that.
             let kind = MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true };
             self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
             gone.push(id);

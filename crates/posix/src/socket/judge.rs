@@ -62,7 +62,7 @@ fn connect_to_itself(socket: &OwnedFd, domain: i32) {
             NAME_MAX
         }
     };
-    // Nothing is to be left of it but the answer: closing resets it.
+    // It must leave no trace: closing resets it.
     let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
     let done = syscall::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
         .and_then(|()| syscall::bind(fd, &name[..len]))

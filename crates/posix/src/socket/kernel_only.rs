@@ -73,7 +73,7 @@ impl Setting<'_> {
     }
 }
 
-/// What a socket that somebody else has made is the kernel's for, as far as the kernel tells.
+/// Why a socket that another process has made must run on the kernel, as far as the kernel reports it.
 pub(super) fn found_at(fd: RawFd) -> Option<&'static str> {
     let is_set = |level, option| super::udp_int(fd, level, option).is_some_and(|value| value != 0);
     if syscall::has_filter(fd) {
@@ -87,7 +87,7 @@ pub(super) fn found_at(fd: RawFd) -> Option<&'static str> {
 }
 
 impl Process {
-    /// setsockopt(2) of an option for which a socket is to be the kernel's: it is, if the kernel takes the option.
+    /// setsockopt(2) of an option that only the kernel supports: if the kernel accepts the option, the socket moves to the kernel.
     pub(super) fn set_kernel_only(
         &self,
         state: MutexGuard<'_, State>,
@@ -112,7 +112,7 @@ impl Process {
         given_up.map_or_else(|errno| Verdict::Done(Err(errno)), |()| set)
     }
 
-    /// A socket is the kernel's, whatever it is now, and what is claimed for it is given up.
+    /// Moves a socket to the kernel, whatever it is now, and gives up its claim.
     pub(crate) fn keep_off_stack(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -143,7 +143,7 @@ fn judge_of_connection(domain: i32, setting: Setting<'_>) -> Result<(), Errno> {
 }
 
 impl State {
-    /// A socket without a connection is the kernel's, and what is claimed for it is given up.
+    /// Moves a socket without a connection to the kernel, and gives up its claim.
     fn keep_to_kernel(&mut self, id: SocketId, reason: &'static str, now: Instant) {
         let Some(socket) = self.sockets.get(id) else { return };
         let local = local_of(socket.fd()).filter(|_| reason == REUSEPORT_PROGRAM);

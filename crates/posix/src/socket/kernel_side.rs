@@ -30,7 +30,7 @@ impl State {
             let (epfd, Some(item)) = (epoll.fd(), epoll.items.get_mut(item_id)) else { continue };
             if !std::mem::replace(&mut item.in_kernel, true) {
                 let event = syscall::EpollEvent { events: item.events, u64: item.data };
-                // For want of memory only; then it is silent, and there is nobody to tell.
+                // Fails only for lack of memory; then it is silent, and nothing can be reported.
                 let _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, item.fd, Some(event));
                 epoll.note_shadow(item_id);
             }
@@ -171,7 +171,7 @@ impl State {
         if self.hand_bequest(token, (local, remote)) {
             return;
         }
-        // What no child can have inherited is nobody else's to ask for.
+        // What no child can have inherited, no other process can ask for.
         let found = ids.into_iter().find(|id| self.endpoints(*id) == Some((local, remote)));
         let found = found.filter(|_| self.is_held_by_child((local, remote)));
         let given = found.is_some_and(|id| self.surrender_to_child(token, id, now));
@@ -207,7 +207,7 @@ impl State {
 }
 
 impl State {
-    /// Asks for a connection that this process inherited, once; false if nobody can be asked.
+    /// Asks for a connection that this process inherited, once; false if there is no parent to ask.
     fn ask_for_inherited(&mut self, id: SocketId) -> bool {
         let Some(Role::Inherited(inherited)) = self.sockets.get(id).map(|socket| &socket.role) else {
             return false;

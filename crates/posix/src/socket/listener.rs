@@ -199,7 +199,7 @@ fn is_bound_only(fd: RawFd) -> bool {
     local_of(fd).is_some_and(|local| local.port() != 0) && syscall::getpeername(fd, &mut [0; 28]).is_err()
 }
 
-/// A negative backlog is a large one, and none exceeds `somaxconn`, which is 4096 unless somebody changed it.
+/// A negative backlog is a large one, and none exceeds `somaxconn`, which is 4096 by default.
 fn backlog_of(backlog: i32) -> u32 {
     (backlog as u32).min(4096)
 }
@@ -210,7 +210,7 @@ fn has_kernel_connection(fd: RawFd) -> bool {
 }
 
 impl State {
-    /// Enters a listener or a bound UDP socket that somebody else has made, if `fd` is one.
+    /// Enters a listener or a bound UDP socket that another process has made, if `fd` is one.
     fn enter_received(&mut self, fd: RawFd) {
         // How long its queue is, the kernel does not tell.
         const BACKLOG: u32 = 4096;
@@ -250,7 +250,7 @@ impl State {
         }
     }
 
-    /// A shadow became something that can be claimed: those who watch it already look again.
+    /// A shadow has become claimable: instances that watch it already check it again.
     pub(crate) fn note_news(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         for interest in socket.interests.iter() {
@@ -314,7 +314,7 @@ impl State {
         /// `tcpi_unacked`, which counts a listener's queue.
         const WAITING: std::ops::Range<usize> = 24..28;
         let len = syscall::getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, value)?;
-        // A peer may know that it is connected before anybody here had time to look.
+        // A peer may know that it is connected before any thread here has checked.
         let now = self.clock.now();
         self.take_in(now);
         let Some(Role::Listener { on_stack, adopted, .. }) = self.sockets.get(id).map(|socket| &socket.role)
@@ -445,7 +445,7 @@ fn name_adopted(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
     match name.map_or(Ok(0), |name| syscall::getpeername(fd, name)) {
         Ok(name_len) => Ok((fd, name_len)),
         Err(_) => {
-            // Its peer has reset it meanwhile, and it does not know any more who that was.
+            // Its peer has reset it meanwhile, and the socket no longer knows the peer.
             syscall::close(fd)?;
             fail(libc::ECONNABORTED)
         }

@@ -78,7 +78,7 @@ pub(crate) enum Role {
     Listener {
         /// On the stack.
         on_stack: Option<ListenerId>,
-        /// As listen(2) was told.
+        /// The backlog of listen(2).
         backlog: u32,
         /// Connections of the kernel that other processes left to us.
         adopted: VecDeque<OwnedFd>,
@@ -195,7 +195,7 @@ impl Socket {
         self.rare.get_or_insert_default()
     }
 
-    /// Whether anybody may want to be told of news by a signal.
+    /// Whether a signal may be wanted on news.
     pub(crate) fn may_have_owner(&self) -> bool {
         self.rare.is_some()
     }
@@ -267,7 +267,7 @@ impl Socket {
     pub(crate) fn poll(&self, stack: Option<&Stack>) -> u32 {
         let mut error = match (&self.error, &self.role) {
             (None, _) => 0,
-            // The kernel's socket tells the rest.
+            // The kernel's socket reports the rest.
             (Some(_), Role::Fresh) => libc::EPOLLERR as u32,
             (Some(_), _) => libc::EPOLLERR as u32 | READABLE | WRITABLE,
         };
@@ -287,7 +287,7 @@ impl Socket {
                 (Role::Connection(_) | Role::Failed, _) => HANG_UP | WRITABLE,
                 (Role::Udp(udp), Some(stack)) => udp.poll(stack),
                 (Role::Departing { .. } | Role::Fresh | Role::Udp(_), _) => 0,
-                // Who waits for it asks the parent for it before.
+                // A thread that waits for it asks the parent for it first.
                 (Role::Inherited(_), _) => READABLE | WRITABLE,
             }
     }
@@ -337,7 +337,7 @@ impl Interests {
         self.first.iter().chain(&self.more).copied()
     }
 
-    /// By place, for those who cannot hold on to the list.
+    /// By position, for callers that cannot borrow the list.
     pub(crate) fn at(&self, place: usize) -> Option<Interest> {
         match place {
             0 => self.first,

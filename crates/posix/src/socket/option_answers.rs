@@ -54,7 +54,7 @@ impl State {
         Some(put(level, &int.to_ne_bytes(), value))
     }
 
-    /// `SO_COOKIE`: that of a socket which nobody else has.
+    /// `SO_COOKIE`: the cookie of a private socket.
     fn cookie(&mut self, id: SocketId, value: &mut [u8]) -> Result<usize, Errno> {
         const OPTION: (i32, i32) = (libc::SOL_SOCKET, libc::SO_COOKIE);
         let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
@@ -69,7 +69,7 @@ impl State {
         put(OPTION.0, socket.settings.get(OPTION.0, OPTION.1).unwrap_or_default(), value)
     }
 
-    /// `SO_PEERNAME`, which is refused to who has too much room.
+    /// `SO_PEERNAME`, which fails if the buffer is too large.
     fn peer_name(&mut self, id: SocketId, value: &mut [u8]) -> Result<usize, Errno> {
         let domain = self.sockets.get(id).ok_or(Errno(libc::EBADF))?.domain;
         let (_, remote) = self.endpoints(id).ok_or(Errno(libc::ENOTCONN))?;
@@ -78,7 +78,7 @@ impl State {
     }
 }
 
-/// `TCP_SAVED_SYN`, which is told once.
+/// `TCP_SAVED_SYN`, which can be read once.
 fn take_saved_syn(stack: &mut Stack, connection: ConnectionId, value: &mut [u8]) -> Result<usize, Errno> {
     let saved = stack.saved_syn(connection).unwrap_or_default();
     let Some(room) = value.get_mut(..saved.len()) else { return fail(libc::EINVAL) };
@@ -88,9 +88,9 @@ fn take_saved_syn(stack: &mut Stack, connection: ConnectionId, value: &mut [u8])
     Ok(len)
 }
 
-/// `TCP_ZEROCOPY_RECEIVE`: nothing can be mapped, so much is to be read.
+/// `TCP_ZEROCOPY_RECEIVE`: nothing can be mapped; reports how much to read instead.
 fn nothing_to_map(unread: u32, value: &mut [u8]) -> Result<usize, Errno> {
-    // struct tcp_zerocopy_receive: an address, the length, how much is to be read instead, how much there is.
+    // struct tcp_zerocopy_receive: an address, the length, how much to read instead, how much there is.
     let wanted =
         u32::from_ne_bytes(*value.get(8..).and_then(|it| it.first_chunk()).ok_or(Errno(libc::EINVAL))?);
     for (at, word) in [(8, 0), (12, unread.min(wanted)), (16, unread)] {

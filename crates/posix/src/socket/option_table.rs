@@ -9,7 +9,7 @@ use stack::congestion::Algorithm;
 
 /// Reads an option as the kernel has it, and gives it to the stack.
 pub(crate) type Apply = fn(&mut TcpOptions, &[u8]);
-/// An option of the stack as getsockopt(2) tells it; `None` for what is automatic: then the kernel's default is told.
+/// An option of the stack as getsockopt(2) reports it; `None` if it is automatic: then the kernel's default is reported.
 pub(crate) type Tell = fn(&TcpOptions) -> Option<Vec<u8>>;
 
 /// One option.
@@ -18,12 +18,12 @@ pub(crate) struct Row {
     pub(crate) option: i32,
     pub(crate) apply: Apply,
     pub(crate) tell: Tell,
-    /// It is for listeners, or for sockets that are to be connected: on a connection it only is remembered.
+    /// It is for listeners, or for sockets before connecting: a connection only stores it.
     pub(crate) is_of_the_beginning: bool,
 }
 
 impl Row {
-    /// Whether the stack tells the value that the kernel has.
+    /// Whether the stack reports the value that the kernel has.
     pub(crate) fn tells(&self, options: &TcpOptions, value: &[u8]) -> bool {
         !self.is_of_the_beginning && (self.tell)(options).as_deref() == Some(value)
     }
@@ -33,7 +33,7 @@ const fn row(level: i32, option: i32, apply: Apply, tell: Tell) -> Row {
     Row { level, option, apply, tell, is_of_the_beginning: false }
 }
 
-/// One whose time is over when there is a connection.
+/// An option that is too late once there is a connection.
 const fn beginning(level: i32, option: i32, apply: Apply, tell: Tell) -> Row {
     Row { level, option, apply, tell, is_of_the_beginning: true }
 }

@@ -200,7 +200,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether the stack tells the same value from now on.
+    /// Returns whether the stack reports the same value from now on.
     fn apply(
         &mut self,
         connection: ConnectionId,

@@ -34,7 +34,7 @@ impl OwnRun {
         self.seen = Some(Seen::OfShadow);
     }
 
-    /// Whether the shadow is to be asked first.
+    /// Whether to ask the shadow first.
     pub(super) fn is_shadows_turn(&self) -> bool {
         match self.seen {
             Some(Seen::OfStack) => false,

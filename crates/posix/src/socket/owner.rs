@@ -12,10 +12,10 @@ const KEPT_FLAGS: i32 = libc::O_APPEND | libc::O_ASYNC;
 /// The highest number of a signal.
 const SIGNAL_MAX: i32 = 64;
 
-/// Who that is.
+/// The owner.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
-    /// A process, or if negative a group of them; zero for nobody.
+    /// A process, or a process group if negative; zero for none.
     process: i32,
     /// Instead of `SIGIO`; zero for that.
     signal: i32,
@@ -79,14 +79,14 @@ pub(super) const F_SETSIG: i32 = 10;
 pub(super) const F_GETSIG: i32 = 11;
 
 impl State {
-    /// There is news of a socket: its owner is told, if it wants to be.
+    /// There is news of a socket: signals its owner, if it wants that.
     pub(crate) fn signal_owner(&self, id: SocketId, key: u32) {
         let Some(rare) = self.sockets.get(id).and_then(|socket| socket.rare.as_ref()) else { return };
         let owner = &rare.owner;
         if owner.process == 0 || key == 0 {
             return;
         }
-        // Who is not there any more is not told.
+        // An owner that no longer exists gets no signal.
         if key & libc::EPOLLPRI as u32 != 0 {
             let _ = syscall::kill(owner.process, libc::SIGURG);
         }

@@ -98,7 +98,7 @@ impl Process {
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         let result = self.wait(state, &waiting, &mut |state, now| {
             let result = progress.take(state, connection, request, now);
-            // Nobody wakes who waits at what is gone.
+            // Nothing wakes a thread that waits on a closed socket.
             result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
         });
         match result {
@@ -114,8 +114,8 @@ impl Process {
     }
 }
 
-/// The connection has become the kernel's after a call that waits for more had taken `done` octets: the rest is there. Returns how much of it
-/// came; an error is for the next call to tell.
+/// The connection has become the kernel's after a call that waits for more had taken `done` octets: the rest is there. Returns how much of
+/// it came; an error is for the next call to tell.
 fn receive_rest(fd: RawFd, request: &mut Receive<'_, '_>, done: usize) -> usize {
     let mut skip = done;
     let mut rest = Vec::with_capacity(request.buffers.len());
@@ -166,7 +166,7 @@ impl Progress {
                 skip -= buffer.len();
                 continue;
             }
-            // Whoever reads on passes the mark, and is told of it by reading stopping there.
+            // A later read passes the mark, and notices it because reading stops there.
             if self.done > 0 && !peek && stack.is_at_urgent_mark(connection) {
                 return Some(Ok(self.result()));
             }
@@ -205,7 +205,7 @@ impl Progress {
     }
 }
 
-/// Who asks for no octets is told all the same whether there are any.
+/// A call for zero octets still reports whether there are any.
 fn is_readable(stack: &stack::Stack, connection: ConnectionId) -> bool {
     stack.readiness(connection).is_none_or(|ready| ready.readable)
 }

@@ -16,7 +16,7 @@ use crate::attachment::ClaimId;
 
 /// How long a port rests before it is used again.
 const REST: Duration = Duration::from_millis(100);
-/// How long one is kept that is not used again.
+/// How long an unused port is kept.
 const KEPT: Duration = Duration::from_secs(2);
 /// Ports that are given back at a time.
 const EXPIRED_MAX: usize = 64;

@@ -101,7 +101,7 @@ impl Process {
         let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
         let result = self.wait(state, &waiting, &mut |state, now| {
             let result = progress.push(state, connection, request, now);
-            // Nobody wakes who waits at what is gone.
+            // Nothing wakes a thread that waits on a closed socket.
             result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
         });
         match result {
@@ -136,8 +136,8 @@ impl Process {
     }
 }
 
-/// The connection has become the kernel's after a call that waits had sent `done` octets: the rest goes that way. Returns how much of it did;
-/// an error is for the next call to tell.
+/// The connection has become the kernel's after a call that waits had sent `done` octets: the rest goes that way. Returns how much of it
+/// did; an error is for the next call to tell.
 fn send_rest(fd: RawFd, request: &Send<'_, '_>, done: usize) -> usize {
     let mut skip = done;
     let mut rest = Vec::with_capacity(request.buffers.len());
@@ -172,7 +172,7 @@ impl Progress {
         let Some(stack) = state.stack() else {
             return Some(if self.done > 0 { Ok(self.done) } else { fail(libc::ECONNRESET) });
         };
-        // Whoever has sent something is told of the error by the next call, which finds it only if it is not taken here.
+        // After sending a part, the next call reports the error, which it finds only if it is not taken here.
         if self.done > 0 && stack.readiness(connection).is_none_or(|ready| ready.error) {
             return Some(Ok(self.done));
         }

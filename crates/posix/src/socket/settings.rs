@@ -216,7 +216,7 @@ fn defaults(domain: i32) -> &'static [Option<Vec<u8>>] {
 }
 
 impl Socket {
-    /// The options that were set at the kernel's socket, which is to be connected.
+    /// The options that were set on the kernel's socket, which is about to connect.
     pub(super) fn options_of_shadow(&self) -> (TcpOptions, Settings) {
         options_of_shadow(self.fd(), self.domain, self.touched)
     }

@@ -49,7 +49,7 @@ impl Stall {
         self.taken = self.taken.wrapping_add(1);
     }
 
-    /// Something waits still; whether it is time to ask for others who would take it.
+    /// Something still waits; returns whether it is time to ask for other processes that would take it.
     fn look(&mut self, patience: u32) -> bool {
         if std::mem::replace(&mut self.seen, self.taken) != self.taken {
             self.looks = 0;
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// Looks for what nobody takes, from time to time.
+    /// Looks from time to time for what no thread takes.
     pub(crate) fn look_at_stalls(&mut self, now: Instant) {
         let Some(at) = self.stalls.look_at.filter(|at| now >= *at) else { return };
         if now.since(at) >= LOOK_EVERY {
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// The same for who may soon want the queues again.
+    /// The same for a process that may soon want the queues again.
     pub(crate) fn hand_over_datagrams(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let fd = socket.fd();

@@ -38,7 +38,7 @@ impl Times {
     /// What these options of `SOL_SOCKET` ask for.
     pub(crate) fn wanted(value_of: impl Fn(i32) -> i32) -> Times {
         let simple = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, TIMESTAMP_NEW, TIMESTAMPNS_NEW];
-        // The older of the two tells what the newer was set to as well.
+        // The older option also reports the setting of the newer one.
         let stamping = [TIMESTAMPING_NEW, libc::SO_TIMESTAMPING].map(|option| (option, value_of(option)));
         let is_software =
             |flags: i32| flags & SOFTWARE != 0 && (flags & RX_SOFTWARE != 0 || flags & OPT_RX_FILTER == 0);
@@ -63,7 +63,7 @@ impl Times {
         }
     }
 
-    /// Whether any is to be told.
+    /// Whether any time must be reported.
     pub(crate) fn is_any(&self) -> bool {
         self.simple.is_some() || self.stamping.is_some()
     }

@@ -24,7 +24,7 @@ use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
 use crate::process::{Process, State};
 
-/// Destinations whose way is remembered.
+/// Destinations whose route is cached.
 const WAYS_MAX: usize = 64;
 /// How long a way is believed: neighbours change, and the kernel knows.
 const WAY_LIFETIME: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 #[derive(Default)]
 pub(crate) struct UdpRole {
     pub(crate) on_stack: Option<UdpId>,
-    /// bind(2) was called: who waits for datagrams there gets them from the stack.
+    /// bind(2) was called: threads that wait for datagrams there get them from the stack.
     pub(crate) is_bound: bool,
     ways: Vec<LearnedWay>,
     /// What it wants to be told of datagrams.
@@ -46,7 +46,7 @@ pub(crate) struct UdpRole {
     is_sent_by_kernel: bool,
     /// The kernel waits for the rest of a datagram (`MSG_MORE`).
     is_corked: bool,
-    /// Who it is connected to, if what comes from there is on the stack.
+    /// The peer that it is connected to, if that peer's datagrams are on the stack.
     pub(super) peer: Option<SocketAddr>,
     /// Room to put a datagram together that comes in pieces, or is to leave so.
     room: Vec<u8>,
@@ -69,7 +69,7 @@ impl UdpRole {
     pub(crate) fn poll(&self, stack: &Stack) -> u32 {
         let readiness = self.on_stack.and_then(|id| stack.udp_readiness(id)).unwrap_or_default();
         let Readiness { readable, error, .. } = readiness;
-        // An error alone is nothing to read, though reading tells it.
+        // An error alone is nothing to read, although reading reports it.
         let readable = readable && (!error || self.on_stack.is_some_and(|id| stack.udp_peek(id).is_some()));
         let bits = if readable { READABLE | WRITABLE } else { 0 };
         bits | if error { libc::EPOLLERR as u32 } else { 0 }
@@ -259,7 +259,7 @@ impl State {
         self.hand_over_datagrams(id, now);
     }
 
-    /// What the shadow has, if it is to be asked before the stack.
+    /// What the shadow has, if it must be asked before the stack.
     fn receive_in_shadows_turn(
         &mut self,
         id: SocketId,
@@ -441,7 +441,7 @@ fn ask_shadow(fd: RawFd, request: &mut Receive<'_, '_>) -> Found {
     }
     let is = |bit| fds[0].revents & bit != 0;
     match receive_of_kernel(fd, request) {
-        // The end of what was shut down is told to calls that wait.
+        // Calls that wait see the end of the direction that was shut down.
         Err(EAGAIN) if is(libc::POLLRDHUP) => Found::Result(Ok(Received::default())),
         // Others that have the socket were faster.
         Err(EAGAIN) if is(libc::POLLIN) => Found::Nothing,

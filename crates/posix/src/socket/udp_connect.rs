@@ -66,7 +66,7 @@ impl State {
     }
 }
 
-/// Who a socket of the kernel's is connected to.
+/// The peer of a connected kernel socket.
 fn peer_of(fd: RawFd) -> Option<SocketAddr> {
     let mut name = [0; 128];
     let len = syscall::getpeername(fd, &mut name).ok()?;

@@ -73,7 +73,7 @@ impl Asked {
         send.traffic_class = Some(of.sent_traffic_class);
     }
 
-    /// Writes what is to be told of a datagram, in Linux's order. `came` is only asked if times are.
+    /// Writes the control messages of a datagram, in Linux's order. `came` is only called if times are wanted.
     pub(crate) fn put(
         &self,
         out: &mut ControlWriter<'_>,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::clock::{Duration, Instant};
 
-/// Nanoseconds that a look at a clock takes that is held: whoever looks again and again until a time is over must come to an end.
+/// Nanoseconds that each reading of a stopped clock takes: a loop that waits for a time to pass must end.
 const A_LOOK: u64 = 1000;
 
 /// The time of a process. What a test says of milliseconds must not depend on when its thread gets a core.

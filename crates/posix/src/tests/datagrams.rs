@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A bound socket of a process; the kernel's until somebody reads it.
+/// A bound socket of a process; the kernel's until it is read.
 fn bound(process: &Process) -> (RawFd, u16) {
     bound_with(process, libc::SOCK_NONBLOCK)
 }
@@ -16,7 +16,7 @@ fn bound_with(process: &Process, flags: i32) -> (RawFd, u16) {
     (fd, crate::socket::address::local_of(fd).unwrap().port())
 }
 
-/// The same, which somebody has read.
+/// The same, after a read.
 pub(super) fn claimed(process: &Process) -> RawFd {
     let (fd, _) = bound(process);
     assert!(receive(process, fd, &mut [0; 8], 0).is_none());
@@ -45,7 +45,7 @@ fn send(process: &Process, fd: RawFd, to: SocketAddr, data: &[u8]) -> bool {
     }
 }
 
-/// Puts a datagram from the right to the left onto the wire: to begin with nobody knows the way to anybody.
+/// Puts a datagram from the right to the left onto the wire, because at first neither side knows the route to the other.
 fn inject(pair: &Pair, from: u16, to: u16, data: &[u8]) {
     inject_all(pair, from, to, &[data]);
 }

@@ -56,7 +56,7 @@ fn who_polls_an_instance_learns_of_what_another_threads_turn_brings() {
         done(pair.left.poll(&mut fds, Some(PATIENCE), None))
     };
     std::thread::scope(|scope| {
-        // The first one that sleeps drives; the other has only what it is told.
+        // The first one that sleeps is the driver; the other sees only its own events.
         let driver = scope.spawn(|| poll(other));
         pair.left.until_asleep(1);
         let onlooker = scope.spawn(|| poll(epfd));
@@ -145,7 +145,7 @@ fn an_instance_within_another_tells_it() {
     assert_eq!(pair.left.ready(outer), []);
 }
 
-/// Which descriptors are told to who has room for so many, call by call.
+/// The descriptors that a call with a buffer of so many reports, call by call.
 fn told_by_calls(process: &Process, epfd: RawFd, room: usize) -> Vec<Vec<RawFd>> {
     let told = (0..4).map(|_| {
         process.clock.pass(Duration::from_millis(1));
@@ -312,7 +312,7 @@ fn readable_pipe() -> RawFd {
     reader.into_raw_fd()
 }
 
-/// Watches with data 7, also what is the kernel's.
+/// Watches with data 7, also on the kernel's descriptors.
 fn watch_alike(pair: &Pair, epfd: RawFd, fd: RawFd, events: i32) {
     let event = EpollEvent { events: events as u32, data: 7 };
     match pair.left.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, Some(event)) {

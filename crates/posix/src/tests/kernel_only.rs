@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// A key for whoever connects: `struct tcp_md5sig`.
+/// A key for any peer: `struct tcp_md5sig`.
 fn key() -> Vec<u8> {
     let mut key = vec![0; 216];
     key[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());

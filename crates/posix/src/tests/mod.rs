@@ -264,7 +264,7 @@ impl Pair {
     fn listen(&self) -> (RawFd, SocketAddr) {
         let fd = self.left.listen_anywhere(libc::SOCK_NONBLOCK);
         let port = super::socket::address::local_of(fd).unwrap().port();
-        // Whoever asks for connections first makes it ours.
+        // The first call that asks for connections makes it ours.
         assert_eq!(self.left.accept4(fd, 0), Err(Errno(libc::EAGAIN)));
         (fd, SocketAddr::new(LEFT, port))
     }

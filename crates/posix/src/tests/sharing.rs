@@ -40,7 +40,7 @@ fn what_nobody_takes_is_for_others_that_have_the_listener() {
     pair.pass(LONG);
     pair.settle();
     assert_eq!(left(&pair), 1);
-    // Who waits for more claims it anew.
+    // Waiting for more claims it again.
     assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
 }
 
@@ -437,7 +437,7 @@ fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
         pair.left.until_asleep(2);
         pair.left.surrender(left);
         assert!(reader.join().unwrap());
-        // With what is left of its time, so that the call is not the program's to begin anew.
+        // With the rest of its time, so that the program need not start the call again.
         syscall::write(pair.others.far_ends.lock().unwrap()[0], b"late").unwrap();
         assert!(poller.join().unwrap());
     });
