@@ -22,10 +22,10 @@ pub trait Application: Send {
         None
     }
 
-    /// Does what is due; often nothing, so that finding out is to be cheap.
+    /// Does what is due. Called often when nothing is due, so it must find that out quickly.
     fn on_timeout(&mut self, _stack: &mut Stack, _now: Instant) {}
 
-    /// The engine is to end, after what is queued now is sent once.
+    /// The engine is about to end. What is queued now is sent once.
     fn on_stop(&mut self, _stack: &mut Stack, _now: Instant) {}
 }
 

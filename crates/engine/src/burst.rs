@@ -75,8 +75,8 @@ impl Port {
         late + count
     }
 
-    /// Splits a burst into UDP requests, packets for the stack, and frames that nobody here wants; those are counted. All
-    /// but the requests are released.
+    /// Splits a burst into UDP requests, packets for the stack, and other frames, which are counted. Releases all
+    /// but the requests.
     fn classify(
         &mut self,
         received: Burst,
@@ -109,7 +109,7 @@ impl Port {
         }
     }
 
-    /// Offers what is not the responder's, as `reason` tells, to the stack.
+    /// Offers packets that the responder does not handle, for the given `reason`, to the stack.
     fn offer(
         &self,
         frame: &[u8],
@@ -141,7 +141,7 @@ impl Port {
         }
     }
 
-    /// Transmits what is queued of the stack's packets, as far as there is room.
+    /// Transmits the stack's queued packets, as far as there is space.
     pub(crate) fn transmit_outgoing(&mut self, taps: &mut Taps, now: Instant) {
         self.show(&self.outgoing[self.outgoing_shown..], Direction::Outbound, taps, now);
         self.device.tx_burst(&mut self.outgoing, now);
@@ -158,7 +158,7 @@ impl Port {
         if self.unsent.is_empty() { 0 } else { self.device.tx_burst(&mut self.unsent, now) }
     }
 
-    /// Answers what is waiting already, and ends. Frames that still find no room are released.
+    /// Answers what is already waiting, and ends. Frames that still do not fit are released.
     pub(crate) fn close<R: UdpResponder>(&mut self, responder: &mut R, counters: &EngineCounters) {
         const BURSTS_MAX: usize = 1024;
         let now = Instant::ZERO;

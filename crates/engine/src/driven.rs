@@ -27,7 +27,7 @@ pub enum Sleep {
 }
 
 impl<R: UdpResponder, A: Application> Engine<R, A> {
-    /// An engine for whoever drives it by [`Engine::poll`]. It opens no descriptors, and its handle wakes nobody.
+    /// An engine for a user that drives it by [`Engine::poll`]. It opens no descriptors, and its handle wakes no thread.
     pub fn driven(
         config: Config,
         responder: R,
@@ -121,7 +121,7 @@ mod tests {
         fn on_event(&mut self, _: stack::Event, _: &mut Stack, _: Instant) {}
     }
 
-    /// An engine that nobody drives, its handle, and one that carries out what it asks.
+    /// An engine without a driver, its handle, and a second engine that carries out the handle's requests.
     fn engine() -> (Shared, EngineHandle, EngineHandle) {
         let (engine, handle) =
             Engine::driven(Config::default(), Echo, stack::Config::default(), Idle).unwrap();

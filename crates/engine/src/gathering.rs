@@ -95,7 +95,7 @@ impl Gathering {
 
     fn end_window(&mut self, now: Instant, length: Duration) {
         let window = Window { length, ..self.begin_window(now) };
-        // The engine was busy for long, or slept: that tells nothing of either way.
+        // The engine was busy or asleep for long: the window says nothing about either mode.
         if length >= 2 * WINDOW {
             self.mode = Mode::Without(0);
             return;
@@ -111,7 +111,7 @@ impl Gathering {
                 }
             }
             Mode::Trial if !pays => self.give_up(),
-            // Of a machine that was elsewhere for some milliseconds one window tells nothing.
+            // A window in which the machine was elsewhere for some milliseconds says nothing.
             Mode::With { is_in_doubt, .. } if !pays && (is_in_doubt || window.arrivals == 0) => {
                 self.give_up()
             }
@@ -189,7 +189,7 @@ mod tests {
         gathered: u64,
     }
 
-    /// One engine for a second, whose turns take no time.
+    /// One engine for a second, with turns that take no time.
     fn load(peers: &Peers, span: Duration) -> Outcome {
         load_on(&mut Gathering::new(span), Instant::ZERO..SECOND, peers)
     }

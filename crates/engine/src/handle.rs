@@ -14,7 +14,7 @@ use crate::counters::{DeviceReports, EngineCounters};
 use crate::sleeper::Waker;
 use crate::tap::Tap;
 
-/// Names a device of an engine; chosen by whoever adds it.
+/// Names a device of an engine; the caller that adds the device chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
@@ -127,7 +127,7 @@ impl EngineHandle {
     }
 
     fn send(&self, command: Command) {
-        // An engine that ended has no devices and counts nothing: there is nobody to tell.
+        // An engine that has ended has no devices and counts nothing.
         if self.commands.send(command).is_ok() {
             self.waker.wake();
         }

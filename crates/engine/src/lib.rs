@@ -77,7 +77,7 @@ pub enum Role {
 
 /// Turns between two looks at the shadows while there is work; at full load some tens of microseconds.
 const SHADOW_EVERY: u32 = 32;
-/// How long a stopping engine goes on at most while packets keep coming.
+/// How long a stopping engine continues at most while packets keep coming.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// One core's loop. Made by [`Engine::new`] or [`Engine::with_stack`], runs in [`Engine::run`] on a thread of its own.

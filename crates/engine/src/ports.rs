@@ -18,7 +18,7 @@ use crate::{Role, Sleep};
 
 /// Packets that the stack sends in one turn; then it is the turn of those that arrived.
 const TRANSMIT_MAX: usize = 4 * BURST;
-/// Sleep while frames wait for room in a transmit ring, about which no descriptor tells.
+/// Sleep while frames wait for space in a transmit ring: no descriptor reports when there is some.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// All devices of an engine.
@@ -138,7 +138,7 @@ impl Ports {
         outgoing.is_full() && self.flush(now)
     }
 
-    /// Transmits what is queued; true if a port has no room left for more.
+    /// Transmits what is queued; true if a port has no space left.
     fn flush(&mut self, now: Instant) -> bool {
         let mut crowded = false;
         for port in self.ports.iter_mut().filter(|port| !port.outgoing.is_empty()) {

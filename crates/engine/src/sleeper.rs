@@ -22,7 +22,7 @@ pub(crate) struct Sleeper {
 pub(crate) enum Waker {
     /// Ends its sleep.
     Event(Arc<OwnedFd>),
-    /// It is driven by somebody who looks by himself.
+    /// Its driver checks for commands itself.
     Nobody,
     /// Carries them out at once: see [`crate::EngineHandle::nudging`].
     Nudge(Arc<dyn Fn() + Send + Sync>),
@@ -35,12 +35,12 @@ impl Sleeper {
         Ok((Sleeper { wake: Some(wake) }, waker))
     }
 
-    /// For an engine that somebody else drives, and wakes: without a descriptor.
+    /// For an engine that another thread drives and wakes: without a descriptor.
     pub(crate) fn none() -> (Sleeper, Waker) {
         (Sleeper { wake: None }, Waker::Nobody)
     }
 
-    /// Sleeps until one of `fds` is readable, somebody wakes, or `timeout` is over; a signal ends it too.
+    /// Sleeps until one of `fds` is readable, another thread wakes the engine, or `timeout` is over. A signal ends the sleep, too.
     pub(crate) fn sleep(&self, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
         let timeout = timeout.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
@@ -50,7 +50,7 @@ impl Sleeper {
         let watched = wake.into_iter().chain(fds.iter().copied());
         let mut watched: Vec<PollFd<'_>> =
             watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // An error, such as for want of memory, ends the sleep like a signal: the engine looks around and comes back.
+        // An error, for instance lack of memory, ends the sleep like a signal: the engine checks its devices and comes back.
         let _ = poll(&mut watched, timeout.as_ref());
         if let Some(wake) = &self.wake
             && watched[0].revents().contains(PollFlags::IN)

@@ -23,7 +23,7 @@ pub trait Tap: Send {
     /// A frame of `device`. Checksums that the device fills in are not there yet.
     fn on_frame(&mut self, frame: &[u8], device: DeviceId, direction: Direction, now: Instant);
 
-    /// Whether nobody looks any more: then the tap goes.
+    /// Whether the tap has ended: then it is removed.
     fn is_over(&self) -> bool;
 }
 

@@ -60,7 +60,7 @@ impl Connection<'_> {
         self.stack.send(self.id, data, self.now).unwrap_or(0)
     }
 
-    /// Sends nothing behind what is queued; what the peer sends is still received.
+    /// Sends a FIN after what is queued; data from the peer is still received.
     pub fn finish(&mut self) {
         self.stack.shutdown(self.id, Shutdown::Write, self.now);
     }

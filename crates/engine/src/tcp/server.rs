@@ -34,7 +34,7 @@ pub struct TcpServer<H: TcpHandler> {
 
 struct Place<S> {
     id: ConnectionId,
-    /// The handler was told that the peer sends no more.
+    /// The handler knows that the peer sends no more.
     ended: bool,
     state: S,
 }
@@ -67,7 +67,7 @@ impl<H: TcpHandler> TcpServer<H> {
     fn accept_all(&mut self, listener: ListenerId, stack: &mut Stack, now: Instant) {
         while let Some(id) = stack.tcp_accept(listener) {
             self.take(id, stack, now);
-            // It may have sent, or failed, before it was accepted: no event tells of that any more.
+            // It may have sent, or failed, before it was accepted: no event reports that any more.
             let failed = stack.readiness(id).is_some_and(|ready| ready.hangup || ready.error);
             let events = if failed { Events::READABLE | Events::CLOSED } else { Events::READABLE };
             self.tell(id, events, stack, now);
@@ -139,7 +139,7 @@ impl<H: TcpHandler> Application for TcpServer<H> {
     fn on_start(&mut self, stack: &mut Stack, _now: Instant) {
         for &address in &self.addresses {
             let options = Arc::clone(&self.options);
-            // Fails only where somebody listens already, or 65 536 do.
+            // Fails only if another listener has the address, or 65 536 listeners exist.
             self.listeners.extend(stack.tcp_listen(address, false, BACKLOG, options));
         }
     }
