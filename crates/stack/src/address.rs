@@ -1,4 +1,4 @@
-//! What an address may be used for.
+//! Which addresses are valid for which purpose.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -10,8 +10,8 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
-/// Whether packets on a wire may come from it, and go to it. Who says that a packet comes from this host itself (RFC 1122, 3.2.1.3 (g);
-/// RFC 4291, 2.5.3), or by IPv6 from an address of IPv4 (RFC 4038, 4.2), wants to be taken for somebody else.
+/// Whether packets on a wire may have it as source and as destination. A packet that claims to come from this host itself (RFC 1122,
+/// 3.2.1.3 (g); RFC 4291, 2.5.3), or over IPv6 from an IPv4 address (RFC 4038, 4.2), has a forged source.
 #[inline]
 pub(crate) fn is_on_wires(address: IpAddr) -> bool {
     let is_never = match address {

@@ -1,4 +1,4 @@
-//! What arrived out of order.
+//! Which data has arrived out of order.
 
 use arrayvec::ArrayVec;
 

@@ -1,4 +1,4 @@
-//! What a stack and its sockets run on.
+//! Configuration of a stack and its sockets.
 
 use clock::Duration;
 
@@ -39,7 +39,7 @@ pub struct Config {
     /// How long a connection stays in TIME-WAIT.
     pub time_wait: Duration,
     /// Whether connecting may take over a flow that has been in TIME-WAIT for a second, if timestamps tell old segments from new
-    /// ones (`tcp_tw_reuse`, which on Linux is for loopback alone by default). For hosts whose ports somebody else chooses.
+    /// ones (`tcp_tw_reuse`, which on Linux is for loopback alone by default). For hosts whose ports another process chooses.
     pub time_wait_reuse: bool,
     /// How long a closed socket waits in FIN-WAIT-2 for its peer's FIN (`tcp_fin_timeout`).
     pub fin_timeout: Duration,
@@ -143,7 +143,7 @@ pub enum SynCookies {
 /// When the stack probes the path MTU by itself (RFC 4821).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathMtuProbing {
-    /// Never: ICMP alone tells.
+    /// Never: only ICMP lowers it.
     Off,
     /// After a black hole is suspected.
     #[default]
@@ -178,7 +178,7 @@ pub struct TcpOptions {
     pub congestion: Algorithm,
     /// Largest segment to announce and to send (`TCP_MAXSEG`); `None` takes what the path allows.
     pub mss_max: Option<u16>,
-    /// A listener tells of a connection when its first data came, or after this many SYN-ACKs (`TCP_DEFER_ACCEPT`).
+    /// A listener reports a connection when its first data has arrived, or after this many SYN-ACKs (`TCP_DEFER_ACCEPT`).
     pub defer_accept: Option<u8>,
     /// Urgent octets stay in the stream (`SO_OOBINLINE`).
     pub urgent_inline: bool,

@@ -1,4 +1,4 @@
-//! What a stack counts, by the names of Linux's `/proc/net/snmp` and `/proc/net/netstat` where they exist there (RFC 4022).
+//! A stack's counters, by their names in Linux's `/proc/net/snmp` and `/proc/net/netstat` where they exist (RFC 4022).
 
 use crate::recovery::{Event, Events};
 
@@ -89,11 +89,11 @@ counters! {
     outside_window => "TcpExtTCPOutsideWindow",
     /// Segments that came out of order and were kept.
     ofo_queue => "TcpExtTCPOFOQueue",
-    /// Segments that came out of order and were dropped for want of memory.
+    /// Segments that arrived out of order and were dropped for lack of memory.
     ofo_drop => "TcpExtTCPOFODrop",
-    /// Times that what had come out of order was dropped for want of memory.
+    /// How often out-of-order data was dropped for lack of memory.
     ofo_pruned => "TcpExtOfoPruned",
-    /// Segments in order that were dropped for want of memory.
+    /// Segments in order that were dropped for lack of memory.
     rcv_q_drop => "TcpExtTCPRcvQDrop",
     /// Segments that did not fit the advertised window.
     zero_window_drop => "TcpExtTCPZeroWindowDrop",
@@ -185,11 +185,11 @@ counters! {
     attached => "SidestepAttached",
     /// Segments ignored because their connection or listener has just left.
     departed_ignored => "SidestepDepartedIgnored",
-    /// Segments of a connection that has just left, kept for who has it now.
+    /// Segments of a connection that has just left, kept for its new owner.
     departed_late => "SidestepDepartedLate",
     /// UDP datagrams delivered.
     udp_in_datagrams => "UdpInDatagrams",
-    /// UDP datagrams to a port that nobody has.
+    /// UDP datagrams to a port without a socket.
     udp_no_ports => "UdpNoPorts",
     /// UDP datagrams dropped as malformed.
     udp_in_errors => "UdpInErrors",
@@ -208,7 +208,7 @@ counters! {
 }
 
 impl Counters {
-    /// Adds what loss recovery tells of.
+    /// Adds the events of loss recovery.
     pub(crate) fn add_recovery_events(&mut self, events: Events) {
         if events.is_empty() {
             return; // As nearly always.

@@ -1,8 +1,8 @@
 //! UDP and TCP: packets in, packets out, timers.
 //!
-//! Pure: it opens nothing, reads no clock and knows no device. [`Stack`] is one engine's: the caller gives it packets, the
-//! time and 32 secret octets, and takes packets, deadlines and events from it. The RFC and its section stand beside the code
-//! that follows it.
+//! Pure: it opens nothing, reads no clock and knows no device. Each engine has one [`Stack`]. The caller passes packets, the
+//! time and 32 secret octets in, and takes packets, deadlines and events out. The RFC and its section stand beside the code
+//! that implements it.
 //!
 //! Start at [`Stack`], then the modules [`tcp`] and [`udp`].
 #![forbid(unsafe_code)]

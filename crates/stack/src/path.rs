@@ -1,4 +1,4 @@
-//! Links and paths: where packets leave, with which headers below IP, and how large they may be.
+//! Links and hops: where packets leave, their link-layer headers, and their largest size.
 
 use core::net::IpAddr;
 
@@ -112,7 +112,7 @@ impl PathTable {
         self.links[at] = Some(link);
     }
 
-    /// A link; one that nobody told of has the default values.
+    /// A link; an unknown link has the default values.
     pub fn link(&self, id: LinkId) -> Link {
         self.links.get(usize::from(id.0)).copied().flatten().unwrap_or_default()
     }
@@ -128,7 +128,7 @@ impl PathTable {
         covering.max_by_key(|clamp| clamp.prefix_len).map(|clamp| clamp.mss)
     }
 
-    /// Numbers `hop`; each call is to be paired with [`PathTable::release`]. `None` if there are too many.
+    /// Numbers `hop`. Each call needs a matching [`PathTable::release`]. `None` if there are too many.
     pub fn acquire(&mut self, hop: Hop) -> Option<PathId> {
         let at = self.find(hop).or_else(|| self.add(hop))?;
         self.latest = at;

@@ -1,4 +1,4 @@
-//! Local ports: who may bind which, as in Linux, and which an outgoing connection gets (RFC 6056).
+//! Local ports: which socket may bind which, as in Linux, and the choice for an outgoing connection (RFC 6056).
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Values at stable places, with handles that tell when a place has been taken over by another value.
+//! Values in stable slots. A handle detects that another value has taken over its slot.
 
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
@@ -26,7 +26,7 @@ impl<T> Handle<T> {
         self.generation.get() - 1
     }
 
-    /// Place and generation as one number, for those who keep handles in other people's data.
+    /// Slot and generation as one number, for users that store handles elsewhere.
     pub const fn to_bits(self) -> u64 {
         (self.generation() as u64) << 32 | self.index as u64
     }
@@ -111,7 +111,7 @@ impl<T> Slab<T> {
         self.used >= self.limit
     }
 
-    /// Puts the value made by `make`, which is told its handle, into a free place; `None` when there is none.
+    /// Puts the value that `make` returns for its handle into a free slot; `None` if there is none.
     pub fn insert_with(&mut self, make: impl FnOnce(Handle<T>) -> T) -> Option<Handle<T>> {
         if self.is_full() {
             return None;

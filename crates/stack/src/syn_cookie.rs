@@ -1,7 +1,7 @@
 //! SYN cookies (RFC 4987, 3.6).
 //!
-//! When a listener has too many half-open connections it forgets them at once, and finds what it needs in the ACK that
-//! ends the handshake.
+//! When a listener has too many half-open connections, it stores no new ones. The ACK that ends such a handshake carries what it
+//! needs.
 
 use clock::Instant;
 

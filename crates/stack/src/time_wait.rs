@@ -141,7 +141,7 @@ impl TimeWaitTable {
         self.order.len() == 0
     }
 
-    /// Entries given up early for want of room.
+    /// Entries removed early because the table was full.
     pub fn recycled(&self) -> u64 {
         self.recycled
     }

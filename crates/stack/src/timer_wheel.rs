@@ -1,4 +1,4 @@
-//! Deadlines.
+//! A hierarchical timer wheel.
 
 use clock::Instant;
 

@@ -1,4 +1,4 @@
-//! A ring of the latest events, always on: what happened on a connection just before it was looked at.
+//! A ring of the latest events, always on: what happened on a connection recently.
 
 use clock::Instant;
 

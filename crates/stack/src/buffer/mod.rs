@@ -9,7 +9,7 @@
 //!          ^ front (offset 0)           ^ len()                            ^ written
 //! ```
 //!
-//! Chunks that lie wholly in a gap are left out of the chain; the pool notes how many beside each link.
+//! A chunk that lies wholly in a gap is not in the chain; the pool notes beside each link how many are missing.
 //!
 //! A queue holds chunks only while it holds octets, so an idle connection costs [`ByteQueue`]'s 28 octets a direction.
 //! Every function takes the pool, and all calls on one queue take the same pool.

@@ -54,7 +54,7 @@ impl BufferPool {
         self.chunks_max - self.in_use
     }
 
-    /// The last eighth, which is kept for what comes in order, and for who has little to send.
+    /// The last eighth, which is reserved for data in order, and for writers with little to send.
     #[inline]
     fn reserve(&self) -> u32 {
         self.chunks_max / 8

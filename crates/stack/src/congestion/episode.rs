@@ -1,4 +1,4 @@
-//! What window-based controllers remember of the last congestion event.
+//! The state of window-based controllers about the last congestion event.
 
 use super::{Acked, Congestion};
 

@@ -1,7 +1,7 @@
 //! Congestion control: how much may be in flight, and how fast it is sent.
 //!
-//! A controller is told what was acknowledged and what was lost, and answers with a window and, if it paces, a rate. What is
-//! lost is decided in [`crate::recovery`], not here. Quantities are octets, rates octets a second.
+//! A controller learns what was acknowledged and what was lost, and returns a window and, if it paces, a rate. [`crate::recovery`]
+//! decides what is lost. Quantities are octets, rates octets a second.
 
 mod bbr;
 mod controller;

@@ -1,4 +1,4 @@
-//! What holds for every controller, and what their tests share.
+//! Tests of all controllers, and helpers for their own tests.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

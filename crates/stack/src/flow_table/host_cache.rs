@@ -1,4 +1,4 @@
-//! What is known about hosts.
+//! A cache of facts about hosts.
 
 use core::net::IpAddr;
 

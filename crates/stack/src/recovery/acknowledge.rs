@@ -1,4 +1,4 @@
-//! What an acknowledgement does.
+//! Processes an acknowledgement.
 
 use clock::Instant;
 

@@ -1,4 +1,4 @@
-//! What recovery did, for counters.
+//! Events of recovery, for counters.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What is kept only while data is in flight.
+//! State that exists only while data is in flight.
 
 use clock::Instant;
 

@@ -1,4 +1,4 @@
-//! F-RTO: whether a retransmission timeout was spurious, told from the acknowledgements that follow it (RFC 5682).
+//! F-RTO: whether a retransmission timeout was spurious, by the acknowledgements that follow it (RFC 5682).
 
 /// Where the algorithm is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What goes into recovery and what comes out of it.
+//! Inputs and outputs of recovery.
 
 use clock::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Loss recovery: which sent octets have arrived, which are lost, what to send again, and when.
 //!
-//! The connection tells [`Recovery`] of each transmission, each acknowledgement and each timeout, and asks it what may go out:
+//! The connection reports each transmission, each acknowledgement and each timeout to [`Recovery`], and asks it what may be sent:
 //!
 //! ```text
 //!  on_ack ─┬─▶ while allowance(cwnd) has room:  next_retransmission(mss) ─▶ on_retransmitted
@@ -8,13 +8,13 @@
 //!  on_timeout ─▶ TimeoutAction                                             deadline ─▶ one timer
 //! ```
 //!
-//! With SACK, losses are found by RACK-TLP (RFC 8985) on a scoreboard (RFC 2018, 6675); without, by counting duplicate
-//! acknowledgements (RFC 5681, 6582). Fast recovery is paced by PRR (RFC 9937). Timeouts follow RFC 6298, and are undone when
-//! they were spurious (RFC 3522, 3708, 5682). Limited transmit (RFC 3042) needs no code: what a selective or duplicate
-//! acknowledgement tells of has left the pipe, so there is room for as much new data.
+//! With SACK, RACK-TLP (RFC 8985) finds losses on a scoreboard (RFC 2018, 6675). Without SACK, duplicate
+//! acknowledgements are counted (RFC 5681, 6582). PRR (RFC 9937) paces fast recovery. Timeouts follow RFC 6298, and are undone if
+//! they were spurious (RFC 3522, 3708, 5682). Limited transmit (RFC 3042) needs no code: data that a selective or duplicate
+//! acknowledgement reports has left the pipe, so as much new data may be sent.
 //!
-//! [`Recovery`] is small and lives in the connection; a flight from the engine's [`FlightPool`] has the rest, while there
-//! is something in flight. Start at [`Recovery::on_ack`], in `acknowledge.rs`.
+//! [`Recovery`] is small and part of the connection. The rest is in a flight from the engine's [`FlightPool`], while data
+//! is in flight. Start at [`Recovery::on_ack`], in `acknowledge.rs`.
 
 mod acknowledge;
 mod cwnd_usage;

@@ -1,4 +1,4 @@
-//! What an acknowledgement tells of the segments in flight.
+//! What an acknowledgement reports about the segments in flight.
 
 use clock::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::segment::{Segment, Standing};
 use crate::congestion::RateSample;
 use crate::seq::SeqNum;
 
-/// What one acknowledgement tells.
+/// The content of one acknowledgement.
 #[derive(Debug)]
 pub(super) struct News {
     /// SND.UNA with it.

@@ -14,7 +14,7 @@ pub(super) struct Prr {
     is_active: bool,
 }
 
-/// What one acknowledgement, or the reordering timer, tells the reduction.
+/// What one acknowledgement, or the reordering timer, reports to the reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
     pub(super) delivered: u32,

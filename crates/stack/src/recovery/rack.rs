@@ -1,8 +1,8 @@
 //! RACK: a segment is lost if one that was sent sufficiently later has arrived (RFC 8985, 6).
 //!
-//! Nothing is kept for segments as long as they are delivered in order. Once the newest delivered one (by time of sending)
-//! passes over others, those become suspects, in the order in which they were sent, and stay so until they are delivered,
-//! lost, or sent again. Each transmission becomes a suspect at most once, so that acknowledgements cost what they change.
+//! Nothing is stored while segments are delivered in order. When the newest delivered one (by time of sending)
+//! overtakes others, those become suspects, in the order of sending, until they are delivered,
+//! lost, or sent again. Each transmission becomes a suspect at most once, so the cost of acknowledgements is bounded by what they change.
 
 use std::collections::VecDeque;
 

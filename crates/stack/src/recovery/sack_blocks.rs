@@ -1,4 +1,4 @@
-//! What a SACK option says, once it is checked (RFC 2018, 3; RFC 2883, 4).
+//! Validates the blocks of a SACK option (RFC 2018, 3; RFC 2883, 4).
 
 use arrayvec::ArrayVec;
 

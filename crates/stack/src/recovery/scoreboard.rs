@@ -1,4 +1,4 @@
-//! What is known of each segment in flight (RFC 6675's scoreboard), and what follows for the pipe.
+//! The state of each segment in flight (RFC 6675's scoreboard), and the pipe that follows from it.
 //!
 //! ```text
 //!  SND.UNA                                                          SND.NXT

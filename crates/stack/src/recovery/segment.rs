@@ -5,7 +5,7 @@ use clock::Instant;
 use super::delivery_rate::Snapshot;
 use crate::seq::{SeqNum, SeqRange};
 
-/// What is believed of a segment that is not cumulatively acknowledged.
+/// The assumed state of a segment that is not cumulatively acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Standing {

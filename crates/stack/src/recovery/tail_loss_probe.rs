@@ -24,7 +24,7 @@ pub(super) fn probe_timeout(rtt: &RttEstimator, is_one_segment: bool) -> Duratio
     2 * rtt.srtt() + if is_one_segment { ACK_DELAY_MAX } else { SLACK }
 }
 
-/// A probe whose fate is not known; kept while nothing is in flight.
+/// A probe without an answer so far; kept while nothing is in flight.
 #[derive(Debug, Default)]
 pub(super) struct TailLossProbe {
     /// TLP.end_seq, and TLP.is_retrans.

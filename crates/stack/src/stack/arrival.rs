@@ -1,4 +1,4 @@
-//! From a packet to the socket it is for.
+//! Finds the socket of a packet.
 
 use clock::Instant;
 use std::net::SocketAddr;
@@ -15,12 +15,12 @@ use crate::segment::{Ecn, Segment, SegmentOptions, Timestamps};
 use crate::tcp::{Fate, Outgoing};
 use crate::time_wait::{SegmentSummary, TimeWaitVerdict};
 
-/// Who is to work on a segment.
+/// What handles a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     /// This stack, which has done so.
     Ours,
-    /// Whoever has its connection, which has left.
+    /// The new owner of its connection, which has left.
     Departed,
 }
 
@@ -28,7 +28,7 @@ impl Stack {
     /// Takes an IP packet that arrived. What it sets in motion is sent by [`Stack::poll_transmit`] and told by
     /// [`Stack::poll_event`].
     ///
-    /// The error says why it was not for us, or malformed; nothing else is to be done about it than to count it.
+    /// The error says why it was not for us, or malformed. The caller only counts it.
     pub fn on_packet(&mut self, packet: &[u8], arrival: &Arrival, now: Instant) -> Result<(), DropReason> {
         let ip = parse_ip(packet)?;
         match ip.protocol() {
@@ -98,7 +98,7 @@ impl Stack {
         }
     }
 
-    /// No connection: TIME-WAIT, a listener, or nobody.
+    /// No connection: TIME-WAIT, a listener, or nothing.
     fn on_unknown_segment(
         &mut self,
         key: FlowKey,

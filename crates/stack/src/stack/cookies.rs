@@ -1,4 +1,4 @@
-//! Connections without memory of the SYN (RFC 4987, 3.6).
+//! Connections from SYN cookies, without state about the SYN (RFC 4987, 3.6).
 
 use super::{ListenerId, Stack};
 use crate::flow_table::FlowKey;

@@ -1,4 +1,4 @@
-//! Connections that leave for another stack or the kernel, and those that come from another stack.
+//! Moving connections to another stack or the kernel, and from another stack.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::flow_table::{FlowKey, FlowTable};
 use crate::path::Hop;
 use crate::tcp::{Connection, DetachError, Detached, Fate, Origin};
 
-/// How long segments of a flow that has left are ignored: until whoever sends packets our way knows that it is not ours.
+/// How long segments of a flow that has left are ignored: until packets are steered to the new owner.
 const IGNORED_FOR: Duration = Duration::from_secs(3);
 /// Flows remembered as having left; the oldest makes room.
 const DEPARTED_MAX: usize = 1 << 16;
@@ -24,7 +24,7 @@ pub enum AttachError {
     InUse,
     /// There are too many connections, or too little memory for its data.
     TooMany,
-    /// A handshake, and nobody listens there.
+    /// A handshake without a listener.
     NoListener,
 }
 
@@ -76,13 +76,13 @@ impl Stack {
         }
     }
 
-    /// Whether somebody else listens there since a moment ago.
+    /// Whether another process has taken over the listener a moment ago.
     pub(super) fn has_left_listener(&self, local: SocketAddr, now: Instant) -> bool {
         let mut recent = self.left_listeners.iter().filter(|(_, left_at)| now.since(*left_at) < IGNORED_FOR);
         recent.any(|(listener, _)| listener.matches(local))
     }
 
-    /// Handshakes at a listener whose last segment is still to come.
+    /// Handshakes at a listener whose last segment is missing.
     pub fn open_handshakes(&self, id: ListenerId) -> usize {
         let open = self.half_open.iter().map(|(_, half_open)| half_open);
         open.filter(|half_open| half_open.listener == id && half_open.acknowledged_at.is_none()).count()

@@ -1,4 +1,4 @@
-//! Connections whose SYN brings data (RFC 7413, 4.2).
+//! Connections whose SYN carries data (RFC 7413, 4.2).
 
 use super::passive::Opening;
 use super::{ListenerId, Stack};

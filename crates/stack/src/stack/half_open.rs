@@ -1,4 +1,4 @@
-//! Half-open connections: SYN-ACKs and what answers them (RFC 9293, 3.10.7.4 for SYN-RECEIVED; RFC 4987).
+//! Half-open connections: SYN-ACKs and the answers to them (RFC 9293, 3.10.7.4 for SYN-RECEIVED; RFC 4987).
 
 use super::passive::Opening;
 use super::{HALF_OPEN, ListenerId, Rooms, Stack, Transmit};

@@ -1,4 +1,4 @@
-//! Handshakes that leave for another stack with the same listener, and those that come from one.
+//! Moving handshakes to another stack with the same listener, and from one.
 
 use clock::Instant;
 

@@ -1,5 +1,5 @@
-//! Acknowledgements that wait for the application's answer to ride on: the requests of short connections would else be acknowledged
-//! one by one, a packet each that the peer's host has to take in.
+//! Acknowledgements that wait for the application's answer, to leave in the same segment. Otherwise each request of a short connection
+//! would cost a packet of its own, which the peer's host has to process.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Segments that come for connections which have just left: who has them now may want them, and their sender need not send them
+//! Segments for connections that have just left. Their new owner may want them, so that the sender need not send them
 //! again.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub struct LateSegment {
     pub octets: Vec<u8>,
 }
 
-/// Those that nobody has taken yet, oldest first.
+/// The segments that were not collected yet, oldest first.
 pub(super) type LateSegments = VecDeque<LateSegment>;
 
 impl Stack {
@@ -31,7 +31,7 @@ impl Stack {
         self.late.pop_front()
     }
 
-    /// A segment came for a flow that has left. One with a SYN begins another connection, which is nobody's.
+    /// A segment arrived for a flow that has left. A segment with a SYN begins another connection, which has no owner.
     #[cold]
     pub(super) fn on_late_segment(&mut self, key: &FlowKey, flags: u8, octets: &[u8]) {
         if self.late.len() >= self.shared.config.late_segments_max || flags & flag::SYN != 0 {

@@ -1,4 +1,4 @@
-//! The whole: sockets, connections, and the packets of one engine.
+//! [`Stack`]: sockets, connections, and the packets of one engine.
 
 mod arrival;
 mod cookies;
@@ -150,7 +150,7 @@ pub struct Stack {
     departed: Departed,
     /// Listeners that have just been left to others.
     left_listeners: Vec<(Listener, Instant)>,
-    /// What came for connections that have left, to be given to who has them now.
+    /// Segments for connections that have left, for their new owners.
     late: LateSegments,
     /// Connections with something to send, each once.
     ready: VecDeque<u32>,
@@ -169,7 +169,7 @@ pub struct Stack {
 const HALF_OPEN: u32 = 1 << 31;
 
 impl Stack {
-    /// A stack without links and sockets. `secret` keys hashes, sequence numbers and cookies: 32 octets that nobody can guess.
+    /// A stack without links and sockets. `secret` keys hashes, sequence numbers and cookies: 32 unpredictable octets.
     pub fn new(config: Config, secret: [u8; 32], now: Instant) -> Stack {
         let key = |purpose: u8| derive_key(&secret, purpose);
         let (connections, half_open) = (config.connections_max, config.half_open_max);
@@ -240,7 +240,7 @@ impl Stack {
         self.shared.paths.set_route_clamps(clamps);
     }
 
-    /// An interface as it was told.
+    /// An interface, as the caller described it.
     pub fn link(&self, id: LinkId) -> Link {
         self.shared.paths.link(id)
     }
@@ -314,7 +314,7 @@ impl Stack {
             && self.replies.is_empty())
     }
 
-    /// When [`Stack::on_timeout`] is to be called; never late, at times early.
+    /// When to call [`Stack::on_timeout`]; never late, sometimes early.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
             self.timers.next_deadline(),

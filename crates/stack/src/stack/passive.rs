@@ -1,4 +1,4 @@
-//! Connections that peers begin: SYN, SYN-ACK, ACK (RFC 9293, 3.10.7.2; RFC 4987; RFC 7413).
+//! Passive opens: SYN, SYN-ACK, ACK (RFC 9293, 3.10.7.2; RFC 4987; RFC 7413).
 
 use super::arrival::is_opening;
 use super::{ConnectionId, ListenerId, Socket, Stack};
@@ -194,7 +194,7 @@ impl Stack {
         Some(id)
     }
 
-    /// Puts a connection into the accept queue and tells the listener's owner.
+    /// Puts a connection into the accept queue and notifies the listener's owner.
     pub(super) fn offer_to_accept(&mut self, listener_id: ListenerId, id: ConnectionId) {
         let Some(listener) = self.listeners.get_mut(listener_id) else {
             return;

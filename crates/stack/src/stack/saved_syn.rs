@@ -1,4 +1,4 @@
-//! The SYNs that connections began with, for listeners that want to see them (`TCP_SAVE_SYN`).
+//! The SYNs of connections, for listeners that ask for them (`TCP_SAVE_SYN`).
 
 use wire::ip::Ip;
 

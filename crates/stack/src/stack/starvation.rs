@@ -1,5 +1,5 @@
-//! Writers that found the buffers full, not their queue: what frees room for them is any connection's, so that none of their own events
-//! need tell them of it.
+//! Writers that wait for free buffers, not for their own queue. Any connection may free the buffers, so no event of their own
+//! would wake them.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::tcp::Fate;
 
 /// How long until it is looked whether there is room.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Chunks that must be free for each writer that is told.
+/// Chunks that must be free for each writer that is woken.
 const CHUNKS_EACH: u32 = 8;
 
 /// Those that wait, each once, longest first.

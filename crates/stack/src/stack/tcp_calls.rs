@@ -1,4 +1,4 @@
-//! The application's calls on TCP sockets. None waits: what cannot be done yet says so, and an event tells when it can.
+//! The application's calls on TCP sockets. None waits: a call that is not possible yet says so, and an event reports when it is.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub enum ConnectError {
 /// Why no listener was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenError {
-    /// Somebody listens there (`EADDRINUSE`).
+    /// Another listener has the address (`EADDRINUSE`).
     InUse,
     /// There are too many listeners (`ENOBUFS`).
     TooMany,
@@ -111,13 +111,13 @@ impl Stack {
         let accepted = listener.pop()?;
         if let Some(connection) = self.connections.get_mut(accepted) {
             connection.flags.waits_for_accept = false;
-            // What came before is found by reading; only news is told.
+            // Earlier news is found by reading; events report only what is new.
             connection.events = Default::default();
         }
         Some(accepted)
     }
 
-    /// Stops listening. Who waits to be accepted is reset.
+    /// Stops listening. Connections that wait for `accept` are reset.
     pub fn close_listener(&mut self, id: ListenerId, now: Instant) {
         self.remove_listener(id, now);
     }
@@ -261,7 +261,7 @@ impl Stack {
         }
     }
 
-    /// Reading sets nothing in motion, but for the acknowledgement that tells of a window that opened far.
+    /// Reading causes nothing, except the acknowledgement that reports a window that has opened far.
     fn settle_reading(&mut self, id: ConnectionId, now: Instant) {
         if self.connections.get(id).is_some_and(|connection| connection.receive.is_ack_due()) {
             self.settle(id, Fate::Alive, now, true);
@@ -276,7 +276,7 @@ impl Stack {
         });
     }
 
-    /// Closes the socket: what is queued is still sent, and the handle is of no more use.
+    /// Closes the socket: queued data is still sent, and the handle becomes invalid.
     pub fn close(&mut self, id: ConnectionId, now: Instant) {
         self.with_connection(id, now, |connection, shared| connection.close(shared, now));
     }

@@ -1,4 +1,4 @@
-//! The application's calls on UDP sockets. None waits: what cannot be done yet says so, and an event tells when it can.
+//! The application's calls on UDP sockets. None waits: a call that is not possible yet says so, and an event reports when it is.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -50,7 +50,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Ends what [`Stack::udp_connect`] began: the socket receives from anybody again.
+    /// Undoes [`Stack::udp_connect`]: the socket receives from any peer again.
     pub fn udp_disconnect(&mut self, id: UdpId) -> Result<(), UdpConnectError> {
         let socket = self.udp.socket(id).ok_or(UdpConnectError::Closed)?;
         if socket.peer.is_none() {
@@ -208,7 +208,7 @@ impl Stack {
         table.get_mut(id).is_some_and(|socket| socket.incoming.pop(memory).is_some())
     }
 
-    /// Closes the socket: what is queued is still sent, what was not read is lost, and the handle is of no more use.
+    /// Closes the socket: queued datagrams are still sent, unread ones are lost, and the handle becomes invalid.
     pub fn udp_close(&mut self, id: UdpId) {
         if self.udp.socket(id).is_none() {
             return;

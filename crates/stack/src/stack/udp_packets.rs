@@ -83,7 +83,7 @@ impl Stack {
         self.signal_udp(id);
     }
 
-    /// Writes the next datagram of the socket whose turn it is, if there is one.
+    /// Writes the next datagram of the next socket in turn, if there is one.
     #[inline]
     pub(super) fn transmit_udp(&mut self, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
         if self.udp.ready.is_empty() { None } else { self.transmit_ready_udp(rooms) }

@@ -1,4 +1,4 @@
-//! Whether a segment is looked at at all: sequence number, timestamps, resets, and what answers those that are not (RFC 9293,
+//! Whether a segment is acceptable: sequence number, timestamps, resets, and the answer to unacceptable segments (RFC 9293,
 //! 3.10.7.4, first to fifth step; RFC 5961; RFC 7323, 5).
 
 use crate::segment::{Segment, Timestamps};
@@ -11,7 +11,7 @@ use wire::tcp::flag;
 const TIMESTAMP_LIFETIME: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
-    /// Whether it is a SYN in front of what is expected.
+    /// Whether it is a SYN before the expected sequence number.
     pub(super) fn is_syn_again(&self, segment: &Segment<'_>) -> bool {
         segment.has(flag::SYN) && segment.range().end.is_at_or_before(self.receive.rcv_nxt)
     }
@@ -105,7 +105,7 @@ impl Connection {
         true
     }
 
-    /// RFC 5961: an ACK that lets an honest peer correct itself, and tells a liar nothing.
+    /// RFC 5961: an ACK that lets an honest peer correct itself, and tells an attacker nothing.
     pub(super) fn challenge(&mut self, shared: &mut Shared, now: Instant) {
         if !self.may_answer_again(shared, now) {
             return;
@@ -117,7 +117,7 @@ impl Connection {
     }
 
     /// macOS resets what it has closed by the number of its FIN, not by the one behind it; Linux takes that too
-    /// (`tcp_reset_check`). Who guesses it guesses no better than at `rcv_nxt`.
+    /// (`tcp_reset_check`). Guessing it is as hard as guessing `rcv_nxt`.
     fn is_reset_at_fin(&self, segment: &Segment<'_>) -> bool {
         let has_fin = matches!(self.state, State::CloseWait | State::LastAck | State::Closing);
         has_fin && segment.seq + 1 == self.receive.rcv_nxt

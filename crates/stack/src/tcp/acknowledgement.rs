@@ -1,4 +1,4 @@
-//! What an acknowledgement sets in motion (RFC 9293, 3.10.7.4, fifth step).
+//! Processes an acknowledgement (RFC 9293, 3.10.7.4, fifth step).
 
 use crate::congestion::Congestion;
 use crate::recovery::{AckOutcome, AckSegment};

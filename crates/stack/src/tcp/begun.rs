@@ -1,4 +1,4 @@
-//! Handshakes that leave a stack as values, and come into another out of one.
+//! Handshakes as values, which leave one stack and enter another.
 
 use std::net::SocketAddr;
 
@@ -88,12 +88,12 @@ impl Handshake {
             irs: self.irs,
             iss: self.iss,
             peer_mss: self.peer_mss,
-            // It may come from somebody who says what he likes: no more than a SYN could say (RFC 7323, 2.3).
+            // The values may come from an untrusted sender: allow no more than a SYN could say (RFC 7323, 2.3).
             scales: self.window_scales.map(|(theirs, ours)| (theirs.min(SHIFT_MAX), ours.min(SHIFT_MAX))),
             sack: self.sack_permitted,
             ecn: self.ecn,
             ts_recent: timestamps.map(|it| it.echo),
-            // Our clock goes on where it was: the peer drops what is older (RFC 7323, 5.3).
+            // Our clock continues where it was: the peer drops older timestamps (RFC 7323, 5.3).
             timestamp_offset: timestamps.map_or(0, |it| it.value.wrapping_sub(timestamp_clock(now))),
             window: self.window,
         };

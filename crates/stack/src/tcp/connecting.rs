@@ -1,4 +1,4 @@
-//! The handshake as the connecting side, or both, see it: SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.3; RFC 7413).
+//! The handshake on the connecting side, or in a simultaneous open: SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.3; RFC 7413).
 
 use crate::segment::{Ecn, FastOpenCookie, Segment, SegmentOptions, Timestamps};
 use crate::tcp::connection::{Connection, Events, Fate, Shared, State, micros, millis, since_micros};

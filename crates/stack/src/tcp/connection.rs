@@ -185,7 +185,7 @@ impl ChallengeLimiter {
 }
 
 impl Shared {
-    /// Whether what is left of the buffers is kept for the connections that exist.
+    /// Whether the rest of the buffers is reserved for existing connections.
     pub(crate) fn is_under_pressure(&self) -> bool {
         self.buffers.is_scarce()
     }
@@ -195,11 +195,11 @@ impl Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Fate {
-    /// It goes on.
+    /// The connection continues.
     Alive,
-    /// It is over for the wire: its flow is to be forgotten, or left to the TIME-WAIT table.
+    /// It is over on the wire: remove its flow, or leave it to the TIME-WAIT table.
     Over,
-    /// The segment is to be answered with a reset; the connection goes on.
+    /// Answer the segment with a reset; the connection continues.
     ResetPeer,
 }
 
@@ -265,7 +265,7 @@ pub(crate) struct Flags {
     pub(crate) orphaned: bool,
     /// In the list of connections with something to send.
     pub(crate) queued: bool,
-    /// In the list of connections whose acknowledgement waits for data to ride on.
+    /// In the list of connections whose acknowledgement waits for data to carry it.
     pub(crate) holds_ack: bool,
     /// In the list of connections with events to tell of.
     pub(crate) signalled: bool,
@@ -277,11 +277,11 @@ pub(crate) struct Flags {
     pub(crate) fin_was_sent: bool,
     /// A writer was refused: tell when there is room.
     pub(crate) writer_waits: bool,
-    /// There was no room since it was last told of some: who looks finds none, and wants to be told.
+    /// There was no space since the last report of some: a writer finds none, and waits for an event.
     pub(crate) lacks_room: bool,
-    /// It was refused for want of buffers, not of room in the queue.
+    /// It was refused for lack of buffers, not because its queue was full.
     pub(crate) lacks_memory: bool,
-    /// In the list of connections that are told when there are buffers.
+    /// In the list of connections that get an event when there are buffers.
     pub(crate) starved: bool,
     /// A handshake segment is due.
     pub(crate) handshake_due: bool,
@@ -324,7 +324,7 @@ pub(crate) struct Tally {
     pub(crate) last_answered_ms: u32,
 }
 
-/// One connection. See the module's page for who calls what.
+/// One connection. The module's page says which functions call which.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) key: FlowKey,

@@ -1,4 +1,4 @@
-//! Connections that leave a stack as a value, and come into another out of one.
+//! Connections as values, which leave one stack and enter another.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::seq::{SeqNum, SeqRange};
 use crate::tcp::connection::{Connection, Events, Shared, State};
 use crate::tcp::receiver::Resumption;
 
-/// A connection that has left its stack: all that whoever goes on with it has to know. Another stack takes it by
+/// A connection that has left its stack: everything that its next owner needs. Another stack takes it by
 /// [`Stack::attach`](crate::Stack::attach), the kernel as `tcp_repair::Established`, whose fields have the same names.
 ///
 /// ```text
@@ -58,7 +58,7 @@ pub struct Detached {
     pub rcv_wnd: u32,
     /// `rcv_nxt` as we told it last.
     pub rcv_wup: SeqNum,
-    /// The shift of windows that the peer tells; 0 without window scaling.
+    /// The shift of windows that the peer announces; 0 without window scaling.
     pub snd_wscale: u8,
     /// The shift of windows that we tell.
     pub rcv_wscale: u8,
@@ -66,7 +66,7 @@ pub struct Detached {
     pub peer_mss: u16,
     /// Both sides agreed on SACK.
     pub sack_permitted: bool,
-    /// Both sides agreed on ECN. The kernel cannot be told: it goes on without.
+    /// Both sides agreed on ECN. The kernel has no way to set that, and continues without.
     pub ecn: bool,
     /// What the next segment would say, if both sides agreed on timestamps: our clock, and the peer's as it told it last.
     pub timestamps: Option<Timestamps>,
@@ -76,7 +76,7 @@ pub struct Detached {
     pub unsent: Vec<u8>,
     /// Octets received in order and not read.
     pub received: Vec<u8>,
-    /// The user sends no more: a FIN follows what is queued, or was sent.
+    /// The user sends no more: a FIN follows the queue, or was sent.
     pub write_closed: bool,
     /// Our FIN was sent; `unsent` is empty then.
     pub fin_sent: bool,
@@ -84,7 +84,7 @@ pub struct Detached {
     pub fin_received: bool,
     /// The user wants no more (`SHUT_RD`).
     pub read_closed: bool,
-    /// The user closed the socket: nobody will read or write any more.
+    /// The user closed the socket: there are no more reads or writes.
     pub orphaned: bool,
 }
 
@@ -227,7 +227,7 @@ impl Connection {
         sending && received == from.received.len()
     }
 
-    /// What was sent is in flight as far as anybody knows, in segments as we would have sent them.
+    /// What was sent is assumed to be in flight, in segments as we would have sent them.
     fn resume_flight(&mut self, shared: &mut Shared, now: Instant) {
         let (mut start, end) = (self.send.snd_una, self.send.snd_nxt);
         if start == end {

@@ -1,4 +1,4 @@
-//! Connections that a peer has begun and not completed: SYN-RECEIVED of RFC 9293, 3.3.2, as small as it can be, because
+//! Incomplete handshakes that a peer began: SYN-RECEIVED of RFC 9293, 3.3.2. They are as small as possible, because
 //! anybody may begin any number of them (RFC 4987).
 
 use clock::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(crate) struct HalfOpen {
     pub(crate) timeouts: u8,
     /// When the ACK came though the listener wants data first (`TCP_DEFER_ACCEPT`).
     pub(crate) acknowledged_at: Option<Instant>,
-    /// In the list of those whose SYN-ACK is due.
+    /// In the list of handshakes whose SYN-ACK is due.
     pub(crate) queued: bool,
     pub(crate) first_sent_at: Instant,
     pub(crate) fast_open: Option<Box<FastOpenCookie>>,
@@ -148,7 +148,7 @@ impl HalfOpen {
         Outgoing { seq: self.agreement.iss + 1, flags: flag::ACK, window, options, ..syn_ack }
     }
 
-    /// The ACK that came and was not kept. Its window is not known: the next segment tells it.
+    /// The ACK that arrived and was not kept. Its window is unknown: the next segment has one.
     pub(crate) fn last_ack(&self) -> Segment<'static> {
         let timestamps = self.agreement.ts_recent.map(|value| Timestamps { value, echo: 0 });
         Segment {

@@ -1,4 +1,4 @@
-//! What there is to know about a connection, as Linux's `struct tcp_info` has it.
+//! The state of a connection, as in Linux's `struct tcp_info`.
 
 use clock::{Duration, Instant};
 
@@ -68,7 +68,7 @@ pub struct TcpInfo {
     pub snd_cwnd: u32,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Its deviation, as Linux tells it: not the least value that the timeout uses.
+    /// Its deviation, as Linux reports it: not the lower bound that the timeout uses.
     pub rttvar: Duration,
     /// Segment size that our link takes, without the options that each segment has.
     pub advmss: u32,

@@ -3,10 +3,10 @@
 //! [`Connection`] is the state machine, in the order of the RFC's section 3.10: `user.rs` has the user calls, `input.rs` the
 //! arrival of segments with `acceptance.rs` and `acknowledgement.rs` for two of its steps, `timers.rs` the timeouts.
 //! `output.rs` decides what is sent, `transmit.rs` sends it. `connecting.rs` is the handshake of an active open,
-//! `handshake.rs` the small state of a connection that a peer has begun and not completed, `listener.rs` what waits to be
-//! accepted, `detached.rs` how a connection leaves as a value and goes on elsewhere, `begun.rs` how a handshake does.
+//! `handshake.rs` the small state of an incomplete passive open, `listener.rs` the queue of connections that wait for `accept`.
+//! `detached.rs` is a connection as a value that moves to another stack, `begun.rs` the same for a handshake.
 //!
-//! A connection never sends by itself: it notes what is due, and `Connection::poll_transmit` makes one segment at a time of it.
+//! A connection never sends by itself. It notes what is due, and `Connection::poll_transmit` makes one segment at a time from that.
 
 mod acceptance;
 mod acknowledgement;

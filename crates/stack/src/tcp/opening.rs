@@ -1,4 +1,4 @@
-//! How connections come to be.
+//! Opening connections.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is sent, and the octets of it.
+//! Decides what is sent, and writes it.
 
 use crate::congestion::CongestionControl;
 use crate::pacer::window_rate;
@@ -60,7 +60,7 @@ impl Connection {
         None
     }
 
-    /// After a segment was sent: whether [`Connection::poll_transmit`] is to be asked for another one.
+    /// After a segment was sent: whether to call [`Connection::poll_transmit`] again.
     pub(crate) fn has_more_to_send(&mut self) -> bool {
         let has_more = self.has_something_due();
         if !has_more {
@@ -69,7 +69,7 @@ impl Connection {
         has_more
     }
 
-    /// There is no data that was not sent: from now on it is the application that limits what is.
+    /// All data was sent: from now on the application limits the rate.
     fn on_all_sent(&mut self) {
         self.flags.push = false;
         if let Some(transfer) = &mut self.transfer {
@@ -85,7 +85,7 @@ impl Connection {
         (is_open || is_lone_fin()) && (self.state.may_send() || self.state == State::SynReceived)
     }
 
-    /// Whether a FIN is to be sent for the first time.
+    /// Whether to send a FIN for the first time.
     pub(crate) fn is_fin_due(&self) -> bool {
         self.flags.write_closed && !self.flags.fin_was_sent && self.may_send()
     }

@@ -1,4 +1,4 @@
-//! What the path tells: ICMP errors, and how large segments may be (RFC 1191, 8201, 4821, 5927).
+//! How a connection reacts to its path: ICMP errors, and the segment size (RFC 1191, 8201, 4821, 5927).
 
 use clock::Instant;
 use wire::icmp::ErrorKind;

@@ -70,7 +70,7 @@ pub(crate) struct Receiver {
     duplicate: SeqRange,
 }
 
-/// Where a connection goes on that was another stack's.
+/// The state of a connection that comes from another stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resumption {
     pub(crate) rcv_nxt: SeqNum,
@@ -95,9 +95,9 @@ pub(crate) struct Received {
     pub(crate) duplicate: bool,
     /// Some of it did not fit the window.
     pub(crate) outside_window: bool,
-    /// Dropped for want of memory; the peer sends it again.
+    /// Dropped for lack of memory; the peer sends it again.
     pub(crate) exhausted: bool,
-    /// What had come out of order before was dropped for want of memory.
+    /// Earlier out-of-order data was dropped for lack of memory.
     pub(crate) pruned: bool,
     /// The peer's FIN is now in order.
     pub(crate) finished: bool,
@@ -207,7 +207,7 @@ impl Receiver {
         self.assembler.iter().any(|range| range.end.is_after(end))
     }
 
-    /// Removes what is in front of `rcv_nxt`.
+    /// Removes data before `rcv_nxt`.
     fn cut_front<'d>(&mut self, seq: SeqNum, data: &'d [u8], received: &mut Received) -> (SeqNum, &'d [u8]) {
         if !seq.is_before(self.rcv_nxt) {
             return (seq, data);
@@ -220,7 +220,7 @@ impl Receiver {
         (seq + old as u32, &data[old..])
     }
 
-    /// Removes what is behind the window; tells whether anything was.
+    /// Removes data behind the window; returns whether there was any.
     fn cut_back<'d>(&self, start: SeqNum, data: &'d [u8]) -> (&'d [u8], bool) {
         let end = self.rcv_nxt + self.offered();
         let end = self.fin.map_or(end, |fin| end.min(fin));
@@ -332,12 +332,12 @@ impl Receiver {
         self.ack = AckDue::Now;
     }
 
-    /// There is nobody any more to acknowledge anything to.
+    /// The connection is over, and nothing is acknowledged any more.
     pub(crate) fn forget_ack(&mut self) {
         self.ack = AckDue::No;
     }
 
-    /// Whether an acknowledgement is to be sent though there is no data to carry it.
+    /// Whether to send an acknowledgement even without data to carry it.
     pub(crate) fn is_ack_due(&self) -> bool {
         self.ack == AckDue::Now
     }
@@ -371,7 +371,7 @@ impl Receiver {
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
     }
 
-    /// Data that lies wholly in front of `rcv_nxt` came again: the next ACK tells of it (RFC 2883, 4).
+    /// Data that lies wholly before `rcv_nxt` arrived again: the next ACK reports it (RFC 2883, 4).
     pub(crate) fn note_duplicate(&mut self, seq: SeqNum, len: usize) -> bool {
         let range = SeqRange::new(seq, seq + len as u32);
         let old = len > 0 && range.end.is_at_or_before(self.rcv_nxt);
@@ -406,7 +406,7 @@ impl Receiver {
         blocks
     }
 
-    /// Whether the next ACK tells of something received twice, and whether that was in front of `rcv_nxt`.
+    /// Whether the next ACK reports duplicate data, and whether that was before `rcv_nxt`.
     pub(crate) fn pending_duplicate(&self) -> Option<bool> {
         let told = !self.duplicate.is_empty();
         told.then(|| self.duplicate.end.is_at_or_before(self.rcv_nxt))
@@ -472,7 +472,7 @@ impl Receiver {
         self.limit_is_fixed = true;
     }
 
-    /// Forgets what came out of order; no acknowledgement tells of it any more.
+    /// Discards out-of-order data; no acknowledgement reports it any more.
     pub(crate) fn drop_out_of_order(&mut self, pool: &mut BufferPool) {
         self.assembler.clear();
         if self.duplicate.end.is_after(self.rcv_nxt) {

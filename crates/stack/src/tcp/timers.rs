@@ -69,7 +69,7 @@ impl Timers {
         first.min(second).min(third)
     }
 
-    /// Stops one that is due, and tells which.
+    /// Stops a timer that is due, and returns which one.
     #[inline]
     fn take_due(&mut self, now: Instant) -> Option<usize> {
         if self.earliest() > now.as_nanos() {

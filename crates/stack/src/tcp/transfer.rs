@@ -1,8 +1,8 @@
-//! What a connection needs only while its data is on the way.
+//! State that a connection needs only while its data is in flight.
 //!
-//! A server has many connections and few that send at a time. Loss recovery, congestion control and pacing take most of a
-//! connection's memory, so they are taken from a pool when the first octet is to be sent, and given back when nothing has been
-//! sent for [`REST_AFTER`]. By then the window would start anew anyway (RFC 5681, 4.1); what is remembered is the threshold.
+//! A server has many connections, and few of them send at a time. Loss recovery, congestion control and pacing take most of a
+//! connection's memory. So they come from a pool when the first octet is to be sent, and go back when nothing has been
+//! sent for [`REST_AFTER`]. By then the window would restart anyway (RFC 5681, 4.1); only the slow-start threshold is kept.
 
 use clock::{Duration, Instant};
 
@@ -173,7 +173,7 @@ impl Connection {
         self.transfer.as_ref().is_none_or(|transfer| transfer.recovery.is_idle())
     }
 
-    /// Octets that are to be sent again.
+    /// Octets to retransmit.
     pub(crate) fn lost(&self) -> u32 {
         self.transfer.as_ref().map_or(0, |transfer| transfer.recovery.lost())
     }

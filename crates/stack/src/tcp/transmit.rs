@@ -1,4 +1,4 @@
-//! Segments as they are written, and what each of them sets back.
+//! Writes segments, and updates the state that each of them resets.
 
 use crate::congestion::CongestionControl;
 use crate::recovery::{Probe, Retransmission, Transmission};
@@ -182,7 +182,7 @@ impl Connection {
         Ecn::Ect0
     }
 
-    /// Sends a segment without data: an acknowledgement, or a probe if `seq` is in front of what is expected.
+    /// Sends a segment without data: an acknowledgement, or a probe if `seq` is before the expected sequence number.
     pub(super) fn transmit_bare(
         &mut self,
         seq: SeqNum,
@@ -300,7 +300,7 @@ impl Connection {
         self.outgoing(self.send.snd_nxt, flag::ACK, shared, now)
     }
 
-    /// What TIME-WAIT has to know. It goes on offering the `window` of the final acknowledgement.
+    /// What TIME-WAIT needs. It continues to offer the `window` of the final acknowledgement.
     pub(crate) fn time_wait_entry(&self, window: u16) -> TimeWait {
         TimeWait {
             key: self.key,

@@ -1,8 +1,8 @@
 //! Urgent data (RFC 9293, 3.8.5; RFC 6093), as Linux has it.
 //!
-//! The pointer tells where urgent data ends; the last octet in front of that is *the* urgent octet, and its place in the stream
-//! the mark. Unless the application wants it in line, the octet is not part of the stream: it is read by itself, and reading
-//! skips it. Reading stops in front of the mark, so that an application notices when it is there.
+//! The pointer marks the end of urgent data. The octet before it is *the* urgent octet, and its position in the stream is
+//! the mark. Unless the application wants it in line, the octet is not part of the stream: it is read separately, and reading
+//! skips it. Reading stops before the mark, so that an application notices the mark.
 //!
 //! ```text
 //!   read by the application │ octets in front │ urgent octet │ octets behind
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Whoever reads on, or is told of a newer mark, passes the one that he is at. Its octet is not part of the stream.
+    /// Reading on, or a newer mark, passes the present mark. Its octet is not part of the stream.
     #[inline]
     pub(super) fn pass_mark(&mut self, shared: &mut Shared) {
         if self.rare.is_some() && self.stretch_from(0).skipped > 0 {
@@ -186,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Removes the urgent octet from `received`, which is what was not read, for who cannot be told of a mark.
+    /// Removes the urgent octet from `received`, the unread data, for receivers that cannot be told about a mark.
     pub(super) fn remove_urgent_octet(&self, received: &mut Vec<u8>) {
         let Some(mark) = self.mark().filter(|_| !self.options.urgent_inline) else {
             return;

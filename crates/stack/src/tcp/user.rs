@@ -50,7 +50,7 @@ impl std::error::Error for TcpError {}
 /// Why nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The buffer is full (`EAGAIN`); an event tells when there is room.
+    /// The buffer is full (`EAGAIN`); an event reports when there is space.
     WouldBlock,
     /// The connection is not established yet (`EAGAIN` on a connecting socket).
     Connecting,
@@ -65,7 +65,7 @@ pub enum SendError {
 /// Why nothing was received. The end of the stream is no error: zero octets are received there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvError {
-    /// Nothing is there (`EAGAIN`), perhaps because the handshake is not over; an event tells when something comes.
+    /// There is no data (`EAGAIN`), perhaps because the handshake is not over; an event reports when some arrives.
     WouldBlock,
     /// The connection failed.
     Failed(TcpError),
@@ -85,7 +85,7 @@ pub enum SetOptionError {
 pub enum Shutdown {
     /// Receiving: it no longer waits. What comes all the same can be read, as on Linux.
     Read,
-    /// Sending: a FIN follows what is queued.
+    /// Sending has ended: a FIN follows the queue.
     Write,
     /// Both.
     Both,
@@ -156,7 +156,7 @@ impl Connection {
         self.send.queue.is_modest()
     }
 
-    /// There are buffers again, after a writer was refused for want of them.
+    /// There are buffers again, after a write failed for lack of them.
     pub(crate) fn on_memory(&mut self) {
         self.flags.lacks_memory = false;
         self.flags.starved = false;
@@ -284,7 +284,7 @@ impl Connection {
         self.raise(Events::WRITABLE);
     }
 
-    /// The socket is closed: nobody will read or write any more.
+    /// The socket is closed: there are no more reads or writes.
     ///
     /// RFC 9293, 3.10.4; RFC 2525, 2.17: with data unread the connection is reset, so that the peer knows it was lost.
     pub(crate) fn close(&mut self, shared: &mut Shared, now: Instant) -> Fate {
@@ -382,7 +382,7 @@ impl Connection {
         }
     }
 
-    /// Starts the keepalive timer anew, if there is to be one: for what is left of the time that the connection may idle.
+    /// Restarts the keepalive timer, if it is on, for the rest of the time that the connection may be idle.
     pub(crate) fn restart_keepalive(&mut self, now: Instant) {
         if self.options.keepalive && self.state.is_synchronised() && self.state != State::TimeWait {
             self.set_timer(Timer::Keepalive, now + (self.options.keepalive_idle - self.idle(now)));

@@ -1,4 +1,4 @@
-//! Why a call did nothing, and what ICMP told.
+//! Why a call failed, and ICMP errors.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use wire::icmp::ErrorKind;
 /// What ICMP told about a datagram that was sent; what `SO_ERROR` has on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpError {
-    /// Nobody has the port (`ECONNREFUSED`).
+    /// The port is closed (`ECONNREFUSED`).
     Refused,
     /// The host cannot be reached (`EHOSTUNREACH`).
     HostUnreachable,
@@ -16,7 +16,7 @@ pub enum UdpError {
     NetworkUnreachable,
     /// The host does not speak UDP (`ENOPROTOOPT`).
     ProtocolUnreachable,
-    /// Somebody on the way forbids it (`EACCES`).
+    /// A router or firewall forbids it (`EACCES`).
     Prohibited,
     /// A header was not understood (`EPROTO`).
     HeaderProblem,
@@ -56,7 +56,7 @@ pub struct ErrorReport {
     pub local: SocketAddr,
     /// Where the datagram was sent to.
     pub remote: SocketAddr,
-    /// Who sent the ICMP error.
+    /// The sender of the ICMP error.
     pub reporter: IpAddr,
     /// What came back of the datagram: the first octets of its payload, or all.
     pub payload: Vec<u8>,
@@ -112,7 +112,7 @@ pub enum UdpSendError {
     },
     /// More than [`crate::udp::SEGMENTS_MAX`] segments, or more than 65535 octets of them (`EINVAL`).
     Segments,
-    /// The send buffer is full (`EAGAIN`); an event tells when there is room.
+    /// The send buffer is full (`EAGAIN`); an event reports when there is space.
     WouldBlock,
     /// The stack's memory for datagrams is used up (`ENOBUFS`).
     NoMemory,
@@ -125,7 +125,7 @@ pub enum UdpSendError {
 pub enum UdpRecvError {
     /// There is no such socket (`EBADF`).
     Closed,
-    /// Nothing is there (`EAGAIN`); an event tells when there is.
+    /// There is no datagram (`EAGAIN`); an event reports when there is.
     WouldBlock,
     /// ICMP told of an error; this call takes it.
     Failed(UdpError),

@@ -9,7 +9,7 @@ use crate::udp::UdpError;
 /// The error for the application, and whether it is a hard one: soft ones may pass, and a socket hears of them only if it
 /// asked. As Linux's `icmp_err_convert` and `tab_unreach`, but hosts that are down or isolated are unreachable.
 ///
-/// `None` for "too big", which needs more than its code, and for codes that nobody has defined.
+/// `None` for "too big", which needs more than its code, and for undefined codes.
 pub(crate) fn error_of(is_v6: bool, kind: ErrorKind) -> Option<(UdpError, bool)> {
     use UdpError::*;
     let ErrorKind::Unreachable { code } = kind else {

@@ -1,4 +1,4 @@
-//! What comes with a datagram: the control messages of other implementations.
+//! What a datagram carries beside its payload: the control messages of other implementations.
 
 use core::net::{IpAddr, SocketAddr};
 

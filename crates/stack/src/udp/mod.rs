@@ -1,8 +1,8 @@
 //! UDP (RFC 768; RFC 1122, 4.1; RFC 8085).
 //!
-//! [`UdpSocket`] is one socket. `table.rs` finds the socket that a datagram is for, `datagram_queue.rs` keeps what arrived
-//! and what is to leave, `output.rs` writes packets, `icmp_errors.rs` says what ICMP means for a socket. The calls of the
-//! application are methods of [`crate::Stack`] and begin with `udp_`.
+//! [`UdpSocket`] is one socket. `table.rs` finds the socket of a datagram, `datagram_queue.rs` stores received datagrams and those to be
+//! sent, `output.rs` writes packets, `icmp_errors.rs` decides what ICMP means for a socket. The application's calls
+//! are methods of [`crate::Stack`] and begin with `udp_`.
 //!
 //! ```text
 //!   on_packet ─▶ connected to its sender? ─▶ bound to its address? ─▶ bound to any? ─▶ nobody: counted, left to the kernel
@@ -10,13 +10,13 @@
 //!   udp_send_to ─▶ queue of the socket ─▶ poll_transmit, eight datagrams a turn
 //! ```
 //!
-//! What is different from other implementations, on purpose:
+//! Deliberate differences from other implementations:
 //!
-//! - Datagrams are never fragmented, as if `IP_MTU_DISCOVER` were `IP_PMTUDISC_DO`: what exceeds the path MTU is refused,
-//!   and what a router found too big is told to the socket.
-//! - The stack knows neither addresses nor routes. Who sends tells the source address, unless the socket is bound to one or
-//!   connected, and the [`crate::Hop`]: that of a reply stands in [`Received`].
-//! - Who listens nowhere is not told by us: the kernel owns "port unreachable" (RFC 1122, 4.1.3.1).
+//! - Datagrams are never fragmented, as if `IP_MTU_DISCOVER` were `IP_PMTUDISC_DO`. A datagram longer than the path MTU is refused, and
+//!   the socket learns which datagram a router found too big.
+//! - The stack knows neither addresses nor routes. The sender of a datagram gives the source address, unless the socket is bound to one or
+//!   connected, and the [`crate::Hop`]; for a reply, [`Received`] has it.
+//! - The stack does not report closed ports: the kernel sends "port unreachable" (RFC 1122, 4.1.3.1).
 //! - IPv4 options and fragments never come here: the kernel takes them (RFC 1122, 4.1.3.2).
 
 mod datagram_queue;

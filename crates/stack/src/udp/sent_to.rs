@@ -1,4 +1,4 @@
-//! Which flows were sent to lately: ICMP errors about others are forged (RFC 8085, 5.2).
+//! Flows that were sent to lately. An ICMP error about another flow is forged (RFC 8085, 5.2).
 
 use crate::flow_table::{FlowKey, secret_hash};
 

@@ -91,11 +91,11 @@ pub(crate) struct Flags {
     pub(crate) signalled: bool,
     /// A writer was refused: tell when there is room.
     pub(crate) writer_waits: bool,
-    /// The application is done with it; what is queued still leaves.
+    /// The application has closed it; queued datagrams still leave.
     pub(crate) closing: bool,
 }
 
-/// One socket. [`crate::udp`] says who calls what.
+/// One socket. The page of [`crate::udp`] says which functions call which.
 #[derive(Debug)]
 pub struct UdpSocket {
     pub(crate) local: SocketAddr,
@@ -204,8 +204,8 @@ impl UdpSocket {
         Some(report)
     }
 
-    /// Applies an ICMP error about a datagram of this socket, of which `payload` came back (RFC 1122, 4.1.3.3). Without [`UdpOptions::receive_errors`]
-    /// a connected socket hears of hard errors, another of none.
+    /// Applies an ICMP error about a datagram of this socket, of which `payload` came back (RFC 1122, 4.1.3.3). Without
+    /// [`UdpOptions::receive_errors`] a connected socket hears of hard errors, another of none.
     pub(crate) fn on_icmp_error(&mut self, mut report: ErrorReport, payload: &[u8], is_hard: bool) {
         let is_wanted = self.options.receive_errors || is_hard && self.peer.is_some();
         if !is_wanted {

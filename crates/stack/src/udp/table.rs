@@ -1,4 +1,4 @@
-//! Which socket a datagram is for.
+//! Finds the socket of a datagram.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What loss says of the path (draft-ietf-ccwg-bbr-05, 5.5.10).
+//! Bounds of the model from loss (draft-ietf-ccwg-bbr-05, 5.5.10).
 
 use super::control::{percent, saturate};
 use super::path::Sample;

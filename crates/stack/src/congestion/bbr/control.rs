@@ -1,4 +1,4 @@
-//! What the model says to do: pacing rate and congestion window (draft-ietf-ccwg-bbr-05, 5.6).
+//! Pacing rate and congestion window from the model (draft-ietf-ccwg-bbr-05, 5.6).
 
 use clock::Duration;
 

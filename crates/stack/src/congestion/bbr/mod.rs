@@ -1,19 +1,19 @@
 //! BBR, version 3: draft-ietf-ccwg-bbr-05.
 //!
-//! A model of the path, its bandwidth and its least round-trip time, says how fast to send and how much to have in
-//! flight. Loss bounds the model instead of the window: for good where the sender was probing for more (5.5.10.2),
-//! until the next probe where it was not (5.5.10.3). Each file has a part of the draft:
+//! A model of the path, of its bandwidth and minimum round-trip time, determines the sending rate and the amount in
+//! flight. Loss bounds the model instead of the window: permanently if the sender was probing for more (5.5.10.2),
+//! until the next probe if it was not (5.5.10.3). Each file implements a part of the draft:
 //!
 //! - here: the order of steps (5.2), recovery and undo (5.5.11, 5.6.4.4), restart after idleness (5.4);
 //! - `cycle` and `probe_rtt`: the state machine (5.3);
 //! - `path`: rounds, bandwidth, round-trip time, aggregation (5.5.1 to 5.5.9);
-//! - `bounds`: what loss says (5.5.10);
+//! - `bounds`: reaction to loss (5.5.10);
 //! - `control`: window and rate (5.6).
 //!
-//! Beside the draft: ECN-echo counts as loss above the threshold, since RFC 3168, 6.1.2, asks for the answer that loss
-//! would get and the draft is silent. What was in flight when a segment left is kept for sixteen points of the last
-//! windows, not with each segment, and one acknowledgement's losses count as one lost packet of the draft's. The
-//! connection is taken to have selective acknowledgements.
+//! Differences from the draft: ECN-echo counts as loss above the threshold, because RFC 3168, 6.1.2, asks for the reaction to
+//! loss and the draft is silent. The amount in flight when a segment left is kept for sixteen points of the last
+//! windows, not with each segment, and the losses of one acknowledgement count as one lost packet of the draft. The
+//! connection is assumed to have selective acknowledgements.
 
 mod bounds;
 mod control;

@@ -1,4 +1,4 @@
-//! What the path does: rounds, bandwidth, round-trip time and aggregation (draft-ietf-ccwg-bbr-05, 5.5.1 to 5.5.9).
+//! Measures the path: rounds, bandwidth, round-trip time and aggregation (draft-ietf-ccwg-bbr-05, 5.5.1 to 5.5.9).
 
 use clock::{Duration, Instant};
 

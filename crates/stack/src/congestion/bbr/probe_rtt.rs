@@ -1,4 +1,4 @@
-//! ProbeRTT: every five seconds the queue is let run dry, to see the path's own round-trip time
+//! ProbeRTT: every five seconds the queue is drained, to measure the path's own round-trip time
 //! (draft-ietf-ccwg-bbr-05, 5.3.4).
 
 use clock::{Duration, Instant};

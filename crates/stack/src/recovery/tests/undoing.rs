@@ -1,4 +1,4 @@
-//! Recoveries that were not needed (RFC 3522, RFC 3708).
+//! Unnecessary recoveries (RFC 3522, RFC 3708).
 
 use super::*;
 
