@@ -1,8 +1,8 @@
-//! What a process needs of somebody with privileges: queues, claims, ways to peers.
+//! What a process needs from a privileged one: queues, claims, routes to peers.
 //!
-//! The broker's client is one of these ([`crate::brokered`]); tests have another, over a wire in memory. Whatever takes long is
-//! begun by one call and comes back as an [`Incident`]. Calls that answer at once may take a round trip to another process, and
-//! are made where sockets are set up, never where data flows.
+//! The broker's client implements it ([`crate::brokered`]); tests have an implementation over a wire in memory. What takes long is
+//! started by one call, and its result is an [`Incident`]. Calls that answer at once may take a round trip to another process; they
+//! are made when sockets are set up, never on the data path.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};

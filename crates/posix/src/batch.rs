@@ -1,5 +1,5 @@
-//! Whether a thread has more to do of what it was last told: then what it sends is held until it comes back for more, and leaves
-//! with the rest; else it leaves at once.
+//! Detects whether a thread is still working through a batch of events. If so, what it sends waits for the rest of the batch;
+//! otherwise it leaves at once.
 
 use std::cell::Cell;
 

@@ -1,6 +1,6 @@
-//! What the hooked functions of the C library do. Each takes the arguments of its system call as safe types.
+//! What the hooked functions of the C library do. Each function takes the arguments of its system call as safe types.
 //!
-//! [`Verdict::Kernel`] means: not ours, make the system call as if there were no Sidestep.
+//! [`Verdict::Kernel`] means that the call is not ours: make the system call as without Sidestep.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::RawFd;

@@ -1,7 +1,7 @@
-//! Driving the engine from the program's own calls: turns, and sleeping when there is nothing to do.
+//! Drives the engine from the program's own calls: turns, and sleeping when there is nothing to do.
 //!
-//! Of the threads that sleep one is the *driver*: it sleeps on the devices and the broker, for all. When it leaves, another
-//! takes its place. Whoever makes a turn wakes the threads whose sockets it made ready.
+//! One of the sleeping threads is the *driver*: it sleeps on the devices and the broker for all of them. When it leaves, another
+//! one takes its place. A thread that makes a turn wakes the threads whose sockets became ready.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard};

@@ -1,4 +1,4 @@
-//! Errors as the C library has them. Every error of the stack becomes one here, and nowhere else.
+//! Errors as the C library has them. Every error of the stack is converted here, and nowhere else.
 
 use stack::tcp::{RecvError, SendError, TcpError};
 use stack::udp::{UdpConnectError, UdpError, UdpRecvError, UdpSendError};

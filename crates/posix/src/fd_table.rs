@@ -1,4 +1,4 @@
-//! What each descriptor of the program is to us: one load tells.
+//! The kind of each of the program's descriptors, with one load.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Handshakes as the stack has them, and as the broker passes them on.
+//! Converts handshakes between the stack's form and the broker's messages.
 
 use broker::protocol::Handshake as Begun;
 use clock::Duration;

@@ -1,6 +1,6 @@
-//! What is closed while another thread's call still uses it: on Linux a call holds the socket until it is over.
+//! Descriptors that are closed while another thread's call still uses them. On Linux a call holds the socket until it is over.
 //!
-//! A thread that was cancelled in its call, or has left it by longjmp(3), holds nothing once it has ended.
+//! A thread that was cancelled in its call, or has left it by longjmp(3), releases what it holds when it ends.
 
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

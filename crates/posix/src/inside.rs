@@ -1,8 +1,8 @@
-//! Whether a thread is within our own code, told to the hooks: what our code calls of the C library is then not hooked, and the program's
-//! signal handlers wait until it is left.
+//! Tells the hooks whether a thread is within our own code. Then calls to the C library are not hooked, and the program's
+//! signal handlers wait until the thread leaves our code.
 //!
-//! A handler may call any hooked function, and may leave by `longjmp`; neither is possible while a lock is held. So handlers run where a
-//! thread is outside: in the program's own code, and in [`outside`], where a call sleeps with all locks free.
+//! A handler may call any hooked function and may leave by `longjmp`; neither is possible while a lock is held. So handlers run only while
+//! a thread is outside: in the program's own code, and in [`outside`], where a call sleeps without locks.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Descriptors of our own, out of the program's way.
+//! Our own descriptors, out of the program's way.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 

@@ -1,11 +1,11 @@
-//! Connections that a process and its children have in common.
+//! Connections that a process shares with its children.
 //!
-//! A child has the descriptors, the parent has the stack. On Linux a connection ends when the last of them closes it: so what the
-//! parent closes while a child may still hold it is not closed. It becomes the kernel's, and is kept until the child asks for it, or
-//! says that it has closed it, or has ended.
+//! A child has the descriptors; the parent has the stack. On Linux a connection ends when the last process closes it. So if the
+//! parent closes a connection that a child may still have, it moves to the kernel instead, and the parent keeps it until the child asks
+//! for it, reports that it has closed it, or ends.
 //!
-//! What a child has closed it says through a pair of sockets, as a pipe that nobody reads any more would end it by SIGPIPE; that it has
-//! ended, or runs another program, the pair's end tells.
+//! A child reports what it has closed through a socket pair, because writing into a pipe without a reader would end it by SIGPIPE. When
+//! the child ends or executes another program, the pair is closed.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;

@@ -1,18 +1,18 @@
-//! Sockets as programs know them: descriptors, blocking, epoll, poll, errno, on an engine that the program's own calls drive.
+//! The socket API on our stack: descriptors, blocking, epoll, poll, errno. The program's own calls drive the engine.
 //!
-//! Start at [`calls`]: one function for each family of system calls. Everything there takes safe types; `preload` makes them of
+//! Start at [`calls`]: one function for each family of system calls. Everything there takes safe types, which `preload` makes from
 //! C's. Behind it:
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `fd_table.rs` | what each descriptor is: one load |
-//! | `process.rs`, `global.rs` | everything behind one lock; the process that we are loaded into |
-//! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `handshake_message.rs`, `ways.rs` | the engine, and who gives it queues, claims and ways |
+//! | `fd_table.rs` | the kind of each descriptor, with one load |
+//! | `process.rs`, `global.rs` | the state behind one lock; the process that we are loaded into |
+//! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `handshake_message.rs`, `ways.rs` | the engine, and the source of queues, claims and routes |
 //! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs`, `own_thread.rs` | turns of the engine, sleeping, waking |
-//! | `socket/`, `epoll/`, `poll.rs` | what the calls do |
-//! | `held.rs` | what is closed while a call still uses it |
-//! | `status.rs`, `observing.rs` | what those see who look |
-//! | `lifecycle.rs`, `kinship.rs` | fork, exec, seccomp, exit; connections that parent and child have in common |
+//! | `socket/`, `epoll/`, `poll.rs` | the calls themselves |
+//! | `held.rs` | descriptors that are closed while a call still uses them |
+//! | `status.rs`, `observing.rs` | reports, and tools that observe the process |
+//! | `lifecycle.rs`, `kinship.rs` | fork, exec, seccomp, exit; connections that parent and child share |
 #![forbid(unsafe_code)]
 
 mod attachment;

@@ -1,4 +1,4 @@
-//! fork(2), execve(2), and the end.
+//! fork(2), execve(2), and the end of the process.
 
 use std::cell::RefCell;
 use std::os::fd::RawFd;

@@ -1,8 +1,8 @@
-//! Tools that look into the process: the broker hands us who connects to the control socket, and each is attended to by a thread
-//! of its own, which ends with it. While nobody looks there is none.
+//! Tools that observe the process. The broker passes us each connection to the control socket, and a thread of our own serves it until
+//! it ends. Without tools there is no such thread.
 //!
-//! Such a thread asks the engine as others ask one that runs by itself, and carries out itself what it asks, under the lock of the
-//! process: the program may sleep, and need not be woken.
+//! The thread uses the same interface to the engine as observers of an engine with its own thread, and carries its requests out itself
+//! under the lock of the process. So the program may sleep, and need not be woken.
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! poll(2), and select(2) by way of it.
+//! poll(2), and select(2) on top of it.
 
 use std::os::fd::RawFd;
 use std::time::Duration;

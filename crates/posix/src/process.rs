@@ -1,4 +1,4 @@
-//! All that a process has, behind one lock.
+//! The state of a process, behind one lock.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! The engine of a process, and what the broker has to say to it.
+//! The engine of a process, and the broker's messages to it.
 
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a process tells of itself.
+//! The process's report about itself.
 
 use std::os::fd::RawFd;
 

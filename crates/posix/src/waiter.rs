@@ -1,4 +1,4 @@
-//! A thread that sleeps, and how it is woken.
+//! A sleeping thread, and how it is woken.
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};

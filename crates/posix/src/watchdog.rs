@@ -1,7 +1,7 @@
-//! A thread that drives the engine while the program does not: it computes, or sleeps in a call that is not ours.
+//! A thread that drives the engine while the program does not, because it computes or sleeps in a call that is not ours.
 //!
-//! It looks every millisecond whether somebody made a turn. If nobody did, and nobody sleeps for all, it makes one. After some
-//! time in which nothing happened it sleeps on the devices itself, as the driver that is there when no other is.
+//! Every millisecond it checks whether a thread has made a turn. If not, and no driver sleeps, it makes one. After some
+//! time without events it sleeps on the devices itself, as the driver.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};

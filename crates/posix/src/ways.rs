@@ -1,4 +1,4 @@
-//! Ways to peers that the broker told a moment ago.
+//! A cache of the routes to peers that the broker reported a moment ago.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

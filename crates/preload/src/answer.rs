@@ -1,4 +1,4 @@
-//! From what `posix` answers to what C functions return.
+//! Converts `posix`'s answers into the return values of C functions.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

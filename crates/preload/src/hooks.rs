@@ -1,16 +1,16 @@
-//! The table of all functions that are hooked, in the order of the manual's chapters: names with their aliases, arguments, and what is done.
+//! The table of all hooked functions, in the order of the manual's chapters: names with their aliases, arguments, and actions.
 //!
-//! * `if C => Q`: where condition `C` holds, `posix` is asked question `Q`; without an answer the C library's own function follows.
-//! * `then F`: after the C library's function, with its result, `posix` is told something.
-//! * `when C => W`: where `C` holds, `W` is done in place of the C library's function.
+//! * `if C => Q`: if condition `C` holds, `posix` is asked `Q`; without an answer the C library's own function is called.
+//! * `then F`: after the C library's function, `posix` learns its result.
+//! * `when C => W`: if `C` holds, `W` replaces the C library's function.
 //!
-//! Not here, because the C library's own do what is right: `fork` (see `calls::fork`); `pread`, `pwrite`, `preadv`, `pwritev` (a
-//! socket answers `ESPIPE`, and descriptors of ours are sockets to the kernel too); `socketpair`, `vmsplice`, `tee`,
-//! `copy_file_range` (never ours); `isfdtype`, `__fdelt_chk` (no system call that could tell); `exit`, `quick_exit` (see `start`).
-//! Variadic functions are in `trampolines`, but for those whose arguments can be told from the fixed ones, or passed on in any case
-//! (`fcntl`, `ioctl`, `clone`, `prctl`, `syscall`): on x86-64 and aarch64 numbers and pointers are passed like fixed ones, and may be read (and mean
-//! nothing) also if the caller left them out.
-//! Names of version `GLIBC_PRIVATE` are for the C library's own parts, which are not of the program.
+//! Not hooked, because the C library's functions do the right thing: `fork` (see `calls::fork`); `pread`, `pwrite`, `preadv`, `pwritev` (a
+//! socket answers `ESPIPE`, and our descriptors are sockets for the kernel, too); `socketpair`, `vmsplice`, `tee`,
+//! `copy_file_range` (never ours); `isfdtype`, `__fdelt_chk` (make no system call that matters); `exit`, `quick_exit` (see `start`).
+//! Variadic functions are in `trampolines`, except those whose variadic arguments follow from the fixed ones, or can always be passed on
+//! (`fcntl`, `ioctl`, `clone`, `prctl`, `syscall`): on x86-64 and aarch64 variadic numbers and pointers are passed like fixed ones, and
+//! may be read (without meaning) even if the caller left them out.
+//! Names of version `GLIBC_PRIVATE` are for the C library's own parts, not for programs.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 

@@ -1,23 +1,23 @@
 //! libsidestep_preload.so: the C library's socket functions, each a few lines over `posix`.
 //!
-//! `hooks` is the table of all functions that are hooked; each row names the function of `calls` that turns C's arguments into types
-//! and asks `posix`. What `posix` has no part in goes on to the C library's own function, found by `next`. `start` is what happens
+//! `hooks` is the table of all hooked functions. Each row names the function of `calls` that turns C's arguments into types
+//! and asks `posix`. Calls that do not concern `posix` go on to the C library's own function, which `next` finds. `start` runs
 //! before `main`.
 //!
 //! # Unsafe code
-//! A hooked function owes its caller exactly what the C library's owes: pointers are as its manual page says. They become slices and
-//! references in `memory` only, which knows what the kernel would refuse (`EFAULT`, `EINVAL`); `posix` sees nothing but types.
+//! A hooked function has the C library's contract: pointers are as its manual page says. Only `memory` turns them into slices and
+//! references; it knows what the kernel would refuse (`EFAULT`, `EINVAL`). `posix` sees only types.
 //!
-//! # What unwinds
-//! The C library cancels threads by unwinding them out of its own `read` and the like, and so through ours, where nothing is to be
-//! dropped at that point (`macros`). A panic of ours does not get out: `answer::ask` ends the process.
+//! # Unwinding
+//! The C library cancels threads by unwinding them out of its own `read` and the like, and so through our functions, which have nothing to
+//! drop at that point (`macros`). A panic of ours does not leave: `answer::ask` ends the process.
 //!
-//! # What a program can tell
-//! * A wild pointer ends it, where the kernel would answer `EFAULT`; null is answered so.
-//! * The child of vfork(2) has a memory of its own, as the standard permits.
-//! * What passes no function of the C library passes no hook: system calls made by instructions of the program's own (Go), and
-//!   io_uring(7). They see the kernel's socket, which for a connection on our stack is one that is not connected. A process that was
-//!   made so is the kernel's, with what it has of sockets there.
+//! # What a program can notice
+//! * A wild pointer ends it, where the kernel would return `EFAULT`. A null pointer returns `EFAULT` here, too.
+//! * The child of vfork(2) has its own memory, as the standard permits.
+//! * Calls that do not go through the C library bypass all hooks: system calls by the program's own instructions (Go), and
+//!   io_uring(7). They see the kernel's socket, which for a connection on our stack is not connected. A process that was
+//!   made in this way runs on the kernel, with the kernel sockets that it inherits.
 
 #[macro_use]
 mod macros;

@@ -1,4 +1,4 @@
-//! What makes functions of the rows of the table in `hooks`.
+//! Macros that make functions of the rows of the table in `hooks`.
 
 /// For each row the hook, one more for each alias, and in the module `next` the C library's own function of the first name.
 macro_rules! hooks {
@@ -25,8 +25,8 @@ macro_rules! hooks {
 
 /// Gives a macro the convention of functions that a thread is unwound through when it is cancelled.
 ///
-/// Where panics abort, a call that may unwind is given a landing pad that aborts; one that may not is given none, and can be unwound through.
-/// Where panics unwind, it is the other way round.
+/// Where panics abort, a call that may unwind is given a landing pad that aborts; one that may not is given none, and can be unwound
+/// through. Where panics unwind, it is the other way round.
 #[cfg(panic = "abort")]
 macro_rules! unwound {
     ($macro:ident $($row:tt)*) => { $macro!("C" $($row)*); };

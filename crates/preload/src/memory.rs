@@ -1,6 +1,6 @@
-//! From C's pointers to types, refusing what the kernel refuses.
+//! Turns C's pointers into types, and refuses what the kernel refuses.
 //!
-//! The kernel answers `EFAULT` to any address that is not the program's; here only null is told from others, and a wild pointer ends
+//! The kernel returns `EFAULT` for any address that does not belong to the program. Here only null is recognised, and a wild pointer ends
 //! the program.
 
 use std::ffi::{c_int, c_void};

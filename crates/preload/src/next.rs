@@ -1,4 +1,4 @@
-//! The functions of the C library behind our own.
+//! The C library's functions behind our hooks.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;

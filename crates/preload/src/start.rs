@@ -1,4 +1,4 @@
-//! What happens before `main`.
+//! Runs before `main`.
 
 use std::ffi::CStr;
 

@@ -1,8 +1,8 @@
-//! Hooks of functions that Rust cannot call in the program's place: variadic ones, vfork(2), which returns twice, and dlopen(3), which
-//! looks at who calls it.
+//! Hooks of functions that Rust cannot call for the program: variadic ones, vfork(2), which returns twice, and dlopen(3), which
+//! examines its caller.
 //!
-//! Each keeps all registers that may have arguments, asks where to go on, and jumps there as if the program had called that: its stack
-//! and its return address are the program's.
+//! Each saves all registers that may hold arguments, asks where to continue, and jumps there as if the program had called that function:
+//! stack and return address are the program's.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 

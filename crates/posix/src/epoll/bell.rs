@@ -1,7 +1,7 @@
-//! Threads that wait at the kernel's epoll instance, since there was nothing of ours there when they came.
+//! Threads that wait at the kernel's epoll instance, because it had none of our sockets when they came.
 //!
-//! What is of ours by then the kernel cannot tell them, so there is a bell: a descriptor that is always readable, watched once each
-//! time that it is to ring. Who finds it among its events comes and looks.
+//! If a socket of ours becomes ready later, the kernel cannot tell them. So there is a bell: a descriptor that is always readable, and is
+//! added to the instance once each time it has to ring. A thread that finds it among its events checks our sockets.
 
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::MutexGuard;

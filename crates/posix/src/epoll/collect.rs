@@ -1,4 +1,4 @@
-//! What is ready of ours, for epoll_wait(2).
+//! Collects our ready sockets for epoll_wait(2).
 
 use super::{ALWAYS, EpollId, ItemId, NESTING_MAX, PRIVATE, Target};
 use crate::calls::EpollEvent;

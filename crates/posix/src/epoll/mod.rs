@@ -1,7 +1,7 @@
-//! epoll(7): each instance stays the kernel's for the kernel's descriptors, with a list of what is ready of ours beside it.
+//! epoll(7): each instance stays a kernel instance for the kernel's descriptors, with a list of our ready sockets beside it.
 //!
-//! A shadow is in both: the kernel tells of what it received itself. An item is queued when something happens that it asks for,
-//! and looked at when the program collects: what it is ready for by then is told, as Linux does it.
+//! A shadow is in both: the kernel reports what it received itself. An item is queued when an event occurs that it asks for,
+//! and examined when the program collects: its readiness at that moment is reported, as on Linux.
 
 mod bell;
 mod collect;

@@ -1,4 +1,4 @@
-//! connect(2), as the program sees it; `departure.rs` is how it comes about.
+//! connect(2) as the program sees it; `departure.rs` makes the connection.
 
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;

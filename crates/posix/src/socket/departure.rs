@@ -1,8 +1,8 @@
-//! Connections that we make, from the question for the way to the end of their port.
+//! Connections that we make, from the request for a route until their port is free again.
 //!
-//! The descriptor stays that of a kernel's socket; the connection is the stack's. The socket is bound and so has the port, unless the
-//! port is one that rests (`resting_ports.rs`): then the socket of the connection that had it first keeps it. Where the peer is
-//! reached by no interface of ours, or not all of its queues are ours, the kernel connects.
+//! The program's descriptor stays that of a kernel socket; the connection is in the stack. The kernel socket is bound and so has the port,
+//! unless it is a resting port (`resting_ports.rs`): then the socket of the first connection on that port keeps it. If the route to
+//! the peer uses no interface of ours, or not all of its queues are ours, the kernel connects.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, RawFd};

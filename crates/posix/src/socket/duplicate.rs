@@ -1,4 +1,4 @@
-//! dup(2) and its kin.
+//! dup(2) and its variants.
 
 use std::os::fd::RawFd;
 

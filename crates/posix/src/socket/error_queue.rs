@@ -1,4 +1,4 @@
-//! What connections tell by `MSG_ERRQUEUE`: sends with `MSG_ZEROCOPY` that are done, and times.
+//! The error queue of connections (`MSG_ERRQUEUE`): completed sends with `MSG_ZEROCOPY`, and times.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,26 +1,26 @@
-//! A listener goes, and with the last one our queues: to whoever comes after us, and no connection notices.
+//! Closing a listener, and with the last one giving our queues to the next process, without losing a connection.
 //!
-//! A worker that is replaced closes its listeners while peers connect. What happens then, and where packets find their connection
+//! A worker that is replaced closes its listeners while peers connect. These are the steps, and where packets find their connection
 //! meanwhile:
 //!
 //! ```text
-//!   drain      the broker leaves SYNs to the kernel's listener, and has them noted as flows of the kernel's.
+//!   drain      The broker passes SYNs to the kernel's listener, and marks their flows as the kernel's.
 //!     |        Everything else still comes to us.
-//!   settle     Handshakes that we began are finished, as far as their last segment is in our ring, or about to come.
+//!   settle     Handshakes that we began are completed if their last segment is in our ring or about to arrive.
 //!     |
-//!   move       Connections that nobody has accepted become the kernel's, and wait at another process with the same listener.
-//!     |        Those that were accepted become the kernel's behind their descriptors. Each is noted as the kernel's flow before
-//!     |        the kernel speaks; what still comes to us of it is passed on to the kernel.
-//!   hand on    Handshakes of peers that take longer go to the next. Until then what comes for them is dropped, as if it were
+//!   move       Connections that wait for `accept` move to the kernel, and wait at another process with the same listener.
+//!     |        Accepted connections move to the kernel behind their descriptors. Each flow is marked as the kernel's before
+//!     |        the kernel sends; packets of it that still arrive at us are passed on to the kernel.
+//!   hand on    Handshakes of slower peers go to the next process. Until then their packets are dropped, as if they were
 //!     |        lost on the way.
-//!   give back  The device is closed, and the queue is nobody's: what arrives is the kernel's, which knows all connections now.
+//!   give back  The device is closed, and the queue has no owner: its packets go to the kernel, which knows all connections now.
 //!     |
-//!   the next   The broker lends the queue to who waits for it, tells it of the handshakes, and takes packets from the kernel again
-//!              by the steps that are drawn on its registry's page: those of connections that the kernel has stay there.
+//!   the next   The broker lends the queue to the next process, passes the handshakes to it, and takes packets from the kernel again
+//!              by the steps on the page of its registry. Packets of the kernel's connections stay with the kernel.
 //! ```
 //!
-//! The kernel answers a segment of a connection that it does not know by a reset. So the order matters: nothing may be given back
-//! while a peer may believe in a connection that only our stack knows of.
+//! The kernel answers a segment of an unknown connection with a reset. So nothing may be given back while a peer may have a connection
+//! that only our stack knows.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

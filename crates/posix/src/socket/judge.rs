@@ -1,4 +1,4 @@
-//! Sockets that nobody else has, to ask what Linux would do: so ranges, lengths and errors are Linux's without being written down
+//! Private kernel sockets that show what Linux does with an option: so ranges, lengths and errors are Linux's and are not repeated
 //! here.
 
 use std::os::fd::{AsRawFd, OwnedFd};

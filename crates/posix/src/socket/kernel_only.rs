@@ -1,7 +1,7 @@
-//! Options that the kernel alone can honour: signatures of segments, packet filters, other protocols on top of TCP.
+//! Options that only the kernel supports: signatures of segments, packet filters, other protocols on top of TCP.
 //!
-//! A socket on which one of them is set is the kernel's from then on: a stack without them would answer where the kernel is silent.
-//! Setting it back does not bring the socket back. What the kernel refuses, changes nothing.
+//! A socket on which one of them is set moves to the kernel: a stack without them would answer packets that the kernel ignores.
+//! Resetting the option does not bring the socket back. If the kernel refuses the option, nothing changes.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,4 +1,4 @@
-//! Connections that become the kernel's, and those that were.
+//! Connections that move to the kernel, and connections that have moved.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

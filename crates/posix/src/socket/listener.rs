@@ -1,4 +1,4 @@
-//! Sockets that are made, and those that listen.
+//! Making sockets; listeners.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -1,4 +1,4 @@
-//! A socket of the program: what it is to the stack, who waits for it, and what it can be used for now.
+//! A socket of the program: its state in the stack, the threads that wait for it, and its readiness.
 
 pub(crate) mod address;
 mod close;

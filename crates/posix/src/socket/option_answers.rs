@@ -1,4 +1,4 @@
-//! getsockopt(2) of what only a connection has to tell.
+//! getsockopt(2) for options that only a connection can answer.
 
 use clock::Instant;
 use stack::{ConnectionId, Stack};

@@ -1,7 +1,7 @@
-//! Socket options of connections whose effect is on the stack: one line each.
+//! Socket options of connections that affect the stack: one line each.
 //!
-//! What a value may be, the kernel says: a socket that nobody else has is given it first, and what that then reads back is what
-//! counts. So ranges, lengths and errors are Linux's without being written down here.
+//! The kernel decides which values are valid. The value is first set on a kernel socket that the program does not see, and
+//! what that socket reports is used. So ranges, lengths and errors are Linux's and are not repeated here.
 
 use clock::Duration;
 use stack::TcpOptions;

@@ -1,4 +1,4 @@
-//! What a shadow has must not wait for ever where the stack always has something: now and then it is asked first.
+//! Keeps the shadow from starving while the stack always has something: now and then the shadow is asked first.
 
 /// What is taken from the stack before the shadow's turn comes.
 const RUN_MAX: u32 = 64;

@@ -1,4 +1,4 @@
-//! Who is told of news by signals: `F_SETOWN`, `O_ASYNC`, `F_SETSIG`.
+//! Signals on readiness: `F_SETOWN`, `O_ASYNC`, `F_SETSIG`.
 
 use std::os::fd::RawFd;
 

@@ -1,4 +1,4 @@
-//! recvmsg(2) and all that are special cases of it, on connections.
+//! recvmsg(2) and its special cases, on connections.
 
 use std::io::IoSliceMut;
 use std::os::fd::RawFd;

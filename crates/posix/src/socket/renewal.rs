@@ -1,4 +1,4 @@
-//! Sockets that are as good as new after their connection failed, or was dissolved by connect(2) to nowhere: they may connect again,
+//! Sockets that are as good as new after their connection failed, or after connect(2) with AF_UNSPEC: they may connect again,
 //! be bound, or listen, as on Linux.
 
 use std::net::SocketAddr;

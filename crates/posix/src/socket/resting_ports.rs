@@ -1,11 +1,11 @@
-//! Ports of connections that we made and that are over: the next ones leave from them, and nobody is asked.
+//! Local ports of our past connections, which the next connections use without asking the broker.
 //!
-//! A port that the kernel chose for us stays claimed for a while. The broker keeps the very socket that was bound to it, so the
-//! port is nobody else's meanwhile, and nothing is claimed that was not bound.
+//! A port that the kernel chose for us stays claimed for a while. The broker keeps the socket that was bound to it, so no other
+//! socket gets the port meanwhile, and every claim still has a bound socket.
 //!
-//! The peer may still have the last connection in TIME-WAIT. It takes a SYN with a later timestamp for a new one, and what is under way
-//! of the old one for old (RFC 6191, 2; RFC 7323, 5): so a port rests for many steps of that clock, and ports of connections without
-//! timestamps do not come here.
+//! The peer may still have the last connection in TIME-WAIT. It accepts a SYN with a later timestamp as a new connection, and recognises
+//! old segments by their timestamps (RFC 6191, 2; RFC 7323, 5). So a port rests for many steps of that clock, and ports of connections
+//! without timestamps are not reused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! sendmsg(2) and all that are special cases of it, on connections.
+//! sendmsg(2) and its special cases, on connections.
 
 use std::io::IoSlice;
 use std::os::fd::RawFd;

@@ -1,6 +1,6 @@
-//! When what was sent left, and when it was acknowledged: `SO_TIMESTAMPING` of connections.
+//! Times of sending and of acknowledgement: `SO_TIMESTAMPING` of connections.
 //!
-//! Octets are counted from the first of the connection. What is told has no octets with it, as with `OPT_TSONLY`.
+//! Octets are counted from the first of the connection. A report contains no octets, as with `OPT_TSONLY`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

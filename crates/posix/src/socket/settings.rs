@@ -1,4 +1,4 @@
-//! What a socket was set to that the stack has no use for, and what a socket of the kernel was set to by the program.
+//! Settings of a socket that the stack does not use, and settings that the program made on a kernel socket.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, OnceLock};

@@ -1,16 +1,16 @@
 //! Listeners and UDP sockets that other processes have as well.
 //!
-//! On Linux what comes to such a socket is for whoever asks first. Here it comes to the process by whose claim it was taken. As long as
-//! that one takes it, all is well; but one that has only looked (a super-server that starts a program for what has come, a parent
-//! that waited on what its children serve) never takes any. So:
+//! On Linux, what arrives at such a socket goes to the first process that asks. Here it goes to the process by whose claim it was taken.
+//! That is fine while this process takes it. But a process that only watches the socket (a super-server that starts a program on
+//! activity, a parent that waits on its children's socket) never does. So:
 //!
 //! ```text
 //!   something waits --20 ms, untouched--> has another process claimed this socket? --yes--> the socket is given up:
-//!                                                 no: asked again, ever less often           what waits there is the kernel's, for all
+//!                                                 no: checked again, ever less often         the kernel gets what waits, for all
 //! ```
 //!
-//! A process that has taken something before is given more time. Of a listener it keeps the claim, and only what waits is handed over:
-//! that is how workers that serve one connection at a time help each other. A socket that was given up is claimed again when the
+//! A process that has taken something before gets more time. It keeps the claim of a listener, and only hands over what waits:
+//! so workers that serve one connection at a time help each other. A socket that was given up is claimed again when the
 //! process waits on it again.
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Control messages of connections: what comes with received octets, and what may go with those to be sent; and urgent data.
+//! Control messages of connections, for receiving and sending; urgent data.
 
 use clock::Instant;
 use stack::ConnectionId;

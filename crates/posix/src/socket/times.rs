@@ -1,4 +1,4 @@
-//! When something was received: `SO_TIMESTAMP` and its kin.
+//! Times of reception: `SO_TIMESTAMP` and related options.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

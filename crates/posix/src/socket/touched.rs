@@ -1,4 +1,4 @@
-//! Which options a program has set at a socket of the kernel: asking the kernel for all of them takes as long as connecting.
+//! Which options a program has set on a kernel socket: reading all of them takes as long as connecting.
 
 /// Options that are set often, change nothing but themselves, and have no say in where packets go.
 const PLAIN: [(i32, i32); 7] = [

@@ -1,7 +1,7 @@
-//! UDP sockets: the kernel's, and for what is claimed the stack's as well.
+//! UDP sockets: kernel sockets, and, for claimed ones, sockets of the stack as well.
 //!
-//! What arrives is taken from the stack first, then from the shadow. What is sent leaves by the stack where the way to its
-//! destination is known from a datagram that came from there, else by the shadow; both have the same port.
+//! Received datagrams are taken from the stack first, then from the shadow. A datagram is sent by the stack if an earlier datagram from
+//! its destination has shown the route, otherwise by the shadow. Both have the same port.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;

@@ -1,5 +1,5 @@
-//! Connected UDP sockets. They are the kernel's, but where one shares its port with a socket that is claimed, what its peer sends
-//! arrives on the stack, and is for the connected one.
+//! Connected UDP sockets. They are the kernel's. But if one shares its port with a claimed socket, its peer's datagrams
+//! arrive at the stack, and are passed to the connected one.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;

@@ -1,4 +1,4 @@
-//! The error queue of UDP sockets, as far as ICMP errors come to the stack (`IP_RECVERR`, `MSG_ERRQUEUE`).
+//! The error queue of UDP sockets, for ICMP errors that arrive at the stack (`IP_RECVERR`, `MSG_ERRQUEUE`).
 
 use stack::udp::{ErrorReport, UdpError};
 

@@ -1,4 +1,4 @@
-//! What comes with datagrams, and goes with them: control messages of UDP sockets.
+//! Control messages of UDP sockets, for receiving and sending.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;

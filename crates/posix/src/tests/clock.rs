@@ -1,4 +1,4 @@
-//! A clock that tests can hold and set on.
+//! A clock that tests can stop and advance.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

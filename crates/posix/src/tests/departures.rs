@@ -1,4 +1,4 @@
-//! Connections that we make, and the ports that they leave from.
+//! Connections that the program makes, and their local ports.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;

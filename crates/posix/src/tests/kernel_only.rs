@@ -1,4 +1,4 @@
-//! Options that the stack cannot honour: sockets stay the kernel's, or become it.
+//! Options that the stack does not support: sockets stay on the kernel, or move to it.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Two processes on a wire in memory, each with an engine of its own, in one process of the kernel's.
+//! Two simulated processes on a wire in memory, each with its own engine, in one real process.
 
 mod clock;
 mod datagrams;

@@ -1,4 +1,4 @@
-//! Sockets that several processes have, or several threads.
+//! Sockets that several processes or threads share.
 
 use std::net::SocketAddr;
 use std::os::fd::{IntoRawFd, RawFd};

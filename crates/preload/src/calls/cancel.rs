@@ -1,4 +1,4 @@
-//! Threads that are cancelled (pthread_cancel(3)).
+//! Cancelled threads (pthread_cancel(3)).
 //!
 //! Functions that sleep are points where a thread can be cancelled. The C library has its own wait for that by a signal; for our sleep we
 //! say the same: while a thread sleeps, and holds nothing, it may be unwound at any instruction. A program that

@@ -1,5 +1,5 @@
-//! seccomp(2): the program chooses the system calls that it may make from then on, and is ended for others. What our stack makes is not on
-//! such a list, so everything becomes the kernel's before.
+//! seccomp(2): the program chooses the system calls that it may make, and is killed for others. Its list does not contain our stack's
+//! calls, so everything moves to the kernel before.
 
 use std::ffi::{c_int, c_long, c_ulong};
 

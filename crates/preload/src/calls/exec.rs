@@ -1,11 +1,11 @@
-//! Other programs: the execve(2) family and posix_spawn(3).
+//! Starting other programs: the execve(2) family and posix_spawn(3).
 //!
-//! A program that is started with an environment of its own making, as nginx starts its successor, is still of the family: it gets the
-//! two variables that this one was started with. One that has `SIDESTEP_BROKER` and no `LD_PRELOAD` was left out on purpose.
+//! A program that is started with a new environment, as nginx starts its successor, is accelerated as well: it gets the
+//! two variables that this one was started with. If it has `SIDESTEP_BROKER` and no `LD_PRELOAD`, that is intended, and it is left out.
 //!
-//! The child of posix_spawn(3), and with it of system(3) and popen(3), shares our memory until it calls execve(2), but what it does
-//! before, it does inside of the C library and past all hooks. So what it is given becomes the kernel's before: what is without
-//! `FD_CLOEXEC`, also if its list of actions has it closed, and what is put on that list under another number
+//! The child of posix_spawn(3), and so of system(3) and popen(3), shares our memory until it calls execve(2), and acts only inside the C
+//! library, bypassing all hooks. So what it inherits moves to the kernel before: connections without `FD_CLOEXEC`, even if its file
+//! actions close them, and connections that the actions duplicate under another number
 //! (`posix_spawn_file_actions_adddup2`).
 
 use std::ffi::{CStr, CString, c_char, c_int};

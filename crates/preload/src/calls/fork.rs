@@ -1,9 +1,9 @@
-//! Processes that become two.
+//! Forking.
 //!
 //! fork(2) needs no hook: the C library calls the handlers of pthread_atfork(3) around it, wherever it is called from. vfork(2) becomes
-//! fork(2), in `trampolines`, and so does a clone(2) that is one: a child that shares our memory would change the parent's descriptors
-//! with its own. A clone(2) without common memory is a fork(2) that may begin elsewhere. A child that was made past all hooks,
-//! [`notice`] tells by a page that the kernel cleared.
+//! fork(2), in `trampolines`, and so does a clone(2) that does the same: a child that shares our memory would change the parent's
+//! descriptors with its own. A clone(2) without common memory is a fork(2) whose child may start elsewhere. [`notice`] detects a child
+//! that was made bypassing all hooks, by a page that the kernel clears in children.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_void};

@@ -1,6 +1,6 @@
-//! What the hooks do, family by family: pointers to types, a question to `posix`, results back through pointers.
+//! The hooks, family by family: they turn pointers into types, call `posix`, and write results back through pointers.
 //!
-//! All functions here are unsafe for one reason: what they are given is what a C caller gave. It is as the function's manual page says,
+//! All functions here are unsafe for one reason: a C caller gives the arguments. They are as the function's manual page says,
 //! and that is what each `SAFETY` comment means by "as the caller says".
 
 pub(crate) mod cancel;

@@ -1,4 +1,4 @@
-//! read(2), recv(2) and all between them: one question, `calls::receive`.
+//! read(2), recv(2) and all between them, through `calls::receive`.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::io::IoSliceMut;

@@ -1,7 +1,7 @@
-//! Signal handlers run where a thread is outside of our code, as if each of our calls were one of the kernel.
+//! Runs signal handlers only while a thread is outside of our code, as if each of our calls were a system call.
 //!
-//! Each handler that the program sets is replaced by [`on_signal`], which calls it, or, if the thread holds our locks just then, lets the
-//! kernel keep the signal until the thread is outside (`posix::inside`). To the program sigaction(2) shows what it had set.
+//! [`on_signal`] replaces each handler that the program sets. It calls the handler, or, if the thread holds our locks, makes the
+//! kernel keep the signal until the thread is outside (`posix::inside`). sigaction(2) shows the program its own handler.
 //! Faults (`SIGSEGV` and the like) and `SIGABRT` cannot wait and are left alone.
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};

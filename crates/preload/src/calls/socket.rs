@@ -1,4 +1,4 @@
-//! Connections come about: accept(2), connect(2), and the names of their ends.
+//! accept(2), connect(2), and the addresses of connections.
 
 use std::ffi::c_int;
 

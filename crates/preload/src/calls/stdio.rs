@@ -1,5 +1,5 @@
-//! What the C library does with descriptors behind its own doors: its streams read, write and close without passing any hook, so what
-//! goes in there becomes the kernel's for good.
+//! The C library's own use of descriptors: its streams read, write and close without passing any hook, so a socket that becomes a stream
+//! moves to the kernel for good.
 
 use std::ffi::c_int;
 

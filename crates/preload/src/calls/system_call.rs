@@ -1,7 +1,7 @@
-//! syscall(2): some libraries (libuv) close descriptors and receive datagrams by it.
+//! syscall(2): some libraries (libuv) use it to close descriptors and receive datagrams.
 //!
-//! What is not here goes to the kernel. Of what is hooked by name that is vfork(2), whose child could not return from here, and clone(2)
-//! onto another stack; and variants that only 32-bit programs have.
+//! Calls that are not here go to the kernel. Two of the functions that are hooked by name are missing: vfork(2), whose child could not
+//! return from here, and clone(2) onto another stack. Variants for 32-bit programs are missing, too.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::time::{Duration, Instant};
