@@ -37,7 +37,7 @@ impl Reloads<'_> {
         }
         match self.try_begin() {
             Ok(()) => self.is_loading = true,
-            Err(error) => complain!("sidestep dns: nothing was reloaded: {error:#}"),
+            Err(error) => complain!("sidestep dns: reload failed, and nothing changed: {error:#}"),
         }
     }
 
@@ -66,7 +66,7 @@ impl Reloads<'_> {
     pub(crate) fn finish(&mut self, config: &Config, replacement: Loaded) {
         self.is_loading = false;
         if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
-            complain!("sidestep dns: nothing was reloaded: there would be no zone left to serve");
+            complain!("sidestep dns: reload failed, and nothing changed: no zone would be left to serve");
         } else {
             self.publish(config, replacement);
         }
