@@ -35,7 +35,7 @@ pub struct Round {
     pub limit: Limit,
     /// The most replies a second of any run, however many queries were lost.
     pub most: u64,
-    /// The part of the time that the server was ready to run while somebody else had its core.
+    /// The part of the time that the server was ready to run while other work had its core.
     pub wait: f64,
 }
 
@@ -161,7 +161,7 @@ pub fn outcomes(peers: &[Peer], rounds: Vec<Vec<Round>>) -> Vec<Outcome> {
 }
 
 /// A table of `outcomes`: how far others disturbed each, and the ratio of each to every one of `against`,
-/// which are names among them. Who has no round is not in it.
+/// which are names among them. A server without a round is not in it.
 pub fn ratio_table(outcomes: &[Outcome], against: &[&str]) -> String {
     let found = |name: &&&str| outcomes.iter().find(|outcome| outcome.name == **name);
     let bases: Vec<&Outcome> = against.iter().filter_map(|name| found(&name)).collect();

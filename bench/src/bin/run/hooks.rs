@@ -33,7 +33,7 @@ pub(crate) fn measure(lab: &Lab, serving: Serving, _seconds: u32) -> Result<Meas
     Ok(Measurement { value, errors: u64::from(!status.success()), busy })
 }
 
-/// Times calls of the C library on descriptors that nobody accelerates, and prints the nanoseconds of each kind and their mean.
+/// Times calls of the C library on descriptors that are not accelerated, and prints the nanoseconds of each kind and their mean.
 pub(crate) fn call() {
     let mut sink = File::options().write(true).open("/dev/null").expect("it is there");
     let mut source = File::open("/dev/null").expect("it is there");

@@ -110,7 +110,7 @@ fn rows_in(scenario: &Scenario, place: &Place<Measurement>) -> Vec<Vec<String>> 
     rows.into_iter().flatten().collect()
 }
 
-/// None for who had no round in this place.
+/// None for a contender without a round in this place.
 fn row(
     scenario: &Scenario,
     place: &Place<Measurement>,

@@ -28,21 +28,21 @@ pub(crate) enum Wanted {
     LowerDifference,
 }
 
-/// Who is compared to the kernel.
+/// The contenders compared with the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
     pub(crate) serving: Serving,
     pub(crate) target: Option<f64>,
 }
 
-/// Who serves.
+/// The server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Serving {
     /// The program on the kernel's network.
     Kernel,
     /// The program by `sidestep run` with these options.
     Run(&'static [&'static str]),
-    /// In place of the program, who answers without keeping anything: the bound.
+    /// A responder without state in place of the program: the bound.
     Stateless(Duration),
 }
 
@@ -76,7 +76,7 @@ const SPINNING: &[&str] = &["--spin-us", "200"];
 const INTERRUPTS: &[&str] = &["--spin-us", "0"];
 /// One that does not spin shows by the time its core is idle how far the server is from being the bound.
 const ASLEEP: Contender = Contender { serving: Serving::Run(INTERRUPTS), target: None };
-/// Nobody can be better with this client and this wire.
+/// The most that is possible with this client and this wire.
 const BOUND: Contender = Contender { serving: Serving::Stateless(Duration::from_micros(50)), target: None };
 const BOUND_ASLEEP: Contender = Contender { serving: Serving::Stateless(Duration::ZERO), target: None };
 

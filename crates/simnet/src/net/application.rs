@@ -163,7 +163,7 @@ impl Application {
         self.calls
     }
 
-    /// When it goes on by itself, unless that was told before.
+    /// When it continues by itself, unless that was reported before.
     pub fn poll_wake(&mut self) -> Option<Instant> {
         let at = [self.step_pause, self.read_pause].into_iter().flatten().min();
         let news = at.filter(|_| self.outcome == Outcome::Running && at != self.wake_told);

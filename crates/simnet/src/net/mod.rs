@@ -1,4 +1,4 @@
-//! A simulated network: two hosts, a path between them, applications, and an observer who knows the rules.
+//! A simulated network: two hosts, a path between them, applications, and an observer that knows the rules.
 //!
 //! Everything follows from a seed: there is no clock but the simulation's own and no chance but [`Random`]'s, so that what went
 //! wrong once goes wrong again. Start at [`Simulation`]; [`Scenario`] makes one out of a seed. [`hostile`] is another way to

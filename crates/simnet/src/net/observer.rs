@@ -1,4 +1,4 @@
-//! Somebody who watches the wire and knows the rules, but nothing of the hosts' insides.
+//! An observer that watches the wire and knows the rules, but nothing about the hosts' insides.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ struct Side {
     scale: Option<u8>,
     /// End of all that it sent.
     sent: u64,
-    /// End of what the other side allowed it to send, as far as it was told.
+    /// End of what the other side allows it to send, by the segments that have reached it.
     edge: u64,
     /// End of what it allowed the other side to send, in the other side's positions.
     offered: u64,
@@ -33,7 +33,7 @@ struct Side {
     is_unclear: bool,
 }
 
-/// Checks every packet that a host sends against what that host was told before.
+/// Checks every packet that a host sends against the packets that the host has received.
 #[derive(Debug, Default)]
 pub struct Observer {
     /// One entry for each sender: the flow as it sees it.
@@ -84,7 +84,7 @@ impl Observer {
     fn on_syn_sent(&mut self, flow: Flow, sight: &Sight<'_>) -> Result<(), Broken> {
         match self.sides.get_mut(&flow) {
             Some(side) if side.iss == sight.seq => {}
-            // An old SYN came late, or a cookie's time is over: which of two connections goes on is not told by the wire.
+            // An old SYN came late, or a cookie has expired: the wire does not show which of two connections continues.
             Some(_) => self.forget(flow),
             None => drop(self.sides.insert(flow, Side::new(sight))),
         }

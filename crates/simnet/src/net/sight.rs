@@ -1,4 +1,4 @@
-//! A TCP packet as somebody sees it who looks at the wire.
+//! A TCP packet as an observer of the wire sees it.
 
 use std::net::SocketAddr;
 
@@ -11,9 +11,9 @@ use wire::{protocol, tcp};
 /// What the wire shows of one segment whose checksums are right.
 #[derive(Clone, Debug)]
 pub struct Sight<'a> {
-    /// Who sent it.
+    /// Its source.
     pub from: SocketAddr,
-    /// Whom it is for.
+    /// Its destination.
     pub to: SocketAddr,
     /// Sequence number.
     pub seq: u32,

@@ -1,4 +1,4 @@
-//! Connections as the simulation knows them: who, when, and what both ends do.
+//! The simulation's connections: which side begins, when, and what both ends do.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::host::SocketNumber;
 use super::random::Random;
 use super::violation::{Broken, require};
 
-/// Who begins.
+/// The side that begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Opening {
     /// The client; the server listens.
@@ -29,7 +29,7 @@ pub struct Connection {
     pub server: SocketAddr,
     /// When it begins.
     pub begins: Duration,
-    /// Who begins.
+    /// The side that begins.
     pub opening: Opening,
     /// What client and server do.
     pub plans: [Plan; 2],

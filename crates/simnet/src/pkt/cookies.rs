@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::ast::{OptionSpec, flag};
 use super::packet::Segment;
 
-/// Which cookies stand for which, and who gave the stack one.
+/// Which cookies correspond, and where the stack got one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cookies {
     /// The stack's by the script's.

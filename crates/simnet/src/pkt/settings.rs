@@ -46,11 +46,11 @@ pub struct Settings {
     pub calls_may_differ: bool,
     /// Whether the PSH flag is compared.
     pub check_push: bool,
-    /// Whether packets that nobody expected fail a script at its end, too.
+    /// Whether unexpected packets fail a script at its end, too.
     pub check_rest: bool,
     /// Whether scripts are only read.
     pub dry_run: bool,
-    /// Whether every packet and call is told.
+    /// Whether to report every packet and call.
     pub verbose: bool,
 }
 

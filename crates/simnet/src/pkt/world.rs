@@ -93,7 +93,7 @@ impl World {
         flow
     }
 
-    /// A port that nobody has yet.
+    /// An unused port.
     pub(crate) fn free_port(&mut self) -> u16 {
         let port = self.next_port;
         self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
@@ -160,7 +160,7 @@ impl World {
         if interest.spent { 0 } else { self.readiness(interest.fd) & (interest.events | always) }
     }
 
-    /// Something that `mask` names happened on `fd`: edge-triggered interests in it are told of again.
+    /// An event of `mask` happened on `fd`: edge-triggered items with it are reported again.
     fn arm(&mut self, fd: i32, mask: i64) {
         let always = symbols::EPOLLERR | symbols::EPOLLHUP;
         for file in self.files.values_mut() {

@@ -1,4 +1,4 @@
-//! Segments that somebody makes up.
+//! Forged segments.
 
 use std::net::{IpAddr, SocketAddr};
 

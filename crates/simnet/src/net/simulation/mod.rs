@@ -47,7 +47,7 @@ struct Seat {
     /// By how much its clock is ahead of the simulation's.
     ahead: Duration,
     mtu: u16,
-    /// By the numbers of the host's sockets; `None` for one that nobody wants.
+    /// By the numbers of the host's sockets; `None` for an unwanted one.
     applications: Vec<Option<Application>>,
 }
 

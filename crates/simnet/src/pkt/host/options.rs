@@ -138,7 +138,7 @@ pub(crate) fn get_option(options: &TcpOptions, level: i64, name: i64) -> Option<
         (sym::SOL_SOCKET, sym::SO_KEEPALIVE) => options.keepalive.into(),
         (sym::SOL_SOCKET, sym::SO_OOBINLINE) => options.urgent_inline.into(),
         (sym::SOL_SOCKET, sym::SO_RCVLOWAT) => options.receive_low_water.into(),
-        // Linux tells twice what it was told, for its own overhead.
+        // Linux reports twice the value that was set, for its own overhead.
         (sym::SOL_SOCKET, sym::SO_RCVBUF) => i64::from(options.receive_buffer?) * 2,
         (sym::SOL_SOCKET, sym::SO_SNDBUF) => options.send_buffer?.into(),
         (sym::SOL_SOCKET, sym::SO_MAX_PACING_RATE) => options.pacing_rate_max.map_or(-1, |rate| rate as i64),

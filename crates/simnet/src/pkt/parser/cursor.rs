@@ -7,7 +7,7 @@ use super::definitions::Definitions;
 use super::error::{ParseError, Result};
 use crate::pkt::ast::Position;
 
-/// Expressions within expressions within expressions; nobody writes more.
+/// Nesting of expressions at most; no real script needs more.
 const DEPTH_MAX: u32 = 64;
 
 pub(super) struct Cursor<'a> {

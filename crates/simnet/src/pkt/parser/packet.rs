@@ -82,7 +82,7 @@ fn ports(cursor: &mut Cursor<'_>) -> Result<Option<(u16, u16)>> {
     Ok(Some((source, cursor.number("a port")?)))
 }
 
-/// Wildcards are for packets that are expected; nobody can send one.
+/// Wildcards are for expected packets; they cannot be sent.
 fn check_direction(packet: &PacketSpec, at: Position) -> Result<()> {
     if packet.direction == Direction::Outbound {
         return Ok(());

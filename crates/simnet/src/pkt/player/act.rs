@@ -15,7 +15,7 @@ use crate::pkt::world::START;
 const WAIT_MAX_SECONDS: u64 = 24 * 3600;
 
 impl<'a> Player<'a> {
-    /// Makes a call. One that the script expects to block goes on beside the events that follow.
+    /// Makes a call. A call that the script expects to block continues beside the events that follow.
     pub(super) fn call(&mut self, event: &'a Event, call: &'a Call) -> Result<(), Failure<'a>> {
         let wrap = |trouble| Failure { event, trouble };
         let end = call.end.map(|end| match event.when {

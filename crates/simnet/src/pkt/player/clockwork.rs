@@ -43,7 +43,7 @@ impl<'a> Player<'a> {
         self.go_on()
     }
 
-    /// Takes what the stack has to send and tell, and goes on with a call that waits.
+    /// Takes packets and events from the stack, and continues a call that waits.
     pub(super) fn go_on(&mut self) -> Result<(), Failure<'a>> {
         let result = self.world.settle();
         self.blame(result)?;
@@ -97,13 +97,13 @@ impl<'a> Player<'a> {
         )))
     }
 
-    /// A malformed packet is nobody's fault but the stack's; it is told at the event that is played.
+    /// A malformed packet is a fault of the stack; it is reported at the current event.
     fn blame(&mut self, result: Result<(), Trouble>) -> Result<(), Failure<'a>> {
         let Some(event) = self.current else { return Ok(()) };
         result.map_err(|trouble| Failure { event, trouble })
     }
 
-    /// The script is over: a call that waits must return, and nobody may be left who should have come.
+    /// The script is over: a waiting call must return, and no expected packet may be missing.
     pub(super) fn end(&mut self, script: &'a Script) -> Result<(), Failure<'a>> {
         if let Some(end) = self.running.as_ref().map(|running| running.end.unwrap_or(running.started)) {
             self.wait_until(end + self.tolerance(end, self.last_event))?;

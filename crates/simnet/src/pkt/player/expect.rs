@@ -90,7 +90,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Whether the next packet of the flow goes on where `packet` ends, with the same header.
+    /// Whether the next packet of the flow continues where `packet` ends, with the same header.
     fn continues(&mut self, number: usize, packet: &Packet, latest: Instant) -> Result<bool, Failure<'a>> {
         let Some(at) = self.find_sent(number, latest)? else { return Ok(false) };
         let (Some(before), Some(next)) = (packet.segment(), self.world.sent[at].packet.segment()) else {
@@ -162,13 +162,13 @@ impl<'a> Player<'a> {
         (early || late).then(|| format!("time: expected {wanted}, came too {word} at {}", seconds(first)))
     }
 
-    /// Fails if packets came that nobody expected.
+    /// Fails if unexpected packets came.
     pub(super) fn check_rest(&mut self) -> Result<(), Trouble> {
         let rest = self.take_rest();
         if rest.is_empty() { Ok(()) } else { Err(Trouble::Differs(rest)) }
     }
 
-    /// Packets that came and that nobody expected, a line each.
+    /// Unexpected packets, a line each.
     pub(super) fn take_rest(&mut self) -> Vec<String> {
         let World { sent, flows, .. } = &mut self.world;
         let told = sent.drain(..).map(|mut sent| {

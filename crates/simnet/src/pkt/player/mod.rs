@@ -49,7 +49,7 @@ pub fn play(text: &str, options: &[ScriptOption], definitions: &Definitions) -> 
         let rest = player.take_rest();
         player.trace.extend(rest);
     }
-    // What was left out matters to those who wonder why something differs.
+    // Ignored settings matter to readers who wonder why something differs.
     let notes = if verbose || verdict != Verdict::Passed { player.notes } else { player.told };
     Report { verdict, notes, trace: player.trace }
 }
@@ -181,7 +181,7 @@ impl<'a> Player<'a> {
         )))
     }
 
-    /// A difference that `--non_fatal` allows is told, any other is the end.
+    /// A difference that `--non_fatal` allows is reported; any other ends the script.
     fn tell_or_fail(
         &mut self,
         event: &'a Event,

@@ -81,7 +81,7 @@ pub(super) fn report_of_option(error: &OptionError, script: &Script) -> Report {
 /// The name by which scripts call the Fast Open cookie that is right for their peer, and octets for it.
 const COOKIE: (&str, &str) = ("TFO_COOKIE", "3021b9d889017eeb");
 
-/// The definitions, and those that scripts of the Linux kernel expect of whoever runs them.
+/// The definitions, and those that the scripts of the Linux kernel expect from their player.
 pub(super) fn with_usual_definitions(definitions: &Definitions) -> Definitions {
     let mut definitions = definitions.clone();
     if definitions.get(COOKIE.0).is_none() {

@@ -47,7 +47,7 @@ pub(crate) enum SocketState {
     Listening(ListenerId),
     /// connect() was called, and the SYN waits for data to take along (`TCP_FASTOPEN_CONNECT`).
     Deferred(SocketAddr),
-    /// connect() was called, and nobody was told yet how it ended.
+    /// connect() was called, and its result was not reported yet.
     Connecting(ConnectionId),
     Connected(ConnectionId),
     /// A UDP socket with an address.
@@ -99,7 +99,7 @@ pub(crate) struct Interest {
     pub(crate) data: i64,
     /// Something happened since it was last told of; edge-triggered ones are only told of then.
     pub(crate) armed: bool,
-    /// A one-shot that was told of.
+    /// A one-shot item that was reported.
     pub(crate) spent: bool,
 }
 

@@ -25,7 +25,7 @@ use super::world::World;
 /// What a call gives.
 type Result<T> = std::result::Result<T, Trouble>;
 
-/// Makes the call, or goes on with one that blocked.
+/// Makes the call, or continues one that blocked.
 pub(crate) fn attempt(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
     match running.call.name.as_str() {
         "socket" => open::socket(world, running),

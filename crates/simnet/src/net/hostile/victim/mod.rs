@@ -1,4 +1,4 @@
-//! Our stack with connections that somebody lies to, watched by a reference model.
+//! Our stack with connections under attack, watched by a reference model.
 
 mod application;
 mod checks;
@@ -29,7 +29,7 @@ pub struct Victim {
     v6: bool,
     options: Arc<TcpOptions>,
     flows: [Flow; FLOWS],
-    /// Packets that it sent since somebody asked.
+    /// Packets that it has sent since the last query.
     sent: Vec<Vec<u8>>,
     trace: bool,
 }
