@@ -11,6 +11,7 @@ use dns_zone::text::{Files, Limits, Record as ZoneRecord, TextFile, read_zone};
 use dns_zone::{Zone, ZoneBuilder};
 
 use crate::compile::compile;
+use crate::due::{Due, due};
 use crate::table::AnswerTable;
 use crate::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport};
 
@@ -37,10 +38,25 @@ pub fn fuzz_message(data: &[u8]) {
         let mut used = new();
         respond(&mut used, tree, DIRT, transport);
         assert_eq!(answer, respond(&mut used, tree, data, transport), "table and tree differ");
-        match answer {
-            Some(answer) => check_reply(data, &answer, limit),
-            None => assert!(data.len() < HEADER_LEN || data[2] & 0x80 != 0, "dropped without reason"),
-        }
+        check_is_due(data, answer.as_deref());
+        answer.iter().for_each(|answer| check_reply(data, answer, limit));
+    }
+}
+
+/// Checks that `data` gets the kind of answer that it is due.
+fn check_is_due(data: &[u8], answer: Option<&[u8]>) {
+    let due = due(data);
+    let Some(answer) = answer else {
+        return assert_eq!(due, Due::Nothing, "dropped without reason");
+    };
+    let rcode = Reply::read(answer).expect("an answer is a message").rcode();
+    let is = |wanted: Rcode| rcode == wanted as u16;
+    match due {
+        Due::Nothing => panic!("an answer to what is no query"),
+        Due::NotImp => assert!(is(Rcode::NotImp), "code {rcode} for an unknown opcode"),
+        Due::FormErr => assert!(is(Rcode::FormErr), "code {rcode} for a malformed message"),
+        Due::BadVers => assert!(is(Rcode::BadVers), "code {rcode} for an unknown version of EDNS"),
+        Due::Answer => assert!(!is(Rcode::FormErr) && !is(Rcode::BadVers), "code {rcode} for a query"),
     }
 }
 

@@ -12,6 +12,7 @@
 pub mod catalog;
 pub mod compile;
 pub mod counters;
+mod due;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod resolve;

@@ -1,4 +1,5 @@
-//! Bad input gets the right answer or none, and nothing else: no panic, no answer that is no message.
+//! Bad input gets the kind of answer that it is due, or none, and nothing else: no panic, no answer that is no message. `fuzz_message`
+//! checks all of that.
 
 mod common;
 
@@ -13,12 +14,12 @@ proptest! {
     #![proptest_config(config(20_000, 3))]
 
     #[test]
-    fn any_octets_are_survived(message in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn any_octets_get_the_answer_that_they_are_due(message in proptest::collection::vec(any::<u8>(), 0..600)) {
         fuzz_message(&message);
     }
 
     #[test]
-    fn any_octets_behind_a_good_header_are_survived(
+    fn any_octets_behind_a_good_header_get_the_answer_that_they_are_due(
         counts in proptest::collection::vec(0..4u8, 4),
         tail in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xc0), Just(0x0c), any::<u8>()], 0..120),
     ) {
@@ -29,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_queries_are_survived(
+    fn mutated_queries_get_the_answer_that_they_are_due(
         query in query(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in proptest::option::of(any::<prop::sample::Index>()),
