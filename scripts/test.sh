@@ -22,11 +22,9 @@ step "lints: warnings are errors"
 cargo clippy --quiet --workspace --all-targets -- -D warnings
 
 step "tests"
-# The laboratory serves with the command itself and with the examples: built once here, found by all tests.
-cargo build --quiet --package sidestep --package preload
-cargo build --quiet --package native --examples
-# No package can depend on a library that programs load: it, and its mirror for tests, are built here too.
-cargo build --quiet --package preload --lib --examples
+# The command, the library that programs load and the examples are built once here, and all tests find them. The whole workspace at once:
+# a selection of packages would build the dependencies a second time, with other features than the tests have.
+cargo build --quiet --workspace --lib --bins --examples
 SIDESTEP_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/sidestep"
 SIDESTEP_EXAMPLES="${CARGO_TARGET_DIR:-$PWD/target}/debug/examples"
 SIDESTEP_PRELOAD="${CARGO_TARGET_DIR:-$PWD/target}/debug/libsidestep_preload.so"
