@@ -1,11 +1,13 @@
 //! Connections that a process shares with its children.
 //!
 //! A child has the descriptors; the parent has the stack. On Linux a connection ends when the last process closes it. So if the
-//! parent closes a connection that a child may still have, it moves to the kernel instead, and the parent keeps it until the child asks
-//! for it, reports that it has closed it, or ends.
+//! parent closes a connection that a child may still have, it moves to the kernel instead, and the parent keeps it until no child has
+//! it any more. The same happens to a connection that the parent moves to the kernel while a child may have it.
 //!
-//! A child reports what it has closed through a socket pair, because writing into a pipe without a reader would end it by SIGPIPE. When
-//! the child ends or executes another program, the pair is closed.
+//! Each child has a socket pair with each ancestor that has a stack, its *cord*. Through it the child reports which connections it has
+//! closed, or has got from the ancestor. When the child ends or executes another program, the pair is closed. A child that forks makes a
+//! cord for its own child, and sends one end of it to the ancestor. So the ancestor knows each process that has a connection. A pipe would
+//! not do, because writing into a pipe without a reader raises SIGPIPE.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -17,13 +19,15 @@ use clock::{Duration, Instant};
 use crate::fd_table::Entry;
 use crate::internal;
 use crate::process::State;
-use crate::socket::SocketId;
+use crate::socket::{Role, SocketId};
 
 /// Both ends of a connection, ours first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
 
-/// Octets of a note: two addresses of IPv6 with ports.
+/// Octets of a note that names a connection: two addresses of IPv6 with ports.
 const NOTE_LEN: usize = 36;
+/// A note that has an end of a cord beside it: the sender is about to fork.
+const A_CHILD: u8 = 1;
 /// How often a process that never sleeps looks for notes.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -40,17 +44,10 @@ struct Child {
     holds: BTreeSet<Ends>,
 }
 
-/// A connection that we have closed and a child has not.
+/// The kernel's socket of a connection that a child may hold and was on our stack.
 struct Bequest {
     ends: Ends,
     kernel: OwnedFd,
-}
-
-/// An ancestor whose connections we may hold.
-struct Elder {
-    writer: OwnedFd,
-    /// Our children, or connections on their way to a child, may hold what we close; the end of all of them closes this.
-    is_silent: bool,
 }
 
 /// A process' part in connections that others have as well.
@@ -59,13 +56,15 @@ pub(crate) struct Kinship {
     children: Vec<Child>,
     bequests: Vec<Bequest>,
     cord: Option<Cord>,
-    /// In a child: to those of its ancestors that have stacks.
-    elders: Vec<Elder>,
+    /// Our ends of the cords to those ancestors whose connections we may hold.
+    elders: Vec<OwnedFd>,
+    /// About to fork: the child's ends of its cords to the same ancestors.
+    childs: Vec<OwnedFd>,
     looked_at: Instant,
 }
 
 impl State {
-    /// About to fork: the child will have what connections there are.
+    /// About to fork: the child will have what connections there are, and may hold what we have of our ancestors'.
     pub(crate) fn tie_cord(&mut self) {
         for place in 0..self.sockets.places() {
             if let Some((_, socket)) = self.sockets.at_mut(place) {
@@ -74,6 +73,9 @@ impl State {
         }
         let has_any = self.sockets.iter().any(|(_, socket)| socket.connection().is_some());
         self.kinship.cord = has_any.then(|| self.cord()).flatten();
+        let inherits = self.sockets.iter().any(|(_, socket)| matches!(socket.role, Role::Inherited(_)));
+        let elders = if inherits { self.kinship.elders.as_slice() } else { &[] };
+        self.kinship.childs = elders.iter().filter_map(|elder| self.cord_to(elder)).collect();
     }
 
     fn cord(&self) -> Option<Cord> {
@@ -84,9 +86,21 @@ impl State {
         Some(Cord { reader, writer })
     }
 
+    /// The child's end of a cord to `elder`, who gets the other end; `None` if `elder` has ended.
+    fn cord_to(&self, elder: &OwnedFd) -> Option<OwnedFd> {
+        let Cord { reader, writer } = self.cord()?;
+        let sent = syscall::send_descriptor(elder.as_raw_fd(), &[A_CHILD], reader.as_fd());
+        self.dispose(reader);
+        if sent.is_err() {
+            self.dispose(writer);
+            return None;
+        }
+        Some(writer)
+    }
+
     /// In the parent: notes what the child has.
     pub(crate) fn become_parent(&mut self) {
-        self.kinship.elders.iter_mut().for_each(|elder| elder.is_silent = true);
+        std::mem::take(&mut self.kinship.childs).into_iter().for_each(|writer| self.dispose(writer));
         let Some(Cord { reader, writer }) = self.kinship.cord.take() else { return };
         self.dispose(writer);
         let ids: Vec<SocketId> = self
@@ -110,27 +124,26 @@ impl State {
         childs
     }
 
-    /// In the child: the ways to its elders stay open. Returns their numbers, which are not to be closed.
+    /// In the child: its cords to its ancestors stay open. Returns their numbers, which are not to be closed.
     pub(crate) fn become_kin(&mut self) -> Vec<RawFd> {
         let before = std::mem::take(&mut self.kinship);
         // What the parent keeps for its other children, and its own cords, are closed by number as all internal descriptors.
-        std::mem::forget((before.children, before.bequests));
-        self.kinship.elders = before.elders;
-        self.kinship.elders.iter_mut().for_each(|elder| elder.is_silent = true);
+        std::mem::forget((before.children, before.bequests, before.elders));
+        self.kinship.elders = before.childs;
         if let Some(Cord { reader, writer }) = before.cord {
             std::mem::forget(reader);
-            self.kinship.elders.push(Elder { writer, is_silent: false });
+            self.kinship.elders.push(writer);
         }
-        self.kinship.elders.iter().map(|elder| elder.writer.as_raw_fd()).collect()
+        self.kinship.elders.iter().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// In a child: a connection of an elder's is closed here. The others do not know it.
-    pub(crate) fn note_closed(&mut self, ends: Ends) {
+    /// In a child: a connection of an ancestor's is closed here, or has come from there. The others do not know it.
+    pub(crate) fn note_let_go(&mut self, ends: Ends) {
         let note = [octets_of(ends.0), octets_of(ends.1)].concat();
-        for elder in self.kinship.elders.iter().filter(|elder| !elder.is_silent) {
+        for elder in &self.kinship.elders {
             let message = syscall::Message { buffers: &[IoSlice::new(&note)], ..Default::default() };
             // One that has ended keeps nothing; and where there is no room it hears when we end.
-            let _ = syscall::send_message(elder.writer.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
+            let _ = syscall::send_message(elder.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
         }
     }
 
@@ -139,29 +152,36 @@ impl State {
         self.kinship.children.iter().any(|child| child.holds.contains(&ends))
     }
 
-    /// We have closed a connection that a child may hold: it is the kernel's from now on.
+    /// The kernel has a connection now that a child may hold: `kernel` is for that child.
     pub(crate) fn bequeath(&mut self, ends: Ends, kernel: OwnedFd) {
         self.table.set(kernel.as_raw_fd(), Entry::Internal);
         self.kinship.bequests.push(Bequest { ends, kernel });
     }
 
-    /// A child asks for a connection that we have closed; false if there is none.
+    /// Whether there is something that [`State::hand_bequest`] could hand on.
+    pub(crate) fn has_bequest(&self, ends: Ends) -> bool {
+        self.kinship.bequests.iter().any(|bequest| bequest.ends == ends)
+    }
+
+    /// A child gets a connection that is the kernel's by now; false if there is none for it.
     pub(crate) fn hand_bequest(&mut self, token: u64, ends: Ends) -> bool {
         let Some(at) = self.kinship.bequests.iter().position(|bequest| bequest.ends == ends) else {
             return false;
         };
         let Some(attachment) = &mut self.attachment else { return false };
         attachment.surrender(token, self.kinship.bequests[at].kernel.as_fd());
-        self.note_released(ends);
+        self.release_sole_holder(ends);
         true
     }
 
-    /// One child holds a connection of ours no longer, or has the kernel's socket of it.
-    pub(crate) fn note_released(&mut self, ends: Ends) {
-        if let Some(child) = self.kinship.children.iter_mut().find(|child| child.holds.contains(&ends)) {
-            child.holds.remove(&ends);
+    /// The only child that holds a connection has got it. Of several, each says itself that it has: until then the last close is late.
+    fn release_sole_holder(&mut self, ends: Ends) {
+        let holds = |child: &&mut Child| child.holds.contains(&ends);
+        let mut holders = self.kinship.children.iter_mut().filter(holds);
+        if let (Some(sole), None) = (holders.next(), holders.next()) {
+            sole.holds.remove(&ends);
+            self.drop_bequests();
         }
-        self.drop_bequests();
     }
 
     fn drop_bequests(&mut self) {
@@ -187,16 +207,33 @@ impl State {
         }
     }
 
-    /// Reads what children have closed.
+    /// Reads what children have closed or got, and which children they have made.
     pub(crate) fn read_notes(&mut self) {
-        for mut child in std::mem::take(&mut self.kinship.children) {
-            if take_notes(&mut child) {
-                self.kinship.children.push(child);
-            } else {
+        let mut unread = std::mem::take(&mut self.kinship.children);
+        while let Some(mut child) = unread.pop() {
+            let is_over = loop {
+                match take_note(&mut child) {
+                    Note::Taken => {}
+                    Note::Child(notes) => unread.extend(self.enter_grandchild(&child, notes)),
+                    Note::None => break child.holds.is_empty(),
+                    Note::End => break true,
+                }
+            };
+            if is_over {
                 self.dispose(child.notes);
+            } else {
+                self.kinship.children.push(child);
             }
         }
         self.drop_bequests();
+    }
+
+    /// A child has forked: what it holds, its own child does too.
+    fn enter_grandchild(&self, child: &Child, notes: OwnedFd) -> Option<Child> {
+        let notes = internal::raise(notes)?;
+        self.table.set(notes.as_raw_fd(), Entry::Internal);
+        self.wake_driver(); // It sleeps on the notes of others only.
+        Some(Child { notes, holds: child.holds.clone() })
     }
 
     fn dispose(&self, fd: OwnedFd) {
@@ -211,18 +248,30 @@ fn notes() -> std::io::Result<[OwnedFd; 2]> {
     syscall::socketpair(libc::AF_UNIX, kind, 0)
 }
 
-/// Takes notes of one child; false when it has ended, or holds nothing more.
-fn take_notes(child: &mut Child) -> bool {
+/// What a child has to say.
+enum Note {
+    /// It let go of a connection.
+    Taken,
+    /// It is about to fork; this is our end of the new child's cord.
+    Child(OwnedFd),
+    /// Nothing more just now.
+    None,
+    /// It has ended, or executes another program.
+    End,
+}
+
+/// Takes the next note of a child.
+fn take_note(child: &mut Child) -> Note {
     let mut room = [0; NOTE_LEN];
-    loop {
-        match syscall::read(child.notes.as_raw_fd(), &mut room) {
-            Ok(0) => return false,
-            Ok(_) => {
-                let (local, remote) = room.split_at(NOTE_LEN / 2);
-                child.holds.remove(&(address_of(local), address_of(remote)));
-            }
-            Err(_) => return !child.holds.is_empty(),
+    match syscall::receive_descriptor(child.notes.as_raw_fd(), &mut room) {
+        Ok((_, Some(notes))) => Note::Child(notes),
+        Ok((0, None)) => Note::End,
+        Ok((..)) => {
+            let (local, remote) = room.split_at(NOTE_LEN / 2);
+            child.holds.remove(&(address_of(local), address_of(remote)));
+            Note::Taken
         }
+        Err(_) => Note::None,
     }
 }
 
@@ -253,47 +302,61 @@ mod tests {
         ("192.0.2.1:80".parse().unwrap(), SocketAddr::new("2001:db8::1".parse().unwrap(), port))
     }
 
+    fn state() -> State {
+        State::new(FdTable::leaked(), Clock::start(), None)
+    }
+
+    fn child(notes: OwnedFd, holds: &[Ends]) -> Child {
+        Child { notes, holds: holds.iter().copied().collect() }
+    }
+
     #[test]
-    fn a_child_holds_what_it_has_not_said_to_have_closed() {
+    fn a_child_holds_what_it_has_not_said_to_have_let_go() {
+        let (mut parent, mut in_child) = (state(), state());
         let [reader, writer] = notes().unwrap();
-        let mut child = Child { notes: reader, holds: BTreeSet::from([ends(1), ends(2)]) };
-        assert!(take_notes(&mut child));
-        let note = [octets_of(ends(1).0), octets_of(ends(1).1)].concat();
-        syscall::write(writer.as_raw_fd(), &note).unwrap();
-        assert!(take_notes(&mut child));
-        assert_eq!(child.holds, BTreeSet::from([ends(2)]));
-        drop(writer);
-        assert!(!take_notes(&mut child), "it has ended");
+        in_child.kinship.elders.push(writer);
+        parent.kinship.children.push(child(reader, &[ends(1), ends(2)]));
+        in_child.note_let_go(ends(1));
+        parent.read_notes();
+        assert!(!parent.is_held_by_child(ends(1)) && parent.is_held_by_child(ends(2)));
+        in_child.kinship.elders.clear();
+        parent.read_notes();
+        assert!(!parent.is_held_by_child(ends(2)), "it has ended");
     }
 
     #[test]
     fn a_child_outlives_its_parent() {
         const SIGPIPE: u64 = 13;
-        let mut state = State::new(FdTable::leaked(), Clock::start(), None);
+        let mut state = state();
         let [reader, writer] = notes().unwrap();
-        state.kinship.elders.push(Elder { writer, is_silent: false });
+        state.kinship.elders.push(writer);
         drop(reader);
         // A signal that is blocked is pending, though this process ignores it.
         let before = syscall::set_signal_mask(1 << (SIGPIPE - 1));
-        state.note_closed(ends(1));
+        state.note_let_go(ends(1));
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         syscall::set_signal_mask(before);
         assert!(status.contains("\nSigPnd:\t0000000000000000\n"), "{status}");
     }
 
     #[test]
-    fn a_grandchild_holds_what_its_parent_closes_and_its_grandparent_has() {
-        let mut state = State::new(FdTable::leaked(), Clock::start(), None);
-        let [of_grandparent, to_grandparent] = notes().unwrap();
-        let [of_parent, to_parent] = notes().unwrap();
-        state.kinship.elders.push(Elder { writer: to_grandparent, is_silent: false });
-        let reader = of_parent.try_clone().unwrap();
-        state.kinship.cord = Some(Cord { reader, writer: to_parent });
-        assert_eq!(state.become_kin().len(), 2, "both ways stay open");
-        let mut parents = Child { notes: of_parent, holds: BTreeSet::from([ends(1)]) };
-        let mut grandparents = Child { notes: of_grandparent, holds: BTreeSet::from([ends(1)]) };
-        state.note_closed(ends(1));
-        assert!(take_notes(&mut grandparents), "the parent may hold it");
-        assert!(!take_notes(&mut parents));
+    fn a_grandchild_holds_what_its_parent_lets_go_of() {
+        let (mut grandparent, mut parent) = (state(), state());
+        let [reader, writer] = notes().unwrap();
+        grandparent.kinship.children.push(child(reader, &[ends(1), ends(2)]));
+        parent.kinship.elders.push(writer);
+        parent.note_let_go(ends(2));
+        parent.kinship.childs = parent.kinship.elders.iter().filter_map(|it| parent.cord_to(it)).collect();
+        let grandchilds = parent.kinship.childs.remove(0);
+        parent.note_let_go(ends(1));
+        grandparent.read_notes();
+        assert!(grandparent.is_held_by_child(ends(1)));
+        assert!(!grandparent.is_held_by_child(ends(2)), "it was gone before");
+        parent.kinship.elders.clear();
+        grandparent.read_notes();
+        assert!(grandparent.is_held_by_child(ends(1)), "the grandchild goes on");
+        drop(grandchilds);
+        grandparent.read_notes();
+        assert!(!grandparent.is_held_by_child(ends(1)));
     }
 }

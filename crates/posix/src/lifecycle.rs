@@ -21,6 +21,7 @@ thread_local! {
 impl Process {
     /// Called before fork: no thread is in the middle of an operation.
     pub(crate) fn before_fork(&'static self) {
+        self.await_inherited();
         let mut state = self.lock();
         if state.has_incident() {
             state.hear(self.now()); // What came with it is the child's no more than the rest.
@@ -29,6 +30,17 @@ impl Process {
         state.flush(now);
         state.tie_cord();
         hold(Some(state));
+    }
+
+    /// Waits for connections that other threads have asked an ancestor for. The ancestor would not know that the child has them, too.
+    fn await_inherited(&self) {
+        let is_asked_for =
+            |socket: &Socket| matches!(&socket.role, Role::Inherited(it) if it.request.is_some());
+        let state = self.lock();
+        let asked_for = state.sockets.iter().filter(|(_, socket)| is_asked_for(socket));
+        let ids: Vec<SocketId> = asked_for.map(|(id, _)| id).collect();
+        drop(state);
+        self.inherit_all(&ids);
     }
 
     /// The parent continues.
@@ -40,12 +52,12 @@ impl Process {
 
     /// The child knows its descriptors, and has nothing on the stack.
     pub(crate) fn after_fork_in_child(&'static self) {
+        Waiter::forget();
         let Some(mut state) = hold(None) else {
             // Made by a bare system call: a thread that is not here may hold the lock. This child runs on the kernel.
             return self.abandon();
         };
         state.become_child();
-        Waiter::forget();
     }
 
     /// Nothing is ours any more.

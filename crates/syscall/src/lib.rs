@@ -8,6 +8,7 @@ mod file;
 mod message;
 mod poll;
 mod raw;
+mod rights;
 mod socket;
 mod thread;
 
@@ -20,6 +21,7 @@ pub use file::{
 };
 pub use message::{Message, MessageMut, MessageReceived, receive_message, send_message};
 pub use poll::{PollFd, ppoll};
+pub use rights::{receive_descriptor, send_descriptor};
 pub use socket::{
     accept, bind, connect, getpeername, getsockname, getsockopt, has_filter, listen, setsockopt, shutdown,
     socket, socketpair,

@@ -54,6 +54,57 @@ print('moves:', moves, 'lost:', lost, 'sent again:', again)
 
 const MOVES: u32 = 300;
 
+/// Answers on the stack, and then by three processes in turn: two children, and the parent, which has the connection open all the time. Or by a child, while
+/// its own child has inherited the connection over exec.
+const FAMILY: &str = "
+import os, signal, socket, sys
+listener = socket.create_server(('', 7000), backlog=16)
+def answer(connection):
+    connection.sendall(connection.recv(64))
+def answer_in_turn(connection):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        answer(connection)
+        os._exit(0)
+    os.close(writer)
+    if os.fork() == 0:
+        os.read(reader, 1)
+        answer(connection)
+        os._exit(0)
+    os.close(reader)
+    os.wait(), os.wait()
+    answer(connection)
+def answer_beside_another_program(connection):
+    if os.fork() == 0:
+        connection.set_inheritable(True)
+        if os.fork() == 0: os.execv('/bin/sleep', ['sleep', '0.2'])
+        for _ in range(3): answer(connection)
+        os._exit(0)
+    connection.close()
+    os.wait()
+while True:
+    connection, _ = listener.accept()
+    for _ in range(4): answer(connection)
+    dict(turn=answer_in_turn, beside=answer_beside_another_program)[sys.argv[1]](connection)
+    connection.close()
+";
+
+const FAMILYS_CLIENT: &str = "
+import socket, sys
+ends = []
+for connection in range(40):
+    with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
+        try:
+            for request in range(7):
+                connection.sendall(b'x')
+                assert connection.recv(1) == b'x'
+            ends.append(connection.recv(1))
+        except ConnectionResetError:
+            ends.append('reset')
+print('well:', ends.count(b''), 'reset:', ends.count('reset'))
+";
+
 #[test]
 fn nothing_is_lost_that_a_peer_says_while_its_connection_moves() {
     let Some(trial) = Trial::of("accept, answer, fork") else { return };
@@ -66,5 +117,25 @@ fn nothing_is_lost_that_a_peer_says_while_its_connection_moves() {
         assert_eq!(number_after(&said, "moves:"), f64::from(MOVES), "{said}");
         assert_eq!(number_after(&said, "lost:"), 0.0, "{said}");
     }
+    trial.end(running);
+}
+
+#[test]
+fn a_connection_is_answered_by_all_processes_that_have_it() {
+    assert_family_answers("turn");
+}
+
+#[test]
+fn a_connection_is_answered_by_a_child_while_another_program_has_it_too() {
+    assert_family_answers("beside");
+}
+
+fn assert_family_answers(how: &str) {
+    let Some(trial) = Trial::of(&format!("accept and fork, {how}")) else { return };
+    let server = Program::new(how, "python3 -c").argument(FAMILY).argument(how).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let mut client = trial.lab.command(Side::Client, "python3");
+    let said = trial.on_the_stack(|| finish(client.args(["-c", FAMILYS_CLIENT, SERVER_V4])));
+    assert_eq!(said.trim(), "well: 40 reset: 0");
     trial.end(running);
 }

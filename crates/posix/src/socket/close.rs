@@ -216,7 +216,7 @@ impl State {
         let Some(socket) = self.sockets.get(id) else { return false };
         match socket.role {
             Role::Inherited(_) => {
-                self.note_closed(ends);
+                self.note_let_go(ends);
                 false
             }
             // A connection that was made after the fork may have the addresses of one before it.

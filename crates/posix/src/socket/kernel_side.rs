@@ -1,7 +1,7 @@
 //! Connections that move to the kernel, and connections that have moved.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
@@ -17,6 +17,7 @@ use crate::epoll::Interest;
 use crate::errno::fail;
 use crate::fd_table::Entry;
 use crate::internal::close;
+use crate::kinship::Ends;
 use crate::process::{Process, State};
 use crate::runtime::Runtime;
 
@@ -40,7 +41,11 @@ impl State {
     /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. A connection that cannot
     /// move stays, if it only is not established yet; one that was lost on the way has failed.
     pub(crate) fn move_to_kernel(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
+        let ends = self.endpoints(id);
         let kernel = self.take_off_stack(id, now)?;
+        if let Some(ends) = ends {
+            self.share_with_children(id, ends, &kernel);
+        }
         self.replace_by(id, kernel, now);
         Ok(())
     }
@@ -162,35 +167,40 @@ impl State {
 
     /// A child wants a connection that it inherited from us.
     pub(crate) fn on_surrender(&mut self, token: u64, local: SocketAddr, remote: SocketAddr, now: Instant) {
-        let ids: Vec<SocketId> = self
-            .sockets
-            .iter()
-            .filter(|(_, socket)| socket.connection().is_some())
-            .map(|(id, _)| id)
-            .collect();
-        if self.hand_bequest(token, (local, remote)) {
-            return;
-        }
+        let ends = (local, remote);
+        self.read_notes();
         // What no child can have inherited, no other process can ask for.
-        let found = ids.into_iter().find(|id| self.endpoints(*id) == Some((local, remote)));
-        let found = found.filter(|_| self.is_held_by_child((local, remote)));
-        let given = found.is_some_and(|id| self.surrender_to_child(token, id, now));
-        if given {
-            self.note_released((local, remote));
-        } else if let Some(attachment) = self.attachment() {
+        if self.is_held_by_child(ends) && !self.has_bequest(ends) {
+            self.move_common(ends, now);
+        }
+        if !self.hand_bequest(token, ends)
+            && let Some(attachment) = self.attachment()
+        {
             attachment.refuse_surrender(token);
         }
     }
 
-    /// Moves a connection to the kernel, for a child and for this process; false if it cannot move. The child gets the socket only when
-    /// it is complete: it may ask for an option at once.
-    fn surrender_to_child(&mut self, token: u64, id: SocketId, now: Instant) -> bool {
-        let Ok(kernel) = self.take_off_stack(id, now) else { return false };
-        if let Some(attachment) = self.attachment() {
-            attachment.surrender(token, kernel.as_fd());
+    /// Moves a connection to the kernel that children have as well: they get it from there.
+    fn move_common(&mut self, ends: Ends, now: Instant) {
+        let is_common = |socket: &Socket| socket.is_common && socket.connection().is_some();
+        let common = self.sockets.iter().filter(|(_, socket)| is_common(socket));
+        let ids: Vec<SocketId> = common.map(|(id, _)| id).collect();
+        if let Some(id) = ids.into_iter().find(|id| self.endpoints(*id) == Some(ends)) {
+            // One that is lost on the way is nobody's.
+            let _ = self.move_to_kernel(id, now);
         }
-        self.replace_by(id, kernel, now);
-        true
+    }
+
+    /// A connection has become the kernel's: children that hold it as well are to have it from us.
+    fn share_with_children(&mut self, id: SocketId, ends: Ends, kernel: &OwnedFd) {
+        // A connection that was made after the fork may have the addresses of one before it.
+        let is_common = self.sockets.get(id).is_some_and(|socket| socket.is_common);
+        if is_common
+            && self.is_held_by_child(ends)
+            && let Some(copy) = crate::internal::copy(kernel.as_raw_fd())
+        {
+            self.bequeath(ends, copy);
+        }
     }
 
     /// The parent gave a connection up, or does not have it any more.
@@ -200,7 +210,12 @@ impl State {
             return;
         };
         match kernel {
-            Some(kernel) => self.replace_by(id, kernel, Instant::ZERO),
+            Some(kernel) => {
+                if let Some(ends) = self.endpoints(id) {
+                    self.note_let_go(ends);
+                }
+                self.replace_by(id, kernel, Instant::ZERO);
+            }
             None => self.fail_socket(id, Errno(libc::ECONNRESET)),
         }
     }

@@ -697,6 +697,26 @@ fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
 }
 
 #[test]
+fn each_child_gets_a_connection_that_it_holds() {
+    let pair = Pair::new();
+    let (listener, address) = pair.listen();
+    let (fd, _) = connected_from(&pair, 0, listener, address);
+    let ends = (address, pair.left.peer_of(fd));
+    let children = [pair.left.lock().bear(), pair.left.lock().bear()];
+    let surrendered = || {
+        let before = pair.others.surrendered.lock().unwrap().len();
+        let now = pair.left.now();
+        pair.left.lock().on_surrender(1, ends.0, ends.1, now);
+        pair.others.surrendered.lock().unwrap().len() - before
+    };
+    assert_eq!((surrendered(), surrendered()), (1, 1));
+    pair.left.shut_down(fd);
+    assert_eq!(surrendered(), 1, "neither has said that it has it");
+    drop(children);
+    assert_eq!(surrendered(), 0, "they have ended");
+}
+
+#[test]
 fn who_came_by_the_kernel_is_accepted_though_others_always_come_by_the_stack() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();
