@@ -270,6 +270,11 @@ pub fn before_spawn() {
     with(Process::before_spawn);
 }
 
+/// A thread is about to be cancelled by pthread_cancel(3), or asks for the asynchronous cancellation type.
+pub fn before_cancel() {
+    with(Process::before_cancel);
+}
+
 /// The program ends: what it sent is still delivered.
 pub fn before_exit() {
     with(Process::before_exit);

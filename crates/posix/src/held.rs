@@ -49,6 +49,7 @@ impl State {
         let table = self.table;
         let callers = self.callers(on)?;
         let waiter = Waiter::of_this_thread(table)?;
+        callers.0.retain(|other| !other.is_gone());
         callers.0.push(Arc::clone(&waiter));
         Some(waiter)
     }

@@ -3,25 +3,96 @@
 //!
 //! A handler may call any hooked function and may leave by `longjmp`; neither is possible while a lock is held. So handlers run only while
 //! a thread is outside: in the program's own code, and in [`outside`], where a call sleeps without locks.
+//!
+//! # Threads that are cancelled (pthread_cancel(3))
+//! Many functions of the C library that our code calls are cancellation points: a thread that ended in one of them would keep our locks
+//! for ever. So a thread that may be cancelled at all is *shielded* while it is inside: its cancellation is disabled. The C library asks a
+//! hooked call for cancellation in two places, both outside: at its beginning ([`cancellation_point`]), and while it sleeps in
+//! [`outside`], at any instruction.
+//!
+//! Disabling cancellation costs about as much as a short system call, and few programs cancel a thread. So threads are shielded only from
+//! [`expect_cancellation`] on, which the first pthread_cancel(3) calls. A thread that was inside by then, and unshielded, is shielded when
+//! it next takes the process's lock; the caller of pthread_cancel(3) waits for a thread that has the lock already.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is known of a thread; together, as each look at a thread's own memory costs a call in a shared library.
 struct Thread {
     inside: Cell<bool>,
     deferred: Cell<Option<Deferred>>,
     handled: Cell<Handled>,
+    /// Whether the program has the thread's cancellation enabled; `None` while the thread is not shielded.
+    shielded: Cell<Option<bool>>,
+    /// The program's cancellation type, while the thread sleeps: whether it is asynchronous.
+    asleep: Cell<Option<bool>>,
 }
 
 thread_local! {
     static THREAD: Thread = const {
-        Thread { inside: Cell::new(false), deferred: Cell::new(None), handled: Cell::new(Handled::NONE) }
+        Thread {
+            inside: Cell::new(false),
+            deferred: Cell::new(None),
+            handled: Cell::new(Handled::NONE),
+            shielded: Cell::new(None),
+            asleep: Cell::new(None),
+        }
     };
 }
 
-/// Called when a thread begins to sleep (true) and when it ends its sleep (false).
+/// Cancellation of the calling thread, by the C library.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancellation {
+    /// pthread_setcancelstate(3): enables or disables it; returns whether it was enabled.
+    pub enable: fn(bool) -> bool,
+    /// pthread_setcanceltype(3): whether it may happen at any instruction; returns whether it might before.
+    pub set_asynchronous: fn(bool) -> bool,
+    /// pthread_testcancel(3).
+    pub test: fn(),
+}
+
+static CANCELLATION: OnceLock<Cancellation> = OnceLock::new();
+
+/// Whether any thread may be cancelled from now on.
+static CANCELS: AtomicBool = AtomicBool::new(false);
+
+/// How threads are cancelled here. Without it none is.
+pub fn cancel_by(cancellation: Cancellation) {
+    CANCELLATION.get_or_init(|| cancellation);
+}
+
+/// A thread is about to be cancelled for the first time. The caller takes the process's lock afterwards, and before it cancels.
+pub fn expect_cancellation() {
+    CANCELS.store(true, Ordering::Release);
+}
+
+#[inline]
+fn cancellation() -> Option<&'static Cancellation> {
+    if CANCELS.load(Ordering::Relaxed) { CANCELLATION.get() } else { None }
+}
+
+/// The thread begins a call that POSIX lists as a cancellation point.
+#[inline]
+pub fn cancellation_point() {
+    if let Some(cancellation) = cancellation()
+        && !is_inside()
+    {
+        (cancellation.test)();
+    }
+}
+
+/// The thread has taken the process's lock: it must not end with it.
+#[inline]
+pub(crate) fn shield() {
+    if let Some(cancellation) = cancellation() {
+        THREAD.with(|thread| thread.shield(cancellation));
+    }
+}
+
+/// What tests have happen when a thread begins to sleep (true) and when it ends (false).
+#[cfg(test)]
 static ON_SLEEP: OnceLock<fn(bool)> = OnceLock::new();
 
 /// Returns whether the process has one thread only.
@@ -37,8 +108,9 @@ pub(crate) fn is_alone() -> bool {
     ALONE.get().is_some_and(|alone| alone())
 }
 
-/// Has `told` told of all sleep in [`outside`]. It may end the thread (pthread_cancel(3)), as may what happens in between.
-pub fn on_sleep(told: fn(bool)) {
+/// Has `told` told of all sleep in [`outside`].
+#[cfg(test)]
+pub(crate) fn on_sleep(told: fn(bool)) {
     ON_SLEEP.get_or_init(|| told);
 }
 
@@ -71,7 +143,14 @@ impl Inside {
     /// Enters; `None` if the thread is inside already: the call comes from our own code.
     #[inline]
     pub fn enter() -> Option<Inside> {
-        THREAD.with(|thread| (!thread.inside.replace(true)).then(|| Inside(PhantomData)))
+        THREAD.with(|thread| {
+            (!thread.inside.replace(true)).then(|| {
+                if let Some(cancellation) = cancellation() {
+                    thread.shield(cancellation);
+                }
+                Inside(PhantomData)
+            })
+        })
     }
 }
 
@@ -80,6 +159,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         THREAD.with(|thread| {
             thread.inside.set(false);
+            thread.unshield();
             thread.deliver_deferred();
         });
     }
@@ -91,7 +171,8 @@ pub fn is_inside() -> bool {
     THREAD.with(|thread| thread.inside.get())
 }
 
-/// Sleeps, with no lock held and no state of this thread borrowed: handlers run meanwhile, may call in here again and may never return.
+/// Sleeps, with no lock held and no state of this thread borrowed: handlers run meanwhile, may call in here again and may never return, and
+/// the thread may be cancelled.
 ///
 /// `None`: a signal had come while the thread was inside, its handler ran now, and instead of sleeping the call is as good as interrupted.
 /// After that as after `EINTR`, [`interrupted`] says whether the call has to fail.
@@ -99,18 +180,44 @@ pub fn outside<T>(sleep: impl FnOnce() -> T) -> Option<T> {
     let (was_inside, handled) = THREAD.with(|thread| {
         thread.handled.set(Handled::NONE);
         let was_inside = thread.inside.replace(false);
+        thread.unshield();
+        thread.let_cancel();
         thread.deliver_deferred();
         (was_inside, thread.handled.get())
     });
-    let result = (handled.signals == 0).then(|| {
-        let told = ON_SLEEP.get().copied().unwrap_or(|_| ());
-        told(true);
-        let result = sleep();
-        told(false);
-        result
+    let result = (handled.signals == 0).then(|| told_of(sleep));
+    THREAD.with(|thread| {
+        thread.let_cancel_no_more();
+        thread.inside.set(was_inside);
+        if let Some(cancellation) = cancellation().filter(|_| was_inside) {
+            thread.shield(cancellation);
+        }
     });
-    THREAD.with(|thread| thread.inside.set(was_inside));
     result
+}
+
+#[cfg(not(test))]
+fn told_of<T>(sleep: impl FnOnce() -> T) -> T {
+    sleep()
+}
+
+#[cfg(test)]
+fn told_of<T>(sleep: impl FnOnce() -> T) -> T {
+    let told = ON_SLEEP.get().copied().unwrap_or(|_| ());
+    told(true);
+    let result = sleep();
+    told(false);
+    result
+}
+
+/// Calls a signal handler. It is not the sleep that it interrupts, and it may never return there: the program's cancellation type is in
+/// force meanwhile.
+pub fn awake(handler: impl FnOnce()) {
+    let was_asleep = THREAD.with(Thread::let_cancel_no_more);
+    handler();
+    if was_asleep {
+        THREAD.with(Thread::let_cancel);
+    }
 }
 
 /// Whether a signal came while the thread was inside: its handler runs when the thread next gets out.
@@ -149,6 +256,41 @@ pub fn defer(mask: u64, restore: fn(u64)) {
 }
 
 impl Thread {
+    /// Disables cancellation while the thread is inside.
+    #[cold]
+    fn shield(&self, cancellation: &Cancellation) {
+        if self.inside.get() && self.shielded.get().is_none() {
+            self.shielded.set(Some((cancellation.enable)(false)));
+        }
+    }
+
+    /// Ends what [`Thread::shield`] began. A thread of asynchronous type may end here.
+    #[inline]
+    fn unshield(&self) {
+        if self.shielded.take() == Some(true)
+            && let Some(cancellation) = CANCELLATION.get()
+        {
+            (cancellation.enable)(true);
+        }
+    }
+
+    /// The thread may be cancelled at any instruction from now on, if the program has cancellation enabled. It may end here.
+    fn let_cancel(&self) {
+        if let Some(cancellation) = CANCELLATION.get() {
+            self.asleep.set(Some(false)); // The type of most threads, for a handler that runs before the next line is done.
+            self.asleep.set(Some((cancellation.set_asynchronous)(true)));
+        }
+    }
+
+    /// Ends what [`Thread::let_cancel`] began; returns whether it was begun.
+    fn let_cancel_no_more(&self) -> bool {
+        let asleep = self.asleep.take();
+        if let (Some(before), Some(cancellation)) = (asleep, CANCELLATION.get()) {
+            (cancellation.set_asynchronous)(before);
+        }
+        asleep.is_some()
+    }
+
     #[inline]
     fn deliver_deferred(&self) {
         if let Some(deferred) = self.deferred.take() {

@@ -14,6 +14,7 @@ use crate::drive::Driver;
 use crate::epoll::{Epoll, EpollId};
 use crate::fd_table::{Entry, FdTable};
 use crate::held::Closing;
+use crate::inside;
 use crate::internal;
 use crate::kinship::Kinship;
 use crate::runtime::Runtime;
@@ -99,7 +100,15 @@ impl Process {
 
     /// Takes the lock. A thread that panicked left nothing behind that others could not go on with.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        inside::shield();
+        state
+    }
+
+    /// A thread is about to be cancelled (pthread_cancel(3)), and no thread is to end that has the lock.
+    pub(crate) fn before_cancel(&self) {
+        inside::expect_cancellation();
+        drop(self.lock());
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::fd_table::{Entry, FdTable};
 use crate::internal;
@@ -11,8 +11,9 @@ use crate::internal;
 /// One thread's wake-up.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Closed by ourselves: the thread may be at its end, outside of our code, where the C library's functions do not know it.
+    /// Its thread closes it at its end, also if it was cancelled in its sleep and has left copies of this behind.
     event: RawFd,
+    is_closed: Mutex<bool>,
     table: FdTable,
     /// It was woken, and has not looked yet. Changes under the lock of the process only.
     woken: AtomicBool,
@@ -29,7 +30,12 @@ struct Own(Arc<Waiter>);
 
 impl Drop for Own {
     fn drop(&mut self) {
-        self.0.gone.store(true, Ordering::Relaxed);
+        let waiter = &self.0;
+        waiter.gone.store(true, Ordering::Relaxed);
+        let mut is_closed = waiter.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        waiter.table.set(waiter.event, Entry::None);
+        let _ = syscall::close(waiter.event); // It is open: nothing to fail.
+        *is_closed = true;
     }
 }
 
@@ -43,7 +49,8 @@ impl Waiter {
                 table.set(event.as_raw_fd(), Entry::Internal);
                 let event = event.into_raw_fd();
                 let (woken, gone) = (AtomicBool::new(false), AtomicBool::new(false));
-                *waiter = Some(Own(Arc::new(Waiter { event, table, woken, gone })));
+                let is_closed = Mutex::new(false);
+                *waiter = Some(Own(Arc::new(Waiter { event, is_closed, table, woken, gone })));
             }
             waiter.as_ref().map(|own| Arc::clone(&own.0))
         });
@@ -74,7 +81,11 @@ impl Waiter {
 
     /// Ends its sleep.
     pub(crate) fn wake(&self) {
-        if !self.woken.swap(true, Ordering::Relaxed) {
+        if self.woken.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let is_closed = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_closed {
             // Only fails when the count is at its end: then it is awake.
             let _ = syscall::write(self.event, &1u64.to_ne_bytes());
         }
@@ -86,13 +97,6 @@ impl Waiter {
             // Never blocks; what it reads, a count, does not matter.
             let _ = syscall::read(self.event, &mut [0; 8]);
         }
-    }
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        self.table.set(self.event, Entry::None);
-        let _ = syscall::close(self.event); // It is open: nothing to fail.
     }
 }
 

@@ -7,7 +7,7 @@ use posix::Errno;
 use posix::calls::Verdict;
 use posix::inside::Inside;
 
-use crate::calls::{cancel, fork};
+use crate::calls::fork;
 
 /// What `posix` was asked: an error found on the way there is its answer.
 pub(crate) type Asked<T> = Result<Verdict<T>, Errno>;
@@ -92,12 +92,10 @@ impl Returned for () {
 pub(crate) fn ask<T: Returned>(question: impl FnOnce() -> Asked<T>) -> Option<T> {
     let inside = Inside::enter()?;
     let errno = errno();
-    let cancellation = cancel::before();
     let panics = EndOnPanic;
     let verdict = if fork::notice() { Ok(Verdict::Kernel) } else { question() };
     drop(panics);
     drop(inside);
-    cancel::after(cancellation);
     let (errno, answer) = match verdict {
         Ok(Verdict::Kernel) => (errno, None),
         Ok(Verdict::Done(Ok(value))) => (errno, Some(value)),

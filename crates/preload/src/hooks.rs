@@ -1,6 +1,7 @@
 //! The table of all hooked functions, in the order of the manual's chapters: names with their aliases, arguments, and actions.
 //!
 //! * `if C => Q`: if condition `C` holds, `posix` is asked `Q`; without an answer the C library's own function is called.
+//!   `point(C)` is `C`, for a function that is a cancellation point.
 //! * `then F`: after the C library's function, `posix` learns its result.
 //! * `when C => W`: if `C` holds, `W` replaces the C library's function.
 //!
@@ -16,12 +17,13 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{
     FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off64_t, pid_t, pollfd,
-    posix_spawn_file_actions_t, posix_spawnattr_t, sighandler_t, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec, timeval,
+    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sighandler_t, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
 };
 
 use crate::answer::{active, ask, ours, tell, waits_here};
 use crate::asked as told;
+use crate::calls::cancel::point;
 use crate::calls::exec::{self, Strings};
 use crate::calls::receive::OWN_POSITION;
 use crate::calls::select::Sets;
@@ -48,11 +50,11 @@ hooks! {
     [listen](fd: c_int, backlog: c_int) -> c_int
         { if ours(fd) => sockets::may_listen(fd), then |result| if result == 0 && ours(fd) { told::on_listen(fd, backlog) } }
     [accept](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
-        { if ours(fd) => sockets::accept(fd, address, len, 0) }
+        { if point(ours(fd)) => sockets::accept(fd, address, len, 0) }
     [accept4](fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int
-        { if ours(fd) => sockets::accept(fd, address, len, flags) }
+        { if point(ours(fd)) => sockets::accept(fd, address, len, flags) }
     [connect __connect](fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int
-        { if ours(fd) => sockets::connect(fd, address, len) }
+        { if point(ours(fd)) => sockets::connect(fd, address, len) }
     [shutdown](fd: c_int, how: c_int) -> c_int
         { if ours(fd) => sockets::shutdown(fd, how) }
     [getsockname](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
@@ -68,45 +70,45 @@ hooks! {
 
     // Data comes.
     [read __read](fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t
-        { if ours(fd) => receive::read(fd, buffer, count) }
+        { if point(ours(fd)) => receive::read(fd, buffer, count) }
     [__read_chk](fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t
-        { if ours(fd) && count <= room => receive::read(fd, buffer, count) }
+        { if point(ours(fd) && count <= room) => receive::read(fd, buffer, count) }
     [readv](fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t
-        { if ours(fd) => receive::readv(fd, vectors, count, 0) }
+        { if point(ours(fd)) => receive::readv(fd, vectors, count, 0) }
     [preadv2 preadv64v2](fd: c_int, vectors: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
-        { if ours(fd) && offset == OWN_POSITION => receive::readv(fd, vectors, count, flags) }
+        { if point(ours(fd) && offset == OWN_POSITION) => receive::readv(fd, vectors, count, flags) }
     [recv](fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t
-        { if ours(fd) => receive::recv(fd, buffer, count, flags) }
+        { if point(ours(fd)) => receive::recv(fd, buffer, count, flags) }
     [__recv_chk](fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t
-        { if ours(fd) && count <= room => receive::recv(fd, buffer, count, flags) }
+        { if point(ours(fd) && count <= room) => receive::recv(fd, buffer, count, flags) }
     [recvfrom](fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int, address: *mut sockaddr, len: *mut socklen_t) -> ssize_t
-        { if ours(fd) => receive::recvfrom(fd, buffer, count, flags, address, len) }
+        { if point(ours(fd)) => receive::recvfrom(fd, buffer, count, flags, address, len) }
     [__recvfrom_chk](fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int, address: *mut sockaddr, len: *mut socklen_t) -> ssize_t
-        { if ours(fd) && count <= room => receive::recvfrom(fd, buffer, count, flags, address, len) }
+        { if point(ours(fd) && count <= room) => receive::recvfrom(fd, buffer, count, flags, address, len) }
     [recvmsg](fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t
-        { if ours(fd) => receive::recvmsg(fd, message, flags), then |result| rights::received(result, message) }
+        { if point(ours(fd)) => receive::recvmsg(fd, message, flags), then |result| rights::received(result, message) }
     [recvmmsg](fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int
-        { if ours(fd) => receive::recvmmsg(fd, messages, count, flags, timeout), then |result| rights::all_received(result, messages) }
+        { if point(ours(fd)) => receive::recvmmsg(fd, messages, count, flags, timeout), then |result| rights::all_received(result, messages) }
 
     // Data goes.
     [write __write](fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t
-        { if ours(fd) => sending::send(fd, buffer, count, 0) }
+        { if point(ours(fd)) => sending::send(fd, buffer, count, 0) }
     [writev](fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t
-        { if ours(fd) => sending::writev(fd, vectors, count, 0) }
+        { if point(ours(fd)) => sending::writev(fd, vectors, count, 0) }
     [pwritev2 pwritev64v2](fd: c_int, vectors: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
-        { if ours(fd) && offset == OWN_POSITION => sending::writev(fd, vectors, count, flags) }
+        { if point(ours(fd) && offset == OWN_POSITION) => sending::writev(fd, vectors, count, flags) }
     [send __send](fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t
-        { if ours(fd) => sending::send(fd, buffer, count, flags) }
+        { if point(ours(fd)) => sending::send(fd, buffer, count, flags) }
     [sendto](fd: c_int, buffer: *const c_void, count: size_t, flags: c_int, address: *const sockaddr, len: socklen_t) -> ssize_t
-        { if ours(fd) => sending::sendto(fd, buffer, count, flags, address, len) }
+        { if point(ours(fd)) => sending::sendto(fd, buffer, count, flags, address, len) }
     [sendmsg](fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
-        { if ours(fd) || rights::may_pass(message) => sending::sendmsg(fd, message, flags) }
+        { if point(ours(fd) || rights::may_pass(message)) => sending::sendmsg(fd, message, flags) }
     [sendmmsg](fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int
-        { if active() => sending::sendmmsg(fd, messages, count, flags) }
+        { if point(active()) => sending::sendmmsg(fd, messages, count, flags) }
     [sendfile sendfile64](out: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t
         { if ours(out) => sending::sendfile(out, file, offset, count) }
     [splice](from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, count: size_t, flags: c_uint) -> ssize_t
-        { if ours(from) || ours(to) => sending::splice(from, from_offset, to, to_offset, count, flags) }
+        { if point(ours(from) || ours(to)) => sending::splice(from, from_offset, to, to_offset, count, flags) }
 
     // Waiting.
     [epoll_create](size: c_int) -> c_int
@@ -116,27 +118,27 @@ hooks! {
     [epoll_ctl](epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int
         { if ours(epfd) || ours(fd) => epoll::epoll_ctl(epfd, op, fd, event) }
     [epoll_wait](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int
-        { if waits_here(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, std::ptr::null()) }
+        { if point(waits_here(epfd)) => epoll::epoll_pwait(epfd, events, room, timeout, std::ptr::null()) }
     [epoll_pwait](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int
-        { if waits_here(epfd) => epoll::epoll_pwait(epfd, events, room, timeout, mask) }
+        { if point(waits_here(epfd)) => epoll::epoll_pwait(epfd, events, room, timeout, mask) }
     [epoll_pwait2](epfd: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int
-        { if waits_here(epfd) => epoll::epoll_pwait2(epfd, events, room, timeout, mask) }
+        { if point(waits_here(epfd)) => epoll::epoll_pwait2(epfd, events, room, timeout, mask) }
     [poll __poll](fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
-        { if polling::any_ours(fds, count) => polling::poll(fds, count, timeout) }
+        { if point(polling::any_ours(fds, count)) => polling::poll(fds, count, timeout) }
     [__poll_chk](fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int
-        { if polling::fits(count, room) && polling::any_ours(fds, count) => polling::poll(fds, count, timeout) }
+        { if point(polling::fits(count, room) && polling::any_ours(fds, count)) => polling::poll(fds, count, timeout) }
     [ppoll](fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int
-        { if polling::any_ours(fds, count) => polling::ppoll(fds, count, timeout, mask) }
+        { if point(polling::any_ours(fds, count)) => polling::ppoll(fds, count, timeout, mask) }
     [__ppoll_chk](fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int
-        { if polling::fits(count, room) && polling::any_ours(fds, count) => polling::ppoll(fds, count, timeout, mask) }
+        { if point(polling::fits(count, room) && polling::any_ours(fds, count)) => polling::ppoll(fds, count, timeout, mask) }
     [select __select](count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int
-        { if Sets::new(count, read, write, except).any_ours() => selecting::select(Sets::new(count, read, write, except), timeout) }
+        { if point(Sets::new(count, read, write, except).any_ours()) => selecting::select(Sets::new(count, read, write, except), timeout) }
     [pselect](count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int
-        { if Sets::new(count, read, write, except).any_ours() => selecting::pselect(Sets::new(count, read, write, except), timeout, mask) }
+        { if point(Sets::new(count, read, write, except).any_ours()) => selecting::pselect(Sets::new(count, read, write, except), timeout, mask) }
 
     // Descriptors as numbers.
     [close __close](fd: c_int) -> c_int
-        { if ours(fd) => descriptor::close(fd) }
+        { if point(ours(fd)) => descriptor::close(fd) }
     [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int
         { if active() => descriptor::close_range(first, last, flags) }
     [closefrom](first: c_int) -> ()
@@ -209,6 +211,8 @@ hooks! {
         { when active() => signals::siginterrupt(signal, interrupts) }
 
     // Threads.
+    [pthread_cancel](thread: pthread_t) -> c_int
+        { when active() => cancel::cancel(thread) }
     [pthread_setcanceltype](kind: c_int, old: *mut c_int) -> c_int
         { when active() => cancel::set_type(kind, old) }
 

@@ -36,6 +36,16 @@ macro_rules! unwound {
     ($macro:ident $($row:tt)*) => { $macro!("C-unwind" $($row)*); };
 }
 
+/// Functions of the C library that are not hooked, and that end a thread which is cancelled.
+macro_rules! pthread {
+    ($abi:literal) => {
+        unsafe extern $abi {
+            fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+            fn pthread_testcancel();
+        }
+    };
+}
+
 /// A hook. What is the kernel's goes straight on: a comparison and a jump. All else is in `after_asking`.
 macro_rules! hook {
     ($abi:literal $name:ident: $next:ident($($argument:ident: $type:ty),*) -> $result:tt

@@ -61,6 +61,12 @@ fn connections_on_our_stack_are_the_same() {
     );
 }
 
+#[test]
+fn threads_that_are_cancelled_are_the_same() {
+    assert_same(&["cancelled"], false);
+    assert_same(&["cancelled"], true);
+}
+
 /// Runs each of `names` on the kernel and by `sidestep run`, and compares. What is relayed has to be on the stack in part, but for
 /// "confined", whose children are the kernel's from the start.
 fn assert_same(names: &[&str], relayed: bool) {

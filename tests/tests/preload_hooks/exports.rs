@@ -12,7 +12,7 @@ const FAMILIES: &str = "socket bind listen accept accept4 connect close close_ra
     epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select pselect \
     getsockname getpeername getsockopt setsockopt sockatmark fcntl ioctl dup dup2 dup3 \
     _Fork vfork execve execv execvp execvpe execl execle execlp fexecve execveat posix_spawn posix_spawnp system popen _exit \
-    posix_spawn_file_actions_adddup2 clone pthread_setcanceltype bindresvport \
+    posix_spawn_file_actions_adddup2 clone pthread_cancel pthread_setcanceltype bindresvport \
     sigaction signal sysv_signal sigset siginterrupt fdopen fclose freopen dprintf vdprintf syscall";
 
 /// Functions that were asked for and that the C library's own are right for; `hooks` says why.

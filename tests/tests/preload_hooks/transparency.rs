@@ -49,6 +49,11 @@ fn threads_are_the_same() {
 }
 
 #[test]
+fn threads_that_are_cancelled_are_the_same() {
+    assert_same("cancelled");
+}
+
+#[test]
 fn programs_that_choose_their_system_calls_are_the_same() {
     assert_same("confined");
     assert_same("confined_amid");

@@ -222,6 +222,10 @@ pub(crate) fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> 
 
 pub(crate) fn surrender(_fd: RawFd) {}
 
+pub(crate) fn before_cancel() {
+    inside::expect_cancellation();
+}
+
 pub(crate) fn before_fork() {}
 
 pub(crate) fn after_fork_in_parent() {}

@@ -1,75 +1,73 @@
-//! Cancelled threads (pthread_cancel(3)).
-//!
-//! Functions that sleep are points where a thread can be cancelled. The C library has its own wait for that by a signal; for our sleep we
-//! say the same: while a thread sleeps, and holds nothing, it may be unwound at any instruction. A program that
-//! asked for that everywhere (`PTHREAD_CANCEL_ASYNCHRONOUS`) must not have it where we hold locks.
+//! Cancelled threads (pthread_cancel(3)). `posix::inside` decides when a thread may be cancelled; this is how.
 
-use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use posix::inside;
+use libc::pthread_t;
+use posix::inside::{self, Cancellation};
 
+use crate::answer::tell;
+use crate::asked;
 use crate::hooks::next;
 
-const DEFERRED: c_int = 0;
-const ASYNCHRONOUS: c_int = 1;
+// pthread.h
+const PTHREAD_CANCEL_ENABLE: c_int = 0;
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+const PTHREAD_CANCEL_DEFERRED: c_int = 0;
+const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
 
-/// Whether any thread may be cancelled at any instruction of the program's own.
-static ASYNCHRONOUS_SEEN: AtomicBool = AtomicBool::new(false);
+unwound!(pthread);
 
-thread_local! {
-    static ASLEEP: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Makes our sleep a point of cancellation.
+/// Tells `posix` how the C library cancels.
 pub(crate) fn register() {
-    inside::on_sleep(sleep);
+    inside::cancel_by(Cancellation { enable, set_asynchronous, test });
 }
 
-fn sleep(begins: bool) {
-    ASLEEP.set(begins);
-    set(if begins { ASYNCHRONOUS } else { DEFERRED });
+fn enable(enable: bool) -> bool {
+    let state = if enable { PTHREAD_CANCEL_ENABLE } else { PTHREAD_CANCEL_DISABLE };
+    let mut old = PTHREAD_CANCEL_ENABLE;
+    // SAFETY: there is room for the old state.
+    unsafe { pthread_setcancelstate(state, &mut old) };
+    old == PTHREAD_CANCEL_ENABLE
 }
 
-/// Calls a signal handler, which is not the sleep that it interrupts, and may never return to it.
-pub(crate) fn awake(handler: impl FnOnce()) {
-    if !ASLEEP.get() {
-        return handler();
+fn set_asynchronous(asynchronous: bool) -> bool {
+    let kind = if asynchronous { PTHREAD_CANCEL_ASYNCHRONOUS } else { PTHREAD_CANCEL_DEFERRED };
+    let mut old = PTHREAD_CANCEL_DEFERRED;
+    // SAFETY: there is room for the old type.
+    unsafe { next::pthread_setcanceltype(kind, &mut old) };
+    old == PTHREAD_CANCEL_ASYNCHRONOUS
+}
+
+fn test() {
+    // SAFETY: no memory is involved.
+    unsafe { pthread_testcancel() }
+}
+
+/// Has a call that is `ours` begin with a cancellation point, as the C library's own function would.
+#[inline(always)]
+pub(crate) fn point(ours: bool) -> bool {
+    if ours {
+        inside::cancellation_point();
     }
-    sleep(false);
-    handler();
-    sleep(true);
+    ours
 }
 
 /// # Safety
+/// As pthread_cancel(3).
+pub(crate) unsafe fn cancel(thread: pthread_t) -> c_int {
+    tell(asked::before_cancel);
+    // SAFETY: as the caller says.
+    unsafe { next::pthread_cancel(thread) }
+}
+
+/// A thread with the asynchronous type would end anywhere in our code if it were not shielded by the time it is cancelled.
+///
+/// # Safety
 /// As pthread_setcanceltype(3).
 pub(crate) unsafe fn set_type(kind: c_int, old: *mut c_int) -> c_int {
-    if kind == ASYNCHRONOUS {
-        ASYNCHRONOUS_SEEN.store(true, Ordering::Relaxed);
+    if kind == PTHREAD_CANCEL_ASYNCHRONOUS {
+        tell(asked::before_cancel);
     }
     // SAFETY: as the caller says.
     unsafe { next::pthread_setcanceltype(kind, old) }
-}
-
-/// Keeps a thread from being cancelled at any instruction; [`after`] wants what this returns.
-#[inline]
-pub(crate) fn before() -> c_int {
-    if ASYNCHRONOUS_SEEN.load(Ordering::Relaxed) { set(DEFERRED) } else { DEFERRED }
-}
-
-/// A thread leaves our code: it may be cancelled as before, and is, if that was asked for meanwhile.
-#[inline]
-pub(crate) fn after(kind: c_int) {
-    if kind != DEFERRED {
-        set(kind);
-    }
-}
-
-/// Returns what was in force.
-fn set(kind: c_int) -> c_int {
-    let mut old = DEFERRED;
-    // SAFETY: there is room for the old kind.
-    unsafe { next::pthread_setcanceltype(kind, &mut old) };
-    old
 }

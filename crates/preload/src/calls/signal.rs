@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{sigaction, sighandler_t, siginfo_t, ucontext_t};
 use posix::inside;
 
-use super::cancel;
 use crate::answer::{errno, set_errno};
 use crate::hooks::next;
 
@@ -244,7 +243,7 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     }
     // SAFETY: the program set it; one with a single parameter does not look at the others.
     let function = unsafe { std::mem::transmute::<sighandler_t, Function>(handler.address()) };
-    cancel::awake(|| function(signal, info, context));
+    inside::awake(|| function(signal, info, context));
     inside::on_handler(signal, handler.has(libc::SA_RESTART));
 }
 
