@@ -15,9 +15,11 @@ pub struct ProgramReport {
     pub more: u64,
     /// Connections on the stack.
     pub accelerated: u64,
-    /// Connections so far that the program accepted from the kernel at listeners which are, or may be, accelerated: they came by
-    /// loopback, by another interface, before the claim took effect, or by a process that left them to this one.
+    /// Connections so far that the program accepted from the kernel: they came by loopback, by another interface, before the claim took
+    /// effect, by a process that left them to this one, or to a listener that is not accelerated.
     pub accepted_from_kernel: u64,
+    /// Connections so far that the program began to make by the kernel.
+    pub made_by_kernel: u64,
     /// Connections so far that were on the stack and became the kernel's.
     pub moved_to_kernel: u64,
     /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.

@@ -137,8 +137,9 @@ impl Brokered {
         self.routes.iter_mut().for_each(|route| route.asked = None);
     }
 
-    /// Looks whether questions that take their time were answered.
-    fn poll_tickets(&mut self) {
+    /// The answers that have come to questions which take their time.
+    fn poll_tickets(&mut self) -> Vec<Incident> {
+        let mut answers = Vec::new();
         for AskedWay { request, ticket, asked } in std::mem::take(&mut self.routes) {
             let routed = match self.ask(|client| unless_refused(client.poll_route(&ticket))) {
                 Ok(Ok(None)) => {
@@ -153,16 +154,15 @@ impl Brokered {
                 Ok(Err(Refusal::NoNeighbour)) => Routed::NoHost,
                 Ok(Err(_)) | Err(_) => Routed::NotOurs,
             };
-            self.incidents.push_back(Incident::Routed(request, routed));
+            answers.push(Incident::Routed(request, routed));
         }
         for (request, ticket) in std::mem::take(&mut self.inherits) {
             match self.ask(|client| client.poll_move_for(&ticket)) {
                 Ok(None) => self.inherits.push((request, ticket)),
-                answer => {
-                    self.incidents.push_back(Incident::Inherited(request, answer.ok().flatten()));
-                }
+                answer => answers.push(Incident::Inherited(request, answer.ok().flatten())),
             }
         }
+        answers
     }
 }
 
@@ -326,6 +326,7 @@ impl Attachment for Brokered {
             more: status.more,
             accelerated: status.accelerated,
             accepted_from_kernel: status.left_to_kernel.accepted,
+            made_by_kernel: status.left_to_kernel.made,
             moved_to_kernel: status.left_to_kernel.moved,
             counters: status.counters,
         };
@@ -334,10 +335,12 @@ impl Attachment for Brokered {
 
     fn poll(&mut self) -> Option<Incident> {
         if self.incidents.is_empty() {
+            let answers = self.poll_tickets();
+            // What came before an answer goes before it: a way that needs all queues is of no use until they are there.
             while let Ok(Some(event)) = self.ask(Client::poll_event) {
                 self.on_event(event);
             }
-            self.poll_tickets();
+            self.incidents.extend(answers);
         }
         self.incidents.pop_front()
     }

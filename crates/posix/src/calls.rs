@@ -131,6 +131,11 @@ pub fn accept(fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Verdict<(RawFd,
     verdict(fd, |process| process.accept(fd, name, flags))
 }
 
+/// After [`Verdict::Kernel`]: accept4(2) on the listener `fd` returned a connection.
+pub fn on_accept(fd: RawFd) {
+    with_ours(fd, Process::on_accept);
+}
+
 /// connect(2).
 pub fn connect(fd: RawFd, name: &[u8]) -> Verdict<()> {
     verdict(fd, |process| process.connect(fd, name))

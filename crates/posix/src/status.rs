@@ -14,11 +14,13 @@ use crate::socket::{Role, Socket, SocketId};
 /// Sockets in the report at most.
 const SOCKETS_MAX: usize = 200;
 
-/// Connections that are the kernel's, though their listener is on the stack, or they were: so far, also those that are over.
+/// Connections of the kernel's: so far, also those that are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftToKernel {
-    /// Accepted from the kernel's queue of a listener that is claimed, or left to us by another process.
+    /// Accepted from the kernel's queue of a listener, or left to us by another process.
     pub(crate) accepted: u64,
+    /// Begun by the program, and made by the kernel.
+    pub(crate) made: u64,
     /// Connections that have left the stack.
     pub(crate) moved: u64,
 }

@@ -50,9 +50,9 @@ hooks! {
     [listen](fd: c_int, backlog: c_int) -> c_int
         { if ours(fd) => sockets::may_listen(fd), then |result| if result == 0 && ours(fd) { told::on_listen(fd, backlog) } }
     [accept](fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int
-        { if point(ours(fd)) => sockets::accept(fd, address, len, 0) }
+        { if point(ours(fd)) => sockets::accept(fd, address, len, 0), then |accepted| if accepted >= 0 && ours(fd) { told::on_accept(fd) } }
     [accept4](fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int
-        { if point(ours(fd)) => sockets::accept(fd, address, len, flags) }
+        { if point(ours(fd)) => sockets::accept(fd, address, len, flags), then |accepted| if accepted >= 0 && ours(fd) { told::on_accept(fd) } }
     [connect __connect](fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int
         { if point(ours(fd)) => sockets::connect(fd, address, len) }
     [shutdown](fd: c_int, how: c_int) -> c_int

@@ -66,7 +66,19 @@ impl Scene {
     }
 
     /// The same for a command that is `sidestep` already.
-    fn assert_left(&self, mut command: Command, interface: &str, program: &Path, reason: &str) {
+    fn assert_left(&self, command: Command, interface: &str, program: &Path, reason: &str) {
+        self.assert_says(command, interface, program, reason, "alone");
+    }
+
+    /// Runs the program, and expects one line of ours, and one of its own.
+    fn assert_says(
+        &self,
+        mut command: Command,
+        interface: &str,
+        program: &Path,
+        reason: &str,
+        program_says: &str,
+    ) {
         command.args(["run", "--device", interface, "--"]).arg(program);
         let mut child = Child::spawn("sidestep run", &mut command).unwrap();
         let status = child.wait(PATIENCE).unwrap();
@@ -74,7 +86,7 @@ impl Scene {
         assert_eq!(status.code(), Some(7), "{output}");
         let (ours, its): (Vec<&str>, Vec<&str>) =
             output.lines().partition(|line| line.starts_with("sidestep: "));
-        assert_eq!(its, ["alone"], "{output}");
+        assert_eq!(its, [program_says], "{output}");
         let [line] = ours[..] else { panic!("not one line: {output}") };
         let name = program.file_name().unwrap().to_str().unwrap();
         let told = line.strip_prefix(&format!("sidestep: {name} runs on the kernel: "));
@@ -87,6 +99,18 @@ fn a_static_program() {
     let Some(scene) = Scene::new("static program") else { return };
     let program = scene.compile("fixed", &["-static"]);
     scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, "it is statically linked");
+}
+
+/// The note by which Go's linker names a build is what a Go program is known by.
+#[test]
+fn a_go_program() {
+    let Some(scene) = Scene::new("Go program") else { return };
+    let note = "__attribute__((section(\".note.go.buildid\"), used, aligned(4)))\n\
+                static const struct { int name, len, type; char owner[4], id[4]; } note = { 4, 4, 4, \"Go\", \"id\" };\n";
+    scene.directory.write("program.c", &format!("{note}{SOURCE}")).unwrap();
+    let program = scene.compile("go", &[]);
+    let command = scene.trial.lab.command(Side::Server, &sidestep_binary().display().to_string());
+    scene.assert_says(command, SERVER_INTERFACE, &program, "it is a Go program", "preloaded");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::programs::{Network, redis};
+use lab::programs::{Network, Program, Ready, redis};
 use lab::{SERVER_INTERFACE, SERVER_V4, Side, sidestep_binary};
 use rustix::process::Signal;
 
@@ -25,10 +25,12 @@ fn each_socket_is_told_with_where_it_runs_and_why() {
     let peer = trial.inside(|| std::net::TcpStream::connect_timeout(&server(6379), PATIENCE).unwrap());
     // Within the host packets go by the kernel's loopback interface.
     let connect = || std::net::TcpStream::connect_timeout(&server(6379), PATIENCE).unwrap();
-    let accepted = number_after(&said(&["status", "--pid", &broker]), "so far");
+    let accepted = number_after(&said(&["status", "--pid", &broker]), "so far on the kernel:");
     let _neighbour = trial.lab.inside(Side::Server, connect);
-    let counts =
-        format!("1 connections on the stack; so far {} accepted from the kernel, 0 moved", accepted + 1.0);
+    let counts = format!(
+        "1 connections on the stack, 1 on the kernel; so far on the kernel: {} accepted, 0 made, 0 moved",
+        accepted + 1.0
+    );
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
         let status = said(&["status", "--pid", &broker]);
@@ -61,6 +63,57 @@ fn each_socket_is_told_with_where_it_runs_and_why() {
         String::from_utf8_lossy(&gone.stderr),
         format!("sidestep: no `sidestep run` {broker} is running here\n")
     );
+}
+
+/// A master process with a helper beside it: its child accepts.
+const MASTER: &str = "
+import os, signal, socket, subprocess
+helper = subprocess.Popen(['sleep', '600'], close_fds=True)
+listener = socket.create_server(('', 7000), backlog=16)
+kept = []
+child = os.fork()
+while child == 0: kept.append(listener.accept())
+def end(*_):
+    helper.kill()
+    os.kill(child, signal.SIGKILL)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+helper.wait()
+";
+
+#[test]
+fn each_process_without_a_queue_says_why() {
+    let Some(trial) = Trial::of("a master process, looked at") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let program = Program::new("master", "python3 -c").argument(MASTER).ready(Ready::Port(7000));
+    let master = trial.start(&program);
+    let connect = || std::net::TcpStream::connect_timeout(&server(7000), PATIENCE).unwrap();
+    // Within the host packets go by the kernel's loopback interface.
+    let _neighbour = trial.lab.inside(Side::Server, connect);
+    let broker = master.process.pid().to_string();
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        let status = said(&["status", "--pid", &broker]);
+        if status.contains("so far on the kernel: 1 accepted") || Instant::now() > deadline {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let is_told =
+        |program: &str, why: &str| status.lines().any(|line| line.starts_with(program) && line.contains(why));
+    assert!(is_told("python3 ", &format!("queue 0 of {SERVER_INTERFACE}")), "{status}");
+    assert!(
+        is_told("python3 ", "it has not accepted at its listeners, which other processes may do"),
+        "{status}"
+    );
+    assert!(is_told("sleep ", "it has no TCP connections, listeners or UDP ports"), "{status}");
+    assert!(
+        status.contains("0 connections on the stack, 1 on the kernel; so far on the kernel: 1 accepted"),
+        "{status}"
+    );
+    trial.end(master);
 }
 
 #[test]

@@ -88,22 +88,37 @@ impl Executable {
 
     /// What prevents preloading our library into the program or its interpreter.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        match self.image() {
+            Ok(head) => elf_obstacle(&head?),
+            Err(obstacle) => Some(obstacle),
+        }
+    }
+
+    /// Whether it is, or is interpreted by, a Go program.
+    pub(super) fn is_go(&self) -> bool {
+        matches!(self.image(), Ok(Some(head)) if has_go_note(&head))
+    }
+
+    /// The beginning of the file that the kernel executes in the end; `None` if too many scripts interpret each other.
+    fn image(&self) -> Result<Option<Vec<u8>>, Obstacle> {
         let mut path = self.path.clone();
         for _ in 0..INTERPRETERS_MAX {
-            let head = match read_head(&path) {
-                Ok(head) => head,
-                Err(error) => return Some(Obstacle::Unreadable(error.to_string())),
-            };
+            let head = read_head(&path).map_err(|error| Obstacle::Unreadable(error.to_string()))?;
             if is_privileged(&path) {
-                return Some(Obstacle::Privileged);
+                return Err(Obstacle::Privileged);
             }
             match interpreter(&head) {
                 Some(next) => path = next,
-                None => return elf_obstacle(&head),
+                None => return Ok(Some(head)),
             }
         }
-        None
+        Ok(None)
     }
+}
+
+/// Whether a file is a Go program. Go makes its system calls itself, past the C library and past us.
+pub(crate) fn is_go(path: &Path) -> bool {
+    read_head(path).is_ok_and(|head| has_go_note(&head))
 }
 
 fn is_executable(metadata: &Metadata) -> bool {
@@ -150,7 +165,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
 fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     const CLASS_64: u8 = 2;
     const LITTLE_ENDIAN: u8 = 1;
-    const PT_INTERP: u32 = 3;
+    const PT_INTERP: u64 = 3;
     let machine = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
     if !head.starts_with(b"\x7fELF") {
         return None;
@@ -161,14 +176,34 @@ fn elf_obstacle(head: &[u8]) -> Option<Obstacle> {
     {
         return Some(Obstacle::OtherMachine);
     }
-    let (Some(table), Some(size), Some(count)) =
-        (number(head, 32, 8), number(head, 54, 2), number(head, 56, 2))
-    else {
+    let Some(entries) = program_headers(head) else {
         return Some(Obstacle::Unreadable("it is cut short".to_owned()));
     };
-    let kind = |entry: u64| number(head, usize::try_from(table + entry * size).ok()?, 4);
-    let dynamic = (0..count).any(|entry| kind(entry) == Some(PT_INTERP.into()));
+    let dynamic = entries.into_iter().any(|entry| number(head, entry, 4) == Some(PT_INTERP));
     (!dynamic).then_some(Obstacle::Static)
+}
+
+/// Where the program headers of an ELF file of 64 bits begin (elf(5)).
+fn program_headers(head: &[u8]) -> Option<Vec<usize>> {
+    let (table, size, count) = (number(head, 32, 8)?, number(head, 54, 2)?, number(head, 56, 2)?);
+    (0..count).map(|entry| usize::try_from(table.checked_add(entry * size)?).ok()).collect()
+}
+
+/// Whether an ELF file of 64 bits has the note in which Go's linker names the build (`NT_GO_BUILD_ID`). It is within the first page.
+fn has_go_note(head: &[u8]) -> bool {
+    const PT_NOTE: u64 = 4;
+    const GO_BUILD_ID: &[u8] = b"\x04\0\0\0Go\0\0"; // The note's type, and its owner.
+    /// The length of the owner's name, the length of the description, and the two above.
+    const LEN: usize = 16;
+    let is_note = |entry: &usize| number(head, *entry, 4) == Some(PT_NOTE);
+    let notes = program_headers(head).into_iter().flatten().filter(is_note);
+    head.starts_with(b"\x7fELF")
+        && notes.into_iter().any(|entry| {
+            let place = |field| usize::try_from(number(head, entry + field, 8)?).ok();
+            let (Some(at), Some(len)) = (place(8), place(32)) else { return false };
+            let segment = head.get(at..).map(|rest| &rest[..len.min(rest.len())]);
+            segment.is_some_and(|octets| octets.windows(LEN).step_by(4).any(|it| it[8..] == *GO_BUILD_ID))
+        })
 }
 
 /// A little-endian number of up to eight octets.
@@ -207,6 +242,28 @@ mod tests {
         assert_eq!(elf_obstacle(&head), None);
         head[4] = 1; // 32 bits
         assert_eq!(elf_obstacle(&head), Some(Obstacle::OtherMachine));
+    }
+
+    #[test]
+    fn a_go_program_is_known_by_its_note() {
+        let mut head = vec![0; 192];
+        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        head[32] = 64; // program headers behind the header
+        head[54] = 56;
+        head[56] = 1;
+        head[64] = 4; // PT_NOTE
+        head[64 + 8] = 120; // where
+        head[64 + 32] = 64; // how long
+        let note =
+            |kind: u8, owner: &[u8; 4]| [&[4, 0, 0, 0, 8, 0, 0, 0, kind, 0, 0, 0], &owner[..]].concat();
+        head[120..136].copy_from_slice(&note(3, b"GNU\0"));
+        assert!(!has_go_note(&head));
+        head[144..160].copy_from_slice(&note(4, b"Go\0\0"));
+        assert!(has_go_note(&head));
+        head[64 + 32] = 24;
+        assert!(!has_go_note(&head), "it is behind the notes");
+        head.truncate(100);
+        assert!(!has_go_note(&head));
     }
 
     #[test]

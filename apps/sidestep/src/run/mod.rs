@@ -19,6 +19,7 @@ use clock::Duration;
 
 use crate::output::complain;
 use crate::status;
+pub(crate) use executable::is_go;
 use executable::{Executable, NotFound};
 use family::Family;
 
@@ -125,6 +126,12 @@ fn accelerate(
 ) -> anyhow::Result<ExitCode> {
     if options.verbose || !options.devices.is_empty() {
         server.notes().iter().for_each(|reason| complain!("sidestep: {reason}"));
+    }
+    if program.is_go() {
+        complain!(
+            "sidestep: {} runs on the kernel: it is a Go program, which makes its own system calls; programs that it starts may be accelerated",
+            program.name()
+        );
     }
     if options.verbose {
         complain!("sidestep: {ENVIRONMENT}={}", server.name());

@@ -1,6 +1,7 @@
 //! `sidestep status` and `sidestep top`: the programs under `sidestep run`, which sockets are accelerated, and why the others
 //! are not.
 
+mod process;
 mod socket;
 mod text;
 mod top;
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use crate::output::{complain, to_stdout};
 
+use process::Process;
 pub(crate) use socket::serve;
 pub(crate) use top::{Top, run as top};
 
@@ -38,7 +40,7 @@ pub(crate) fn run(options: &Status) -> anyhow::Result<ExitCode> {
             if options.json {
                 write_line(out, *pid, report)?;
             } else {
-                out.write_all(text::report(*pid, report).as_bytes())?;
+                out.write_all(text::report(*pid, report, &Process::of).as_bytes())?;
             }
         }
         Ok(())

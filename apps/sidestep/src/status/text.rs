@@ -4,7 +4,7 @@
 //! nginx 1234: queue 0 of eth0
 //!   TCP  LISTEN  0.0.0.0:80                                    accelerated
 //!   TCP  LISTEN  127.0.0.1:8080                                kernel: bound to loopback
-//!   12 connections on the stack; so far 1 accepted from the kernel, 0 moved to it
+//!   12 connections on the stack, 3 on the kernel; so far on the kernel: 1 accepted, 2 made, 0 moved there
 //!   rx_dropped_full 3
 //! eth0: AF_XDP, native; 1 of 2 queues lent
 //!   redirected 1234, passed_not_ip 3
@@ -15,19 +15,24 @@ use std::fmt::Write as _;
 use broker::protocol::{ProgramReport, SocketReport};
 use broker::server::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
-/// The report of one `sidestep run`.
-pub(super) fn report(pid: u32, report: &StatusReport) -> String {
+use super::process::Process;
+
+/// What a program reports of a socket that it has not used yet (posix/src/status.rs).
+const NOT_WAITED: &str = "the program has not waited there";
+
+/// The report of one `sidestep run`; `look` says what the kernel knows of a process.
+pub(super) fn report(pid: u32, report: &StatusReport, look: &dyn Fn(u32) -> Option<Process>) -> String {
     let mut text = String::new();
     if report.programs.is_empty() {
         let _ = writeln!(text, "sidestep run {pid}: no program has made a socket yet");
     }
-    report.programs.iter().for_each(|status| program(&mut text, status));
+    report.programs.iter().for_each(|status| program(&mut text, status, look(status.pid)));
     report.interfaces.iter().for_each(|status| interface(&mut text, status));
     text
 }
 
-fn program(text: &mut String, status: &ProgramStatus) {
-    let _ = writeln!(text, "{} {}: {}", status.program, status.pid, queues(status));
+fn program(text: &mut String, status: &ProgramStatus, process: Option<Process>) {
+    let _ = writeln!(text, "{} {}: {}", status.program, status.pid, queues(status, process));
     if let Some(reason) = &status.profile {
         let _ = writeln!(text, "  profile: {reason}");
     }
@@ -36,13 +41,18 @@ fn program(text: &mut String, status: &ProgramStatus) {
             let age = status.report_age_ms.map(|age| age.div_ceil(1000));
             let _ =
                 age.map(|age| writeln!(text, "  as of {age} s ago: the program does not answer just now"));
-            sockets(text, report);
+            sockets(text, report, process);
         }
-        None => claims(text, &status.claims),
+        None => {
+            claims(text, &status.claims);
+            if let Some(Process { connections: count @ 1.., .. }) = process {
+                let _ = writeln!(text, "  {count} connections on the kernel");
+            }
+        }
     }
 }
 
-fn queues(status: &ProgramStatus) -> String {
+fn queues(status: &ProgramStatus, process: Option<Process>) -> String {
     let of = |(interface, queues): &(String, Vec<u16>)| {
         let numbers: Vec<String> = queues.iter().map(u16::to_string).collect();
         let noun = if queues.len() == 1 { "queue" } else { "queues" };
@@ -54,20 +64,38 @@ fn queues(status: &ProgramStatus) -> String {
     let why = match (status.is_confined, status.waits) {
         (true, _) => ": it has forbidden itself system calls (seccomp)",
         (false, true) => ", until other processes leave it a queue",
-        (false, false) => ": it has waited on no socket that can be accelerated",
+        (false, false) => why_without_queue(status.report.as_ref(), process.unwrap_or_default()),
     };
     format!("on the kernel{why}")
 }
 
-fn sockets(text: &mut String, report: &ProgramReport) {
+/// Why a program never wanted a queue.
+fn why_without_queue(report: Option<&ProgramReport>, process: Process) -> &'static str {
+    let was_refused = |socket: &SocketReport| socket.why.as_deref().is_some_and(|why| why != NOT_WAITED);
+    match process {
+        Process { is_go: true, .. } => ": it is a Go program, which makes its own system calls",
+        _ if report.is_some_and(|report| report.sockets.iter().any(was_refused)) => {
+            ": none of its sockets can be accelerated"
+        }
+        Process { listeners: 1.., .. } => {
+            ": it has not accepted at its listeners, which other processes may do"
+        }
+        Process { connections: 1.., .. } => ": it has connections of the kernel only",
+        Process { udp: 1.., .. } => ": it has not waited at its UDP sockets",
+        _ => ": it has no TCP connections, listeners or UDP ports",
+    }
+}
+
+fn sockets(text: &mut String, report: &ProgramReport, process: Option<Process>) {
     report.sockets.iter().for_each(|report| socket(text, report));
     if report.more > 0 {
         let _ = writeln!(text, "  and {} more", report.more);
     }
-    let ProgramReport { accelerated, accepted_from_kernel, moved_to_kernel, .. } = report;
+    let ProgramReport { accelerated, accepted_from_kernel, made_by_kernel, moved_to_kernel, .. } = report;
+    let now = process.map(|process| format!(", {} on the kernel", process.connections)).unwrap_or_default();
     let _ = writeln!(
         text,
-        "  {accelerated} connections on the stack; so far {accepted_from_kernel} accepted from the kernel, {moved_to_kernel} moved to it"
+        "  {accelerated} connections on the stack{now}; so far on the kernel: {accepted_from_kernel} accepted, {made_by_kernel} made, {moved_to_kernel} moved there"
     );
     counters(text, &report.counters);
 }
@@ -150,7 +178,7 @@ mod tests {
     }
 
     fn lines(report: &StatusReport) -> Vec<String> {
-        super::report(1, report).lines().map(str::to_owned).collect()
+        super::report(1, report, &|_| None).lines().map(str::to_owned).collect()
     }
 
     #[test]
@@ -167,12 +195,13 @@ mod tests {
         let sockets =
             vec![socket("0.0.0.0:80", true, None), socket("127.0.0.1:81", false, Some("bound to loopback"))];
         let counters = vec![("drops".to_owned(), 3), ("none".to_owned(), 0)];
-        let (accepted_from_kernel, moved_to_kernel) = (1, 4);
+        let (accepted_from_kernel, made_by_kernel, moved_to_kernel) = (1, 2, 4);
         let report = ProgramReport {
             sockets,
             more: 2,
             accelerated: 5,
             accepted_from_kernel,
+            made_by_kernel,
             moved_to_kernel,
             counters,
         };
@@ -182,7 +211,7 @@ mod tests {
             "  TCP  LISTEN     0.0.0.0:80                                    accelerated",
             "  TCP  LISTEN     127.0.0.1:81                                  kernel: bound to loopback",
             "  and 2 more",
-            "  5 connections on the stack; so far 1 accepted from the kernel, 4 moved to it",
+            "  5 connections on the stack; so far on the kernel: 1 accepted, 2 made, 4 moved there",
             "  drops 3",
         ];
         assert_eq!(lines(&report), expected);
@@ -215,7 +244,25 @@ mod tests {
             "nginx 7: on the kernel: it has forbidden itself system calls (seccomp)"
         );
         assert_eq!(told(false, true), "nginx 7: on the kernel, until other processes leave it a queue");
-        assert!(told(false, false).ends_with("it has waited on no socket that can be accelerated"));
+    }
+
+    #[test]
+    fn what_the_kernel_knows_of_a_program_without_a_queue_is_told() {
+        let told = |process: Process| {
+            let bare = ProgramStatus { queues: Vec::new(), claims: Vec::new(), ..status(None) };
+            let report = StatusReport { programs: vec![bare], interfaces: Vec::new() };
+            super::report(1, &report, &|_| Some(process)).lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let nothing = Process::default();
+        assert_eq!(
+            told(nothing),
+            ["nginx 7: on the kernel: it has no TCP connections, listeners or UDP ports"]
+        );
+        assert!(
+            told(Process { listeners: 1, ..nothing })[0].contains("it has not accepted at its listeners")
+        );
+        assert!(told(Process { is_go: true, listeners: 1, ..nothing })[0].contains("Go program"));
+        assert_eq!(told(Process { connections: 2, ..nothing })[1], "  2 connections on the kernel");
     }
 
     #[test]

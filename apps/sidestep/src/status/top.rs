@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use broker::server::StatusReport;
 use clap::Args;
 
+use super::process::Process;
 use super::socket::{self, Answers};
 use super::text;
 use crate::output::{Reader, to_stdout};
@@ -52,7 +53,7 @@ pub(crate) fn run(options: &Top) -> anyhow::Result<ExitCode> {
         if std::io::stdout().is_terminal() {
             screen.push_str(CLEAR);
         }
-        reports.iter().for_each(|(pid, report)| screen.push_str(&text::report(*pid, report)));
+        reports.iter().for_each(|(pid, report)| screen.push_str(&text::report(*pid, report, &Process::of)));
         if let Some((earlier, old)) = &before {
             screen.push_str(&rates(old, &counts, now.duration_since(*earlier)));
         }

@@ -175,6 +175,15 @@ impl Registry {
         }
     }
 
+    /// A client is about to connect to a peer, which is of use only with all queues of an interface: a part of them would miss answers.
+    /// If it is alone, it does not wait for processes that may want queues as well; but a server does, whose workers may be about to come.
+    pub fn on_connecting(&mut self, client: ClientId, now: Instant) {
+        let mut claims = self.clients.get(&client).into_iter().flatten().filter_map(|id| self.claims.get(id));
+        if claims.all(|claim| claim.shadow.purpose == Purpose::Outgoing) {
+            self.interfaces.values_mut().for_each(|interface| interface.queues.settle(client, now));
+        }
+    }
+
     /// A client serves queues that were lent to it.
     pub fn on_ready(&mut self, client: ClientId, link: LinkNumber, queues: &[u16]) {
         if let Some(interface) = self.interfaces.get_mut(&link) {

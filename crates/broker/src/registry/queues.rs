@@ -63,6 +63,13 @@ impl QueueTable {
         }
     }
 
+    /// `client` gets the rest of the queues now if nobody else wants any.
+    pub(super) fn settle(&mut self, client: ClientId, now: Instant) {
+        if self.attached == [client] {
+            self.settled_at = self.settled_at.min(now);
+        }
+    }
+
     /// `client`, which had these listeners, wants no more queues; returns what was its own.
     pub(super) fn detach(&mut self, client: ClientId, listeners: &BTreeSet<u64>, now: Instant) -> Vec<u16> {
         self.attached.retain(|other| *other != client);

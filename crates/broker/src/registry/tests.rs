@@ -189,6 +189,26 @@ fn a_port_of_an_outgoing_connection_takes_effect_at_once() {
 }
 
 #[test]
+fn who_connects_and_is_alone_has_all_queues_at_once() {
+    let connecting = |others: &[Event]| {
+        let mut world = attached(2);
+        world.apply(Event::Connect);
+        world.apply(Event::Attach(0));
+        others.iter().cloned().for_each(|event| world.apply(event));
+        world.settle();
+        let client = world.clients[0];
+        world.registry.on_connecting(client, world.now);
+        world.settle();
+        world.registry.has_all_queues(client, 0)
+    };
+    let outgoing =
+        Event::Claim { client: 0, address: 0, port: 4000, purpose: Purpose::Outgoing, shares_port: false };
+    assert!(connecting(&[]) && connecting(&[outgoing]));
+    assert!(!connecting(&[listen(0, 80)]), "its workers may be about to come");
+    assert!(!connecting(&[Event::Connect, Event::Attach(1)]));
+}
+
+#[test]
 fn workers_share_a_listener_each_on_its_queue() {
     let mut world = attached(2);
     for worker in 0..2 {

@@ -247,6 +247,8 @@ impl Broker {
     ) -> Outcome {
         let mirror = self.monitor.mirror();
         self.routes.begin((client, id), (remote, from), &self.ports, mirror, now)?;
+        self.registry.on_connecting(client, now);
+        self.settle_registry(now); // It has its queues before it has the way.
         self.answer_routes(now); // The neighbour is known more often than not.
         Ok(None)
     }

@@ -58,6 +58,7 @@ impl Process {
         }
         let now = self.now();
         if !state.begin_departure(id, remote, name, now) {
+            state.left_to_kernel.made += 1;
             state.leave_to_kernel(id, now);
             return Verdict::Kernel;
         }

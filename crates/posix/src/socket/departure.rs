@@ -208,6 +208,7 @@ impl State {
     /// for it.
     fn depart_by_kernel(&mut self, id: SocketId, remote: SocketAddr, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
+        self.left_to_kernel.made += 1;
         socket.role = Role::Fresh;
         let (name, len) = encode(remote, socket.domain);
         match connect_without_waiting(socket.fd(), &name[..len]) {

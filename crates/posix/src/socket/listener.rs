@@ -59,7 +59,7 @@ impl Process {
         state.enter_received(fd);
     }
 
-    /// A program begins with the descriptors of the one that executed it: what listens is among the first, if anything.
+    /// A program begins with the descriptors of the one that executed it: what listens, or is about to, is among the first.
     pub(crate) fn find_inherited(&self) {
         const FIRST: RawFd = 64;
         let mut state = self.lock();
@@ -157,13 +157,17 @@ impl Process {
         if result == Ok(fail(LEFT_TO_KERNEL)) {
             // Another process may be faster: then the call waits in the kernel, and must not hold the lock. What comes to the stack
             // meanwhile is for others that have the listener.
-            self.lock().left_to_kernel.accepted += 1;
             return Verdict::Kernel;
         }
         Verdict::Done(result.unwrap_or_else(|stop| match stop {
             Stop::TimedOut => fail(libc::EAGAIN),
             Stop::Interrupted => fail(libc::EINTR),
         }))
+    }
+
+    /// accept4(2) on a listener that we know succeeded by the kernel.
+    pub(crate) fn on_accept(&self) {
+        self.lock().left_to_kernel.accepted += 1;
     }
 
     /// What a non-blocking socket has beside the stack's queue: another look at the devices for who asks twice, and the
@@ -196,7 +200,11 @@ impl Process {
 
 /// Whether a socket has a port and no peer.
 fn is_bound_only(fd: RawFd) -> bool {
-    local_of(fd).is_some_and(|local| local.port() != 0) && syscall::getpeername(fd, &mut [0; 28]).is_err()
+    local_of(fd).is_some_and(|local| local.port() != 0) && !has_peer(fd)
+}
+
+fn has_peer(fd: RawFd) -> bool {
+    syscall::getpeername(fd, &mut [0; 28]).is_ok()
 }
 
 /// A negative backlog is a large one, and none exceeds `somaxconn`, which is 4096 by default.
@@ -210,7 +218,8 @@ fn has_kernel_connection(fd: RawFd) -> bool {
 }
 
 impl State {
-    /// Enters a listener or a bound UDP socket that another process has made, if `fd` is one.
+    /// Enters a socket that another process has made, if `fd` is a listener, a bound UDP socket, or a TCP socket without a peer, which may
+    /// still listen.
     fn enter_received(&mut self, fd: RawFd) {
         // How long its queue is, the kernel does not tell.
         const BACKLOG: u32 = 4096;
@@ -224,6 +233,7 @@ impl State {
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if int(libc::SO_ACCEPTCONN) == Some(1) => {
                 Role::Listener { on_stack: None, backlog: BACKLOG, adopted: VecDeque::new() }
             }
+            (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Fresh,
             (libc::SOCK_DGRAM, Some(libc::IPPROTO_UDP)) if is_bound_only(fd) => Role::Udp(UdpRole::bound()),
             _ => return,
         };

@@ -107,6 +107,24 @@ fn what_others_get_has_the_options_of_its_listener() {
 }
 
 #[test]
+fn a_bound_socket_of_another_process_listens_on_the_stack() {
+    let pair = Pair::new();
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+    let listener = syscall::socket(libc::AF_INET, kind, 0).unwrap().into_raw_fd();
+    let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+    syscall::bind(listener, &name[..len]).unwrap();
+    pair.left.on_received(listener);
+    syscall::listen(listener, 16).unwrap();
+    pair.left.on_listen(listener, 16);
+    assert_eq!(pair.left.accept4(listener, 0), Err(EAGAIN));
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let address = SocketAddr::new(LEFT, local_of(listener).unwrap().port());
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    pair.settle();
+    assert!(pair.left.accept4(listener, 0).is_ok());
+}
+
+#[test]
 fn handshakes_under_way_are_for_who_comes_after_us() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();

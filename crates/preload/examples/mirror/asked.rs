@@ -222,6 +222,8 @@ pub(crate) fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> 
 
 pub(crate) fn surrender(_fd: RawFd) {}
 
+pub(crate) fn on_accept(_fd: RawFd) {}
+
 pub(crate) fn before_cancel() {
     inside::expect_cancellation();
 }
