@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clock::Instant;
 use device::Device;
-use stack::{Link, LinkId, Stack};
+use stack::{Link, LinkId, RouteClamp, Stack};
 use wire::MacAddress;
 
 use crate::Role;
@@ -102,6 +102,11 @@ impl EngineHandle {
         self.with_stack(move |stack, now| {
             stack.set_link(link, Link { mss_clamp, ..stack.link(link) }, now);
         });
+    }
+
+    /// Largest TCP segments by route, in place of those told before: for new connections.
+    pub fn set_route_clamps(&self, clamps: Vec<RouteClamp>) {
+        self.with_stack(move |stack, _| stack.set_route_clamps(clamps));
     }
 
     /// Shows `tap` every frame from now on, until it says that it is over.

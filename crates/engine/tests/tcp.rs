@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
 use common::{CLIENT, Host, SERVER, pattern, wire};
 use device::memory;
-use engine::{Echo, TcpServer};
-use stack::Hop;
+use engine::{Config, Connection, Echo, Engine, TcpHandler, TcpServer};
 use stack::udp::{UdpBind, UdpSend};
+use stack::{Hop, ListenError};
 
 fn echo_server(device: Box<dyn device::Device>) -> Host {
     Host::start(TcpServer::new(Echo).listen(SERVER), device)
@@ -45,6 +48,32 @@ fn a_server_that_stops_ends_its_connections() {
     assert!(
         client.wait_until(move |stack| stack.readiness(connection).is_some_and(|ready| ready.read_closed))
     );
+}
+
+/// Notes where it cannot listen.
+struct Listening(Arc<Mutex<Vec<(SocketAddr, ListenError)>>>);
+
+impl TcpHandler for Listening {
+    type State = ();
+
+    fn on_listen_error(&mut self, address: SocketAddr, error: ListenError) {
+        self.0.lock().unwrap().push((address, error));
+    }
+
+    fn on_open(&mut self, _: &mut Connection<'_>) {}
+
+    fn on_data(&mut self, (): &mut (), _: &mut Connection<'_>) {}
+}
+
+#[test]
+fn a_handler_hears_of_an_address_that_another_one_has() {
+    let failed = Arc::new(Mutex::new(Vec::new()));
+    let server = TcpServer::new(Listening(Arc::clone(&failed))).listen(SERVER);
+    let (mut engine, _handle) =
+        Engine::driven(Config::default(), Echo, stack::Config::default(), server).unwrap();
+    engine.stack().tcp_listen(SERVER, false, 1, Arc::default()).unwrap();
+    engine.poll(clock::Instant::ZERO);
+    assert_eq!(*failed.lock().unwrap(), [(SERVER, ListenError::InUse)]);
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct Config {
     /// Whether connecting may take over a flow that has been in TIME-WAIT for a second, if timestamps tell old segments from new
     /// ones (`tcp_tw_reuse`, which on Linux is for loopback alone by default). For hosts whose ports another process chooses.
     pub time_wait_reuse: bool,
+    /// Whether the congestion window shrinks while a connection idles longer than its timeout (`tcp_slow_start_after_idle`).
+    pub slow_start_after_idle: bool,
     /// How long a closed socket waits in FIN-WAIT-2 for its peer's FIN (`tcp_fin_timeout`).
     pub fin_timeout: Duration,
     /// Times a SYN is sent again before connecting fails (`tcp_syn_retries`).
@@ -97,6 +99,7 @@ impl Default for Config {
             fast_open_client: true,
             time_wait: Duration::from_secs(60),
             time_wait_reuse: false,
+            slow_start_after_idle: true,
             fin_timeout: Duration::from_secs(60),
             syn_retries: 6,
             syn_ack_retries: 5,
@@ -182,7 +185,8 @@ pub struct TcpOptions {
     pub defer_accept: Option<u8>,
     /// Urgent octets stay in the stream (`SO_OOBINLINE`).
     pub urgent_inline: bool,
-    /// Octets not yet sent above which the socket is not writable (`TCP_NOTSENT_LOWAT`).
+    /// Octets that may be queued and held back: no more are taken, and the socket is writable from half as many on
+    /// (`TCP_NOTSENT_LOWAT`).
     pub not_sent_low_water: u32,
     /// Octets of the receive buffer; `None` lets it grow as needed (`SO_RCVBUF`).
     pub receive_buffer: Option<u32>,

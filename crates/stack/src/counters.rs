@@ -81,6 +81,8 @@ counters! {
     syn_challenge => "TcpExtTCPSYNChallenge",
     /// Duplicate ACKs not sent because one was sent just now.
     acks_skipped => "TcpExtTCPACKSkipped",
+    /// The same of half-open connections.
+    acks_skipped_syn_received => "TcpExtTCPACKSkippedSynRecv",
     /// The same in TIME-WAIT.
     acks_skipped_time_wait => "TcpExtTCPACKSkippedTimeWait",
     /// Old acknowledgements ignored.

@@ -68,6 +68,14 @@ impl FlowKey {
         }
     }
 
+    /// The key of what is bound to `local`: as of a flow from nobody, which no packet has.
+    pub(crate) fn of_binding(local: SocketAddr) -> FlowKey {
+        match local {
+            SocketAddr::V4(local) => FlowKey::v4((*local.ip(), local.port()), (Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(local) => FlowKey::v6((*local.ip(), local.port()), (Ipv6Addr::UNSPECIFIED, 0)),
+        }
+    }
+
     /// The key of the flow of a packet that arrived, with the ports behind its IP header.
     #[inline]
     pub(crate) fn of_packet(ip: &Ip<'_>, source_port: u16, destination_port: u16) -> FlowKey {

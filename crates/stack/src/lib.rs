@@ -19,7 +19,6 @@ pub mod isn;
 pub mod pacer;
 pub mod path;
 pub mod path_mtu;
-pub mod ports;
 pub mod recovery;
 pub mod rtt;
 pub mod segment;

@@ -179,11 +179,6 @@ impl PathMtu {
         }
     }
 
-    /// The probe in flight cannot be judged, as more than it was lost; it goes again.
-    pub fn on_probe_inconclusive(&mut self) {
-        self.probe = 0;
-    }
-
     /// The route or the link's MTU has changed. Returns whether the MTU is lower now.
     pub fn on_link_mtu(&mut self, link_mtu: u16) -> bool {
         let (old, mtu) = (self.link_mtu, self.mtu);

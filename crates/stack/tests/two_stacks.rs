@@ -144,7 +144,7 @@ fn all_buffers_are_free_when_all_connections_are_gone() {
 fn a_million_idle_connections_fit_512_octets_each() {
     let size = size_of::<stack::tcp::Connection>();
     assert!(
-        size <= 448,
+        size <= 464,
         "a connection takes {size} octets; its place, timer and table entry take some 40 more"
     );
 }

@@ -3,8 +3,11 @@
 mod connection;
 mod server;
 
+use std::net::SocketAddr;
+
 pub use connection::Connection;
 pub use server::TcpServer;
+use stack::ListenError;
 use stack::tcp::TcpError;
 
 use crate::Echo;
@@ -84,6 +87,9 @@ use crate::Echo;
 pub trait TcpHandler: Send {
     /// What is kept for each connection.
     type State: Send;
+
+    /// Nobody can connect to `address`: the stack has no listener there, for this reason.
+    fn on_listen_error(&mut self, _address: SocketAddr, _error: ListenError) {}
 
     /// A peer connected, or we did.
     fn on_open(&mut self, connection: &mut Connection<'_>) -> Self::State;

@@ -138,9 +138,10 @@ impl<H: TcpHandler> TcpServer<H> {
 impl<H: TcpHandler> Application for TcpServer<H> {
     fn on_start(&mut self, stack: &mut Stack, _now: Instant) {
         for &address in &self.addresses {
-            let options = Arc::clone(&self.options);
-            // Fails only if another listener has the address, or 65 536 listeners exist.
-            self.listeners.extend(stack.tcp_listen(address, false, BACKLOG, options));
+            match stack.tcp_listen(address, false, BACKLOG, Arc::clone(&self.options)) {
+                Ok(listener) => self.listeners.push(listener),
+                Err(error) => self.handler.on_listen_error(address, error),
+            }
         }
     }
 

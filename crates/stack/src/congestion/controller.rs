@@ -100,10 +100,6 @@ impl CongestionControl for Controller {
         each!(self, it => it.on_handshake_loss());
     }
 
-    fn set_paced(&mut self, paced: bool) {
-        each!(self, it => it.set_paced(paced));
-    }
-
     fn on_handshake_rtt(&mut self, srtt: Duration) {
         each!(self, it => it.on_handshake_rtt(srtt));
     }

@@ -26,8 +26,6 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// Growth of the Reno-friendly estimate, in segments each round trip (RFC 9438, 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// RFC 9406, 4.2: L without pacing, in segments.
-const SLOW_START_SEGMENTS: u32 = 8;
 /// RFC 9406, 4.3.
 const CSS_GROWTH_DIVISOR: u32 = 4;
 
@@ -43,7 +41,6 @@ pub struct Cubic {
     mss: u32,
     /// Part of an octet by which the window has grown.
     cwnd_fraction: f32,
-    paced: bool,
     episode: Episode,
 }
 
@@ -84,7 +81,6 @@ impl Cubic {
             hystart: HyStart::new(),
             mss,
             cwnd_fraction: 0.0,
-            paced: false,
             episode: Episode::default(),
         }
     }
@@ -111,13 +107,10 @@ impl Cubic {
         self.state.cwnd = cwnd.min(self.state.ssthresh).min(MAX_WINDOW);
     }
 
+    /// All that was delivered, as on Linux: RFC 9406, 4.2, has no limit for senders that pace, and eight segments for others. After a
+    /// timeout one segment (RFC 3465, 2.3).
     fn slow_start_growth(&self, delivered: u32) -> u32 {
-        let segments = match self.episode.after_timeout {
-            true => 1, // RFC 3465, 2.3
-            false if self.paced => u32::MAX,
-            false => SLOW_START_SEGMENTS,
-        };
-        delivered.min(self.mss.saturating_mul(segments))
+        if self.episode.after_timeout { delivered.min(self.mss) } else { delivered }
     }
 
     /// RFC 9438, 4.2 to 4.5. Where the RFC grows by (target - cwnd) / cwnd for each acknowledgement, this does for each
@@ -266,10 +259,6 @@ impl CongestionControl for Cubic {
 
     fn on_handshake_loss(&mut self) {
         self.state.cwnd = self.mss;
-    }
-
-    fn set_paced(&mut self, paced: bool) {
-        self.paced = paced;
     }
 
     fn resume(&mut self, cwnd: u32, ssthresh: u32) {

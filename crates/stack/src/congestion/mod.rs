@@ -158,10 +158,6 @@ pub trait CongestionControl {
     /// The SYN or SYN-ACK had to be sent again: the initial window is one segment (RFC 5681, 3.1).
     fn on_handshake_loss(&mut self);
 
-    /// Whether the connection is paced, by the controller's rate or the socket's: then HyStart++ need not bound the
-    /// growth by one acknowledgement (RFC 9406, 4.2).
-    fn set_paced(&mut self, _paced: bool) {}
-
     /// The handshake showed this round-trip time; nothing has been sent yet.
     fn on_handshake_rtt(&mut self, _srtt: Duration) {}
 
@@ -188,8 +184,8 @@ fn valid_mss(mss: u32) -> u32 {
 
 /// `cwnd` and `ssthresh` of a sender that was idle for longer than its timeout, `None` if it was not.
 ///
-/// The restart window is the initial one at most (RFC 5681, 4.1); `ssthresh` keeps three quarters of the window that
-/// the path has carried (RFC 7661, 4.4).
+/// The window halves with each timeout that passed, down to the initial one, as on Linux (RFC 2861, 3.1): RFC 5681, 4.1, would have
+/// the initial one after the first. `ssthresh` keeps three quarters of the window that the path has carried (RFC 7661, 4.4).
 fn window_after_idle(
     cwnd: u32,
     ssthresh: u32,
@@ -197,6 +193,11 @@ fn window_after_idle(
     idle: Duration,
     rto: Duration,
 ) -> Option<(u32, u32)> {
-    let restart = (cwnd.min(initial_window(mss)), ssthresh.max(cwnd / 4 * 3));
-    (idle > rto).then_some(restart)
+    if idle <= rto {
+        return None;
+    }
+    let least = cwnd.min(initial_window(mss));
+    let timeouts = (idle.as_nanos() - 1) / rto.as_nanos().max(1);
+    let halved = cwnd.checked_shr(timeouts.min(32) as u32).unwrap_or(0);
+    Some((halved.max(least), ssthresh.max(cwnd / 4 * 3)))
 }

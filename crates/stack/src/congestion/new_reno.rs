@@ -256,16 +256,17 @@ mod tests {
         assert_eq!(reno.cwnd(), 10 * MSS);
     }
 
-    /// RFC 5681, 4.1 (SHOULD); RFC 7661, 4.4, keeps three quarters of the window in ssthresh.
+    /// RFC 2861, 3.1, as on Linux; RFC 7661, 4.4, keeps three quarters of the window in ssthresh.
     #[test]
-    fn idleness_longer_than_the_timeout_restarts_from_the_initial_window() {
-        let mut reno = in_avoidance(40);
-        reno.window.ssthresh = 20 * MSS;
+    fn each_timeout_of_idleness_halves_the_window_down_to_the_initial_one() {
         let rto = Duration::from_millis(300);
-        reno.on_restart_after_idle(rto, rto, Instant::ZERO);
-        assert_eq!(reno.cwnd(), 40 * MSS);
-        reno.on_restart_after_idle(rto * 2, rto, Instant::ZERO);
-        assert_eq!((reno.cwnd(), reno.ssthresh()), (10 * MSS, 30 * MSS));
+        for (timeouts, segments) in [(1, 40), (2, 20), (3, 10), (9, 10), (1000, 10)] {
+            let mut reno = in_avoidance(40);
+            reno.window.ssthresh = 20 * MSS;
+            reno.on_restart_after_idle(rto * timeouts, rto, Instant::ZERO);
+            let ssthresh = if timeouts == 1 { 20 } else { 30 };
+            assert_eq!((reno.cwnd(), reno.ssthresh()), (segments * MSS, ssthresh * MSS), "{timeouts}");
+        }
     }
 
     #[test]

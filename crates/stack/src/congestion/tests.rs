@@ -54,7 +54,6 @@ enum Call {
     Undo,
     Restart { idle: Duration, rto: Duration },
     HandshakeLoss,
-    Paced(bool),
     Mss(u32),
 }
 
@@ -67,7 +66,6 @@ fn apply(controller: &mut Controller, call: &Call, now: Instant) {
         Call::Undo => controller.on_undo(now),
         Call::Restart { idle, rto } => controller.on_restart_after_idle(*idle, *rto, now),
         Call::HandshakeLoss => controller.on_handshake_loss(),
-        Call::Paced(paced) => controller.set_paced(*paced),
         Call::Mss(mss) => controller.set_mss(*mss),
     }
 }
@@ -120,7 +118,6 @@ fn call() -> impl Strategy<Value = Call> {
         1 => Just(Call::Undo),
         1 => (span(), span()).prop_map(|(idle, rto)| Call::Restart { idle, rto }),
         1 => Just(Call::HandshakeLoss),
-        1 => any::<bool>().prop_map(Call::Paced),
         1 => prop_oneof![1..70_000u32, any::<u32>()].prop_map(Call::Mss),
     ]
 }

@@ -142,8 +142,6 @@ fn a_size_fails_after_three_losses_rfc_8899_section_5_1_2() {
         path.on_probe_lost();
     }
     assert_eq!(path.next_probe(NOW, u16::MAX), Some(1500));
-    path.on_probe_inconclusive();
-    assert_eq!(path.next_probe(NOW, u16::MAX), Some(1500));
     path.on_probe_lost();
     path.on_probe_lost(); // There is none.
     assert_eq!(path.next_probe(NOW, u16::MAX), Some(1280 + (1499_u16 - 1280).div_ceil(2)));

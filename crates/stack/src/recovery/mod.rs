@@ -39,7 +39,7 @@ mod undo;
 #[cfg(test)]
 mod tests;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use self::delivery_rate::Delivered;
 use self::flight::Flight;
@@ -91,11 +91,12 @@ impl Recovery {
     }
 
     /// Before new data is sent while nothing is in flight, and before [`Recovery::allowance`] is asked: tells the controller
-    /// how long the pause was (RFC 5681, 4.1).
-    pub fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
+    /// how long the pause was (RFC 5681, 4.1). Unless the window `shrinks`, no pause is longer than the timeout.
+    pub fn restart_after_idle(&mut self, shrinks: bool, cx: &mut Context<'_>) {
         if self.flight.is_none() && self.last_sent_at != Instant::ZERO {
             let idle = cx.now.since(self.last_sent_at);
-            cx.controller.on_restart_after_idle(idle, cx.rtt.rto(), cx.now);
+            let rto = if shrinks { cx.rtt.rto() } else { Duration::MAX };
+            cx.controller.on_restart_after_idle(idle, rto, cx.now);
         }
     }
 

@@ -1,12 +1,11 @@
 //! Finds the socket of a packet.
 
 use clock::Instant;
-use std::net::SocketAddr;
 use wire::ip::Ip;
 use wire::tcp::{Tcp, flag};
 use wire::{DropReason, protocol};
 
-use super::{Arrival, ConnectionId, HALF_OPEN, ListenerId, Stack};
+use super::{Arrival, ConnectionId, HALF_OPEN, Stack};
 use crate::address::is_on_wires;
 use crate::flow_table::FlowKey;
 use crate::isn::timestamp_clock;
@@ -89,12 +88,13 @@ impl Stack {
         segment: &Segment<'_>,
         now: Instant,
     ) {
+        let Some(key) = self.connections.get(id).map(|connection| connection.key) else {
+            return;
+        };
         let fate =
             self.with_connection(id, now, |connection, shared| connection.on_segment(segment, shared, now));
-        if fate == Some(Fate::ResetPeer)
-            && let Some(connection) = self.connections.get(id)
-        {
-            self.reset_peer(connection.key, hop, segment);
+        if matches!(fate, Some(Fate::ResetPeer | Fate::Refused)) {
+            self.reset_peer(key, hop, segment);
         }
     }
 
@@ -157,13 +157,6 @@ impl Stack {
             ts_val: segment.options.timestamps.map(|timestamps| timestamps.value),
         };
         self.time_wait.on_segment(hash, key, &summary, now)
-    }
-
-    /// The listener for packets to `local`: one for this very address before one for any.
-    pub(super) fn find_listener(&self, local: SocketAddr) -> Option<ListenerId> {
-        let matching = || self.listeners.iter().filter(|(_, listener)| listener.matches(local));
-        let specific = matching().find(|(_, listener)| listener.is_specific());
-        specific.or_else(|| matching().next()).map(|(id, _)| id)
     }
 }
 

@@ -25,6 +25,7 @@ impl Stack {
             sent: 0,
             timeouts: 0,
             acknowledged_at: None,
+            answered_at: None,
             queued: true,
             first_sent_at: now,
             fast_open: cookie,
@@ -130,6 +131,24 @@ impl Stack {
         }
     }
 
+    /// Answers by an ACK, once an interval: see [`Config::out_of_window_ack_interval`](crate::Config::out_of_window_ack_interval).
+    fn challenge_half_open(&mut self, place: u32, now: Instant) {
+        let Some((_, half_open)) = self.half_open.at_mut(place) else {
+            return;
+        };
+        let interval = self.shared.config.out_of_window_ack_interval;
+        if half_open.answered_at.is_some_and(|at| now.since(at) < interval) {
+            self.shared.counters.acks_skipped_syn_received += 1;
+            return;
+        }
+        if self.shared.challenges.may_send(self.shared.config.challenge_acks_per_second, now) {
+            half_open.answered_at = Some(now);
+            self.shared.counters.challenge_acks += 1;
+            let hop = self.shared.paths.hop(half_open.path);
+            self.replies.push(half_open.key, hop, half_open.bare_ack(now), &mut self.shared.counters);
+        }
+    }
+
     pub(super) fn on_half_open_segment(&mut self, place: u32, segment: &Segment<'_>, now: Instant) {
         let Some((_, half_open)) = self.half_open.at(place) else {
             return;
@@ -147,13 +166,7 @@ impl Stack {
                 }
                 self.repeat_syn_ack(place);
             }
-            HalfOpenVerdict::Acknowledge => {
-                let (key, ack) = (half_open.key, half_open.bare_ack(now));
-                if self.shared.challenges.may_send(self.shared.config.challenge_acks_per_second, now) {
-                    self.shared.counters.challenge_acks += 1;
-                    self.replies.push(key, hop, ack, &mut self.shared.counters);
-                }
-            }
+            HalfOpenVerdict::Acknowledge => self.challenge_half_open(place, now),
             HalfOpenVerdict::ResetPeer => {
                 let key = half_open.key;
                 self.reset_peer(key, hop, segment);

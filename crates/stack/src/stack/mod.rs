@@ -9,6 +9,7 @@ mod handshakes;
 mod held_acks;
 mod icmp;
 mod late;
+mod listeners;
 mod passive;
 mod replies;
 mod saved_syn;
@@ -133,6 +134,8 @@ pub struct Stack {
     connections: Slab<Connection>,
     half_open: Slab<HalfOpen>,
     listeners: Slab<Listener>,
+    /// From what a listener is bound to, to its place.
+    listening: FlowTable,
     /// From flow to place: of a connection, or of a half-open one with [`HALF_OPEN`] set.
     flows: FlowTable,
     time_wait: TimeWaitTable,
@@ -185,6 +188,7 @@ impl Stack {
             connections: Slab::new(connections.min(HALF_OPEN - 1)),
             half_open: Slab::new(half_open),
             listeners: Slab::new(1 << 16),
+            listening: FlowTable::new(0, key(0)),
             flows: FlowTable::new(flows, key(0)),
             time_wait: TimeWaitTable::new(time_wait, key(0)),
             timers: TimerWheel::new(now, 0),
@@ -290,7 +294,7 @@ impl Stack {
         let len = connection.poll_transmit(room, &mut self.shared, now);
         let hop = self.shared.paths.hop(connection.path);
         self.ready_sent += 1;
-        let has_more = len.is_some() && connection.has_more_to_send();
+        let has_more = len.is_some() && connection.has_more_to_send(now);
         if !has_more || self.ready_sent >= TRANSMIT_QUANTUM {
             self.ready.pop_front();
             self.ready_sent = 0;
@@ -458,7 +462,7 @@ impl Stack {
             connection.flags.signalled = true;
             self.signals.push_back(Socket::Connection(id));
         }
-        if fate == Fate::Over {
+        if matches!(fate, Fate::Over | Fate::Refused) {
             return self.end_flow(id, now);
         }
         let fast_open_done = connection.flags.fast_open_pending && connection.flags.syn_acknowledged;

@@ -18,7 +18,7 @@ use crate::tcp::{
 /// Where to connect to.
 #[derive(Clone, Debug)]
 pub struct Connect<'a> {
-    /// Our end. The port must be one that is ours; see [`crate::ports`].
+    /// Our end. The port is one that whoever gives out ports on this host has given to us.
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
@@ -51,25 +51,18 @@ pub enum ListenError {
     TooMany,
 }
 
-impl Stack {
-    /// Listens on `local`; with an unspecified IPv6 address and `dual_stack` for IPv4 as well. `backlog` connections and one
-    /// more may wait to be accepted, as on Linux.
-    pub fn tcp_listen(
-        &mut self,
-        local: SocketAddr,
-        dual_stack: bool,
-        backlog: u32,
-        options: Arc<TcpOptions>,
-    ) -> Result<ListenerId, ListenError> {
-        let same = |listener: &Listener| listener.local == local;
-        if self.listeners.iter().any(|(_, listener)| same(listener)) {
-            return Err(ListenError::InUse);
-        }
-        self.saves_syns |= options.save_syn;
-        let listener = Listener::new(local, dual_stack, backlog, options);
-        self.listeners.insert_with(|_| listener).ok_or(ListenError::TooMany)
+impl std::fmt::Display for ListenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ListenError::InUse => "address already in use",
+            ListenError::TooMany => "too many listeners",
+        })
     }
+}
 
+impl std::error::Error for ListenError {}
+
+impl Stack {
     /// Changes how many connections may wait.
     pub fn set_backlog(&mut self, id: ListenerId, backlog: u32) {
         if let Some(listener) = self.listeners.get_mut(id) {
@@ -115,20 +108,6 @@ impl Stack {
             connection.events = Default::default();
         }
         Some(accepted)
-    }
-
-    /// Stops listening. Connections that wait for `accept` are reset.
-    pub fn close_listener(&mut self, id: ListenerId, now: Instant) {
-        self.remove_listener(id, now);
-    }
-
-    pub(super) fn remove_listener(&mut self, id: ListenerId, now: Instant) -> Option<Listener> {
-        self.forget_half_open_of(id);
-        let mut listener = self.listeners.remove(id)?;
-        while let Some(waiting) = listener.pop() {
-            self.abort(waiting, now);
-        }
-        Some(listener)
     }
 
     /// Begins to connect.
@@ -212,6 +191,13 @@ impl Stack {
     /// Octets that [`Stack::send`] would take now, as far as memory goes; none where there is no connection.
     pub fn send_room(&self, id: ConnectionId) -> usize {
         self.connections.get(id).map_or(0, |connection| connection.send_room())
+    }
+
+    /// What was queued last ends a record (`MSG_EOR`): no segment carries it together with what follows.
+    pub fn end_record(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.end_record();
+        }
     }
 
     /// Queues data whose last octet is urgent (`MSG_OOB`); returns how much was taken, the last of which is urgent.

@@ -19,7 +19,7 @@ impl Stack {
     /// Makes a socket that receives what is sent to an address and port. Of several sockets, one that is connected to the
     /// sender goes before one for the very address, and that before one for any.
     ///
-    /// Only the same address and port twice are refused here; what may overlap is up to [`crate::ports::PortTable`].
+    /// Only the same address and port twice are refused here; what may overlap is up to whoever gives out ports on this host.
     pub fn udp_bind(&mut self, bind: &UdpBind) -> Result<UdpId, UdpBindError> {
         let socket = UdpSocket::new(bind);
         if socket.local.port() == 0 || socket.local.ip().is_multicast() {

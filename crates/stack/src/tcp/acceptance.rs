@@ -147,7 +147,8 @@ impl Connection {
         segment.ack.is_after(self.send.iss) && segment.ack.is_at_or_before(self.send.snd_nxt)
     }
 
-    /// RFC 5961, 5.2: not older than the largest window, not beyond what was sent.
+    /// RFC 5961, 5.2: not older than the largest window, not beyond what was sent. Of what is beyond, a bare acknowledgement is
+    /// answered; data and FINs are dropped without a word, as on Linux.
     pub(super) fn is_ack_plausible(
         &mut self,
         segment: &Segment<'_>,
@@ -155,7 +156,9 @@ impl Connection {
         now: Instant,
     ) -> bool {
         if segment.ack.is_after(self.send.snd_nxt) {
-            self.answer_out_of_window(segment, shared, now);
+            if segment.is_empty() {
+                self.answer_out_of_window(segment, shared, now);
+            }
             return false;
         }
         let oldest = self.send.snd_una - self.send.max_window;

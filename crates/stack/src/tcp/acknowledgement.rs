@@ -36,6 +36,7 @@ impl Connection {
         }
         self.update_persist(now);
         self.tell_writer();
+        self.note_send_limit(now);
         self.on_fin_acknowledged(shared, now)
     }
 
@@ -112,6 +113,7 @@ impl Connection {
         self.tally.bytes_acked += u64::from(octets);
         self.send.snd_una = ack;
         self.forget_acknowledged_urgent(ack);
+        self.forget_acknowledged_records(ack);
         self.soft_error = None;
         self.judge_mtu_probe(ack, shared, now);
         self.restart_user_timeout(shared, now);

@@ -106,6 +106,7 @@ impl Handshake {
             sent: self.syn_acks,
             timeouts: self.timeouts,
             acknowledged_at: None,
+            answered_at: None,
             queued: false,
             first_sent_at: Instant::from_nanos(now.as_nanos().saturating_sub(self.age.as_nanos())),
             fast_open: None,

@@ -150,6 +150,7 @@ impl Connection {
         let default = if self.key.local().is_ipv4() { 536 } else { 1220 };
         self.send.peer_mss = options.mss.unwrap_or(default).max(MSS_MIN);
         self.update_mss(shared);
+        self.receive.guess_segment_size(self.send.mss);
     }
 
     /// The handshake is complete from our side: the peer acknowledged our SYN.

@@ -6,6 +6,7 @@ use clock::{Duration, Instant};
 
 use crate::buffer::{BufferPool, ByteQueue};
 use crate::config::{Config, TcpOptions};
+use crate::congestion::CongestionControl;
 use crate::counters::Counters;
 use crate::fast_open::FastOpenCache;
 use crate::flow_table::FlowKey;
@@ -201,6 +202,8 @@ pub(crate) enum Fate {
     Over,
     /// Answer the segment with a reset; the connection continues.
     ResetPeer,
+    /// The segment is to be answered with a reset, and the connection is over.
+    Refused,
 }
 
 /// How a connection began.
@@ -459,13 +462,32 @@ impl Connection {
         self.receive.make_room_for(self.options.receive_low_water);
     }
 
-    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable, and there is memory for it.
+    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable, less than half of what may be held
+    /// back is, and there is memory for it.
     #[inline]
     pub(crate) fn has_send_room(&self) -> bool {
         let limit = self.send_limit();
         let queued = self.send.queue.len() as u32;
-        let is_low = queued < limit - limit / 3 && self.unsent_len() < self.options.not_sent_low_water;
-        is_low && !self.flags.lacks_memory
+        queued < limit - limit / 3 && self.is_below_low_water() && !self.flags.lacks_memory
+    }
+
+    /// `tcp_stream_memory_free` of Linux. What the windows let go is as good as sent: it leaves in this turn.
+    #[inline]
+    fn is_below_low_water(&self) -> bool {
+        let limit = self.options.not_sent_low_water;
+        let held_back = || self.unsent_len().saturating_sub(self.sendable());
+        limit == u32::MAX || held_back().saturating_mul(2) < limit
+    }
+
+    /// Octets of new data that the windows let go now.
+    fn sendable(&self) -> u32 {
+        self.allowance().min(self.usable_window())
+    }
+
+    /// Octets that the congestion window lets go now.
+    pub(super) fn allowance(&self) -> u32 {
+        let allowance = |transfer: &Transfer| transfer.recovery.allowance(transfer.controller.cwnd());
+        self.transfer.as_deref().map_or_else(|| self.cwnd(), allowance)
     }
 
     /// Octets that the send queue takes now, as far as memory goes. A writer that was refused gets in again when a third of the
@@ -474,7 +496,18 @@ impl Connection {
         if self.flags.writer_waits && !self.has_send_room() {
             return 0;
         }
-        self.send_limit().saturating_sub(self.send.queue.len() as u32) as usize
+        let by_buffer = self.send_limit().saturating_sub(self.send.queue.len() as u32);
+        by_buffer.min(self.room_by_low_water()) as usize
+    }
+
+    /// Octets that the queue takes until as much is held back as `TCP_NOTSENT_LOWAT` says, in whole segments as on Linux.
+    fn room_by_low_water(&self) -> u32 {
+        let limit = self.options.not_sent_low_water;
+        if limit == u32::MAX {
+            return u32::MAX;
+        }
+        let room = limit.saturating_add(self.sendable()).saturating_sub(self.unsent_len());
+        room.checked_next_multiple_of(self.send.mss.into()).unwrap_or(u32::MAX)
     }
 
     /// Octets that the send queue may hold: what was asked for, or twice the congestion window.
@@ -497,7 +530,7 @@ impl Connection {
     pub(crate) fn finish(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.set_state(State::Closed, shared, now);
         self.stop_timers();
-        self.end_transfer(shared);
+        self.end_transfer(shared, now);
         self.send.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);
         self.receive.forget_ack();
@@ -516,7 +549,7 @@ impl Connection {
         self.send.queue.clear(&mut shared.buffers);
         self.receive.queue.clear(&mut shared.buffers);
         self.receive.drop_out_of_order(&mut shared.buffers);
-        self.end_transfer(shared);
+        self.end_transfer(shared, Instant::ZERO);
         shared.paths.release(self.path);
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct HalfOpen {
     pub(crate) timeouts: u8,
     /// When the ACK came though the listener wants data first (`TCP_DEFER_ACCEPT`).
     pub(crate) acknowledged_at: Option<Instant>,
+    /// When a segment outside the window was last answered.
+    pub(crate) answered_at: Option<Instant>,
     /// In the list of handshakes whose SYN-ACK is due.
     pub(crate) queued: bool,
     pub(crate) first_sent_at: Instant,

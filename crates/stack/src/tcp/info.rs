@@ -94,6 +94,12 @@ pub struct TcpInfo {
     pub data_segs_out: u32,
     /// Segments with data received.
     pub data_segs_in: u32,
+    /// Time with data queued.
+    pub busy_time: Duration,
+    /// The part of it in which the peer's window was the limit.
+    pub rwnd_limited: Duration,
+    /// The part of it in which the send buffer was.
+    pub sndbuf_limited: Duration,
     /// Octets queued and not sent.
     pub notsent_bytes: u32,
     /// Least round-trip time.
@@ -120,6 +126,7 @@ impl Connection {
         let transfer = self.transfer.as_deref();
         let recovery = transfer.map(|transfer| &transfer.recovery);
         let controller = transfer.map(|transfer| &transfer.controller);
+        let times = self.send_times(now);
         TcpInfo {
             state: linux_number(self.state),
             ca_state: recovery.map_or(0, |recovery| recovery.state() as u8),
@@ -165,6 +172,9 @@ impl Connection {
             segs_in: self.tally.segs_in,
             data_segs_out: self.tally.data_segs_out,
             data_segs_in: self.tally.data_segs_in,
+            busy_time: times.busy,
+            rwnd_limited: times.rwnd_limited,
+            sndbuf_limited: times.sndbuf_limited,
             notsent_bytes: self.unsent_len(),
             min_rtt: self.rtt.min_rtt(),
             delivered: self.tally.bytes_acked + u64::from(recovery.map_or(0, |recovery| recovery.sacked())),

@@ -115,9 +115,8 @@ impl Connection {
         let has_reader = !(self.flags.orphaned || self.flags.read_closed && self.flags.write_closed);
         if !has_reader && end.is_after(self.receive.rcv_nxt) {
             shared.counters.abort_on_data += 1;
-            self.error = Some(TcpError::Reset);
-            self.flags.reset_due = true;
-            return Fate::Alive;
+            let _: Fate = self.fail(TcpError::Reset, shared, now);
+            return Fate::Refused;
         }
         self.tally.last_received_ms = millis(now);
         self.tally.data_segs_in = self.tally.data_segs_in.wrapping_add(1);
@@ -165,7 +164,7 @@ impl Connection {
     pub(super) fn enter_time_wait(&mut self, shared: &mut Shared, now: Instant) -> Fate {
         self.set_state(State::TimeWait, shared, now);
         self.stop_timers();
-        self.end_transfer(shared);
+        self.end_transfer(shared, now);
         self.raise(Events::CLOSED | Events::READABLE | Events::WRITABLE);
         Fate::Over
     }

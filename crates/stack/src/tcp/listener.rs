@@ -61,11 +61,6 @@ impl Listener {
         self.local.port() == destination.port() && family && address
     }
 
-    /// Whether the address is a particular one: such a listener goes before one for any.
-    pub(crate) fn is_specific(&self) -> bool {
-        !self.local.ip().is_unspecified()
-    }
-
     /// `sk_acceptq_is_full`: more than the backlog wait.
     pub(crate) fn is_full(&self) -> bool {
         self.accept_queue.len() as u32 > self.backlog

@@ -61,16 +61,17 @@ impl Connection {
     }
 
     /// After a segment was sent: whether to call [`Connection::poll_transmit`] again.
-    pub(crate) fn has_more_to_send(&mut self) -> bool {
+    pub(crate) fn has_more_to_send(&mut self, now: Instant) -> bool {
         let has_more = self.has_something_due();
         if !has_more {
-            self.on_all_sent();
+            self.on_all_sent(now);
         }
         has_more
     }
 
     /// All data was sent: from now on the application limits the rate.
-    fn on_all_sent(&mut self) {
+    fn on_all_sent(&mut self, now: Instant) {
+        self.note_send_limit(now);
         self.flags.push = false;
         if let Some(transfer) = &mut self.transfer {
             transfer.recovery.mark_app_limited();
@@ -109,26 +110,29 @@ impl Connection {
     pub(super) fn due_new_octets(&mut self, shared: &mut Shared, now: Instant) -> Option<u32> {
         let unsent = self.unsent_len();
         if unsent == 0 {
-            self.on_all_sent();
+            self.on_all_sent(now);
             return (self.is_fin_due() && self.usable_window() > 0).then_some(0);
         }
         let transfer = self.wake(shared, now);
         let allowance = transfer.recovery.allowance(transfer.controller.cwnd());
         let usable = self.usable_window();
         let mss = u32::from(self.send.mss);
-        let octets = unsent.min(mss).min(usable);
+        let record = self.record_from(self.send.snd_nxt).min(unsent);
+        let octets = record.min(mss).min(usable);
         // A window that takes a part of a segment is used only if that part is worth it.
         self.wake(shared, now).cwnd_limited = allowance < octets;
+        self.note_send_limit(now);
         if octets == 0 || allowance < octets {
             return None;
         }
-        if octets < mss && !self.may_send_small(octets, unsent, now) {
+        let is_followed = octets == record && record < unsent;
+        if octets < mss && !is_followed && !self.may_send_small(octets, unsent, now) {
             return None;
         }
         if !self.is_departure_due(now) {
             return None;
         }
-        Some(self.due_mtu_probe((unsent, allowance), shared, now).unwrap_or(octets))
+        Some(self.due_mtu_probe((record, allowance), shared, now).unwrap_or(octets))
     }
 
     /// RFC 9293, 3.7.4 and 3.8.6.2.1: Nagle's rule, cork, and the sender's part against silly windows.

@@ -294,6 +294,12 @@ impl Receiver {
         self.fin.is_some_and(|fin| self.rcv_nxt.is_after(fin))
     }
 
+    /// Until data comes, the peer's full segments are as long as ours, and no longer than those of a peer that knows nothing of the path
+    /// (`tcp_initialize_rcv_mss` of Linux).
+    pub(crate) fn guess_segment_size(&mut self, ours: u16) {
+        self.segment_size = ours.clamp(88, 536);
+    }
+
     /// Full segments are the longest; or as long as the second of two shorter ones in a row, as the peer's path may have become narrower.
     fn learn_segment_size(&mut self, len: usize) {
         /// What a peer sends that knows no more of the path (RFC 9293, 3.7.1).

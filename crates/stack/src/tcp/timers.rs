@@ -344,7 +344,7 @@ impl Connection {
             return Fate::Alive;
         }
         shared.counters.keepalive_probes += 1;
-        self.send.probes += 1;
+        self.send.probes = self.send.probes.saturating_add(1);
         self.flags.probe_due = true;
         self.set_timer(Timer::Keepalive, now + self.options.keepalive_interval);
         Fate::Alive

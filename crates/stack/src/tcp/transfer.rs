@@ -12,6 +12,7 @@ use crate::pacer::Pacer;
 use crate::recovery::{Context, Recovery};
 use crate::seq::{SeqNum, SeqRange};
 use crate::tcp::connection::{Connection, Fate, Shared};
+use crate::tcp::send_limits::{SendLimits, SendTimes};
 use crate::tcp::timers::{Timer, Timers};
 
 /// Idle time after which a connection rests. As long as BBR believes its least round-trip time.
@@ -33,6 +34,7 @@ pub(crate) struct Transfer {
     pub(crate) timers: Timers,
     /// The window or the pacer, not the application, limited sending.
     pub(crate) cwnd_limited: bool,
+    pub(crate) limits: SendLimits,
 }
 
 /// What is remembered of a connection's congestion control while it rests.
@@ -41,11 +43,13 @@ pub(crate) struct Rest {
     /// Window to begin with in octets; zero for the usual one.
     pub(crate) cwnd: u32,
     pub(crate) ssthresh: u32,
+    /// See [`SendTimes::to_millis`].
+    pub(crate) times_ms: [u32; 3],
 }
 
 impl Rest {
     /// Nothing has been sent yet.
-    pub(crate) const NEW: Rest = Rest { cwnd: 0, ssthresh: u32::MAX };
+    pub(crate) const NEW: Rest = Rest { cwnd: 0, ssthresh: u32::MAX, times_ms: [0; 3] };
 }
 
 impl Transfer {
@@ -62,6 +66,7 @@ impl Transfer {
             mtu_probe: None,
             timers: Timers::new(),
             cwnd_limited: false,
+            limits: SendLimits::resume(SendTimes::of_millis(rest.times_ms), now),
         }
     }
 }
@@ -133,19 +138,22 @@ impl Connection {
             let rest_of_it = if waits { REST_AFTER } else { REST_AFTER - idle };
             self.set_timer(Timer::Rest, now + rest_of_it);
         } else {
-            self.end_transfer(shared);
+            self.end_transfer(shared, now);
         }
         Fate::Alive
     }
 
     /// Gives the state of sending back; remembers what the next one begins with.
-    pub(crate) fn end_transfer(&mut self, shared: &mut Shared) {
+    pub(crate) fn end_transfer(&mut self, shared: &mut Shared, now: Instant) {
         let Some(mut transfer) = self.transfer.take() else {
             return;
         };
         transfer.recovery.clear(&mut shared.flights);
-        let window = transfer.controller.cwnd().min(initial_window(self.send.mss.into()));
-        self.rest = Rest { cwnd: window, ssthresh: transfer.controller.ssthresh() };
+        let shrinks = shared.config.slow_start_after_idle;
+        let most = if shrinks { initial_window(self.send.mss.into()) } else { u32::MAX };
+        let window = transfer.controller.cwnd().min(most);
+        let (ssthresh, times) = (transfer.controller.ssthresh(), transfer.limits.times(now));
+        self.rest = Rest { cwnd: window, ssthresh, times_ms: times.to_millis() };
         shared.spare_transfers.keep(transfer);
     }
 

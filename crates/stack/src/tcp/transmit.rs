@@ -103,6 +103,7 @@ impl Connection {
         } else {
             let mss = u32::from(self.send.mss);
             let start = if last.len() > mss { last.end - mss } else { last.start };
+            let start = self.record_start(last.end).map_or(start, |record| record.max(start));
             let range = SeqRange::new(start, last.end);
             (self.transmit_again(range, room, shared, now)?.0, Probe::Retransmission)
         };
@@ -130,7 +131,7 @@ impl Connection {
         let offset = seq.since(self.data_una()) as usize;
         // What the queue does not have would be whatever was in the frame before.
         let held = self.send.queue.len().saturating_sub(offset);
-        let octets = octets.min(payload_max).min(held as u32);
+        let octets = octets.min(payload_max).min(held as u32).min(self.record_from(seq));
         let end = seq + octets;
         let fin_seq = self.fin_seq();
         let is_new = !seq.is_before(self.send.snd_nxt);

@@ -10,6 +10,8 @@
 //!                        copied              mark
 //! ```
 
+use std::collections::VecDeque;
+
 use crate::segment::{FastOpenCookie, Segment};
 use crate::seq::SeqNum;
 use crate::tcp::connection::{Connection, Events, Shared};
@@ -24,6 +26,8 @@ pub(crate) struct Rare {
     /// Behind the urgent octet that we send, until it is acknowledged.
     snd_up: Option<SeqNum>,
     mark: Option<Mark>,
+    /// Where records end that are not acknowledged, in order.
+    pub(super) record_ends: VecDeque<SeqNum>,
     /// Headers of the SYN that began the connection, if they were wanted.
     pub(crate) saved_syn: Option<Box<[u8]>>,
 }

@@ -340,10 +340,14 @@ impl Connection {
         self.set_timer(Timer::Close, now + time);
     }
 
-    /// RFC 5681, 4.1: after idling longer than a retransmission timeout the window is no longer known to be right.
+    /// RFC 5681, 4.1: after idling longer than a retransmission timeout the window is no longer known to be right. Configuration may
+    /// have it kept.
     fn restart_after_idle(&mut self, shared: &mut Shared, now: Instant) {
         if self.transfer.is_some() && self.is_all_acknowledged() && self.send.queue.is_empty() {
-            self.with_recovery(shared, now, |recovery, context| recovery.restart_after_idle(context));
+            let shrinks = shared.config.slow_start_after_idle;
+            self.with_recovery(shared, now, |recovery, context| {
+                recovery.restart_after_idle(shrinks, context)
+            });
         }
     }
 

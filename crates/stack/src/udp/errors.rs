@@ -67,7 +67,7 @@ pub struct ErrorReport {
 pub enum UdpBindError {
     /// Another socket has the address and port, and not both share it (`EADDRINUSE`).
     InUse,
-    /// Port 0, or a multicast address: choose a port by [`crate::ports`] before.
+    /// Port 0, or a multicast address: choose a port before.
     Invalid,
     /// There are too many sockets (`ENOBUFS`).
     TooMany,

@@ -123,8 +123,8 @@ impl UdpTable {
             return None;
         }
         let local = flow.local();
-        let any = |address: IpAddr| binding_key(SocketAddr::new(address, local.port()));
-        let specific = self.group(&binding_key(local));
+        let any = |address: IpAddr| FlowKey::of_binding(SocketAddr::new(address, local.port()));
+        let specific = self.group(&FlowKey::of_binding(local));
         let group = specific.or_else(|| match local {
             SocketAddr::V4(_) => {
                 self.group(&any(Ipv4Addr::UNSPECIFIED.into())).or_else(|| self.group(&any(DUAL_STACK.into())))
@@ -202,19 +202,11 @@ impl UdpTable {
 /// Stands for all addresses of IPv4, as those sockets have it that are for IPv6 as well.
 const DUAL_STACK: Ipv6Addr = Ipv4Addr::UNSPECIFIED.to_ipv6_mapped();
 
-/// A binding as a flow from nobody, which no datagram has.
-fn binding_key(local: SocketAddr) -> FlowKey {
-    match local {
-        SocketAddr::V4(local) => FlowKey::v4((*local.ip(), local.port()), (Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(local) => FlowKey::v6((*local.ip(), local.port()), (Ipv6Addr::UNSPECIFIED, 0)),
-    }
-}
-
 fn binding_keys(socket: &UdpSocket) -> ArrayVec<FlowKey, 2> {
     let mut keys = ArrayVec::new();
-    keys.push(binding_key(socket.local));
+    keys.push(FlowKey::of_binding(socket.local));
     if socket.is_dual_stack() {
-        keys.push(binding_key(SocketAddr::new(DUAL_STACK.into(), socket.local.port())));
+        keys.push(FlowKey::of_binding(SocketAddr::new(DUAL_STACK.into(), socket.local.port())));
     }
     keys
 }

@@ -169,6 +169,11 @@ impl Host {
         self.stack.send(id, data, now).map_err(send_errno)
     }
 
+    /// What was queued last ends a record.
+    pub(crate) fn end_record(&mut self, id: ConnectionId) {
+        self.stack.end_record(id);
+    }
+
     pub(crate) fn send_urgent(
         &mut self,
         id: ConnectionId,

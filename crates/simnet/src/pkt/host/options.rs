@@ -98,7 +98,9 @@ fn set_tcp(options: &mut TcpOptions, name: i64, value: i64) -> Result<bool, Opti
         }
         sym::TCP_DEFER_ACCEPT => options.defer_accept = (value > 0).then(|| syn_acks_of(value)),
         sym::TCP_WINDOW_CLAMP => options.window_clamp = (value > 0).then(|| octets(value)),
-        sym::TCP_NOTSENT_LOWAT => options.not_sent_low_water = value as u32,
+        sym::TCP_NOTSENT_LOWAT => {
+            options.not_sent_low_water = if value == 0 { u32::MAX } else { value as u32 }
+        }
         sym::TCP_FASTOPEN => options.fast_open_queue = within(value, 0, i64::from(u16::MAX))? as u16,
         sym::TCP_FASTOPEN_CONNECT => options.fast_open_connect = within(value, 0, 1)? == 1,
         _ => return Ok(false),

@@ -80,6 +80,7 @@ fn set_number(config: &mut Config, name: &str, number: u64) -> Option<bool> {
         "tcp_keepalive_time" => config.tcp.keepalive_idle = Duration::from_secs(number),
         "tcp_keepalive_intvl" => config.tcp.keepalive_interval = Duration::from_secs(number),
         "tcp_keepalive_probes" => config.tcp.keepalive_probes = small?,
+        "tcp_slow_start_after_idle" => config.slow_start_after_idle = number != 0,
         "tcp_notsent_lowat" => config.tcp.not_sent_low_water = u32::try_from(number).ok()?,
         "tcp_rto_min_us" => config.rto_min = Duration::from_micros(number),
         "ip_default_ttl" => config.tcp.hop_limit = small?,

@@ -16,14 +16,8 @@ use crate::pkt::symbols as sym;
 use crate::pkt::trouble::Trouble;
 use crate::pkt::world::World;
 
-/// Flags of which the stack knows nothing.
-const UNSUPPORTED: &[(i64, &str)] = &[(sym::MSG_EOR, "MSG_EOR"), (sym::MSG_ZEROCOPY, "MSG_ZEROCOPY")];
-
 pub(super) fn write(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
     let transfer = transfer(running.call)?;
-    if let Some((_, name)) = UNSUPPORTED.iter().find(|(flag, _)| transfer.flags & flag != 0) {
-        return Err(Trouble::unsupported(*name));
-    }
     if transfer.message.is_some_and(has_control) {
         return Err(Trouble::unsupported("a control message to send"));
     }
@@ -122,6 +116,9 @@ fn send(
         world.flows[flow].written.extend(&data[..count]);
         running.moved += count;
         if running.moved == transfer.len {
+            if transfer.flags & sym::MSG_EOR != 0 {
+                world.host.end_record(id);
+            }
             return Ok(Progress::done(running.moved as i64));
         }
     }

@@ -356,12 +356,12 @@ fn a_peer_that_acknowledges_all_octets_but_the_first_stops_new_data_before_it_ta
 #[test]
 fn an_application_that_pauses_is_told_of_and_marked() {
     let mut sender = Sender::new();
-    sender.with(|recovery, cx| recovery.restart_after_idle(cx));
+    sender.with(|recovery, cx| recovery.restart_after_idle(true, cx));
     sender.send(1);
     sender.wait(100);
     sender.ack(1, &[]);
     sender.recovery.mark_app_limited();
-    sender.with(|recovery, cx| recovery.restart_after_idle(cx));
+    sender.with(|recovery, cx| recovery.restart_after_idle(true, cx));
     assert_eq!(sender.controller.calls, ["idle"]);
     assert_eq!(sender.recovery.delivered(), 1000);
 }
