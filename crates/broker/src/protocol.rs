@@ -261,6 +261,11 @@ pub enum News {
         /// The address that it has.
         new: [u8; 6],
     },
+    /// The largest TCP segments by the kernel's routes, in place of those told before. Told behind queues, too, if there are some.
+    SegmentsClamped {
+        /// Each network, the bits of it that count, and octets.
+        clamps: Vec<(IpAddr, u8, u16)>,
+    },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
     /// A child wants a connection that it inherited: answer by [`Request::Surrendered`] or [`Request::NotSurrendered`].
@@ -387,6 +392,9 @@ pub struct Options {
     pub spin_us: u32,
     /// Microseconds that packets may gather while it sleeps.
     pub gather_us: u32,
+    /// Largest TCP segment to announce and to send; `None` takes what the interface allows.
+    #[serde(default)]
+    pub mss_clamp: Option<u16>,
     /// Whether to say on stderr what becomes of each socket.
     pub verbose: bool,
     /// What is known of the program.

@@ -47,6 +47,7 @@ fn config(interfaces: &[&str]) -> Config {
         interfaces: interfaces.iter().map(ToString::to_string).collect(),
         spin: clock::Duration::ZERO,
         gather: clock::Duration::ZERO,
+        mss_clamp: None,
         verbose: false,
         profile: Profile {
             name: "default".to_owned(),

@@ -16,7 +16,7 @@ mod query;
 pub mod sock_diag;
 mod supervisor;
 
-pub use mirror::{Change, Link, Mirror, Neighbour};
+pub use mirror::{Change, Link, Mirror, Neighbour, SegmentClamp};
 pub use monitor::{MonitorError, NetlinkMonitor};
 pub use neighbours::{NeighbourMove, NeighbourWatch};
 pub use plan::{Action, PortPlan, PortView};

@@ -89,6 +89,19 @@ pub struct Route {
     pub preferred_source: Option<IpAddr>,
     /// More than one: multipath.
     pub next_hops: Vec<NextHop>,
+    /// Largest TCP segment to announce to who is there (`advmss` of ip-route(8)).
+    pub advmss: Option<u16>,
+}
+
+/// The largest TCP segment for a network, by the kernel's routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentClamp {
+    /// Destination prefix.
+    pub network: IpAddr,
+    /// Bits of it that count.
+    pub prefix_len: u8,
+    /// Octets; `u16::MAX` where a narrower route inside a clamped one has no such limit.
+    pub mss: u16,
 }
 
 /// One next hop.
@@ -98,6 +111,20 @@ pub struct NextHop {
     pub gateway: Option<IpAddr>,
     /// Index of the interface to leave by.
     pub interface: Option<u32>,
+}
+
+impl SegmentClamp {
+    /// Whether `other` is the same network or lies within it.
+    fn covers(&self, other: &SegmentClamp) -> bool {
+        let leading = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let differing = leading(self.network) ^ leading(other.network);
+        self.network.is_ipv4() == other.network.is_ipv4()
+            && self.prefix_len <= other.prefix_len
+            && differing.leading_zeros() >= u32::from(self.prefix_len)
+    }
 }
 
 /// What a message changed.
@@ -172,6 +199,24 @@ impl Mirror {
     /// The neighbour `address` on one interface.
     pub fn neighbour(&self, index: u32, address: IpAddr) -> Option<Neighbour> {
         self.neighbours.get(&(index, address)).copied()
+    }
+
+    /// What the main table's routes say of segment sizes; of several routes to one network, the one that is preferred counts.
+    pub fn segment_clamps(&self) -> Vec<SegmentClamp> {
+        const MAIN_TABLE: u32 = 254;
+        let main = self.routes.iter().filter(|(key, route)| key.table == MAIN_TABLE && route.unicast);
+        let mut clamps: BTreeMap<(IpAddr, u8), (u32, u16)> = BTreeMap::new();
+        for (key, route) in main {
+            let clamp = (key.priority, route.advmss.unwrap_or(u16::MAX));
+            let kept = clamps.entry((key.destination, key.prefix_len)).or_insert(clamp);
+            *kept = (*kept).min(clamp);
+        }
+        let all: Vec<SegmentClamp> = clamps
+            .into_iter()
+            .map(|((network, prefix_len), (_, mss))| SegmentClamp { network, prefix_len, mss })
+            .collect();
+        let limits: Vec<SegmentClamp> = all.iter().copied().filter(|clamp| clamp.mss != u16::MAX).collect();
+        all.into_iter().filter(|clamp| limits.iter().any(|limit| limit.covers(clamp))).collect()
     }
 
     /// All routes, by table and destination.

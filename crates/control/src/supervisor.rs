@@ -7,7 +7,7 @@ use clock::Instant;
 use device_xdp::{SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions, queue_pairs};
 use steering::{ListenAddress, LocalAddress, Transport};
 
-use crate::mirror::Mirror;
+use crate::mirror::{Mirror, SegmentClamp};
 use crate::monitor::{MonitorError, NetlinkMonitor};
 use crate::neighbours::{NeighbourMove, NeighbourWatch};
 use crate::plan::{Action, PortPlan, PortView};
@@ -50,6 +50,8 @@ pub enum PortEvent {
     MtuChanged(u16),
     /// A neighbour has another hardware address now.
     NeighbourMoved(NeighbourMove),
+    /// The largest TCP segments by the kernel's routes. They replace the earlier ones; the engines pass them to their stacks.
+    SegmentsClamped(Vec<SegmentClamp>),
     /// The interface has these addresses now, and the claims have changed accordingly.
     AddressesChanged(BTreeSet<LocalAddress>),
     /// Something failed and will be tried again in a second. Reported once, until something else happens.
@@ -78,6 +80,7 @@ pub struct PortSupervisor {
     program: Option<SteeringProgram>,
     addresses: BTreeSet<LocalAddress>,
     neighbours: NeighbourWatch,
+    clamps: Vec<SegmentClamp>,
     last_failure: Option<String>,
 }
 
@@ -94,6 +97,7 @@ impl PortSupervisor {
             program: None,
             addresses: BTreeSet::new(),
             neighbours: NeighbourWatch::default(),
+            clamps: Vec::new(),
             last_failure: None,
         })
     }
@@ -119,6 +123,11 @@ impl PortSupervisor {
         let interfaces = self.mirror().interfaces_on(&self.config.interface);
         let moves = self.neighbours.compare(self.monitor.mirror(), &interfaces);
         events.extend(moves.into_iter().map(PortEvent::NeighbourMoved));
+        let clamps = self.mirror().segment_clamps();
+        if clamps != self.clamps {
+            self.clamps.clone_from(&clamps);
+            events.push(PortEvent::SegmentsClamped(clamps));
+        }
         while let Some(action) = self.plan.next(view.as_ref(), now) {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,

@@ -85,6 +85,7 @@ impl Port {
                 }
                 PortEvent::AddressesChanged(addresses) => self.addresses = addresses,
                 PortEvent::MtuChanged(mtu) => self.mtus.push(mtu),
+                PortEvent::SegmentsClamped(_) => {}
                 PortEvent::NeighbourMoved(moved) => self.moves.push(moved),
                 PortEvent::Failed(error) => self.failures.push(error.to_string()),
             }

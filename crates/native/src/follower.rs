@@ -5,10 +5,11 @@ use std::fmt;
 
 use std::net::SocketAddr;
 
-use control::{NeighbourMove, PortError, PortEvent};
+use control::{NeighbourMove, PortError, PortEvent, SegmentClamp};
 use device_kernel::KernelSockets;
 use device_xdp::XdpMode;
 use engine::{DeviceId, EngineHandle, Role};
+use stack::RouteClamp;
 use steering::claim::resolve;
 use steering::{LocalAddress, Transport};
 use wire::MacAddress;
@@ -122,6 +123,7 @@ impl<O: Owner> Follower<O> {
             PortEvent::QueuesOpened { device, engine, queues, mode } => {
                 self.modes.insert(format!("{mode}"));
                 let id = self.new_id();
+                self.engines[engine].set_mss_clamp(self.config.link, self.config.mss_clamp);
                 self.engines[engine].add_link(id, self.config.link, device);
                 self.devices.push((engine, id));
                 self.owner.on_notice(&Notice::QueuesOpened { interface, queues, engine, mode });
@@ -142,9 +144,19 @@ impl<O: Owner> Follower<O> {
                 let (old, new) = (MacAddress(old), MacAddress(new));
                 self.engines.iter().for_each(|engine| engine.replace_neighbour(self.config.link, old, new));
             }
+            PortEvent::SegmentsClamped(clamps) => self.clamp_segments(&clamps),
             PortEvent::AddressesChanged(addresses) => self.follow_addresses(&addresses),
             PortEvent::Failed(error) => self.owner.on_notice(&Notice::Failed { interface, error }),
         }
+    }
+
+    fn clamp_segments(&self, clamps: &[SegmentClamp]) {
+        let route_clamp = |clamp: &SegmentClamp| {
+            let SegmentClamp { network, prefix_len, mss } = *clamp;
+            RouteClamp { network, prefix_len, mss }
+        };
+        let clamps: Vec<RouteClamp> = clamps.iter().map(route_clamp).collect();
+        self.engines.iter().for_each(|engine| engine.set_route_clamps(clamps.clone()));
     }
 
     fn remove_devices(&mut self) {

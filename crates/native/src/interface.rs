@@ -29,6 +29,8 @@ pub struct InterfaceConfig {
     pub link: LinkId,
     /// The claims on it.
     pub listens: Vec<(Transport, ListenAddress)>,
+    /// Largest TCP segment to announce and to send, for paths through tunnels that do not say how narrow they are.
+    pub mss_clamp: Option<u16>,
     /// How the steering program is attached.
     pub steering: SteeringOptions,
     /// How devices are opened.
@@ -42,6 +44,7 @@ impl InterfaceConfig {
             name: name.to_owned(),
             link: LinkId(0),
             listens,
+            mss_clamp: None,
             steering: SteeringOptions::default(),
             device: XdpOptions::default(),
         }

@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use clock::{Duration, Instant};
 use device::Device;
 use stack::tcp::Detached;
-use stack::{Handshake, Hop, LateSegment, LinkId};
+use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp};
 use wire::MacAddress;
 
 use crate::observing::Observer;
@@ -124,6 +124,8 @@ pub(crate) enum Incident {
         /// The address that it has.
         new: MacAddress,
     },
+    /// The largest TCP segments by route. They replace the earlier ones.
+    SegmentsClamped(Vec<RouteClamp>),
     /// A tool asks for the status: answer by [`Attachment::report`].
     StatusWanted,
     /// A tool has connected.
@@ -183,6 +185,11 @@ pub(crate) trait Attachment: Send {
 
     /// How long packets may gather while they sleep, see [`engine::Config::gather`].
     fn gather(&self) -> Duration;
+
+    /// Largest TCP segment to announce and to send, if there is a limit.
+    fn mss_clamp(&self) -> Option<u16> {
+        None
+    }
 
     /// Whether sockets for this are worth taking from the kernel.
     fn wants(&self, purpose: Purpose) -> bool;

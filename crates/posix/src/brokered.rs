@@ -10,7 +10,7 @@ use broker::protocol::{
 use clock::{Duration, Instant};
 use device_xdp::XdpDevice;
 use stack::tcp::{Detached, State};
-use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId};
+use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp};
 use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
@@ -199,6 +199,10 @@ impl Attachment for Brokered {
         Duration::from_micros(self.welcome.options.gather_us.into())
     }
 
+    fn mss_clamp(&self) -> Option<u16> {
+        self.welcome.options.mss_clamp
+    }
+
     fn wants(&self, purpose: Purpose) -> bool {
         let profile = &self.welcome.options.profile;
         !matches!(self.line, Line::Cut)
@@ -383,6 +387,9 @@ fn incident_of(news: News) -> Option<Incident> {
         News::NeighbourMoved { link, old, new } => {
             Incident::Neighbour { link: LinkId(link), old: MacAddress(old), new: MacAddress(new) }
         }
+        News::SegmentsClamped { clamps } => {
+            Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
+        }
         News::Surrender { token, local, remote } => Incident::Surrender { token, local, remote },
         News::Handshake(begun) => Incident::Handshake(Box::new(handshake_of(begun))),
         News::ReportStatus => Incident::StatusWanted,
@@ -394,6 +401,10 @@ fn incident_of(news: News) -> Option<Incident> {
         | News::AddressesChanged { .. }
         | News::WaysChanged => return None,
     })
+}
+
+fn clamp_of((network, prefix_len, mss): (IpAddr, u8, u16)) -> RouteClamp {
+    RouteClamp { network, prefix_len, mss }
 }
 
 /// Whether the way to a peer may be another than before, or its interface another's.

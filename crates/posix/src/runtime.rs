@@ -168,6 +168,11 @@ impl State {
                     stack.replace_neighbour(link, old, new);
                 }
             }
+            Incident::SegmentsClamped(clamps) => {
+                if let Some(stack) = self.stack() {
+                    stack.set_route_clamps(clamps);
+                }
+            }
             Incident::StatusWanted => self.report(now),
             Incident::Observer(observer) => self.on_observer(observer),
             Incident::Gone => self.on_broker_gone(),
@@ -193,6 +198,8 @@ impl State {
         let Some(runtime) = &mut self.runtime else { return };
         let id = DeviceId(runtime.next_device);
         runtime.next_device += 1;
+        let mss_clamp = self.attachment.as_ref().and_then(|attachment| attachment.mss_clamp());
+        runtime.handle.set_mss_clamp(link, mss_clamp);
         runtime.engine.add_link(id, link, device, now);
         runtime.devices.push((id, link, descriptors));
         runtime.indices.retain(|it| it.0 != link);

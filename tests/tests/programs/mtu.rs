@@ -1,9 +1,9 @@
-//! An interface whose MTU changes under connections of an unmodified program: they wait, and go on.
+//! The MTU of interfaces: it changes under connections of an unmodified program, and that of two interfaces differs.
 
 use std::thread;
 use std::time::Duration;
 
-use lab::programs::{Program, Ready};
+use lab::programs::{Network, Program, Ready};
 use lab::{CLIENT_INTERFACE, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side};
 
 use crate::trial::{Trial, finish, number_after};
@@ -70,5 +70,71 @@ fn the_mtu_may_outgrow_the_frames_under_a_programs_connections() {
         println!("{address}: {said}");
         assert!(number_after(&said, "exchanges:") > f64::from(CHANGES.len() as u32), "{said}");
         trial.end(running);
+    }
+}
+
+const ASK_FOR_MSS: &str = "
+import socket, sys
+connection = socket.create_connection((sys.argv[1], 7000), timeout=30)
+connection.sendall(b'x')
+assert connection.recv(1) == b'x'
+print('mss:', connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+";
+
+#[test]
+fn the_largest_segment_can_be_clamped() {
+    let Some(mut trial) = Trial::of("echo") else { return };
+    let is_clamped = trial.network != Network::Kernel;
+    if is_clamped {
+        trial.network = Network::sidestep(&["--mss-clamp", "1000"]);
+    }
+    let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let said = trial.on_the_stack(|| {
+        let mut client = trial.lab.command(Side::Client, "python3");
+        finish(client.args(["-c", ASK_FOR_MSS, SERVER_V4]))
+    });
+    // Timestamps take twelve octets.
+    assert!(!is_clamped || number_after(&said, "mss:") == 988.0, "{said}");
+    trial.end(running);
+}
+
+/// A second wire between the two sides, of 3500 octets.
+const WIDE_INTERFACES: [&str; 2] = ["veth-ws", "veth-wc"];
+const WIDE_ADDRESSES: [&str; 2] = ["10.54.0.1", "10.54.0.2"];
+
+#[test]
+fn connections_by_interfaces_of_different_mtu_go_on_together() {
+    let Some(mut trial) = Trial::of("echo") else { return };
+    lay_wide_wire(&trial);
+    if trial.network != Network::Kernel {
+        trial.network = Network::sidestep(&["--device", WIDE_INTERFACES[0]]);
+    }
+    let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let said = trial.on_the_stack(|| {
+        thread::scope(|scope| {
+            let clients = [SERVER_V4, WIDE_ADDRESSES[0]].map(|address| {
+                let mut client = trial.lab.command(Side::Client, "python3");
+                scope.spawn(move || finish(client.args(["-c", CLIENT, address, "1"])))
+            });
+            clients.map(|client| client.join().unwrap())
+        })
+    });
+    println!("{said:?}");
+    assert!(said.iter().all(|said| number_after(said, "exchanges:") > 0.0), "{said:?}");
+    trial.end(running);
+}
+
+fn lay_wide_wire(trial: &Trial) {
+    let [here, there] = WIDE_INTERFACES;
+    let peer = trial.lab.namespace(Side::Client);
+    let add = format!("link add {here} mtu 3500 type veth peer name {there} mtu 3500 netns {peer}");
+    trial.lab.ip(Side::Server, &add).unwrap();
+    for (side, interface, address) in
+        [(Side::Server, here, WIDE_ADDRESSES[0]), (Side::Client, there, WIDE_ADDRESSES[1])]
+    {
+        trial.lab.ip(side, &format!("address add {address}/24 dev {interface}")).unwrap();
+        trial.lab.ip(side, &format!("link set {interface} up")).unwrap();
     }
 }

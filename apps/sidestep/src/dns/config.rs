@@ -62,6 +62,7 @@ pub(crate) struct Config {
     pub(crate) cores: Option<Vec<usize>>,
     pub(crate) spin: Duration,
     pub(crate) busy_poll: BusyPoll,
+    pub(crate) mss_clamp: Option<u16>,
     pub(crate) responder: ResponderKind,
     pub(crate) control: Option<PathBuf>,
     pub(crate) settings: Arc<Settings>,
@@ -98,6 +99,7 @@ impl Config {
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
             busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),
+            mss_clamp: file.mss_clamp.map(mss_clamp).transpose()?,
             responder,
             control: options.control.clone().or(file.control),
             settings: Arc::new(settings(file.answers)?),
@@ -227,6 +229,11 @@ fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
     })
 }
 
+/// Octets that a segment may have at least and at most: what Linux takes for `TCP_MAXSEG`, and what an option of a SYN can say.
+fn mss_clamp(octets: u64) -> Result<u16, ConfigError> {
+    Ok(in_range("mss-clamp", octets, 88, u16::MAX.into())? as u16) // In range.
+}
+
 fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
     if (min..=max).contains(&value) { Ok(value) } else { Err(ConfigError::Range { option, value, min, max }) }
 }
@@ -304,6 +311,17 @@ mod tests {
         let spec = parse_zone("example.com=db/ex=1.zone").unwrap();
         assert_eq!(spec.origin.unwrap().to_string(), "example.com.");
         assert_eq!(parse_zone("./a=b.zone").unwrap().file, PathBuf::from("./a=b.zone"));
+    }
+
+    #[test]
+    fn the_largest_segment_has_a_range() {
+        assert_eq!(mss_clamp(1300).unwrap(), 1300);
+        assert_eq!(
+            mss_clamp(87).unwrap_err().to_string(),
+            "mss-clamp: 87 is out of range, expected 88 to 65535"
+        );
+        let file: ConfigFile = toml::from_str("mss-clamp = 1300\n").unwrap();
+        assert_eq!(file.mss_clamp, Some(1300));
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub(crate) struct ConfigFile {
     pub(crate) spin_us: Option<u64>,
     /// `off`, `on` or `always`.
     pub(crate) busy_poll: Option<BusyPoll>,
+    /// Octets of the largest TCP segment.
+    #[serde(alias = "mss_clamp")]
+    pub(crate) mss_clamp: Option<u64>,
     /// Unix socket for statistics.
     pub(crate) control: Option<PathBuf>,
     /// `[[zone]]` tables.

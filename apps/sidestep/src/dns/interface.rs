@@ -32,8 +32,11 @@ pub(crate) fn open(
         busy_poll: (config.busy_poll != BusyPoll::Off).then(device_xdp::BusyPoll::default),
         ..XdpOptions::default()
     };
-    let claimed =
-        InterfaceConfig { device, ..InterfaceConfig::new(name, listens.iter().flat_map(both).collect()) };
+    let claimed = InterfaceConfig {
+        device,
+        mss_clamp: config.mss_clamp,
+        ..InterfaceConfig::new(name, listens.iter().flat_map(both).collect())
+    };
     Interface::open(claimed, engines, Shadows { tcp }).with_context(|| format!("device {name}"))
 }
 

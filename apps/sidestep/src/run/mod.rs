@@ -49,6 +49,10 @@ pub(crate) struct Options {
     /// latency [default: 40 with --spin-us 0, else 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000))]
     gather_us: Option<u32>,
+    /// Octets of the largest TCP segment to announce and to send, 88 to 65535, for paths through tunnels that do not report their MTU
+    /// [default: what the interface takes].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(88..))]
+    mss_clamp: Option<u16>,
     /// Also admit programs of this group's members that are started elsewhere, with SIDESTEP_BROKER as --verbose prints it.
     #[arg(long, value_name = "GID")]
     group: Option<u32>,
@@ -108,6 +112,7 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         interfaces: options.devices.clone(),
         spin: Duration::from_micros(options.spin_us.into()),
         gather: options.gather(),
+        mss_clamp: options.mss_clamp,
         verbose: options.verbose,
         profile,
         group: options.group,

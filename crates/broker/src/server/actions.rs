@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use control::sock_diag::{KernelSocket, tcp_connections, tcp_listeners, udp_sockets};
-use control::{Change as KernelChange, NeighbourMove, NetlinkMonitor};
+use control::{Change as KernelChange, NeighbourMove, NetlinkMonitor, SegmentClamp};
 use device_xdp::XdpError;
 use steering::Transport;
 
@@ -40,6 +40,17 @@ impl Broker {
             self.monitor = monitor; // Closing the old one ends that it is watched.
             let flags = rustix::event::epoll::EventFlags::IN;
             let _ = watch(&self.epoll, self.monitor.fd(), token::NETLINK, flags); // Ticks remain.
+        }
+        self.follow_segment_clamps(now);
+    }
+
+    /// Tells everybody of segment sizes by route, if they are others now.
+    fn follow_segment_clamps(&mut self, now: Instant) {
+        let told = |clamp: SegmentClamp| (clamp.network, clamp.prefix_len, clamp.mss);
+        let clamps: Vec<_> = self.monitor.mirror().segment_clamps().into_iter().map(told).collect();
+        if clamps != self.segment_clamps {
+            self.segment_clamps.clone_from(&clamps);
+            self.tell_all(&News::SegmentsClamped { clamps }, now);
         }
     }
 
@@ -160,6 +171,10 @@ impl Broker {
                 let grant = Grant { interface, queues, all_queues_yours, layout: lent.layout };
                 let fds = std::iter::once(lent.memory).chain(lent.sockets).map(Passed::Own).collect();
                 self.tell(client, News::QueueGranted(grant), fds, now);
+                if !self.segment_clamps.is_empty() {
+                    let clamps = self.segment_clamps.clone();
+                    self.tell(client, News::SegmentsClamped { clamps }, Vec::new(), now);
+                }
                 // Packets of theirs come when the client has said that it is ready.
                 self.offer_handshakes(client, now);
             }

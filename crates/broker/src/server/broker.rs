@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -130,6 +131,8 @@ pub(super) struct Broker {
     pub(super) epoll: OwnedFd,
     pub(super) monitor: NetlinkMonitor,
     pub(super) ports: Vec<Port>,
+    /// What was told of segment sizes: networks, bits of them that count, octets.
+    pub(super) segment_clamps: Vec<(IpAddr, u8, u16)>,
     pub(super) registry: Registry,
     pub(super) connections: BTreeMap<ClientId, Connection>,
     /// Shadows of outgoing connections: while we hold them, no other socket gets their ports.
@@ -206,6 +209,7 @@ impl Broker {
             orphans: Vec::new(),
             handshakes: Handshakes::default(),
             moves: RecentMoves::default(),
+            segment_clamps: Vec::new(),
             routes: Routes::default(),
             questions: Questions::default(),
             inbox: Inbox::new(),

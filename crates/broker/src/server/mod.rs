@@ -64,6 +64,8 @@ pub struct Config {
     pub spin: Duration,
     /// How long packets may gather while they sleep.
     pub gather: Duration,
+    /// The largest TCP segment on their connections.
+    pub mss_clamp: Option<u16>,
     /// Whether the broker and its programs say on stderr what happens.
     pub verbose: bool,
     /// What is accelerated of the programs.
@@ -100,7 +102,7 @@ impl Server {
     pub fn open(config: Config) -> Result<Server, OpenError> {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
-        let Config { interfaces: named, verbose, profile, group, observed_in, .. } = config;
+        let Config { interfaces: named, mss_clamp, verbose, profile, group, observed_in, .. } = config;
         let is_chosen = named.is_empty();
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
@@ -108,7 +110,7 @@ impl Server {
             interfaces,
             paths: Box::new(Xdp::default()),
             family: Family { head: std::process::id(), group },
-            options: Options { spin_us, gather_us, verbose, profile },
+            options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;

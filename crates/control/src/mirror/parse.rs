@@ -8,7 +8,9 @@ use netlink_packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, L
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteType,
+};
 
 use super::{Link, Neighbour, NextHop, Route, RouteKey, Vlan};
 
@@ -117,14 +119,19 @@ pub(super) fn route(message: &RouteMessage) -> Option<(RouteKey, Route)> {
         priority: 0,
         tos: header.tos,
     };
-    let mut route =
-        Route { unicast: header.kind == RouteType::Unicast, preferred_source: None, next_hops: Vec::new() };
+    let mut route = Route {
+        unicast: header.kind == RouteType::Unicast,
+        preferred_source: None,
+        next_hops: Vec::new(),
+        advmss: None,
+    };
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Table(table) => key.table = *table,
             RouteAttribute::Priority(priority) => key.priority = *priority,
             RouteAttribute::Destination(address) => key.destination = ip(address)?,
             RouteAttribute::PrefSource(address) => route.preferred_source = ip(address),
+            RouteAttribute::Metrics(metrics) => route.advmss = advmss(metrics),
             RouteAttribute::MultiPath(hops) => {
                 let hops = hops.iter().map(|hop| next_hop(Some(hop.interface_index), &hop.attributes));
                 route.next_hops.extend(hops);
@@ -136,6 +143,13 @@ pub(super) fn route(message: &RouteMessage) -> Option<(RouteKey, Route)> {
         route.next_hops.push(next_hop(None, &message.attributes));
     }
     Some((key, route))
+}
+
+fn advmss(metrics: &[RouteMetric]) -> Option<u16> {
+    metrics.iter().find_map(|metric| match metric {
+        RouteMetric::Advmss(octets) => u16::try_from(*octets).ok(),
+        _ => None,
+    })
 }
 
 fn next_hop(interface: Option<u32>, attributes: &[RouteAttribute]) -> NextHop {

@@ -4,7 +4,7 @@ use netlink_packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, L
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteType};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMetric, RouteType};
 
 use super::*;
 
@@ -218,4 +218,35 @@ fn a_route_is_known_by_table_prefix_metric_and_tos() {
     assert_eq!(route.next_hops, [NextHop { gateway, interface: Some(2) }]);
     assert_eq!(mirror.on_message(&DelRoute(message)), Some(Change::Routes));
     assert_eq!(mirror.routes().count(), 0);
+}
+
+fn route_to(network: &str, prefix_len: u8, advmss: Option<u32>) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.destination_prefix_length = prefix_len;
+    message.header.table = 254;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet(network.parse().unwrap())),
+        RouteAttribute::Oif(2),
+    ];
+    message.attributes.extend(advmss.map(|mss| RouteAttribute::Metrics(vec![RouteMetric::Advmss(mss)])));
+    message
+}
+
+#[test]
+fn routes_clamp_segments_unless_a_narrower_one_does_not() {
+    let mut mirror = mirror([
+        NewRoute(route_to("192.0.2.0", 24, Some(1200))),
+        NewRoute(route_to("192.0.2.64", 26, None)),
+        NewRoute(route_to("198.51.100.0", 24, None)),
+    ]);
+    let clamps: Vec<_> = mirror
+        .segment_clamps()
+        .iter()
+        .map(|clamp| (clamp.network.to_string(), clamp.prefix_len, clamp.mss))
+        .collect();
+    assert_eq!(clamps, [("192.0.2.0".to_owned(), 24, 1200), ("192.0.2.64".to_owned(), 26, u16::MAX)]);
+    mirror.on_message(&NewRoute(route_to("192.0.2.0", 24, None)));
+    assert!(mirror.segment_clamps().is_empty());
 }

@@ -7,10 +7,13 @@ mod response;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::net::SocketAddr;
+
 use clock::{Duration, Instant};
 use engine::{Connection, Echo, TcpHandler};
 use request::{HEAD_MAX, Method, Parsed, Request, parse};
 use response::Responses;
+use stack::ListenError;
 
 /// How long a connection may be idle.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -70,6 +73,10 @@ impl Hello {
 
 impl TcpHandler for Hello {
     type State = Progress;
+
+    fn on_listen_error(&mut self, address: SocketAddr, error: ListenError) {
+        eprintln!("http_hello: {address}: {error}");
+    }
 
     fn on_open(&mut self, connection: &mut Connection<'_>) -> Progress {
         connection.set_deadline(Some(connection.now() + IDLE_MAX));

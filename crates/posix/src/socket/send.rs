@@ -206,7 +206,13 @@ impl Progress {
                 Err(error) => return Some(Err(error.into())),
             }
         }
-        (self.done >= self.all).then_some(Ok(self.done))
+        if self.done < self.all {
+            return None;
+        }
+        if request.flags & libc::MSG_EOR != 0 {
+            stack.end_record(connection);
+        }
+        Some(Ok(self.done))
     }
 }
 

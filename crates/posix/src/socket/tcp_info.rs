@@ -73,7 +73,10 @@ pub(crate) fn linux_tcp_info(info: &TcpInfo) -> LinuxTcpInfo {
     for value in [info.data_segs_in, info.data_segs_out] {
         out.u32(value);
     }
-    out.put(&[0; 32]); // Delivery rate, and times of being busy and limited.
+    out.put(&[0; 8]); // Delivery rate.
+    for time in [info.busy_time, info.rwnd_limited, info.sndbuf_limited] {
+        out.put(&time.as_micros().to_ne_bytes());
+    }
     out.u32(delivered(info));
     out.u32(0);
     out.put(&info.bytes_sent.to_ne_bytes());

@@ -204,7 +204,7 @@ fn setup(queues: u16, log: &Log, family: Family, profile: Profile) -> Setup {
         interfaces: vec!["lo".to_owned()],
         paths: Box::new(MadeUp { queues, log: log.clone() }),
         family,
-        options: Options { spin_us: 20, gather_us: 30, verbose: false, profile },
+        options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
     }
 }

@@ -13,7 +13,10 @@ checks! {
         of_writing_is_an_end, of_writing_twice, of_both, half_close_answers, peer_first,
         states_of_an_active_close, states_of_a_passive_close, events_of_each, simultaneous,
     ],
-    WAYS [with_an_unknown_how, of_reading_then_writing, of_reading_then_poll, with_data_to_read],
+    WAYS [
+        with_an_unknown_how, of_reading_then_writing, of_reading_then_poll, with_data_to_read, of_both_then_data,
+        of_reading_then_close,
+    ],
     ONCE [
         of_a_fresh_socket, of_a_bound_socket, of_udp, of_a_pipe, of_a_closed_descriptor, of_a_unix_socket,
     ],
@@ -163,6 +166,27 @@ fn of_reading_then_poll(s: &mut Scene) -> Done {
     events(s, "with data", pair.fd);
     s.see("recv", sys::recv(pair.fd, 10, 0));
     events(s, "without", pair.fd);
+    Ok(())
+}
+
+fn of_both_then_data(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    s.see("shutdown", sys::shutdown(pair.fd, SHUT_RDWR));
+    s.see("peer", pair.hear(10));
+    pair.tell(b"late")?;
+    state_soon(s, "state", pair.fd, 7);
+    s.see("read", sys::read(pair.fd, 10));
+    s.see("again", sys::read(pair.fd, 10));
+    Ok(())
+}
+
+fn of_reading_then_close(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    s.see("shutdown", sys::shutdown(pair.fd, SHUT_RD));
+    pair.tell(b"unread")?;
+    events(s, "events", pair.fd);
+    s.see("close", sys::close(pair.fd));
+    s.see("peer", pair.hear(10));
     Ok(())
 }
 
