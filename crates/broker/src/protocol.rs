@@ -245,6 +245,13 @@ pub enum News {
         /// All of them.
         addresses: Vec<Address>,
     },
+    /// Peers on the interface may open connections from these addresses now.
+    SourcesChanged {
+        /// Which interface.
+        link: u16,
+        /// All of them. Behind other tags nothing is known, and all may.
+        sources: Vec<Sources>,
+    },
     /// The interface takes packets of this size now.
     MtuChanged {
         /// Which interface.
@@ -385,6 +392,15 @@ pub struct Address {
     pub vlan: [u16; 2],
 }
 
+/// From which addresses connections may be opened behind certain VLAN tags.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// VLAN identifiers, outer first, 0 where there is no tag.
+    pub vlan: [u16; 2],
+    /// Ranges, first and last address, that do not overlap, in ascending order; those of IPv4 come first.
+    pub allowed: Vec<(IpAddr, IpAddr)>,
+}
+
 /// How a program is to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
@@ -480,6 +496,8 @@ pub struct Grant {
     pub queues: Vec<u16>,
     /// Whether these and those that we have are all that the interface has.
     pub all_queues_yours: bool,
+    /// From which addresses peers may open connections.
+    pub sources: Vec<Sources>,
     /// How to map what comes beside it.
     pub layout: LentLayout,
 }

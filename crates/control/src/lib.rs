@@ -3,6 +3,7 @@
 //! - [`Mirror`]: the kernel's links, addresses, neighbours and routes; pure.
 //! - [`NetlinkMonitor`]: the socket that feeds the mirror.
 //! - [`route_to`], [`look_for_neighbour`]: queries to the kernel for what the mirror does not decide.
+//! - [`SourceWatch`]: from which addresses the kernel would take packets on an interface.
 //! - [`sock_diag`]: the kernel's own sockets.
 //! - [`PortSupervisor`]: keeps one interface attached and its claims right while the interface changes. The pure [`PortPlan`]
 //!   decides what to do.
@@ -14,6 +15,7 @@ mod neighbours;
 mod plan;
 mod query;
 pub mod sock_diag;
+mod sources;
 mod supervisor;
 
 pub use mirror::{Change, Link, Mirror, Neighbour, SegmentClamp};
@@ -21,4 +23,5 @@ pub use monitor::{MonitorError, NetlinkMonitor};
 pub use neighbours::{NeighbourMove, NeighbourWatch};
 pub use plan::{Action, PortPlan, PortView};
 pub use query::{KernelRoute, look_for_neighbour, route_to};
+pub use sources::{ReversePath, SourceWatch, Sources};
 pub use supervisor::{PortConfig, PortError, PortEvent, PortSupervisor};

@@ -83,8 +83,8 @@ pub struct RouteKey {
 /// Where a route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Unicast: to next hops. Otherwise local, broadcast, unreachable and so on.
-    pub unicast: bool,
+    /// What becomes of packets to it.
+    pub kind: RouteKind,
     /// Source address that the kernel would choose.
     pub preferred_source: Option<IpAddr>,
     /// More than one: multipath.
@@ -102,6 +102,19 @@ pub struct SegmentClamp {
     pub prefix_len: u8,
     /// Octets; `u16::MAX` where a narrower route inside a clamped one has no such limit.
     pub mss: u16,
+}
+
+/// What a route does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteKind {
+    /// Sends them to next hops.
+    Unicast,
+    /// Takes them: the destination is this host.
+    Local,
+    /// Sends them to several hosts, or to one of several: broadcast, multicast, anycast.
+    Group,
+    /// Sends them nowhere: unreachable, blackhole, prohibit, throw.
+    None,
 }
 
 /// One next hop.
@@ -189,11 +202,16 @@ impl Mirror {
         self.neighbours.iter().map(|(&key, &neighbour)| (key, neighbour))
     }
 
+    /// The interfaces whose packets come by interface `name`, each with the tags in front of them: itself, and VLAN interfaces on it, up to
+    /// two levels, that are up.
+    pub fn links_on(&self, name: &str) -> impl Iterator<Item = (VlanTags, &Link)> {
+        let device = self.link(name).map(|device| device.index);
+        self.links.values().filter_map(move |link| Some((self.tags_on(link, device?)?, link)))
+    }
+
     /// Indices of the interfaces whose packets arrive on interface `name`: itself, and its VLAN interfaces that are up.
     pub fn interfaces_on(&self, name: &str) -> BTreeSet<u32> {
-        let Some(device) = self.link(name) else { return BTreeSet::new() };
-        let on_it = self.links.values().filter(|link| self.tags_on(link, device.index).is_some());
-        on_it.map(|link| link.index).collect()
+        self.links_on(name).map(|(_, link)| link.index).collect()
     }
 
     /// The neighbour `address` on one interface.
@@ -227,13 +245,10 @@ impl Mirror {
     /// Destination addresses of packets on interface `name`: its own, and behind their tags those of its VLAN
     /// interfaces that are up, up to two levels deep.
     pub fn local_addresses(&self, name: &str) -> BTreeSet<LocalAddress> {
-        let Some(device) = self.link(name) else { return BTreeSet::new() };
-        let located = self.links.values().filter_map(|link| Some((link, self.tags_on(link, device.index)?)));
-        located
-            .flat_map(|(link, vlan)| {
-                self.addresses(link.index).map(move |address| LocalAddress { address, vlan })
-            })
-            .collect()
+        let of_link = |(vlan, link): (VlanTags, &Link)| {
+            self.addresses(link.index).map(move |address| LocalAddress { address, vlan })
+        };
+        self.links_on(name).flat_map(of_link).collect()
     }
 
     /// The tags in front of packets for `link` on the interface `device`; `None` if its packets do not arrive there.
@@ -259,6 +274,9 @@ impl Mirror {
         let link = parse::link(message)?;
         let index = link.index;
         let differs = self.links.get(&index) != Some(&link);
+        if !link.up {
+            self.forget_routes_by(index);
+        }
         self.links.insert(index, link);
         differs.then_some(Change::Link(index))
     }
@@ -267,7 +285,14 @@ impl Mirror {
         let index = parse::link(message)?.index;
         self.addresses.remove(&index);
         self.neighbours.retain(|&(interface, _), _| interface != index);
+        self.forget_routes_by(index);
         self.links.remove(&index).map(|_| Change::LinkGone(index))
+    }
+
+    /// An interface went down: the kernel forgets the routes of IPv4 by it and tells nobody (`fib_sync_down_dev`).
+    fn forget_routes_by(&mut self, index: u32) {
+        let leads_by_it = |route: &Route| route.next_hops.iter().all(|hop| hop.interface == Some(index));
+        self.routes.retain(|key, route| key.destination.is_ipv6() || !leads_by_it(route));
     }
 
     fn on_address(&mut self, message: &AddressMessage, present: bool) -> Option<Change> {

@@ -7,10 +7,11 @@ use clock::Instant;
 use device_xdp::{SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions, queue_pairs};
 use steering::{ListenAddress, LocalAddress, Transport};
 
-use crate::mirror::{Mirror, SegmentClamp};
+use crate::mirror::{Change, Mirror, SegmentClamp};
 use crate::monitor::{MonitorError, NetlinkMonitor};
 use crate::neighbours::{NeighbourMove, NeighbourWatch};
 use crate::plan::{Action, PortPlan, PortView};
+use crate::sources::{SourceWatch, Sources};
 
 /// An interface, its claims and its engines.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub enum PortEvent {
     SegmentsClamped(Vec<SegmentClamp>),
     /// The interface has these addresses now, and the claims have changed accordingly.
     AddressesChanged(BTreeSet<LocalAddress>),
+    /// Peers on the interface may open connections from these addresses now.
+    SourcesChanged(Vec<Sources>),
     /// Something failed and will be tried again in a second. Reported once, until something else happens.
     Failed(PortError),
 }
@@ -81,6 +84,7 @@ pub struct PortSupervisor {
     addresses: BTreeSet<LocalAddress>,
     neighbours: NeighbourWatch,
     clamps: Vec<SegmentClamp>,
+    sources: SourceWatch,
     last_failure: Option<String>,
 }
 
@@ -98,6 +102,7 @@ impl PortSupervisor {
             addresses: BTreeSet::new(),
             neighbours: NeighbourWatch::default(),
             clamps: Vec::new(),
+            sources: SourceWatch::default(),
             last_failure: None,
         })
     }
@@ -115,9 +120,12 @@ impl PortSupervisor {
     /// Reads the kernel's news and acts on them.
     pub fn poll(&mut self, now: Instant) -> Vec<PortEvent> {
         let mut events = Vec::new();
-        if let Err(error) = self.read_news() {
+        let has_news = self.read_news().unwrap_or_else(|error| {
             self.fail(error.into(), &mut events);
-        }
+            true
+        });
+        let sources = self.sources.compare(self.monitor.mirror(), &self.config.interface, has_news);
+        events.extend(sources.map(PortEvent::SourcesChanged));
         let view = self.view();
         self.note_addresses(view.as_ref(), &mut events);
         let interfaces = self.mirror().interfaces_on(&self.config.interface);
@@ -157,13 +165,16 @@ impl PortSupervisor {
         self.program.as_ref()
     }
 
-    /// After an error of the netlink socket a new one is opened, which reads everything again.
-    fn read_news(&mut self) -> Result<(), MonitorError> {
-        if let Err(error) = self.monitor.on_readable() {
-            self.monitor = NetlinkMonitor::new()?;
-            return Err(error);
+    /// Tells whether anything changed but neighbours. After an error of the netlink socket a new one is opened, which reads everything
+    /// again.
+    fn read_news(&mut self) -> Result<bool, MonitorError> {
+        match self.monitor.on_readable() {
+            Ok(changes) => Ok(changes.iter().any(|change| !matches!(change, Change::Neighbours(_)))),
+            Err(error) => {
+                self.monitor = NetlinkMonitor::new()?;
+                Err(error)
+            }
         }
-        Ok(())
     }
 
     fn view(&self) -> Option<PortView> {

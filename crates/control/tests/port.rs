@@ -84,6 +84,7 @@ impl Port {
                     self.echoes.drain(..).for_each(|(_, echo)| drop(echo.stop()));
                 }
                 PortEvent::AddressesChanged(addresses) => self.addresses = addresses,
+                PortEvent::SourcesChanged(_) => {}
                 PortEvent::MtuChanged(mtu) => self.mtus.push(mtu),
                 PortEvent::SegmentsClamped(_) => {}
                 PortEvent::NeighbourMoved(moved) => self.moves.push(moved),

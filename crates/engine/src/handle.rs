@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clock::Instant;
 use device::Device;
-use stack::{Link, LinkId, RouteClamp, Stack};
+use stack::{Link, LinkId, RouteClamp, SourceFilter, Stack};
 use wire::MacAddress;
 
 use crate::Role;
@@ -107,6 +107,11 @@ impl EngineHandle {
     /// Largest TCP segments by route, in place of those told before: for new connections.
     pub fn set_route_clamps(&self, clamps: Vec<RouteClamp>) {
         self.with_stack(move |stack, _| stack.set_route_clamps(clamps));
+    }
+
+    /// Says from which addresses peers on `link` may open connections: see [`Stack::set_sources`].
+    pub fn set_sources(&self, link: LinkId, filters: Vec<SourceFilter>) {
+        self.with_stack(move |stack, _| stack.set_sources(link, filters));
     }
 
     /// Shows `tap` every frame from now on, until it says that it is over.

@@ -5,11 +5,11 @@ use std::fmt;
 
 use std::net::SocketAddr;
 
-use control::{NeighbourMove, PortError, PortEvent, SegmentClamp};
+use control::{NeighbourMove, PortError, PortEvent, SegmentClamp, Sources};
 use device_kernel::KernelSockets;
 use device_xdp::XdpMode;
 use engine::{DeviceId, EngineHandle, Role};
-use stack::RouteClamp;
+use stack::{RouteClamp, SourceFilter};
 use steering::claim::resolve;
 use steering::{LocalAddress, Transport};
 use wire::MacAddress;
@@ -146,6 +146,10 @@ impl<O: Owner> Follower<O> {
             }
             PortEvent::SegmentsClamped(clamps) => self.clamp_segments(&clamps),
             PortEvent::AddressesChanged(addresses) => self.follow_addresses(&addresses),
+            PortEvent::SourcesChanged(sources) => {
+                let filters: Vec<_> = sources.into_iter().map(filter_of).collect();
+                self.engines.iter().for_each(|engine| engine.set_sources(self.config.link, filters.clone()));
+            }
             PortEvent::Failed(error) => self.owner.on_notice(&Notice::Failed { interface, error }),
         }
     }
@@ -236,4 +240,8 @@ impl<O: Owner> Follower<O> {
         let texts = if texts.is_empty() { "no address yet".to_owned() } else { texts.join(" ") };
         format!("on {texts} at {} by {modes}", self.config.name)
     }
+}
+
+fn filter_of(Sources { vlan, allowed }: Sources) -> SourceFilter {
+    SourceFilter { vlan: [vlan.outer, vlan.inner], allowed }
 }

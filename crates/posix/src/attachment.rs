@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use clock::{Duration, Instant};
 use device::Device;
 use stack::tcp::Detached;
-use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp};
+use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp, SourceFilter};
 use wire::MacAddress;
 
 use crate::observing::Observer;
@@ -115,6 +115,8 @@ pub(crate) enum Incident {
     Handshake(Box<Handshake>),
     /// An interface takes packets of another size.
     Mtu(LinkId, u16),
+    /// Peers on an interface may open connections from these addresses.
+    Sources(LinkId, Vec<SourceFilter>),
     /// A neighbour has another hardware address.
     Neighbour {
         /// Of which interface.

@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use broker::client::{Client, ClientError, Event, Granted, Ticket};
 use broker::protocol::{
-    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Transport, Welcome,
+    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Sources, Transport,
+    Welcome,
 };
 use clock::{Duration, Instant};
 use device_xdp::XdpDevice;
 use stack::tcp::{Detached, State};
-use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp};
+use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter};
 use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
@@ -112,6 +113,8 @@ impl Brokered {
                 device: Box::new(device),
                 descriptors,
             });
+            let filters = granted.grant.sources.into_iter().map(filter_of).collect();
+            self.incidents.push_back(Incident::Sources(link, filters));
         }
     }
 
@@ -384,6 +387,9 @@ fn incident_of(news: News) -> Option<Incident> {
     Some(match news {
         News::QueuesLost { link } => Incident::Lost(LinkId(link)),
         News::MtuChanged { link, mtu } => Incident::Mtu(LinkId(link), mtu),
+        News::SourcesChanged { link, sources } => {
+            Incident::Sources(LinkId(link), sources.into_iter().map(filter_of).collect())
+        }
         News::NeighbourMoved { link, old, new } => {
             Incident::Neighbour { link: LinkId(link), old: MacAddress(old), new: MacAddress(new) }
         }
@@ -405,6 +411,11 @@ fn incident_of(news: News) -> Option<Incident> {
 
 fn clamp_of((network, prefix_len, mss): (IpAddr, u8, u16)) -> RouteClamp {
     RouteClamp { network, prefix_len, mss }
+}
+
+fn filter_of(sources: Sources) -> SourceFilter {
+    let allowed = sources.allowed.into_iter().map(|(first, last)| first..=last).collect();
+    SourceFilter { vlan: sources.vlan, allowed }
 }
 
 /// Whether the way to a peer may be another than before, or its interface another's.

@@ -163,6 +163,11 @@ impl State {
                     runtime.handle.set_mtu(link, mtu);
                 }
             }
+            Incident::Sources(link, filters) => {
+                if let Some(stack) = self.stack() {
+                    stack.set_sources(link, filters);
+                }
+            }
             Incident::Neighbour { link, old, new } => {
                 if let Some(stack) = self.stack() {
                     stack.replace_neighbour(link, old, new);

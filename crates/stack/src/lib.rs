@@ -24,6 +24,7 @@ pub mod rtt;
 pub mod segment;
 pub mod seq;
 pub mod slab;
+mod sources;
 
 mod stack;
 pub mod syn_cookie;
@@ -38,6 +39,7 @@ pub use config::{Config, TcpOptions};
 pub use counters::Counters;
 pub use path::{Hop, Link, LinkHeader, LinkId, RouteClamp};
 
+pub use sources::SourceFilter;
 pub use stack::{
     Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
     Rooms, Socket, Stack, Transmit,

@@ -6,12 +6,18 @@ use std::net::SocketAddr;
 
 use clock::Instant;
 use common::{Pair, SERVER};
-use stack::Arrival;
+use stack::{Arrival, LinkId, SourceFilter, Stack};
 use wire::DropReason;
 
 /// What the server says of a SYN between these ends.
 fn syn(from: &str, to: SocketAddr) -> Result<(), DropReason> {
+    syn_to(from, to, |_| ())
+}
+
+/// The same of a server that was prepared.
+fn syn_to(from: &str, to: SocketAddr, prepare: impl Fn(&mut Stack)) -> Result<(), DropReason> {
     let mut pair = Pair::new();
+    prepare(&mut pair.server.stack);
     pair.server.listen(SocketAddr::new(to.ip().to_canonical(), to.port()), 1);
     pair.client.connect(from.parse().unwrap(), to);
     let mut room = [0; 1500];
@@ -31,6 +37,16 @@ fn nobody_is_taken_for_this_host() {
     for from in ["[::1]:4000", "[2001:db8::1]:4000"] {
         assert_eq!(syn(from, v6), Err(DropReason::SourceAddress), "{from}");
     }
+}
+
+#[test]
+fn a_syn_from_where_nobody_is_expected_is_dropped() {
+    let range = |first: &str, last: &str| first.parse().unwrap()..=last.parse().unwrap();
+    let filter = SourceFilter { vlan: [0, 0], allowed: vec![range("192.0.2.0", "192.0.2.255")] };
+    let filtered =
+        |from: &str| syn_to(from, SERVER, |stack| stack.set_sources(LinkId(0), vec![filter.clone()]));
+    assert_eq!(filtered("192.0.2.9:4000"), Ok(()));
+    assert_eq!(filtered("198.51.100.9:4000"), Err(DropReason::SourceUnexpected));
 }
 
 #[test]

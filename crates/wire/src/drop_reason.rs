@@ -59,6 +59,8 @@ drop_reasons! {
     ProtocolUnknown => "protocol_unknown",
     /// The source address is unspecified, multicast or broadcast: an answer is impossible.
     SourceAddress => "source_address",
+    /// The SYN says to come from one of this host's own addresses, or from where the kernel's routes and `rp_filter` expect nobody.
+    SourceUnexpected => "source_unexpected",
     /// The destination address is unspecified, multicast or broadcast: not for a unicast service.
     DestinationAddress => "destination_address",
     /// Shorter than a UDP header.

@@ -8,6 +8,7 @@ mod lifecycle;
 mod observe;
 mod reload;
 mod serving;
+mod sources;
 mod stack;
 
 use std::net::{IpAddr, SocketAddr};

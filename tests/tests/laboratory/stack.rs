@@ -24,13 +24,21 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(example: &str, listen: &str) -> Option<Serving> {
-        let (lab, turn) = empty_lab()?;
+        Some(Serving::start_in(empty_lab()?, example, listen))
+    }
+
+    /// The same in a laboratory that was prepared.
+    pub(crate) fn start_in(
+        (lab, turn): (Lab, MutexGuard<'static, ()>),
+        example: &str,
+        listen: &str,
+    ) -> Serving {
         let core = lab::server_core().to_string();
         let program = example_binary(example).display().to_string();
         let arguments = ["--device", SERVER_INTERFACE, "--listen", listen, "--core", &core];
         let mut process = lab.spawn_in(Side::Server, &program, &arguments).unwrap();
         process.wait_for_line("ready", PATIENCE).unwrap();
-        Some(Serving { process, lab, _turn: turn })
+        Serving { process, lab, _turn: turn }
     }
 
     pub(crate) fn connect(&self, server: &str) -> TcpStream {

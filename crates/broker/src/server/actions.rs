@@ -12,7 +12,7 @@ use steering::Transport;
 use super::broker::{Broker, Notice, token, watch};
 use super::connection::Fault;
 use super::helpers::{Passed, close_all};
-use super::port::Change;
+use super::port::{Change, Port};
 use super::requests::ADDRESSES_MAX;
 use crate::protocol::{ClaimId, Grant, News};
 use crate::registry::{Action, ClientId, LinkNumber, Shadow};
@@ -32,6 +32,7 @@ impl Broker {
         // There is news of neighbours all the time; moves are reported separately.
         let is_of_ways = |change: &KernelChange| !matches!(change, KernelChange::Neighbours(_));
         if news.as_ref().map_or(true, |changes| changes.iter().any(is_of_ways)) {
+            self.ports.iter_mut().for_each(Port::note_news);
             self.tell_ways_changed(now);
         }
         if news.is_err()
@@ -97,6 +98,10 @@ impl Broker {
             Change::Mtu => self.tell_all(&News::MtuChanged { link, mtu: open.mtu }, now),
             Change::Moved(NeighbourMove { old, new }) => {
                 self.tell_all(&News::NeighbourMoved { link, old, new }, now);
+            }
+            Change::Sources => {
+                let sources = port.sources().to_vec();
+                self.tell_all(&News::SourcesChanged { link, sources }, now);
             }
             Change::Detached => self.registry.on_detached(link),
             Change::Failed(_) => {}
@@ -167,8 +172,9 @@ impl Broker {
         match open.path.lend(&queues, open.frame_size) {
             Ok(lent) => {
                 let Some(interface) = port.interface(ADDRESSES_MAX) else { return };
+                let sources = port.sources().to_vec();
                 let all_queues_yours = self.registry.has_all_queues(client, link);
-                let grant = Grant { interface, queues, all_queues_yours, layout: lent.layout };
+                let grant = Grant { interface, queues, all_queues_yours, sources, layout: lent.layout };
                 let fds = std::iter::once(lent.memory).chain(lent.sockets).map(Passed::Own).collect();
                 self.tell(client, News::QueueGranted(grant), fds, now);
                 if !self.segment_clamps.is_empty() {

@@ -1,14 +1,15 @@
 //! One interface that appears, changes and disappears.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use clock::{Duration, Instant};
-use control::{Mirror, NeighbourMove, NeighbourWatch};
+use control::{Mirror, NeighbourMove, NeighbourWatch, SourceWatch, Sources};
 use device_xdp::XdpError;
 use steering::LocalAddress;
 
 use super::data_path::{DataPath, DataPaths};
-use crate::protocol::{Address, Interface};
+use crate::protocol::{Address, Interface, Sources as Told};
 use crate::registry::{LinkNumber, View};
 
 /// How long after a failure the next attempt comes.
@@ -17,6 +18,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const REPLACE: Duration = Duration::from_millis(100);
 /// How long claimed TCP waits at most for queues to be lent anew.
 const REOPEN_MAX: Duration = Duration::from_secs(1);
+/// Ranges of sources that fit a message beside the rest. Where routes make more of them, sources are not checked.
+const RANGES_MAX: usize = 256;
 
 /// An interface that was configured. It need not be there.
 pub(super) struct Port {
@@ -29,6 +32,11 @@ pub(super) struct Port {
     /// Not tried again.
     pub(super) is_given_up: bool,
     neighbours: NeighbourWatch,
+    watch: SourceWatch,
+    /// From which addresses peers may open connections.
+    sources: Vec<Told>,
+    /// Links, addresses or routes may be others than when they were last looked at.
+    has_news: bool,
     not_before: Instant,
 }
 
@@ -59,6 +67,8 @@ pub(super) enum Change {
     Outgrown,
     /// It takes packets of another size.
     Mtu,
+    /// Peers may open connections from other addresses.
+    Sources,
     /// A neighbour has another hardware address.
     Moved(NeighbourMove),
     /// It cannot be attached, for another reason than before.
@@ -84,6 +94,9 @@ impl Port {
             failure: None,
             is_given_up: false,
             neighbours,
+            watch: SourceWatch::default(),
+            sources: Vec::new(),
+            has_news: true,
             not_before: Instant::ZERO,
         }
     }
@@ -94,6 +107,7 @@ impl Port {
         if self.is_given_up {
             return changes;
         }
+        changes.extend(self.follow_sources(mirror));
         let found = self.find(paths, mirror);
         if self.must_close(found.as_ref()) {
             self.open = None;
@@ -110,6 +124,25 @@ impl Port {
         let moves = self.neighbours.compare(mirror, &interfaces);
         changes.extend(moves.into_iter().map(Change::Moved));
         changes
+    }
+
+    fn follow_sources(&mut self, mirror: &Mirror) -> Option<Change> {
+        let has_news = std::mem::take(&mut self.has_news);
+        let found = self.watch.compare(mirror, &self.name, has_news)?;
+        let count: usize = found.iter().map(|sources| sources.allowed.len()).sum();
+        let known = if count > RANGES_MAX { Vec::new() } else { found };
+        self.sources = known.into_iter().map(told).collect();
+        Some(Change::Sources)
+    }
+
+    /// Links, addresses or routes have changed.
+    pub(super) fn note_news(&mut self) {
+        self.has_news = true;
+    }
+
+    /// From which addresses peers may open connections, for clients. Behind tags that are not among them, all may.
+    pub(super) fn sources(&self) -> &[Told] {
+        &self.sources
     }
 
     fn find(&self, paths: &dyn DataPaths, mirror: &Mirror) -> Option<Found> {
@@ -205,6 +238,15 @@ impl Port {
             Some(failure) => format!("{}: {failure}", self.name),
             None => format!("there is no interface {}", self.name),
         }
+    }
+}
+
+/// Sources as clients are told of them.
+fn told(sources: Sources) -> Told {
+    let Sources { vlan, allowed } = sources;
+    Told {
+        vlan: [vlan.outer, vlan.inner],
+        allowed: allowed.into_iter().map(RangeInclusive::into_inner).collect(),
     }
 }
 

@@ -12,7 +12,7 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteType,
 };
 
-use super::{Link, Neighbour, NextHop, Route, RouteKey, Vlan};
+use super::{Link, Neighbour, NextHop, Route, RouteKey, RouteKind, Vlan};
 
 /// The link of an RTM_NEWLINK or RTM_DELLINK. Messages of other families, such as a bridge's about its ports, say nothing
 /// about the link itself.
@@ -119,12 +119,13 @@ pub(super) fn route(message: &RouteMessage) -> Option<(RouteKey, Route)> {
         priority: 0,
         tos: header.tos,
     };
-    let mut route = Route {
-        unicast: header.kind == RouteType::Unicast,
-        preferred_source: None,
-        next_hops: Vec::new(),
-        advmss: None,
+    let kind = match header.kind {
+        RouteType::Unicast => RouteKind::Unicast,
+        RouteType::Local => RouteKind::Local,
+        RouteType::Broadcast | RouteType::Multicast | RouteType::Anycast => RouteKind::Group,
+        _ => RouteKind::None,
     };
+    let mut route = Route { kind, preferred_source: None, next_hops: Vec::new(), advmss: None };
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Table(table) => key.table = *table,

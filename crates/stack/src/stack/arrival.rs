@@ -55,6 +55,9 @@ impl Stack {
         check_addresses(ip, tcp.source_port())?;
         let key = FlowKey::of_packet(ip, tcp.source_port(), tcp.destination_port());
         let segment = Segment::new(&tcp, Ecn::of_traffic_class(traffic_class(ip)));
+        if is_opening(&segment) && !self.sources.allow(arrival.link, &arrival.header, ip.source()) {
+            return Err(DropReason::SourceUnexpected);
+        }
         if self.on_segment(key, &segment, arrival, now) == Whose::Departed {
             self.on_late_segment(&key, segment.flags, ip.payload());
         }

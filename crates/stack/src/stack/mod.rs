@@ -34,6 +34,7 @@ use crate::path::{Hop, Link, LinkHeader, LinkId, PathTable, RouteClamp};
 use crate::path_mtu::PathMtuCache;
 use crate::recovery::FlightPool;
 use crate::slab::{Handle, Slab};
+use crate::sources::{SourceFilter, Sources};
 use crate::syn_cookie::SynCookies;
 use crate::tcp::handshake::HalfOpen;
 use crate::tcp::listener::Listener;
@@ -151,6 +152,7 @@ pub struct Stack {
     replies: Replies,
     /// Flows of connections that have just left.
     departed: Departed,
+    sources: Sources,
     /// Listeners that have just been left to others.
     left_listeners: Vec<(Listener, Instant)>,
     /// Segments for connections that have left, for their new owners.
@@ -199,6 +201,7 @@ impl Stack {
             fast_open_server: FastOpenServer::new(key(4)),
             replies: Replies::default(),
             departed: Departed::new(key(0)),
+            sources: Sources::default(),
             left_listeners: Vec::new(),
             late: LateSegments::new(),
             ready: VecDeque::new(),
@@ -242,6 +245,12 @@ impl Stack {
     /// Clamps segment sizes for networks behind narrow paths, in place of what was set before: for new connections.
     pub fn set_route_clamps(&mut self, clamps: Vec<RouteClamp>) {
         self.shared.paths.set_route_clamps(clamps);
+    }
+
+    /// Says from which addresses peers on a link may open connections, in place of what was said before. A SYN from another one,
+    /// behind tags that a filter is for, is dropped. Other packets are not looked at: without a handshake they have no connection.
+    pub fn set_sources(&mut self, link: LinkId, filters: Vec<SourceFilter>) {
+        self.sources.set(link, filters);
     }
 
     /// An interface, as the caller described it.
