@@ -59,6 +59,9 @@ fn try_start(
     let mut command = Command::new(sidestep_binary());
     command.args(["dns", "serve", "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--cores", "0"]);
     command.args(["--control", &control]).args(sources).args(arguments);
+    if rustix::process::geteuid().is_root() {
+        command.args(["--user", "root"]); // The files of a test are root's.
+    }
     let mut process = Child::spawn("sidestep", &mut command)?;
     let ready = process.wait_for_line("sidestep dns: ready", START_MAX)?;
     Ok((process, ready))

@@ -4,14 +4,17 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod dns;
+mod generate;
+mod logging;
 mod observe;
 mod output;
 mod run;
 mod status;
+mod systemd;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Run network services past the Linux kernel's network stack, over AF_XDP.
 #[derive(Parser)]
@@ -51,6 +54,9 @@ enum Command {
     /// `sidestep capture -w - tcp port 80 | tcpdump -n -r -`, or `| wireshark -k -i -`.
     #[command(verbatim_doc_comment)]
     Capture(observe::Capture),
+    /// Write man pages and completions.
+    #[command(hide = true)]
+    Generate(generate::Generate),
 }
 
 fn main() -> ExitCode {
@@ -63,13 +69,23 @@ fn main() -> ExitCode {
         Command::Counters(options) => observe::counters(&options),
         Command::Trace(options) => observe::trace(&options),
         Command::Capture(options) => observe::capture(&options),
+        Command::Generate(options) => generate::generate(&options, Arguments::command()),
     };
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            output::complain!("sidestep: {}", explain(&error));
+            report(&explain(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Reports why the command failed: in the log, if it has one.
+fn report(error: &str) {
+    if log::log_enabled!(log::Level::Error) {
+        log::error!("{error}");
+    } else {
+        output::complain!("sidestep: {error}");
     }
 }
 

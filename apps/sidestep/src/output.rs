@@ -4,21 +4,16 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 
-/// Prints a line on stdout and ignores errors: a missing reader does not end a server. `println!` would panic.
-macro_rules! say {
-    ($($words:tt)*) => { $crate::output::write_line(&mut ::std::io::stdout(), format_args!($($words)*)) };
-}
-
 /// Prints a line on stderr and ignores errors. `eprintln!` would panic.
 macro_rules! complain {
-    ($($words:tt)*) => { $crate::output::write_line(&mut ::std::io::stderr(), format_args!($($words)*)) };
+    ($($words:tt)*) => { $crate::output::write_error_line(format_args!($($words)*)) };
 }
 
-pub(crate) use {complain, say};
+pub(crate) use complain;
 
-/// The common part of [`say`] and [`complain`].
-pub(crate) fn write_line(out: &mut dyn Write, line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(out, "{line}"); // There is nobody to tell that nobody can be told.
+/// The function behind [`complain`].
+pub(crate) fn write_error_line(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}"); // Nothing is left to report it with.
 }
 
 /// The reader of stdout.

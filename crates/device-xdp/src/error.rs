@@ -14,10 +14,10 @@ pub enum XdpError {
         /// Name as given.
         interface: String,
     },
-    /// The kernel wants more privileges. Run as root, or grant CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW; a container
+    /// The kernel wants more privileges. Run as root, or grant CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and CAP_NET_RAW; a container
     /// needs them in the network namespace of the interface.
     #[error(
-        "{operation} is not permitted: run as root or with CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW ({source})"
+        "{operation} is not permitted: run as root or with CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and CAP_NET_RAW ({source})"
     )]
     NotPermitted {
         /// What was tried.

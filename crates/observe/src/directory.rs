@@ -1,8 +1,9 @@
 //! Where control sockets are: `PID.sock` in a directory of the user's.
 
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 /// Root's directory. Everybody may list it; only root may connect to the sockets.
@@ -10,11 +11,34 @@ const SYSTEM: &str = "/run/sidestep";
 /// The environment variable that sets another directory, for programs and tools.
 const OVERRIDE: &str = "SIDESTEP_RUNTIME_DIR";
 
-/// The directory in which programs of this user open their sockets: `/run/sidestep` for root, else `sidestep` in `XDG_RUNTIME_DIR`, else
-/// a directory in the one for temporary files. `SIDESTEP_RUNTIME_DIR` overrides all of these.
+/// Where programs of this user put their sockets: the directory that root has made for this user ([`make_directory_of`]), if there is
+/// one. Otherwise `/run/sidestep` for root, else `sidestep` in `XDG_RUNTIME_DIR`, else a directory of their own among the temporary
+/// files; `SIDESTEP_RUNTIME_DIR` takes the place of all these.
 pub fn own_directory() -> PathBuf {
     let user = rustix::process::geteuid();
+    let made_by_root = base().join(user.as_raw().to_string());
+    if made_by_root.is_dir() {
+        return made_by_root;
+    }
     own(std::env::var_os(OVERRIDE), std::env::var_os("XDG_RUNTIME_DIR"), user.as_raw())
+}
+
+/// Root's directory.
+fn base() -> PathBuf {
+    std::env::var_os(OVERRIDE).map_or_else(|| SYSTEM.into(), PathBuf::from)
+}
+
+/// Makes a directory in root's for a user: where a program that root starts, and that becomes this user, has its socket. Tools look
+/// there too.
+pub fn make_directory_of(user: u32, group: u32) -> io::Result<()> {
+    let base = base();
+    make(&base)?;
+    let directory = base.join(user.to_string());
+    match std::fs::DirBuilder::new().mode(0o755).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        // Root's directory is nobody else's to write to: what has this name is what we made.
+        _ => chown(&directory, Some(user), Some(group)),
+    }
 }
 
 fn own(named: Option<OsString>, runtime: Option<OsString>, user: u32) -> PathBuf {
@@ -26,11 +50,17 @@ fn own(named: Option<OsString>, runtime: Option<OsString>, user: u32) -> PathBuf
     }
 }
 
-/// The directories in which tools look: this user's and root's.
+/// Where tools look: this user's directory, root's, to say at least what is there, and those that root made for others.
 pub fn directories() -> Vec<PathBuf> {
-    let own = own_directory();
-    let system = PathBuf::from(SYSTEM);
-    if own == system || std::env::var_os(OVERRIDE).is_some() { vec![own] } else { vec![own, system] }
+    let base = base();
+    let is_of_user = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+    let entries = std::fs::read_dir(&base).into_iter().flatten().flatten();
+    let made_by_root = entries.filter(|entry| is_of_user(&entry.file_name())).map(|entry| entry.path());
+    let mut directories = vec![own_directory(), base.clone()];
+    directories.extend(made_by_root);
+    let mut seen = BTreeSet::new();
+    directories.retain(|directory| seen.insert(directory.clone()));
+    directories
 }
 
 /// [`own_directory`], created if it is missing.

@@ -23,7 +23,7 @@ pub mod report;
 mod ring;
 mod server;
 
-pub use directory::{directories, make_own_directory, own_directory};
+pub use directory::{directories, make_directory_of, make_own_directory, own_directory};
 pub use engine::Direction;
 pub use filter::{Filter, FilterError};
 pub use ring::Header;

@@ -6,6 +6,7 @@ mod interface;
 mod kernel_peer;
 mod lifecycle;
 mod observe;
+mod privileges;
 mod reload;
 mod serving;
 mod sources;

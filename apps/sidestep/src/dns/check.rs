@@ -12,12 +12,13 @@ use dns_zone::findings::findings;
 use dns_zone::text::ZoneTextErrors;
 
 use super::config::{Config, ZoneSpec, parse_listen};
-use super::{load, options, serial};
+use super::{load, options, privileges, serial};
 use crate::output::to_stdout;
 
 /// Checks everything; the exit status is a failure if `serve` would refuse something.
 pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(&options.sources.to_serve())?;
+    privileges::give_up(&config)?; // `serve` reads the files as that user.
     let server = options.server.as_deref().map(|text| parse_listen(text, 53)).transpose()?;
     let mut report = Report::default();
     for spec in &config.zones {

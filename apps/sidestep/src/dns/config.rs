@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::config_file::{AnswersTable, ConfigFile, TcpTable};
 use super::options::{BusyPoll, ResponderKind, Serve};
+use super::privileges::explain_denial;
 
 /// A wrong value; the message names the option, the value, and what it may be.
 #[derive(Debug, Error)]
@@ -65,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) mss_clamp: Option<u16>,
     pub(crate) responder: ResponderKind,
     pub(crate) control: Option<PathBuf>,
+    /// Whom root's server becomes, if the user named somebody.
+    pub(crate) user: Option<String>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) tcp: TcpLimits,
     /// How long a stop waits for clients to acknowledge answers over TCP.
@@ -104,6 +107,7 @@ impl Config {
             mss_clamp: file.mss_clamp.map(mss_clamp).transpose()?,
             responder,
             control: options.control.clone().or(file.control),
+            user: options.user.clone().or(file.user),
             settings: Arc::new(settings(file.answers)?),
             tcp: tcp_limits(&file.tcp)?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
@@ -113,7 +117,8 @@ impl Config {
 
 fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     let Some(path) = path else { return Ok((ConfigFile::default(), PathBuf::new())) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(explain_denial);
+    let text = text.with_context(|| format!("reading {}", path.display()))?;
     let file = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
     Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
 }

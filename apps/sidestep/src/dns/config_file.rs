@@ -26,6 +26,8 @@ pub(crate) struct ConfigFile {
     pub(crate) mss_clamp: Option<u64>,
     /// Unix socket for statistics.
     pub(crate) control: Option<PathBuf>,
+    /// User to become.
+    pub(crate) user: Option<String>,
     /// `[[zone]]` tables.
     #[serde(default, rename = "zone")]
     pub(crate) zones: Vec<ZoneTable>,

@@ -24,9 +24,10 @@ pub(crate) struct EngineThread {
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// Starts one engine per core: with a stack where there is an interface, whose TCP it answers.
+/// Starts one engine for each of `cores`: with a stack where there is an interface, whose TCP it answers.
 pub(crate) fn start_engines(
     config: &Config,
+    cores: Vec<usize>,
     published: &Arc<ArcSwap<Published>>,
     admission: &Arc<Admission>,
 ) -> anyhow::Result<Vec<EngineThread>> {
@@ -54,7 +55,7 @@ pub(crate) fn start_engines(
             }
         }
     };
-    engine_cores(config)?.into_iter().enumerate().map(start).collect()
+    cores.into_iter().enumerate().map(start).collect()
 }
 
 fn engine_config(config: &Config, core: usize) -> engine::Config {
@@ -77,7 +78,7 @@ fn spawn<A: Application + 'static>(
 }
 
 /// The cores named, else one for each queue of the interface as far as there are cores, else all.
-fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
+pub(crate) fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
     if let Some(cores) = &config.cores {
         return Ok(cores.clone());
     }

@@ -13,7 +13,6 @@ use steering::{ListenAddress, Transport};
 use super::config::Config;
 use super::options::{BusyPoll, ResponderKind};
 use super::tcp::{self, TcpHandle};
-use crate::output::{complain, say};
 
 /// Attaches to the interface `name`, and has `engines` serve UDP and TCP there; `tcp` serves what its kernel accepts.
 pub(crate) fn open(
@@ -61,8 +60,8 @@ impl Owner for Shadows {
 
     fn on_notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Failed { .. } | Notice::NoShadow { .. } => complain!("sidestep dns: {notice}"),
-            _ => say!("sidestep dns: {notice}"),
+            Notice::Failed { .. } | Notice::NoShadow { .. } => log::warn!("{notice}"),
+            _ => log::info!("{notice}"),
         }
     }
 }

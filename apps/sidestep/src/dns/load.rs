@@ -14,8 +14,8 @@ use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
 use dns_zone::{Zone, load_zone};
 
 use super::config::ZoneSpec;
+use super::privileges::explain_denial;
 use super::serial::{is_older, went_back};
-use crate::output::complain;
 
 /// Reads files where they lie, and notes which.
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Disk {
 
 impl Files for Disk {
     fn open(&mut self, path: &Path) -> io::Result<TextFile> {
-        let file = std::fs::File::open(path)?;
+        let file = std::fs::File::open(path).map_err(explain_denial)?;
         let metadata = file.metadata()?;
         self.files.push((path.to_owned(), Stamp::of_settled(&metadata)));
         Ok(TextFile { text: Box::new(file), len: metadata.len() })
@@ -85,7 +85,7 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
     )
 }
 
-/// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported on stderr and keeps its
+/// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported in the log and keeps its
 /// version in `current`; without one there a placeholder takes its place, so that no zone above it answers for it.
 pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Loaded {
     let earlier = Earlier::new(specs, current);
@@ -165,7 +165,7 @@ impl<'a> Earlier<'a> {
     fn warn_of_serial(&self, spec: &ZoneSpec, zone: &Zone) {
         let before = self.by_spec.get(spec).and_then(|entry| entry.served.tree().ok()).map(Zone::serial);
         if let Some(before) = before.filter(|before| is_older(zone.serial(), *before)) {
-            complain!("sidestep dns: zone {}: {}", zone.origin(), went_back(before, zone.serial()));
+            log::warn!("zone {}: {}", zone.origin(), went_back(before, zone.serial()));
         }
     }
 
@@ -209,17 +209,17 @@ impl Loading {
         if let Some(first) = self.files.insert(origin.clone(), file) {
             // A mistake that nothing else would show.
             let first = first.display();
-            complain!("sidestep dns: zone {origin} is in {first} and in {second}; the second is served");
+            log::warn!("zone {origin} is in {first} and in {second}; the second is served");
         }
         self.zones.push(entry);
     }
 
     fn add_failed(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors, last_good: Option<Arc<ServedZone>>) {
         self.failed += 1;
-        complain!("{errors}");
+        log::error!("{errors}");
         match &last_good {
-            Some(kept) => complain!("sidestep dns: zone {} keeps its last good version", kept.origin()),
-            None => complain!("sidestep dns: {}", without_version(spec, errors)),
+            Some(kept) => log::warn!("zone {} keeps its last good version", kept.origin()),
+            None => log::error!("{}", without_version(spec, errors)),
         }
         if let Some(served) = last_good.or_else(|| placeholder(spec, errors)) {
             self.zones.push(Entry { spec: spec.clone(), served, files: Vec::new() });

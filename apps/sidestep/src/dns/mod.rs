@@ -12,6 +12,7 @@
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `ports.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
+//! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod check;
@@ -23,6 +24,7 @@ mod interface;
 mod load;
 mod options;
 mod ports;
+mod privileges;
 mod reload;
 mod serial;
 mod service;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::logging::LogOptions;
 use crate::observe::Which;
 
 /// What is served: files that both `serve` and `check` read.
@@ -52,6 +53,13 @@ pub(crate) struct Serve {
     /// PID.sock in /run/sidestep for root, else in $XDG_RUNTIME_DIR/sidestep].
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
+
+    /// User to become after binding, if root starts the server [default: sidestep if there is such a user, else root].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
 }
 
 /// Check zones and configuration.

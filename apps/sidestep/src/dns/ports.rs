@@ -1,6 +1,6 @@
 //! Which devices the engines serve: kernel sockets, or an interface with its shadows (`interface.rs`).
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
 use device_kernel::KernelSockets;
@@ -9,7 +9,50 @@ use native::{Interface, SteeringCounts};
 
 use super::config::{Config, DeviceChoice};
 use super::interface;
+use super::options::ResponderKind;
 use super::tcp::{self, TcpHandle};
+
+/// Kernel sockets that are bound and that nobody serves yet. An interface has none.
+pub(crate) struct Bound {
+    addresses: Vec<SocketAddr>,
+    /// For each engine.
+    udp: Vec<KernelSockets>,
+    /// At each address.
+    tcp: Vec<TcpListener>,
+}
+
+impl Bound {
+    /// Binds what `config` names, while the process may still bind low ports. Every engine has every address; the kernel spreads the
+    /// clients over them (SO_REUSEPORT in socket(7)).
+    pub(crate) fn open(config: &Config, engines: usize) -> anyhow::Result<Bound> {
+        let mut bound = Bound { addresses: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
+        let DeviceChoice::Kernel(addresses) = &config.device else { return Ok(bound) };
+        bound.addresses.clone_from(addresses);
+        for _ in 0..engines {
+            let listen = bound.addresses.clone();
+            let sockets = KernelSockets::open(device_kernel::Config { listen, ..Default::default() })?;
+            bound.addresses = sockets.local_addrs().collect(); // Port 0 has become a number, for the other engines too.
+            bound.udp.push(sockets);
+        }
+        if config.responder == ResponderKind::Dns {
+            let listen = |&address| tcp::listen(address, false).with_context(|| format!("TCP at {address}"));
+            bound.tcp = bound.addresses.iter().map(listen).collect::<Result<_, _>>()?;
+        }
+        Ok(bound)
+    }
+
+    /// Hands the sockets to the engines and to DNS over TCP.
+    fn serve(self, engines: &[EngineHandle], tcp: Option<&TcpHandle>) -> Ports {
+        const KERNEL: DeviceId = DeviceId(0);
+        for (engine, sockets) in engines.iter().zip(self.udp) {
+            engine.add_device(KERNEL, Role::Primary, Box::new(sockets));
+        }
+        if let Some(tcp) = tcp {
+            self.addresses.iter().zip(self.tcp).for_each(|(&address, listener)| tcp.add(address, listener));
+        }
+        Ports::Kernel(self.addresses)
+    }
+}
 
 /// The open ports of a server.
 pub(crate) enum Ports {
@@ -20,14 +63,15 @@ pub(crate) enum Ports {
 }
 
 impl Ports {
-    /// Opens what `config` names and hands it to the engines and to DNS over TCP.
+    /// Opens the interface, if `config` names one, and hands that or what is bound to the engines and to DNS over TCP.
     pub(crate) fn open(
         config: &Config,
+        bound: Bound,
         engines: &[EngineHandle],
         tcp: Option<&TcpHandle>,
     ) -> anyhow::Result<Ports> {
         match &config.device {
-            DeviceChoice::Kernel(addresses) => open_kernel(addresses, engines, tcp),
+            DeviceChoice::Kernel(_) => Ok(bound.serve(engines, tcp)),
             DeviceChoice::Interface(name, listens) => {
                 interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Ports::Interface)
             }
@@ -57,29 +101,6 @@ impl Ports {
             Ports::Interface(port) => port.stop(),
         }
     }
-}
-
-/// Every engine opens every address; the kernel spreads the clients over them (SO_REUSEPORT in socket(7)).
-fn open_kernel(
-    wanted: &[SocketAddr],
-    engines: &[EngineHandle],
-    tcp: Option<&TcpHandle>,
-) -> anyhow::Result<Ports> {
-    const KERNEL: DeviceId = DeviceId(0);
-    let mut addresses = wanted.to_vec();
-    for engine in engines {
-        let config = device_kernel::Config { listen: addresses.clone(), ..device_kernel::Config::default() };
-        let sockets = KernelSockets::open(config)?;
-        addresses = sockets.local_addrs().collect(); // Port 0 has become a number, for the other engines too.
-        engine.add_device(KERNEL, Role::Primary, Box::new(sockets));
-    }
-    if let Some(tcp) = tcp {
-        for &address in &addresses {
-            let listener = tcp::listen(address, false).with_context(|| format!("TCP at {address}"))?;
-            tcp.add(address, listener);
-        }
-    }
-    Ok(Ports::Kernel(addresses))
 }
 
 /// Addresses for people, or what to say when there are none.

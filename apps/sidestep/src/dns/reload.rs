@@ -13,7 +13,6 @@ use super::events::Events;
 use super::load::Loaded;
 use super::options::Serve;
 use super::service::{counted, publication, what_is_served};
-use crate::output::{complain, say};
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
@@ -37,7 +36,7 @@ impl Reloads<'_> {
         }
         match self.try_begin() {
             Ok(()) => self.is_loading = true,
-            Err(error) => complain!("sidestep dns: reload failed, and nothing changed: {error:#}"),
+            Err(error) => log::error!("reload failed, and nothing changed: {error:#}"),
         }
     }
 
@@ -56,9 +55,10 @@ impl Reloads<'_> {
             ("busy-poll", config.busy_poll != running.busy_poll),
             ("control", config.control != running.control),
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
+            ("user", config.user != running.user),
         ];
         for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
-            complain!("sidestep dns: {name} changed in the configuration: takes effect after a restart");
+            log::warn!("{name} changed in the configuration: takes effect after a restart");
         }
     }
 
@@ -66,7 +66,7 @@ impl Reloads<'_> {
     pub(crate) fn finish(&mut self, config: &Config, replacement: Loaded) {
         self.is_loading = false;
         if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
-            complain!("sidestep dns: reload failed, and nothing changed: no zone would be left to serve");
+            log::error!("reload failed, and nothing changed: no zone would be left to serve");
         } else {
             self.publish(config, replacement);
         }
@@ -83,7 +83,7 @@ impl Reloads<'_> {
         let loaded = &self.loaded;
         let failed = counted(loaded.failed, "zone file");
         let (served, read) = (what_is_served(loaded), loaded.read);
-        say!("sidestep dns: reloaded: {served}, {failed} with errors, {read} read because of changes");
+        log::info!("reloaded: {served}, {failed} with errors, {read} read because of changes");
     }
 }
 

@@ -9,24 +9,31 @@ use arc_swap::ArcSwap;
 use dns_auth::Counters;
 use dns_server::{Admission, DnsResponder, Published};
 use engine::EngineHandle;
+use log::LevelFilter;
 use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
-use super::engines::{EngineThread, start_engines};
+use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
-use super::ports::Ports;
+use super::ports::{Bound, Ports};
+use super::privileges;
 use super::reload::Reloads;
 use super::stats;
 use super::tcp::{self, TcpHandle};
-use crate::output::{complain, say};
+use crate::systemd;
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
+    options.log.start(LevelFilter::Info);
+    let config = Config::resolve(options)?;
+    let cores = engine_cores(&config)?;
+    let bound = Bound::open(&config, cores.len())?;
+    privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
     // Zones may take long to load: signals are heard from here on.
     let events = Events::start().context("handling signals")?;
-    events.load(Config::resolve(options)?, None).context("starting a thread")?;
+    events.load(config, None).context("starting a thread")?;
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
     if loaded.zone_count() == 0 && config.responder == ResponderKind::Dns {
         bail!("none of the zones could be loaded");
@@ -34,10 +41,10 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded)));
 
     let admission = Admission::new(config.tcp);
-    let engines = start_engines(&config, &published, &admission)?;
+    let engines = start_engines(&config, cores, &published, &admission)?;
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
     let tcp = start_tcp(&config, &published, &admission)?;
-    let ports = Ports::open(&config, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
+    let ports = Ports::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     let sources = stats::Sources {
         responders: {
             let of_engines = engines.iter().flat_map(|engine| &engine.counters);
@@ -50,11 +57,12 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
         .inspect_err(|error| {
-            complain!("sidestep dns: control socket unavailable, so tools cannot find this server: {error:#}")
+            log::warn!("control socket unavailable, so tools cannot find this server: {error:#}")
         })
         .ok();
 
-    say!("{}", ready_line(&config, &loaded, &ports, engines.len()));
+    log::info!("{}", ready_line(&config, &loaded, &ports, engines.len()));
+    systemd::notify_ready();
     let mut reloads = Reloads {
         options,
         events: &events,
@@ -126,7 +134,7 @@ fn ready_line(config: &Config, loaded: &Loaded, ports: &Ports, engines: usize) -
         ResponderKind::Dns => what_is_served(loaded),
         ResponderKind::Echo => "an echo responder".to_owned(),
     };
-    format!("sidestep dns: ready: {what}, {}, {}", ports.describe(), counted(engines, "engine"))
+    format!("ready: {what}, {}, {}", ports.describe(), counted(engines, "engine"))
 }
 
 /// Zones and records in words.

@@ -18,7 +18,6 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::tcp_connection::{Connection, Next};
-use crate::output::complain;
 
 enum Command {
     Add(SocketAddr, std::net::TcpListener),
@@ -185,7 +184,7 @@ impl Service {
         let token = self.new_token();
         let mut listener = TcpListener::from_std(listener);
         if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
-            complain!("sidestep dns: TCP at {address} is not served: {error}");
+            log::error!("TCP at {address} is not served: {error}");
             return;
         }
         self.listeners.insert(token, (address, listener));

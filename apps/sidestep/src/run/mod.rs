@@ -16,8 +16,9 @@ use broker::protocol::ENVIRONMENT;
 use broker::server::{Config, Server};
 use clap::Args;
 use clock::Duration;
+use log::{Level, LevelFilter};
 
-use crate::output::complain;
+use crate::logging::LogOptions;
 use crate::status;
 pub(crate) use executable::is_go;
 use executable::{Executable, NotFound};
@@ -59,6 +60,8 @@ pub(crate) struct Options {
     /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
+    #[command(flatten)]
+    log: LogOptions,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -74,6 +77,7 @@ impl Options {
 
 /// Runs the program, and returns its exit status.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    options.log.start(if options.verbose { LevelFilter::Info } else { LevelFilter::Warn });
     let (name, arguments) = options.command.split_first().expect("clap requires a program");
     let program = match Executable::find(name) {
         Ok(program) => program,
@@ -82,19 +86,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     match prepare(options, &program) {
         Ok((server, library)) => accelerate(options, &program, arguments, server, &library),
         Err(reason) => {
-            complain!("sidestep: {} runs on the kernel: {reason}", program.name());
+            log::warn!("{} runs on the kernel: {reason}", program.name());
             let mut command = Command::new(program.path());
             command.arg0(name).args(arguments);
             sigpipe::hand_on(&mut command);
             let error = command.exec();
-            complain!("sidestep: {}: {error}", program.path().display());
+            log::error!("{}: {error}", program.path().display());
             Ok(ExitCode::from(EXIT_NOT_EXECUTABLE))
         }
     }
 }
 
 fn refuse(error: &NotFound) -> ExitCode {
-    complain!("sidestep: {error}");
+    log::error!("{error}");
     ExitCode::from(match error {
         NotFound::Missing(_) => EXIT_NOT_FOUND,
         NotFound::NotExecutable(_) => EXIT_NOT_EXECUTABLE,
@@ -113,7 +117,7 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         spin: Duration::from_micros(options.spin_us.into()),
         gather: options.gather(),
         mss_clamp: options.mss_clamp,
-        verbose: options.verbose,
+        verbose: log::log_enabled!(Level::Info),
         profile,
         group: options.group,
         observed_in: Some(observe::own_directory()),
@@ -129,18 +133,16 @@ fn accelerate(
     server: Server,
     library: &OsString,
 ) -> anyhow::Result<ExitCode> {
-    if options.verbose || !options.devices.is_empty() {
-        server.notes().iter().for_each(|reason| complain!("sidestep: {reason}"));
-    }
+    // The user expects interfaces with a name on the command line to work.
+    let level = if options.devices.is_empty() { Level::Info } else { Level::Warn };
+    server.notes().iter().for_each(|reason| log::log!(level, "{reason}"));
     if program.is_go() {
-        complain!(
-            "sidestep: {} runs on the kernel: it is a Go program, which makes its own system calls; programs that it starts may be accelerated",
+        log::warn!(
+            "{} runs on the kernel: it is a Go program, which makes its own system calls; programs that it starts may be accelerated",
             program.name()
         );
     }
-    if options.verbose {
-        complain!("sidestep: {ENVIRONMENT}={}", server.name());
-    }
+    log::info!("{ENVIRONMENT}={}", server.name());
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
     command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));
@@ -151,12 +153,12 @@ fn accelerate(
     // Only `sidestep status` needs it, so the program runs without it, too.
     let status_socket = status::serve(serving.reporter());
     if let Err(error) = &status_socket {
-        complain!("sidestep: `sidestep status` will not show this program: {error}");
+        log::warn!("`sidestep status` will not show this program: {error}");
     }
     let code = match family.start(&mut command) {
         Ok(running) => running.wait(),
         Err(error) => {
-            complain!("sidestep: {}: {error}", program.path().display());
+            log::error!("{}: {error}", program.path().display());
             EXIT_NOT_EXECUTABLE
         }
     };

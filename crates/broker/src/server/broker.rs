@@ -11,6 +11,7 @@ use std::sync::Arc;
 use clock::{Duration, Instant};
 use control::NetlinkMonitor;
 use control::sock_diag::tcp_listeners;
+use log::Level;
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -79,6 +80,16 @@ pub(super) enum Notice {
         /// Why.
         error: String,
     },
+}
+
+impl Notice {
+    /// How much it matters in a log.
+    pub(super) fn level(&self) -> Level {
+        match self {
+            Notice::Attached { .. } | Notice::Detached { .. } | Notice::Outgrown { .. } => Level::Info,
+            Notice::Failed { .. } | Notice::Disconnected { .. } | Notice::Hidden { .. } => Level::Warn,
+        }
+    }
 }
 
 impl fmt::Display for Notice {

@@ -1,6 +1,6 @@
 //! The broker's thread.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,6 +12,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::StatusReport;
 use super::broker::{Broker, Notice};
 
+/// Notices are about what `sidestep run` does.
+const LOG_TARGET: &str = "sidestep::run";
 /// How long a program may take to report.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -70,13 +72,13 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
     Ok(Handle { reporter: Reporter { requests, wake }, thread })
 }
 
-/// A thread that writes notices to stderr: a stopped terminal, or a pipe without a reader, delays only this thread.
+/// A thread that writes notices to the log: a stopped terminal, or a pipe without a reader, delays only this thread.
 fn start_teller() -> io::Result<SyncSender<Notice>> {
     const NOTICES_MAX: usize = 1024;
     let (sender, notices) = sync_channel::<Notice>(NOTICES_MAX);
     let tell = move || {
         for notice in notices {
-            let _ = writeln!(io::stderr(), "sidestep: {notice}"); // The reader may have gone, the disk be full.
+            log::log!(target: LOG_TARGET, notice.level(), "{notice}");
         }
     };
     std::thread::Builder::new().name("notices".to_owned()).spawn(tell)?;

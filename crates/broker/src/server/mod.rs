@@ -66,7 +66,7 @@ pub struct Config {
     pub gather: Duration,
     /// The largest TCP segment on their connections.
     pub mss_clamp: Option<u16>,
-    /// Whether the broker and its programs say on stderr what happens.
+    /// Whether the broker logs what happens, and its programs say it on stderr.
     pub verbose: bool,
     /// What is accelerated of the programs.
     pub profile: Profile,

@@ -69,6 +69,9 @@ impl Sidestep {
             }
             Device::Xdp => words.extend(["--device", SERVER_INTERFACE].map(str::to_owned)),
         }
+        if !self.arguments.iter().any(|own| own == "--user") {
+            words.extend(["--user", "root"].map(str::to_owned)); // The files of a laboratory are root's.
+        }
         words.extend(self.arguments.iter().cloned());
         words
     }

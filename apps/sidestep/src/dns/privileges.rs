@@ -1,0 +1,132 @@
+//! Which user `dns serve` runs as, and what it keeps of root's privileges.
+//!
+//! A server that root started becomes another user before it reads zones and before it starts threads: what it may not do later,
+//! such as reading a zone again, it may not do at the start either. Privileges belong to threads, and threads inherit them.
+
+use std::ffi::CString;
+use std::io;
+
+use anyhow::{Context, bail};
+use nix::unistd::{Uid, User, initgroups, setresgid, setresuid};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+};
+
+use super::config::{Config, DeviceChoice};
+
+/// The user that root's server becomes where this host has it and the configuration names none. The Debian package makes it.
+const DEFAULT_USER: &str = "sidestep";
+/// Ports below this one need CAP_NET_BIND_SERVICE.
+const FIRST_FREE_PORT: u16 = 1024;
+
+/// Becomes the user that `config` names, with no more privileges than the server needs from now on, and logs which.
+pub(super) fn give_up(config: &Config) -> anyhow::Result<()> {
+    let named = config.user.as_deref();
+    if !Uid::effective().is_root() {
+        return match named {
+            Some(name) if name != own_name() => bail!("user: only root can become {name}"),
+            _ => Ok(()),
+        };
+    }
+    let Some(user) = User::from_name(named.unwrap_or(DEFAULT_USER)).context("user")? else {
+        let Some(name) = named else {
+            log::warn!("runs as root: there is no user {DEFAULT_USER}; --user names another one");
+            return Ok(());
+        };
+        bail!("user: there is no user {name}");
+    };
+    if user.uid.is_root() {
+        log::info!("runs as root, with all its privileges");
+        return Ok(());
+    }
+    become_user(&user, needed(&config.device)).with_context(|| format!("becoming user {}", user.name))
+}
+
+/// What an interface needs when it comes back, when its MTU grows, or when it gets an address. Kernel sockets are bound already.
+fn needed(device: &DeviceChoice) -> CapabilitySet {
+    let DeviceChoice::Interface(_, listens) = device else { return CapabilitySet::empty() };
+    // Without CAP_PERFMON the kernel's verifier does not let the steering program compare pointers to packets.
+    let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    let interface = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | bpf;
+    let low_ports = listens.iter().any(|listen| listen.port < FIRST_FREE_PORT);
+    if low_ports { interface | CapabilitySet::NET_BIND_SERVICE } else { interface }
+}
+
+fn become_user(user: &User, needed: CapabilitySet) -> anyhow::Result<()> {
+    // A container's root may lack some of them: what needs one fails then, and says so.
+    let kept = needed & capabilities(None)?.permitted;
+    // Packet memory is locked, and only root lifts the limit. Where that is not allowed, it may be high enough.
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+    observe::make_directory_of(user.uid.as_raw(), user.gid.as_raw())
+        .inspect_err(|error| log::warn!("tools will not find this server: {error}"))
+        .ok();
+    for capability in (CapabilitySet::all() - kept).iter() {
+        // Fails for numbers that this kernel does not know. Without CAP_SETPCAP the rest stays, and no_new_privs makes it useless.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+    set_keep_capabilities(true)?;
+    initgroups(&CString::new(user.name.as_str())?, user.gid).context("setting its groups")?;
+    setresgid(user.gid, user.gid, user.gid).context("setting its group")?;
+    setresuid(user.uid, user.uid, user.uid).context("setting its user id")?;
+    clear_ambient_capability_set()?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).context("keeping capabilities")?;
+    set_no_new_privs(true)?;
+    log::info!("runs as user {} with {}", user.name, describe(kept));
+    Ok(())
+}
+
+fn describe(kept: CapabilitySet) -> String {
+    let names: Vec<String> = kept.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+    if names.is_empty() { "no privileges".to_owned() } else { format!("{} only", names.join(", ")) }
+}
+
+/// Says whose permissions a file was opened with, if they are not enough.
+pub(super) fn explain_denial(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            io::Error::new(error.kind(), format!("user {} is not allowed to read it", own_name()))
+        }
+        _ => error,
+    }
+}
+
+fn own_name() -> String {
+    let user = Uid::effective();
+    let found = User::from_uid(user).ok().flatten();
+    found.map_or_else(|| user.to_string(), |user| user.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use steering::ListenAddress;
+
+    use super::*;
+
+    fn interface(port: u16) -> DeviceChoice {
+        DeviceChoice::Interface("eth0".to_owned(), vec![ListenAddress { address: None, port }])
+    }
+
+    #[test]
+    fn only_an_interface_needs_capabilities_later() {
+        assert_eq!(
+            describe(needed(&DeviceChoice::Kernel(vec!["192.0.2.1:53".parse().unwrap()]))),
+            "no privileges"
+        );
+        assert_eq!(
+            describe(needed(&interface(5300))),
+            "CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_BPF only"
+        );
+        let low = describe(needed(&interface(53)));
+        assert_eq!(low, "CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_BPF only");
+    }
+
+    #[test]
+    fn a_denial_names_the_user_and_other_errors_stay() {
+        let denied = explain_denial(io::ErrorKind::PermissionDenied.into()).to_string();
+        assert_eq!(denied, format!("user {} is not allowed to read it", own_name()));
+        assert_eq!(explain_denial(io::ErrorKind::NotFound.into()).kind(), io::ErrorKind::NotFound);
+    }
+}
