@@ -222,7 +222,10 @@ impl Mirror {
     /// What the main table's routes say of segment sizes; of several routes to one network, the one that is preferred counts.
     pub fn segment_clamps(&self) -> Vec<SegmentClamp> {
         const MAIN_TABLE: u32 = 254;
-        let main = self.routes.iter().filter(|(key, route)| key.table == MAIN_TABLE && route.unicast);
+        let main = self
+            .routes
+            .iter()
+            .filter(|(key, route)| key.table == MAIN_TABLE && route.kind == RouteKind::Unicast);
         let mut clamps: BTreeMap<(IpAddr, u8), (u32, u16)> = BTreeMap::new();
         for (key, route) in main {
             let clamp = (key.priority, route.advmss.unwrap_or(u16::MAX));
