@@ -25,7 +25,8 @@ pub trait Application: Send {
     /// Does what is due. Called often when nothing is due, so it must find that out quickly.
     fn on_timeout(&mut self, _stack: &mut Stack, _now: Instant) {}
 
-    /// The engine is about to end. What is queued now is sent once.
+    /// The engine is to end: the place to close listeners, and to finish or close connections. It goes on until peers have
+    /// acknowledged what was queued, or [`crate::Config::linger`] is over; events are still told meanwhile.
     fn on_stop(&mut self, _stack: &mut Stack, _now: Instant) {}
 }
 

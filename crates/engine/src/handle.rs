@@ -109,7 +109,7 @@ impl EngineHandle {
         self.send(Command::Tap(tap));
     }
 
-    /// Ends the engine once no packet is waiting.
+    /// Ends the engine once no packet waits, and peers have acknowledged what was sent: see [`crate::Engine::run`].
     pub fn stop(&self) {
         self.send(Command::Stop);
     }

@@ -56,13 +56,22 @@ pub struct Config {
     pub gather: Duration,
     /// Never sleeps: burns the core for the lowest latency.
     pub never_sleep: bool,
+    /// How long an engine that stops waits for peers to acknowledge what its connections were given to send. Longer suits paths
+    /// that lose packets; shorter ends sooner when a peer is gone. With zero it sends what it may send now, and waits for nothing.
+    pub linger: Duration,
     /// The core to run on; `None` leaves it to the scheduler.
     pub core: Option<usize>,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { spin: Duration::from_micros(20), gather: Duration::ZERO, never_sleep: false, core: None }
+        Config {
+            spin: Duration::from_micros(20),
+            gather: Duration::ZERO,
+            never_sleep: false,
+            linger: Duration::from_secs(3),
+            core: None,
+        }
     }
 }
 
@@ -77,8 +86,19 @@ pub enum Role {
 
 /// Turns between two looks at the shadows while there is work; at full load some tens of microseconds.
 const SHADOW_EVERY: u32 = 32;
-/// How long a stopping engine continues at most while packets keep coming.
+/// How long an engine that stops goes on at most when packets keep coming and every peer has acknowledged everything.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// What an engine does after one round of its loop; see [`Engine::step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The next round, at once.
+    Again,
+    /// It sleeps until packets come, or until [`Engine::next_timeout`].
+    Sleep,
+    /// It was stopped, and has done what was left to do.
+    Over,
+}
 
 /// One core's loop. Made by [`Engine::new`] or [`Engine::with_stack`], runs in [`Engine::run`] on a thread of its own.
 pub struct Engine<R, A = NoApplication> {
@@ -91,6 +111,10 @@ pub struct Engine<R, A = NoApplication> {
     counters: Arc<EngineCounters>,
     turns: u32,
     started: bool,
+    /// When a turn last had something to do.
+    last_work: Instant,
+    /// When it was told to stop.
+    stopping: Option<Instant>,
 }
 
 impl<R: UdpResponder> Engine<R> {
@@ -128,39 +152,67 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         let counters = Arc::new(EngineCounters::default());
         let (handle, commands) = EngineHandle::new(waker, Arc::clone(&counters));
         let ports = Ports::new(config.gather);
-        (
-            Engine { config, responder, host, ports, commands, sleeper, counters, turns: 0, started: false },
-            handle,
-        )
+        let engine = Engine {
+            config,
+            responder,
+            host,
+            ports,
+            commands,
+            sleeper,
+            counters,
+            turns: 0,
+            started: false,
+            last_work: Instant::ZERO,
+            stopping: None,
+        };
+        (engine, handle)
     }
 
-    /// Serves until [`EngineHandle::stop`], then until no packet is waiting, and returns the responder.
+    /// Serves until [`EngineHandle::stop`], then until no packet waits and peers have acknowledged what was sent, or
+    /// [`Config::linger`] is over. Returns the responder.
+    ///
+    /// Keep the interface until this returns: without it, neither data nor acknowledgements pass.
     pub fn run(mut self) -> R {
         if let Some(core) = self.config.core {
             pin_to(core);
         }
         let clock = Clock::start();
-        let mut last_work = clock.now();
-        let mut stopping: Option<Instant> = None;
         loop {
             let now = clock.now();
-            self.start_once(now);
-            if self.obey_commands(now) && stopping.is_none() {
-                stopping = Some(now);
-                self.host.iter_mut().for_each(|host| host.stop(now));
-            }
-            let idle_long = now.since(last_work) >= self.config.spin;
-            let worked = self.turn(now, idle_long || stopping.is_some());
-            if worked > 0 {
-                last_work = now;
-            }
-            match stopping {
-                Some(since) if worked == 0 || now.since(since) > DRAIN_MAX => return self.responder,
-                Some(_) => {}
-                None if worked == 0 && idle_long && !self.config.never_sleep => self.sleep(now),
-                None => {}
+            match self.step(now) {
+                Step::Again => {}
+                Step::Sleep => self.sleep(now),
+                Step::Over => return self.responder,
             }
         }
+    }
+
+    /// One round of [`Engine::run`], which is this in a loop: for simulations, which have a clock of their own. `now` must not
+    /// go back from call to call.
+    pub fn step(&mut self, now: Instant) -> Step {
+        self.start_once(now);
+        if self.obey_commands(now) && self.stopping.is_none() {
+            self.stopping = Some(now);
+            self.host.iter_mut().for_each(|host| host.stop(now));
+        }
+        let idle_long = now.since(self.last_work) >= self.config.spin;
+        let worked = self.turn(now, idle_long || self.stopping.is_some());
+        if worked > 0 {
+            self.last_work = now;
+        }
+        match self.stopping {
+            Some(since) if self.is_over(now.since(since), worked) => Step::Over,
+            _ if worked == 0 && idle_long && !self.config.never_sleep => Step::Sleep,
+            _ => Step::Again,
+        }
+    }
+
+    /// Whether an engine has nothing left to do that was told to stop `elapsed` ago, and did `worked` in this turn.
+    fn is_over(&self, elapsed: Duration, worked: usize) -> bool {
+        let linger = self.config.linger;
+        let waits =
+            elapsed < linger && self.host.as_ref().is_some_and(|host| host.stack.has_unacknowledged());
+        !waits && (worked == 0 || elapsed > linger.max(DRAIN_MAX))
     }
 
     /// For whoever drives an engine without a thread for it: carries out what the handle asked for, and one turn over all
@@ -213,8 +265,15 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         stop
     }
 
-    fn sleep(&mut self, now: Instant) {
+    /// When a round is due though no packet comes.
+    pub fn next_timeout(&self) -> Option<Instant> {
         let timers = self.host.as_ref().and_then(Host::poll_timeout);
+        let linger = self.stopping.map(|since| since + self.config.linger);
+        [timers, linger].into_iter().flatten().min()
+    }
+
+    fn sleep(&mut self, now: Instant) {
+        let timers = self.next_timeout();
         let mut fds = Vec::new();
         let timeout = match self.ports.prepare_sleep(&self.counters, timers, now, &mut fds) {
             Sleep::Busy | Sleep::Unknown => return,

@@ -65,7 +65,7 @@ pub enum OpenError {
     System(#[from] std::io::Error),
 }
 
-/// An open interface that feeds engines. [`Interface::stop`] returns it to the kernel.
+/// An interface that feeds engines. Call [`Interface::stop`] to give it back to the kernel, after the engines have ended.
 pub struct Interface {
     description: String,
     steering: SteeringCounts,
@@ -159,7 +159,8 @@ impl Interface {
         Arc::clone(&self.steering)
     }
 
-    /// Detaches from the interface: from now on all packets go to the kernel.
+    /// Detaches from the interface: what comes from now on is the kernel's. Stop the engines first and wait until they have ended:
+    /// they send what is left and wait for it to be acknowledged ([`engine::Config::linger`]), for which they need the interface.
     pub fn stop(self) {
         self.send(Request::Stop);
         let _ = self.thread.join(); // A panic there has been reported; the rest is to end all the same.

@@ -66,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) control: Option<PathBuf>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) tcp: TcpLimits,
+    /// How long a stop waits for clients to acknowledge answers over TCP.
+    pub(crate) tcp_linger: Duration,
 }
 
 /// Without a port: 53 as the standard says, and without privilege one that anybody may bind.
@@ -102,6 +104,7 @@ impl Config {
             control: options.control.clone().or(file.control),
             settings: Arc::new(settings(file.answers)?),
             tcp: tcp_limits(&file.tcp)?,
+            tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
         })
     }
 }

@@ -70,4 +70,6 @@ pub(crate) struct TcpTable {
     pub(crate) connections_max: Option<usize>,
     /// Connections of one client at a time, 1 to 1000000.
     pub(crate) connections_per_client_max: Option<usize>,
+    /// Seconds, 0 to 60.
+    pub(crate) linger_s: Option<u64>,
 }

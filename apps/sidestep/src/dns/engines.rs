@@ -59,7 +59,8 @@ pub(crate) fn start_engines(
 
 fn engine_config(config: &Config, core: usize) -> engine::Config {
     let never_sleep = config.busy_poll == BusyPoll::Always;
-    engine::Config { spin: config.spin, never_sleep, core: Some(core), ..engine::Config::default() }
+    let (spin, linger) = (config.spin, config.tcp_linger);
+    engine::Config { spin, never_sleep, linger, core: Some(core), ..engine::Config::default() }
 }
 
 fn spawn<A: Application + 'static>(

@@ -50,7 +50,7 @@ impl Ports {
         }
     }
 
-    /// Takes no more packets from anywhere but what has come already.
+    /// Gives the interface back to the kernel, if there is one. Engines that it fed must have ended.
     pub(crate) fn stop(self) {
         match self {
             Ports::Kernel(_) => {}

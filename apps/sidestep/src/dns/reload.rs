@@ -55,7 +55,7 @@ impl Reloads<'_> {
             ("spin-us", config.spin != running.spin),
             ("busy-poll", config.busy_poll != running.busy_poll),
             ("control", config.control != running.control),
-            ("tcp", config.tcp != running.tcp),
+            ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
         ];
         for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
             complain!("sidestep dns: {name} changed in the configuration: takes effect after a restart");

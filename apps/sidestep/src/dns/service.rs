@@ -140,16 +140,16 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{ending}")
 }
 
-/// Answers what has come, then ends every thread.
+/// Answers what has come, ends every thread, then gives the interface back: until then answers over TCP need it.
 fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
     if let Some(tcp) = &tcp {
         tcp.handle.stop();
     }
-    ports.stop();
     engines.iter().for_each(|engine| engine.handle.stop());
     let threads = engines.into_iter().map(|engine| engine.thread).chain(tcp.map(|tcp| tcp.thread));
     for thread in threads {
         // A thread that panicked has said so on stderr; the others are to end all the same.
         let _ = thread.join();
     }
+    ports.stop();
 }

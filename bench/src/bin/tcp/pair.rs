@@ -147,7 +147,9 @@ fn engine<A: Application>(
     application: A,
     device: Box<dyn Device>,
 ) -> (Engine<Option<Echo>, A>, EngineHandle) {
-    let config = Config { core: Some(core), never_sleep: true, ..Config::default() };
+    // The other end may be gone by then: nothing is worth waiting for.
+    let config =
+        Config { core: Some(core), never_sleep: true, linger: clock::Duration::ZERO, ..Config::default() };
     // Room for a million connections, and for some that are just over.
     let stack =
         stack::Config { connections_max: 1 << 20, half_open_max: 1 << 13, ..stack::Config::default() };

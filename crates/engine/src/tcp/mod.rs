@@ -75,6 +75,7 @@ use crate::Echo;
 ///     });
 ///     answer.extend(part.expect("the engine runs"));
 /// }
+/// client.with_stack(move |stack, now| stack.close(connection, now));
 /// for (handle, thread) in [(client, asking), (server, serving)] {
 ///     handle.stop();
 ///     thread.join().unwrap();

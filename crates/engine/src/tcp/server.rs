@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clock::Instant;
-use stack::tcp::{Events, TcpError};
+use stack::tcp::{Events, Shutdown, State, TcpError};
 use stack::timer_wheel::TimerWheel;
 use stack::{ConnectionId, Event, ListenerId, Socket, Stack, TcpOptions};
 
@@ -30,6 +30,8 @@ pub struct TcpServer<H: TcpHandler> {
     /// By the place of the connection in the stack, which is dense.
     places: Vec<Option<Place<H::State>>>,
     deadlines: TimerWheel,
+    /// The engine is to end: the handler has no connections any more.
+    stopping: bool,
 }
 
 struct Place<S> {
@@ -49,6 +51,7 @@ impl<H: TcpHandler> TcpServer<H> {
             listeners: Vec::new(),
             places: Vec::new(),
             deadlines: TimerWheel::new(Instant::ZERO, 0),
+            stopping: false,
         }
     }
 
@@ -145,7 +148,11 @@ impl<H: TcpHandler> Application for TcpServer<H> {
     }
 
     fn on_event(&mut self, event: Event, stack: &mut Stack, now: Instant) {
-        if let Socket::Connection(id) = event.socket {
+        if self.stopping {
+            if let Socket::Connection(id) = event.socket {
+                discard(id, stack, now);
+            }
+        } else if let Socket::Connection(id) = event.socket {
             if event.token != TAKEN {
                 self.take(id, stack, now);
             }
@@ -169,9 +176,29 @@ impl<H: TcpHandler> Application for TcpServer<H> {
         for listener in self.listeners.drain(..) {
             stack.close_listener(listener, now);
         }
-        for place in self.places.drain(..).flatten() {
-            stack.close(place.id, now);
+        self.stopping = true;
+        for place in std::mem::take(&mut self.places).into_iter().flatten() {
+            self.deadlines.cancel(place.id.index());
             self.handler.on_closed(place.state, None);
         }
+        for id in stack.connections().collect::<Vec<_>>() {
+            finish(id, stack, now);
+        }
     }
+}
+
+/// Ends what we send behind what is queued. The connection is not closed: data that the peer sends after that would have it reset,
+/// and what is on its way to the peer would be lost.
+fn finish(id: ConnectionId, stack: &mut Stack, now: Instant) {
+    if stack.state(id) == Some(State::SynSent) {
+        return stack.close(id, now);
+    }
+    stack.shutdown(id, Shutdown::Write, now);
+    discard(id, stack, now);
+}
+
+/// Drops what was received.
+fn discard(id: ConnectionId, stack: &mut Stack, now: Instant) {
+    let unread = stack.queued(id).map_or(0, |(unread, _)| unread);
+    stack.consume(id, unread, now);
 }

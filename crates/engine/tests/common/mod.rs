@@ -33,7 +33,8 @@ pub struct Host {
 impl Host {
     /// Runs `application` on `device`.
     pub fn start(application: impl Application + 'static, device: Box<dyn Device>) -> Host {
-        let config = Config::default();
+        // The other end may be gone by then: nothing is worth waiting for.
+        let config = Config { linger: clock::Duration::ZERO, ..Config::default() };
         let (engine, handle) =
             Engine::with_stack(config, Echo, stack::Config::default(), application).unwrap();
         handle.add_link(DeviceId(0), LinkId(0), device);

@@ -423,6 +423,13 @@ impl Stack {
         self.connections.get(id).is_some_and(|connection| connection.flags.orphaned)
     }
 
+    /// Whether some connection has data or an end of data to send that its peer has not acknowledged.
+    pub fn has_unacknowledged(&self) -> bool {
+        let waits =
+            |connection: &Connection| connection.state != State::Closed && connection.has_unacknowledged();
+        self.connections.iter().any(|(_, connection)| waits(connection))
+    }
+
     /// Runs `act` on a connection and then does what follows from it: lists, timers, events, its end.
     fn with_connection(
         &mut self,
