@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Connection, TcpHandler};
 
-use super::stream::MESSAGE_MAX;
+use super::stream::message_len;
 use super::{Admission, Permit, QueryStream, StreamResponder};
 use crate::DnsResponder;
 
@@ -12,8 +12,6 @@ use crate::DnsResponder;
 pub struct DnsOverTcp {
     responder: StreamResponder,
     admission: Arc<Admission>,
-    /// A message that does not lie in one piece.
-    whole: Vec<u8>,
 }
 
 /// A client that was admitted.
@@ -25,7 +23,7 @@ pub struct Client {
 impl DnsOverTcp {
     /// Answers the clients that `admission` admits by `responder`.
     pub fn new(responder: DnsResponder, admission: Arc<Admission>) -> DnsOverTcp {
-        DnsOverTcp { responder: StreamResponder::new(responder), admission, whole: vec![0; MESSAGE_MAX] }
+        DnsOverTcp { responder: StreamResponder::new(responder), admission }
     }
 
     /// Answers the queries that have arrived, as far as there is space; false when the connection must be closed.
@@ -37,13 +35,10 @@ impl DnsOverTcp {
                 return true; // Goes on when there is room.
             }
             let now = connection.now();
-            let piece = connection.received();
-            let mut answered = client.stream.answer(piece, &mut self.responder, now);
-            if answered == Ok(0) && piece.len() < connection.unread() {
-                let count = connection.peek(&mut self.whole);
-                answered = client.stream.answer(&self.whole[..count], &mut self.responder, now);
-            }
-            match answered {
+            let len = message_len(connection.contiguous(2));
+            // A message that is not there yet need not be copied.
+            let input = connection.contiguous(if connection.unread() < len { 0 } else { len });
+            match client.stream.answer(input, &mut self.responder, now) {
                 Ok(0) => return !connection.is_ended(),
                 Ok(count) => connection.consume(count),
                 Err(_) => return false,

@@ -11,8 +11,6 @@ use crate::DnsResponder;
 const OUTPUT_MAX: usize = 64 << 10;
 /// A client that takes its answers slowly has to take [`OUTPUT_MAX`] octets within this many idle time-outs.
 const SLOW_TIMEOUTS: u32 = 12;
-/// Octets of a length, and of the longest message behind it.
-pub(crate) const MESSAGE_MAX: usize = 2 + 65_535;
 
 /// The client sent something other than DNS: close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +183,11 @@ impl Delivery {
     }
 }
 
+/// Octets of the message at the start of `input`, with the length in front of it, 2 if that has not come.
+pub(crate) fn message_len(input: &[u8]) -> usize {
+    2 + input.first_chunk::<2>().map_or(0, |prefix| usize::from(u16::from_be_bytes(*prefix)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -214,6 +217,6 @@ mod tests {
             assert!(!stream.has_room() && stream.output().starts_with(b"\x00\x11\x12\x34\x80"));
             stream.on_sent(100 * query.len(), &mut responder);
         }
-        assert!(stream.output.len() <= OUTPUT_MAX + MESSAGE_MAX, "{} octets are kept", stream.output.len());
+        assert!(stream.output.len() <= OUTPUT_MAX + 2 + 65_535, "{} octets are kept", stream.output.len());
     }
 }

@@ -13,15 +13,32 @@ pub struct Connection<'s> {
     pub(super) id: ConnectionId,
     pub(super) stack: &'s mut Stack,
     pub(super) deadlines: &'s mut TimerWheel,
+    /// Room for received data that does not lie in one piece.
+    pub(super) scratch: &'s mut Vec<u8>,
     pub(super) now: Instant,
     /// The handler closed it.
     pub(super) over: bool,
 }
 
 impl Connection<'_> {
-    /// Received data, as far as it lies in one piece: empty only if there is none.
+    /// Received data, as far as it lies in one piece: empty only if there is none. Pieces end anywhere, also within a line or a
+    /// message: [`Connection::contiguous`] shows those whole.
     pub fn received(&self) -> &[u8] {
         self.stack.received(self.id)
+    }
+
+    /// Received data from its beginning in one piece: `count` octets or more, or all if there are fewer. Octets that lie in one
+    /// piece are shown in place; others are copied, so ask for no more than a message may be long.
+    pub fn contiguous(&mut self, count: usize) -> &[u8] {
+        let wanted = count.min(self.unread());
+        if self.received().len() >= wanted {
+            return self.stack.received(self.id);
+        }
+        if self.scratch.len() < wanted {
+            self.scratch.resize(wanted, 0);
+        }
+        let copied = self.stack.peek(self.id, 0, &mut self.scratch[..wanted]).unwrap_or(0);
+        &self.scratch[..copied]
     }
 
     /// Octets that are received and not consumed.

@@ -19,8 +19,10 @@ use crate::Echo;
 /// use engine::{Config, Connection, DeviceId, Echo, Engine, TcpHandler, TcpServer};
 /// use stack::{Connect, Hop, LinkId};
 ///
-/// /// Answers every line by its length.
+/// /// Answers every line by its length. A longer one than `LINE_MAX` ends the connection.
 /// struct Lengths;
+///
+/// const LINE_MAX: usize = 4096;
 ///
 /// impl TcpHandler for Lengths {
 ///     type State = ();
@@ -28,9 +30,16 @@ use crate::Echo;
 ///     fn on_open(&mut self, _: &mut Connection<'_>) {}
 ///
 ///     fn on_data(&mut self, (): &mut (), connection: &mut Connection<'_>) {
-///         while let Some(len) = connection.received().iter().position(|&octet| octet == b'\n') {
+///         while let Some(len) = connection.contiguous(LINE_MAX).iter().position(|&octet| octet == b'\n') {
 ///             connection.consume(len + 1);
-///             connection.send(format!("{len}\n").as_bytes());
+///             let answer = format!("{len}\n");
+///             if connection.send(answer.as_bytes()) < answer.len() {
+///                 return connection.abort(); // The peer does not read.
+///             }
+///         }
+///         // What is left is the beginning of a line, the rest of which may be still to come.
+///         if connection.is_ended() || connection.unread() >= LINE_MAX {
+///             connection.close();
 ///         }
 ///     }
 /// }
@@ -59,15 +68,16 @@ use crate::Echo;
 /// client.add_link(DeviceId(0), LinkId(0), Box::new(left.remove(0)));
 /// let asking = std::thread::spawn(move || engine.run());
 ///
+/// let lines = format!("hello\n{}\n", "x".repeat(3000)); // Too long to be received in one piece.
 /// let connection = client.ask_stack(move |stack, now| {
 ///     let local = "192.0.2.2:40000".parse().unwrap();
 ///     let options = Default::default();
-///     let connect = Connect { local, remote: address, hop: Hop::default(), options, data: b"hello\nworld!\n" };
+///     let connect = Connect { local, remote: address, hop: Hop::default(), options, data: lines.as_bytes() };
 ///     stack.tcp_connect(&connect, now).unwrap()
 /// });
 /// let connection = connection.expect("the engine runs");
 /// let mut answer = Vec::new();
-/// while answer != b"5\n6\n" {
+/// while answer != b"5\n3000\n" {
 ///     let part = client.ask_stack(move |stack, now| {
 ///         let mut part = [0; 16];
 ///         let count = stack.recv(connection, &mut part, now).unwrap_or(0);

@@ -30,6 +30,8 @@ pub struct TcpServer<H: TcpHandler> {
     /// By the place of the connection in the stack, which is dense.
     places: Vec<Option<Place<H::State>>>,
     deadlines: TimerWheel,
+    /// Room for received data that does not lie in one piece: of one connection at a time.
+    scratch: Vec<u8>,
     /// The engine is to end: the handler has no connections any more.
     stopping: bool,
 }
@@ -51,6 +53,7 @@ impl<H: TcpHandler> TcpServer<H> {
             listeners: Vec::new(),
             places: Vec::new(),
             deadlines: TimerWheel::new(Instant::ZERO, 0),
+            scratch: Vec::new(),
             stopping: false,
         }
     }
@@ -80,7 +83,8 @@ impl<H: TcpHandler> TcpServer<H> {
     /// Makes a connection the handler's.
     fn take(&mut self, id: ConnectionId, stack: &mut Stack, now: Instant) {
         stack.set_token(id, TAKEN);
-        let mut connection = Connection { id, stack, deadlines: &mut self.deadlines, now, over: false };
+        let (deadlines, scratch) = (&mut self.deadlines, &mut self.scratch);
+        let mut connection = Connection { id, stack, deadlines, scratch, now, over: false };
         let state = self.handler.on_open(&mut connection);
         if connection.over {
             self.deadlines.cancel(id.index());
@@ -97,8 +101,8 @@ impl<H: TcpHandler> TcpServer<H> {
     fn tell(&mut self, id: ConnectionId, events: Events, stack: &mut Stack, now: Instant) {
         let place = self.places.get_mut(id.index() as usize).and_then(Option::as_mut);
         let Some(place) = place.filter(|place| place.id == id) else { return };
-        let deadlines = &mut self.deadlines;
-        let mut connection = Connection { id, stack, deadlines, now, over: false };
+        let (deadlines, scratch) = (&mut self.deadlines, &mut self.scratch);
+        let mut connection = Connection { id, stack, deadlines, scratch, now, over: false };
         if events.intersects(Events::READABLE | Events::READ_CLOSED) && !connection.received().is_empty() {
             self.handler.on_data(&mut place.state, &mut connection);
         }
@@ -130,7 +134,8 @@ impl<H: TcpHandler> TcpServer<H> {
     fn on_deadline(&mut self, at: usize, stack: &mut Stack, now: Instant) {
         let Some(place) = self.places.get_mut(at).and_then(Option::as_mut) else { return };
         let id = place.id;
-        let mut connection = Connection { id, stack, deadlines: &mut self.deadlines, now, over: false };
+        let (deadlines, scratch) = (&mut self.deadlines, &mut self.scratch);
+        let mut connection = Connection { id, stack, deadlines, scratch, now, over: false };
         self.handler.on_timeout(&mut place.state, &mut connection);
         if connection.over {
             self.forget(id, None);

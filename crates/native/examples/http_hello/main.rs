@@ -24,8 +24,6 @@ struct Hello {
     responses: Responses,
     /// When the date in the responses is looked at again.
     refresh_at: Instant,
-    /// A request that does not lie in one piece.
-    scratch: Vec<u8>,
 }
 
 /// What a connection is in the middle of.
@@ -41,19 +39,7 @@ struct Progress {
 
 impl Hello {
     fn new() -> Hello {
-        let scratch = vec![0; HEAD_MAX + 1];
-        Hello { responses: Responses::new(), refresh_at: Instant::ZERO, scratch }
-    }
-
-    fn parse_next(&mut self, connection: &mut Connection<'_>) -> Parsed {
-        let piece = connection.received();
-        match parse(piece) {
-            Parsed::Incomplete if piece.len() < connection.unread() => {
-                let count = connection.peek(&mut self.scratch);
-                parse(&self.scratch[..count])
-            }
-            parsed => parsed,
-        }
+        Hello { responses: Responses::new(), refresh_at: Instant::ZERO }
     }
 
     fn answer(&mut self, request: Request, progress: &mut Progress, connection: &mut Connection<'_>) {
@@ -82,7 +68,7 @@ impl TcpHandler for Hello {
             self.refresh_at = connection.now() + Duration::from_millis(500);
         }
         while flush(progress, connection) && skip_body(progress, connection) && !progress.closing {
-            match self.parse_next(connection) {
+            match parse_next(connection) {
                 Parsed::Incomplete if connection.is_ended() => return connection.close(),
                 Parsed::Incomplete => return,
                 Parsed::Request(request) => self.answer(request, progress, connection),
@@ -112,6 +98,14 @@ impl TcpHandler for Hello {
             Duration::ZERO => connection.close(),
             left => connection.set_deadline(Some(connection.now() + left)),
         }
+    }
+}
+
+/// Reads the next request where it lies, or from a copy if it lies in several pieces.
+fn parse_next(connection: &mut Connection<'_>) -> Parsed {
+    match parse(connection.received()) {
+        Parsed::Incomplete => parse(connection.contiguous(HEAD_MAX + 1)),
+        parsed => parsed,
     }
 }
 
