@@ -34,9 +34,23 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         stack: stack::Config,
         application: A,
     ) -> io::Result<(Engine<R, A>, EngineHandle)> {
-        let stack = Stack::new(stack, random_secret()?, Instant::ZERO);
+        Ok(Engine::simulated(
+            config,
+            responder,
+            Stack::new(stack, random_secret()?, Instant::ZERO),
+            application,
+        ))
+    }
+
+    /// The same on a stack that is there already, such as one whose secret a simulation chose: nothing is left to chance.
+    pub fn simulated(
+        config: Config,
+        responder: R,
+        stack: Stack,
+        application: A,
+    ) -> (Engine<R, A>, EngineHandle) {
         let (sleeper, waker) = Sleeper::none();
-        Ok(Engine::put_together(config, responder, Some(Host::new(stack, application)), sleeper, waker))
+        Engine::put_together(config, responder, Some(Host::new(stack, application)), sleeper, waker)
     }
 
     /// The stack, between two turns. What is queued there leaves in the next turn, or by [`Engine::flush`].
@@ -90,7 +104,9 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
 
     /// When a turn is due though nothing arrives.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.host.as_ref().and_then(Host::poll_timeout)
+        let timers = self.host.as_ref().and_then(Host::poll_timeout);
+        let linger = self.stopping.map(|since| since + self.config.linger);
+        [timers, linger].into_iter().flatten().min()
     }
 
     /// Arms the wake-up of all devices for a sleep that begins now, and adds their descriptors to `fds`; neither if packets are to

@@ -94,7 +94,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 pub enum Step {
     /// The next round, at once.
     Again,
-    /// It sleeps until packets come, or until [`Engine::next_timeout`].
+    /// It sleeps until packets come, or until [`Engine::poll_timeout`].
     Sleep,
     /// It was stopped, and has done what was left to do.
     Over,
@@ -265,15 +265,8 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         stop
     }
 
-    /// When a round is due though no packet comes.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        let timers = self.host.as_ref().and_then(Host::poll_timeout);
-        let linger = self.stopping.map(|since| since + self.config.linger);
-        [timers, linger].into_iter().flatten().min()
-    }
-
     fn sleep(&mut self, now: Instant) {
-        let timers = self.next_timeout();
+        let timers = self.poll_timeout();
         let mut fds = Vec::new();
         let timeout = match self.ports.prepare_sleep(&self.counters, timers, now, &mut fds) {
             Sleep::Busy | Sleep::Unknown => return,

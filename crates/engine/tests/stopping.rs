@@ -151,6 +151,6 @@ fn an_engine_that_waits_sleeps_until_a_timer_or_the_end() {
         }
     };
     assert_eq!(step, Step::Sleep, "nothing may be sent before an acknowledgement comes");
-    let timeout = stopping.server.next_timeout().unwrap();
+    let timeout = stopping.server.poll_timeout().unwrap();
     assert!(timeout > stopping.now && timeout <= stopping.told_at + LINGER, "{timeout:?}");
 }
