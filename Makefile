@@ -3,8 +3,12 @@
 CARGO ?= cargo
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+BINARIES ?= $(TARGET)/release
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench fmt clean
+.PHONY: help setup build install deb test demo bench fmt clean
 
 help:
 	@echo "make demo    build, serve DNS and run nginx over AF_XDP in a laboratory, compare with others (root)"
@@ -12,6 +16,8 @@ help:
 	@echo "make bench   every figure with its conditions (root); make bench FIGURES=veth for one"
 	@echo "make setup   install the Debian packages that demo, bench and test need; each of them installs its own first"
 	@echo "make build   target/release/sidestep and its library"
+	@echo "make install   what was built, to PREFIX=$(PREFIX) below DESTDIR=$(DESTDIR); docs/install.md"
+	@echo "make deb     a Debian package of what was built, in $(TARGET)"
 	@echo "make fmt     format the code"
 	@echo "make clean   remove what was built"
 
@@ -20,6 +26,12 @@ setup:
 
 build:
 	$(CARGO) build --release --package sidestep --package preload
+
+install:
+	@PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) DESTDIR=$(DESTDIR) packaging/install.sh $(BINARIES)
+
+deb:
+	@packaging/deb.sh $(BINARIES) $(TARGET)
 
 test:
 	@scripts/setup.sh test

@@ -14,7 +14,7 @@ demo=(iproute2 ethtool iputils-ping procps openssl nginx nsd knot knot-dnsutils 
 bench=(redis-server sockperf valgrind)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md); tools that the tests use.
 test=(haproxy memcached libmemcached-tools postgresql wget iperf3 openssh-server openssh-client python3-venv
-    libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump)
+    libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd)
 
 case $purpose in
     build) packages=("${build[@]}") ;;

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs what `make build` has built. Usage: install.sh [BINARIES]; BINARIES is the directory of the binary and the library.
+# PREFIX (/usr/local) and SYSCONFDIR (/etc) say where, DESTDIR puts a directory in front of both. Configuration that is there stays.
+set -euo pipefail
+binaries=$(realpath "${1:-target/release}")
+cd "$(dirname "$0")"
+
+prefix=${PREFIX:-/usr/local}
+sysconfdir=${SYSCONFDIR:-/etc}
+destination=${DESTDIR:-}
+
+for file in sidestep libsidestep_preload.so; do
+    [ -e "$binaries/$file" ] || { echo "install: $binaries/$file is missing: run make build first" >&2; exit 1; }
+done
+generated=$(mktemp -d)
+trap 'rm -rf "$generated"' EXIT
+
+# put MODE SOURCE TARGET
+put() {
+    install -D -m "$1" "$2" "$destination$3"
+}
+
+# unit NAME: with the paths of this installation.
+unit() {
+    sed -e "s|@BINDIR@|$prefix/bin|g" -e "s|@SYSCONFDIR@|$sysconfdir|g" "systemd/$1" >"$generated/unit"
+    put 644 "$generated/unit" "$prefix/lib/systemd/system/$1"
+}
+
+# configuration FILE: unless there is one.
+configuration() {
+    [ -e "$destination$sysconfdir/sidestep/$1" ] || put 644 "etc/$1" "$sysconfdir/sidestep/$1"
+}
+
+put 755 "$binaries/sidestep" "$prefix/bin/sidestep"
+put 644 "$binaries/libsidestep_preload.so" "$prefix/lib/sidestep/libsidestep_preload.so"
+unit sidestep-dns.service
+unit sidestep-run@.service
+put 644 systemd/sysusers.conf "$prefix/lib/sysusers.d/sidestep.conf"
+configuration dns.toml
+configuration zones/localhost.zone
+configuration run/nginx.env
