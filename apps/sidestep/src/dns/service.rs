@@ -12,11 +12,11 @@ use engine::EngineHandle;
 use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
+use super::devices::Devices;
 use super::engines::{EngineThread, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
-use super::ports::Ports;
 use super::reload::Reloads;
 use super::stats;
 use super::tcp::{self, TcpHandle};
@@ -37,7 +37,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let engines = start_engines(&config, &published, &admission)?;
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
     let tcp = start_tcp(&config, &published, &admission)?;
-    let ports = Ports::open(&config, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
+    let devices = Devices::open(&config, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     let sources = stats::Sources {
         responders: {
             let of_engines = engines.iter().flat_map(|engine| &engine.counters);
@@ -45,7 +45,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         },
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles,
-        steering: ports.steering(),
+        steering: devices.steering(),
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
@@ -54,7 +54,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         })
         .ok();
 
-    say!("{}", ready_line(&config, &loaded, &ports, engines.len()));
+    say!("{}", ready_line(&config, &loaded, &devices, engines.len()));
     let mut reloads = Reloads {
         options,
         events: &events,
@@ -75,7 +75,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         }
     }
     drop(control_socket);
-    drain(ports, engines, tcp);
+    drain(devices, engines, tcp);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,12 +121,12 @@ fn start_tcp(
     Ok(Some(Tcp { handle, counters, thread }))
 }
 
-fn ready_line(config: &Config, loaded: &Loaded, ports: &Ports, engines: usize) -> String {
+fn ready_line(config: &Config, loaded: &Loaded, devices: &Devices, engines: usize) -> String {
     let what = match config.responder {
         ResponderKind::Dns => what_is_served(loaded),
         ResponderKind::Echo => "an echo responder".to_owned(),
     };
-    format!("sidestep dns: ready: {what}, {}, {}", ports.describe(), counted(engines, "engine"))
+    format!("sidestep dns: ready: {what}, {}, {}", devices.describe(), counted(engines, "engine"))
 }
 
 /// Zones and records in words.
@@ -141,7 +141,7 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 }
 
 /// Answers what has come, ends every thread, then gives the interface back: until then answers over TCP need it.
-fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
+fn drain(devices: Devices, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
     if let Some(tcp) = &tcp {
         tcp.handle.stop();
     }
@@ -151,5 +151,5 @@ fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
         // A thread that panicked has said so on stderr; the others are to end all the same.
         let _ = thread.join();
     }
-    ports.stop();
+    devices.stop();
 }

@@ -11,25 +11,25 @@ use super::config::{Config, DeviceChoice};
 use super::interface;
 use super::tcp::{self, TcpHandle};
 
-/// The open ports of a server.
-pub(crate) enum Ports {
+/// The devices that a server serves.
+pub(crate) enum Devices {
     /// Kernel sockets on these addresses.
     Kernel(Vec<SocketAddr>),
     /// An interface, followed by a thread of its own.
     Interface(Interface),
 }
 
-impl Ports {
+impl Devices {
     /// Opens what `config` names and hands it to the engines and to DNS over TCP.
     pub(crate) fn open(
         config: &Config,
         engines: &[EngineHandle],
         tcp: Option<&TcpHandle>,
-    ) -> anyhow::Result<Ports> {
+    ) -> anyhow::Result<Devices> {
         match &config.device {
             DeviceChoice::Kernel(addresses) => open_kernel(addresses, engines, tcp),
             DeviceChoice::Interface(name, listens) => {
-                interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Ports::Interface)
+                interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Devices::Interface)
             }
         }
     }
@@ -37,24 +37,24 @@ impl Ports {
     /// Where, for the ready line.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Ports::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
-            Ports::Interface(port) => port.describe().to_owned(),
+            Devices::Kernel(addresses) => format!("on {} over kernel sockets", join(addresses)),
+            Devices::Interface(interface) => interface.describe().to_owned(),
         }
     }
 
     /// Counts of the steering program, if there is one.
     pub(crate) fn steering(&self) -> Option<SteeringCounts> {
         match self {
-            Ports::Kernel(_) => None,
-            Ports::Interface(port) => Some(port.steering()),
+            Devices::Kernel(_) => None,
+            Devices::Interface(interface) => Some(interface.steering()),
         }
     }
 
     /// Gives the interface back to the kernel, if there is one. Engines that it fed must have ended.
     pub(crate) fn stop(self) {
         match self {
-            Ports::Kernel(_) => {}
-            Ports::Interface(port) => port.stop(),
+            Devices::Kernel(_) => {}
+            Devices::Interface(interface) => interface.stop(),
         }
     }
 }
@@ -64,7 +64,7 @@ fn open_kernel(
     wanted: &[SocketAddr],
     engines: &[EngineHandle],
     tcp: Option<&TcpHandle>,
-) -> anyhow::Result<Ports> {
+) -> anyhow::Result<Devices> {
     const KERNEL: DeviceId = DeviceId(0);
     let mut addresses = wanted.to_vec();
     for engine in engines {
@@ -79,7 +79,7 @@ fn open_kernel(
             tcp.add(address, listener);
         }
     }
-    Ok(Ports::Kernel(addresses))
+    Ok(Devices::Kernel(addresses))
 }
 
 /// Addresses for people, or what to say when there are none.
