@@ -37,7 +37,7 @@ impl Serving {
     pub fn start_in(directory: Directory, sources: &[&str], arguments: &[&str]) -> Serving {
         let start = || try_start(&directory, sources, arguments);
         let (process, ready) = (1..TRIES).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap());
-        // `... on 127.0.0.1:1 [::1]:2 by kernel sockets, ...`
+        // `... on 127.0.0.1:1 [::1]:2 over kernel sockets, ...`
         let addresses = |word: &str| word.trim_end_matches(',').parse::<SocketAddr>().ok();
         let mut addresses = ready.split_whitespace().filter_map(addresses);
         let (v4, v6) = (addresses.next().unwrap(), addresses.next().unwrap());

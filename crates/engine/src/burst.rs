@@ -15,7 +15,7 @@ use crate::responder::{Datagram, UdpResponder};
 use crate::tap::{Direction, Taps};
 
 /// A device as the engine uses it.
-pub(crate) struct Port {
+pub(crate) struct AttachedDevice {
     pub(crate) id: DeviceId,
     pub(crate) role: Role,
     /// What the stack calls it; `None` for one that the stack neither hears nor sends by.
@@ -30,11 +30,16 @@ pub(crate) struct Port {
     outgoing_shown: usize,
 }
 
-impl Port {
-    pub(crate) fn new(id: DeviceId, role: Role, link: Option<LinkId>, device: Box<dyn Device>) -> Port {
+impl AttachedDevice {
+    pub(crate) fn new(
+        id: DeviceId,
+        role: Role,
+        link: Option<LinkId>,
+        device: Box<dyn Device>,
+    ) -> AttachedDevice {
         let capabilities = device.capabilities();
         let (unsent, outgoing) = (Burst::new(), Burst::new());
-        Port { id, role, link, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
+        AttachedDevice { id, role, link, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
     }
 
     pub(crate) fn set_mtu(&mut self, mtu: u16) {
@@ -265,8 +270,8 @@ mod tests {
     fn a_device_that_holds_what_it_has_not_sent_is_looked_at_again() {
         let soon = Duration::from_millis(1);
         for (holds, expected) in [(false, None), (true, Some(Instant::ZERO + soon))] {
-            let port = Port::new(DeviceId(0), Role::Primary, None, Box::new(Full(holds)));
-            assert_eq!(port.poll_timeout(Instant::ZERO, soon), expected);
+            let attached = AttachedDevice::new(DeviceId(0), Role::Primary, None, Box::new(Full(holds)));
+            assert_eq!(attached.poll_timeout(Instant::ZERO, soon), expected);
         }
     }
 }

@@ -69,37 +69,37 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     /// Adds the device of an interface, as [`EngineHandle::add_link`] does, at once.
     pub fn add_link(&mut self, id: DeviceId, link: LinkId, device: Box<dyn Device>, now: Instant) {
         let stack = self.host.as_mut().map(|host| &mut host.stack);
-        self.ports.add(id, Role::Primary, Some(link), device, stack, now);
+        self.devices.add(id, Role::Primary, Some(link), device, stack, now);
     }
 
     /// What the devices say of themselves, as [`EngineHandle::device_reports`] asks for it.
     pub fn device_reports(&self) -> DeviceReports {
-        self.ports.reports()
+        self.devices.reports()
     }
 
     /// Has what waits in a device answered, and drops it, at once.
     pub fn remove_device(&mut self, id: DeviceId) {
-        self.ports.remove(id, &mut self.responder, &self.counters);
+        self.devices.remove(id, &mut self.responder, &self.counters);
     }
 
     /// Carries out what the handle asked for, without a turn, and lets go of taps that are over.
     pub fn obey(&mut self, now: Instant) {
         self.start_once(now);
         self.obey_commands(now); // Whoever drives it decides when it ends.
-        self.ports.taps.forget_those_over();
+        self.devices.taps.forget_those_over();
     }
 
     /// Sends what the stack has to send now, without looking at what arrived. Returns the number of packets.
     pub fn flush(&mut self, now: Instant) -> usize {
         match &mut self.host {
-            Some(host) => self.ports.transmit(&mut host.stack, &self.counters, now),
+            Some(host) => self.devices.transmit(&mut host.stack, &self.counters, now),
             None => 0,
         }
     }
 
     /// When to try again what a device did not take, if there is such.
     pub fn retry_timeout(&self, now: Instant) -> Option<Instant> {
-        self.ports.poll_timeout(now)
+        self.devices.poll_timeout(now)
     }
 
     /// When a turn is due though nothing arrives.
@@ -114,7 +114,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     pub fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<RawFd>) -> Sleep {
         let timers = self.poll_timeout();
         let mut borrowed = Vec::new();
-        let sleep = self.ports.prepare_sleep(&self.counters, timers, now, &mut borrowed);
+        let sleep = self.devices.prepare_sleep(&self.counters, timers, now, &mut borrowed);
         fds.extend(borrowed.iter().map(AsRawFd::as_raw_fd));
         sleep
     }

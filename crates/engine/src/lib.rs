@@ -15,12 +15,12 @@
 mod application;
 mod burst;
 mod counters;
+mod devices;
 mod driven;
 mod gathering;
 mod handle;
 mod host;
 mod link_layer;
-mod ports;
 mod responder;
 mod sleeper;
 mod tap;
@@ -35,11 +35,11 @@ use stack::Stack;
 
 pub use application::{Application, NoApplication};
 pub use counters::{DeviceReport, DeviceReports, EngineCounters};
+use devices::Devices;
 pub use driven::Sleep;
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};
 use host::Host;
-use ports::Ports;
 pub use responder::{Datagram, Echo, UdpResponder};
 use sleeper::{Sleeper, Waker};
 pub use tap::{Direction, Tap};
@@ -105,7 +105,7 @@ pub struct Engine<R, A = NoApplication> {
     config: Config,
     responder: R,
     host: Option<Host<A>>,
-    ports: Ports,
+    devices: Devices,
     commands: Receiver<Command>,
     sleeper: Sleeper,
     counters: Arc<EngineCounters>,
@@ -151,12 +151,12 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     ) -> (Engine<R, A>, EngineHandle) {
         let counters = Arc::new(EngineCounters::default());
         let (handle, commands) = EngineHandle::new(waker, Arc::clone(&counters));
-        let ports = Ports::new(config.gather);
+        let devices = Devices::new(config.gather);
         let engine = Engine {
             config,
             responder,
             host,
-            ports,
+            devices,
             commands,
             sleeper,
             counters,
@@ -235,10 +235,10 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         self.turns = self.turns.wrapping_add(1);
         let shadows = all || self.turns.is_multiple_of(SHADOW_EVERY);
         let stack = self.host.as_mut().map(|host| &mut host.stack);
-        let moved = self.ports.serve(&mut self.responder, stack, &self.counters, now, shadows);
+        let moved = self.devices.serve(&mut self.responder, stack, &self.counters, now, shadows);
         let Some(host) = &mut self.host else { return moved };
         let told = host.act(now);
-        moved + told + self.ports.transmit(&mut host.stack, &self.counters, now)
+        moved + told + self.devices.transmit(&mut host.stack, &self.counters, now)
     }
 
     /// Carries out what the handle asked for; true when the engine is to stop.
@@ -247,18 +247,18 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         while let Ok(command) = self.commands.try_recv() {
             let stack = self.host.as_mut().map(|host| &mut host.stack);
             match command {
-                Command::Add(id, role, link, device) => self.ports.add(id, role, link, device, stack, now),
-                Command::Remove(id) => self.ports.remove(id, &mut self.responder, &self.counters),
-                Command::SetMtu(link, mtu) => self.ports.set_mtu(link, mtu, stack, now),
+                Command::Add(id, role, link, device) => self.devices.add(id, role, link, device, stack, now),
+                Command::Remove(id) => self.devices.remove(id, &mut self.responder, &self.counters),
+                Command::SetMtu(link, mtu) => self.devices.set_mtu(link, mtu, stack, now),
                 Command::Report(answer) => {
-                    let _ = answer.send(self.ports.reports()); // Whoever asked may have gone; nobody is missing it.
+                    let _ = answer.send(self.devices.reports()); // Whoever asked may have gone; nobody is missing it.
                 }
                 Command::WithStack(act) => {
                     if let Some(stack) = stack {
                         act(stack, now);
                     }
                 }
-                Command::Tap(tap) => self.ports.taps.add(tap, now),
+                Command::Tap(tap) => self.devices.taps.add(tap, now),
                 Command::Stop => stop = true,
             }
         }
@@ -268,7 +268,7 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
     fn sleep(&mut self, now: Instant) {
         let timers = self.poll_timeout();
         let mut fds = Vec::new();
-        let timeout = match self.ports.prepare_sleep(&self.counters, timers, now, &mut fds) {
+        let timeout = match self.devices.prepare_sleep(&self.counters, timers, now, &mut fds) {
             Sleep::Busy | Sleep::Unknown => return,
             Sleep::Descriptors => None,
             Sleep::Until(at) => Some(at.since(now)),

@@ -19,7 +19,7 @@ fn dig_gets_answers_by_udp_and_tcp_over_ipv4_and_ipv6() {
 #[test]
 fn the_ready_line_says_what_is_served_and_where() {
     let server = Serving::start(&Zone::sample().file, &[]);
-    for part in ["1 zone", "by kernel sockets", "1 engine", &server.v4.to_string()] {
+    for part in ["1 zone", "over kernel sockets", "1 engine", &server.v4.to_string()] {
         assert!(server.ready.contains(part), "{part:?} in {:?}", server.ready);
     }
 }

@@ -10,7 +10,7 @@
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
 //! | `reload.rs` | SIGHUP |
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
-//! | `ports.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
+//! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `stats.rs` | counters, over a Unix socket |
@@ -18,12 +18,12 @@
 mod check;
 mod config;
 mod config_file;
+mod devices;
 mod engines;
 mod events;
 mod interface;
 mod load;
 mod options;
-mod ports;
 mod privileges;
 mod reload;
 mod serial;

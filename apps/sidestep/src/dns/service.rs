@@ -17,7 +17,7 @@ use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
-use super::ports::{Bound, Ports};
+use super::devices::{Bound, Devices};
 use super::privileges;
 use super::reload::Reloads;
 use super::stats;
@@ -44,7 +44,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let engines = start_engines(&config, cores, &published, &admission)?;
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
     let tcp = start_tcp(&config, &published, &admission)?;
-    let ports = Ports::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
+    let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     let sources = stats::Sources {
         responders: {
             let of_engines = engines.iter().flat_map(|engine| &engine.counters);
@@ -52,7 +52,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         },
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles,
-        steering: ports.steering(),
+        steering: devices.steering(),
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
@@ -61,7 +61,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         })
         .ok();
 
-    log::info!("{}", ready_line(&config, &loaded, &ports, engines.len()));
+    log::info!("{}", ready_line(&config, &loaded, &devices, engines.len()));
     systemd::notify_ready();
     let mut reloads = Reloads {
         options,
@@ -83,7 +83,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         }
     }
     drop(control_socket);
-    drain(ports, engines, tcp);
+    drain(devices, engines, tcp);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -129,12 +129,12 @@ fn start_tcp(
     Ok(Some(Tcp { handle, counters, thread }))
 }
 
-fn ready_line(config: &Config, loaded: &Loaded, ports: &Ports, engines: usize) -> String {
+fn ready_line(config: &Config, loaded: &Loaded, devices: &Devices, engines: usize) -> String {
     let what = match config.responder {
         ResponderKind::Dns => what_is_served(loaded),
         ResponderKind::Echo => "an echo responder".to_owned(),
     };
-    format!("ready: {what}, {}, {}", ports.describe(), counted(engines, "engine"))
+    format!("ready: {what}, {}, {}", devices.describe(), counted(engines, "engine"))
 }
 
 /// Zones and records in words.
@@ -149,7 +149,7 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 }
 
 /// Answers what has come, ends every thread, then gives the interface back: until then answers over TCP need it.
-fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
+fn drain(devices: Devices, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
     if let Some(tcp) = &tcp {
         tcp.handle.stop();
     }
@@ -159,5 +159,5 @@ fn drain(ports: Ports, engines: Vec<EngineThread>, tcp: Option<Tcp>) {
         // A thread that panicked has said so on stderr; the others are to end all the same.
         let _ = thread.join();
     }
-    ports.stop();
+    devices.stop();
 }

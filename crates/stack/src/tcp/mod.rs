@@ -4,16 +4,16 @@
 //! arrival of segments with `acceptance.rs` and `acknowledgement.rs` for two of its steps, `timers.rs` the timeouts.
 //! `output.rs` decides what is sent, `transmit.rs` sends it. `connecting.rs` is the handshake of an active open,
 //! `handshake.rs` the small state of an incomplete passive open, `listener.rs` the queue of connections that wait for `accept`.
-//! `detached.rs` is a connection as a value that moves to another stack, `begun.rs` the same for a handshake.
+//! `detached.rs` is a connection as a value that moves to another stack, `detached_handshake.rs` the same for a handshake.
 //!
 //! A connection never sends by itself. It notes what is due, and `Connection::poll_transmit` makes one segment at a time from that.
 
 mod acceptance;
 mod acknowledgement;
-mod begun;
 mod connecting;
 mod connection;
 mod detached;
+mod detached_handshake;
 pub(crate) mod handshake;
 mod info;
 mod input;
@@ -32,10 +32,10 @@ mod transmit;
 mod urgent;
 mod user;
 
-pub use begun::Handshake;
 pub use connection::{Connection, Events, Readiness, State};
 pub(crate) use connection::{Fate, Origin, Shared, micros};
 pub use detached::{DetachError, Detached};
+pub use detached_handshake::Handshake;
 pub use info::TcpInfo;
 pub use listener::Listener;
 pub(crate) use path::Quoted;

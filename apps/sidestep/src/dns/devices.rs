@@ -42,7 +42,7 @@ impl Bound {
     }
 
     /// Hands the sockets to the engines and to DNS over TCP.
-    fn serve(self, engines: &[EngineHandle], tcp: Option<&TcpHandle>) -> Ports {
+    fn serve(self, engines: &[EngineHandle], tcp: Option<&TcpHandle>) -> Devices {
         const KERNEL: DeviceId = DeviceId(0);
         for (engine, sockets) in engines.iter().zip(self.udp) {
             engine.add_device(KERNEL, Role::Primary, Box::new(sockets));
@@ -50,30 +50,30 @@ impl Bound {
         if let Some(tcp) = tcp {
             self.addresses.iter().zip(self.tcp).for_each(|(&address, listener)| tcp.add(address, listener));
         }
-        Ports::Kernel(self.addresses)
+        Devices::Kernel(self.addresses)
     }
 }
 
-/// The open ports of a server.
-pub(crate) enum Ports {
+/// The devices that a server serves.
+pub(crate) enum Devices {
     /// Kernel sockets on these addresses.
     Kernel(Vec<SocketAddr>),
     /// An interface, followed by a thread of its own.
     Interface(Interface),
 }
 
-impl Ports {
+impl Devices {
     /// Opens the interface, if `config` names one, and hands that or what is bound to the engines and to DNS over TCP.
     pub(crate) fn open(
         config: &Config,
         bound: Bound,
         engines: &[EngineHandle],
         tcp: Option<&TcpHandle>,
-    ) -> anyhow::Result<Ports> {
+    ) -> anyhow::Result<Devices> {
         match &config.device {
             DeviceChoice::Kernel(_) => Ok(bound.serve(engines, tcp)),
             DeviceChoice::Interface(name, listens) => {
-                interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Ports::Interface)
+                interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Devices::Interface)
             }
         }
     }
@@ -81,24 +81,24 @@ impl Ports {
     /// Where, for the ready line.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Ports::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
-            Ports::Interface(port) => port.describe().to_owned(),
+            Devices::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
+            Devices::Interface(port) => port.describe().to_owned(),
         }
     }
 
     /// Counts of the steering program, if there is one.
     pub(crate) fn steering(&self) -> Option<SteeringCounts> {
         match self {
-            Ports::Kernel(_) => None,
-            Ports::Interface(port) => Some(port.steering()),
+            Devices::Kernel(_) => None,
+            Devices::Interface(port) => Some(port.steering()),
         }
     }
 
     /// Gives the interface back to the kernel, if there is one. Engines that it fed must have ended.
     pub(crate) fn stop(self) {
         match self {
-            Ports::Kernel(_) => {}
-            Ports::Interface(port) => port.stop(),
+            Devices::Kernel(_) => {}
+            Devices::Interface(port) => port.stop(),
         }
     }
 }

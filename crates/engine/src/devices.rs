@@ -7,7 +7,7 @@ use device::{BURST, Device, DeviceCounters};
 use frame::Frame;
 use stack::{Link, LinkId, Rooms, Stack, Transmit};
 
-use crate::burst::Port;
+use crate::burst::AttachedDevice;
 use crate::counters::{DeviceReports, EngineCounters};
 use crate::gathering::Gathering;
 use crate::handle::DeviceId;
@@ -22,11 +22,11 @@ const TRANSMIT_MAX: usize = 4 * BURST;
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// All devices of an engine.
-pub(crate) struct Ports {
-    ports: Vec<Port>,
-    /// The port that the stack sent by last, and will most likely send by next.
+pub(crate) struct Devices {
+    devices: Vec<AttachedDevice>,
+    /// The device that the stack sent by last, and will most likely send by next.
     latest: usize,
-    /// The frame that the stack writes its next packet into, and the port that it is of.
+    /// The frame that the stack writes its next packet into, and the device that it is of.
     taken: Option<(usize, Frame)>,
     nowhere: Nowhere,
     /// The stack has packets for which there was no frame or no room: nothing tells when there is.
@@ -37,13 +37,13 @@ pub(crate) struct Ports {
     pub(crate) taps: Taps,
 }
 
-impl Ports {
+impl Devices {
     /// None yet; packets may gather for `gather` before they are looked at.
-    pub(crate) fn new(gather: Duration) -> Ports {
+    pub(crate) fn new(gather: Duration) -> Devices {
         let gathering = Gathering::new(gather);
         let (gone, taps) = (DeviceCounters::default(), Taps::default());
-        Ports {
-            ports: Vec::new(),
+        Devices {
+            devices: Vec::new(),
             latest: 0,
             taken: None,
             nowhere: Nowhere::default(),
@@ -67,15 +67,15 @@ impl Ports {
         if let (Some(link), Some(stack)) = (link, stack) {
             tell_link(stack, link, &mut *device, now);
         }
-        self.ports.push(Port::new(id, role, link, device));
+        self.devices.push(AttachedDevice::new(id, role, link, device));
     }
 
     /// Has the devices of a link take packets of another size. The stack learns how far they do.
     pub(crate) fn set_mtu(&mut self, link: LinkId, mtu: u16, mut stack: Option<&mut Stack>, now: Instant) {
-        for port in self.ports.iter_mut().filter(|port| port.link == Some(link)) {
-            port.set_mtu(mtu);
+        for attached in self.devices.iter_mut().filter(|attached| attached.link == Some(link)) {
+            attached.set_mtu(mtu);
             if let Some(stack) = stack.as_deref_mut() {
-                tell_link(stack, link, &mut *port.device, now);
+                tell_link(stack, link, &mut *attached.device, now);
             }
         }
     }
@@ -86,11 +86,11 @@ impl Ports {
         responder: &mut R,
         counters: &EngineCounters,
     ) {
-        for port in self.ports.iter_mut().filter(|port| port.id == id) {
-            port.close(responder, counters);
-            self.gone.add_gone(&port.report().counters);
+        for attached in self.devices.iter_mut().filter(|attached| attached.id == id) {
+            attached.close(responder, counters);
+            self.gone.add_gone(&attached.report().counters);
         }
-        self.ports.retain(|port| port.id != id);
+        self.devices.retain(|attached| attached.id != id);
         self.latest = 0;
     }
 
@@ -104,9 +104,10 @@ impl Ports {
         now: Instant,
         shadows: bool,
     ) -> usize {
-        let Ports { ports, taps, gathering, .. } = self;
-        let served = ports.iter_mut().filter(|port| port.role == Role::Primary || shadows);
-        let moved = served.map(|port| port.serve(responder, stack.as_deref_mut(), counters, taps, now)).sum();
+        let Devices { devices, taps, gathering, .. } = self;
+        let served = devices.iter_mut().filter(|attached| attached.role == Role::Primary || shadows);
+        let moved =
+            served.map(|attached| attached.serve(responder, stack.as_deref_mut(), counters, taps, now)).sum();
         gathering.on_arrivals(moved);
         moved
     }
@@ -126,24 +127,24 @@ impl Ports {
         }
         self.release_taken();
         self.flush(now);
-        self.waiting = stack.may_transmit() && self.ports.iter().any(|port| port.link.is_some());
+        self.waiting = stack.may_transmit() && self.devices.iter().any(|attached| attached.link.is_some());
         written
     }
 
-    /// Queues a frame at its port; true if there is no room for another.
+    /// Queues a frame at its device; true if there is no room for another.
     fn enqueue(&mut self, at: usize, mut frame: Frame, transmit: &Transmit, now: Instant) -> bool {
         link_layer::finish(&mut frame, transmit);
-        let outgoing = &mut self.ports[at].outgoing;
+        let outgoing = &mut self.devices[at].outgoing;
         outgoing.push(frame);
         outgoing.is_full() && self.flush(now)
     }
 
-    /// Transmits what is queued; true if a port has no space left.
+    /// Transmits what is queued; true if a device has no space left.
     fn flush(&mut self, now: Instant) -> bool {
         let mut crowded = false;
-        for port in self.ports.iter_mut().filter(|port| !port.outgoing.is_empty()) {
-            port.transmit_outgoing(&mut self.taps, now);
-            crowded |= port.outgoing.is_full();
+        for attached in self.devices.iter_mut().filter(|attached| !attached.outgoing.is_empty()) {
+            attached.transmit_outgoing(&mut self.taps, now);
+            crowded |= attached.outgoing.is_full();
         }
         crowded
     }
@@ -151,17 +152,17 @@ impl Ports {
     /// Gives back the frame of a packet that was not written after all.
     fn release_taken(&mut self) {
         if let Some((at, frame)) = self.taken.take() {
-            self.ports[at].device.release(frame);
+            self.devices[at].device.release(frame);
         }
     }
 
-    /// The port that sends what leaves by `link`: most likely the same as for the packet before.
+    /// The device that sends what leaves by `link`: most likely the same as for the packet before.
     fn port_of(&self, link: LinkId) -> Option<usize> {
-        let is_it = |port: &Port| port.link == Some(link);
-        if self.ports.get(self.latest).is_some_and(is_it) {
+        let is_it = |attached: &AttachedDevice| attached.link == Some(link);
+        if self.devices.get(self.latest).is_some_and(is_it) {
             return Some(self.latest);
         }
-        self.ports.iter().position(is_it)
+        self.devices.iter().position(is_it)
     }
 
     /// Prepares for a sleep that begins now and ends when one of `timers` is due: arms the wake-up of all devices and adds their
@@ -191,8 +192,8 @@ impl Ports {
     /// Arms the wake-up of every device; false if frames are waiting already.
     fn prepare_wait(&mut self) -> bool {
         let mut ready = true;
-        for port in &mut self.ports {
-            ready &= port.device.prepare_wait();
+        for attached in &mut self.devices {
+            ready &= attached.device.prepare_wait();
         }
         ready
     }
@@ -200,34 +201,34 @@ impl Ports {
     /// When to look at the devices though no descriptor says so.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let retry = self.waiting.then(|| now + RETRY_AFTER);
-        self.ports.iter().filter_map(|port| port.poll_timeout(now, RETRY_AFTER)).chain(retry).min()
+        self.devices.iter().filter_map(|attached| attached.poll_timeout(now, RETRY_AFTER)).chain(retry).min()
     }
 
     /// Adds the descriptors of all devices; false if one has none and must be polled.
     fn wait_fds<'p>(&'p self, fds: &mut Vec<BorrowedFd<'p>>) -> bool {
-        self.ports.iter().all(|port| {
+        self.devices.iter().all(|attached| {
             let before = fds.len();
-            port.device.wait_fds(fds);
+            attached.device.wait_fds(fds);
             fds.len() > before
         })
     }
 
     pub(crate) fn reports(&self) -> DeviceReports {
-        DeviceReports { present: self.ports.iter().map(Port::report).collect(), gone: self.gone }
+        DeviceReports { present: self.devices.iter().map(AttachedDevice::report).collect(), gone: self.gone }
     }
 }
 
 /// Packets are written into frames of the device that sends them: only those have room for its MTU, and go back to their pool whatever
 /// becomes of the other devices.
-impl Rooms for Ports {
+impl Rooms for Devices {
     fn room(&mut self, link: LinkId) -> Option<&mut [u8]> {
         self.release_taken();
         let Some(at) = self.port_of(link) else {
-            let has_links = self.ports.iter().any(|port| port.link.is_some());
+            let has_links = self.devices.iter().any(|attached| attached.link.is_some());
             return has_links.then(|| self.nowhere.room());
         };
         self.latest = at;
-        let mut frame = self.ports[at].device.alloc()?;
+        let mut frame = self.devices[at].device.alloc()?;
         frame.reset(HEADROOM);
         Some(self.taken.insert((at, frame)).1.bytes_and_tailroom_mut())
     }
