@@ -13,11 +13,11 @@ use log::LevelFilter;
 use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
+use super::devices::{Bound, Devices};
 use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
-use super::devices::{Bound, Devices};
 use super::privileges;
 use super::reload::Reloads;
 use super::stats;
