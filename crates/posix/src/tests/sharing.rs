@@ -720,7 +720,8 @@ fn each_child_gets_a_connection_that_it_holds() {
     let (listener, address) = pair.listen();
     let (fd, _) = connected_from(&pair, 0, listener, address);
     let ends = (address, pair.left.peer_of(fd));
-    let children = [pair.left.lock().bear(), pair.left.lock().bear()];
+    let first = pair.left.lock().bear();
+    let second = pair.left.lock().bear();
     let surrendered = || {
         let before = pair.others.surrendered.lock().unwrap().len();
         let now = pair.left.now();
@@ -730,7 +731,7 @@ fn each_child_gets_a_connection_that_it_holds() {
     assert_eq!((surrendered(), surrendered()), (1, 1));
     pair.left.shut_down(fd);
     assert_eq!(surrendered(), 1, "neither has said that it has it");
-    drop(children);
+    drop((first, second));
     assert_eq!(surrendered(), 0, "they have ended");
 }
 
