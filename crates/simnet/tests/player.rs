@@ -136,8 +136,6 @@ fn what_the_player_cannot_do_is_named() {
         "system call splice() is not supported"
     );
     assert_eq!(unsupported(connected("+0 write(4, ..., 9) = WHAT\n")), "the name WHAT is not supported");
-    let zerocopy = "+0 send(4, ..., 9, MSG_ZEROCOPY) = 9\n";
-    assert_eq!(unsupported(connected(zerocopy)), "MSG_ZEROCOPY is not supported");
     let setup = format!("`iptables -A INPUT -j DROP`\n{CONNECTED}");
     assert_eq!(
         unsupported(play_with(&[], &setup)),

@@ -33,7 +33,7 @@ impl<'lab> Unprivileged<'lab> {
         let (zone, runtime) = (VersionedZone::new(1, 0), Directory::new().unwrap());
         let mut command = lab.command(Side::Server, &sidestep_binary().display().to_string());
         command.env("SIDESTEP_RUNTIME_DIR", runtime.path());
-        command.args(["dns", "serve", "--user", "nobody", "--cores", "0", "--zone"]).arg(zone.file());
+        command.args(["dns", "serve", "--user", "nobody", "--zone"]).arg(zone.file());
         let mut process = Child::spawn("sidestep", command.args(arguments)).unwrap();
         process.wait_for_line("sidestep dns: ready", PATIENCE).unwrap();
         Unprivileged { lab, process, zone, runtime }

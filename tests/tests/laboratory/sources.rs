@@ -21,9 +21,10 @@ fn serving(setting: u8) -> Option<Serving> {
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{whose}/rp_filter"), value.to_string()).unwrap();
         }
     });
-    lab.ip(Side::Server, "link add elsewhere type dummy").unwrap();
+    lab.ip(Side::Server, "link add elsewhere type veth peer name elsewhere-peer").unwrap();
     lab.ip(Side::Server, &format!("address add {OWN}/24 dev elsewhere")).unwrap();
-    lab.ip(Side::Server, "link set elsewhere up").unwrap();
+    ["elsewhere", "elsewhere-peer"]
+        .map(|interface| lab.ip(Side::Server, &format!("link set {interface} up")).unwrap());
     for address in [OWN, ELSEWHERE, NOWHERE] {
         lab.ip(Side::Client, &format!("address add {address}/32 dev lo")).unwrap();
     }

@@ -81,8 +81,8 @@ impl Devices {
     /// Where, for the ready line.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Devices::Kernel(addresses) => format!("on {} by kernel sockets", join(addresses)),
-            Devices::Interface(port) => port.describe().to_owned(),
+            Devices::Kernel(addresses) => format!("on {} over kernel sockets", join(addresses)),
+            Devices::Interface(interface) => interface.describe().to_owned(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Devices {
     pub(crate) fn steering(&self) -> Option<SteeringCounts> {
         match self {
             Devices::Kernel(_) => None,
-            Devices::Interface(port) => Some(port.steering()),
+            Devices::Interface(interface) => Some(interface.steering()),
         }
     }
 
@@ -98,7 +98,7 @@ impl Devices {
     pub(crate) fn stop(self) {
         match self {
             Devices::Kernel(_) => {}
-            Devices::Interface(port) => port.stop(),
+            Devices::Interface(interface) => interface.stop(),
         }
     }
 }

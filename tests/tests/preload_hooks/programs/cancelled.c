@@ -83,8 +83,9 @@ static void *disabled(void *unused) {
     char data[8];
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     ready = 1;
-    SHOW(recv(other[0], data, 8, MSG_WAITALL));
-    while (!cancelled) usleep(100);
+    int answered = recv(other[0], data, 8, MSG_WAITALL);
+    while (!cancelled) usleep(100); // And the other thread has shown what it did.
+    SHOW(answered);
     SHOW(send(other[0], "sent", 4, 0));
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     // No cancellation point.
