@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn demonstrate() -> Result<(), LabError> {
     let started = Instant::now();
     println!(
-        "This takes about two minutes. Everything happens in network namespaces, which are removed afterwards."
+        "This takes several minutes. Everything happens in network namespaces, which are removed afterwards."
     );
     let directory = Directory::new()?;
     let questions = Workload::Address.prepare(&directory)?;
