@@ -92,7 +92,8 @@ fn java(name: &str, class: &str, source: &str, port: u16) -> Program {
 
 /// The interpreters of CPython's tests run this first: it makes the tests' servers listen at another address of this host.
 const SITE_CUSTOMIZE: &str = "\
-    try:\n    from test.support import socket_helper\n    socket_helper.HOST = socket_helper.HOSTv4 = '{host}'\n\
+    try:\n    from test.support import socket_helper\n    socket_helper.HOST = socket_helper.HOSTv4 = '{host}'\n    \
+    socket_helper.bind_port.__defaults__ = (socket_helper.HOST,)\n\
     except ImportError:\n    pass\n";
 
 /// CPython's own tests at an address of this host, with more arguments; the results are in the file `results.xml`. Tests of virtual
