@@ -25,7 +25,7 @@ pub enum Workload {
     MixedCase,
     /// Addresses by TCP, a connection for each question.
     Tcp,
-    /// What an authority is asked in practice: see [`AUTHORITY`].
+    /// What an authority is asked in practice: a mix of types and names.
     Authority,
 }
 

@@ -13,8 +13,7 @@ use crate::udp::{ErrorReport, UdpConnectError, UdpError, UdpSend, UdpSendError};
 /// What a socket is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpBind {
-    /// Address and port. An unspecified address stands for all of its version. The port must be one that is ours; see
-    /// [`crate::ports`].
+    /// Address and port. An unspecified address stands for all of its version. The port must be one that is ours.
     pub local: SocketAddr,
     /// With the unspecified address of IPv6: for IPv4 as well. Addresses of IPv4 are told as such, not mapped.
     pub dual_stack: bool,

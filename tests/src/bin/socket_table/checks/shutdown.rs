@@ -14,7 +14,7 @@ checks! {
         states_of_an_active_close, states_of_a_passive_close, events_of_each, simultaneous,
     ],
     WAYS [
-        with_an_unknown_how, of_reading_then_writing, of_reading_then_poll, with_data_to_read, of_both_then_data,
+        with_an_unknown_how, of_reading_then_writing, of_reading_then_poll, with_data_to_read,
         of_reading_then_close,
     ],
     ONCE [
@@ -166,17 +166,6 @@ fn of_reading_then_poll(s: &mut Scene) -> Done {
     events(s, "with data", pair.fd);
     s.see("recv", sys::recv(pair.fd, 10, 0));
     events(s, "without", pair.fd);
-    Ok(())
-}
-
-fn of_both_then_data(s: &mut Scene) -> Done {
-    let mut pair = s.pair()?;
-    s.see("shutdown", sys::shutdown(pair.fd, SHUT_RDWR));
-    s.see("peer", pair.hear(10));
-    pair.tell(b"late")?;
-    state_soon(s, "state", pair.fd, 7);
-    s.see("read", sys::read(pair.fd, 10));
-    s.see("again", sys::read(pair.fd, 10));
     Ok(())
 }
 
