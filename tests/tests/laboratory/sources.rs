@@ -23,8 +23,8 @@ fn serving(setting: u8) -> Option<Serving> {
     });
     lab.ip(Side::Server, "link add elsewhere type veth peer name elsewhere-peer").unwrap();
     lab.ip(Side::Server, &format!("address add {OWN}/24 dev elsewhere")).unwrap();
-    ["elsewhere", "elsewhere-peer"]
-        .map(|interface| lab.ip(Side::Server, &format!("link set {interface} up")).unwrap());
+    lab.ip(Side::Server, "link set elsewhere up").unwrap();
+    lab.ip(Side::Server, "link set elsewhere-peer up").unwrap();
     for address in [OWN, ELSEWHERE, NOWHERE] {
         lab.ip(Side::Client, &format!("address add {address}/32 dev lo")).unwrap();
     }
