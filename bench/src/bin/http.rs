@@ -7,13 +7,15 @@
 use std::process::{Command, ExitCode};
 
 use bench::processor::{Shares, busy_shares};
+use bench::record::{Figure, Run};
 use lab::programs::Network;
 use lab::{
-    Conditions, Distance, HttpPeer, Lab, LabError, Place, SERVER_V4, Wrk, WrkReport, by_place, in_one_place,
-    markdown_table, median,
+    Conditions, Distance, HttpPeer, Lab, LabError, Place, Placed, SERVER_V4, VETH, Wrk, WrkReport,
+    all_places, by_place, in_one_place, markdown_table, median,
 };
 
 /// What a run found.
+#[derive(Clone)]
 struct Outcome {
     report: WrkReport,
     /// Processor time of the server for each response, in microseconds: it suffers less from what else the machine does.
@@ -81,20 +83,21 @@ fn main() -> ExitCode {
 }
 
 fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
-    println!("# HTTP on veth\n");
-    println!("{}", Conditions::here("make bench FIGURES=http"));
-    println!(
-        "- load: wrk on core 0, {seconds} seconds; servers on core 1, in turns; medians of {rounds} rounds"
-    );
+    let offered = format!("wrk on core 0 with one thread, as much as it can, {seconds} s");
+    let conditions = Conditions::here("make bench FIGURES=http", VETH, &offered);
+    println!("# HTTP on veth\n\n{conditions}");
+    println!("- servers on core 1, in turns; medians of {rounds} rounds");
     println!(
         "- http_hello looks for packets for 200 us before it sleeps, but for the lines with \"sleeping\""
     );
     println!(
         "- wrk's core, server's core: how much of their time they worked; with all of wrk's, the generator is the bound\n"
     );
-    let mut rows = Vec::new();
+    let (mut rows, mut figures) = (Vec::new(), Vec::new());
     for case in CASES {
-        for place in places_of(case, rounds, seconds)? {
+        let measured = rounds_of(case, rounds, seconds)?;
+        figures.extend(figures_of(case, &all_places(&measured)));
+        for place in by_place(measured) {
             rows.extend(rows_in(case, &place));
         }
     }
@@ -114,11 +117,24 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
         "target",
     ];
     println!("{}", markdown_table(&head, &rows));
-    Ok(())
+    Run { name: "http", conditions: &conditions, figures, against: &[HttpPeer::Nginx.name()] }.keep()
+}
+
+/// Of each server: the rate, or for one connection the latency.
+fn figures_of(case: Case, measured: &[Vec<Outcome>]) -> Vec<Figure> {
+    let figure = |(peer, outcomes): (HttpPeer, &Vec<Outcome>)| {
+        let (unit, value): (_, fn(&Outcome) -> f64) = match case.target {
+            Some(_) => ("responses/s", |outcome| outcome.report.rate),
+            None => ("us, p50", |outcome| outcome.report.median_us),
+        };
+        let values: Vec<f64> = outcomes.iter().map(value).collect();
+        Figure::of(case.name, peer.name(), unit, &values)
+    };
+    PEERS.into_iter().zip(measured).filter_map(figure).collect()
 }
 
 /// All servers in turns.
-fn places_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Place<Outcome>>, LabError> {
+fn rounds_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Vec<Placed<Outcome>>>, LabError> {
     let mut found = PEERS.map(|_| Vec::new());
     for round in 1..=rounds {
         for (peer, found) in PEERS.into_iter().zip(&mut found) {
@@ -133,7 +149,7 @@ fn places_of(case: Case, rounds: u32, seconds: u32) -> Result<Vec<Place<Outcome>
             found.push(outcome);
         }
     }
-    Ok(by_place(found.into()))
+    Ok(found.into())
 }
 
 fn run(case: Case, peer: HttpPeer, seconds: u32) -> Result<Outcome, LabError> {

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bench::load::{queries, zone};
-use bench::report::{median, print_conditions};
+use bench::record::{Figure, Run};
+use bench::report::median;
 use device::{BURST, Burst, Device, memory};
 use dns_auth::{Catalog, Counters, Settings};
 use dns_server::{DnsResponder, Published};
 use engine::{Config, DeviceId, Engine, Role};
+use lab::Conditions;
 use wire::{Endpoints, Envelope, write_udp};
 
 /// Queries under way.
@@ -23,12 +25,16 @@ const WINDOW: usize = 512;
 
 fn main() {
     let names = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(10_000);
-    print_conditions("engine over the memory device, one core each for engine and generator");
-    let mut rates: Vec<f64> = (0..5).map(|_| run(names, Duration::from_secs(2))).collect();
-    println!(
-        "{names} names: {:.2} million queries a second answered (median of 5)",
-        median(&mut rates) / 1e6
-    );
+    let offered = format!("{WINDOW} queries under way, one core each for engine and generator");
+    let conditions = Conditions::here("make bench FIGURES=memory", "memory device", &offered);
+    println!("# The engine over the memory device\n\n{conditions}\n");
+    let mut rates: Vec<f64> = (0..5).map(|_| run(names, Duration::from_secs(2)) / 1e6).collect();
+    println!("{names} names: {:.2} million queries a second answered (median of 5)", median(&mut rates));
+    let figures = Figure::of(&format!("{names} names"), "engine", "million answers/s", &rates);
+    let figures = figures.into_iter().collect();
+    Run { name: "memory", conditions: &conditions, figures, against: &[] }
+        .keep()
+        .expect("the page of figures");
 }
 
 fn run(names: usize, span: Duration) -> f64 {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bench::load::{denials, queries, zone};
-use bench::report::{median, print_conditions};
+use bench::record::{Figure, Run};
+use bench::report::median;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+use lab::Conditions;
 
 const BATCH: usize = 64;
 /// Room for a query of a name that is there, and for any query.
@@ -32,31 +34,38 @@ fn main() {
     }
 }
 
+/// The unit of all figures.
+const UNIT: &str = "million answers/s";
+
 fn table(sizes: &[usize]) {
-    print_conditions("responder alone, one core, random names, type A");
-    println!("| names | query | answers a second, millions (median of 5) |");
-    println!("| ---: | --- | ---: |");
+    let offered = "random names, type A, in batches of 64";
+    let conditions = Conditions::here("make bench FIGURES=responder", "none", offered);
+    println!("# The responder alone, on one core\n\n{conditions}\n");
+    let mut figures = Vec::new();
     for &names in sizes {
         for edns in [false, true] {
-            let rate = median_rate(Bench::<SHORT>::of_addresses(names, edns), 1 << 23);
             let with = if edns { "with EDNS" } else { "without EDNS" };
-            println!("| {names} | {with} | {:.1} |", rate / 1e6);
+            let rates = rates(Bench::<SHORT>::of_addresses(names, edns), 1 << 23);
+            println!("{names} names, {with}: {:.1} {UNIT}", median(&mut rates.clone()));
+            figures.extend(Figure::of(&format!("{names} names, {with}"), "responder", UNIT, &rates));
         }
     }
+    let run = Run { name: "responder", conditions: &conditions, figures, against: &[] };
+    run.keep().expect("the page of figures");
 }
 
 fn table_of_denials(labels: usize) {
     const NAMES: usize = 10_000;
-    print_conditions("responder alone, one core, names that are not there, type A");
+    let offered = "names that are not there, type A, in batches of 64";
+    println!("{}\n", Conditions::here(&format!("responder denials {labels}"), "none", offered));
     let bench = Bench::<LONG>::new(NAMES, &denials(1 << 16, labels, 42));
-    println!("{labels} labels: {:.2} million answers a second", median_rate(bench, 1 << 21) / 1e6);
+    println!("{labels} labels: {:.2} {UNIT}", median(&mut rates(bench, 1 << 21)));
 }
 
-/// The median of five runs of `count` answers each.
-fn median_rate<const LEN: usize>(mut bench: Bench<LEN>, count: usize) -> f64 {
+/// Five runs of `count` answers each, in millions a second.
+fn rates<const LEN: usize>(mut bench: Bench<LEN>, count: usize) -> Vec<f64> {
     bench.run(count / 8);
-    let mut rates: Vec<f64> = (0..5).map(|_| bench.run(count)).collect();
-    median(&mut rates)
+    (0..5).map(|_| bench.run(count) / 1e6).collect()
 }
 
 /// Queries of up to `LEN` octets, and who answers them.

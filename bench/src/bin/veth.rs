@@ -5,9 +5,10 @@
 
 use std::process::ExitCode;
 
+use bench::record::{Figure, Run};
 use lab::{
     Conditions, Device, Directory, LabError, Outcome, Peer, Placed, Procedure, QUESTIONS, Round, Sidestep,
-    Workload, all_places, by_place, outcomes, ratio_table,
+    VETH, Workload, all_places, by_place, outcomes, ratio_table,
 };
 
 fn main() -> ExitCode {
@@ -66,24 +67,38 @@ impl Peers {
 fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
     let procedure = Procedure::thorough(rounds);
     let peers = Peers::new();
-    println!("# Replies a second on veth\n");
-    println!("{}", Conditions::here("make bench FIGURES=veth"));
-    println!(
-        "- load: kxdpgun -b 32 over AF_XDP on core 0, {QUESTIONS} questions, {} seconds at each load",
+    let offered = format!(
+        "kxdpgun -b 32 over AF_XDP on core 0, {QUESTIONS} questions, {} s at each load of the search",
         procedure.seconds
     );
+    let conditions = Conditions::here("make bench FIGURES=veth", VETH, &offered).with_peers();
+    println!("# Replies a second on veth\n\n{conditions}");
     println!(
         "- servers: core 1, one worker; the largest load of which 98 % are answered, to {:.0} %; medians of {rounds} interleaved rounds\n",
         (procedure.precision - 1.0) * 100.0
     );
+    let mut figures = Vec::new();
     for workload in workloads {
         println!("## {workload}\n");
         let contenders = peers.for_workload(*workload);
         let questions = workload.prepare(&Directory::new()?)?;
         let measured = procedure.run(&questions, &contenders, show_progress)?;
+        figures.extend(figures_of(*workload, &outcomes(&contenders, all_places(&measured))));
         print_outcomes(&peers, *workload, measured);
     }
-    Ok(())
+    let against = [peers.nsd.name(), peers.knot_xdp.name()];
+    let against = against.each_ref().map(String::as_str);
+    let run = Run { name: "veth", conditions: &conditions, figures, against: &against };
+    run.keep()
+}
+
+/// Replies a second at the knee, of each server that carried anything.
+fn figures_of(workload: Workload, outcomes: &[Outcome]) -> Vec<Figure> {
+    let figure = |outcome: &Outcome| {
+        let rates: Vec<f64> = outcome.rounds.iter().map(|round| round.knee.reply_rate as f64).collect();
+        Figure::of(workload.name(), &outcome.name, "replies/s", &rates)
+    };
+    outcomes.iter().filter_map(figure).collect()
 }
 
 fn show_progress(round: u32, peer: &Peer, placed: &Placed<Round>) {

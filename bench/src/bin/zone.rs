@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bench::load::label;
-use bench::report::{median, print_conditions};
+use bench::record::{Figure, Run};
+use bench::report::median;
 use dns_auth::ServedZone;
 use dns_auth::compile::compile;
 use dns_zone::load_zone;
 use dns_zone::text::{Files, Limits, TextFile};
+use lab::Conditions;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -23,9 +25,20 @@ fn main() {
     if given.is_none() {
         std::fs::write(&path, text(records)).expect("room for the zone file");
     }
-    print_conditions("loading a zone, one core");
-    let mut rates: Vec<f64> = (0..LOADS).map(|_| measure(&path)).collect();
-    println!("median of {LOADS}: {:.2} million records a second", median(&mut rates) / 1e6);
+    let conditions =
+        Conditions::here("make bench FIGURES=zone", "none", &format!("{LOADS} loads, on one core"));
+    println!("# Loading a zone\n\n{conditions}\n");
+    let loads: Vec<Load> = (0..LOADS).map(|_| measure(&path)).collect();
+    let of = |figure: fn(&Load) -> f64| loads.iter().map(figure).collect::<Vec<f64>>();
+    let rates = of(|load| load.rate / 1e6);
+    println!("median of {LOADS}: {:.2} million records a second", median(&mut rates.clone()));
+    let case = format!("{records} A records");
+    let figures = [
+        Figure::of(&case, "loading", "million records/s", &rates),
+        Figure::of(&case, "tree and answer table", "octets/record", &of(|load| load.octets)),
+    ];
+    let figures = figures.into_iter().flatten().collect();
+    Run { name: "zone", conditions: &conditions, figures, against: &[] }.keep().expect("the page of figures");
     if given.is_none() {
         std::fs::remove_file(&path).expect("the file that was just read");
     }
@@ -35,8 +48,16 @@ fn main() {
 /// of 4 KiB was seen to take 10 us there instead of 0.2 us. That is why the time in our own code is told apart.
 const LOADS: usize = 5;
 
-/// Loads the zone, tells what it took, forgets it; returns records a second.
-fn measure(path: &Path) -> f64 {
+/// What a load took.
+struct Load {
+    /// Records a second.
+    rate: f64,
+    /// Octets of each record that stay.
+    octets: f64,
+}
+
+/// Loads the zone, says what it took, forgets it.
+fn measure(path: &Path) -> Load {
     let before = memory("VmRSS");
     let (start, user) = (Instant::now(), user_seconds());
     let served = load(path);
@@ -51,7 +72,8 @@ fn measure(path: &Path) -> f64 {
         (memory("VmRSS") - before) / count,
         (memory("VmHWM") - before) / count,
     );
-    count / seconds
+    let octets = (zone.memory() + served.table().memory()) as f64 / count;
+    Load { rate: count / seconds, octets }
 }
 
 struct Disk;

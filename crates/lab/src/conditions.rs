@@ -5,30 +5,54 @@ use std::fs;
 use std::process::Command;
 
 use crate::namespaces::run;
+use crate::peers::version::{KNOT, KXDPGUN, NSD};
 use crate::workspace_root;
+
+/// The laboratory's wire.
+pub const VETH: &str = "veth pair between two network namespaces, one core at each end";
 
 /// Everything that a reader needs to judge a figure.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    machine: String,
-    kernel: String,
-    commit: String,
-    command: String,
-    peers: String,
-    load: String,
+    /// When it was taken, in UTC.
+    pub date: String,
+    /// Processor and cores.
+    pub machine: String,
+    /// The system.
+    pub kernel: String,
+    /// What carried the packets.
+    pub network: String,
+    /// Of this repository.
+    pub commit: String,
+    /// What printed it.
+    pub command: String,
+    /// What was offered.
+    pub offered: String,
+    /// Versions and ages of the others, if there are others.
+    peers: Option<String>,
+    load_before: String,
 }
 
 impl Conditions {
-    /// Of this machine at this moment, for a figure printed by `command`.
-    pub fn here(command: &str) -> Conditions {
+    /// Of this machine at this moment, for a figure printed by `command` of what `network` carries when `offered` is.
+    pub fn here(command: &str, network: &str, offered: &str) -> Conditions {
         Conditions {
+            date: first_line("date", &["-u", "+%Y-%m-%d %H:%M:%S"]),
             machine: machine(),
             kernel: first_line("uname", &["-sr"]),
+            network: network.to_owned(),
             commit: commit(),
             command: command.to_owned(),
-            peers: peers(),
-            load: fs::read_to_string("/proc/loadavg").unwrap_or_default(),
+            offered: offered.to_owned(),
+            peers: None,
+            load_before: fs::read_to_string("/proc/loadavg").unwrap_or_default(),
         }
+    }
+
+    /// With the versions and ages of NSD, Knot and kxdpgun.
+    #[must_use]
+    pub fn with_peers(self) -> Conditions {
+        Conditions { peers: Some(format!("{NSD}; {KNOT}; {KXDPGUN}")), ..self }
     }
 }
 
@@ -36,11 +60,15 @@ impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "- machine: {}", self.machine)?;
         writeln!(f, "- kernel: {}", self.kernel)?;
-        writeln!(f, "- commit: {}", self.commit)?;
+        writeln!(f, "- network: {}", self.network)?;
+        writeln!(f, "- commit: {}, {}", self.commit, self.date)?;
         writeln!(f, "- command: `{}`", self.command)?;
-        writeln!(f, "- peers: {}", self.peers)?;
+        writeln!(f, "- offered load: {}", self.offered)?;
+        if let Some(peers) = &self.peers {
+            writeln!(f, "- peers: {peers}")?;
+        }
         // Other work on the same cores lowers every figure, and not equally.
-        write!(f, "- load before the run: {}", self.load.trim())
+        write!(f, "- load average before the run: {}", self.load_before.trim())
     }
 }
 
@@ -82,15 +110,6 @@ fn commit() -> String {
         (false, true) => format!("{hash}, with changes"),
         (false, false) => hash,
     }
-}
-
-/// Versions of the other servers and of the generator.
-fn peers() -> String {
-    // nsd prints its version on stderr; the other two on stdout.
-    let nsd = Command::new("nsd").arg("-v").output().ok();
-    let nsd = nsd.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
-    let nsd = nsd.lines().next().unwrap_or("no NSD").trim_end_matches('.').to_owned();
-    [nsd, first_line("knotd", &["--version"]), first_line("kxdpgun", &["--version"])].join("; ")
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use crate::peers::version::KXDPGUN;
 use crate::{CLIENT_INTERFACE, Child, Lab, LabError, Questions, SERVER_V4, Side};
 
 /// The kernel gives a queue free some time after the last run's end.
@@ -45,7 +46,7 @@ impl Kxdpgun {
     pub fn run(&self, lab: &Lab) -> Result<Report, LabError> {
         let mut text = String::new();
         for _ in 0..TRIES {
-            let output = lab.command(Side::Client, "kxdpgun").args(self.arguments()).output();
+            let output = lab.command(Side::Client, &KXDPGUN.program()).args(self.arguments()).output();
             let output = output.map_err(LabError::system("kxdpgun"))?;
             text = (String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr))
                 .into_owned();
@@ -61,7 +62,7 @@ impl Kxdpgun {
     pub fn start(&self, lab: &Lab) -> Result<Child, LabError> {
         let arguments = self.arguments();
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        lab.spawn_in(Side::Client, "kxdpgun", &words)
+        lab.spawn_in(Side::Client, &KXDPGUN.program(), &words)
     }
 
     /// Waits for a run that [`Kxdpgun::start`] began.

@@ -46,7 +46,7 @@ mod zone;
 
 pub use binary::{example_binary, sidestep_binary, workspace_root};
 pub use child::Child;
-pub use conditions::{Conditions, markdown_table};
+pub use conditions::{Conditions, VETH, markdown_table};
 pub use cores::{
     Distance, Place, Placed, all_places, by_place, generator_core, in_one_place, server_core, stay_on,
 };

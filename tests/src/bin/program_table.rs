@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fs;
 
-use lab::{Conditions, markdown_table};
+use lab::{Conditions, VETH, markdown_table};
 
 /// The lines around the table.
 const MARKS: [&str; 2] =
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         print!("{table}");
         return Ok(());
     };
-    let conditions = Conditions::here("scripts/programs.sh");
+    let conditions = Conditions::here("scripts/programs.sh", VETH, "as the table says").with_peers();
     let text = fs::read_to_string(&page)?;
     let (head, rest) = text.split_once(MARKS[0]).ok_or("the page has no place for the table")?;
     let (_, tail) = rest.split_once(MARKS[1]).ok_or("the page has no end of the table")?;

@@ -7,9 +7,10 @@ mod probe;
 
 use std::process::ExitCode;
 
+use bench::record::{Figure, Run};
 use lab::{
-    Conditions, Device, Directory, Lab, LabError, Peer, Placed, QUESTIONS, Sidestep, Workload, by_place,
-    in_one_place, markdown_table, median,
+    Conditions, Device, Directory, Lab, LabError, Peer, Placed, QUESTIONS, Sidestep, VETH, Workload,
+    all_places, by_place, in_one_place, markdown_table, median,
 };
 
 use probe::{Probe, RoundTrips, quantile};
@@ -44,9 +45,10 @@ fn peers() -> Vec<Peer> {
 }
 
 fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
-    println!("# Round trips on veth\n");
-    println!("{}", Conditions::here("make bench FIGURES=latency"));
-    println!("- load: {rate} queries a second from one UDP socket on core 0 that spins, {QUESTIONS} names");
+    let offered =
+        format!("{rate} queries/s from one UDP socket on core 0 that spins, {QUESTIONS} names, type A");
+    let conditions = Conditions::here("make bench FIGURES=latency", VETH, &offered).with_peers();
+    println!("# Round trips on veth\n\n{conditions}");
     println!(
         "- servers: core 1, one worker; {rounds} interleaved rounds of {} s; quantiles of each 1/{} s, their medians; \"of all\": of all round \
          trips together, with the moments at which the cores were somebody else's\n",
@@ -68,12 +70,31 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
             measured.push(trips);
         }
     }
+    let figures = figures_of(&peers, &all_places(&measured));
     for place in by_place(measured) {
         println!("{place}\n");
         print_table(&peers, &place.contenders);
     }
     println!("Target: p50 and p99 over AF_XDP, in either mode, not above those on kernel sockets.");
-    Ok(())
+    let against = [Peer::Nsd.name(), Peer::KnotXdp.name()];
+    let against = against.each_ref().map(String::as_str);
+    let run = Run { name: "latency", conditions: &conditions, figures, against: &against };
+    run.keep()
+}
+
+/// For each quantile and server the medians of its windows, a value for each round.
+fn figures_of(peers: &[Peer], measured: &[Vec<RoundTrips>]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (case, per_mille) in [("p50", 500), ("p90", 900), ("p99", 990)] {
+        for (peer, rounds) in peers.iter().zip(measured) {
+            let of_round = |trips: &RoundTrips| {
+                median(&trips.quantiles_of_windows(per_mille).collect::<Vec<_>>()) as f64 / 1000.0
+            };
+            let values: Vec<f64> = rounds.iter().map(of_round).collect();
+            figures.extend(Figure::of(case, &peer.name(), "us", &values));
+        }
+    }
+    figures
 }
 
 fn print_table(peers: &[Peer], measured: &[Vec<RoundTrips>]) {

@@ -11,7 +11,10 @@ mod stateless;
 use std::process::ExitCode;
 
 use bench::processor::Shares;
-use lab::{Conditions, Lab, LabError, Place, Placed, by_place, in_one_place, markdown_table};
+use bench::record::{Figure, Run};
+use lab::{
+    Conditions, Lab, LabError, Place, Placed, VETH, all_places, by_place, in_one_place, markdown_table,
+};
 
 use scenarios::{SCENARIOS, Scenario, Serving, Wanted};
 
@@ -46,22 +49,23 @@ fn main() -> ExitCode {
 }
 
 fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> {
-    println!("# Unmodified programs: sidestep run against the kernel\n");
-    println!("{}", Conditions::here("make bench FIGURES=run"));
+    let offered = format!("by each scenario's client on core 0, {seconds} s");
+    let conditions = Conditions::here("make bench FIGURES=run", VETH, &offered);
+    println!("# Unmodified programs: sidestep run against the kernel\n\n{conditions}");
     println!(
-        "- veth; clients on core 0, on the kernel where nothing else is said; programs on core 1, in turns; medians of {rounds} rounds"
+        "- clients on the kernel where nothing else is said; programs on core 1, in turns; medians of {rounds} rounds"
     );
     println!(
         "- client's core, server's core: how much of their time they worked; with all of the client's, the client is the bound"
     );
-    println!(
-        "- {seconds} seconds each; where nothing is said of spinning, it is what `sidestep run` does by itself\n"
-    );
+    println!("- where nothing is said of spinning, it is what `sidestep run` does by itself\n");
     let wanted =
         |scenario: &&Scenario| names.is_empty() || names.iter().any(|name| scenario.name.contains(name));
-    let mut rows = Vec::new();
+    let (mut rows, mut figures) = (Vec::new(), Vec::new());
     for scenario in SCENARIOS.iter().filter(wanted) {
-        rows.extend(rows_of(scenario, rounds, seconds)?);
+        let measured = rounds_of(scenario, rounds, seconds)?;
+        figures.extend(figures_of(scenario, &all_places(&measured)));
+        rows.extend(by_place(measured).iter().flat_map(|place| rows_in(scenario, place)));
     }
     let head = [
         "scenario",
@@ -78,22 +82,39 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
         "target",
     ];
     println!("{}", markdown_table(&head, &rows));
-    Ok(())
+    let kernel = Serving::Kernel.to_string();
+    Run { name: "run", conditions: &conditions, figures, against: &[&kernel] }.keep()
 }
 
-/// All contenders of a scenario, in turns; for each place of the cores a row for each, the kernel's first.
-fn rows_of(scenario: &Scenario, rounds: u32, seconds: u32) -> Result<Vec<Vec<String>>, LabError> {
+/// Who serves, in the order in which they take turns: the kernel first.
+fn servings(scenario: &Scenario) -> impl Iterator<Item = Serving> {
+    let contenders = scenario.contenders.iter().map(|contender| contender.serving);
+    std::iter::once(Serving::Kernel).chain(contenders)
+}
+
+fn figures_of(scenario: &Scenario, measured: &[Vec<Measurement>]) -> Vec<Figure> {
+    let figure = |(serving, found): (Serving, &Vec<Measurement>)| {
+        let values: Vec<f64> = found.iter().map(|measurement| measurement.value).collect();
+        Figure::of(scenario.name, &serving.to_string(), scenario.unit, &values)
+    };
+    servings(scenario).zip(measured).filter_map(figure).collect()
+}
+
+/// All contenders of a scenario, in turns: the rounds of each, the kernel's first.
+fn rounds_of(
+    scenario: &Scenario,
+    rounds: u32,
+    seconds: u32,
+) -> Result<Vec<Vec<Placed<Measurement>>>, LabError> {
     let mut found: Vec<Vec<Placed<Measurement>>> = vec![Vec::new(); scenario.contenders.len() + 1];
     for round in 1..=rounds {
-        for (index, found) in found.iter_mut().enumerate() {
-            let contender = index.checked_sub(1).map(|index| scenario.contenders[index]);
-            let serving = contender.map_or(Serving::Kernel, |contender| contender.serving);
+        for (serving, found) in servings(scenario).zip(&mut found) {
             let measurement = in_one_place(|| (scenario.measure)(&Lab::for_figures()?, serving, seconds))?;
             eprintln!("round {round}: {}: {serving}: {measurement:?}", scenario.name);
             found.push(measurement);
         }
     }
-    Ok(by_place(found).iter().flat_map(|place| rows_in(scenario, place)).collect())
+    Ok(found)
 }
 
 fn rows_in(scenario: &Scenario, place: &Place<Measurement>) -> Vec<Vec<String>> {

@@ -19,8 +19,9 @@ mod server;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::report::{median, print_conditions};
+use bench::record::{Figure, Run};
 use clients::Clients;
+use lab::Conditions;
 use pair::{Mode, Pair};
 
 /// Octets of a request, and of its response.
@@ -38,21 +39,31 @@ fn main() -> ExitCode {
         eprintln!("usage: tcp [rr|churn|bulk|idle]... [--seconds N] [--connections N] [--in-turns]");
         return ExitCode::FAILURE;
     };
-    print_conditions(match options.mode {
-        Mode::TwoCores => "TCP over the memory device, one core for the server, one for its clients",
+    let offered = match options.mode {
+        Mode::TwoCores => "as much as the clients can, one core for the server, one for them",
         Mode::InTurns => {
-            "TCP over the memory device, both ends on one thread, by the processor time of one end"
+            "as much as the clients can, both ends on one thread, by the processor time of one end"
         }
-    });
+    };
+    let conditions = Conditions::here("make bench FIGURES=tcp", "memory device", offered);
+    println!("# TCP over the memory device\n\n{conditions}\n");
+    let mut figures = Vec::new();
     for scenario in &options.scenarios {
-        match scenario.as_str() {
+        figures.extend(match scenario.as_str() {
             "rr" => request_response(&options),
             "churn" => churn(&options),
             "bulk" => bulk(&options),
             _ => idle(&options),
+        });
+    }
+    let run = Run { name: "tcp", conditions: &conditions, figures, against: &[] };
+    match run.keep() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tcp: {error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
@@ -81,46 +92,45 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
 /// Runs of each figure; the median counts.
 const RUNS: usize = 3;
 
-fn medians(mut measure: impl FnMut() -> f64) -> f64 {
-    let mut figures: Vec<f64> = (0..RUNS).map(|_| measure()).collect();
-    median(&mut figures)
+/// The figure of some runs, printed.
+fn figure(case: &str, unit: &str, mut measure: impl FnMut() -> f64) -> Option<Figure> {
+    let values: Vec<f64> = (0..RUNS).map(|_| measure()).collect();
+    let figure = Figure::of(case, "stack", unit, &values);
+    figure.iter().for_each(|figure| println!("{case}: {:.3} {unit}", figure.value));
+    figure
 }
 
-fn request_response(options: &Options) {
-    for connections in [1000, 1] {
-        let rate = medians(|| {
+fn request_response(options: &Options) -> Vec<Figure> {
+    let figure = |connections| {
+        figure(&format!("tcp_rr_64b_{connections}conn_memory"), "million transactions/s", || {
             let pair = Pair::start(server::echo(), Clients::asking(connections), options.mode);
             pair.wait_until_open(connections);
-            pair.rate_of_transactions(options.span)
-        });
-        println!(
-            "tcp_rr_64b_{connections}conn_memory: {:.3} million transactions a second, {:.2} us each",
-            rate / 1e6,
-            1e6 / rate
-        );
-    }
+            pair.rate_of_transactions(options.span) / 1e6
+        })
+    };
+    [1000, 1].into_iter().filter_map(figure).collect()
 }
 
-fn churn(options: &Options) {
+fn churn(options: &Options) -> Vec<Figure> {
     const UNDER_WAY: u32 = 256;
-    let rate = medians(|| {
+    let figure = figure("tcp_crr_64b_memory", "million connections opened, used once and closed/s", || {
         let pair =
             Pair::start(server::answer_and_close(), Clients::coming_and_going(UNDER_WAY), options.mode);
-        pair.rate_of_transactions(options.span)
+        pair.rate_of_transactions(options.span) / 1e6
     });
-    println!("tcp_crr_64b_memory: {:.0} connections opened, used once and closed a second", rate);
+    figure.into_iter().collect()
 }
 
-fn bulk(options: &Options) {
-    let rate = medians(|| {
+fn bulk(options: &Options) -> Vec<Figure> {
+    let figure = figure("tcp_stream_1500_memory", "Gb/s of payload", || {
         let pair = Pair::start(server::sink(), Clients::sending(), options.mode);
         pair.wait_until_open(1);
-        pair.rate_of_octets(options.span)
+        pair.rate_of_octets(options.span) * 8.0 / 1e9
     });
-    println!("tcp_stream_1500_memory: {:.2} Gb/s of payload, MTU 1500, one connection", rate * 8.0 / 1e9);
+    figure.into_iter().collect()
 }
 
-fn idle(options: &Options) {
+fn idle(options: &Options) -> Vec<Figure> {
     let latency = |idle: u32| {
         let before = pair::resident_octets();
         let pair = Pair::start(server::echo(), Clients::mostly_idle(idle), options.mode);
@@ -130,12 +140,20 @@ fn idle(options: &Options) {
     };
     let (few, _) = latency(1000);
     let (many, each) = latency(options.connections);
-    println!(
-        "tcp_idle_{}_memory: {each:.0} octets of memory a connection and end, timers and tables included",
-        options.connections
-    );
+    let case = format!("tcp_idle_{}_memory", options.connections);
+    println!("{case}: {each:.0} octets of memory a connection and end, timers and tables included");
     println!(
         "  64 octets there and back on one more: {many:.2} us, with 1000 idle {few:.2} us: x {:.2}",
         many / few
     );
+    let figures = [
+        Figure::of(&case, "memory", "octets a connection and end", &[each]),
+        Figure::of(
+            &case,
+            "one more connection, relative to beside 1000 idle ones",
+            "round trips",
+            &[many / few],
+        ),
+    ];
+    figures.into_iter().flatten().collect()
 }

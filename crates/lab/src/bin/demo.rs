@@ -8,7 +8,7 @@ use std::time::Instant;
 use lab::programs::{LARGE, Network, Nginx};
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Lab, LabError, Peer, Procedure, Questions,
-    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, Workload, Wrk, median,
+    SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, VETH, Workload, Wrk, median,
 };
 
 /// How long each run of wrk takes.
@@ -42,7 +42,7 @@ fn demonstrate() -> Result<(), LabError> {
     let rates = compare_dns_servers(&questions)?;
     let pages = compare_nginx()?;
     summarise(&rates, &pages);
-    println!("{}", Conditions::here("make demo"));
+    println!("{}", Conditions::here("make demo", VETH, "as each step says").with_peers());
     println!("\nDone in {} s. The laboratory is removed.", started.elapsed().as_secs());
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! Knot DNS.
 
+use super::version;
 use crate::{Child, Directory, Lab, LabError, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, Zone};
 
 /// Starts Knot with one UDP worker; with `xdp`, UDP goes over AF_XDP.
 pub(super) fn start(lab: &Lab, zone: &Zone, directory: &Directory, xdp: bool) -> Result<Child, LabError> {
     let config = directory.write("knot.conf", &config(zone, directory, xdp))?;
-    lab.spawn_in(Side::Server, "knotd", &["-c", &config.display().to_string()])
+    lab.spawn_in(Side::Server, &version::KNOT.program(), &["-c", &config.display().to_string()])
 }
 
 fn config(zone: &Zone, directory: &Directory, xdp: bool) -> String {

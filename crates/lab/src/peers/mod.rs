@@ -3,6 +3,7 @@
 mod knot;
 mod nsd;
 mod sidestep;
+pub(crate) mod version;
 
 use std::net::SocketAddr;
 use std::thread;
@@ -40,9 +41,9 @@ impl Peer {
     /// Its name in tables.
     pub fn name(&self) -> String {
         match self {
-            Peer::Nsd => "NSD, kernel sockets".to_owned(),
-            Peer::Knot => "Knot, kernel sockets".to_owned(),
-            Peer::KnotXdp => "Knot, AF_XDP".to_owned(),
+            Peer::Nsd => format!("{}, kernel sockets", version::NSD.versioned()),
+            Peer::Knot => format!("{}, kernel sockets", version::KNOT.versioned()),
+            Peer::KnotXdp => format!("{}, AF_XDP", version::KNOT.versioned()),
             Peer::Sidestep(sidestep) => sidestep.name(),
         }
     }

@@ -1,11 +1,12 @@
 //! NSD.
 
+use super::version;
 use crate::{Child, Directory, Lab, LabError, SERVER_V4, SERVER_V6, Side, Zone};
 
 /// Starts NSD with one server process.
 pub(super) fn start(lab: &Lab, zone: &Zone, directory: &Directory) -> Result<Child, LabError> {
     let config = directory.write("nsd.conf", &config(zone, directory))?;
-    lab.spawn_in(Side::Server, "nsd", &["-d", "-c", &config.display().to_string()])
+    lab.spawn_in(Side::Server, &version::NSD.program(), &["-d", "-c", &config.display().to_string()])
 }
 
 fn config(zone: &Zone, directory: &Directory) -> String {
