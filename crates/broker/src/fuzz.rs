@@ -7,11 +7,7 @@
 //! ```
 //!
 //! Every request is decoded and encoded again. Requests about queues and claims reach the registry, and so does the search for the
-//! owner of a waiting connection. Code around the registry is not reached, because it would act on the machine's own kernel: the kernel's
-//! description of a socket (`shadow.rs`), routes ([`Request::Route`]), the socket and the octets of a connection that moves
-//! ([`Request::Move`] only counts as moved), late segments ([`Request::Late`]), datagrams ([`Request::Deliver`]). Nor are questions between
-//! parents and children ([`Request::MoveFor`] and its answers), reports, and the order of messages. The tests of the server and the
-//! laboratory cover these.
+//! owner of a waiting connection. [`crate::fuzz_requests`], which is slower, covers the other requests, their order and their descriptors.
 
 use std::net::SocketAddr;
 
@@ -55,12 +51,14 @@ pub fn fuzz_broker(data: &[u8]) {
     assert!(world.maps.values().all(std::collections::BTreeMap::is_empty), "something is claimed by nobody");
 }
 
-enum Step<'d> {
+/// A step of a history.
+pub(crate) enum Step<'d> {
     Message { client: usize, socket: u8, octets: &'d [u8] },
     Other { kind: u8, which: u8, how: u8 },
 }
 
-fn take_step<'d>(rest: &mut &'d [u8]) -> Option<Step<'d>> {
+/// Takes the first step off `rest`.
+pub(crate) fn take_step<'d>(rest: &mut &'d [u8]) -> Option<Step<'d>> {
     let (&[kind, which, how], behind) = rest.split_first_chunk::<3>()?;
     *rest = behind;
     if kind >= 128 {
@@ -106,7 +104,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
         Request::Adopt => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),
-        // The registry has no part in these: see the page.
+        // The registry has no part in these.
         Request::Route { .. }
         | Request::Surrendered { .. }
         | Request::NotSurrendered { .. }

@@ -21,3 +21,4 @@ pub mod server;
 mod transfer;
 
 pub use fuzz::fuzz_broker;
+pub use server::fuzz_requests;

@@ -1,87 +1,35 @@
 //! Replays the fuzz corpus of the target `broker`: histories of clients, each kept for what it says in its name.
-//!
-//! The named cases below are the source of the files; others may be added beside them. After a change here:
-//! `SIDESTEP_WRITE_CORPUS=1 cargo test -p broker --test fuzz_corpus`.
 
-use std::path::PathBuf;
-use std::{env, fs};
+mod corpus;
 
 use broker::fuzz_broker;
-use broker::protocol::{ClaimId, Purpose, Request, ToBroker, Transport, VERSION, encode};
+use broker::protocol::{ClaimId, Purpose, Request, Transport, VERSION};
+
+use corpus::{Case, Corpus, say, say_with, text};
+
+fn broker_corpus() -> Corpus {
+    Corpus { name: "broker", fuzz: fuzz_broker, cases: cases() }
+}
 
 #[test]
 fn every_file_of_the_corpus_is_survived() {
-    let mut replayed = 0;
-    for file in fs::read_dir(corpus()).unwrap() {
-        fuzz_broker(&fs::read(file.unwrap().path()).unwrap());
-        replayed += 1;
-    }
-    assert!(replayed >= cases().len(), "only {replayed} files");
+    broker_corpus().replay();
 }
 
 #[test]
 fn the_named_cases_are_in_the_corpus() {
-    for (name, history) in cases() {
-        let path = corpus().join(name);
-        if env::var_os("SIDESTEP_WRITE_CORPUS").is_some() {
-            fs::create_dir_all(corpus()).unwrap();
-            fs::write(&path, &history).unwrap();
-        }
-        assert_eq!(fs::read(&path).unwrap(), history, "{name} differs from its file");
-    }
+    broker_corpus().check_files();
 }
 
-/// A few hundred changes of each case: what a fuzzer does first.
 #[test]
 fn cases_with_changed_octets_are_survived() {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % below as u64) as usize
-    };
-    let rounds = env::var("SIDESTEP_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(200);
-    for (_, history) in cases().into_iter().filter(|(_, history)| !history.is_empty()) {
-        for _ in 0..rounds {
-            let mut changed = history.clone();
-            for _ in 0..=next(4) {
-                let at = next(changed.len());
-                match next(3) {
-                    0 => changed[at] = next(256) as u8,
-                    1 => changed.insert(at, next(256) as u8),
-                    _ => drop(changed.splice(at..changed.len().min(at + next(8)), [])),
-                }
-                if changed.is_empty() {
-                    changed.push(0);
-                }
-            }
-            fuzz_broker(&changed);
-        }
-    }
-}
-
-fn corpus() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz", "corpus", "broker"].iter().collect()
+    broker_corpus().replay_changed(200);
 }
 
 /// Sockets that come with claims: a listener on all addresses, another one that shares its port, one on one address.
 const ANY: u8 = 0;
 const SHARED: u8 = 16;
 const ONE: u8 = 3;
-
-fn text(client: u8, socket: u8, octets: &[u8]) -> Vec<u8> {
-    let [low, high] = (octets.len() as u16).to_le_bytes();
-    [&[client, socket, low, high], octets].concat()
-}
-
-fn say_with(client: u8, socket: u8, request: Request) -> Vec<u8> {
-    text(client, socket, &encode(&ToBroker { id: 1, request }).unwrap())
-}
-
-fn say(client: u8, request: Request) -> Vec<u8> {
-    say_with(client, 0, request)
-}
 
 fn hello(client: u8) -> Vec<u8> {
     say(client, Request::Hello { version: VERSION, program: "program".to_owned(), pid: 7 })
@@ -144,11 +92,11 @@ fn workers() -> Vec<u8> {
     [first, hello(1), attach(1), ready(1, &[1]), listen(1), pass(5)].concat()
 }
 
-fn cases() -> Vec<(&'static str, Vec<u8>)> {
+fn cases() -> Vec<Case> {
     [histories_of_queues(), histories_of_claims(), texts()].concat()
 }
 
-fn histories_of_queues() -> Vec<(&'static str, Vec<u8>)> {
+fn histories_of_queues() -> Vec<Case> {
     let give_back = |client| say(client, Request::GiveBack);
     let waiting = || [serving(), hello(1), attach(1), listen(1)].concat();
     vec![
@@ -176,7 +124,7 @@ fn histories_of_queues() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn histories_of_claims() -> Vec<(&'static str, Vec<u8>)> {
+fn histories_of_claims() -> Vec<Case> {
     let release = |client, claim| say(client, Request::Release { claim: ClaimId(claim) });
     let drain = |client, claim| say(client, Request::Drain { claim: ClaimId(claim) });
     let outgoing = |socket| claim(0, socket, Purpose::Outgoing);
@@ -221,7 +169,7 @@ fn histories_of_claims() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// What is no message, and what is barely one.
-fn texts() -> Vec<(&'static str, Vec<u8>)> {
+fn texts() -> Vec<Case> {
     let says = |octets: &[u8]| [serving(), text(0, 0, octets), pass(5)].concat();
     let nested = [b"{\"id\":1,\"request\":".as_slice(), &[b'['; 300]].concat();
     vec![

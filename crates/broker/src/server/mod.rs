@@ -15,6 +15,7 @@
 //! | `handshakes.rs` | handshakes that another process completes |
 //! | `observers.rs` | control sockets of the programs |
 //! | `status.rs` | the report for `sidestep status` |
+//! | `fuzz.rs`, `made_up.rs` | the whole broker for fuzzers, at an interface that is made up |
 
 mod actions;
 mod broker;
@@ -25,9 +26,11 @@ mod connection;
 mod data_path;
 mod datagram;
 mod family;
+mod fuzz;
 mod handle;
 mod handshakes;
 mod helpers;
+mod made_up;
 mod moves;
 mod observers;
 mod orphans;
@@ -47,6 +50,7 @@ use std::path::PathBuf;
 use clock::{Duration, Instant};
 use control::MonitorError;
 
+pub use fuzz::fuzz_requests;
 pub use handle::{Handle, Reporter};
 pub use status::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 

@@ -56,6 +56,11 @@ impl UnderWay {
         self.until.contains_key(&client)
     }
 
+    /// Whether a request of anybody's is worked on.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.until.is_empty()
+    }
+
     /// A client is gone; what was done for it is for nothing.
     pub(super) fn forget(&mut self, client: ClientId) {
         self.until.remove(&client);

@@ -16,128 +16,23 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketType, connect, recv, send, sendmsg, socket,
 };
-use steering::{Claim, ClaimTerms};
 
 use super::broker::{Broker, Setup};
-use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
 use super::handle::{self, Handle};
+use super::made_up::{Log, OF_THE_KERNEL, all, setup};
 use crate::client::{Client, ClientError, Event};
 use crate::protocol::{
-    Handshake, News, Options, Profile, ProgramReport, Purpose, Refusal, Request, SYN_MAX, ToBroker,
-    Transport, VERSION, Welcome, encode,
+    Handshake, News, Profile, ProgramReport, Purpose, Refusal, Request, SYN_MAX, ToBroker, Transport,
+    VERSION, Welcome, encode,
 };
 
 /// Longer than anything takes that comes at all, on a machine that does other work too.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What happened to a made-up interface.
-#[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn note(&self, what: String) {
-        self.0.lock().unwrap().push(what);
-    }
-
-    fn has(&self, what: &str) -> bool {
-        self.0.lock().unwrap().iter().any(|noted| noted == what)
-    }
-}
-
-struct MadeUp {
-    queues: u16,
-    log: Log,
-}
-
-impl DataPaths for MadeUp {
-    fn open(&self, _interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
-        Ok(Box::new(MadeUp { queues: self.queues, log: self.log.clone() }))
-    }
-
-    fn queues(&self, _interface: &str) -> Result<u16, XdpError> {
-        Ok(self.queues)
-    }
-
-    fn frame_size(&self, _mtu: u32) -> Option<u16> {
-        Some(2048)
-    }
-}
-
-/// A connection from this port belongs to the kernel.
-const OF_THE_KERNEL: u16 = 4999;
-
-impl DataPath for MadeUp {
-    fn describe(&self) -> String {
-        "made up".to_owned()
-    }
-
-    fn is_native(&self) -> bool {
-        true
-    }
-
-    fn lend(&mut self, queues: &[u16], _frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
-        self.log.note(format!("lend {queues:?}"));
-        let any = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let layout = LentLayout {
-            interface: "lo".to_owned(),
-            queues: queues.to_vec(),
-            frame_size: 2048,
-            frames: 4096,
-            ring_entries: 2048,
-            mtu: 1500,
-            mode: XdpMode { attach: AttachMode::Native, copy: CopyMode::Copy },
-            partial_checksums: true,
-            busy_poll: false,
-        };
-        Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
-    }
-
-    fn set_reopening(&mut self, _reopening: bool) -> Result<(), XdpError> {
-        Ok(())
-    }
-
-    fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
-        self.log.note(format!("remove {queue}"));
-        Ok(())
-    }
-
-    fn put_claim(&mut self, _claim: Claim, _terms: ClaimTerms) -> Result<(), XdpError> {
-        Ok(())
-    }
-
-    fn remove_claim(&mut self, _claim: Claim) -> Result<(), XdpError> {
-        Ok(())
-    }
-
-    fn add_kernel_flow(
-        &mut self,
-        _local: SocketAddr,
-        _remote: SocketAddr,
-        _epoch: u32,
-    ) -> Result<(), XdpError> {
-        Ok(())
-    }
-
-    fn add_awaited_flow(
-        &mut self,
-        _local: SocketAddr,
-        remote: SocketAddr,
-        _epoch: u32,
-    ) -> Result<bool, XdpError> {
-        self.log.note(format!("awaited {}", remote.port()));
-        Ok(remote.port() != OF_THE_KERNEL)
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        vec![("redirected".to_owned(), 7)]
-    }
-}
 
 /// A broker that serves.
 struct Served {
@@ -199,16 +94,6 @@ impl Drop for Served {
     }
 }
 
-fn setup(queues: u16, log: &Log, family: Family, profile: Profile) -> Setup {
-    Setup {
-        interfaces: vec!["lo".to_owned()],
-        paths: Box::new(MadeUp { queues, log: log.clone() }),
-        family,
-        options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
-        observed_in: None,
-    }
-}
-
 /// A broker that does not serve yet.
 pub(super) fn broker() -> Broker {
     broker_for(std::process::id())
@@ -218,10 +103,6 @@ pub(super) fn broker() -> Broker {
 fn broker_for(head: u32) -> Broker {
     let family = Family { head, group: None };
     Broker::open(setup(1, &Log::default(), family, all()), clock::Instant::ZERO).unwrap()
-}
-
-fn all() -> Profile {
-    Profile { name: "default".to_owned(), listeners: true, outgoing: true, udp: true, reason: None }
 }
 
 fn hello() -> ToBroker {
