@@ -93,17 +93,6 @@ pub struct Route {
     pub advmss: Option<u16>,
 }
 
-/// The largest TCP segment for a network, by the kernel's routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SegmentClamp {
-    /// Destination prefix.
-    pub network: IpAddr,
-    /// Bits of it that count.
-    pub prefix_len: u8,
-    /// Octets; `u16::MAX` where a narrower route inside a clamped one has no such limit.
-    pub mss: u16,
-}
-
 /// What a route does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
@@ -124,20 +113,6 @@ pub struct NextHop {
     pub gateway: Option<IpAddr>,
     /// Index of the interface to leave by.
     pub interface: Option<u32>,
-}
-
-impl SegmentClamp {
-    /// Whether `other` is the same network or lies within it.
-    fn covers(&self, other: &SegmentClamp) -> bool {
-        let leading = |address: IpAddr| match address {
-            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
-            IpAddr::V6(v6) => v6.to_bits(),
-        };
-        let differing = leading(self.network) ^ leading(other.network);
-        self.network.is_ipv4() == other.network.is_ipv4()
-            && self.prefix_len <= other.prefix_len
-            && differing.leading_zeros() >= u32::from(self.prefix_len)
-    }
 }
 
 /// What a message changed.
@@ -164,6 +139,7 @@ pub struct Mirror {
     addresses: BTreeMap<u32, BTreeSet<parse::Address>>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
     routes: BTreeMap<RouteKey, Route>,
+    limits_segments: bool,
 }
 
 impl Mirror {
@@ -180,6 +156,11 @@ impl Mirror {
             RouteNetlinkMessage::DelRoute(route) => self.on_route(route, false),
             _ => None,
         }
+    }
+
+    /// The interface with this index.
+    pub fn link_at(&self, index: u32) -> Option<&Link> {
+        self.links.get(&index)
     }
 
     /// The interface of this name.
@@ -219,30 +200,14 @@ impl Mirror {
         self.neighbours.get(&(index, address)).copied()
     }
 
-    /// What the main table's routes say of segment sizes; of several routes to one network, the one that is preferred counts.
-    pub fn segment_clamps(&self) -> Vec<SegmentClamp> {
-        const MAIN_TABLE: u32 = 254;
-        let main = self
-            .routes
-            .iter()
-            .filter(|(key, route)| key.table == MAIN_TABLE && route.kind == RouteKind::Unicast);
-        let mut clamps: BTreeMap<(IpAddr, u8), (u32, u16)> = BTreeMap::new();
-        for (key, route) in main {
-            let clamp = (key.priority, route.advmss.unwrap_or(u16::MAX));
-            let kept = clamps.entry((key.destination, key.prefix_len)).or_insert(clamp);
-            *kept = (*kept).min(clamp);
-        }
-        let all: Vec<SegmentClamp> = clamps
-            .into_iter()
-            .map(|((network, prefix_len), (_, mss))| SegmentClamp { network, prefix_len, mss })
-            .collect();
-        let limits: Vec<SegmentClamp> = all.iter().copied().filter(|clamp| clamp.mss != u16::MAX).collect();
-        all.into_iter().filter(|clamp| limits.iter().any(|limit| limit.covers(clamp))).collect()
-    }
-
-    /// All routes, by table and destination.
+    /// All routes, by table, destination, length and metric.
     pub fn routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.routes.iter()
+    }
+
+    /// Whether a route has, or had, a limit of segment sizes. Few hosts have one, and the others need not look for it.
+    pub(crate) fn may_limit_segments(&self) -> bool {
+        self.limits_segments
     }
 
     /// Destination addresses of packets on interface `name`: its own, and behind their tags those of its VLAN
@@ -318,6 +283,7 @@ impl Mirror {
 
     fn on_route(&mut self, message: &RouteMessage, present: bool) -> Option<Change> {
         let (key, route) = parse::route(message)?;
+        self.limits_segments |= route.advmss.is_some();
         let changed = if present {
             self.routes.get(&key) != Some(&route) && {
                 self.routes.insert(key, route);
@@ -331,4 +297,4 @@ impl Mirror {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

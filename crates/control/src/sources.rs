@@ -107,7 +107,7 @@ fn allowed(
     let admitted = match reverse_path {
         ReversePath::Unchecked => vec![all],
         _ => {
-            let is_up = |index: u32| mirror.links().any(|link| link.index == index && link.up);
+            let is_up = |index: u32| mirror.link_at(index).is_some_and(|link| link.up);
             let admits = |route: &Route| {
                 let mut ways = route.next_hops.iter().filter_map(|hop| hop.interface);
                 let leads_there = |way| is_up(way) && (reverse_path == ReversePath::Loose || way == index);

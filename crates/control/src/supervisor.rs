@@ -7,7 +7,8 @@ use clock::Instant;
 use device_xdp::{SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions, queue_pairs};
 use steering::{ListenAddress, LocalAddress, Transport};
 
-use crate::mirror::{Change, Mirror, SegmentClamp};
+use crate::clamps::{ClampWatch, SegmentClamp};
+use crate::mirror::{Change, Mirror};
 use crate::monitor::{MonitorError, NetlinkMonitor};
 use crate::neighbours::{NeighbourMove, NeighbourWatch};
 use crate::plan::{Action, PortPlan, PortView};
@@ -83,7 +84,7 @@ pub struct PortSupervisor {
     program: Option<SteeringProgram>,
     addresses: BTreeSet<LocalAddress>,
     neighbours: NeighbourWatch,
-    clamps: Vec<SegmentClamp>,
+    clamps: ClampWatch,
     sources: SourceWatch,
     last_failure: Option<String>,
 }
@@ -101,7 +102,7 @@ impl PortSupervisor {
             program: None,
             addresses: BTreeSet::new(),
             neighbours: NeighbourWatch::default(),
-            clamps: Vec::new(),
+            clamps: ClampWatch::default(),
             sources: SourceWatch::default(),
             last_failure: None,
         })
@@ -131,11 +132,8 @@ impl PortSupervisor {
         let interfaces = self.mirror().interfaces_on(&self.config.interface);
         let moves = self.neighbours.compare(self.monitor.mirror(), &interfaces);
         events.extend(moves.into_iter().map(PortEvent::NeighbourMoved));
-        let clamps = self.mirror().segment_clamps();
-        if clamps != self.clamps {
-            self.clamps.clone_from(&clamps);
-            events.push(PortEvent::SegmentsClamped(clamps));
-        }
+        let clamps = self.clamps.compare(self.monitor.mirror(), has_news);
+        events.extend(clamps.map(|clamps| PortEvent::SegmentsClamped(clamps.to_vec())));
         while let Some(action) = self.plan.next(view.as_ref(), now) {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,

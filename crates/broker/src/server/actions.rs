@@ -31,7 +31,8 @@ impl Broker {
         let news: Result<Vec<KernelChange>, _> = self.monitor.on_readable();
         // There is news of neighbours all the time; moves are reported separately.
         let is_of_ways = |change: &KernelChange| !matches!(change, KernelChange::Neighbours(_));
-        if news.as_ref().map_or(true, |changes| changes.iter().any(is_of_ways)) {
+        let ways_changed = news.as_ref().map_or(true, |changes| changes.iter().any(is_of_ways));
+        if ways_changed {
             self.ports.iter_mut().for_each(Port::note_news);
             self.tell_ways_changed(now);
         }
@@ -42,16 +43,14 @@ impl Broker {
             let flags = rustix::event::epoll::EventFlags::IN;
             let _ = watch(&self.epoll, self.monitor.fd(), token::NETLINK, flags); // Ticks remain.
         }
-        self.follow_segment_clamps(now);
+        self.follow_segment_clamps(ways_changed, now);
     }
 
-    /// Tells everybody of segment sizes by route, if they are others now.
-    fn follow_segment_clamps(&mut self, now: Instant) {
-        let told = |clamp: SegmentClamp| (clamp.network, clamp.prefix_len, clamp.mss);
-        let clamps: Vec<_> = self.monitor.mirror().segment_clamps().into_iter().map(told).collect();
-        if clamps != self.segment_clamps {
-            self.segment_clamps.clone_from(&clamps);
-            self.tell_all(&News::SegmentsClamped { clamps }, now);
+    /// Tells everybody of segment sizes by route, if they are others now; `ways_changed` says whether they may be.
+    pub(super) fn follow_segment_clamps(&mut self, ways_changed: bool, now: Instant) {
+        let changed = self.clamps.compare(self.monitor.mirror(), ways_changed);
+        if let Some(news) = changed.map(segments_clamped) {
+            self.tell_all(&news, now);
         }
     }
 
@@ -177,9 +176,8 @@ impl Broker {
                 let grant = Grant { interface, queues, all_queues_yours, sources, layout: lent.layout };
                 let fds = std::iter::once(lent.memory).chain(lent.sockets).map(Passed::Own).collect();
                 self.tell(client, News::QueueGranted(grant), fds, now);
-                if !self.segment_clamps.is_empty() {
-                    let clamps = self.segment_clamps.clone();
-                    self.tell(client, News::SegmentsClamped { clamps }, Vec::new(), now);
+                if !self.clamps.clamps().is_empty() {
+                    self.tell(client, segments_clamped(self.clamps.clamps()), Vec::new(), now);
                 }
                 // Packets of theirs come when the client has said that it is ready.
                 self.offer_handshakes(client, now);
@@ -264,4 +262,10 @@ impl Broker {
             gone.into_iter().for_each(|claim| self.registry.on_shadow_gone(claim, now));
         }
     }
+}
+
+/// Segment sizes by route, for clients.
+fn segments_clamped(clamps: &[SegmentClamp]) -> News {
+    let told = |clamp: &SegmentClamp| (clamp.network, clamp.prefix_len, clamp.mss);
+    News::SegmentsClamped { clamps: clamps.iter().map(told).collect() }
 }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clock::{Duration, Instant};
-use control::NetlinkMonitor;
 use control::sock_diag::tcp_listeners;
+use control::{ClampWatch, NetlinkMonitor};
 use log::Level;
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -73,6 +72,13 @@ pub(super) enum Notice {
         /// Why.
         fault: String,
     },
+    /// A client was not told of something.
+    NotTold {
+        /// Its process.
+        pid: u32,
+        /// Why.
+        error: String,
+    },
     /// A program has no control socket, so tools cannot find it: it has no control socket.
     Hidden {
         /// Its process.
@@ -87,7 +93,10 @@ impl Notice {
     pub(super) fn level(&self) -> Level {
         match self {
             Notice::Attached { .. } | Notice::Detached { .. } | Notice::Outgrown { .. } => Level::Info,
-            Notice::Failed { .. } | Notice::Disconnected { .. } | Notice::Hidden { .. } => Level::Warn,
+            Notice::Failed { .. }
+            | Notice::Disconnected { .. }
+            | Notice::NotTold { .. }
+            | Notice::Hidden { .. } => Level::Warn,
         }
     }
 }
@@ -104,6 +113,9 @@ impl fmt::Display for Notice {
             }
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
+            Notice::NotTold { pid, error } => {
+                write!(f, "process {pid} was not told of a change of the network configuration: {error}")
+            }
             Notice::Hidden { pid, error } => {
                 write!(f, "process {pid} has no control socket, so tools cannot find it: {error}")
             }
@@ -142,8 +154,8 @@ pub(super) struct Broker {
     pub(super) epoll: OwnedFd,
     pub(super) monitor: NetlinkMonitor,
     pub(super) ports: Vec<Port>,
-    /// What was told of segment sizes: networks, bits of them that count, octets.
-    pub(super) segment_clamps: Vec<(IpAddr, u8, u16)>,
+    /// Segment sizes by route.
+    pub(super) clamps: ClampWatch,
     pub(super) registry: Registry,
     pub(super) connections: BTreeMap<ClientId, Connection>,
     /// Shadows of outgoing connections: while we hold them, no other socket gets their ports.
@@ -220,7 +232,7 @@ impl Broker {
             orphans: Vec::new(),
             handshakes: Handshakes::default(),
             moves: RecentMoves::default(),
-            segment_clamps: Vec::new(),
+            clamps: ClampWatch::default(),
             routes: Routes::default(),
             questions: Questions::default(),
             inbox: Inbox::new(),

@@ -9,7 +9,7 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
-use super::connection::{Connection, Fault};
+use super::connection::{Connection, Fault, Untold};
 use super::helpers::{Passed, Theirs, User, has_room};
 use super::requests::printable;
 use crate::peer::Peer;
@@ -153,9 +153,15 @@ impl Broker {
 
     /// Tells one client something.
     pub(super) fn tell(&mut self, client: ClientId, news: News, fds: Vec<Passed>, now: Instant) {
-        let outcome =
-            self.connections.get_mut(&client).map_or(Ok(()), |connection| connection.tell(news, fds));
-        self.note(client, outcome, now);
+        let Some(connection) = self.connections.get_mut(&client) else { return };
+        match connection.tell(news, fds) {
+            Ok(()) => self.note(client, Ok(()), now),
+            Err(Untold::Fault(fault)) => self.note(client, Err(fault), now),
+            Err(Untold::TooLong(error)) => {
+                let (pid, error) = (connection.pid, error.to_string());
+                self.notices.push(Notice::NotTold { pid, error });
+            }
+        }
     }
 
     /// The user of a client's process, while it is there.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::helpers::{Passed, Theirs, User};
-use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, encode};
+use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, ProtocolError, encode};
 use crate::transfer::send;
 
 /// Messages and octets that may wait for a client that does not read, beside what the kernel keeps.
@@ -36,6 +36,17 @@ pub(super) enum Fault {
     /// What it sent is locked, or cannot be closed: see the page of `helpers`.
     #[error("looking at its sockets takes too long")]
     HoldsUp,
+}
+
+/// Why a client was not told of something.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Untold {
+    /// It fits no message. The client is not at fault, and stays connected.
+    #[error(transparent)]
+    TooLong(#[from] ProtocolError),
+    /// The client is to be disconnected.
+    #[error(transparent)]
+    Fault(#[from] Fault),
 }
 
 /// A process that is connected.
@@ -90,11 +101,14 @@ impl Connection {
     }
 
     pub(super) fn answer(&mut self, id: u64, answer: Answer, fds: Vec<Passed>) -> Result<(), Fault> {
-        self.push(&FromBroker::Answer { id, answer }, fds)
+        // Whatever has no bound of its own is cut before: addresses, texts.
+        let octets = encode(&FromBroker::Answer { id, answer });
+        self.push(octets.map_err(|error| Fault::NoMessage(error.to_string()))?, fds)
     }
 
-    pub(super) fn tell(&mut self, news: News, fds: Vec<Passed>) -> Result<(), Fault> {
-        self.push(&FromBroker::News(news), fds)
+    pub(super) fn tell(&mut self, news: News, fds: Vec<Passed>) -> Result<(), Untold> {
+        let octets = encode(&FromBroker::News(news))?;
+        Ok(self.push(octets, fds)?)
     }
 
     /// Tells of ways that have changed, when what waits before that is read.
@@ -103,9 +117,7 @@ impl Connection {
         self.flush()
     }
 
-    fn push(&mut self, message: &FromBroker, fds: Vec<Passed>) -> Result<(), Fault> {
-        // Whatever has no bound of its own is cut before: addresses, texts.
-        let octets = encode(message).map_err(|error| Fault::NoMessage(error.to_string()))?;
+    fn push(&mut self, octets: Vec<u8>, fds: Vec<Passed>) -> Result<(), Fault> {
         self.waiting_octets += octets.len();
         self.waiting_fds += fds.len();
         self.waiting.push_back((octets, fds));
@@ -120,7 +132,8 @@ impl Connection {
     pub(super) fn flush(&mut self) -> Result<(), Fault> {
         self.flush_waiting()?;
         if self.waiting.is_empty() && std::mem::take(&mut self.ways_changed) {
-            self.push(&FromBroker::News(News::WaysChanged), Vec::new())?;
+            let octets = encode(&FromBroker::News(News::WaysChanged)).expect("it is a few octets");
+            self.push(octets, Vec::new())?;
         }
         Ok(())
     }
@@ -207,6 +220,16 @@ mod tests {
     fn who_does_not_read_what_is_its_own_is_at_fault() {
         let (mut connection, _its) = connection();
         let told = (0..100_000).try_for_each(|_| connection.tell(News::WaysChanged, Vec::new()));
-        assert_eq!(told, Err(Fault::DoesNotRead));
+        assert!(matches!(told, Err(Untold::Fault(Fault::DoesNotRead))), "{told:?}");
+    }
+
+    #[test]
+    fn news_that_fit_no_message_are_left_out_and_others_arrive() {
+        let (mut connection, its) = connection();
+        let clamps = vec![("2001:db8::".parse().unwrap(), 64, 1400); 10_000];
+        let told = connection.tell(News::SegmentsClamped { clamps }, Vec::new());
+        assert!(matches!(told, Err(Untold::TooLong(_))), "{told:?}");
+        connection.tell(News::WaysChanged, Vec::new()).unwrap();
+        assert_eq!(read_all(&its), 1);
     }
 }

@@ -220,7 +220,8 @@ fn a_route_is_known_by_table_prefix_metric_and_tos() {
     assert_eq!(mirror.routes().count(), 0);
 }
 
-fn route_to(network: &str, prefix_len: u8, advmss: Option<u32>) -> RouteMessage {
+/// A route of the main table.
+pub(crate) fn route_to(network: &str, prefix_len: u8, advmss: Option<u32>) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = AddressFamily::Inet;
     message.header.destination_prefix_length = prefix_len;
@@ -232,21 +233,4 @@ fn route_to(network: &str, prefix_len: u8, advmss: Option<u32>) -> RouteMessage 
     ];
     message.attributes.extend(advmss.map(|mss| RouteAttribute::Metrics(vec![RouteMetric::Advmss(mss)])));
     message
-}
-
-#[test]
-fn routes_clamp_segments_unless_a_narrower_one_does_not() {
-    let mut mirror = mirror([
-        NewRoute(route_to("192.0.2.0", 24, Some(1200))),
-        NewRoute(route_to("192.0.2.64", 26, None)),
-        NewRoute(route_to("198.51.100.0", 24, None)),
-    ]);
-    let clamps: Vec<_> = mirror
-        .segment_clamps()
-        .iter()
-        .map(|clamp| (clamp.network.to_string(), clamp.prefix_len, clamp.mss))
-        .collect();
-    assert_eq!(clamps, [("192.0.2.0".to_owned(), 24, 1200), ("192.0.2.64".to_owned(), 26, u16::MAX)]);
-    mirror.on_message(&NewRoute(route_to("192.0.2.0", 24, None)));
-    assert!(mirror.segment_clamps().is_empty());
 }

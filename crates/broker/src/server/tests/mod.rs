@@ -2,6 +2,7 @@
 
 mod admission;
 mod claims;
+mod clamps;
 mod handshakes;
 mod held_up;
 mod moves;
