@@ -241,6 +241,7 @@ impl Broker {
             next_tick: now + TICK,
             notices: Vec::new(),
         };
+        broker.follow_segment_clamps(true, now);
         broker.follow_interfaces(now);
         broker.settle(now);
         Ok(broker)

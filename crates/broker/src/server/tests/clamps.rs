@@ -37,3 +37,24 @@ fn a_large_routing_table_with_a_limit_disconnects_nobody() {
         client.attach().unwrap();
     });
 }
+
+#[test]
+fn limits_from_before_the_broker_are_told_with_the_first_queue() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let lab = Lab::new().unwrap();
+    add_routes(&lab, ["203.0.113.0/24 advmss 1200".to_owned()]);
+    lab.inside(Side::Server, || {
+        let served = Served::new(1);
+        let mut client = served.connect();
+        client.attach().unwrap();
+        client.report(ProgramReport::default()).unwrap(); // Its answer comes after what is told with the queue.
+        let told = std::iter::from_fn(|| client.poll_event().unwrap());
+        let clamps = told.filter_map(|event| match event {
+            Event::News(News::SegmentsClamped { clamps }) => Some(clamps),
+            _ => None,
+        });
+        assert_eq!(clamps.collect::<Vec<_>>(), [[("203.0.113.0".parse().unwrap(), 24, 1200)]]);
+    });
+}
