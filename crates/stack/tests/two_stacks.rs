@@ -54,6 +54,21 @@ fn close_on_both_sides_frees_both_and_leaves_time_wait_to_who_closed_first() {
     assert_eq!(pair.server.stack.population(), (0, 0, 0));
 }
 
+/// RFC 4821, 7.2: a probe has more payload than other segments. A FIN takes sequence space only.
+#[test]
+fn a_last_full_segment_with_a_fin_is_no_probe_of_the_path_mtu() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connected();
+    let mss = pair.client.stack.info(client, pair.now).unwrap().snd_mss as usize;
+    let data = pattern(2 * mss, 1);
+    pair.client.stack.send(client, &data, pair.now).unwrap();
+    pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
+    pair.run();
+    assert!(pair.server.recv(server, pair.now) == Ok(data));
+    let counters = pair.client.stack.counters();
+    assert_eq!((counters.mtu_probe_success, counters.mtu_probe_fail), (0, 0));
+}
+
 #[test]
 fn half_close_lets_the_other_direction_go_on() {
     let mut pair = Pair::new();

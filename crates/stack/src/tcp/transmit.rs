@@ -33,7 +33,8 @@ impl Connection {
         transfer.pacer.on_sent(range.len(), now, rate); // Rates count what they sample: payload.
         let sent = self.transmission(range, now);
         self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
-        if range.len() > u32::from(self.send.mss) {
+        let payload = range.len() - u32::from(sent.has_control_octet); // A FIN makes no packet larger.
+        if payload > u32::from(self.send.mss) {
             let transfer = self.wake(shared, now);
             transfer.mtu_probe = Some(range);
             transfer.recovery.mark_mtu_probe(range);
