@@ -24,8 +24,8 @@ use tcp_repair::Established;
 pub use crate::refusal::Refusal;
 pub use crate::report::{ProgramReport, SocketReport};
 
-/// Said in [`Request::Hello`]; a broker of another version refuses.
-pub const VERSION: u32 = 3;
+/// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
+pub const VERSION: u32 = 4;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// Another version of the protocol.
-    #[error("the broker speaks version {0} of the protocol")]
+    #[error(
+        "the broker speaks version {0} of the protocol, and the program's library another one: start it again"
+    )]
     Version(u32),
     /// All queues belong to other processes. One that is released comes as news.
     #[error("no free queue: other processes have them all")]

@@ -27,7 +27,7 @@ use super::questions::Questions;
 use super::routes::Routes;
 use super::shadow;
 use super::under_way::UnderWay;
-use crate::protocol::{ClaimId, News, Options};
+use crate::protocol::{ClaimId, News, Options, VERSION};
 use crate::registry::{ClientId, LinkNumber, Registry};
 use crate::transfer::Inbox;
 
@@ -72,6 +72,13 @@ pub(super) enum Notice {
         /// Why.
         fault: String,
     },
+    /// A client speaks another version of the protocol, and was refused.
+    OtherVersion {
+        /// Its process.
+        pid: u32,
+        /// What it speaks.
+        version: u32,
+    },
     /// A client was not told of something.
     NotTold {
         /// Its process.
@@ -96,6 +103,7 @@ impl Notice {
             Notice::Failed { .. }
             | Notice::Disconnected { .. }
             | Notice::NotTold { .. }
+            | Notice::OtherVersion { .. }
             | Notice::Hidden { .. } => Level::Warn,
         }
     }
@@ -113,6 +121,11 @@ impl fmt::Display for Notice {
             }
             Notice::Failed { interface, error } => write!(f, "{interface}: {error}"),
             Notice::Disconnected { pid, fault } => write!(f, "process {pid} was disconnected: {fault}"),
+            Notice::OtherVersion { pid, version } => write!(
+                f,
+                "process {pid} runs on the kernel: its library speaks version {version} of the protocol, and the broker \
+                 version {VERSION}; start it again"
+            ),
             Notice::NotTold { pid, error } => {
                 write!(f, "process {pid} was not told of a change of the network configuration: {error}")
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use clock::Instant;
 use rustix::process::{Resource, getrlimit};
 
-use super::broker::Broker;
+use super::broker::{Broker, Notice};
 use super::connection::Fault;
 use super::helpers::{Passed, Theirs};
 use super::port::address;
@@ -133,6 +133,8 @@ impl Broker {
 
     fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {
         if version != VERSION {
+            let pid = self.connections.get(&client).map_or(0, |connection| connection.pid);
+            self.notices.push(Notice::OtherVersion { pid, version });
             return Err(Refusal::Version(VERSION));
         }
         let options = self.options.clone();

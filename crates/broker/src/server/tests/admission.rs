@@ -123,6 +123,25 @@ fn another_version_is_refused() {
 }
 
 #[test]
+fn a_library_from_before_the_last_change_of_the_protocol_is_refused_and_named() {
+    let (mut broker, now) = (broker(), clock::Instant::ZERO);
+    let name = SocketAddrUnix::new_abstract_name(broker.name().as_bytes()).unwrap();
+    let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&client, &name).unwrap();
+    broker.accept(now);
+    let hello = br#"{"id":1,"request":{"hello":{"version":3,"program":"old","pid":1}}}"#;
+    send(&client, hello, SendFlags::NOSIGNAL).unwrap();
+    let known = *broker.connections.keys().next().unwrap();
+    broker.serve(known, super::super::broker::token::socket(known), EventFlags::IN, now);
+    assert_eq!(hears(&client), r#"{"answer":{"id":1,"answer":{"refused":{"version":4}}}}"#);
+    let told: String = broker.take_notices().iter().map(ToString::to_string).collect();
+    assert!(
+        told.contains("its library speaks version 3 of the protocol, and the broker version 4"),
+        "{told}"
+    );
+}
+
+#[test]
 fn the_end_is_told() {
     let mut served = Served::new(1);
     let mut client = served.connect();
