@@ -26,5 +26,5 @@ pub use monitor::{MonitorError, NetlinkMonitor};
 pub use neighbours::{NeighbourMove, NeighbourWatch};
 pub use plan::{Action, PortPlan, PortView};
 pub use query::{KernelRoute, look_for_neighbour, route_to};
-pub use sources::{ReversePath, SourceWatch, Sources};
+pub use sources::{ReversePath, SourceChecks, SourceWatch, Sources};
 pub use supervisor::{PortConfig, PortError, PortEvent, PortSupervisor};

@@ -1,7 +1,8 @@
 //! From which addresses peers on an interface may open connections: those from which the kernel would take packets there.
 //!
-//! An address of this host is never one of them. With `rp_filter` (ip-sysctl.rst in the kernel's documentation) the routes decide for
-//! IPv4, as `__fib_validate_source` in net/ipv4/fib_frontend.c does. IPv6 has no such setting.
+//! For IPv4 the routes decide, as `__fib_validate_source` in net/ipv4/fib_frontend.c does: with `rp_filter` the way back must lead
+//! there, and an address of this host is a source only with `accept_local` (both in ip-sysctl.rst of the kernel's documentation). For IPv6
+//! the kernel has no such check, and every source is allowed, addresses of this host as well.
 //!
 //! The rules of `ip rule` are not followed: a source is allowed where any table would. So none is refused that the kernel takes.
 
@@ -11,6 +12,33 @@ use std::ops::RangeInclusive;
 use steering::VlanTags;
 
 use crate::mirror::{Mirror, Route, RouteKey, RouteKind};
+
+/// What the kernel asks of IPv4 sources on an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceChecks {
+    /// Of the way back (`rp_filter`).
+    pub reverse_path: ReversePath,
+    /// Addresses of this host are sources like others (`accept_local`).
+    pub accepts_local: bool,
+}
+
+impl SourceChecks {
+    /// The settings of an interface in this network namespace: of each the larger one of its own and that of `all`. Without `/proc` the
+    /// defaults.
+    fn of_interface(name: &str) -> SourceChecks {
+        let read = |whose: &str, setting: &str| {
+            let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{whose}/{setting}"));
+            text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+        };
+        let larger = |setting: &str| read("all", setting).max(read(name, setting));
+        let reverse_path = match larger("rp_filter") {
+            0 => ReversePath::Unchecked,
+            1 => ReversePath::Strict,
+            _ => ReversePath::Loose,
+        };
+        SourceChecks { reverse_path, accepts_local: larger("accept_local") > 0 }
+    }
+}
 
 /// What the kernel asks of the way back to a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,22 +50,6 @@ pub enum ReversePath {
     Strict,
     /// There is a route (2).
     Loose,
-}
-
-impl ReversePath {
-    /// The setting of an interface in this network namespace: the larger one of its own and that of `all`. Without `/proc` it is
-    /// [`ReversePath::Unchecked`].
-    pub fn of_interface(name: &str) -> ReversePath {
-        let read = |whose: &str| {
-            let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{whose}/rp_filter"));
-            text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-        };
-        match read("all").max(read(name)) {
-            0 => ReversePath::Unchecked,
-            1 => ReversePath::Strict,
-            _ => ReversePath::Loose,
-        }
-    }
 }
 
 /// The sources that are allowed behind certain VLAN tags.
@@ -53,7 +65,7 @@ pub struct Sources {
 #[derive(Debug, Default)]
 pub struct SourceWatch {
     /// What was asked of each interface, by index.
-    settings: Vec<(u32, ReversePath)>,
+    settings: Vec<(u32, SourceChecks)>,
     sources: Vec<Sources>,
 }
 
@@ -62,7 +74,7 @@ impl SourceWatch {
     pub fn compare(&mut self, mirror: &Mirror, name: &str, has_news: bool) -> Option<Vec<Sources>> {
         let on_it = mirror.links_on(name);
         let settings: Vec<_> =
-            on_it.map(|(_, link)| (link.index, ReversePath::of_interface(&link.name))).collect();
+            on_it.map(|(_, link)| (link.index, SourceChecks::of_interface(&link.name))).collect();
         if !has_news && self.settings == settings {
             return None;
         }
@@ -75,52 +87,51 @@ impl SourceWatch {
 }
 
 /// The sources on the interface `name`, for the interface itself and for each VLAN interface on it.
-fn sources(mirror: &Mirror, name: &str, settings: &[(u32, ReversePath)]) -> Vec<Sources> {
+fn sources(mirror: &Mirror, name: &str, settings: &[(u32, SourceChecks)]) -> Vec<Sources> {
     let of_link = |(vlan, index): (VlanTags, u32)| {
         let setting = settings.iter().find(|(other, _)| *other == index);
-        let reverse_path = setting.map(|(_, reverse_path)| *reverse_path).unwrap_or_default();
-        let v4 = allowed(mirror, index, reverse_path, false);
-        let v6 = allowed(mirror, index, ReversePath::Unchecked, true);
-        Sources { vlan, allowed: v4.into_iter().chain(v6).collect() }
+        let checks = setting.map(|(_, checks)| *checks).unwrap_or_default();
+        let all_of_v6 = Ipv6Addr::UNSPECIFIED.into()..=Ipv6Addr::from_bits(u128::MAX).into();
+        Sources { vlan, allowed: allowed_of_v4(mirror, index, checks).chain([all_of_v6]).collect() }
     };
     mirror.links_on(name).map(|(vlan, link)| of_link((vlan, link.index))).collect()
 }
 
-/// The sources of one IP version on the interface `index`.
-fn allowed(
+/// The sources of IPv4 on the interface `index`.
+fn allowed_of_v4(
     mirror: &Mirror,
     index: u32,
-    reverse_path: ReversePath,
-    is_v6: bool,
-) -> Vec<RangeInclusive<IpAddr>> {
-    let routes = || mirror.routes().filter(move |(key, _)| key.destination.is_ipv6() == is_v6);
-    let own = mirror.links().flat_map(|link| mirror.addresses(link.index));
-    let own = own.filter(|address| address.is_ipv6() == is_v6).map(|address| span(address, u8::MAX));
+    checks: SourceChecks,
+) -> impl Iterator<Item = RangeInclusive<IpAddr>> {
+    let SourceChecks { reverse_path, accepts_local } = checks;
+    let is_up = |index: u32| mirror.link_at(index).is_some_and(|link| link.up);
+    let leads_back = |route: &Route| {
+        let mut ways = route.next_hops.iter().filter_map(|hop| hop.interface);
+        reverse_path == ReversePath::Unchecked
+            || ways.any(|way| is_up(way) && (reverse_path == ReversePath::Loose || way == index))
+    };
+    let admits = |route: &Route| match route.kind {
+        RouteKind::Unicast => leads_back(route),
+        RouteKind::Local => accepts_local && leads_back(route),
+        RouteKind::Group | RouteKind::None => false,
+    };
     let is_denied = |route: &Route| match route.kind {
-        RouteKind::Local => true,
+        RouteKind::Local => !admits(route),
         RouteKind::Group => reverse_path != ReversePath::Unchecked,
         RouteKind::Unicast | RouteKind::None => false,
     };
-    let denied = routes().filter(|(_, route)| is_denied(route));
-    let denied = union(own.chain(denied.map(|(key, _)| span_of(key))).collect());
-    let all = span(if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }, 0);
+    let routes = || mirror.routes().filter(|(key, _)| key.destination.is_ipv4());
+    let denied = routes().filter(|(_, route)| is_denied(route)).map(|(key, _)| span_of(key));
+    // Each of them has a local route, which decides if such sources are taken.
+    let own = mirror.links().filter(|_| !accepts_local).flat_map(|link| mirror.addresses(link.index));
+    let own = own.filter(IpAddr::is_ipv4).map(|address| span(address, u8::MAX));
+    let denied = union(own.chain(denied).collect());
     let admitted = match reverse_path {
-        ReversePath::Unchecked => vec![all],
-        _ => {
-            let is_up = |index: u32| mirror.link_at(index).is_some_and(|link| link.up);
-            let admits = |route: &Route| {
-                let mut ways = route.next_hops.iter().filter_map(|hop| hop.interface);
-                let leads_there = |way| is_up(way) && (reverse_path == ReversePath::Loose || way == index);
-                route.kind == RouteKind::Unicast && ways.any(leads_there)
-            };
-            admitted(routes(), admits)
-        }
+        ReversePath::Unchecked => vec![span(Ipv4Addr::UNSPECIFIED.into(), 0)],
+        ReversePath::Strict | ReversePath::Loose => admitted(routes(), admits),
     };
-    let ip = |number: u128| match is_v6 {
-        true => Ipv6Addr::from_bits(number).into(),
-        false => IpAddr::from(Ipv4Addr::from_bits(number as u32)),
-    };
-    subtract(&admitted, &denied).into_iter().map(|(first, last)| ip(first)..=ip(last)).collect()
+    let ip = |number: u128| IpAddr::from(Ipv4Addr::from_bits(number as u32));
+    subtract(&admitted, &denied).into_iter().map(move |(first, last)| ip(first)..=ip(last))
 }
 
 /// Addresses as numbers: the first and the last.

@@ -68,9 +68,13 @@ fn mirror(routes: impl IntoIterator<Item = RouteMessage>) -> Mirror {
     mirror
 }
 
-/// Which of `sources` are allowed on the first interface.
-fn allowed_of<'s>(mirror: &Mirror, setting: ReversePath, sources: &[&'s str]) -> Vec<&'s str> {
-    let found = super::sources(mirror, "eth0", &[(HERE, setting)]);
+/// Which of `sources` are allowed on the first interface, where addresses of this host are none.
+fn allowed_of<'s>(mirror: &Mirror, reverse_path: ReversePath, sources: &[&'s str]) -> Vec<&'s str> {
+    allowed_with(mirror, SourceChecks { reverse_path, accepts_local: false }, sources)
+}
+
+fn allowed_with<'s>(mirror: &Mirror, checks: SourceChecks, sources: &[&'s str]) -> Vec<&'s str> {
+    let found = super::sources(mirror, "eth0", &[(HERE, checks)]);
     assert_eq!(found.len(), 1);
     let ranges = &found[0].allowed;
     assert!(ranges.is_sorted_by(|one, other| one.end() < other.start()), "{ranges:?}");
@@ -80,17 +84,31 @@ fn allowed_of<'s>(mirror: &Mirror, setting: ReversePath, sources: &[&'s str]) ->
 }
 
 #[test]
-fn an_address_of_this_host_is_never_a_source() {
-    let mirror = mirror([
-        unicast("0.0.0.0/0", HERE),
-        route(LOCAL, RouteType::Local, "203.0.113.0/24", 1, 0),
-        route(LOCAL, RouteType::Local, "2001:db8:1::/48", 1, 0),
-    ]);
-    let sources = ["192.0.2.1", "198.51.100.1", "203.0.113.9", "2001:db8::1", "2001:db8:1::9"];
-    let others = ["192.0.2.0", "192.0.2.2", "198.51.100.2", "203.0.114.0", "2001:db8::2", "2001:db8:2::"];
+fn an_address_of_this_host_is_no_source() {
+    let mirror = mirror([unicast("0.0.0.0/0", HERE), route(LOCAL, RouteType::Local, "203.0.113.0/24", 1, 0)]);
+    let sources = ["192.0.2.1", "198.51.100.1", "203.0.113.9"];
+    let others = ["192.0.2.0", "192.0.2.2", "198.51.100.2", "203.0.114.0"];
     for setting in [ReversePath::Unchecked, ReversePath::Strict, ReversePath::Loose] {
         assert_eq!(allowed_of(&mirror, setting, &sources), [""; 0], "{setting:?}");
         assert_eq!(allowed_of(&mirror, setting, &others), others, "{setting:?}");
+    }
+}
+
+#[test]
+fn an_address_of_this_host_is_a_source_with_accept_local_if_its_route_leads_back() {
+    let mirror = mirror([
+        unicast("0.0.0.0/0", HERE),
+        route(LOCAL, RouteType::Local, "192.0.2.1/32", HERE, 0),
+        route(LOCAL, RouteType::Local, "198.51.100.1/32", ELSEWHERE, 0),
+    ]);
+    let sources = ["192.0.2.1", "198.51.100.1", "203.0.113.9"];
+    for (reverse_path, expected) in [
+        (ReversePath::Unchecked, &sources[..]),
+        (ReversePath::Loose, &sources),
+        (ReversePath::Strict, &["192.0.2.1", "203.0.113.9"]),
+    ] {
+        let checks = SourceChecks { reverse_path, accepts_local: true };
+        assert_eq!(allowed_with(&mirror, checks, &sources), expected, "{reverse_path:?}");
     }
 }
 
@@ -168,9 +186,13 @@ fn routes_by_an_interface_that_is_down_do_not_count() {
 }
 
 #[test]
-fn ipv6_has_no_such_check() {
-    let mirror = mirror([unicast("2001:db8:7::/48", ELSEWHERE)]);
-    assert_eq!(allowed_of(&mirror, ReversePath::Strict, &["2001:db8:7::1"]), ["2001:db8:7::1"]);
+fn ipv6_has_no_such_checks() {
+    let mirror = mirror([
+        unicast("2001:db8:7::/48", ELSEWHERE),
+        route(LOCAL, RouteType::Local, "2001:db8:1::/48", 1, 0),
+    ]);
+    let sources = ["2001:db8:7::1", "2001:db8::1", "2001:db8:1::9"];
+    assert_eq!(allowed_of(&mirror, ReversePath::Strict, &sources), sources);
 }
 
 #[test]
