@@ -57,9 +57,9 @@ pub(crate) struct Kinship {
     bequests: Vec<Bequest>,
     cord: Option<Cord>,
     /// Our ends of the cords to those ancestors whose connections we may hold.
-    elders: Vec<OwnedFd>,
+    to_ancestors: Vec<OwnedFd>,
     /// About to fork: the child's ends of its cords to the same ancestors.
-    childs: Vec<OwnedFd>,
+    child_to_ancestors: Vec<OwnedFd>,
     looked_at: Instant,
 }
 
@@ -74,8 +74,8 @@ impl State {
         let has_any = self.sockets.iter().any(|(_, socket)| socket.connection().is_some());
         self.kinship.cord = has_any.then(|| self.cord()).flatten();
         let inherits = self.sockets.iter().any(|(_, socket)| matches!(socket.role, Role::Inherited(_)));
-        let elders = if inherits { self.kinship.elders.as_slice() } else { &[] };
-        self.kinship.childs = elders.iter().filter_map(|elder| self.cord_to(elder)).collect();
+        let ancestors = if inherits { self.kinship.to_ancestors.as_slice() } else { &[] };
+        self.kinship.child_to_ancestors = ancestors.iter().filter_map(|it| self.cord_to(it)).collect();
     }
 
     fn cord(&self) -> Option<Cord> {
@@ -86,10 +86,10 @@ impl State {
         Some(Cord { reader, writer })
     }
 
-    /// The child's end of a cord to `elder`, who gets the other end; `None` if `elder` has ended.
-    fn cord_to(&self, elder: &OwnedFd) -> Option<OwnedFd> {
+    /// The child's end of a cord to an ancestor, who gets the other end by our own cord; `None` if the ancestor has ended.
+    fn cord_to(&self, ancestor: &OwnedFd) -> Option<OwnedFd> {
         let Cord { reader, writer } = self.cord()?;
-        let sent = syscall::send_descriptor(elder.as_raw_fd(), &[A_CHILD], reader.as_fd());
+        let sent = syscall::send_descriptor(ancestor.as_raw_fd(), &[A_CHILD], reader.as_fd());
         self.dispose(reader);
         if sent.is_err() {
             self.dispose(writer);
@@ -100,7 +100,9 @@ impl State {
 
     /// In the parent: notes what the child has.
     pub(crate) fn become_parent(&mut self) {
-        std::mem::take(&mut self.kinship.childs).into_iter().for_each(|writer| self.dispose(writer));
+        std::mem::take(&mut self.kinship.child_to_ancestors)
+            .into_iter()
+            .for_each(|writer| self.dispose(writer));
         let Some(Cord { reader, writer }) = self.kinship.cord.take() else { return };
         self.dispose(writer);
         let ids: Vec<SocketId> = self
@@ -119,31 +121,31 @@ impl State {
     pub(crate) fn bear(&mut self) -> OwnedFd {
         self.tie_cord();
         let writer = self.kinship.cord.as_ref().expect("there are connections").writer.as_fd();
-        let childs = writer.try_clone_to_owned().expect("there are numbers");
+        let of_child = writer.try_clone_to_owned().expect("there are numbers");
         self.become_parent();
-        childs
+        of_child
     }
 
     /// In the child: its cords to its ancestors stay open. Returns their numbers, which are not to be closed.
     pub(crate) fn become_kin(&mut self) -> Vec<RawFd> {
         let before = std::mem::take(&mut self.kinship);
         // What the parent keeps for its other children, and its own cords, are closed by number as all internal descriptors.
-        std::mem::forget((before.children, before.bequests, before.elders));
-        self.kinship.elders = before.childs;
+        std::mem::forget((before.children, before.bequests, before.to_ancestors));
+        self.kinship.to_ancestors = before.child_to_ancestors;
         if let Some(Cord { reader, writer }) = before.cord {
             std::mem::forget(reader);
-            self.kinship.elders.push(writer);
+            self.kinship.to_ancestors.push(writer);
         }
-        self.kinship.elders.iter().map(AsRawFd::as_raw_fd).collect()
+        self.kinship.to_ancestors.iter().map(AsRawFd::as_raw_fd).collect()
     }
 
     /// In a child: a connection of an ancestor's is closed here, or has come from there. The others do not know it.
     pub(crate) fn note_let_go(&mut self, ends: Ends) {
         let note = [octets_of(ends.0), octets_of(ends.1)].concat();
-        for elder in &self.kinship.elders {
+        for ancestor in &self.kinship.to_ancestors {
             let message = syscall::Message { buffers: &[IoSlice::new(&note)], ..Default::default() };
             // One that has ended keeps nothing; and where there is no room it hears when we end.
-            let _ = syscall::send_message(elder.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
+            let _ = syscall::send_message(ancestor.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
         }
     }
 
@@ -314,12 +316,12 @@ mod tests {
     fn a_child_holds_what_it_has_not_said_to_have_let_go() {
         let (mut parent, mut in_child) = (state(), state());
         let [reader, writer] = notes().unwrap();
-        in_child.kinship.elders.push(writer);
+        in_child.kinship.to_ancestors.push(writer);
         parent.kinship.children.push(child(reader, &[ends(1), ends(2)]));
         in_child.note_let_go(ends(1));
         parent.read_notes();
         assert!(!parent.is_held_by_child(ends(1)) && parent.is_held_by_child(ends(2)));
-        in_child.kinship.elders.clear();
+        in_child.kinship.to_ancestors.clear();
         parent.read_notes();
         assert!(!parent.is_held_by_child(ends(2)), "it has ended");
     }
@@ -329,7 +331,7 @@ mod tests {
         const SIGPIPE: u64 = 13;
         let mut state = state();
         let [reader, writer] = notes().unwrap();
-        state.kinship.elders.push(writer);
+        state.kinship.to_ancestors.push(writer);
         drop(reader);
         // A signal that is blocked is pending, though this process ignores it.
         let before = syscall::set_signal_mask(1 << (SIGPIPE - 1));
@@ -344,18 +346,19 @@ mod tests {
         let (mut grandparent, mut parent) = (state(), state());
         let [reader, writer] = notes().unwrap();
         grandparent.kinship.children.push(child(reader, &[ends(1), ends(2)]));
-        parent.kinship.elders.push(writer);
+        parent.kinship.to_ancestors.push(writer);
         parent.note_let_go(ends(2));
-        parent.kinship.childs = parent.kinship.elders.iter().filter_map(|it| parent.cord_to(it)).collect();
-        let grandchilds = parent.kinship.childs.remove(0);
+        parent.kinship.child_to_ancestors =
+            parent.kinship.to_ancestors.iter().filter_map(|it| parent.cord_to(it)).collect();
+        let grandchild = parent.kinship.child_to_ancestors.remove(0);
         parent.note_let_go(ends(1));
         grandparent.read_notes();
         assert!(grandparent.is_held_by_child(ends(1)));
         assert!(!grandparent.is_held_by_child(ends(2)), "it was gone before");
-        parent.kinship.elders.clear();
+        parent.kinship.to_ancestors.clear();
         grandparent.read_notes();
         assert!(grandparent.is_held_by_child(ends(1)), "the grandchild goes on");
-        drop(grandchilds);
+        drop(grandchild);
         grandparent.read_notes();
         assert!(!grandparent.is_held_by_child(ends(1)));
     }

@@ -253,8 +253,8 @@ impl State {
         self.sleepers.clear();
         self.stalls = Stalls::default();
         self.forget_closing();
-        let to_elders = self.become_kin();
-        self.close_internal(&to_elders);
+        let to_ancestors = self.become_kin();
+        self.close_internal(&to_ancestors);
         self.attached = false;
         self.watchdog = false;
         self.forget_hidden();
@@ -264,10 +264,10 @@ impl State {
     }
 
     /// Descriptors of our own that belong to the parent; the placeholder is of use to the child as well.
-    fn close_internal(&mut self, to_elders: &[i32]) {
+    fn close_internal(&mut self, to_ancestors: &[i32]) {
         let own: Vec<(i32, Entry)> = self.table.within(0, u32::MAX).collect();
         for (fd, entry) in own {
-            if entry == Entry::Internal && !self.is_placeholder(fd) && !to_elders.contains(&fd) {
+            if entry == Entry::Internal && !self.is_placeholder(fd) && !to_ancestors.contains(&fd) {
                 self.table.set(fd, Entry::None);
                 let _ = syscall::close(fd); // It is open: nothing to fail.
             }
