@@ -10,11 +10,12 @@
 //! not do, because writing into a pipe without a reader raises SIGPIPE.
 
 use std::collections::BTreeSet;
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use clock::{Duration, Instant};
+use syscall::PollFd;
 
 use crate::fd_table::Entry;
 use crate::internal;
@@ -30,6 +31,13 @@ const NOTE_LEN: usize = 36;
 const A_CHILD: u8 = 1;
 /// How often a process that never sleeps looks for notes.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Notes of one child that are read at a time: a child that never stops must not keep its ancestors from their work.
+const NOTES_MAX: usize = 64;
+/// Children that are followed at most, if others tell of them: each costs a descriptor and memory. The program's own forks have no limit.
+const CHILDREN_MAX: usize = 256;
+/// A fork waits so many times so long for room in a cord, until the ancestor has read what is there.
+const WAITS_MAX: usize = 10;
+const WAIT: Duration = Duration::from_millis(100);
 
 /// A pair of sockets for a child that is about to be made.
 pub(crate) struct Cord {
@@ -42,6 +50,8 @@ struct Child {
     notes: OwnedFd,
     /// What it may still hold.
     holds: BTreeSet<Ends>,
+    /// It has said more than was read.
+    is_behind: bool,
 }
 
 /// The kernel's socket of a connection that a child may hold and was on our stack.
@@ -55,6 +65,9 @@ struct Bequest {
 pub(crate) struct Kinship {
     children: Vec<Child>,
     bequests: Vec<Bequest>,
+    /// What may be held by a process whose cord did not reach us, so that nobody says when it lets go.
+    held_unseen: BTreeSet<Ends>,
+    /// About to fork: the cord between us and the child.
     cord: Option<Cord>,
     /// Our ends of the cords to those ancestors whose connections we may hold.
     to_ancestors: Vec<OwnedFd>,
@@ -89,7 +102,7 @@ impl State {
     /// The child's end of a cord to an ancestor, who gets the other end by our own cord; `None` if the ancestor has ended.
     fn cord_to(&self, ancestor: &OwnedFd) -> Option<OwnedFd> {
         let Cord { reader, writer } = self.cord()?;
-        let sent = syscall::send_descriptor(ancestor.as_raw_fd(), &[A_CHILD], reader.as_fd());
+        let sent = send_when_there_is_room(ancestor, reader.as_fd());
         self.dispose(reader);
         if sent.is_err() {
             self.dispose(writer);
@@ -112,7 +125,7 @@ impl State {
             .map(|(id, _)| id)
             .collect();
         let holds = ids.into_iter().filter_map(|id| self.endpoints(id)).collect();
-        self.kinship.children.push(Child { notes: reader, holds });
+        self.kinship.children.push(Child { notes: reader, holds, is_behind: false });
         self.wake_driver();
     }
 
@@ -151,7 +164,8 @@ impl State {
 
     /// Whether a child may still hold a connection.
     pub(crate) fn is_held_by_child(&self, ends: Ends) -> bool {
-        self.kinship.children.iter().any(|child| child.holds.contains(&ends))
+        self.kinship.held_unseen.contains(&ends)
+            || self.kinship.children.iter().any(|child| child.holds.contains(&ends))
     }
 
     /// The kernel has a connection now that a child may hold: `kernel` is for that child.
@@ -178,6 +192,9 @@ impl State {
 
     /// The only child that holds a connection has got it. Of several, each says itself that it has: until then the last close is late.
     fn release_sole_holder(&mut self, ends: Ends) {
+        if self.kinship.children.iter().any(|child| child.is_behind) {
+            return; // It may have forked, and its child may hold it too.
+        }
         let holds = |child: &&mut Child| child.holds.contains(&ends);
         let mut holders = self.kinship.children.iter_mut().filter(holds);
         if let (Some(sole), None) = (holders.next(), holders.next()) {
@@ -213,15 +230,7 @@ impl State {
     pub(crate) fn read_notes(&mut self) {
         let mut unread = std::mem::take(&mut self.kinship.children);
         while let Some(mut child) = unread.pop() {
-            let is_over = loop {
-                match take_note(&mut child) {
-                    Note::Taken => {}
-                    Note::Child(notes) => unread.extend(self.enter_grandchild(&child, notes)),
-                    Note::None => break child.holds.is_empty(),
-                    Note::End => break true,
-                }
-            };
-            if is_over {
+            if self.read_notes_of(&mut child, &mut unread) {
                 self.dispose(child.notes);
             } else {
                 self.kinship.children.push(child);
@@ -230,12 +239,39 @@ impl State {
         self.drop_bequests();
     }
 
-    /// A child has forked: what it holds, its own child does too.
-    fn enter_grandchild(&self, child: &Child, notes: OwnedFd) -> Option<Child> {
+    /// Reads some notes of one child; its own children are added to `unread`. Returns whether the child holds nothing any more.
+    fn read_notes_of(&mut self, child: &mut Child, unread: &mut Vec<Child>) -> bool {
+        for _ in 0..NOTES_MAX {
+            match take_note(child) {
+                Note::Taken => {}
+                Note::Child(notes) => {
+                    let count = self.kinship.children.len() + unread.len() + 1;
+                    match notes.and_then(|notes| self.enter_grandchild(child, notes, count)) {
+                        Some(grandchild) => unread.push(grandchild),
+                        None => self.kinship.held_unseen.extend(&child.holds),
+                    }
+                }
+                Note::None => {
+                    child.is_behind = false;
+                    return child.holds.is_empty();
+                }
+                Note::End => return true,
+            }
+        }
+        child.is_behind = true;
+        false
+    }
+
+    /// A child has forked: what it holds, its own child does too. `None` if that one cannot be followed.
+    fn enter_grandchild(&self, child: &Child, notes: OwnedFd, count: usize) -> Option<Child> {
+        if count >= CHILDREN_MAX || !is_cord(&notes) {
+            internal::close(notes);
+            return None;
+        }
         let notes = internal::raise(notes)?;
         self.table.set(notes.as_raw_fd(), Entry::Internal);
         self.wake_driver(); // It sleeps on the notes of others only.
-        Some(Child { notes, holds: child.holds.clone() })
+        Some(Child { notes, holds: child.holds.clone(), is_behind: false })
     }
 
     fn dispose(&self, fd: OwnedFd) {
@@ -250,12 +286,37 @@ fn notes() -> std::io::Result<[OwnedFd; 2]> {
     syscall::socketpair(libc::AF_UNIX, kind, 0)
 }
 
+/// Whether a descriptor can be an end of a cord. Others may be readable always, or block who reads them.
+fn is_cord(fd: &OwnedFd) -> bool {
+    let option = |name| {
+        let mut value = [0; 4];
+        let read = syscall::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, &mut value);
+        read.map(|_| i32::from_ne_bytes(value)).unwrap_or(-1)
+    };
+    option(libc::SO_DOMAIN) == libc::AF_UNIX && option(libc::SO_TYPE) == libc::SOCK_SEQPACKET
+}
+
+/// Sends a new child's end of a cord to an ancestor, which may have to read other notes first.
+fn send_when_there_is_room(ancestor: &OwnedFd, reader: BorrowedFd<'_>) -> std::io::Result<usize> {
+    let to = ancestor.as_raw_fd();
+    for _ in 0..WAITS_MAX {
+        match syscall::send_descriptor(to, &[A_CHILD], reader) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let mut room = [PollFd { fd: to, events: libc::POLLOUT, revents: 0 }];
+                let _ = syscall::ppoll(&mut room, Some(WAIT.into()), None); // A signal ends it early.
+            }
+            outcome => return outcome,
+        }
+    }
+    Err(ErrorKind::WouldBlock.into())
+}
+
 /// What a child has to say.
 enum Note {
-    /// It let go of a connection.
+    /// It let go of a connection, or said nothing that can be understood.
     Taken,
-    /// It is about to fork; this is our end of the new child's cord.
-    Child(OwnedFd),
+    /// It is about to fork; this is our end of the new child's cord, unless there was no number for it here.
+    Child(Option<OwnedFd>),
     /// Nothing more just now.
     None,
     /// It has ended, or executes another program.
@@ -266,14 +327,19 @@ enum Note {
 fn take_note(child: &mut Child) -> Note {
     let mut room = [0; NOTE_LEN];
     match syscall::receive_descriptor(child.notes.as_raw_fd(), &mut room) {
-        Ok((_, Some(notes))) => Note::Child(notes),
         Ok((0, None)) => Note::End,
-        Ok((..)) => {
+        Ok((1, notes)) if room[0] == A_CHILD => Note::Child(notes),
+        Ok((NOTE_LEN, None)) => {
             let (local, remote) = room.split_at(NOTE_LEN / 2);
             child.holds.remove(&(address_of(local), address_of(remote)));
             Note::Taken
         }
-        Err(_) => Note::None,
+        Ok((_, surplus)) => {
+            surplus.into_iter().for_each(internal::close);
+            Note::Taken
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Note::None,
+        Err(_) => Note::End, // A socket without another end, or one that was reset.
     }
 }
 
@@ -309,7 +375,7 @@ mod tests {
     }
 
     fn child(notes: OwnedFd, holds: &[Ends]) -> Child {
-        Child { notes, holds: holds.iter().copied().collect() }
+        Child { notes, holds: holds.iter().copied().collect(), is_behind: false }
     }
 
     #[test]
@@ -348,9 +414,7 @@ mod tests {
         grandparent.kinship.children.push(child(reader, &[ends(1), ends(2)]));
         parent.kinship.to_ancestors.push(writer);
         parent.note_let_go(ends(2));
-        parent.kinship.child_to_ancestors =
-            parent.kinship.to_ancestors.iter().filter_map(|it| parent.cord_to(it)).collect();
-        let grandchild = parent.kinship.child_to_ancestors.remove(0);
+        let grandchild = parent.cord_to(&parent.kinship.to_ancestors[0]).unwrap();
         parent.note_let_go(ends(1));
         grandparent.read_notes();
         assert!(grandparent.is_held_by_child(ends(1)));
@@ -361,5 +425,107 @@ mod tests {
         drop(grandchild);
         grandparent.read_notes();
         assert!(!grandparent.is_held_by_child(ends(1)));
+    }
+
+    /// An ancestor, and a child's end of the cord to it, where the child holds these.
+    fn ancestor_of(holds: &[Ends]) -> (State, OwnedFd) {
+        let mut ancestor = state();
+        let [reader, writer] = notes().unwrap();
+        ancestor.kinship.children.push(child(reader, holds));
+        (ancestor, writer)
+    }
+
+    /// Says that a connection was let go of, so often as there is room.
+    fn fill(cord: &OwnedFd, ends: Ends) -> usize {
+        let note = [octets_of(ends.0), octets_of(ends.1)].concat();
+        std::iter::repeat_with(|| syscall::write(cord.as_raw_fd(), &note))
+            .take_while(|sent| sent.is_ok())
+            .count()
+    }
+
+    #[test]
+    fn a_child_that_says_much_is_read_in_parts() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1), ends(2)]);
+        let said = fill(&cord, ends(1));
+        ancestor.read_notes();
+        let more = fill(&cord, ends(1));
+        assert!(said > NOTES_MAX && (1..=NOTES_MAX).contains(&more), "{more} after {said}");
+        assert!(ancestor.kinship.children[0].is_behind);
+        (0..said).for_each(|_| ancestor.read_notes());
+        assert!(!ancestor.kinship.children[0].is_behind && ancestor.is_held_by_child(ends(2)));
+    }
+
+    #[test]
+    fn only_cords_are_taken_for_cords_and_what_may_be_held_stays_held() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1)]);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let [datagrams, _other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0).unwrap();
+        for other in [null.as_fd(), datagrams.as_fd()] {
+            syscall::send_descriptor(cord.as_raw_fd(), &[A_CHILD], other).unwrap();
+        }
+        ancestor.read_notes();
+        assert_eq!(ancestor.kinship.children.len(), 1);
+        drop(cord);
+        ancestor.read_notes();
+        assert_eq!(ancestor.kin_descriptors().count(), 0);
+        assert!(ancestor.is_held_by_child(ends(1)), "whoever has it cannot say that it lets go");
+    }
+
+    #[test]
+    fn a_cord_that_has_no_other_end_is_closed() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1)]);
+        let alone = syscall::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0).unwrap();
+        syscall::send_descriptor(cord.as_raw_fd(), &[A_CHILD], alone.as_fd()).unwrap();
+        ancestor.read_notes();
+        assert_eq!(ancestor.kin_descriptors().count(), 1);
+    }
+
+    #[test]
+    fn children_that_others_tell_of_are_bounded() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1)]);
+        let mut cords = Vec::new();
+        for _ in 0..CHILDREN_MAX + 10 {
+            let [reader, writer] = notes().unwrap();
+            syscall::send_descriptor(cord.as_raw_fd(), &[A_CHILD], reader.as_fd()).unwrap();
+            cords.push(writer);
+            ancestor.read_notes();
+        }
+        assert_eq!(ancestor.kinship.children.len(), CHILDREN_MAX);
+        drop((cord, cords));
+        ancestor.read_notes();
+        assert!(ancestor.is_held_by_child(ends(1)), "by those that were too many, perhaps");
+    }
+
+    #[test]
+    fn a_fork_waits_for_room_to_tell_of_it() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1), ends(2)]);
+        let said = fill(&cord, ends(1));
+        std::thread::scope(|scope| {
+            let forking = scope.spawn(|| state().cord_to(&cord));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            (0..said).for_each(|_| ancestor.read_notes());
+            let grandchild = forking.join().unwrap();
+            assert!(grandchild.is_some());
+            ancestor.read_notes();
+            assert_eq!(ancestor.kinship.children.len(), 2);
+        });
+    }
+
+    #[test]
+    fn a_fork_does_not_wait_for_ever() {
+        let (_ancestor, cord) = ancestor_of(&[ends(1)]);
+        fill(&cord, ends(1));
+        assert!(state().cord_to(&cord).is_none());
+    }
+
+    #[test]
+    fn what_a_child_holds_whose_cord_found_no_number_stays_held() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1)]);
+        // As it arrives where the process has no free descriptor (MSG_CTRUNC).
+        syscall::write(cord.as_raw_fd(), &[A_CHILD]).unwrap();
+        drop(cord);
+        ancestor.read_notes();
+        assert_eq!(ancestor.kin_descriptors().count(), 0);
+        assert!(ancestor.is_held_by_child(ends(1)));
     }
 }
