@@ -21,8 +21,7 @@ thread_local! {
 impl Process {
     /// Called before fork: no thread is in the middle of an operation.
     pub(crate) fn before_fork(&'static self) {
-        self.await_inherited();
-        let mut state = self.lock();
+        let mut state = self.await_inherited();
         if state.has_incident() {
             state.hear(self.now()); // What came with it is the child's no more than the rest.
         }
@@ -32,15 +31,21 @@ impl Process {
         hold(Some(state));
     }
 
-    /// Waits for connections that other threads have asked an ancestor for. The ancestor would not know that the child has them, too.
-    fn await_inherited(&self) {
+    /// Waits for connections that other threads have asked an ancestor for: the ancestor would not know that the child has them, too.
+    /// With the lock that is returned no thread can ask for one.
+    pub(crate) fn await_inherited(&self) -> MutexGuard<'_, State> {
         let is_asked_for =
             |socket: &Socket| matches!(&socket.role, Role::Inherited(it) if it.request.is_some());
-        let state = self.lock();
-        let asked_for = state.sockets.iter().filter(|(_, socket)| is_asked_for(socket));
-        let ids: Vec<SocketId> = asked_for.map(|(id, _)| id).collect();
-        drop(state);
-        self.inherit_all(&ids);
+        loop {
+            let state = self.lock();
+            let asked_for = state.sockets.iter().filter(|(_, socket)| is_asked_for(socket));
+            let ids: Vec<SocketId> = asked_for.map(|(id, _)| id).collect();
+            if ids.is_empty() {
+                return state;
+            }
+            drop(state);
+            self.inherit_all(&ids);
+        }
     }
 
     /// The parent continues.

@@ -9,7 +9,6 @@ use libc::{
 
 use super::*;
 use crate::calls::PollFd;
-use crate::socket::{Inherited, Role};
 
 #[test]
 fn by_level_it_is_told_until_it_is_read() {
@@ -184,13 +183,7 @@ fn the_kernels_events_have_room_beside_as_many_of_ours_as_are_asked_for() {
 fn what_a_child_has_inherited_is_the_kernels_for_an_instance_of_its_own() {
     let pair = Pair::new();
     let (left, _) = pair.connected();
-    {
-        let mut state = pair.left.lock();
-        let id = state.socket_of(left).unwrap();
-        let (local, remote) = state.endpoints(id).unwrap();
-        let inherited = Inherited { local, remote, request: None };
-        state.sockets.get_mut(id).unwrap().role = Role::Inherited(Box::new(inherited));
-    }
+    pair.make_inherited(left);
     let epfd = pair.left.epoll();
     pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
     let _ = pair.left.ready(epfd);

@@ -28,6 +28,7 @@ use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
 use crate::fd_table::FdTable;
 use crate::process::Process;
 use crate::socket::address::{decode, encode};
+use crate::socket::{Inherited, Role, SocketId};
 
 pub(crate) use clock::Clock;
 
@@ -248,6 +249,16 @@ impl Pair {
                 process.note_turn();
             }
         }
+    }
+
+    /// Makes a connection of the left process one that it has inherited.
+    fn make_inherited(&self, fd: RawFd) -> SocketId {
+        let mut state = self.left.lock();
+        let id = state.socket_of(fd).expect("it is ours");
+        let (local, remote) = state.endpoints(id).expect("it is connected");
+        let inherited = Inherited { local, remote, request: None };
+        state.sockets.get_mut(id).expect("it is there").role = Role::Inherited(Box::new(inherited));
+        id
     }
 
     /// Holds time for both: from here on it goes by [`Pair::pass`], however busy the machine is.

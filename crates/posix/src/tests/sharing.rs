@@ -750,3 +750,19 @@ fn who_came_by_the_kernel_is_accepted_though_others_always_come_by_the_stack() {
     let are_ours: Vec<bool> = (0..70).map(|_| next()).collect();
     assert_eq!(are_ours.iter().position(|is_ours| !is_ours), Some(64));
 }
+
+#[test]
+fn while_a_process_forks_nothing_is_asked_of_an_ancestor() {
+    let pair: &'static Pair = Box::leak(Box::new(Pair::new()));
+    let all: Vec<RawFd> = (0..300).map(|_| pair.connected().0).collect();
+    let ids: Vec<_> = all.iter().map(|fd| pair.make_inherited(*fd)).collect();
+    // Another thread uses one after the other.
+    let ask = |id| pair.left.inherit(pair.left.lock(), id).unwrap();
+    let asking = std::thread::spawn(move || ids.into_iter().for_each(ask));
+    while !asking.is_finished() {
+        let state = pair.left.await_inherited();
+        let is_asked_for = |role: &Role| matches!(role, Role::Inherited(it) if it.request.is_some());
+        assert!(!state.sockets.iter().any(|(_, socket)| is_asked_for(&socket.role)));
+    }
+    asking.join().unwrap();
+}
