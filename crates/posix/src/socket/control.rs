@@ -32,8 +32,10 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         match command {
-            // Flags that parent and child have in common are the kernel's to keep.
-            libc::F_SETFL if matches!(socket.role, Role::Inherited(_)) => self.inherit_for_kernel(state, id),
+            // Flags and owners that parent and child have in common are the kernel's to keep.
+            libc::F_SETFL | libc::F_SETOWN | F_SETSIG if matches!(socket.role, Role::Inherited(_)) => {
+                self.inherit_for_kernel(state, id)
+            }
             libc::F_SETFL => {
                 socket.nonblocking = argument & i64::from(libc::O_NONBLOCK) != 0;
                 socket.keep_status(argument as i32);
