@@ -7,6 +7,10 @@
 //! because theirs may take seconds. News arrive through [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
 //! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
 //! drop the client, and leave everything to the kernel.
+//!
+//! A broker that does not answer in time may be stopped (SIGSTOP), or starved. The queues are there all the same, so nothing is given
+//! up but the answer. Until the broker has caught up, what wants an answer is [`ClientError::TimedOut`] at once, and what does not is sent
+//! without waiting: the broker does it when it goes on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +33,12 @@ use crate::transfer::{Arrival, Inbox, Internal, discard, send};
 /// How long an answer may take that does not depend on others.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// The same for a connection that the stack has let go of: whoever gives up loses it.
+const PATIENCE_TO_MOVE: Duration = Duration::from_secs(60);
+
+/// Requests that wait until the broker reads again, if the kernel has no room for more.
+const UNSENT_MAX: usize = 1 << 14;
+
 /// Claims that are released at a time: requests and answers fit what the kernel keeps of a connection.
 const RELEASED_MAX: usize = 32;
 
@@ -41,7 +51,7 @@ pub enum ClientError {
     /// The broker is gone.
     #[error("the broker has ended")]
     Gone,
-    /// The broker does not answer.
+    /// The broker does not answer now: the kernel serves what was to be asked.
     #[error("the broker does not answer")]
     TimedOut,
     /// What listens there is no broker of this user's or root's.
@@ -59,9 +69,9 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the connection to the broker is lost: after every error except a refusal.
+    /// Whether the connection to the broker is lost: after every error but a refusal and the want of an answer.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, ClientError::Refused(_))
+        !matches!(self, ClientError::Refused(_) | ClientError::TimedOut)
     }
 }
 
@@ -125,6 +135,17 @@ struct Arrived<M> {
     fds: Vec<OwnedFd>,
 }
 
+/// What is to be done when an answer comes for which nobody waits any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    /// Nothing.
+    Forget,
+    /// The claim is released: what it was for is the kernel's.
+    Release,
+    /// Queues that were granted before it are not ours.
+    GaveBack,
+}
+
 /// A connection to the broker. Belongs to one process: a child that inherited it drops it, which says nothing to the broker, and
 /// makes its own.
 pub struct Client {
@@ -134,6 +155,10 @@ pub struct Client {
     inbox: Inbox,
     /// Questions with tickets that are still held.
     open: BTreeMap<u64, Option<Arrived<Answer>>>,
+    /// Requests for whose answers nobody waits. While there are any, the broker is behind.
+    unawaited: BTreeMap<u64, Late>,
+    /// Requests for which the kernel had no room.
+    unsent: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
 }
 
@@ -149,8 +174,16 @@ impl Client {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let socket = Internal::new(raise(socket, fd_floor)?);
-        let (inbox, open, events) = (Inbox::new(), BTreeMap::new(), VecDeque::new());
-        let mut client = Client { socket, fd_floor, last_id: 0, inbox, open, events };
+        let mut client = Client {
+            socket,
+            fd_floor,
+            last_id: 0,
+            inbox: Inbox::new(),
+            open: BTreeMap::new(),
+            unawaited: BTreeMap::new(),
+            unsent: VecDeque::new(),
+            events: VecDeque::new(),
+        };
         connect(&client.socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         client.check_peer()?;
         let request = Request::Hello { version: VERSION, program: program.to_owned(), pid };
@@ -192,6 +225,10 @@ impl Client {
 
     /// Asks for queues. Once is enough: a queue that is released later comes as an [`Event::QueueGranted`].
     pub fn attach(&mut self) -> Result<Attached, ClientError> {
+        if self.is_behind()? {
+            self.say(&Request::Attach, &[])?; // What there is comes as events.
+            return Err(ClientError::TimedOut);
+        }
         match self.ask(Request::Attach, &[])?.message {
             Answer::Attached { without } => Ok(Attached { granted: self.take_granted(), without }),
             answer => Err(unexpected(answer)),
@@ -224,12 +261,10 @@ impl Client {
     /// The same for several, which wait together: the broker serves no other client in between, except in its own turns.
     pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
         for some in claims.chunks(RELEASED_MAX) {
-            let deadline = Instant::now() + PATIENCE;
-            let ids = some.iter().map(|claim| self.begin_by(Request::Release { claim: *claim }, deadline));
-            for id in ids.collect::<Result<Vec<u64>, _>>()? {
-                // What it refuses was none of ours.
-                self.await_open(id, deadline)?;
-            }
+            let ids = some.iter().map(|claim| self.say(&Request::Release { claim: *claim }, &[]));
+            let ids = ids.collect::<Result<Vec<u64>, _>>()?;
+            // What it refuses was none of ours.
+            self.await_all(&ids, Instant::now() + PATIENCE)?;
         }
         Ok(())
     }
@@ -257,7 +292,7 @@ impl Client {
     pub fn move_connection(&mut self, connection: Established) -> Result<OwnedFd, ClientError> {
         let (connection, content) = pack(connection)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
-        let answer = self.ask(Request::Move { connection }, &fds);
+        let answer = self.ask_within(PATIENCE_TO_MOVE, &Request::Move { connection }, &fds);
         content.into_iter().for_each(discard);
         moved(answer?)
     }
@@ -308,10 +343,10 @@ impl Client {
 
     /// Whether another process has claimed the same socket.
     pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
-        match self.ask_for_done(Request::IsShared { claim }, &[]) {
-            Ok(()) => Ok(true),
-            Err(ClientError::Refused(Refusal::Nobody)) => Ok(false),
-            Err(error) => Err(error),
+        match self.ask(Request::IsShared { claim }, &[])?.message {
+            Answer::Done => Ok(true),
+            Answer::Refused(Refusal::Nobody) => Ok(false),
+            answer => Err(unexpected(answer)),
         }
     }
 
@@ -354,21 +389,33 @@ impl Client {
         self.ask_for_done(Request::Status(report), &[])
     }
 
+    /// Asks for what needs no more than to be done: if the broker is behind, it does it when it goes on.
     fn ask_for_done(&mut self, request: Request, fds: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
-        match self.ask(request, fds)?.message {
-            Answer::Done => Ok(()),
-            answer => Err(unexpected(answer)),
+        if self.is_behind()? {
+            return self.say(&request, fds).map(drop);
+        }
+        match self.ask(request, fds) {
+            Ok(Arrived { message: Answer::Done, .. }) | Err(ClientError::TimedOut) => Ok(()),
+            Ok(arrived) => Err(unexpected(arrived.message)),
+            Err(error) => Err(error),
         }
     }
 
-    fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
-        self.begin_by(request, Instant::now() + PATIENCE).map(Ticket)
+    /// Whether an answer is overdue.
+    fn is_behind(&mut self) -> Result<bool, ClientError> {
+        if !self.unawaited.is_empty() {
+            while self.receive()? {}
+        }
+        Ok(!self.unawaited.is_empty())
     }
 
-    fn begin_by(&mut self, request: Request, deadline: Instant) -> Result<u64, ClientError> {
-        let id = self.send(request, &[], deadline)?;
+    fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
+        if self.is_behind()? && matches!(request, Request::Route { .. }) {
+            return Err(ClientError::TimedOut);
+        }
+        let id = self.send(&request, &[], Instant::now() + PATIENCE)?;
         self.open.insert(id, None);
-        Ok(id)
+        Ok(Ticket(id))
     }
 
     fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
@@ -383,44 +430,88 @@ impl Client {
 
     /// Sends a request and waits for its answer; what else comes meanwhile is kept.
     fn ask(&mut self, request: Request, fds: &[BorrowedFd<'_>]) -> Result<Arrived<Answer>, ClientError> {
-        let deadline = Instant::now() + PATIENCE;
+        if self.is_behind()? { Err(ClientError::TimedOut) } else { self.ask_within(PATIENCE, &request, fds) }
+    }
+
+    fn ask_within(
+        &mut self,
+        patience: Duration,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Arrived<Answer>, ClientError> {
+        let deadline = Instant::now() + patience;
         let id = self.send(request, fds, deadline)?;
         self.open.insert(id, None);
-        self.await_open(id, deadline)
-    }
-
-    /// Waits for the answer to a request that was sent.
-    fn await_open(&mut self, id: u64, deadline: Instant) -> Result<Arrived<Answer>, ClientError> {
-        let answer = self.await_answer(id, deadline);
-        let kept = self.open.remove(&id).flatten();
-        answer?;
-        kept.ok_or(ClientError::TimedOut)
-    }
-
-    fn await_answer(&mut self, id: u64, deadline: Instant) -> Result<(), ClientError> {
         while self.open.get(&id).is_some_and(Option::is_none) {
             if !self.receive()? && !self.wait_for(PollFlags::IN, deadline)? {
+                self.open.remove(&id);
+                self.unawaited.insert(id, late(request));
                 return Err(ClientError::TimedOut);
+            }
+        }
+        self.open.remove(&id).flatten().ok_or(ClientError::TimedOut)
+    }
+
+    /// Waits for the answers to requests that were said, up to a time.
+    fn await_all(&mut self, ids: &[u64], deadline: Instant) -> Result<(), ClientError> {
+        let is_before = |client: &Client| !client.unawaited.keys().any(|id| !ids.contains(id));
+        while is_before(self) && !self.unawaited.is_empty() {
+            if !self.receive()? && !self.wait_for(PollFlags::IN, deadline)? {
+                return Ok(());
             }
         }
         Ok(())
     }
 
+    /// Sends a request without waiting for anything. One that came with descriptors and finds no room is not sent.
+    fn say(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<u64, ClientError> {
+        let octets = self.number(request)?;
+        self.send_unsent()?;
+        let sent = if self.unsent.is_empty() { send(&self.socket, &octets, fds) } else { Err(Errno::AGAIN) };
+        match sent {
+            Ok(()) => {}
+            Err(Errno::AGAIN) if fds.is_empty() && self.unsent.len() < UNSENT_MAX => {
+                self.unsent.push_back(octets);
+            }
+            Err(error) => return Err(lost(error)),
+        }
+        self.unawaited.insert(self.last_id, late(request));
+        Ok(self.last_id)
+    }
+
+    /// Sends what there was no room for before.
+    fn send_unsent(&mut self) -> Result<(), ClientError> {
+        while let Some(octets) = self.unsent.front() {
+            match send(&self.socket, octets, &[]) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, request: &Request) -> Result<Vec<u8>, ClientError> {
+        self.last_id += 1;
+        Ok(encode(&ToBroker { id: self.last_id, request: request.clone() })?)
+    }
+
     fn send(
         &mut self,
-        request: Request,
+        request: &Request,
         fds: &[BorrowedFd<'_>],
         deadline: Instant,
     ) -> Result<u64, ClientError> {
-        self.last_id += 1;
-        let octets = encode(&ToBroker { id: self.last_id, request })?;
+        let octets = self.number(request)?;
+        let id = self.last_id;
         loop {
-            match send(&self.socket, &octets, fds) {
-                Ok(()) => return Ok(self.last_id),
+            self.send_unsent()?;
+            let sent =
+                if self.unsent.is_empty() { send(&self.socket, &octets, fds) } else { Err(Errno::AGAIN) };
+            match sent {
+                Ok(()) => return Ok(id),
                 Err(Errno::AGAIN) if self.wait_for(PollFlags::OUT, deadline)? => {}
-                Err(Errno::AGAIN) => return Err(ClientError::TimedOut),
-                Err(Errno::PIPE | Errno::CONNRESET) => return Err(ClientError::Gone),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(lost(error)),
             }
         }
     }
@@ -432,15 +523,35 @@ impl Client {
             Arrival::End => return Err(ClientError::Gone),
             Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
         };
+        self.send_unsent()?; // It reads, too.
         let fds = raise_all(fds.into_iter().map(Internal::into_inner), self.fd_floor);
         match message? {
             FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
                 Some(place) => *place = Some(Arrived { message: answer, fds }),
-                None => fds.into_iter().for_each(discard), // Somebody lost patience.
+                None => {
+                    fds.into_iter().for_each(discard);
+                    self.on_unawaited(id, &answer)?;
+                }
             },
+            FromBroker::News(News::QueueGranted(_)) if self.has_given_back() => {
+                fds.into_iter().for_each(discard);
+            }
             FromBroker::News(news) => self.events.extend(event(news, fds)?),
         }
         Ok(true)
+    }
+
+    fn on_unawaited(&mut self, id: u64, answer: &Answer) -> Result<(), ClientError> {
+        match (self.unawaited.remove(&id), answer) {
+            (Some(Late::Release), Answer::Claimed { claim, .. }) => {
+                self.say(&Request::Release { claim: *claim }, &[]).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has_given_back(&self) -> bool {
+        self.unawaited.values().any(|late| *late == Late::GaveBack)
     }
 
     /// Takes the grants from among the events.
@@ -489,6 +600,24 @@ impl Drop for Client {
         }
         let answers = std::mem::take(&mut self.open).into_values().flatten();
         answers.flat_map(|arrived| arrived.fds).for_each(discard);
+    }
+}
+
+/// What is to be done about the answer to a request if it comes late.
+fn late(request: &Request) -> Late {
+    match request {
+        Request::Claim { .. } => Late::Release,
+        Request::GiveBack => Late::GaveBack,
+        _ => Late::Forget,
+    }
+}
+
+/// Why nothing could be sent.
+fn lost(error: Errno) -> ClientError {
+    match error {
+        Errno::AGAIN => ClientError::TimedOut,
+        Errno::PIPE | Errno::CONNRESET => ClientError::Gone,
+        error => error.into(),
     }
 }
 

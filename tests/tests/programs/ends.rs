@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::programs::{Network, Nginx, Program, Running, redis};
+use lab::programs::{Network, Nginx, Program, Ready, Running, redis};
 use lab::{Child, SERVER_INTERFACE, Side};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -255,6 +255,72 @@ fn kill_broker() -> Option<Duration> {
     wait_until_alone(&trial);
     footprint.assert_gone(&trial);
     Some(took)
+}
+
+/// Echoes, and listens at another port when it is told to.
+const ECHO: &str = "
+import selectors, socket
+listeners = [socket.create_server(('', 7000), backlog=16)]
+ready = selectors.DefaultSelector()
+ready.register(listeners[0], selectors.EVENT_READ)
+while True:
+    for key, _ in ready.select():
+        if key.fileobj in listeners:
+            ready.register(key.fileobj.accept()[0], selectors.EVENT_READ)
+            continue
+        request = key.fileobj.recv(64)
+        if request.startswith(b'listen'):
+            listeners.append(socket.create_server(('', int(request.split()[1])), backlog=16))
+            ready.register(listeners[-1], selectors.EVENT_READ)
+        if request: key.fileobj.sendall(request)
+        else: ready.unregister(key.fileobj), key.fileobj.close()
+";
+
+/// Longer than a program waits for an answer of its broker.
+const STOPPED: Duration = Duration::from_secs(10);
+/// Nobody waits longer for an answer of the program then.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_program_whose_broker_is_stopped_keeps_its_connections() {
+    let Some(trial) = Trial::of("echo, broker stopped") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let program = Program::new("echo", "python3 -c").argument(ECHO).ready(Ready::Port(7000));
+    let running = trial.start(&program);
+    let asked = |stream: &mut TcpStream, request: &str| {
+        let mut answer = [0; 64];
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream
+            .write_all(request.as_bytes())
+            .and_then(|()| stream.read(&mut answer))
+            .map(|len| len == request.len())
+    };
+    let answers = |stream: &mut TcpStream, request: &str| {
+        let answered = asked(stream, request);
+        assert!(matches!(answered, Ok(true)), "{request}: {answered:?}");
+    };
+    let mut stream = connect(&trial, server(7000)).unwrap();
+    trial.on_the_stack(|| (0..100).for_each(|_| answers(&mut stream, "x")));
+    running.process.signal(Signal::STOP);
+    let stopped = Instant::now();
+    // The program wants something of its broker, and that listens without it.
+    answers(&mut stream, "listen 7001");
+    answers(&mut connect(&trial, server(7001)).unwrap(), "y");
+    while stopped.elapsed() < STOPPED {
+        answers(&mut stream, "x");
+        answers(&mut connect(&trial, server(7000)).unwrap(), "z");
+        thread::sleep(Duration::from_millis(50));
+    }
+    running.process.signal(Signal::CONT);
+    trial.on_the_stack(|| (0..100).for_each(|_| answers(&mut stream, "x")));
+    answers(&mut stream, "listen 7002");
+    thread::sleep(Duration::from_millis(300)); // Until it waits at its socket, which is claimed then.
+    let mut other = connect(&trial, server(7002)).unwrap();
+    trial.on_the_stack(|| (0..100).for_each(|_| answers(&mut other, "y")));
+    drop((stream, other));
+    trial.end(running);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use super::broker::{Broker, Notice};
 
 /// Notices are about what `sidestep run` does.
 const LOG_TARGET: &str = "sidestep::run";
+/// Longer than the broker ever sleeps, or takes for a turn.
+const SLEEP_MAX: Duration = Duration::from_secs(2);
 /// How long a program may take to report.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -47,6 +49,7 @@ struct Serving {
     receiver: Receiver<Request>,
     wake: Arc<OwnedFd>,
     started: std::time::Instant,
+    time: ServedTime,
     /// The requests for reports of programs, and their deadlines.
     reports: Vec<(Instant, Sender<StatusReport>)>,
     alone: Vec<Sender<()>>,
@@ -61,6 +64,7 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
         receiver,
         wake: Arc::clone(&wake),
         started: std::time::Instant::now(),
+        time: ServedTime::default(),
         reports: Vec::new(),
         alone: Vec::new(),
     };
@@ -166,7 +170,7 @@ impl Serving {
         }
     }
 
-    fn wait(&self) {
+    fn wait(&mut self) {
         let now = self.now();
         let reports = self.reports.iter().map(|(until, _)| *until);
         let left = reports.fold(self.broker.poll_timeout(now), Instant::min).since(now);
@@ -185,7 +189,43 @@ impl Serving {
         }
     }
 
-    fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    fn now(&mut self) -> Instant {
+        let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.time.at(Duration::from_nanos(elapsed))
+    }
+}
+
+/// The broker's time. While the process is stopped it stands still: what clients and helpers did not get done in that time is not their
+/// fault.
+#[derive(Debug, Default)]
+struct ServedTime {
+    seen: Duration,
+    stopped: Duration,
+}
+
+impl ServedTime {
+    /// The time when so much has passed since the start.
+    fn at(&mut self, elapsed: Duration) -> Instant {
+        let unseen = elapsed - self.seen;
+        if unseen > SLEEP_MAX {
+            self.stopped += unseen;
+        }
+        self.seen = elapsed;
+        Instant::ZERO + (elapsed - self.stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_the_broker_was_stopped_does_not_count() {
+        let mut time = ServedTime::default();
+        let mut at = |millis| time.at(Duration::from_millis(millis)).since(Instant::ZERO);
+        assert_eq!(at(900), Duration::from_millis(900));
+        assert_eq!(at(1900), Duration::from_millis(1900));
+        assert_eq!(at(11_900), Duration::from_millis(1900));
+        assert_eq!(at(12_000), Duration::from_millis(2000));
     }
 }

@@ -8,6 +8,7 @@ mod held_up;
 mod moves;
 mod observers;
 mod queues;
+mod stopped;
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
