@@ -19,12 +19,21 @@ cargo build --quiet --release --package native --examples
 binaries="${CARGO_TARGET_DIR:-$PWD/target}/release"
 export SIDESTEP_BIN="$binaries/sidestep" SIDESTEP_EXAMPLES="$binaries/examples"
 [ "${PUBLISH:-yes}" = no ] || export SIDESTEP_BENCH_PAGE="$PWD/docs/benchmarks.md"
-for name in "${@:-${all[@]}}"; do
-    echo
-    case $name in
-        responder | zone) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$name" ;; # One core, always the same.
-        segments) "$binaries/$name" && scripts/instructions.sh segments ;;
-        *) "$binaries/$name" ;;
+
+measure() {
+    case $1 in
+        responder | zone) taskset --cpu-list "$(($(nproc) - 1))" "$binaries/$1" ;; # One core, always the same.
+        segments) "$binaries/$1" && scripts/instructions.sh segments ;;
+        answers) scripts/instructions.sh answers ;;
+        *) "$binaries/$1" ;;
     esac
+}
+
+# One that fails does not keep the others from being measured: that takes hours.
+failed=()
+[ $# -gt 0 ] || set -- "${all[@]}" answers
+for name in "$@"; do
+    echo
+    measure "$name" || failed+=("$name")
 done
-[ $# -gt 0 ] || scripts/instructions.sh answers
+[ ${#failed[@]} -eq 0 ] || { echo "bench: FAILED: ${failed[*]}" >&2; exit 1; }
