@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use crate::namespaces::run;
@@ -41,7 +42,7 @@ impl Conditions {
             machine: machine(),
             kernel: first_line("uname", &["-sr"]),
             network: network.to_owned(),
-            commit: commit(),
+            commit: commit(&workspace_root()),
             command: command.to_owned(),
             offered: offered.to_owned(),
             peers: None,
@@ -98,13 +99,16 @@ fn machine() -> String {
     format!("{} cores, {}", cores, model.map_or("unknown processor", |(_, name)| name))
 }
 
-fn commit() -> String {
-    let root = workspace_root();
+/// The commit of the repository at `root`. Pages of figures are no change: each benchmark writes them, and the next one is built of the same
+/// commit all the same.
+fn commit(root: &Path) -> String {
+    const CODE: [&str; 4] = ["--", ".", ":!docs/benchmarks.md", ":!docs/benchmarks.tsv"];
     let git = |arguments: &[&str]| {
-        run(Command::new("git").current_dir(&root).args(arguments)).unwrap_or_default().trim().to_owned()
+        let output = run(Command::new("git").current_dir(root).args(arguments));
+        output.unwrap_or_default().trim().to_owned()
     };
     let hash = git(&["rev-parse", "--short=12", "HEAD"]);
-    let changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    let changed = !git(&[&["status", "--porcelain", "--untracked-files=no"], &CODE[..]].concat()).is_empty();
     match (hash.is_empty(), changed) {
         (true, _) => "unknown".to_owned(),
         (false, true) => format!("{hash}, with changes"),
@@ -120,6 +124,29 @@ fn first_line(program: &str, arguments: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Directory;
+
+    #[test]
+    fn pages_of_figures_are_no_change_of_a_commit() {
+        let root = Directory::new().unwrap();
+        let write = |file: &str, text: &str| fs::write(root.path().join(file), text).unwrap();
+        let git = |arguments: &[&str]| {
+            let author = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+            run(Command::new("git").current_dir(root.path()).args(author).args(arguments)).unwrap()
+        };
+        fs::create_dir(root.path().join("docs")).unwrap();
+        for file in ["docs/benchmarks.md", "docs/benchmarks.tsv", "code"] {
+            write(file, "before");
+        }
+        git(&["init", "--quiet"]);
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "--message", "all"]);
+        write("docs/benchmarks.md", "after");
+        write("docs/benchmarks.tsv", "after");
+        assert!(!commit(root.path()).contains("changes"), "{}", commit(root.path()));
+        write("code", "after");
+        assert!(commit(root.path()).ends_with(", with changes"), "{}", commit(root.path()));
+    }
 
     #[test]
     fn tables_are_padded() {
