@@ -11,7 +11,7 @@ use bench::record::{Figure, Run};
 use lab::programs::Network;
 use lab::{
     Conditions, Distance, HttpPeer, Lab, LabError, Place, Placed, SERVER_V4, VETH, Wrk, WrkReport,
-    all_places, by_place, in_one_place, markdown_table, median,
+    all_places, all_then_by_place, in_one_place, markdown_table, median,
 };
 
 /// What a run found.
@@ -86,7 +86,9 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     let offered = format!("wrk on core 0 with one thread, as much as it can, {seconds} s");
     let conditions = Conditions::here("make bench FIGURES=http", VETH, &offered);
     println!("# HTTP on veth\n\n{conditions}");
-    println!("- servers on core 1, in turns; medians of {rounds} rounds");
+    println!(
+        "- servers on core 1, in turns; medians of {rounds} rounds, and where the cores moved, those of each place too"
+    );
     println!(
         "- http_hello looks for packets for 200 us before it sleeps, but for the lines with \"sleeping\""
     );
@@ -97,7 +99,7 @@ fn measure(rounds: u32, seconds: u32) -> Result<(), LabError> {
     for case in CASES {
         let measured = rounds_of(case, rounds, seconds)?;
         figures.extend(figures_of(case, &all_places(&measured)));
-        for place in by_place(measured) {
+        for place in all_then_by_place(measured) {
             rows.extend(rows_in(case, &place));
         }
     }

@@ -147,6 +147,15 @@ pub fn all_places<T: Clone>(contenders: &[Vec<Placed<T>>]) -> Vec<Vec<T>> {
     contenders.iter().map(found).collect()
 }
 
+/// The rounds of all places together, and then, if the cores moved, those of each place. No round is left out.
+pub fn all_then_by_place<T: Clone>(contenders: Vec<Vec<Placed<T>>>) -> Vec<Place<T>> {
+    let distances = || contenders.iter().flatten().map(|placed| placed.apart);
+    let apart = (distances().min().unwrap_or_default(), distances().max().unwrap_or_default());
+    let all = Place { apart, contenders: all_places(&contenders) };
+    let places = by_place(contenders);
+    if places.len() > 1 { std::iter::once(all).chain(places).collect() } else { vec![all] }
+}
+
 /// Sorts the rounds of each contender by the places of the cores, the nearest first.
 pub fn by_place<T>(contenders: Vec<Vec<Placed<T>>>) -> Vec<Place<T>> {
     let distances = contenders.iter().flatten().map(|placed| placed.apart).collect();
@@ -202,6 +211,17 @@ mod tests {
     fn a_machine_that_is_everywhere_the_same_has_one_place() {
         let placed = |found| Placed { found, apart: Distance::default() };
         assert_eq!(by_place(vec![vec![placed(1), placed(2)]]).len(), 1);
+        assert_eq!(all_then_by_place(vec![vec![placed(1), placed(2)]]).len(), 1);
+    }
+
+    #[test]
+    fn the_rounds_of_all_places_come_first() {
+        let placed = |found, ns| Placed { found, apart: apart(ns) };
+        let places = all_then_by_place(vec![vec![placed('a', 80), placed('b', 400)], vec![placed('c', 390)]]);
+        assert_eq!(places.len(), 3);
+        assert_eq!(places[0].apart, (apart(80), apart(400)));
+        assert_eq!(places[0].contenders, [vec!['a', 'b'], vec!['c']]);
+        assert_eq!(places[1].contenders, [vec!['a'], vec![]]);
     }
 
     #[test]

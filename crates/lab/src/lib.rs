@@ -48,7 +48,8 @@ pub use binary::{example_binary, sidestep_binary, workspace_root};
 pub use child::Child;
 pub use conditions::{Conditions, VETH, markdown_table};
 pub use cores::{
-    Distance, Place, Placed, all_places, by_place, generator_core, in_one_place, server_core, stay_on,
+    Distance, Place, Placed, all_places, all_then_by_place, by_place, generator_core, in_one_place,
+    server_core, stay_on,
 };
 pub use directory::Directory;
 pub use error::LabError;

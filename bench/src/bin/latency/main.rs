@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use bench::record::{Figure, Run};
 use lab::{
     Conditions, Device, Directory, Lab, LabError, Peer, Placed, QUESTIONS, Sidestep, VETH, Workload,
-    all_places, by_place, in_one_place, markdown_table, median,
+    all_places, all_then_by_place, in_one_place, markdown_table, median,
 };
 
 use probe::{Probe, RoundTrips, quantile};
@@ -71,7 +71,7 @@ fn measure(rounds: u32, rate: u32) -> Result<(), LabError> {
         }
     }
     let figures = figures_of(&peers, &all_places(&measured));
-    for place in by_place(measured) {
+    for place in all_then_by_place(measured) {
         println!("{place}\n");
         print_table(&peers, &place.contenders);
     }

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use bench::processor::Shares;
 use bench::record::{Figure, Run};
 use lab::{
-    Conditions, Lab, LabError, Place, Placed, VETH, all_places, by_place, in_one_place, markdown_table,
+    Conditions, Lab, LabError, Place, Placed, VETH, all_places, all_then_by_place, in_one_place,
+    markdown_table,
 };
 
 use scenarios::{SCENARIOS, Scenario, Serving, Wanted};
@@ -53,7 +54,7 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     let conditions = Conditions::here("make bench FIGURES=run", VETH, &offered);
     println!("# Unmodified programs: sidestep run against the kernel\n\n{conditions}");
     println!(
-        "- clients on the kernel where nothing else is said; programs on core 1, in turns; medians of {rounds} rounds"
+        "- clients on the kernel where nothing else is said; programs on core 1, in turns; medians of {rounds} rounds, and where the cores moved, those of each place too"
     );
     println!(
         "- client's core, server's core: how much of their time they worked; with all of the client's, the client is the bound"
@@ -65,7 +66,7 @@ fn measure(rounds: u32, seconds: u32, names: &[String]) -> Result<(), LabError> 
     for scenario in SCENARIOS.iter().filter(wanted) {
         let measured = rounds_of(scenario, rounds, seconds)?;
         figures.extend(figures_of(scenario, &all_places(&measured)));
-        rows.extend(by_place(measured).iter().flat_map(|place| rows_in(scenario, place)));
+        rows.extend(all_then_by_place(measured).iter().flat_map(|place| rows_in(scenario, place)));
     }
     let head = [
         "scenario",
