@@ -35,7 +35,12 @@ impl Serving {
 
     /// Serves what `sources` name, which may lie in `directory`.
     pub fn start_in(directory: Directory, sources: &[&str], arguments: &[&str]) -> Serving {
-        let start = || try_start(&directory, sources, arguments);
+        Serving::start_by(&[], directory, sources, arguments)
+    }
+
+    /// The same, by a command that replaces itself by the server, such as `prlimit --nofile=64`.
+    pub fn start_by(by: &[&str], directory: Directory, sources: &[&str], arguments: &[&str]) -> Serving {
+        let start = || try_start(by, &directory, sources, arguments);
         let (process, ready) = (1..TRIES).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap());
         // `... on 127.0.0.1:1 [::1]:2 over kernel sockets, ...`
         let addresses = |word: &str| word.trim_end_matches(',').parse::<SocketAddr>().ok();
@@ -51,13 +56,25 @@ impl Serving {
 }
 
 fn try_start(
+    by: &[&str],
     directory: &Directory,
     sources: &[&str],
     arguments: &[&str],
 ) -> Result<(Child, String), LabError> {
     let control = directory.path().join("control.sock").display().to_string();
-    let mut command = Command::new(sidestep_binary());
-    command.args(["dns", "serve", "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--cores", "0"]);
+    let binary = sidestep_binary().display().to_string();
+    let words = [by, &[&binary]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args([
+        "dns",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        "[::1]:0",
+        "--cores",
+        "0",
+    ]);
     command.args(["--control", &control]).args(sources).args(arguments);
     if rustix::process::geteuid().is_root() {
         command.args(["--user", "root"]); // The files of a test are root's.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use lab::message::{self, Answer};
 use lab::{Directory, Zone};
-use tests::Serving;
+use rustix::process::Signal;
+use tests::{Serving, VersionedZone};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -136,6 +137,65 @@ fn one_client_cannot_take_all_connections() {
     assert_eq!(read_answer(&mut other).unwrap().id(), 7);
 }
 
+/// Changes the zone, reloads, and waits until that has worked.
+fn assert_reload_works(server: &mut Serving, zone: &VersionedZone) {
+    zone.set(2, 0);
+    server.process.signal(Signal::HUP);
+    server.process.wait_for_line("reloaded: 1 zone, ", PATIENCE).unwrap();
+    assert!(server.process.output().contains("0 zone files with errors"), "{}", server.process.output());
+}
+
+/// Serves with these limits of descriptors, the soft and the hard one.
+fn serving_within(limits: &str, zone: &VersionedZone) -> Serving {
+    let by = ["prlimit", &format!("--nofile={limits}")];
+    let file = zone.file().display().to_string();
+    Serving::start_by(&by, Directory::new().unwrap(), &["--zone", &file], &[])
+}
+
+#[test]
+fn a_low_soft_limit_of_descriptors_limits_no_connections() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = serving_within("64:2048", &zone);
+    let mut clients: Vec<TcpStream> = (0..100).map(|_| connect(server.v4)).collect();
+    for (id, client) in (0..).zip(&mut clients) {
+        client.write_all(&framed(id)).unwrap();
+        assert_eq!(read_answer(client).unwrap().id(), id);
+    }
+    assert_eq!(server.counter("tcp_connections_open"), 100, "none had to go before another one came");
+    assert_reload_works(&mut server, &zone);
+}
+
+#[test]
+fn connections_leave_descriptors_for_reloads() {
+    let zone = VersionedZone::new(1, 0);
+    let mut server = serving_within("300", &zone);
+    assert!(
+        server.process.output().contains("300 descriptors are enough for 44 connections"),
+        "{}",
+        server.process.output()
+    );
+    let mut clients: Vec<TcpStream> = (0..44).map(|_| connect(server.v4)).collect();
+    for (id, client) in (0..).zip(&mut clients) {
+        client.write_all(&framed(id)).unwrap();
+        assert_eq!(read_answer(client).unwrap().id(), id);
+    }
+    assert!(is_closed(&mut connect(server.v4)));
+    assert_reload_works(&mut server, &zone);
+}
+
+#[test]
+fn a_stop_waits_for_clients_as_long_as_it_is_configured() {
+    const QUERIES: usize = 1500; // Their answers do not fit between server and client.
+    let mut server = serving_huge_answers("linger-s = 60");
+    let mut client = connect(server.v4);
+    client.write_all(&queries_of_huge_answers(QUERIES)).unwrap();
+    server.process.signal(Signal::TERM);
+    thread::sleep(Duration::from_secs(4));
+    (0..QUERIES).for_each(|_| assert_eq!(read_answer(&mut client).unwrap().id(), 1));
+    assert!(is_closed(&mut client));
+    assert_eq!(server.process.wait(PATIENCE).unwrap().code(), Some(0));
+}
+
 /// As many queries for an answer of several segments.
 fn queries_of_big_answers(count: usize) -> Vec<u8> {
     let query = message::query(1, "big.example.com", message::TXT);
@@ -157,19 +217,27 @@ fn queries_whose_answers_do_not_fit_at_once_are_all_answered() {
     assert!(is_closed(&mut half_closed));
 }
 
-#[test]
-fn a_client_that_reads_slowly_gets_all_answers() {
-    const QUERIES: usize = 250; // Answers of 20 KB: more than fits between server and client.
+/// Serves answers of 20 KB, with a `[tcp]` table in the configuration.
+fn serving_huge_answers(tcp: &str) -> Serving {
     let directory = Directory::new().unwrap();
     let text = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n$GENERATE 1-200 t TXT \"a text of some length, so that the answer is long, number $\"\n";
     let zone = directory.write("big.zone", text).unwrap();
-    let config = format!("[tcp]\nidle-timeout-s = 1\n[[zone]]\nfile = {zone:?}\n");
+    let config = format!("[tcp]\n{tcp}\n[[zone]]\nfile = {zone:?}\n");
     let config = directory.write("dns.toml", &config).unwrap().display().to_string();
-    let server = Serving::start_in(directory, &["--config", &config], &[]);
-    let mut client = connect(server.v4);
+    Serving::start_in(directory, &["--config", &config], &[])
+}
+
+fn queries_of_huge_answers(count: usize) -> Vec<u8> {
     let query = message::query(1, "t.big", message::TXT);
-    let queries = [&(query.len() as u16).to_be_bytes()[..], &query].concat().repeat(QUERIES);
-    client.write_all(&queries).unwrap();
+    [&(query.len() as u16).to_be_bytes()[..], &query].concat().repeat(count)
+}
+
+#[test]
+fn a_client_that_reads_slowly_gets_all_answers() {
+    const QUERIES: usize = 250; // More than fits between server and client.
+    let server = serving_huge_answers("idle-timeout-s = 1");
+    let mut client = connect(server.v4);
+    client.write_all(&queries_of_huge_answers(QUERIES)).unwrap();
     // When the last query is answered, reading the rest takes longer than the idle time-out.
     for number in 0..QUERIES {
         assert_eq!(read_answer(&mut client).unwrap().id(), 1, "answer {number}");

@@ -13,11 +13,13 @@
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
+//! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod check;
 mod config;
 mod config_file;
+mod descriptors;
 mod devices;
 mod engines;
 mod events;

@@ -18,10 +18,10 @@ use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
-use super::privileges;
 use super::reload::Reloads;
 use super::stats;
 use super::tcp::{self, TcpHandle};
+use super::{descriptors, privileges};
 use crate::systemd;
 
 /// Serves until SIGTERM or SIGINT.
@@ -30,6 +30,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(options)?;
     let cores = engine_cores(&config)?;
     let bound = Bound::open(&config, cores.len())?;
+    let descriptors = descriptors::raise_limit();
     privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
     // Zones may take long to load: signals are heard from here on.
     let events = Events::start().context("handling signals")?;
@@ -40,7 +41,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     }
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded)));
 
-    let admission = Admission::new(config.tcp);
+    let admission = Admission::new(descriptors::fit(config.tcp, &config.device, descriptors));
     let engines = start_engines(&config, cores, &published, &admission)?;
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
     let tcp = start_tcp(&config, &published, &admission)?;
@@ -125,7 +126,8 @@ fn start_tcp(
     }
     let counters = Arc::new(Counters::default());
     let responder = DnsResponder::new(published, Arc::clone(&counters));
-    let (handle, thread) = tcp::start(responder, Arc::clone(admission)).context("starting DNS over TCP")?;
+    let (handle, thread) =
+        tcp::start(responder, Arc::clone(admission), config.tcp_linger).context("starting DNS over TCP")?;
     Ok(Some(Tcp { handle, counters, thread }))
 }
 

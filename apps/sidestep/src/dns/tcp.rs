@@ -76,10 +76,11 @@ pub(crate) fn listen(address: SocketAddr, free_bind: bool) -> io::Result<std::ne
     Ok(socket.into())
 }
 
-/// Starts the service on a thread of its own.
+/// Starts the service on a thread of its own. Once it is to stop, it waits `linger` for clients to take their answers.
 pub(crate) fn start(
     responder: DnsResponder,
     admission: Arc<Admission>,
+    linger: Duration,
 ) -> io::Result<(TcpHandle, JoinHandle<()>)> {
     let poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
@@ -92,6 +93,7 @@ pub(crate) fn start(
         clock: Clock::start(),
         responder: StreamResponder::new(responder),
         admission,
+        linger,
         listeners: BTreeMap::new(),
         connections: BTreeMap::new(),
         next_token: WAKE.0 + 1,
@@ -105,8 +107,6 @@ pub(crate) fn start(
 const WAKE: Token = Token(0);
 /// How often idle connections are looked for, and listeners that ran out of descriptors tried again.
 const SWEEP: Duration = Duration::from_millis(250);
-/// How long a stopping service waits for clients to take their answers.
-const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 struct Service {
     poll: Poll,
@@ -116,6 +116,8 @@ struct Service {
     clock: Clock,
     responder: StreamResponder,
     admission: Arc<Admission>,
+    /// How long a stopping service waits for clients to take their answers.
+    linger: Duration,
     listeners: BTreeMap<Token, (SocketAddr, TcpListener)>,
     connections: BTreeMap<Token, Connection<TcpStream>>,
     /// Tokens are never used twice, so that an event for a closed connection finds nobody.
@@ -146,7 +148,7 @@ impl Service {
                 next_sweep = now + SWEEP;
             }
             if self.obey_commands() {
-                stop_at.get_or_insert(now + DRAIN_MAX);
+                stop_at.get_or_insert(now + self.linger);
                 self.listeners.clear();
             }
             if let Some(stop_at) = stop_at {
