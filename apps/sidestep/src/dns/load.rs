@@ -38,7 +38,10 @@ struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
+    /// When its content changed, as far as that is true: whoever writes a file may set it.
     modified: (i64, i64),
+    /// When anything about it changed, by the kernel's account: content, times, owner, permissions.
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -48,6 +51,7 @@ impl Stamp {
             inode: metadata.ino(),
             size: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
@@ -311,6 +315,24 @@ mod tests {
         fs::rename(zones.write("new", 5, ZONE).file, &specs[0].file).unwrap();
         assert_eq!(read_again(&specs, &mut loaded), 1, "another file");
         assert_eq!((read_again(&specs, &mut loaded), loaded.zone_count()), (0, 2));
+    }
+
+    #[test]
+    fn a_change_is_seen_that_keeps_size_and_time_of_content() {
+        use std::os::unix::fs::PermissionsExt;
+        const TICK: Duration = Duration::from_millis(50); // The kernel's clock of changes may be as coarse.
+        let zones = Zones::new("kept");
+        let specs = [zones.write("a.zone", 0, &format!("{ZONE}x A 192.0.2.1\n"))];
+        let modified = fs::metadata(&specs[0].file).unwrap().modified().unwrap();
+        let mut loaded = load_catalog(&specs, None);
+        std::thread::sleep(TICK);
+        fs::write(&specs[0].file, format!("{ZONE}x A 192.0.2.2\n")).unwrap();
+        File::options().append(true).open(&specs[0].file).unwrap().set_modified(modified).unwrap();
+        assert_eq!(read_again(&specs, &mut loaded), 1, "another content");
+        std::thread::sleep(TICK);
+        fs::set_permissions(&specs[0].file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read_again(&specs, &mut loaded), 1, "other permissions");
+        assert_eq!(read_again(&specs, &mut loaded), 0);
     }
 
     #[test]
