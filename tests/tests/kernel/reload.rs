@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::message;
+use lab::{Zone, message};
 use rustix::process::Signal;
 use tests::{Dig, Load, Serving, Transport, VERSION_NAME, VersionedZone, reload_under_load};
 
@@ -89,6 +89,27 @@ fn a_configuration_that_cannot_be_read_at_a_reload_changes_nothing() {
     server.process.signal(Signal::HUP);
     server.process.wait_for_line("reload failed, and nothing changed", TURN_MAX).unwrap();
     assert_eq!(served_version(&server), ["version.example.com. 60 IN A 192.0.2.1"]);
+}
+
+#[test]
+fn options_that_need_a_restart_are_named_at_a_reload() {
+    let directory = lab::Directory::new().unwrap();
+    let zones = format!("[[zone]]\nfile = {:?}\n", Zone::sample().file);
+    let config = directory.write("dns.toml", &zones).unwrap().display().to_string();
+    let mut server = Serving::start_in(directory, &["--config", &config], &[]);
+    let options = [
+        ("spin-us", "spin-us = 30\n"),
+        ("busy-poll", "busy-poll = \"on\"\n"),
+        ("mss-clamp", "mss-clamp = 1300\n"),
+        ("tcp", "[tcp]\nlinger-s = 4\n"),
+    ];
+    for (name, line) in options {
+        std::fs::write(&config, format!("{line}{zones}")).unwrap();
+        server.process.signal(Signal::HUP);
+        server.process.wait_for_line("reloaded: 1 zone,", TURN_MAX).unwrap();
+        let named = format!("{name} changed in the configuration: takes effect after a restart");
+        assert!(server.process.output().contains(&named), "{}", server.process.output());
+    }
 }
 
 #[test]

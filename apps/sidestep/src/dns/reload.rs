@@ -53,6 +53,7 @@ impl Reloads<'_> {
             ("cores", config.cores != running.cores),
             ("spin-us", config.spin != running.spin),
             ("busy-poll", config.busy_poll != running.busy_poll),
+            ("mss-clamp", config.mss_clamp != running.mss_clamp),
             ("control", config.control != running.control),
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
             ("user", config.user != running.user),
