@@ -1,10 +1,11 @@
 //! Wrong input: the message says what is wrong and where, and what can be served is served.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use lab::{Directory, Zone};
+use lab::{Directory, Zone, sidestep_binary};
 use rustix::process::Signal;
 use tests::{Dig, Serving, Transport, command};
 
@@ -170,6 +171,29 @@ fn check_reports_errors_with_file_and_line_and_warnings_with_zone_and_name() {
     let glue = "odd.example. sub.odd.example.: warning: the name server ns.sub.odd.example.";
     assert!(lines[2].starts_with(glue) && lines.len() == 3, "{text}");
     assert_eq!(status, Some(0), "warnings are no failure");
+}
+
+/// A configuration like that of the package: its user is another one than who checks it.
+#[test]
+fn check_by_an_ordinary_user_says_that_the_server_is_another_one() {
+    const NOBODY: u32 = 65_534;
+    let directory = Directory::new().unwrap();
+    // Copies, as the others may be in a directory that is for root only.
+    let (binary, zone) = (directory.path().join("sidestep"), directory.path().join("example.com.zone"));
+    std::fs::copy(sidestep_binary(), &binary).unwrap();
+    std::fs::write(&zone, "@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns.example.net.\n").unwrap();
+    let text = "user = \"daemon\"\n[[zone]]\nfile = \"example.com.zone\"\n";
+    let config = directory.write("dns.toml", text).unwrap();
+    let mut check = Command::new(binary);
+    check.args(["dns", "check", "--config"]).arg(config);
+    if rustix::process::geteuid().is_root() {
+        check.uid(NOBODY).gid(NOBODY);
+    }
+    let output = check.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.starts_with("user: warning: only root can check what daemon may read"), "{text}");
+    assert!(text.contains(": zone example.com. serial "), "{text}");
 }
 
 #[test]

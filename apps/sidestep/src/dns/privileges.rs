@@ -13,6 +13,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
+use thiserror::Error;
 
 use super::config::{Config, DeviceChoice};
 
@@ -21,12 +22,20 @@ const DEFAULT_USER: &str = "sidestep";
 /// Ports below this one need CAP_NET_BIND_SERVICE.
 const FIRST_FREE_PORT: u16 = 1024;
 
+/// An ordinary user started the server, and it is to become another one.
+#[derive(Debug, Error)]
+#[error("user: only root can become {user}")]
+pub(super) struct OnlyRoot {
+    /// The other one.
+    pub(super) user: String,
+}
+
 /// Becomes the user that `config` names, with no more privileges than the server needs from now on, and logs which.
 pub(super) fn give_up(config: &Config) -> anyhow::Result<()> {
     let named = config.user.as_deref();
     if !Uid::effective().is_root() {
         return match named {
-            Some(name) if name != own_name() => bail!("user: only root can become {name}"),
+            Some(name) if name != own_name() => Err(OnlyRoot { user: name.to_owned() }.into()),
             _ => Ok(()),
         };
     }
@@ -93,7 +102,7 @@ pub(super) fn explain_denial(error: io::Error) -> io::Error {
     }
 }
 
-fn own_name() -> String {
+pub(super) fn own_name() -> String {
     let user = Uid::effective();
     let found = User::from_uid(user).ok().flatten();
     found.map_or_else(|| user.to_string(), |user| user.name)
