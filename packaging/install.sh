@@ -3,12 +3,12 @@
 # PREFIX (/usr/local) and SYSCONFDIR (/etc) say where, DESTDIR puts a directory in front of both. Configuration that is there stays.
 set -euo pipefail
 binaries=$(realpath "${1:-target/release}")
+destination=${DESTDIR:+$(realpath -m "$DESTDIR")}
 cd "$(dirname "$0")"
 
 prefix=${PREFIX:-/usr/local}
 sysconfdir=${SYSCONFDIR:-/etc}
 zsh=${ZSH_FUNCTIONS:-$prefix/share/zsh/site-functions}
-destination=${DESTDIR:-}
 
 for file in sidestep libsidestep_preload.so; do
     [ -e "$binaries/$file" ] || { echo "install: $binaries/$file is missing: run make build first" >&2; exit 1; }

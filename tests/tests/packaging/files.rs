@@ -24,6 +24,15 @@ const FILES: [&str; 12] = [
     "/etc/sidestep/dns.toml",
 ];
 
+#[test]
+fn a_relative_destination_is_below_the_current_directory() {
+    let directory = Directory::new().unwrap();
+    let mut install = Command::new(workspace_root().join("packaging/install.sh"));
+    install.current_dir(directory.path()).env("DESTDIR", "stage").env("PREFIX", "/usr").arg(binaries());
+    text(install.output().unwrap());
+    assert!(directory.path().join("stage/usr/bin/sidestep").exists());
+}
+
 /// `make install` with these variables.
 fn make_install(variables: &[String]) {
     let mut command = Command::new("make");
@@ -65,14 +74,13 @@ fn an_empty_root_gets_a_user_and_a_command_that_works() {
     let sidestep = root.path().join("usr/bin/sidestep");
     let version = text(Command::new(&sidestep).arg("--version").output().unwrap());
     assert_eq!(version, format!("sidestep {}\n", env!("CARGO_PKG_VERSION")));
+    // This host need not have the user.
+    let configuration = root.path().join("etc/sidestep/dns.toml");
+    let named = fs::read_to_string(&configuration).unwrap();
+    assert!(named.contains("\nuser = \"sidestep\"\n"), "{named}");
+    fs::write(&configuration, named.replace("\nuser = \"sidestep\"\n", "\nuser = \"root\"\n")).unwrap();
     let mut check = Command::new(&sidestep);
-    let checked = text(
-        check
-            .args(["dns", "check", "--config"])
-            .arg(root.path().join("etc/sidestep/dns.toml"))
-            .output()
-            .unwrap(),
-    );
+    let checked = text(check.args(["dns", "check", "--config"]).arg(configuration).output().unwrap());
     assert!(checked.contains("zone localhost. serial 1"), "{checked}");
     // The library is found from there: nothing else is in the way of a program that is left to the kernel.
     let mut run = Command::new(&sidestep);

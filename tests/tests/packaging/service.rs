@@ -75,21 +75,33 @@ impl System {
         self.run("dig @127.0.0.1 -p 5300 +short +tries=1 localhost A")
     }
 
-    /// A line of the server's status: proc_pid_status(5).
-    fn server_status(&self, name: &str) -> Vec<String> {
-        let status = self.run("cat /proc/$(systemctl show --property MainPID --value sidestep-dns)/status");
-        let line = status.lines().find_map(|line| line.strip_prefix(&format!("{name}:"))).unwrap();
-        line.split_whitespace().map(str::to_owned).collect()
+    fn server(&self) -> String {
+        self.run("systemctl show --property MainPID --value sidestep-dns")
+    }
+
+    /// A line of the server's status, which is the same for each of its threads: proc_pid_status(5).
+    fn server_status(&self, name: &str) -> String {
+        let status = self.run(&format!("cat /proc/{}/task/*/status", self.server()));
+        let lines = status.lines().filter_map(|line| line.strip_prefix(&format!("{name}:")));
+        let mut lines = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let first = lines.next().unwrap();
+        lines.for_each(|other| assert_eq!(first, other, "{name}"));
+        first
     }
 
     /// Checks that the server is user `sidestep` and has these capabilities, and no others at all.
     fn assert_privileges(&self, capabilities: u64) {
-        let user = self.run("id --user sidestep");
-        assert_eq!(self.server_status("Uid"), vec![user; 4]);
+        let (user, group) = (self.run("id --user sidestep"), self.run("id --group sidestep"));
+        assert_eq!(self.server_status("Uid"), [user.as_str(); 4].join(" "));
+        assert_eq!(self.server_status("Gid"), [group.as_str(); 4].join(" "));
+        assert_eq!(self.server_status("Groups"), self.run("id --groups sidestep"));
         for set in ["CapPrm", "CapEff", "CapBnd"] {
-            assert_eq!(self.server_status(set), [format!("{capabilities:016x}")], "{set}");
+            assert_eq!(self.server_status(set), format!("{capabilities:016x}"), "{set}");
         }
-        assert_eq!(self.server_status("NoNewPrivs"), ["1"]);
+        for set in ["CapInh", "CapAmb"] {
+            assert_eq!(self.server_status(set), format!("{:016x}", 0), "{set}");
+        }
+        assert_eq!(self.server_status("NoNewPrivs"), "1");
     }
 }
 
@@ -113,9 +125,12 @@ fn the_services_run_under_systemd() {
     system.run("ip link set veth0 up && ip link set veth1 up");
 
     assert_dns_on_kernel_sockets(&system);
+    assert_upgrade(&system);
     assert_reload_as_the_user(&system);
     assert_dns_on_an_interface(&system);
+    assert_no_start_without_the_user(&system);
     assert_nginx_by_run(&system);
+    assert_removal(&system);
 }
 
 /// As the package configures it. The start returns when it serves.
@@ -127,6 +142,40 @@ fn assert_dns_on_kernel_sockets(system: &System) {
     assert!(system.messages(INFO).contains("runs as user sidestep with no privileges"), "{}", system.log());
     assert!(!system.messages(ERROR).contains("ready"), "{}", system.log());
     assert!(system.run("sidestep dns stats").contains("dns_queries_udp 1"));
+}
+
+/// An upgrade restarts the server, but not into a configuration that it would refuse.
+fn assert_upgrade(system: &System) {
+    let install = || {
+        let output = system.output("dpkg --force-depends --install /package.deb");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let old = system.server();
+    system.run("echo nonsense >>/etc/sidestep/dns.toml");
+    assert!(install().contains("sidestep-dns goes on as the old version"));
+    assert_eq!((system.server(), system.localhost()), (old.clone(), "127.0.0.1".to_owned()));
+    system.run("sed -i '$d' /etc/sidestep/dns.toml");
+    install();
+    let is_another = || !["0", old.as_str()].contains(&system.server().as_str());
+    wait_for("the new server", || is_another() && system.localhost() == "127.0.0.1");
+}
+
+/// It does not become a server with root's privileges instead.
+fn assert_no_start_without_the_user(system: &System) {
+    system.run("cp /etc/passwd /passwd && sed -i /^sidestep:/d /etc/passwd");
+    assert!(!system.output("systemctl start sidestep-dns").status.success());
+    system.wait_for_message(ERROR, "user: there is no user sidestep");
+    system.run("cp /passwd /etc/passwd && systemctl stop sidestep-dns");
+}
+
+/// Nothing that would start again is left.
+fn assert_removal(system: &System) {
+    system.run("systemctl enable sidestep-dns sidestep-run@nginx && systemctl start sidestep-run@nginx");
+    system.run("dpkg --remove sidestep");
+    let links = system.run("find /etc/systemd/system -name 'sidestep-*'");
+    assert_eq!(links, "", "{}", system.log());
+    assert!(!system.output("pgrep --exact sidestep").status.success());
 }
 
 fn assert_reload_as_the_user(system: &System) {
