@@ -115,7 +115,7 @@ fn compare_nginx() -> Result<Vec<Pages>, LabError> {
         "run nginx, unmodified",
         "First on the kernel, then under `sidestep run`: the same binary, the same configuration, one worker.",
     );
-    let networks = [Network::Kernel, Network::sidestep(&["--spin-us", "200"])];
+    let networks = [Network::Kernel, Network::sidestep(&[])];
     let mut progress = Progress::new(networks.len() * loads().len());
     let mut rates = Vec::new();
     for network in networks {
