@@ -78,7 +78,7 @@ fn why_without_queue(report: Option<&ProgramReport>, process: Process) -> &'stat
             ": none of its sockets can be accelerated"
         }
         Process { listeners: 1.., .. } => {
-            ": it has not accepted at its listeners, which other processes may do"
+            ": its listeners are served by other processes, as a master's by its workers"
         }
         Process { connections: 1.., .. } => ": it has connections of the kernel only",
         Process { udp: 1.., .. } => ": it has not waited at its UDP sockets",
@@ -259,7 +259,8 @@ mod tests {
             ["nginx 7: on the kernel: it has no TCP connections, listeners or UDP ports"]
         );
         assert!(
-            told(Process { listeners: 1, ..nothing })[0].contains("it has not accepted at its listeners")
+            told(Process { listeners: 1, ..nothing })[0]
+                .contains("its listeners are served by other processes")
         );
         assert!(told(Process { is_go: true, listeners: 1, ..nothing })[0].contains("Go program"));
         assert_eq!(told(Process { connections: 2, ..nothing })[1], "  2 connections on the kernel");
