@@ -8,6 +8,9 @@ use crate::{Directory, LabError, Zone};
 /// Questions of each workload.
 pub const QUESTIONS: u32 = 10_000;
 
+/// Labels of a deep name: with a letter each, nearly as many as a name can have.
+const DEEP_LABELS: usize = 115;
+
 /// A kind of questions. All but [`Workload::Tcp`] are asked by UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
@@ -15,6 +18,8 @@ pub enum Workload {
     Address,
     /// Names that do not exist.
     NxDomain,
+    /// Names that do not exist, of 115 random labels: what costs a server most, which may search the zone for each.
+    Deep,
     /// Names below delegations: the answer is a referral with glue.
     Referral,
     /// MX records, each with the address of its mail server beside it.
@@ -47,6 +52,8 @@ enum Subject {
     /// IPv6 addresses of names that have none: no data.
     NoAddress,
     Nothing,
+    /// Nothing, many labels below the zone.
+    NothingDeep,
     Delegation,
     Mail,
     Apex,
@@ -66,9 +73,10 @@ const AUTHORITY: [(u32, Subject); 5] = [
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Workload::Address,
         Workload::NxDomain,
+        Workload::Deep,
         Workload::Referral,
         Workload::Mx,
         Workload::Ns,
@@ -82,6 +90,7 @@ impl Workload {
         match self {
             Workload::Address => "a",
             Workload::NxDomain => "nxdomain",
+            Workload::Deep => "deep",
             Workload::Referral => "referral",
             Workload::Mx => "mx",
             Workload::Ns => "ns",
@@ -125,6 +134,7 @@ impl Workload {
         match self {
             Workload::Address | Workload::MixedCase | Workload::Tcp => &[(100, Subject::Address)],
             Workload::NxDomain => &[(100, Subject::Nothing)],
+            Workload::Deep => &[(100, Subject::NothingDeep)],
             Workload::Referral => &[(100, Subject::Delegation)],
             Workload::Mx => &[(100, Subject::Mail)],
             Workload::Ns => &[(100, Subject::Apex)],
@@ -148,7 +158,7 @@ impl Subject {
             Subject::Address => writeln!(zone, "h{number} A {address}"),
             Subject::Delegation => writeln!(zone, "d{number} NS ns.d{number}\nns.d{number} A {address}"),
             Subject::Mail => writeln!(zone, "m{number} MX 10 mx.m{number}\nmx.m{number} A {address}"),
-            Subject::NoAddress | Subject::Nothing | Subject::Apex => Ok(()),
+            Subject::NoAddress | Subject::Nothing | Subject::NothingDeep | Subject::Apex => Ok(()),
         };
     }
 
@@ -157,11 +167,23 @@ impl Subject {
             Subject::Address => format!("h{number}.{origin} A"),
             Subject::NoAddress => format!("h{number}.{origin} AAAA"),
             Subject::Nothing => format!("x{number}.{origin} A"),
+            Subject::NothingDeep => deep_query(number, origin),
             Subject::Delegation => format!("www.d{number}.{origin} A"),
             Subject::Mail => format!("m{number}.{origin} MX"),
             Subject::Apex => format!("{origin} NS"),
         }
     }
+}
+
+/// A name of [`DEEP_LABELS`] labels, all of which are random but those of the origin.
+fn deep_query(number: u32, origin: &str) -> String {
+    let mut random = Random(u64::from(number) + 1);
+    let mut query = String::new();
+    for _ in origin.split('.').count()..DEEP_LABELS {
+        query.push(char::from(b'a' + random.below(26) as u8));
+        query.push('.');
+    }
+    format!("{query}{origin} A")
 }
 
 /// The subject that the hundredth `at` belongs to.
@@ -237,6 +259,13 @@ mod tests {
     }
 
     #[test]
+    fn deep_names_have_their_labels_and_differ() {
+        let queries = queries(Workload::Deep);
+        assert!(queries.iter().all(|query| query.split('.').count() == DEEP_LABELS));
+        assert_eq!(queries.iter().collect::<BTreeSet<_>>().len(), QUESTIONS as usize);
+    }
+
+    #[test]
     fn an_authority_is_asked_in_the_published_shares() {
         let queries = queries(Workload::Authority);
         let of = |kind: fn(&str) -> bool| queries.iter().filter(|query| kind(query)).count();
@@ -269,7 +298,7 @@ mod tests {
             let (good, bad) = (report.rcode("NOERROR"), report.rcode("NXDOMAIN"));
             assert_eq!(good + bad, report.queries, "{workload}: {}", report.text);
             match workload {
-                Workload::NxDomain => assert_eq!(good, 0),
+                Workload::NxDomain | Workload::Deep => assert_eq!(good, 0),
                 Workload::Authority => assert!(bad > 0 && bad * 10 < good, "{}", report.text),
                 _ => assert_eq!(bad, 0, "{workload}"),
             }
