@@ -81,7 +81,8 @@ fn measure(rounds: u32, workloads: &[Workload]) -> Result<(), LabError> {
     for workload in workloads {
         println!("## {workload}\n");
         let contenders = peers.for_workload(*workload);
-        let questions = workload.prepare(&Directory::new()?)?;
+        let directory = Directory::new()?; // Servers read the zone there, until the last one has ended.
+        let questions = workload.prepare(&directory)?;
         let measured = procedure.run(&questions, &contenders, show_progress)?;
         figures.extend(figures_of(*workload, &outcomes(&contenders, all_places(&measured))));
         print_outcomes(&peers, *workload, measured);
