@@ -643,7 +643,7 @@ fn unexpected(answer: Answer) -> ClientError {
 /// lost, queues stay silent, tools may connect again.
 fn event(news: News, mut fds: Vec<OwnedFd>) -> Result<Option<Event>, ClientError> {
     match news {
-        News::QueueGranted(grant) if fds.len() == grant.queues.len() + 1 => {
+        News::QueueGranted(grant) if fds.len() == grant.layout.sockets() + 1 => {
             let sockets = fds.split_off(1);
             let memory = fds.pop().expect("there is one more than sockets");
             Ok(Some(Event::QueueGranted(Granted { grant, memory, sockets })))

@@ -33,8 +33,8 @@ pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
 /// Octets of a message at most.
 pub const MESSAGE_MAX: usize = 64 << 10;
 
-/// Descriptors beside a message to a program at most: packet memory and sockets of 64 queues.
-pub const FDS_MAX: usize = 65;
+/// Descriptors beside a message to a program at most: packet memory, sockets of 64 queues, and a bulk lane.
+pub const FDS_MAX: usize = 66;
 
 /// Queues of an interface that can be lent: those numbered below this.
 pub const QUEUES_MAX: u16 = 64;

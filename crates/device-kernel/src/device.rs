@@ -257,6 +257,7 @@ impl Device for KernelSockets {
             tx_checksum_offload: true,
             partial_checksums: false,
             mtu: u16::MAX,
+            tso_max: 0,
             queues: 1,
         }
     }

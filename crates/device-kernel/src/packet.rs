@@ -52,6 +52,7 @@ impl Device for PacketSocket {
         Capabilities {
             description: format!("{}, packet socket", self.interface),
             mtu: FRAME_SIZE - 22,
+            tso_max: 0,
             queues: 1,
             ..Capabilities::default()
         }

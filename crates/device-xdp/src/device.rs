@@ -1,11 +1,13 @@
 //! Several queues of one interface as a [`Device`].
 
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use clock::Instant;
-use device::{BURST, Burst, Capabilities, Device, DeviceCounters};
+use device::{BURST, Burst, Capabilities, Device, DeviceCounters, SuperSegment, Taken};
 use frame::{Frame, Region};
 
+use crate::lane::Lane;
 use crate::lending::LentLayout;
 use crate::options::mtu_max;
 use crate::sockets::{self, Sockets};
@@ -35,6 +37,7 @@ pub struct XdpDevice {
     tx_dropped: u64,
     /// Other pools' frames, sent as copies, to be fetched by their owners.
     foreign: Burst,
+    lane: Option<Lane>,
 }
 
 impl XdpDevice {
@@ -53,6 +56,7 @@ impl XdpDevice {
         // In this order, as kernels before 6.4 map no rings of a socket that is bound.
         sockets::bind(program, queues, &device.descriptors(), &options, &mut 0)?;
         device.learn_mode(&layout)?;
+        device.set_lane(sockets::bulk_lane(program, &options, device.mode.copy));
         Ok(device)
     }
 
@@ -73,6 +77,7 @@ impl XdpDevice {
             tx_frames: 0,
             tx_dropped: 0,
             foreign: Burst::new(),
+            lane: None,
         };
         for socket in sockets {
             let xsk = Xsk::new(socket, layout.ring_entries, layout.busy_poll, &mut device.umem)?;
@@ -90,14 +95,20 @@ impl XdpDevice {
         Ok(())
     }
 
+    /// Sends what is to be cut by `lane` from now on, if there is one.
+    pub(crate) fn set_lane(&mut self, lane: Option<Lane>) {
+        self.capabilities.tso_max = if lane.is_some() { u16::MAX } else { 0 };
+        self.lane = lane;
+    }
+
     /// How packets come in.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// The sockets' descriptors, one for each queue: all that the device has open.
+    /// The sockets' descriptors, one for each queue, and that of the bulk lane: all that the device has open.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.sockets.iter().map(Xsk::fd).collect()
+        self.sockets.iter().map(Xsk::fd).chain(self.lane.as_ref().map(Lane::fd)).collect()
     }
 
     /// Receives once from each queue, starting with a different one each time.
@@ -169,6 +180,29 @@ impl XdpDevice {
         !frame.is_empty() && frame.len() <= usize::from(self.capabilities.mtu) + 22
     }
 
+    /// Whether all that the rings took has left, so that what follows cannot overtake it.
+    fn has_flushed(&mut self) -> bool {
+        for socket in self.sockets.iter_mut().filter(|socket| socket.holds_unsent()) {
+            socket.wake_tx();
+        }
+        !self.holds_unsent()
+    }
+
+    /// What it means that the lane refused a packet.
+    fn on_lane_error(&mut self, error: &io::Error) -> Taken {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => return Taken::Full,
+            // Down or gone, as the rings will find out. Nothing arrives either way.
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {}
+            _ => {
+                self.set_lane(None);
+                return Taken::Refused;
+            }
+        }
+        self.tx_dropped += 1;
+        Taken::Sent
+    }
+
     fn copy_foreign(&mut self, frame: Frame) -> Option<Frame> {
         let copy = self.umem.alloc().and_then(|mut copy| {
             if frame.len() > copy.tailroom() {
@@ -212,6 +246,20 @@ impl Device for XdpDevice {
             socket.wake_tx();
         }
         count
+    }
+
+    fn tx_super_segment(&mut self, packet: &mut SuperSegment<'_>, _now: Instant) -> Taken {
+        if !self.has_flushed() {
+            return Taken::Full;
+        }
+        let Some(lane) = &self.lane else { return Taken::Refused };
+        match lane.send(packet) {
+            Ok(()) => {
+                self.tx_frames += packet.segments() as u64;
+                Taken::Sent
+            }
+            Err(error) => self.on_lane_error(&error),
+        }
     }
 
     fn alloc(&mut self) -> Option<Frame> {
@@ -287,6 +335,7 @@ fn capabilities(layout: &LentLayout) -> Capabilities {
         tx_checksum_offload: false,
         partial_checksums: layout.partial_checksums,
         mtu: layout.mtu,
+        tso_max: 0,
         queues: layout.queues.len() as u16,
     }
 }

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use frame::Region;
 use serde::{Deserialize, Serialize};
 
+use crate::lane::Lane;
 use crate::options::{FRAMES_PER_QUEUE, Resolved, mtu_max};
 use crate::sockets::{self, Sockets};
 use crate::xsk;
@@ -35,7 +36,7 @@ pub struct Lent {
     pub layout: LentLayout,
     /// The packets' memory, a memfd. It can be adopted once.
     pub memory: OwnedFd,
-    /// One socket for each queue, in the order of the layout's queues.
+    /// One socket for each queue, in the order of the layout's queues, and that of the bulk lane if the layout has one.
     pub sockets: Vec<OwnedFd>,
 }
 
@@ -77,6 +78,8 @@ pub struct LentLayout {
     pub partial_checksums: bool,
     /// The queues' NAPI is left to the program's system calls.
     pub busy_poll: bool,
+    /// There is a socket for packets that the kernel cuts.
+    pub bulk_lane: bool,
 }
 
 impl LentLayout {
@@ -93,7 +96,13 @@ impl LentLayout {
             mode: XdpMode { attach: program.mode(), copy: CopyMode::Copy },
             partial_checksums: interface.is_virtual(),
             busy_poll: options.busy_poll.is_some(),
+            bulk_lane: false,
         }
+    }
+
+    /// Descriptors that go with the packets' memory.
+    pub fn sockets(&self) -> usize {
+        self.queues.len() + usize::from(self.bulk_lane)
     }
 
     /// Whether the layout is one that [`XdpDevice::lend`] makes for that many sockets.
@@ -103,7 +112,7 @@ impl LentLayout {
         let faults = [
             (!(1..=NAME_MAX).contains(&self.interface.len()), "the interface has no such name"),
             (
-                !(1..=QUEUES_MAX).contains(&queues) || queues != sockets,
+                !(1..=QUEUES_MAX).contains(&queues) || self.sockets() != sockets,
                 "there is not one socket for each queue",
             ),
             (![2048, 4096].contains(&self.frame_size), "frames are not of such a size"),
@@ -183,7 +192,10 @@ impl XdpDevice {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         let mut layout = LentLayout::new(program, queues, &options);
         layout.mode.copy = xsk::copy_mode(borrowed[0])?;
-        Ok(Lent { layout, memory, sockets: fds })
+        let lane = sockets::bulk_lane(program, &options, layout.mode.copy);
+        layout.bulk_lane = lane.is_some();
+        let sockets = fds.into_iter().chain(lane.map(Lane::into_socket)).collect();
+        Ok(Lent { layout, memory, sockets })
     }
 
     /// Takes over a device that another process made by [`XdpDevice::lend`]. Needs no privileges, and closes `memory`. The
@@ -195,8 +207,13 @@ impl XdpDevice {
     /// # Errors
     /// `Lent` if layout, memory and sockets do not fit each other, or the memory has been adopted before; `Memory` or `System` if
     /// the kernel maps it not.
-    pub fn adopt(layout: LentLayout, memory: OwnedFd, sockets: Vec<OwnedFd>) -> Result<XdpDevice, XdpError> {
+    pub fn adopt(
+        layout: LentLayout,
+        memory: OwnedFd,
+        mut sockets: Vec<OwnedFd>,
+    ) -> Result<XdpDevice, XdpError> {
         layout.check(sockets.len())?;
+        let lane = if layout.bulk_lane { sockets.pop().map(Lane::adopt) } else { None };
         for socket in &sockets {
             match xsk::rings_have(socket.as_fd(), layout.ring_entries) {
                 Ok(true) => (),
@@ -210,6 +227,7 @@ impl XdpDevice {
         let region = adopt_memory(memory, layout.octets()?)?;
         let mut device = XdpDevice::assemble(&layout, region, sockets)?;
         device.learn_mode(&layout)?;
+        device.set_lane(lane);
         Ok(device)
     }
 }

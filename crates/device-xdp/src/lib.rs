@@ -24,6 +24,7 @@ mod counters;
 mod device;
 mod error;
 mod kernel_flows;
+mod lane;
 mod lending;
 mod netdev;
 mod options;

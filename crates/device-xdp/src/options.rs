@@ -30,6 +30,8 @@ pub struct XdpOptions {
     /// Drive the queue's NAPI from the engine's own system calls (None: leave it to interrupts). Needs CAP_NET_ADMIN, a
     /// core to spare, and pays off where `napi_defer_hard_irqs` and `gro_flush_timeout` of the interface are set.
     pub busy_poll: Option<BusyPoll>,
+    /// In copy mode, send what is longer than a packet by a packet socket, and have the kernel cut it (true).
+    pub bulk_lane: bool,
 }
 
 /// See SO_BUSY_POLL in socket(7) and Documentation/networking/napi.rst.
@@ -55,6 +57,7 @@ impl Default for XdpOptions {
             frame_size: None,
             zero_copy: true,
             busy_poll: None,
+            bulk_lane: true,
         }
     }
 }
@@ -68,6 +71,7 @@ pub(crate) struct Resolved {
     pub(crate) mtu: u16,
     pub(crate) force_copy: bool,
     pub(crate) busy_poll: Option<BusyPoll>,
+    pub(crate) bulk_lane: bool,
 }
 
 impl XdpOptions {
@@ -94,6 +98,7 @@ impl XdpOptions {
             mtu: u16::try_from(mtu).map_or(mtu_max(frame_size), |mtu| mtu.min(mtu_max(frame_size))),
             force_copy: !self.zero_copy,
             busy_poll: self.busy_poll,
+            bulk_lane: self.bulk_lane,
         })
     }
 

@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use frame::Region;
 
+use crate::lane::Lane;
 use crate::options::Resolved;
 use crate::syscalls::{self, BindMode, RingKind};
-use crate::{AttachMode, SteeringProgram, XdpError, XdpOptions};
+use crate::{AttachMode, CopyMode, SteeringProgram, XdpError, XdpOptions};
 
 /// Sockets with rings, and the memory that they share. Not bound yet.
 pub(crate) struct Sockets {
@@ -60,6 +61,12 @@ pub(crate) fn bind(
         *done = place + 1;
     }
     queues.iter().zip(fds).try_for_each(|(&queue, &fd)| program.register_queue(queue, fd))
+}
+
+/// The bulk lane of a device in that mode; `None` where it is not wanted, of no use, or cannot be had: everything is sent by the rings then.
+pub(crate) fn bulk_lane(program: &SteeringProgram, options: &Resolved, mode: CopyMode) -> Option<Lane> {
+    let is_useful = options.bulk_lane && mode == CopyMode::Copy;
+    is_useful.then(|| Lane::open(program.netdev().index).ok()).flatten()
 }
 
 fn bind_error(interface: &str, queue: u16, source: io::Error) -> XdpError {

@@ -152,6 +152,84 @@ pub(crate) fn wake_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     checked(received as libc::c_int).map(drop)
 }
 
+/// A packet socket that asks for no packets, see packet(7).
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked.
+    owned(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
+}
+
+/// Has a socket drop all that arrives, for ever, see SO_ATTACH_FILTER and SO_LOCK_FILTER in socket(7).
+pub(crate) fn refuse_all_packets(fd: BorrowedFd<'_>) -> io::Result<()> {
+    const RETURN_CONSTANT: u16 = 0x06; // BPF_RET | BPF_K: take that many octets.
+    let mut nothing = libc::sock_filter { code: RETURN_CONSTANT, jt: 0, jf: 0, k: 0 };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &1u32)
+}
+
+/// Each packet that is sent has a [`VirtioNetHeader`] in front, see PACKET_VNET_HDR in packet(7).
+pub(crate) fn use_virtio_headers(fd: BorrowedFd<'_>) -> io::Result<()> {
+    const PACKET_VNET_HDR: libc::c_int = 15;
+    set_option(fd, libc::SOL_PACKET, PACKET_VNET_HDR, &1u32)
+}
+
+/// Packets go to the driver past traffic control, as those of AF_XDP do, see PACKET_QDISC_BYPASS in packet(7).
+pub(crate) fn bypass_queueing(fd: BorrowedFd<'_>) -> io::Result<()> {
+    const PACKET_QDISC_BYPASS: libc::c_int = 20;
+    set_option(fd, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &1u32)
+}
+
+/// Lets so many octets wait to be sent, whatever the system's limit, see SO_SNDBUFFORCE in socket(7).
+pub(crate) fn force_send_buffer(fd: BorrowedFd<'_>, octets: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &octets)
+}
+
+/// Sends by one interface from now on, see packet(7).
+pub(crate) fn bind_packet_socket(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_ifindex = interface as libc::c_int;
+    let size = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: `address` is a whole sockaddr_ll of `size` octets and outlives the call.
+    checked(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size) }).map(drop)
+}
+
+/// `struct virtio_net_hdr`, in the machine's byte order (linux/virtio_net.h).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct VirtioNetHeader {
+    pub(crate) flags: u8,
+    pub(crate) gso_type: u8,
+    /// Octets of all headers of the packet.
+    pub(crate) header_len: u16,
+    /// Octets of payload in each segment.
+    pub(crate) gso_size: u16,
+    /// Where the sum begins, and behind that where it is put.
+    pub(crate) checksum_start: u16,
+    pub(crate) checksum_offset: u16,
+}
+
+impl VirtioNetHeader {
+    pub(crate) fn as_octets(&self) -> &[u8] {
+        // SAFETY: a `repr(C)` structure of integers without padding: two octets and four aligned 16-bit numbers.
+        unsafe { std::slice::from_raw_parts(ptr::from_ref(self).cast(), mem::size_of::<Self>()) }
+    }
+}
+
+/// Sends one packet that lies in pieces, without waiting, see sendmsg(2). The system call itself: the C library's function is a
+/// cancellation point.
+pub(crate) fn send_pieces(fd: BorrowedFd<'_>, pieces: &[io::IoSlice<'_>]) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid msghdr: no name, no control data.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `IoSlice` has the layout of an iovec, and its octets outlive the call, which only reads them.
+    let sent = unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, flags) };
+    checked(sent as libc::c_int).map(drop)
+}
+
 /// Memory shared with the kernel; unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {

@@ -9,6 +9,7 @@ pub mod fault;
 mod foreign;
 pub mod memory;
 pub mod pcap;
+mod super_segment;
 
 use std::os::fd::BorrowedFd;
 
@@ -17,6 +18,7 @@ use clock::Instant;
 use frame::Frame;
 
 pub use foreign::ForeignFrames;
+pub use super_segment::{Segmenter, SuperSegment, Taken};
 
 /// Most frames that one call moves.
 pub const BURST: usize = 64;
@@ -26,7 +28,7 @@ pub type Burst = ArrayVec<Frame, BURST>;
 
 /// A source and sink of Ethernet frames. The crate's page says who owns a frame when.
 pub trait Device: Send {
-    /// What the device can do; fixed for its life, but for the MTU: see [`Device::set_mtu`].
+    /// What the device can do.
     fn capabilities(&self) -> Capabilities;
 
     /// Appends received frames to `burst` until it is full or none are waiting; returns how many came.
@@ -37,6 +39,12 @@ pub trait Device: Send {
     ///
     /// A frame of another device's pool is sent as well, itself or as a copy: see [`Device::take_foreign`].
     fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize;
+
+    /// Takes a packet that is to leave as several, behind all frames taken before. Only called where [`Capabilities::tso_max`] is as large
+    /// as it.
+    fn tx_super_segment(&mut self, _packet: &mut SuperSegment<'_>, _now: Instant) -> Taken {
+        Taken::Refused
+    }
 
     /// Takes an empty frame for a packet that answers none; `None` when all are in use.
     fn alloc(&mut self) -> Option<Frame>;
@@ -90,6 +98,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
         (**self).tx_burst(burst, now)
     }
 
+    fn tx_super_segment(&mut self, packet: &mut SuperSegment<'_>, now: Instant) -> Taken {
+        (**self).tx_super_segment(packet, now)
+    }
+
     fn alloc(&mut self) -> Option<Frame> {
         (**self).alloc()
     }
@@ -127,7 +139,7 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
 }
 
-/// What a device can do.
+/// What a device can do. All of it is fixed, but for the MTU, and for `tso_max`, which is zero once the device refused a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// A name for people: `veth0 queues 0-1, AF_XDP copy mode, native`, `kernel sockets`.
@@ -140,6 +152,8 @@ pub struct Capabilities {
     pub partial_checksums: bool,
     /// Largest IP packet that may be sent, in octets. For kernel sockets, which fragment: 65535.
     pub mtu: u16,
+    /// Largest IP packet that [`Device::tx_super_segment`] takes; zero if none.
+    pub tso_max: u16,
     /// Number of receive queues behind this device.
     pub queues: u16,
 }

@@ -126,6 +126,7 @@ impl MemoryDevice {
                 tx_checksum_offload: config.checksum_offload,
                 partial_checksums: false,
                 mtu: config.mtu,
+                tso_max: 0,
                 queues,
             },
             counters: DeviceCounters::default(),

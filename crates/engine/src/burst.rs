@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
-use device::{BURST, Burst, Capabilities, Device};
+use device::{BURST, Burst, Capabilities, Device, SuperSegment, Taken};
 use frame::Frame;
 use stack::{LinkId, Stack};
 use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
@@ -28,6 +28,15 @@ pub(crate) struct AttachedDevice {
     pub(crate) outgoing: Burst,
     /// Those at the front of `outgoing` that taps were shown before, when there was no room for them.
     outgoing_shown: usize,
+    /// A super-segment for which there was no room. Nothing more of the stack's is taken before it has left.
+    held: Option<HeldSegments>,
+}
+
+/// A copy of a super-segment.
+struct HeldSegments {
+    headers: Vec<u8>,
+    payload: Vec<u8>,
+    segment_size: u16,
 }
 
 impl AttachedDevice {
@@ -39,7 +48,8 @@ impl AttachedDevice {
     ) -> AttachedDevice {
         let capabilities = device.capabilities();
         let (unsent, outgoing) = (Burst::new(), Burst::new());
-        AttachedDevice { id, role, link, device, capabilities, unsent, outgoing, outgoing_shown: 0 }
+        let (outgoing_shown, held) = (0, None);
+        AttachedDevice { id, role, link, device, capabilities, unsent, outgoing, outgoing_shown, held }
     }
 
     pub(crate) fn set_mtu(&mut self, mtu: u16) {
@@ -151,6 +161,50 @@ impl AttachedDevice {
         self.show(&self.outgoing[self.outgoing_shown..], Direction::Outbound, taps, now);
         self.device.tx_burst(&mut self.outgoing, now);
         self.outgoing_shown = self.outgoing.len();
+        if let Some(mut held) = self.held.take() {
+            let HeldSegments { headers, payload, segment_size } = &mut held;
+            let mut packet = SuperSegment { headers, payload: &[payload], segment_size: *segment_size };
+            if self.try_super_segment(&mut packet, now) == Taken::Full {
+                self.held = Some(held);
+            }
+        }
+    }
+
+    /// Whether the stack must wait: what it sent last has not left.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.outgoing.is_full() || self.held.is_some()
+    }
+
+    /// Whether nothing of the stack's waits to be taken.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.outgoing.is_empty() && self.held.is_none()
+    }
+
+    /// Sends a super-segment behind what is queued, or keeps a copy until there is room. False if the device cuts none any more: it is lost.
+    pub(crate) fn transmit_super_segment(
+        &mut self,
+        mut packet: SuperSegment<'_>,
+        taps: &mut Taps,
+        now: Instant,
+    ) -> bool {
+        self.transmit_outgoing(taps, now);
+        if !taps.is_empty() && self.role == Role::Primary {
+            taps.show_pieces(packet.headers, packet.payload, self.id, now);
+        }
+        match self.try_super_segment(&mut packet, now) {
+            Taken::Sent => true,
+            Taken::Full => {
+                let SuperSegment { headers, payload, segment_size } = packet;
+                self.held =
+                    Some(HeldSegments { headers: headers.to_vec(), payload: payload.concat(), segment_size });
+                true
+            }
+            Taken::Refused => false,
+        }
+    }
+
+    fn try_super_segment(&mut self, packet: &mut SuperSegment<'_>, now: Instant) -> Taken {
+        if self.outgoing.is_empty() { self.device.tx_super_segment(packet, now) } else { Taken::Full }
     }
 
     fn show(&self, frames: &[Frame], direction: Direction, taps: &mut Taps, now: Instant) {
@@ -172,7 +226,7 @@ impl AttachedDevice {
                 break;
             }
         }
-        self.device.tx_burst(&mut self.outgoing, now);
+        self.transmit_outgoing(&mut Taps::default(), now);
         for frame in self.unsent.drain(..).chain(self.outgoing.drain(..)) {
             counters.on_unsent();
             self.device.release(frame);
@@ -181,7 +235,7 @@ impl AttachedDevice {
 
     /// When to look at the device though no descriptor says so.
     pub(crate) fn poll_timeout(&self, now: Instant, retry_after: Duration) -> Option<Instant> {
-        let is_waiting = !self.unsent.is_empty() || !self.outgoing.is_empty() || self.device.holds_unsent();
+        let is_waiting = !self.unsent.is_empty() || !self.has_sent_all() || self.device.holds_unsent();
         let retry = is_waiting.then(|| now + retry_after);
         [self.device.poll_timeout(), retry].into_iter().flatten().min()
     }

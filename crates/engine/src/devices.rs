@@ -2,10 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
+use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
-use device::{BURST, Device, DeviceCounters};
+use device::{BURST, Device, DeviceCounters, SuperSegment};
 use frame::Frame;
-use stack::{Link, LinkId, Rooms, Stack, Transmit};
+use stack::buffer::CHUNK_LEN;
+use stack::{Link, LinkId, Payload, Rooms, Stack, Transmit};
 
 use crate::burst::AttachedDevice;
 use crate::counters::{DeviceReports, EngineCounters};
@@ -16,8 +18,10 @@ use crate::responder::UdpResponder;
 use crate::tap::Taps;
 use crate::{Role, Sleep};
 
-/// Packets that the stack sends in one turn; then it is the turn of those that arrived.
+/// Segments that the stack sends in one turn; then it is the turn of those that arrived.
 const TRANSMIT_MAX: usize = 4 * BURST;
+/// Pieces of the longest payload: it need not begin with a chunk.
+const PIECES_MAX: usize = u16::MAX as usize / CHUNK_LEN + 2;
 /// Sleep while frames wait for space in a transmit ring: no descriptor reports when there is some.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
@@ -119,10 +123,13 @@ impl Devices {
         let mut written = 0;
         while stack.may_transmit() && !crowded && written < TRANSMIT_MAX {
             let Some(transmit) = stack.poll_transmit(now, self) else { break };
-            written += 1;
-            match self.taken.take() {
-                Some((at, frame)) => crowded = self.enqueue(at, frame, &transmit, now),
-                None => counters.on_unsent(),
+            written += transmit.segments();
+            match (self.taken.take(), &transmit.payload) {
+                (Some((at, frame)), None) => crowded = self.enqueue(at, frame, &transmit, now),
+                (Some((at, frame)), Some(payload)) => {
+                    crowded = self.send_super_segment(at, frame, (&transmit, payload), stack, now);
+                }
+                (None, _) => counters.on_unsent(),
             }
         }
         self.release_taken();
@@ -139,12 +146,36 @@ impl Devices {
         outgoing.is_full() && self.flush(now)
     }
 
+    /// Sends a packet whose headers are in `frame` and whose payload the stack still has; true if there is no room for another.
+    fn send_super_segment(
+        &mut self,
+        at: usize,
+        mut frame: Frame,
+        (transmit, payload): (&Transmit, &Payload),
+        stack: &mut Stack,
+        now: Instant,
+    ) -> bool {
+        link_layer::finish(&mut frame, transmit);
+        let attached = &mut self.devices[at];
+        let is_taken = {
+            let pieces: ArrayVec<&[u8], PIECES_MAX> = stack.payload(payload).collect();
+            let (headers, segment_size) = (frame.bytes_mut(), payload.segment_size);
+            let packet = SuperSegment { headers, payload: &pieces, segment_size };
+            attached.transmit_super_segment(packet, &mut self.taps, now)
+        };
+        attached.device.release(frame);
+        if let Some(link) = attached.link.filter(|_| !is_taken) {
+            tell_link(stack, link, &mut *attached.device, now);
+        }
+        attached.is_crowded()
+    }
+
     /// Transmits what is queued; true if a device has no space left.
     fn flush(&mut self, now: Instant) -> bool {
         let mut crowded = false;
-        for attached in self.devices.iter_mut().filter(|attached| !attached.outgoing.is_empty()) {
+        for attached in self.devices.iter_mut().filter(|attached| !attached.has_sent_all()) {
             attached.transmit_outgoing(&mut self.taps, now);
-            crowded |= attached.outgoing.is_full();
+            crowded |= attached.is_crowded();
         }
         crowded
     }
@@ -264,5 +295,6 @@ fn link_of(device: &mut dyn Device) -> Link {
         mtu: capabilities.mtu.min(fits),
         mss_clamp: None,
         tx_checksum_offload: capabilities.tx_checksum_offload,
+        tso_max: capabilities.tso_max,
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn deliver(
     stack.on_packet(ethernet.payload(), &Arrival { link, header, checksums }, now)
 }
 
-/// Completes the frame that the stack has written a packet into: its length, and the header in front.
+/// Completes the frame that the stack has written a packet, or the headers of one, into: its length, and the link's header in front.
 pub(crate) fn finish(frame: &mut Frame, transmit: &Transmit) {
     frame.set_len(transmit.len);
     let header = transmit.hop.header;

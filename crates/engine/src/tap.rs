@@ -54,4 +54,12 @@ impl Taps {
             frames.iter().for_each(|frame| tap.on_frame(frame.bytes(), device, direction, now));
         }
     }
+
+    /// Shows a packet that leaves in pieces, as one frame.
+    #[cold]
+    pub(crate) fn show_pieces(&mut self, headers: &[u8], payload: &[&[u8]], device: DeviceId, now: Instant) {
+        self.forget_those_over();
+        let frame = [headers, &payload.concat()].concat();
+        self.0.iter_mut().for_each(|tap| tap.on_frame(&frame, device, Direction::Outbound, now));
+    }
 }

@@ -42,6 +42,6 @@ pub use path::{Hop, Link, LinkHeader, LinkId, RouteClamp};
 pub use sources::SourceFilter;
 pub use stack::{
     Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
-    Rooms, Socket, Stack, Transmit,
+    Payload, Rooms, Socket, Stack, Transmit,
 };
 pub use tcp::{DetachError, Detached, Handshake};

@@ -45,6 +45,15 @@ impl Pacer {
         if self.may_send(now) { now } else { self.next_departure }
     }
 
+    /// Octets that may leave at once at `rate`, once [`Pacer::may_send`].
+    pub fn burst(&self, rate: Option<u64>) -> u32 {
+        match rate.filter(|rate| *rate > 0) {
+            None => u32::MAX,
+            Some(_) if self.burst_left > 0 => self.burst_left,
+            Some(rate) => burst_quantum(rate, self.mss),
+        }
+    }
+
     /// Nothing leaves before `at`.
     pub fn hold_until(&mut self, at: Instant) {
         self.next_departure = self.next_departure.max(at);

@@ -17,11 +17,13 @@ pub struct Link {
     pub mss_clamp: Option<u16>,
     /// The device fills in transport checksums.
     pub tx_checksum_offload: bool,
+    /// Largest IP packet that the device cuts into TCP segments itself; zero if it cuts none.
+    pub tso_max: u16,
 }
 
 impl Default for Link {
     fn default() -> Link {
-        Link { mtu: 1500, mss_clamp: None, tx_checksum_offload: false }
+        Link { mtu: 1500, mss_clamp: None, tx_checksum_offload: false, tso_max: 0 }
     }
 }
 

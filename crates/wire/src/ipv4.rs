@@ -178,3 +178,15 @@ pub fn write(octets: &mut [u8], fields: &Fields) -> Option<usize> {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     Some(HEADER_LEN)
 }
+
+/// Changes the length of what follows a header without options, and its checksum. `None` if `header` is shorter, or the packet would be
+/// longer than 65535 octets.
+pub(crate) fn set_payload_len(header: &mut [u8], payload_len: usize) -> Option<()> {
+    let header = header.first_chunk_mut::<HEADER_LEN>()?;
+    let total_len = u16::try_from(payload_len + HEADER_LEN).ok()?;
+    header[2..4].copy_from_slice(&total_len.to_be_bytes());
+    header[10..12].fill(0);
+    let sum = checksum(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}

@@ -204,3 +204,10 @@ pub fn write(octets: &mut [u8], fields: &Fields) -> Option<usize> {
     header[24..].copy_from_slice(&fields.destination.octets());
     Some(HEADER_LEN)
 }
+
+/// Changes the length of what follows a fixed header. `None` if `header` is shorter, or the payload longer than 65535 octets.
+pub(crate) fn set_payload_len(header: &mut [u8], payload_len: usize) -> Option<()> {
+    let header = header.first_chunk_mut::<HEADER_LEN>()?;
+    header[4..6].copy_from_slice(&u16::try_from(payload_len).ok()?.to_be_bytes());
+    Some(())
+}

@@ -20,6 +20,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod responder;
+pub mod super_segment;
 pub mod tcp;
 pub mod udp;
 mod write_udp;

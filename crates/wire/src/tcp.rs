@@ -5,6 +5,8 @@ use crate::{ChecksumPolicy, DropReason};
 
 /// Octets of a header without options.
 pub const HEADER_LEN: usize = 20;
+/// Where the checksum is in a header.
+pub(crate) const CHECKSUM_AT: usize = 16;
 
 /// Bits of the flags octet.
 pub mod flag {
@@ -259,4 +261,22 @@ pub fn write(segment: &mut [u8], fields: &Fields<'_>, pseudo_header: Option<Sum>
         segment[16..18].copy_from_slice(&checksum.to_be_bytes());
     }
     Some(header_len)
+}
+
+/// Makes one segment of a longer one: moves its sequence number on by `offset`, takes the flags in `hidden` away, and fills in the
+/// checksum. `None` if it is shorter than a header.
+pub(crate) fn continue_segment(
+    segment: &mut [u8],
+    offset: u32,
+    hidden: u8,
+    pseudo_header: Sum,
+) -> Option<()> {
+    let header = segment.first_chunk_mut::<HEADER_LEN>()?;
+    let sequence_number = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    header[4..8].copy_from_slice(&sequence_number.wrapping_add(offset).to_be_bytes());
+    header[13] &= !hidden;
+    header[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
+    let checksum = (pseudo_header + Sum::of(segment)).complement();
+    segment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
+    Some(())
 }

@@ -80,10 +80,13 @@ const ASLEEP: Contender = Contender { serving: Serving::Run(INTERRUPTS), target:
 const BOUND: Contender = Contender { serving: Serving::Stateless(Duration::from_micros(50)), target: None };
 const BOUND_ASLEEP: Contender = Contender { serving: Serving::Stateless(Duration::ZERO), target: None };
 
+/// Pages of ordinary and of large sizes: at least the kernel's rate.
+const PAGES: &[Contender] = &[Contender { serving: Serving::Run(&[]), target: Some(1.0) }];
+
 /// Requests a second at which processor time is compared.
 const FIXED_RATE: u32 = 40_000;
 
-pub(crate) const SCENARIOS: [Scenario; 9] = [
+pub(crate) const SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "nginx_keepalive_64conn",
         unit: "requests/s",
@@ -120,6 +123,42 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         ],
         measure: |lab, serving, seconds| {
             nginx(lab, serving, seconds, &Asks { connections: 1, ..ASKS_64 }, |report| report.median_us)
+        },
+    },
+    Scenario {
+        name: "nginx_page_1kB_64conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: PAGES,
+        measure: |lab, serving, seconds| {
+            nginx(lab, serving, seconds, &Asks { path: "1k", ..ASKS_64 }, |report| report.rate)
+        },
+    },
+    Scenario {
+        name: "nginx_page_10kB_64conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: PAGES,
+        measure: |lab, serving, seconds| {
+            nginx(lab, serving, seconds, &Asks { path: "10k", ..ASKS_64 }, |report| report.rate)
+        },
+    },
+    Scenario {
+        name: "nginx_page_100kB_64conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: PAGES,
+        measure: |lab, serving, seconds| {
+            nginx(lab, serving, seconds, &Asks { path: "100k", ..ASKS_64 }, |report| report.rate)
+        },
+    },
+    Scenario {
+        name: "nginx_page_1000kB_64conn",
+        unit: "requests/s",
+        wanted: Wanted::HigherRatio,
+        contenders: PAGES,
+        measure: |lab, serving, seconds| {
+            nginx(lab, serving, seconds, &Asks { path: "1000k", ..ASKS_64 }, |report| report.rate)
         },
     },
     Scenario {
@@ -168,13 +207,15 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// How wrk asks.
 #[derive(Clone, Copy)]
 struct Asks {
+    /// What for, below the root.
+    path: &'static str,
     connections: u32,
     close: bool,
     /// On our stack as well.
     by_sidestep: bool,
 }
 
-const ASKS_64: Asks = Asks { connections: 64, close: false, by_sidestep: false };
+const ASKS_64: Asks = Asks { path: "", connections: 64, close: false, by_sidestep: false };
 
 fn nginx(
     lab: &Lab,
@@ -183,10 +224,11 @@ fn nginx(
     asks: &Asks,
     value: impl Fn(&lab::WrkReport) -> f64,
 ) -> Result<Measurement, LabError> {
-    let _nginx = serving.start(lab, &Nginx::with_workers(1).program())?;
+    let pages = "for kilo in 1 10 100 1000; do head -c ${kilo}000 www/large > www/${kilo}k; done";
+    let _nginx = serving.start(lab, &Nginx::with_workers(1).program().prepare(pages))?;
     std::thread::sleep(SETTLING);
-    let Asks { connections, close, by_sidestep } = *asks;
-    let wrk = Wrk { url: format!("http://{SERVER_V4}/"), connections, seconds, close };
+    let Asks { path, connections, close, by_sidestep } = *asks;
+    let wrk = Wrk { url: format!("http://{SERVER_V4}/{path}"), connections, seconds, close };
     let (report, busy) = busy_shares(|| wrk.run_on(lab, &network_of_client(by_sidestep)));
     let report = report?;
     Ok(Measurement { value: value(&report), errors: report.errors, busy })

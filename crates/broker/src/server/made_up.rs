@@ -88,6 +88,7 @@ impl DataPath for MadeUp {
             mode: XdpMode { attach: AttachMode::Native, copy: CopyMode::Copy },
             partial_checksums: true,
             busy_poll: false,
+            bulk_lane: false,
         };
         Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use clock::{Duration, Instant};
 use device::fault::Faults;
-use device::memory;
+use device::{Device, Segmenter, memory};
 use engine::{Config, DeviceId, Echo, Engine, EngineHandle, Sleep, Step, TcpServer};
 use stack::{Connect, Hop, LinkId, Stack};
 
@@ -35,6 +35,8 @@ pub struct EngineScenario {
 struct WireSettings {
     memory: memory::Config,
     faults: Faults,
+    /// The devices cut super-segments.
+    tso: bool,
 }
 
 /// What came of a run.
@@ -115,7 +117,9 @@ impl EngineScenario {
         for (number, settings) in (0..).zip(&self.wires) {
             let wire = Wire::new(&settings.memory, settings.faults, random.bits());
             for (host, end) in hosts.iter_mut().zip(wire.ends()) {
-                host.add_link(DeviceId(u32::from(number)), LinkId(number), Box::new(end), Instant::ZERO);
+                let device: Box<dyn Device> =
+                    if settings.tso { Box::new(Segmenter::new(end)) } else { Box::new(end) };
+                host.add_link(DeviceId(u32::from(number)), LinkId(number), device, Instant::ZERO);
             }
             wires.push(wire);
         }
@@ -162,7 +166,7 @@ impl WireSettings {
             delay_max: Duration::from_millis(20),
             ..Faults::default()
         };
-        WireSettings { memory, faults }
+        WireSettings { memory, faults, tso: random.one_in(2) }
     }
 }
 

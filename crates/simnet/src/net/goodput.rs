@@ -75,7 +75,7 @@ fn simulation(bottleneck: &Bottleneck, flows: &[Algorithm]) -> Simulation {
         let options = |algorithm: &Algorithm| TcpOptions { congestion: *algorithm, ..TcpOptions::default() };
         let config = Config { connections_max: 16, trace_records: 16, ..Config::default() };
         let options = flows.iter().map(options).collect();
-        let settings = OurSettings { config, options, mtu: MTU, secret };
+        let settings = OurSettings { config, options, mtu: MTU, secret, tso: false };
         (Box::new(OurHost::new(&settings, start)), MTU, Duration::ZERO)
     };
     let back = LinkSettings { delay: bottleneck.rtt / 2, ..LinkSettings::default() };

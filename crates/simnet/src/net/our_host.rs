@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ::wire::super_segment::{Headers, parts};
 use clock::{Duration, Instant};
 use stack::tcp::{RecvError, SendError, Shutdown, State};
 use stack::{
     Arrival, Config, Connect, ConnectionId, Detached, Hop, Link, LinkId, ListenerId, Socket, Stack,
-    TcpOptions,
+    TcpOptions, Transmit,
 };
 
 use super::host::{Host, Io, SocketNumber};
@@ -26,6 +27,8 @@ pub struct OurSettings {
     pub mtu: u16,
     /// Keys its hashes and sequence numbers.
     pub secret: u64,
+    /// Its interface cuts super-segments.
+    pub tso: bool,
 }
 
 impl OurSettings {
@@ -56,6 +59,8 @@ pub struct OurHost {
     /// Connections that were moved while they waited to be accepted.
     unaccepted: VecDeque<(usize, ConnectionId)>,
     moves: BTreeMap<(SocketAddr, SocketAddr), Move>,
+    /// Segments of the latest super-segment that have not left yet.
+    cut: VecDeque<Vec<u8>>,
 }
 
 /// Where packets of a flow go.
@@ -78,6 +83,7 @@ impl OurHost {
             sockets: Vec::new(),
             unaccepted: VecDeque::new(),
             moves: BTreeMap::new(),
+            cut: VecDeque::new(),
         }
     }
 
@@ -134,7 +140,11 @@ impl OurHost {
 impl OurSettings {
     fn stack(&self, secret: u64, now: Instant) -> Stack {
         let mut stack = Stack::new(self.config.clone(), expand(secret), now);
-        stack.set_link(LinkId(0), Link { mtu: self.mtu, ..Link::default() }, now);
+        stack.set_link(
+            LinkId(0),
+            Link { mtu: self.mtu, tso_max: if self.tso { u16::MAX } else { 0 }, ..Link::default() },
+            now,
+        );
         stack
     }
 }
@@ -201,7 +211,16 @@ impl Host for OurHost {
     }
 
     fn poll_transmit(&mut self, now: Instant, room: &mut [u8]) -> Option<usize> {
-        self.stacks.iter_mut().find_map(|stack| stack.poll_transmit(now, room)).map(|transmit| transmit.len)
+        if let Some(segment) = self.cut.pop_front() {
+            room[..segment.len()].copy_from_slice(&segment);
+            return Some(segment.len());
+        }
+        let poll = |stack: &mut Stack| {
+            stack.poll_transmit(now, room).map(|transmit| (transmit, cut(stack, &transmit, room)))
+        };
+        let (transmit, segments) = self.stacks.iter_mut().find_map(poll)?;
+        self.cut = segments;
+        if self.cut.is_empty() { Some(transmit.len) } else { self.poll_transmit(now, room) }
     }
 
     fn poll_woken(&mut self, _now: Instant) -> Option<SocketNumber> {
@@ -326,4 +345,19 @@ impl Host for OurHost {
     fn describe(&mut self, now: Instant) -> String {
         self.stacks.iter().map(|stack| describe_stack(stack, now)).collect()
     }
+}
+
+/// The segments of a super-segment whose headers are in `room`; none if it is a packet.
+fn cut(stack: &Stack, transmit: &Transmit, room: &[u8]) -> VecDeque<Vec<u8>> {
+    let Some(payload) = &transmit.payload else { return VecDeque::new() };
+    let octets: Vec<u8> = stack.payload(payload).flatten().copied().collect();
+    assert_eq!(octets.len(), payload.len, "a super-segment has all of its payload");
+    let headers = Headers::parse(&room[..transmit.len]).expect("the stack writes valid headers");
+    let segments = parts(octets.len(), payload.segment_size.into()).map(|part| {
+        let mut segment = vec![0; transmit.len + part.len];
+        let fill = |out: &mut [u8]| out.copy_from_slice(&octets[part.offset..part.offset + part.len]);
+        headers.write_segment(&mut segment, part, fill).expect("there is room for it");
+        segment
+    });
+    segments.collect()
 }

@@ -12,7 +12,7 @@ use super::smoltcp_host::SmoltcpSettings;
 /// Settings of a host of ours.
 pub(super) fn ours(random: &mut Random, mtu: u16) -> OurSettings {
     let options = (0..random.between(1, 3)).map(|_| options(random)).collect();
-    OurSettings { config: config(random), options, mtu, secret: random.bits() }
+    OurSettings { config: config(random), options, mtu, secret: random.bits(), tso: random.one_in(2) }
 }
 
 fn config(random: &mut Random) -> Config {

@@ -74,7 +74,7 @@ impl Stack {
             let counters = &mut self.shared.counters;
             *if again { &mut counters.retrans_segs } else { &mut counters.out_segs } += 1;
             let len = writer.write(room, &outgoing, 0, |_| ())?;
-            return Some(Transmit { len, hop });
+            return Some(Transmit::whole(len, hop));
         }
         None
     }

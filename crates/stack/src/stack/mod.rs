@@ -38,6 +38,7 @@ use crate::sources::{SourceFilter, Sources};
 use crate::syn_cookie::SynCookies;
 use crate::tcp::handshake::HalfOpen;
 use crate::tcp::listener::Listener;
+use crate::tcp::super_segment::{Cut, Packet};
 use crate::tcp::{Connection, Events, Fate, Shared, State, TcpError};
 use crate::time_wait::{TimeWaitConfig, TimeWaitTable};
 use crate::timer_wheel::TimerWheel;
@@ -76,6 +77,30 @@ pub struct Transmit {
     pub len: usize,
     /// Where it leaves.
     pub hop: Hop,
+    /// The packet is a super-segment: in the room are its headers only, and this is its payload.
+    pub payload: Option<Payload>,
+}
+
+impl Transmit {
+    fn whole(len: usize, hop: Hop) -> Transmit {
+        Transmit { len, hop, payload: None }
+    }
+
+    /// Segments on the wire.
+    pub fn segments(&self) -> usize {
+        self.payload.map_or(1, |payload| payload.len.div_ceil(usize::from(payload.segment_size).max(1)))
+    }
+}
+
+/// Where the payload of a super-segment is: [`Stack::payload`] has its octets until the stack is called otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    connection: ConnectionId,
+    offset: usize,
+    /// Octets.
+    pub len: usize,
+    /// Octets of each segment, but for the last.
+    pub segment_size: u16,
 }
 
 /// Where packets are written. What room there is depends on the interface that a packet leaves by.
@@ -300,10 +325,10 @@ impl Stack {
     /// the end when others had to wait for it.
     fn transmit_of(&mut self, index: u32, now: Instant, room: &mut [u8]) -> Option<Transmit> {
         let (id, connection) = self.connections.at_mut(index)?;
-        let len = connection.poll_transmit(room, &mut self.shared, now);
+        let packet = connection.poll_transmit(room, &mut self.shared, now);
         let hop = self.shared.paths.hop(connection.path);
-        self.ready_sent += 1;
-        let has_more = len.is_some() && connection.has_more_to_send(now);
+        self.ready_sent += packet.map_or(1, |packet| packet.segments());
+        let has_more = packet.is_some() && connection.has_more_to_send(now);
         if !has_more || self.ready_sent >= TRANSMIT_QUANTUM {
             self.ready.pop_front();
             self.ready_sent = 0;
@@ -316,7 +341,27 @@ impl Stack {
         if !has_more || over {
             self.settle(id, if over { Fate::Over } else { Fate::Alive }, now, false);
         }
-        len.map(|len| Transmit { len, hop })
+        packet.map(|Packet { len, cut }| {
+            let payload = cut.map(|Cut { offset, len, segment_size }| Payload {
+                connection: id,
+                offset,
+                len,
+                segment_size,
+            });
+            Transmit { len, hop, payload }
+        })
+    }
+
+    /// The octets of a super-segment's payload, piece by piece.
+    pub fn payload(&self, payload: &Payload) -> impl Iterator<Item = &[u8]> {
+        let queue = self.connections.get(payload.connection).map(|connection| &connection.send.queue);
+        let slices = queue.map(|queue| queue.slices_at(&self.shared.buffers, payload.offset));
+        let mut rest = payload.len;
+        slices.into_iter().flatten().map_while(move |octets| {
+            let octets = &octets[..octets.len().min(rest)];
+            rest -= octets.len();
+            (!octets.is_empty()).then_some(octets)
+        })
     }
 
     /// Whether [`Stack::poll_transmit`] may have a packet: cheaper to ask than to make room for it.

@@ -46,7 +46,7 @@ impl Stack {
         let counters = &mut self.shared.counters;
         counters.out_segs += 1;
         counters.out_rsts += u64::from(outgoing.flags & flag::RST != 0);
-        Some(Transmit { len, hop })
+        Some(Transmit::whole(len, hop))
     }
 
     /// Answers `segment` by a reset (RFC 9293, 3.10.7.1), unless it is one.

@@ -126,7 +126,7 @@ impl Stack {
             return None;
         };
         counters.udp_out_datagrams += 1;
-        Some(Transmit { len, hop: datagram.hop })
+        Some(Transmit::whole(len, datagram.hop))
     }
 
     /// The socket at the head of the list has sent one datagram: it stays there for its share, goes to the end if it has more,

@@ -26,6 +26,7 @@ mod records;
 mod segment_size;
 mod segment_writer;
 mod send_limits;
+pub(crate) mod super_segment;
 mod timers;
 mod transfer;
 mod transmit;

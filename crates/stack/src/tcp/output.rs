@@ -4,6 +4,7 @@ use crate::congestion::CongestionControl;
 use crate::pacer::window_rate;
 use crate::seq::SeqRange;
 use crate::tcp::connection::{Connection, Shared, State};
+use crate::tcp::super_segment::Packet;
 use crate::tcp::timers::Timer;
 use crate::tcp::transfer::Transfer;
 use clock::{Duration, Instant};
@@ -23,7 +24,7 @@ impl Connection {
             || self.may_send() && (self.unsent_len() > 0 || self.is_fin_due() || self.lost() > 0)
     }
 
-    /// Writes one segment into `room` if one is due; its length as an IP packet.
+    /// Writes one packet into `room` if one is due: a segment, or the headers of several.
     ///
     /// The order: what ends or begins the connection, what was lost, what is new, probes, and a bare acknowledgement if
     /// nothing carried it.
@@ -32,30 +33,33 @@ impl Connection {
         room: &mut [u8],
         shared: &mut Shared,
         now: Instant,
-    ) -> Option<usize> {
+    ) -> Option<Packet> {
         if self.flags.reset_due {
-            return self.transmit_reset(room, shared, now);
+            return self.transmit_reset(room, shared, now).map(Packet::whole);
         }
         if self.flags.handshake_due {
-            return self.transmit_handshake(room, shared, now);
+            return self.transmit_handshake(room, shared, now).map(Packet::whole);
         }
         if self.may_send() {
             if let Some(probe) = self.due_loss_probe() {
-                return self.transmit_loss_probe(probe, room, shared, now);
+                return self.transmit_loss_probe(probe, room, shared, now).map(Packet::whole);
             }
             if let Some(range) = self.due_retransmission() {
-                return self.transmit_again(range, room, shared, now).map(|(len, _)| len);
+                return self.transmit_again(range, room, shared, now).map(|(len, _)| Packet::whole(len));
             }
             if let Some(octets) = self.due_new_octets(shared, now) {
-                return self.transmit_new(octets, room, shared, now);
+                return match self.super_segment_octets(octets, shared, now) {
+                    Some(octets) => self.transmit_super_segment(octets, room, shared, now),
+                    None => self.transmit_new(octets, room, shared, now).map(Packet::whole),
+                };
             }
         }
         if self.flags.probe_due {
             self.flags.probe_due = false;
-            return self.transmit_bare(self.send.snd_una - 1, room, shared, now);
+            return self.transmit_bare(self.send.snd_una - 1, room, shared, now).map(Packet::whole);
         }
         if self.receive.is_ack_due() && self.state != State::SynSent {
-            return self.transmit_bare(self.send.snd_nxt, room, shared, now);
+            return self.transmit_bare(self.send.snd_nxt, room, shared, now).map(Packet::whole);
         }
         None
     }

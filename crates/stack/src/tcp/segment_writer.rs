@@ -44,8 +44,29 @@ impl SegmentWriter {
         let (ip_len, pseudo_header) = self.write_ip(room, segment_len)?;
         let segment = room.get_mut(ip_len..ip_len + segment_len)?;
         fill(&mut segment[header_len..]);
+        let checksum = Some(pseudo_header).filter(|_| !self.checksum_offload);
+        tcp::write(segment, &self.fields(outgoing, &options), checksum)?;
+        Some(ip_len + segment_len)
+    }
+
+    /// Writes the headers of a packet whose `payload_len` octets are elsewhere, without a TCP checksum. Their length.
+    pub(crate) fn write_headers(
+        &self,
+        room: &mut [u8],
+        outgoing: &Outgoing,
+        payload_len: usize,
+    ) -> Option<usize> {
+        let options = outgoing.options.encode();
+        let header_len = tcp::HEADER_LEN + options.len();
+        let (ip_len, _) = self.write_ip(room, header_len + payload_len)?;
+        let len = ip_len + header_len;
+        tcp::write(room.get_mut(ip_len..len)?, &self.fields(outgoing, &options), None)?;
+        Some(len)
+    }
+
+    fn fields<'o>(&self, outgoing: &Outgoing, options: &'o [u8]) -> tcp::Fields<'o> {
         let (source_port, destination_port) = self.key.ports();
-        let fields = tcp::Fields {
+        tcp::Fields {
             source_port,
             destination_port,
             sequence_number: outgoing.seq.0,
@@ -53,10 +74,8 @@ impl SegmentWriter {
             flags: outgoing.flags,
             window: outgoing.window,
             urgent_pointer: outgoing.urgent,
-            options: &options,
-        };
-        tcp::write(segment, &fields, Some(pseudo_header).filter(|_| !self.checksum_offload))?;
-        Some(ip_len + segment_len)
+            options,
+        }
     }
 
     #[inline]

@@ -1,6 +1,5 @@
 //! Writes segments, and updates the state that each of them resets.
 
-use crate::congestion::CongestionControl;
 use crate::recovery::{Probe, Retransmission, Transmission};
 use crate::segment::{Ecn, SegmentOptions, TIMESTAMPS_LEN, Timestamps, headers_len};
 use crate::seq::{SeqNum, SeqRange};
@@ -20,27 +19,14 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Option<usize> {
-        let seq = self.send.snd_nxt;
-        let in_flight = self.in_flight();
-        let (len, range) = self.write_data(seq, octets, true, room, shared, now)?;
-        self.send.snd_nxt = range.end;
-        if self.unsent_len() == 0 {
-            self.flags.push = false;
-        }
-        let rate = self.pacing_rate();
-        let transfer = self.wake(shared, now);
-        transfer.controller.on_sent(now, in_flight);
-        transfer.pacer.on_sent(range.len(), now, rate); // Rates count what they sample: payload.
-        let sent = self.transmission(range, now);
-        self.with_recovery(shared, now, |recovery, context| recovery.on_sent(&sent, context));
-        let payload = range.len() - u32::from(sent.has_control_octet); // A FIN makes no packet larger.
+        let (len, range) = self.write_data(self.send.snd_nxt, octets, true, room, shared, now)?;
+        self.on_new_sent(range, range.len(), shared, now);
+        let payload = octets.min(range.len()); // A FIN makes no packet larger.
         if payload > u32::from(self.send.mss) {
             let transfer = self.wake(shared, now);
             transfer.mtu_probe = Some(range);
             transfer.recovery.mark_mtu_probe(range);
         }
-        self.stop_timer(Timer::Persist);
-        shared.counters.out_segs += 1;
         Some(len)
     }
 

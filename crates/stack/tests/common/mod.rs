@@ -3,11 +3,15 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use clock::{Duration, Instant};
 use stack::tcp::{RecvError, SendError};
-use stack::{Arrival, Config, Connect, ConnectionId, Hop, ListenerId, Stack, TcpOptions};
+use stack::{
+    Arrival, Config, Connect, ConnectionId, Hop, Link, LinkId, ListenerId, Payload, Stack, TcpOptions,
+};
+use wire::super_segment::{Headers, parts};
 
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 80);
 pub const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 40_000);
@@ -18,6 +22,8 @@ pub struct Host {
     pub stack: Stack,
     /// Octets of room for a packet.
     pub room: usize,
+    /// The super-segments that it has sent: headers, length of the payload, size of the segments.
+    pub super_segments: Vec<(Vec<u8>, usize, u16)>,
     outbox: Vec<Vec<u8>>,
 }
 
@@ -26,11 +32,19 @@ pub struct Pair {
     pub server: Host,
     pub now: Instant,
     wire: VecDeque<(Instant, bool, Vec<u8>)>,
+    /// Which of the client's next packets are lost.
+    lost: Range<usize>,
 }
 
 impl Host {
     fn new(config: Config, secret: u8) -> Host {
-        Host { stack: Stack::new(config, [secret; 32], Instant::ZERO), room: 1500, outbox: Vec::new() }
+        let stack = Stack::new(config, [secret; 32], Instant::ZERO);
+        Host { stack, room: 1500, super_segments: Vec::new(), outbox: Vec::new() }
+    }
+
+    /// Its link cuts packets of up to `tso_max` octets.
+    pub fn cut(&mut self, tso_max: u16) {
+        self.stack.set_link(LinkId(0), Link { tso_max, ..Link::default() }, Instant::ZERO);
     }
 
     pub fn listen(&mut self, local: SocketAddr, backlog: u32) -> ListenerId {
@@ -60,7 +74,23 @@ impl Host {
     pub fn transmit(&mut self, now: Instant) {
         let mut room = vec![0; self.room];
         while let Some(transmit) = self.stack.poll_transmit(now, &mut room[..]) {
-            self.outbox.push(room[..transmit.len].to_vec());
+            let packet = &room[..transmit.len];
+            match &transmit.payload {
+                None => self.outbox.push(packet.to_vec()),
+                Some(payload) => self.transmit_cut(&packet.to_vec(), payload),
+            }
+        }
+    }
+
+    fn transmit_cut(&mut self, packet: &[u8], payload: &Payload) {
+        let octets: Vec<u8> = self.stack.payload(payload).flatten().copied().collect();
+        self.super_segments.push((packet.to_vec(), octets.len(), payload.segment_size));
+        let headers = Headers::parse(packet).unwrap();
+        for part in parts(octets.len(), payload.segment_size.into()) {
+            let mut segment = vec![0; packet.len() + part.len];
+            let octets = &octets[part.offset..part.offset + part.len];
+            headers.write_segment(&mut segment, part, |out| out.copy_from_slice(octets)).unwrap();
+            self.outbox.push(segment);
         }
     }
 }
@@ -72,7 +102,13 @@ impl Pair {
 
     pub fn with(client: Config, server: Config) -> Pair {
         let now = Instant::from_nanos(1_000_000);
-        Pair { client: Host::new(client, 1), server: Host::new(server, 2), now, wire: VecDeque::new() }
+        Pair {
+            client: Host::new(client, 1),
+            server: Host::new(server, 2),
+            now,
+            wire: VecDeque::new(),
+            lost: 0..0,
+        }
     }
 
     /// A connection from the client to the server, accepted.
@@ -105,11 +141,22 @@ impl Pair {
         }
     }
 
+    /// Loses these of the next packets that the client sends, counted from zero.
+    pub fn lose_next(&mut self, places: Range<usize>) {
+        self.lost = places;
+    }
+
     fn flush(&mut self) {
         for (to_server, host) in [(true, &mut self.client), (false, &mut self.server)] {
             host.transmit(self.now);
             for packet in host.outbox.drain(..) {
-                self.wire.push_back((self.now + DELAY, to_server, packet));
+                let is_lost = to_server && self.lost.contains(&0);
+                if to_server {
+                    self.lost = self.lost.start.saturating_sub(1)..self.lost.end.saturating_sub(1);
+                }
+                if !is_lost {
+                    self.wire.push_back((self.now + DELAY, to_server, packet));
+                }
             }
         }
     }
