@@ -428,6 +428,8 @@ pub struct Profile {
     pub outgoing: bool,
     /// UDP sockets.
     pub udp: bool,
+    /// Connections that send in bulk move to the kernel.
+    pub leaves_bulk: bool,
     /// Why not all.
     pub reason: Option<String>,
 }

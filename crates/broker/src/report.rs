@@ -22,6 +22,8 @@ pub struct ProgramReport {
     pub made_by_kernel: u64,
     /// Connections so far that were on the stack and became the kernel's.
     pub moved_to_kernel: u64,
+    /// Those of them that sent in bulk.
+    pub moved_for_bulk: u64,
     /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.
     pub counters: Vec<(String, u64)>,
 }

@@ -196,6 +196,11 @@ pub(crate) trait Attachment: Send {
     /// Whether sockets for this are worth taking from the kernel.
     fn wants(&self, purpose: Purpose) -> bool;
 
+    /// Whether connections that send in bulk are better left to the kernel.
+    fn leaves_bulk(&self) -> bool {
+        false
+    }
+
     /// Asks for queues: what there is now comes as incidents before this returns, what becomes free later comes later.
     fn attach(&mut self);
 

@@ -206,6 +206,10 @@ impl Attachment for Brokered {
         self.welcome.options.mss_clamp
     }
 
+    fn leaves_bulk(&self) -> bool {
+        self.welcome.options.profile.leaves_bulk
+    }
+
     fn wants(&self, purpose: Purpose) -> bool {
         let profile = &self.welcome.options.profile;
         !matches!(self.line, Line::Cut)
@@ -335,6 +339,7 @@ impl Attachment for Brokered {
             accepted_from_kernel: status.left_to_kernel.accepted,
             made_by_kernel: status.left_to_kernel.made,
             moved_to_kernel: status.left_to_kernel.moved,
+            moved_for_bulk: status.left_to_kernel.bulk,
             counters: status.counters,
         };
         let _ = self.ask(|client| client.report(report));

@@ -23,6 +23,8 @@ pub(crate) struct LeftToKernel {
     pub(crate) made: u64,
     /// Connections that have left the stack.
     pub(crate) moved: u64,
+    /// Those of them that sent in bulk.
+    pub(crate) bulk: u64,
 }
 
 impl State {

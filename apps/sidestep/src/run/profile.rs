@@ -10,8 +10,10 @@ const TABLE: &str = include_str!("profiles.toml");
 /// The profiles of `--profile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
-    /// Everything that can be accelerated.
+    /// Everything that can be accelerated, but connections that send in bulk: they move to the kernel, which sends large amounts faster.
     Default,
+    /// Everything that can be accelerated.
+    Accelerate,
     /// Listeners and UDP sockets; connections that the program makes run on the kernel.
     Servers,
     /// Nothing: the program runs on the kernel.
@@ -35,6 +37,7 @@ struct Left {
 pub(super) fn choose(asked: Option<Name>, program: &str) -> Result<Profile, String> {
     match asked {
         Some(Name::Default) => Ok(profile("default", true, None)),
+        Some(Name::Accelerate) => Ok(Profile { leaves_bulk: false, ..profile("accelerate", true, None) }),
         Some(Name::Servers) => Ok(profile("servers", false, Some("--profile servers".to_owned()))),
         Some(Name::Kernel) => Err("--profile kernel".to_owned()),
         None => match table().kernel.into_iter().find(|left| left.programs.iter().any(|it| it == program)) {
@@ -45,7 +48,7 @@ pub(super) fn choose(asked: Option<Name>, program: &str) -> Result<Profile, Stri
 }
 
 fn profile(name: &str, outgoing: bool, reason: Option<String>) -> Profile {
-    Profile { name: name.to_owned(), listeners: true, outgoing, udp: true, reason }
+    Profile { name: name.to_owned(), listeners: true, outgoing, udp: true, leaves_bulk: true, reason }
 }
 
 fn table() -> Table {

@@ -49,7 +49,14 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
 
 /// Everything is accelerated.
 pub(super) fn all() -> Profile {
-    Profile { name: "default".to_owned(), listeners: true, outgoing: true, udp: true, reason: None }
+    Profile {
+        name: "default".to_owned(),
+        listeners: true,
+        outgoing: true,
+        udp: true,
+        leaves_bulk: true,
+        reason: None,
+    }
 }
 
 impl DataPaths for MadeUp {

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
 use clock::Instant;
-use stack::Stack;
 use stack::tcp::Detached;
+use stack::{Stack, TcpOptions};
 
 use super::{READABLE, Role, Settings, Socket, SocketId, Stalls, WRITABLE};
 use crate::Errno;
@@ -50,6 +50,40 @@ impl State {
         Ok(())
     }
 
+    /// The same for a connection that may as well stay: it does if the kernel does not take it. Whether it has moved.
+    pub(super) fn move_to_kernel_if_taken(&mut self, id: SocketId, now: Instant) -> bool {
+        self.take_in(now);
+        let Some(socket) = self.sockets.get(id) else { return false };
+        let (Some(connection), kind) = (socket.connection(), socket.kind_to_move()) else { return false };
+        let (settings, ends) = (socket.settings.clone(), self.endpoints(id));
+        let Some(Ok(detached)) = self.stack().map(|stack| stack.detach(connection, now)) else {
+            return false;
+        };
+        let Some(kernel) = self.ask_kernel(&detached, kind, &settings) else {
+            self.put_back(id, &detached, now);
+            return false;
+        };
+        self.set_flags_at_kernel(id, &kernel);
+        self.follow_moved();
+        if let Some(ends) = ends {
+            self.share_with_children(id, ends, &kernel);
+        }
+        self.replace_by(id, kernel, now);
+        true
+    }
+
+    /// A connection that was to leave stays on the stack.
+    fn put_back(&mut self, id: SocketId, detached: &Detached, now: Instant) {
+        let back = self.stack().and_then(|stack| stack.attach(detached, detached.hop, now).ok());
+        let (Some(back), Some(socket)) = (back, self.sockets.get_mut(id)) else {
+            return self.fail_socket(id, Errno(libc::ECONNRESET));
+        };
+        socket.role = Role::Connection(back);
+        if let Some(stack) = self.stack() {
+            stack.set_token(back, id.to_bits());
+        }
+    }
+
     /// Takes a connection off the stack. Returns the kernel's socket of it, with all options and flags that the program has set.
     pub(crate) fn take_off_stack(&mut self, id: SocketId, now: Instant) -> Result<OwnedFd, Errno> {
         // What has come until now goes with it.
@@ -75,15 +109,24 @@ impl State {
         kind: MovedSocket,
         settings: &Settings,
     ) -> Option<OwnedFd> {
-        let moved = self.attachment().and_then(|it| it.move_to_kernel(connection, kind));
-        match &moved {
-            Some(kernel) => {
-                settle_kernel_socket(kernel, connection, settings);
-                self.left_to_kernel.moved += 1;
-            }
-            None => self.reset_lost(connection),
+        let moved = self.ask_kernel(connection, kind, settings);
+        if moved.is_none() {
+            self.reset_lost(connection);
         }
         moved
+    }
+
+    /// The same; nothing becomes of one that the kernel does not take.
+    fn ask_kernel(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+    ) -> Option<OwnedFd> {
+        let kernel = self.attachment()?.move_to_kernel(connection, kind)?;
+        settle_kernel_socket(&kernel, connection, settings);
+        self.left_to_kernel.moved += 1;
+        Some(kernel)
     }
 
     /// Resets a connection that is off the stack already.
@@ -319,7 +362,10 @@ impl Process {
 
 /// What repairing does not bring: a FIN that is due, options, and what else was set of the socket.
 pub(super) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
-    super::option_table::set_at_kernel(kernel.as_raw_fd(), &from.options);
+    // What was held back for MSG_MORE looks corked, and nobody would uncork it.
+    let cork = from.options.cork && !settings.is_held_back;
+    let options = TcpOptions { cork, ..TcpOptions::clone(&from.options) };
+    super::option_table::set_at_kernel(kernel.as_raw_fd(), &options);
     settings.set_at_kernel(kernel.as_raw_fd());
     if from.write_closed && !from.fin_sent {
         // The connection is there and open: nothing to fail.

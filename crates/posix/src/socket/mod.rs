@@ -1,6 +1,7 @@
 //! A socket of the program: its state in the stack, the threads that wait for it, and its readiness.
 
 pub(crate) mod address;
+mod bulk;
 mod close;
 mod connect;
 mod control;
@@ -52,6 +53,7 @@ use crate::held::Callers;
 use crate::runtime::Reason;
 use crate::waiter::Waiter;
 
+use bulk::BulkSends;
 use error_queue::ZeroCopySends;
 use own_run::OwnRun;
 use owner::Owner;
@@ -130,6 +132,7 @@ pub(crate) struct Socket {
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     pub(crate) stall: Stall,
+    bulk_sends: BulkSends,
     own_run: OwnRun,
     /// Some descriptor of it may be without `FD_CLOEXEC`.
     pub(crate) may_survive_exec: bool,
@@ -176,6 +179,7 @@ impl Socket {
             waiters: Vec::new(),
             callers: Callers::default(),
             stall: Stall::default(),
+            bulk_sends: BulkSends::default(),
             own_run: OwnRun::default(),
             may_survive_exec: true,
             is_common: false,

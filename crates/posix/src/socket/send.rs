@@ -23,8 +23,11 @@ const MSG_ZEROCOPY: i32 = 0x400_0000;
 impl Process {
     /// sendmsg(2).
     pub(crate) fn send(&self, fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
-        let state = self.lock();
+        let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        if state.leave_bulk_to_kernel(id, self.now()) {
+            return Verdict::Kernel;
+        }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Connection(connection) => {
@@ -81,7 +84,11 @@ impl Process {
         let (now, moves) = (self.now(), state.moves);
         state.hold_back(id, connection, request.flags & libc::MSG_MORE != 0, now);
         let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
-        if let Some(result) = progress.push(&mut state, connection, request, now) {
+        let result = progress.push(&mut state, connection, request, now);
+        if let Some(socket) = state.sockets.get_mut(id) {
+            socket.note_sent(progress.all, progress.done);
+        }
+        if let Some(result) = result {
             state.leave(now);
             return result;
         }

@@ -8,6 +8,7 @@ use crate::calls::{Send, Verdict};
 use crate::errno::fail;
 use crate::process::Process;
 use crate::{Errno, inside};
+use syscall::Message;
 
 /// Octets that are read of a file at once.
 const PIECE: usize = 64 << 10;
@@ -87,7 +88,12 @@ impl Process {
         let buffers = [IoSlice::new(piece)];
         match self.send(out, &Send { buffers: &buffers, name: None, control: None, flags }) {
             Verdict::Done(result) => result,
-            Verdict::Kernel => fail(libc::EPIPE),
+            // It has become the kernel's: this piece goes there, as what follows will.
+            Verdict::Kernel => {
+                let message = Message { buffers: &buffers, ..Message::default() };
+                inside::outside(|| syscall::send_message(out, &message, flags))
+                    .map_or(fail(libc::EINTR), |sent| Ok(sent?))
+            }
         }
     }
 

@@ -1,0 +1,55 @@
+//! Connections that send in bulk are left to the kernel.
+//!
+//! The kernel sends a file from where it is, and copies what a program writes once. Here it is copied into the send queue, and from there
+//! to the device. Calls that send little cost us less than they cost the kernel, calls that send much cost more. A connection tells by
+//! what it does which kind it is: once it has sent [`ENOUGH`] by large calls it moves to the kernel, with all that is queued. Profiles may
+//! say that it stays.
+
+use clock::Instant;
+
+use super::{Socket, SocketId};
+use crate::process::State;
+
+/// Octets that a large call sends at least.
+const LARGE: usize = 32 << 10;
+/// Octets that are sent by large calls before it is worth moving, which costs about as much as sending some hundred thousand.
+const ENOUGH: u32 = 1 << 20;
+
+/// What a connection has sent by large calls, of late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BulkSends {
+    octets: u32,
+}
+
+impl BulkSends {
+    fn note(&mut self, sent: usize) {
+        self.octets = self.octets.saturating_add(u32::try_from(sent).unwrap_or(u32::MAX));
+    }
+
+    fn is_bulk(self) -> bool {
+        self.octets >= ENOUGH
+    }
+}
+
+impl Socket {
+    /// A call that was to send `wanted` octets has sent `sent` of them.
+    pub(super) fn note_sent(&mut self, wanted: usize, sent: usize) {
+        if wanted >= LARGE {
+            self.bulk_sends.note(sent);
+        }
+    }
+}
+
+impl State {
+    /// Leaves a connection to the kernel if it sends in bulk; whether it has left. One that cannot is asked again after as much.
+    pub(super) fn leave_bulk_to_kernel(&mut self, id: SocketId, now: Instant) -> bool {
+        let Some(socket) = self.sockets.get_mut(id).filter(|socket| socket.bulk_sends.is_bulk()) else {
+            return false;
+        };
+        socket.bulk_sends = BulkSends::default();
+        let is_left = self.attachment().is_some_and(|it| it.leaves_bulk());
+        let has_left = is_left && self.move_to_kernel_if_taken(id, now);
+        self.left_to_kernel.bulk += u64::from(has_left);
+        has_left
+    }
+}
