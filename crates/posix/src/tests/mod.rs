@@ -1,5 +1,6 @@
 //! Two simulated processes on a wire in memory, each with its own engine, in one real process.
 
+mod bulk;
 mod clock;
 mod datagrams;
 mod departures;
@@ -68,6 +69,8 @@ struct Others {
     gave_back: AtomicU32,
     /// The kernel takes no connections.
     take_none: AtomicBool,
+    /// The profile keeps connections that send in bulk.
+    keeps_bulk: AtomicBool,
     /// What happens while a connection is moved.
     meanwhile: Mutex<Option<Box<dyn FnMut() + std::marker::Send>>>,
 }
@@ -95,6 +98,10 @@ impl Attachment for Wire {
 
     fn wants(&self, _: Purpose) -> bool {
         true
+    }
+
+    fn leaves_bulk(&self) -> bool {
+        !self.others.keeps_bulk.load(Ordering::Relaxed)
     }
 
     fn attach(&mut self) {

@@ -1,0 +1,65 @@
+//! Connections that send in bulk become the kernel's.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+
+/// Sends `calls` times so many octets, and reads them at the other end. The octets that were sent before a call was left to the kernel.
+fn send(pair: &Pair, (left, right): (RawFd, RawFd), calls: usize, octets: usize) -> usize {
+    let (data, mut room, mut sent) = (vec![7; octets], vec![0; 1 << 20], 0);
+    for _ in 0..calls {
+        let buffers = [IoSlice::new(&data)];
+        let request = Send { buffers: &buffers, name: None, control: None, flags: libc::MSG_DONTWAIT };
+        match pair.left.send(left, &request) {
+            Verdict::Kernel => break,
+            Verdict::Done(result) => sent += result.unwrap_or(0),
+        }
+        pair.settle();
+        while pair.right.recv(right, &mut room, libc::MSG_DONTWAIT).is_ok_and(|count| count > 0) {
+            pair.settle();
+        }
+    }
+    sent
+}
+
+#[test]
+fn a_connection_that_sends_in_bulk_moves_to_the_kernel() {
+    let pair = Pair::new();
+    let ends = pair.connected();
+    let sent = send(&pair, ends, 1000, 64 << 10);
+    assert!(!pair.left.table.is_ours(ends.0), "after {sent} octets");
+    assert!((1 << 20..2 << 20).contains(&sent), "after {sent} octets");
+    assert_eq!(pair.left.lock().left_to_kernel.bulk, 1);
+}
+
+#[test]
+fn a_connection_that_sends_much_by_small_calls_stays() {
+    let pair = Pair::new();
+    let ends = pair.connected();
+    assert!(send(&pair, ends, 2000, 4 << 10) > 4 << 20);
+    assert!(pair.left.table.is_ours(ends.0));
+}
+
+#[test]
+fn a_profile_can_keep_it_on_the_stack() {
+    let pair = Pair::new();
+    pair.others.keeps_bulk.store(true, Ordering::Relaxed);
+    let ends = pair.connected();
+    assert!(send(&pair, ends, 200, 64 << 10) > 4 << 20);
+    assert!(pair.left.table.is_ours(ends.0));
+}
+
+#[test]
+fn one_that_the_kernel_does_not_take_goes_on_as_before() {
+    let pair = Pair::new();
+    pair.others.take_none.store(true, Ordering::Relaxed);
+    let (left, right) = pair.connected();
+    assert!(send(&pair, (left, right), 200, 64 << 10) > 4 << 20);
+    assert!(pair.left.table.is_ours(left));
+    pair.right.send_all(right, b"still here").unwrap();
+    pair.settle();
+    let mut room = [0; 16];
+    assert_eq!(pair.left.recv(left, &mut room, libc::MSG_DONTWAIT), Ok(10));
+    let left_to_kernel = pair.left.lock().left_to_kernel;
+    assert_eq!((left_to_kernel.bulk, left_to_kernel.moved), (0, 0));
+}
