@@ -191,9 +191,10 @@ impl XdpDevice {
     /// What it means that the lane refused a packet.
     fn on_lane_error(&mut self, error: &io::Error) -> Taken {
         match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => return Taken::Full,
-            // Down or gone, as the rings will find out. Nothing arrives either way.
-            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {}
+            // What was sent before is still on its way.
+            Some(libc::EAGAIN | libc::ENOMEM | libc::EINTR) => return Taken::Full,
+            // Dropped: by traffic control, or because the link is down or gone, as the rings will find out.
+            Some(libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {}
             _ => {
                 self.set_lane(None);
                 return Taken::Refused;
@@ -252,7 +253,7 @@ impl Device for XdpDevice {
         if !self.has_flushed() {
             return Taken::Full;
         }
-        let Some(lane) = &self.lane else { return Taken::Refused };
+        let Some(lane) = &mut self.lane else { return Taken::Refused };
         match lane.send(packet) {
             Ok(()) => {
                 self.tx_frames += packet.segments() as u64;

@@ -4,6 +4,9 @@
 //! at once, right from the buffers that they wait in, and a header that says how to cut them (packet(7), PACKET_VNET_HDR): the copy, the
 //! checksums and the cutting are the kernel's, as late as the driver can bear, or the NIC's.
 //!
+//! It leaves past traffic control, as what AF_XDP sends does. A driver that takes only whole packets drops what comes to it that way, and the
+//! call fails with ENOBUFS: from then on traffic control is not bypassed, where the kernel cuts itself.
+//!
 //! Whoever has the socket can send on every interface of the network namespace. Nobody can receive by it: see [`Lane::open`].
 
 use std::io::{self, IoSlice};
@@ -29,6 +32,7 @@ const CHECKSUM_OFFSET: u16 = 16;
 #[derive(Debug)]
 pub(crate) struct Lane {
     socket: OwnedFd,
+    bypasses_queueing: bool,
 }
 
 impl Lane {
@@ -39,16 +43,16 @@ impl Lane {
         let fd = socket.as_fd();
         syscalls::refuse_all_packets(fd)?;
         syscalls::use_virtio_headers(fd)?;
-        syscalls::bypass_queueing(fd)?;
+        syscalls::set_queueing_bypassed(fd, true)?;
         // Without CAP_NET_ADMIN it stays as long as the system makes buffers.
         let _ = syscalls::force_send_buffer(fd, SEND_BUFFER);
         syscalls::bind_packet_socket(fd, interface)?;
-        Ok(Lane { socket })
+        Ok(Lane::adopt(socket))
     }
 
     /// A socket that another process has opened.
     pub(crate) fn adopt(socket: OwnedFd) -> Lane {
-        Lane { socket }
+        Lane { socket, bypasses_queueing: true }
     }
 
     pub(crate) fn into_socket(self) -> OwnedFd {
@@ -60,7 +64,7 @@ impl Lane {
     }
 
     /// Sends a packet, all of it or nothing.
-    pub(crate) fn send(&self, packet: &mut SuperSegment<'_>) -> io::Result<()> {
+    pub(crate) fn send(&mut self, packet: &mut SuperSegment<'_>) -> io::Result<()> {
         let header = virtio_header(packet).ok_or(io::ErrorKind::InvalidInput)?;
         let mut pieces = ArrayVec::<IoSlice<'_>, PIECES_MAX>::new();
         pieces.push(IoSlice::new(header.as_octets()));
@@ -68,7 +72,14 @@ impl Lane {
         for piece in packet.payload {
             pieces.try_push(IoSlice::new(piece)).map_err(|_| io::ErrorKind::InvalidInput)?;
         }
-        syscalls::send_pieces(self.fd(), &pieces)
+        match syscalls::send_pieces(self.fd(), &pieces) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.bypasses_queueing => {
+                self.bypasses_queueing = false;
+                syscalls::set_queueing_bypassed(self.fd(), false)?;
+                syscalls::send_pieces(self.fd(), &pieces)
+            }
+            result => result,
+        }
     }
 }
 

@@ -173,10 +173,10 @@ pub(crate) fn use_virtio_headers(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::SOL_PACKET, PACKET_VNET_HDR, &1u32)
 }
 
-/// Packets go to the driver past traffic control, as those of AF_XDP do, see PACKET_QDISC_BYPASS in packet(7).
-pub(crate) fn bypass_queueing(fd: BorrowedFd<'_>) -> io::Result<()> {
+/// Whether packets go to the driver past traffic control, see PACKET_QDISC_BYPASS in packet(7).
+pub(crate) fn set_queueing_bypassed(fd: BorrowedFd<'_>, bypassed: bool) -> io::Result<()> {
     const PACKET_QDISC_BYPASS: libc::c_int = 20;
-    set_option(fd, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &1u32)
+    set_option(fd, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &u32::from(bypassed))
 }
 
 /// Lets so many octets wait to be sent, whatever the system's limit, see SO_SNDBUFFORCE in socket(7).

@@ -58,8 +58,9 @@ impl PacketSocket {
         count
     }
 
-    fn receive(&self) -> Option<Vec<u8>> {
-        let mut frame = vec![0; 2048];
+    /// A frame that has come, if any has.
+    pub(crate) fn receive(&self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 1 << 16];
         // SAFETY: `frame` is writable for its length.
         let len = unsafe { libc::recv(self.fd.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
         frame.truncate(usize::try_from(len).ok()?);
