@@ -119,15 +119,15 @@ impl Devices {
     /// Sends what the stack has to send, as far as there are frames and room; the rest stays in the stack. Returns the
     /// number of packets.
     pub(crate) fn transmit(&mut self, stack: &mut Stack, counters: &EngineCounters, now: Instant) -> usize {
-        let mut crowded = self.flush(now);
+        self.flush(now);
         let mut written = 0;
-        while stack.may_transmit() && !crowded && written < TRANSMIT_MAX {
+        while stack.may_transmit() && written < TRANSMIT_MAX {
             let Some(transmit) = stack.poll_transmit(now, self) else { break };
             written += transmit.segments();
             match (self.taken.take(), &transmit.payload) {
-                (Some((at, frame)), None) => crowded = self.enqueue(at, frame, &transmit, now),
+                (Some((at, frame)), None) => self.enqueue(at, frame, &transmit, now),
                 (Some((at, frame)), Some(payload)) => {
-                    crowded = self.send_super_segment(at, frame, (&transmit, payload), stack, now);
+                    self.send_super_segment(at, frame, (&transmit, payload), stack, now);
                 }
                 (None, _) => counters.on_unsent(),
             }
@@ -138,15 +138,17 @@ impl Devices {
         written
     }
 
-    /// Queues a frame at its device; true if there is no room for another.
-    fn enqueue(&mut self, at: usize, mut frame: Frame, transmit: &Transmit, now: Instant) -> bool {
+    /// Queues a frame at its device.
+    fn enqueue(&mut self, at: usize, mut frame: Frame, transmit: &Transmit, now: Instant) {
         link_layer::finish(&mut frame, transmit);
-        let outgoing = &mut self.devices[at].outgoing;
-        outgoing.push(frame);
-        outgoing.is_full() && self.flush(now)
+        let attached = &mut self.devices[at];
+        attached.outgoing.push(frame);
+        if attached.outgoing.is_full() {
+            attached.transmit_outgoing(&mut self.taps, now);
+        }
     }
 
-    /// Sends a packet whose headers are in `frame` and whose payload the stack still has; true if there is no room for another.
+    /// Sends a packet whose headers are in `frame` and whose payload the stack still has.
     fn send_super_segment(
         &mut self,
         at: usize,
@@ -154,7 +156,7 @@ impl Devices {
         (transmit, payload): (&Transmit, &Payload),
         stack: &mut Stack,
         now: Instant,
-    ) -> bool {
+    ) {
         link_layer::finish(&mut frame, transmit);
         let attached = &mut self.devices[at];
         let is_taken = {
@@ -167,17 +169,13 @@ impl Devices {
         if let Some(link) = attached.link.filter(|_| !is_taken) {
             tell_link(stack, link, &mut *attached.device, now);
         }
-        attached.is_crowded()
     }
 
-    /// Transmits what is queued; true if a device has no space left.
-    fn flush(&mut self, now: Instant) -> bool {
-        let mut crowded = false;
+    /// Transmits what is queued, as far as there is space.
+    fn flush(&mut self, now: Instant) {
         for attached in self.devices.iter_mut().filter(|attached| !attached.has_sent_all()) {
             attached.transmit_outgoing(&mut self.taps, now);
-            crowded |= attached.is_crowded();
         }
-        crowded
     }
 
     /// Gives back the frame of a packet that was not written after all.
@@ -188,7 +186,7 @@ impl Devices {
     }
 
     /// The device that sends what leaves by `link`: most likely the same as for the packet before.
-    fn port_of(&self, link: LinkId) -> Option<usize> {
+    fn device_of(&self, link: LinkId) -> Option<usize> {
         let is_it = |attached: &AttachedDevice| attached.link == Some(link);
         if self.devices.get(self.latest).is_some_and(is_it) {
             return Some(self.latest);
@@ -254,11 +252,14 @@ impl Devices {
 impl Rooms for Devices {
     fn room(&mut self, link: LinkId) -> Option<&mut [u8]> {
         self.release_taken();
-        let Some(at) = self.port_of(link) else {
+        let Some(at) = self.device_of(link) else {
             let has_links = self.devices.iter().any(|attached| attached.link.is_some());
             return has_links.then(|| self.nowhere.room());
         };
         self.latest = at;
+        if self.devices[at].is_crowded() {
+            return None;
+        }
         let mut frame = self.devices[at].device.alloc()?;
         frame.reset(HEADROOM);
         Some(self.taken.insert((at, frame)).1.bytes_and_tailroom_mut())

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clock::{Duration, Instant};
 use device::{Burst, Capabilities, Device, DeviceCounters, memory};
@@ -27,6 +27,8 @@ impl Application for Idle {
 struct Watched {
     device: memory::MemoryDevice,
     foreign: Arc<AtomicU64>,
+    /// It takes nothing to send.
+    stuck: Arc<AtomicBool>,
 }
 
 impl Device for Watched {
@@ -39,6 +41,9 @@ impl Device for Watched {
     }
 
     fn tx_burst(&mut self, burst: &mut Burst, now: Instant) -> usize {
+        if self.stuck.load(Ordering::Relaxed) {
+            return 0;
+        }
         let own = self.device.alloc().expect("frames are plenty");
         let foreign = burst.iter().filter(|frame| frame.pool() != own.pool()).count();
         self.device.release(own);
@@ -76,6 +81,7 @@ struct Hosts {
     server: Engine<Echo, TcpServer<Echo>>,
     clients: [Engine<Echo, Idle>; 2],
     foreign: Arc<AtomicU64>,
+    stuck: [Arc<AtomicBool>; 2],
     now: Instant,
     _handles: Vec<EngineHandle>,
 }
@@ -88,10 +94,12 @@ impl Hosts {
             Engine::driven(Config::default(), Echo, stack::Config::default(), server).unwrap();
         let mut handles = vec![handle];
         let foreign = Arc::new(AtomicU64::new(0));
+        let stuck = <[Arc<AtomicBool>; 2]>::default();
         let clients = [(NARROW, 1500, 2048), (WIDE, 3500, 4096)].map(|(link, mtu, slot_size)| {
             let wire = memory::Config { mtu, slot_size, ..memory::Config::default() };
             let (mut left, mut right) = memory::pair(&wire);
-            let device = Watched { device: right.remove(0), foreign: Arc::clone(&foreign) };
+            let stuck = Arc::clone(&stuck[usize::from(link.0)]);
+            let device = Watched { device: right.remove(0), foreign: Arc::clone(&foreign), stuck };
             server.add_link(DeviceId(link.0.into()), link, Box::new(device), Instant::ZERO);
             let (mut client, handle) =
                 Engine::driven(Config::default(), Echo, stack::Config::default(), Idle).unwrap();
@@ -99,7 +107,7 @@ impl Hosts {
             handles.push(handle);
             client
         });
-        Hosts { server, clients, foreign, now: Instant::ZERO, _handles: handles }
+        Hosts { server, clients, foreign, stuck, now: Instant::ZERO, _handles: handles }
     }
 
     fn turn(&mut self) {
@@ -111,7 +119,11 @@ impl Hosts {
     }
 
     fn connect(&mut self, link: LinkId) -> ConnectionId {
-        let (local, remote) = (format!("192.0.{}.2:40000", link.0), format!("192.0.{}.1:7", link.0));
+        self.connect_from(link, 40_000)
+    }
+
+    fn connect_from(&mut self, link: LinkId, port: u16) -> ConnectionId {
+        let (local, remote) = (format!("192.0.{}.2:{port}", link.0), format!("192.0.{}.1:7", link.0));
         let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
         let connect = Connect { local, remote, hop: Hop::default(), options: Default::default(), data: b"" };
         self.clients[usize::from(link.0)].stack().tcp_connect(&connect, self.now).unwrap()
@@ -165,4 +177,26 @@ fn what_leaves_by_a_link_that_has_gone_is_lost_and_the_other_link_goes_on() {
     }
     hosts.server.remove_device(DeviceId(WIDE.0.into()));
     assert_eq!(hosts.exchange(connections, 1 << 16), [1 << 16, 0]);
+}
+
+#[test]
+fn an_interface_that_takes_nothing_holds_up_no_other() {
+    // As many connections as it takes to fill what the engine queues for an interface, each with its initial window.
+    const STUCK: u16 = 20;
+    for stuck in [NARROW, WIDE] {
+        let (place, other) = (usize::from(stuck.0), usize::from(1 - stuck.0));
+        let mut hosts = Hosts::new();
+        let connections = [hosts.connect(NARROW), hosts.connect(WIDE)];
+        let more: Vec<_> = (1..STUCK).map(|n| hosts.connect_from(stuck, 40_000 + n)).collect();
+        (0..100).for_each(|_| hosts.turn());
+        hosts.stuck[place].store(true, Ordering::Relaxed);
+        for id in more {
+            let now = hosts.now;
+            hosts.clients[place].stack().send(id, &[7; 20_000], now).unwrap();
+        }
+        let received = hosts.exchange(connections, 1 << 20);
+        assert_eq!(received[other], 1 << 20, "by link {other}");
+        hosts.stuck[place].store(false, Ordering::Relaxed);
+        assert!(hosts.exchange(connections, 0)[place] > 0, "what waited goes on");
+    }
 }

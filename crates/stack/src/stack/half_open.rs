@@ -2,6 +2,7 @@
 
 use super::passive::Opening;
 use super::{HALF_OPEN, ListenerId, Rooms, Stack, Transmit};
+use crate::path::LinkId;
 use crate::segment::Segment;
 use crate::tcp::handshake::{HalfOpen, HalfOpenVerdict, retries};
 use crate::tcp::{SegmentWriter, mss_of_link};
@@ -34,7 +35,7 @@ impl Stack {
         let place =
             self.half_open.insert_with(|_| half_open).expect("the limit was looked at before").index();
         self.flows.insert(self.flows.hash_of(&key), place | HALF_OPEN);
-        self.half_open_ready.push_back(place);
+        self.half_open_ready.push(hop.link, place);
         if let Some(listener) = self.listeners.get_mut(id) {
             listener.half_open += 1;
         }
@@ -46,14 +47,24 @@ impl Stack {
         now: Instant,
         rooms: &mut (impl Rooms + ?Sized),
     ) -> Option<Transmit> {
-        while let Some(&place) = self.half_open_ready.front() {
-            let Some((_, half_open)) = self.half_open.at_mut(place).filter(|(_, half_open)| half_open.queued)
-            else {
-                self.half_open_ready.pop_front();
+        let mut links = self.half_open_ready.links();
+        links.find_map(|link| self.transmit_syn_ack_by(link, now, rooms))
+    }
+
+    fn transmit_syn_ack_by(
+        &mut self,
+        link: LinkId,
+        now: Instant,
+        rooms: &mut (impl Rooms + ?Sized),
+    ) -> Option<Transmit> {
+        while let Some(&place) = self.half_open_ready.front(link) {
+            let is_due = |half_open: &HalfOpen| half_open.queued && half_open.link == link;
+            let Some((_, half_open)) = self.half_open.at_mut(place).filter(|(_, it)| is_due(it)) else {
+                self.half_open_ready.pop(link);
                 continue;
             };
-            let room = rooms.room(half_open.link)?;
-            self.half_open_ready.pop_front();
+            let room = rooms.room(link)?;
+            self.half_open_ready.pop(link);
             half_open.queued = false;
             half_open.sent = half_open.sent.saturating_add(1);
             let options =
@@ -106,7 +117,7 @@ impl Stack {
         if let Some((_, half_open)) = self.half_open.at_mut(place)
             && !std::mem::replace(&mut half_open.queued, true)
         {
-            self.half_open_ready.push_back(place);
+            self.half_open_ready.push(half_open.link, place);
         }
     }
 

@@ -9,6 +9,7 @@ mod handshakes;
 mod held_acks;
 mod icmp;
 mod late;
+pub(crate) mod link_queues;
 mod listeners;
 mod passive;
 mod replies;
@@ -50,6 +51,7 @@ use departure::Departed;
 use held_acks::HeldAcks;
 pub use late::LateSegment;
 use late::LateSegments;
+use link_queues::LinkQueues;
 use replies::Replies;
 use starvation::Starved;
 pub use tcp_calls::{Connect, ConnectError, ListenError};
@@ -105,8 +107,8 @@ pub struct Payload {
 
 /// Where packets are written. What room there is depends on the interface that a packet leaves by.
 pub trait Rooms {
-    /// Room for a packet of the MTU of `link`. `None` if there is none now: what leaves by that link waits. The room is used before the next
-    /// call, or not at all.
+    /// Room for a packet of the MTU of `link`. `None` if there is none now: what leaves by that link waits, and other links are asked.
+    /// The room is used before the next call, or not at all.
     fn room(&mut self, link: LinkId) -> Option<&mut [u8]>;
 }
 
@@ -183,13 +185,11 @@ pub struct Stack {
     /// Segments for connections that have left, for their new owners.
     late: LateSegments,
     /// Connections with something to send, each once.
-    ready: VecDeque<u32>,
-    /// Segments that the first of `ready` has sent in this turn.
-    ready_sent: u32,
+    ready: LinkQueues<u32>,
     held_acks: HeldAcks,
     starved: Starved,
     /// Half-open connections whose SYN-ACK is due.
-    half_open_ready: VecDeque<u32>,
+    half_open_ready: LinkQueues<u32>,
     udp: Udp,
     /// Sockets with events, each once.
     signals: VecDeque<Socket>,
@@ -229,11 +229,10 @@ impl Stack {
             sources: Sources::default(),
             left_listeners: Vec::new(),
             late: LateSegments::new(),
-            ready: VecDeque::new(),
-            ready_sent: 0,
+            ready: LinkQueues::default(),
             held_acks: HeldAcks::default(),
             starved: Starved::default(),
-            half_open_ready: VecDeque::new(),
+            half_open_ready: LinkQueues::default(),
             udp: Udp::new(chunks, key(7)),
             signals: VecDeque::new(),
             shared: Shared {
@@ -308,33 +307,45 @@ impl Stack {
         if let Some(transmit) = self.transmit_syn_ack(now, rooms) {
             return Some(transmit);
         }
-        while let Some(&index) = self.ready.front() {
-            let Some((_, connection)) = self.connections.at(index) else {
-                self.ready.pop_front();
+        let mut links = self.ready.links();
+        links.find_map(|link| self.transmit_by(link, now, rooms))
+    }
+
+    /// The next packet of the connections that send by `link`.
+    fn transmit_by(
+        &mut self,
+        link: LinkId,
+        now: Instant,
+        rooms: &mut (impl Rooms + ?Sized),
+    ) -> Option<Transmit> {
+        while let Some(&index) = self.ready.front(link) {
+            // What was here may be gone, and another connection in its place.
+            if self.connections.at(index).is_none_or(|(_, connection)| connection.link != link) {
+                self.ready.pop(link);
                 continue;
-            };
-            let room = rooms.room(connection.link)?;
-            if let Some(transmit) = self.transmit_of(index, now, room) {
+            }
+            let room = rooms.room(link)?;
+            if let Some(transmit) = self.transmit_of(link, index, now, room) {
                 return Some(transmit);
             }
         }
         None
     }
 
-    /// Lets the connection at the head of the list send one segment, and takes it from there when it has nothing more, or to
+    /// Lets the connection at the head of a link's list send one packet, and takes it from there when it has nothing more, or to
     /// the end when others had to wait for it.
-    fn transmit_of(&mut self, index: u32, now: Instant, room: &mut [u8]) -> Option<Transmit> {
+    fn transmit_of(&mut self, link: LinkId, index: u32, now: Instant, room: &mut [u8]) -> Option<Transmit> {
         let (id, connection) = self.connections.at_mut(index)?;
         let packet = connection.poll_transmit(room, &mut self.shared, now);
         let hop = self.shared.paths.hop(connection.path);
-        self.ready_sent += packet.map_or(1, |packet| packet.segments());
+        let segments = packet.map_or(1, |packet| packet.segments());
+        let is_turn_over = self.ready.note_sent(link, segments, TRANSMIT_QUANTUM);
         let has_more = packet.is_some() && connection.has_more_to_send(now);
-        if !has_more || self.ready_sent >= TRANSMIT_QUANTUM {
-            self.ready.pop_front();
-            self.ready_sent = 0;
+        if !has_more || is_turn_over {
+            self.ready.pop(link);
             connection.flags.queued = has_more;
             if has_more {
-                self.ready.push_back(index);
+                self.ready.push(link, index);
             }
         }
         let over = connection.state == State::Closed;
@@ -508,7 +519,7 @@ impl Stack {
         };
         if may_send && !connection.flags.queued && connection.has_something_due() {
             connection.flags.queued = true;
-            self.ready.push_back(id.index());
+            self.ready.push(connection.link, id.index());
         }
         if connection.receive.is_ack_due_soon() && !connection.flags.holds_ack {
             connection.flags.holds_ack = true;

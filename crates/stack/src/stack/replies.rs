@@ -1,13 +1,12 @@
 //! Segments that belong to no connection: resets, SYN cookies, answers out of TIME-WAIT.
 
-use std::collections::VecDeque;
-
 use wire::tcp::flag;
 
+use super::link_queues::LinkQueues;
 use super::{Rooms, Stack, Transmit};
 use crate::counters::Counters;
 use crate::flow_table::FlowKey;
-use crate::path::Hop;
+use crate::path::{Hop, LinkId};
 use crate::segment::Segment;
 use crate::seq::SeqNum;
 use crate::tcp::{Outgoing, SegmentWriter};
@@ -16,7 +15,7 @@ use crate::tcp::{Outgoing, SegmentWriter};
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Replies(VecDeque<(FlowKey, Hop, Outgoing)>);
+pub(super) struct Replies(LinkQueues<(FlowKey, Hop, Outgoing)>);
 
 impl Replies {
     pub(super) fn is_empty(&self) -> bool {
@@ -28,14 +27,20 @@ impl Replies {
             counters.replies_dropped += 1;
             return;
         }
-        self.0.push_back((key, hop, outgoing));
+        self.0.push(hop.link, (key, hop, outgoing));
     }
 }
 
 impl Stack {
     pub(super) fn transmit_reply(&mut self, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
-        let room = rooms.room(self.replies.0.front()?.1.link)?;
-        let (key, hop, outgoing) = self.replies.0.pop_front()?;
+        let mut links = self.replies.0.links();
+        links.find_map(|link| self.transmit_reply_by(link, rooms))
+    }
+
+    fn transmit_reply_by(&mut self, link: LinkId, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
+        self.replies.0.front(link)?;
+        let room = rooms.room(link)?;
+        let (key, hop, outgoing) = self.replies.0.pop(link)?;
         let writer = SegmentWriter {
             key,
             hop_limit: self.shared.config.tcp.hop_limit,

@@ -152,7 +152,7 @@ impl Stack {
             });
         }
         if !std::mem::replace(&mut socket.flags.queued, true) {
-            ready.push_back(id);
+            ready.push(datagram.hop.link, id);
         }
         self.note_sent(id, &datagram);
         Ok(())

@@ -11,7 +11,7 @@ use super::arrival::traffic_class;
 use super::{Arrival, Rooms, Stack, TRANSMIT_QUANTUM, Transmit};
 use crate::address::{is_on_wires, is_unicast};
 use crate::flow_table::FlowKey;
-use crate::path::Hop;
+use crate::path::{Hop, LinkId};
 use crate::path_mtu::PathMtu;
 use crate::segment::Ecn;
 use crate::tcp::Events;
@@ -90,14 +90,20 @@ impl Stack {
     }
 
     fn transmit_ready_udp(&mut self, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
-        while let Some(&id) = self.udp.ready.front() {
+        let mut links = self.udp.ready.links();
+        links.find_map(|link| self.transmit_udp_by(link, rooms))
+    }
+
+    /// A socket is in the queue of the link that its next datagram leaves by.
+    fn transmit_udp_by(&mut self, link: LinkId, rooms: &mut (impl Rooms + ?Sized)) -> Option<Transmit> {
+        while let Some(&id) = self.udp.ready.front(link) {
             let Udp { table, store, .. } = &mut self.udp;
             let datagram = table.get_mut(id).and_then(|socket| socket.outgoing.front(store).copied());
             let transmit = match datagram {
                 Some(datagram) => self.transmit_datagram(id, datagram, rooms.room(datagram.hop.link)?),
                 None => None,
             };
-            self.end_udp_turn(id);
+            self.end_udp_turn(link, id);
             if transmit.is_some() {
                 return transmit;
             }
@@ -131,20 +137,19 @@ impl Stack {
 
     /// The socket at the head of the list has sent one datagram: it stays there for its share, goes to the end if it has more,
     /// and else away.
-    fn end_udp_turn(&mut self, id: UdpId) {
-        let Udp { table, ready, ready_sent, .. } = &mut self.udp;
-        *ready_sent += 1;
+    fn end_udp_turn(&mut self, link: LinkId, id: UdpId) {
+        let Udp { table, ready, store, .. } = &mut self.udp;
         let Some(socket) = table.get_mut(id) else {
-            ready.pop_front();
+            ready.pop(link);
             return;
         };
-        let is_done = socket.outgoing.is_empty();
-        if is_done || *ready_sent >= TRANSMIT_QUANTUM {
-            *ready_sent = 0;
-            ready.pop_front();
+        let next = socket.outgoing.front(store).map(|datagram| datagram.hop.link);
+        let is_done = next.is_none();
+        if ready.note_sent(link, 1, TRANSMIT_QUANTUM) || next != Some(link) {
+            ready.pop(link);
             socket.flags.queued = !is_done;
-            if !is_done {
-                ready.push_back(id);
+            if let Some(next) = next {
+                ready.push(next, id);
             }
         }
         if is_done && socket.flags.closing {

@@ -39,9 +39,8 @@ pub(crate) use sent_to::SentTo;
 pub(crate) use socket::Peer;
 pub(crate) use table::UdpTable;
 
-use std::collections::VecDeque;
-
 use crate::slab::Handle;
+use crate::stack::link_queues::LinkQueues;
 
 /// Names a UDP socket.
 pub type UdpId = Handle<UdpSocket>;
@@ -59,9 +58,7 @@ pub(crate) struct Udp {
     pub(crate) store: DatagramStore,
     pub(crate) sent_to: SentTo,
     /// Sockets with something to send, each once.
-    pub(crate) ready: VecDeque<UdpId>,
-    /// Datagrams that the first of `ready` has sent in this turn.
-    pub(crate) ready_sent: u32,
+    pub(crate) ready: LinkQueues<UdpId>,
     /// Octets of the longest packet that was sent.
     pub(crate) sent_len_max: u16,
     /// UDP goes before TCP next time, so that neither waits for the other.
@@ -75,8 +72,7 @@ impl Udp {
             table: UdpTable::new(SOCKETS_MAX, key),
             store: DatagramStore::new(chunks_max),
             sent_to: SentTo::new(key),
-            ready: VecDeque::new(),
-            ready_sent: 0,
+            ready: LinkQueues::default(),
             sent_len_max: 0,
             goes_first: false,
         }
