@@ -54,6 +54,7 @@ fn config(interfaces: &[&str]) -> Config {
             listeners: true,
             outgoing: true,
             udp: true,
+            leaves_bulk: true,
             reason: None,
         },
         group: None,

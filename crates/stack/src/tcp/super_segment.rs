@@ -89,7 +89,7 @@ impl Connection {
         let segment_size = self.payload_beside(&outgoing.options, 0, room.len());
         let is_end = end == self.fin_seq();
         let fin = is_end && self.flags.write_closed && octets < self.usable_window();
-        let has_small = octets % segment_size > 0;
+        let has_small = !octets.is_multiple_of(segment_size);
         if is_end || has_small {
             outgoing.flags |= flag::PSH;
         }

@@ -77,7 +77,7 @@ impl Host {
             let packet = &room[..transmit.len];
             match &transmit.payload {
                 None => self.outbox.push(packet.to_vec()),
-                Some(payload) => self.transmit_cut(&packet.to_vec(), payload),
+                Some(payload) => self.transmit_cut(packet, payload),
             }
         }
     }
