@@ -402,7 +402,7 @@ impl Client {
     }
 
     /// Whether an answer is overdue.
-    fn is_behind(&mut self) -> Result<bool, ClientError> {
+    pub fn is_behind(&mut self) -> Result<bool, ClientError> {
         if !self.unawaited.is_empty() {
             while self.receive()? {}
         }
@@ -625,9 +625,7 @@ fn lost(error: Errno) -> ClientError {
 fn moved(mut arrived: Arrived<Answer>) -> Result<OwnedFd, ClientError> {
     match (arrived.message, arrived.fds.pop()) {
         (Answer::Moved, Some(socket)) => Ok(socket),
-        (Answer::Moved, None) => {
-            Err(Refusal::NotTaken("this process has no free descriptor".to_owned()).into())
-        }
+        (Answer::Moved, None) => Err(Refusal::Lost("this process has no free descriptor".to_owned()).into()),
         (answer, _) => Err(unexpected(answer)),
     }
 }

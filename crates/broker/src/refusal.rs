@@ -80,6 +80,9 @@ pub enum Refusal {
     /// The kernel did not take the connection.
     #[error("the kernel refused the connection: {0}")]
     NotTaken(String),
+    /// The kernel had the connection, or a part of it, and could not go on with it: nobody can.
+    #[error("the connection was lost on its way to the kernel: {0}")]
+    Lost(String),
     /// The process that has the connection is gone, or has it no longer.
     #[error("the process that had the connection no longer has it")]
     NoParent,

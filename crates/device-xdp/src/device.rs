@@ -192,11 +192,13 @@ impl XdpDevice {
     fn on_lane_error(&mut self, error: &io::Error) -> Taken {
         match error.raw_os_error() {
             // What was sent before is still on its way.
+            None => return Taken::Full,
             Some(libc::EAGAIN | libc::ENOMEM | libc::EINTR) => return Taken::Full,
             // Dropped: by traffic control, or because the link is down or gone, as the rings will find out.
             Some(libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {}
+            // The socket stays open: its number is known as ours.
             _ => {
-                self.set_lane(None);
+                self.capabilities.tso_max = 0;
                 return Taken::Refused;
             }
         }
@@ -253,7 +255,9 @@ impl Device for XdpDevice {
         if !self.has_flushed() {
             return Taken::Full;
         }
-        let Some(lane) = &mut self.lane else { return Taken::Refused };
+        let Some(lane) = self.lane.as_mut().filter(|_| self.capabilities.tso_max > 0) else {
+            return Taken::Refused;
+        };
         match lane.send(packet) {
             Ok(()) => {
                 self.tx_frames += packet.segments() as u64;

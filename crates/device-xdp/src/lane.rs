@@ -1,11 +1,12 @@
 //! The bulk lane: a packet socket beside the rings, for packets that the kernel or the NIC cuts.
 //!
 //! In copy mode the kernel makes a packet of each frame anyway, and then each goes its way alone. A packet socket takes 64 KiB of a connection
-//! at once, right from the buffers that they wait in, and a header that says how to cut them (packet(7), PACKET_VNET_HDR): the copy, the
-//! checksums and the cutting are the kernel's, as late as the driver can bear, or the NIC's.
+//! at once, right from the buffers that they wait in, and a header that says how to cut them (packet(7), PACKET_VNET_HDR): the NIC cuts, or
+//! the kernel if the NIC does not.
 //!
-//! It leaves past traffic control, as what AF_XDP sends does. A driver that takes only whole packets drops what comes to it that way, and the
-//! call fails with ENOBUFS: from then on traffic control is not bypassed, where the kernel cuts itself.
+//! Packets leave past traffic control, as those of AF_XDP do. On that way the kernel does not cut for a NIC that cannot (no TSO): it drops the
+//! packet, and the call fails with ENOBUFS. If the first packet does, traffic control is not bypassed, where the kernel cuts. Then a
+//! long queue there can let single frames, which go by the ring, overtake.
 //!
 //! Whoever has the socket can send on every interface of the network namespace. Nobody can receive by it: see [`Lane::open`].
 
@@ -33,6 +34,8 @@ const CHECKSUM_OFFSET: u16 = 16;
 pub(crate) struct Lane {
     socket: OwnedFd,
     bypasses_queueing: bool,
+    /// The driver has taken what came to it past traffic control.
+    has_bypassed: bool,
 }
 
 impl Lane {
@@ -52,7 +55,7 @@ impl Lane {
 
     /// A socket that another process has opened.
     pub(crate) fn adopt(socket: OwnedFd) -> Lane {
-        Lane { socket, bypasses_queueing: true }
+        Lane { socket, bypasses_queueing: true, has_bypassed: false }
     }
 
     pub(crate) fn into_socket(self) -> OwnedFd {
@@ -73,7 +76,15 @@ impl Lane {
             pieces.try_push(IoSlice::new(piece)).map_err(|_| io::ErrorKind::InvalidInput)?;
         }
         match syscalls::send_pieces(self.fd(), &pieces) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.bypasses_queueing => {
+            Ok(()) => {
+                self.has_bypassed = true;
+                Ok(())
+            }
+            // Its queue is full or stopped for now.
+            Err(error) if is_dropped(&error) && self.bypasses_queueing && self.has_bypassed => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Err(error) if is_dropped(&error) && self.bypasses_queueing => {
                 self.bypasses_queueing = false;
                 syscalls::set_queueing_bypassed(self.fd(), false)?;
                 syscalls::send_pieces(self.fd(), &pieces)
@@ -81,6 +92,10 @@ impl Lane {
             result => result,
         }
     }
+}
+
+fn is_dropped(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 /// How the packet is to be cut. Its checksum field is prepared for that.

@@ -170,6 +170,15 @@ pub(crate) struct Status {
     pub(crate) counters: Vec<(String, u64)>,
 }
 
+/// Why a connection is not the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotMoved {
+    /// The kernel has heard nothing of it: it can go on here.
+    Refused,
+    /// The kernel may have a part of it, or may get it yet.
+    Lost,
+}
+
 /// A privileged process, or a stand-in for it.
 pub(crate) trait Attachment: Send {
     /// Becomes readable when there is an incident.
@@ -196,8 +205,8 @@ pub(crate) trait Attachment: Send {
     /// Whether sockets for this are worth taking from the kernel.
     fn wants(&self, purpose: Purpose) -> bool;
 
-    /// Whether connections that send in bulk are better left to the kernel.
-    fn leaves_bulk(&self) -> bool {
+    /// Whether connections that send in bulk are better left to the kernel, and can be now.
+    fn leaves_bulk(&mut self) -> bool {
         false
     }
 
@@ -217,8 +226,8 @@ pub(crate) trait Attachment: Send {
     /// known at once that there is none at all: the kernel's own connect(2) says why.
     fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
 
-    /// Has the kernel take a connection that our stack let go of; the kernel's socket, or `None` if the connection is lost.
-    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Option<OwnedFd>;
+    /// Has the kernel take a connection that our stack let go of; the kernel's socket.
+    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved>;
 
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);

@@ -16,7 +16,8 @@ use tcp_repair::Established;
 use wire::{MacAddress, VlanTag};
 
 use crate::attachment::{
-    Attachment, ClaimId, Incident, MovedSocket, Peer, Purpose, RequestId, Routed, SocketStatus, Status, Way,
+    Attachment, ClaimId, Incident, MovedSocket, NotMoved, Peer, Purpose, RequestId, Routed, SocketStatus,
+    Status, Way,
 };
 use crate::handshake_message::{begun_of, handshake_of};
 use crate::internal;
@@ -206,8 +207,9 @@ impl Attachment for Brokered {
         self.welcome.options.mss_clamp
     }
 
-    fn leaves_bulk(&self) -> bool {
-        self.welcome.options.profile.leaves_bulk
+    fn leaves_bulk(&mut self) -> bool {
+        let Line::Open(client) = &mut self.line else { return false };
+        self.welcome.options.profile.leaves_bulk && client.is_behind().is_ok_and(|is_behind| !is_behind)
     }
 
     fn wants(&self, purpose: Purpose) -> bool {
@@ -266,9 +268,15 @@ impl Attachment for Brokered {
         Some(request)
     }
 
-    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Option<OwnedFd> {
-        let established = established_of(connection, socket)?;
-        self.ask(|client| client.move_connection(established)).ok()
+    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved> {
+        let established = established_of(connection, socket).ok_or(NotMoved::Refused)?;
+        let moved = self.ask(|client| match client.move_connection(established) {
+            Err(ClientError::Refused(Refusal::Lost(_))) => Ok(Err(NotMoved::Lost)),
+            Err(ClientError::Refused(_)) => Ok(Err(NotMoved::Refused)),
+            moved => moved.map(Ok),
+        });
+        // Without an answer nobody knows.
+        moved.unwrap_or(Err(NotMoved::Lost))
     }
 
     fn deliver_late(&mut self, segment: &LateSegment) {

@@ -25,7 +25,8 @@ impl Callers {
         self.0.iter().any(|waiter| !waiter.is_gone() && !waiter.is_own())
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|waiter| waiter.is_gone())
     }
 

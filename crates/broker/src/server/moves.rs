@@ -122,7 +122,8 @@ impl Broker {
         socket: io::Result<OwnedFd>,
         now: Instant,
     ) -> Outcome {
-        let socket = socket.map_err(not_taken)?;
+        // Its packets go to the kernel by now, which may have sent something.
+        let socket = socket.map_err(|error| Refusal::Lost(error.to_string()))?;
         let user = self.user_of(client);
         make_owner(user, &socket);
         let socket = Theirs::new(socket, user, &self.helpers);

@@ -19,6 +19,8 @@ const ENOUGH: u32 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BulkSends {
     octets: u32,
+    /// The kernel did not take it: it is not asked again.
+    stays: bool,
 }
 
 impl BulkSends {
@@ -27,7 +29,7 @@ impl BulkSends {
     }
 
     fn is_bulk(self) -> bool {
-        self.octets >= ENOUGH
+        self.octets >= ENOUGH && !self.stays
     }
 }
 
@@ -41,15 +43,22 @@ impl Socket {
 }
 
 impl State {
-    /// Leaves a connection to the kernel if it sends in bulk; whether it has left. One that cannot is asked again after as much.
+    /// Leaves a connection to the kernel if it sends in bulk; whether it has left. One that cannot leave now may after as much again.
     pub(super) fn leave_bulk_to_kernel(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(socket) = self.sockets.get_mut(id).filter(|socket| socket.bulk_sends.is_bulk()) else {
             return false;
         };
-        socket.bulk_sends = BulkSends::default();
-        let is_left = self.attachment().is_some_and(|it| it.leaves_bulk());
-        let has_left = is_left && self.move_to_kernel_if_taken(id, now);
+        socket.bulk_sends.octets = 0;
+        // A thread whose call waits knows the connection as it is: it would not find one that the kernel refuses, and that comes back.
+        let is_free = socket.callers.is_empty();
+        if !is_free || !self.attachment().is_some_and(|it| it.leaves_bulk()) {
+            return false;
+        }
+        let has_left = self.move_to_kernel_if_taken(id, now);
         self.left_to_kernel.bulk += u64::from(has_left);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.bulk_sends.stays = !has_left;
+        }
         has_left
     }
 }

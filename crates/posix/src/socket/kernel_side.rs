@@ -10,7 +10,7 @@ use stack::{Stack, TcpOptions};
 
 use super::{READABLE, Role, Settings, Socket, SocketId, Stalls, WRITABLE};
 use crate::Errno;
-use crate::attachment::{MovedSocket, RequestId};
+use crate::attachment::{MovedSocket, NotMoved, RequestId};
 use crate::calls::Verdict;
 use crate::drive::{On, Stop, Waiting};
 use crate::epoll::Interest;
@@ -50,7 +50,7 @@ impl State {
         Ok(())
     }
 
-    /// The same for a connection that may as well stay: it does if the kernel does not take it. Whether it has moved.
+    /// Moves a connection to the kernel that need not move: if the kernel refuses it, it goes on here. Whether it has moved.
     pub(super) fn move_to_kernel_if_taken(&mut self, id: SocketId, now: Instant) -> bool {
         self.take_in(now);
         let Some(socket) = self.sockets.get(id) else { return false };
@@ -59,9 +59,17 @@ impl State {
         let Some(Ok(detached)) = self.stack().map(|stack| stack.detach(connection, now)) else {
             return false;
         };
-        let Some(kernel) = self.ask_kernel(&detached, kind, &settings) else {
-            self.put_back(id, &detached, now);
-            return false;
+        let kernel = match self.ask_kernel(&detached, kind, &settings) {
+            Ok(kernel) => kernel,
+            Err(NotMoved::Refused) => {
+                self.put_back(id, &detached, now);
+                return false;
+            }
+            Err(NotMoved::Lost) => {
+                self.reset_lost(&detached);
+                self.fail_socket(id, Errno(libc::ECONNRESET));
+                return false;
+            }
         };
         self.set_flags_at_kernel(id, &kernel);
         self.follow_moved();
@@ -109,24 +117,25 @@ impl State {
         kind: MovedSocket,
         settings: &Settings,
     ) -> Option<OwnedFd> {
-        let moved = self.ask_kernel(connection, kind, settings);
+        let moved = self.ask_kernel(connection, kind, settings).ok();
         if moved.is_none() {
             self.reset_lost(connection);
         }
         moved
     }
 
-    /// The same; nothing becomes of one that the kernel does not take.
+    /// The kernel's socket of a connection that is off the stack, with its options. What becomes of one that it does not take is left to
+    /// the caller.
     fn ask_kernel(
         &mut self,
         connection: &Detached,
         kind: MovedSocket,
         settings: &Settings,
-    ) -> Option<OwnedFd> {
-        let kernel = self.attachment()?.move_to_kernel(connection, kind)?;
+    ) -> Result<OwnedFd, NotMoved> {
+        let kernel = self.attachment().ok_or(NotMoved::Refused)?.move_to_kernel(connection, kind)?;
         settle_kernel_socket(&kernel, connection, settings);
         self.left_to_kernel.moved += 1;
-        Some(kernel)
+        Ok(kernel)
     }
 
     /// Resets a connection that is off the stack already.

@@ -91,6 +91,7 @@ impl Process {
             // It has become the kernel's: this piece goes there, as what follows will.
             Verdict::Kernel => {
                 let message = Message { buffers: &buffers, ..Message::default() };
+                let flags = flags & !libc::MSG_MORE; // What follows may be nothing, and nobody would say so.
                 inside::outside(|| syscall::send_message(out, &message, flags))
                     .map_or(fail(libc::EINTR), |sent| Ok(sent?))
             }

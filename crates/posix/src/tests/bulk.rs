@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
+use crate::drive::On;
 
 /// Sends `calls` times so many octets, and reads them at the other end. The octets that were sent before a call was left to the kernel.
 fn send(pair: &Pair, (left, right): (RawFd, RawFd), calls: usize, octets: usize) -> usize {
@@ -62,4 +63,29 @@ fn one_that_the_kernel_does_not_take_goes_on_as_before() {
     assert_eq!(pair.left.recv(left, &mut room, libc::MSG_DONTWAIT), Ok(10));
     let left_to_kernel = pair.left.lock().left_to_kernel;
     assert_eq!((left_to_kernel.bulk, left_to_kernel.moved), (0, 0));
+}
+
+#[test]
+fn one_that_the_kernel_did_not_take_is_not_offered_again() {
+    let pair = Pair::new();
+    pair.others.take_none.store(true, Ordering::Relaxed);
+    let ends = pair.connected();
+    send(&pair, ends, 50, 64 << 10);
+    pair.others.take_none.store(false, Ordering::Relaxed);
+    send(&pair, ends, 100, 64 << 10);
+    assert!(pair.left.table.is_ours(ends.0));
+}
+
+#[test]
+fn one_that_another_thread_waits_on_stays_for_now() {
+    let pair = Pair::new();
+    let ends = pair.connected();
+    let id = pair.left.lock().socket_of(ends.0).unwrap();
+    let waits_on = On::Socket(id, None);
+    let waiter = pair.left.lock().begin_call(waits_on);
+    assert!(send(&pair, ends, 100, 64 << 10) > 2 << 20);
+    assert!(pair.left.table.is_ours(ends.0));
+    pair.left.lock().end_call(waits_on, waiter.as_ref(), pair.left.now());
+    send(&pair, ends, 100, 64 << 10);
+    assert!(!pair.left.table.is_ours(ends.0));
 }

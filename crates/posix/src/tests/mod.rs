@@ -23,7 +23,7 @@ use stack::{Handshake, Hop, LateSegment, LinkId};
 
 use crate::Errno;
 use crate::attachment::{
-    Attachment, ClaimId, Incident, MovedSocket, Peer, Purpose, RequestId, Routed, Status, Way,
+    Attachment, ClaimId, Incident, MovedSocket, NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
 };
 use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
 use crate::fd_table::FdTable;
@@ -100,7 +100,7 @@ impl Attachment for Wire {
         true
     }
 
-    fn leaves_bulk(&self) -> bool {
+    fn leaves_bulk(&mut self) -> bool {
         !self.others.keeps_bulk.load(Ordering::Relaxed)
     }
 
@@ -137,18 +137,18 @@ impl Attachment for Wire {
     }
 
     /// The kernel's socket is one end of a pair, with what was received ready to be read.
-    fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket) -> Option<OwnedFd> {
+    fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket) -> Result<OwnedFd, NotMoved> {
         if let Some(happens) = self.others.meanwhile.lock().unwrap().as_mut() {
             happens();
         }
         if self.others.take_none.load(Ordering::Relaxed) {
-            return None;
+            return Err(NotMoved::Refused);
         }
-        let [ours, other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
+        let [ours, other] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
         let other = other.into_raw_fd();
-        syscall::write(other, &connection.received).ok()?;
+        syscall::write(other, &connection.received).unwrap();
         self.others.far_ends.lock().unwrap().push(other);
-        Some(ours)
+        Ok(ours)
     }
 
     fn deliver_late(&mut self, _: &LateSegment) {

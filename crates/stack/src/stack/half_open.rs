@@ -1,7 +1,7 @@
 //! Half-open connections: SYN-ACKs and the answers to them (RFC 9293, 3.10.7.4 for SYN-RECEIVED; RFC 4987).
 
 use super::passive::Opening;
-use super::{HALF_OPEN, ListenerId, Rooms, Stack, Transmit};
+use super::{HALF_OPEN, ListenerId, Rooms, Stack, TRANSMIT_QUANTUM, Transmit};
 use crate::path::LinkId;
 use crate::segment::Segment;
 use crate::tcp::handshake::{HalfOpen, HalfOpenVerdict, retries};
@@ -65,6 +65,7 @@ impl Stack {
             };
             let room = rooms.room(link)?;
             self.half_open_ready.pop(link);
+            self.half_open_ready.pass_turn(link, 1, TRANSMIT_QUANTUM);
             half_open.queued = false;
             half_open.sent = half_open.sent.saturating_add(1);
             let options =

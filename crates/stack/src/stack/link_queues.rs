@@ -8,12 +8,18 @@ use crate::path::LinkId;
 #[derive(Debug)]
 pub(crate) struct LinkQueues<T> {
     /// By number of the link.
-    queues: Vec<VecDeque<T>>,
+    queues: Vec<Queue<T>>,
     /// In all queues.
     len: usize,
-    /// The link whose turn it is.
+    /// The link whose turn it is, and the packets that were sent by it in its turn.
     turn: usize,
-    /// What the front of that link's queue has sent in its turn.
+    sent: u32,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    items: VecDeque<T>,
+    /// Packets that the front has sent in its turn.
     sent: u32,
 }
 
@@ -24,8 +30,9 @@ impl<T> Default for LinkQueues<T> {
 }
 
 impl<T> LinkQueues<T> {
-    pub(crate) fn len(&self) -> usize {
-        self.len
+    /// Items that wait for a link.
+    pub(crate) fn len(&self, link: LinkId) -> usize {
+        self.queues.get(usize::from(link.0)).map_or(0, |queue| queue.items.len())
     }
 
     #[inline]
@@ -37,9 +44,9 @@ impl<T> LinkQueues<T> {
     pub(crate) fn push(&mut self, link: LinkId, item: T) {
         let at = usize::from(link.0);
         if self.queues.len() <= at {
-            self.queues.resize_with(at + 1, VecDeque::new);
+            self.queues.resize_with(at + 1, || Queue { items: VecDeque::new(), sent: 0 });
         }
-        self.queues[at].push_back(item);
+        self.queues[at].items.push_back(item);
         self.len += 1;
     }
 
@@ -53,30 +60,38 @@ impl<T> LinkQueues<T> {
 
     #[inline]
     pub(crate) fn front(&self, link: LinkId) -> Option<&T> {
-        self.queues.get(usize::from(link.0))?.front()
+        self.queues.get(usize::from(link.0))?.items.front()
     }
 
     #[inline]
     pub(crate) fn pop(&mut self, link: LinkId) -> Option<T> {
-        let item = self.queues.get_mut(usize::from(link.0))?.pop_front()?;
+        let queue = self.queues.get_mut(usize::from(link.0))?;
+        let item = queue.items.pop_front()?;
+        queue.sent = 0;
         self.len -= 1;
-        self.sent = 0;
         Some(item)
     }
 
-    /// The front of a queue has sent so many packets; whether its turn is over behind `quantum`. Then it is the next link's.
+    /// So many packets were sent by a link. Behind `quantum` of them it is the next link's turn.
     #[inline]
-    pub(crate) fn note_sent(&mut self, link: LinkId, packets: u32, quantum: u32) -> bool {
+    pub(crate) fn pass_turn(&mut self, link: LinkId, packets: u32, quantum: u32) {
         let at = usize::from(link.0);
         if at != self.turn {
             (self.turn, self.sent) = (at, 0);
         }
         self.sent += packets;
-        let is_over = self.sent >= quantum;
-        if is_over {
+        if self.sent >= quantum {
             (self.turn, self.sent) = ((at + 1) % self.queues.len().max(1), 0);
         }
-        is_over
+    }
+
+    /// The front of a link's queue has sent so many packets; whether that was `quantum` of them, and others are to follow.
+    #[inline]
+    pub(crate) fn note_sent(&mut self, link: LinkId, packets: u32, quantum: u32) -> bool {
+        self.pass_turn(link, packets, quantum);
+        let Some(queue) = self.queues.get_mut(usize::from(link.0)) else { return true };
+        queue.sent += packets;
+        queue.sent >= quantum
     }
 }
 
@@ -98,7 +113,7 @@ mod tests {
         let mut queues = queues();
         assert_eq!((queues.front(LEFT), queues.front(RIGHT)), (Some(&'a'), Some(&'x')));
         assert_eq!((queues.pop(LEFT), queues.pop(LEFT), queues.pop(LEFT)), (Some('a'), Some('b'), None));
-        assert_eq!((queues.len(), queues.pop(RIGHT), queues.is_empty()), (1, Some('x'), true));
+        assert_eq!((queues.len(RIGHT), queues.pop(RIGHT), queues.is_empty()), (1, Some('x'), true));
     }
 
     #[test]
@@ -112,6 +127,18 @@ mod tests {
         assert_eq!(first(&queues), Some(RIGHT));
         assert!(queues.note_sent(RIGHT, 2, 2));
         assert_eq!(first(&queues), Some(LEFT));
+    }
+
+    #[test]
+    fn many_that_send_one_packet_each_do_not_keep_the_turn() {
+        let mut queues = queues();
+        for _ in 0..2 {
+            assert!(!queues.note_sent(LEFT, 1, 2), "each is new at the front");
+            queues.pop(LEFT);
+        }
+        queues.push(LEFT, 'c');
+        let first = queues.links().find(|link| queues.front(*link).is_some());
+        assert_eq!(first, Some(RIGHT));
     }
 
     #[test]

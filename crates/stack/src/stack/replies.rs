@@ -3,7 +3,7 @@
 use wire::tcp::flag;
 
 use super::link_queues::LinkQueues;
-use super::{Rooms, Stack, Transmit};
+use super::{Rooms, Stack, TRANSMIT_QUANTUM, Transmit};
 use crate::counters::Counters;
 use crate::flow_table::FlowKey;
 use crate::path::{Hop, LinkId};
@@ -11,7 +11,7 @@ use crate::segment::Segment;
 use crate::seq::SeqNum;
 use crate::tcp::{Outgoing, SegmentWriter};
 
-/// Replies that may wait; they are sent in the same turn, so more means a flood.
+/// Replies that may wait for a link; they are sent in the same turn, so more means a flood.
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Replies {
     }
 
     pub(super) fn push(&mut self, key: FlowKey, hop: Hop, outgoing: Outgoing, counters: &mut Counters) {
-        if self.0.len() >= WAITING_MAX {
+        if self.0.len(hop.link) >= WAITING_MAX {
             counters.replies_dropped += 1;
             return;
         }
@@ -41,6 +41,7 @@ impl Stack {
         self.replies.0.front(link)?;
         let room = rooms.room(link)?;
         let (key, hop, outgoing) = self.replies.0.pop(link)?;
+        self.replies.0.pass_turn(link, 1, TRANSMIT_QUANTUM);
         let writer = SegmentWriter {
             key,
             hop_limit: self.shared.config.tcp.hop_limit,
