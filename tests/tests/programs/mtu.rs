@@ -49,7 +49,7 @@ const MOMENT: Duration = Duration::from_millis(150);
 #[test]
 fn the_mtu_may_outgrow_the_frames_under_a_programs_connections() {
     for address in [SERVER_V4, SERVER_V6] {
-        let Some(trial) = Trial::of("echo") else { return };
+        let Some(trial) = Trial::of("echo").map(Trial::keeping_bulk) else { return };
         let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
         let running = trial.start(&server);
         let span = MOMENT * (CHANGES.len() as u32 + 2);
@@ -83,11 +83,9 @@ print('mss:', connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
 
 #[test]
 fn the_largest_segment_can_be_clamped() {
-    let Some(mut trial) = Trial::of("echo") else { return };
+    let clamp = |trial: Trial| trial.with_options(&["--mss-clamp", "1000"]);
+    let Some(trial) = Trial::of("echo").map(clamp) else { return };
     let is_clamped = trial.network != Network::Kernel;
-    if is_clamped {
-        trial.network = Network::sidestep(&["--mss-clamp", "1000"]);
-    }
     let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
     let running = trial.start(&server);
     let said = trial.on_the_stack(|| {
@@ -105,11 +103,9 @@ const WIDE_ADDRESSES: [&str; 2] = ["10.54.0.1", "10.54.0.2"];
 
 #[test]
 fn connections_by_interfaces_of_different_mtu_go_on_together() {
-    let Some(mut trial) = Trial::of("echo") else { return };
+    let use_both = |trial: Trial| trial.with_options(&["--device", WIDE_INTERFACES[0]]);
+    let Some(trial) = Trial::of("echo").map(use_both) else { return };
     lay_wide_wire(&trial);
-    if trial.network != Network::Kernel {
-        trial.network = Network::sidestep(&["--device", WIDE_INTERFACES[0]]);
-    }
     let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
     let running = trial.start(&server);
     let said = trial.on_the_stack(|| {

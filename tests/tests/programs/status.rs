@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::programs::{Network, Program, Ready, redis};
+use lab::programs::{Network, Nginx, Program, Ready, redis};
 use lab::{SERVER_INTERFACE, SERVER_V4, Side, sidestep_binary};
 use rustix::process::Signal;
 
@@ -12,6 +12,28 @@ use crate::trial::{PATIENCE, Trial, finish, number_after, server};
 /// What the command says, which has to end well.
 fn said(words: &[&str]) -> String {
     finish(Command::new(sidestep_binary()).args(words))
+}
+
+/// What a client asks for on one connection, again and again.
+const PAGES: u32 = 100;
+
+#[test]
+fn a_connection_that_sends_in_bulk_moves_to_the_kernel_and_is_counted() {
+    let Some(trial) = Trial::of("nginx, a large page again and again") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let page = Program::prepare(Nginx::with_workers(1).program(), "head -c 100000 www/large > www/page");
+    let nginx = trial.start(&page);
+    let broker = nginx.process.pid().to_string();
+    let expected = trial.ask_script(&format!("curl -sS -m 60 http://{SERVER_V4}/page | sha256sum"));
+    let urls = format!("http://{SERVER_V4}/page?[1-{PAGES}]");
+    let sums = trial.ask_script(&format!("curl -sS -m 120 '{urls}' | split -b 100000 --filter=sha256sum"));
+    assert!(sums.lines().all(|sum| sum == expected.trim()), "{sums}");
+    assert_eq!(sums.lines().count(), PAGES as usize);
+    let status = said(&["status", "--pid", &broker]);
+    assert!(status.contains("1 of those that moved sent in bulk"), "{status}");
+    trial.end(nginx);
 }
 
 #[test]

@@ -102,6 +102,19 @@ impl Trial {
         Trial::make(name, "client", || Ok((Lab::new()?, None)))
     }
 
+    /// Has `sidestep run` keep connections on the stack though they send in bulk.
+    pub(crate) fn keeping_bulk(self) -> Trial {
+        self.with_options(&[])
+    }
+
+    /// The same, with more options.
+    pub(crate) fn with_options(mut self, options: &[&str]) -> Trial {
+        if self.network != Network::Kernel {
+            self.network = Network::sidestep(&[&["--profile", "accelerate"], options].concat());
+        }
+        self
+    }
+
     fn make(
         name: &str,
         role: &'static str,
