@@ -76,7 +76,8 @@ impl SuperSegment<'_> {
     }
 }
 
-/// Cuts super-segments for a device that does not, into frames of its pool.
+/// Cuts super-segments for a device that does not, into frames of its pool. The pool needs as many frames as the longest super-segment has
+/// segments: with fewer it never leaves.
 #[derive(Debug)]
 pub struct Segmenter<D: Device> {
     device: D,

@@ -83,6 +83,14 @@ const BOUND_ASLEEP: Contender = Contender { serving: Serving::Stateless(Duration
 /// Pages of ordinary and of large sizes: at least the kernel's rate.
 const PAGES: &[Contender] = &[Contender { serving: Serving::Run(&[]), target: Some(1.0) }];
 
+/// A page of some size.
+const fn page(
+    name: &'static str,
+    measure: fn(&Lab, Serving, u32) -> Result<Measurement, LabError>,
+) -> Scenario {
+    Scenario { name, unit: "requests/s", wanted: Wanted::HigherRatio, contenders: PAGES, measure }
+}
+
 /// Requests a second at which processor time is compared.
 const FIXED_RATE: u32 = 40_000;
 
@@ -125,42 +133,18 @@ pub(crate) const SCENARIOS: [Scenario; 13] = [
             nginx(lab, serving, seconds, &Asks { connections: 1, ..ASKS_64 }, |report| report.median_us)
         },
     },
-    Scenario {
-        name: "nginx_page_1kB_64conn",
-        unit: "requests/s",
-        wanted: Wanted::HigherRatio,
-        contenders: PAGES,
-        measure: |lab, serving, seconds| {
-            nginx(lab, serving, seconds, &Asks { path: "1k", ..ASKS_64 }, |report| report.rate)
-        },
-    },
-    Scenario {
-        name: "nginx_page_10kB_64conn",
-        unit: "requests/s",
-        wanted: Wanted::HigherRatio,
-        contenders: PAGES,
-        measure: |lab, serving, seconds| {
-            nginx(lab, serving, seconds, &Asks { path: "10k", ..ASKS_64 }, |report| report.rate)
-        },
-    },
-    Scenario {
-        name: "nginx_page_100kB_64conn",
-        unit: "requests/s",
-        wanted: Wanted::HigherRatio,
-        contenders: PAGES,
-        measure: |lab, serving, seconds| {
-            nginx(lab, serving, seconds, &Asks { path: "100k", ..ASKS_64 }, |report| report.rate)
-        },
-    },
-    Scenario {
-        name: "nginx_page_1000kB_64conn",
-        unit: "requests/s",
-        wanted: Wanted::HigherRatio,
-        contenders: PAGES,
-        measure: |lab, serving, seconds| {
-            nginx(lab, serving, seconds, &Asks { path: "1000k", ..ASKS_64 }, |report| report.rate)
-        },
-    },
+    page("nginx_page_1kB_64conn", |lab, serving, seconds| {
+        nginx(lab, serving, seconds, &Asks { path: "1k", ..ASKS_64 }, |report| report.rate)
+    }),
+    page("nginx_page_10kB_64conn", |lab, serving, seconds| {
+        nginx(lab, serving, seconds, &Asks { path: "10k", ..ASKS_64 }, |report| report.rate)
+    }),
+    page("nginx_page_100kB_64conn", |lab, serving, seconds| {
+        nginx(lab, serving, seconds, &Asks { path: "100k", ..ASKS_64 }, |report| report.rate)
+    }),
+    page("nginx_page_1000kB_64conn", |lab, serving, seconds| {
+        nginx(lab, serving, seconds, &Asks { path: "1000k", ..ASKS_64 }, |report| report.rate)
+    }),
     Scenario {
         name: "nginx_cpu_at_40000_rps",
         unit: "us of the machine's cores per request",

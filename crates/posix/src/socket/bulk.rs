@@ -12,7 +12,7 @@ use crate::process::State;
 
 /// Octets that a large call sends at least.
 const LARGE: usize = 32 << 10;
-/// Octets that are sent by large calls before it is worth moving, which costs about as much as sending some hundred thousand.
+/// Octets that a connection sends by large calls before it moves: moving asks the broker, and begins with a new congestion window.
 const ENOUGH: u32 = 1 << 20;
 
 /// What a connection has sent by large calls, of late.
