@@ -428,8 +428,8 @@ pub struct Profile {
     pub outgoing: bool,
     /// UDP sockets.
     pub udp: bool,
-    /// Connections that send in bulk move to the kernel.
-    pub leaves_bulk: bool,
+    /// Connections whose use costs more on the stack than on the kernel move there.
+    pub leaves_unsuited: bool,
     /// Why not all.
     pub reason: Option<String>,
 }

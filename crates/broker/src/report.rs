@@ -22,8 +22,10 @@ pub struct ProgramReport {
     pub made_by_kernel: u64,
     /// Connections so far that were on the stack and became the kernel's.
     pub moved_to_kernel: u64,
-    /// Those of them that sent in bulk.
+    /// Those of them that moved much by large calls.
     pub moved_for_bulk: u64,
+    /// Those of them whose threads mostly had to be woken by another thread.
+    pub moved_for_threads: u64,
     /// Counters that are worth a look, such as drops, with the names that `sidestep counters` has.
     pub counters: Vec<(String, u64)>,
 }

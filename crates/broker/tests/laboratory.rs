@@ -54,7 +54,7 @@ fn config(interfaces: &[&str]) -> Config {
             listeners: true,
             outgoing: true,
             udp: true,
-            leaves_bulk: true,
+            leaves_unsuited: true,
             reason: None,
         },
         group: None,

@@ -205,8 +205,8 @@ pub(crate) trait Attachment: Send {
     /// Whether sockets for this are worth taking from the kernel.
     fn wants(&self, purpose: Purpose) -> bool;
 
-    /// Whether connections that send in bulk are better left to the kernel, and can be now.
-    fn leaves_bulk(&mut self) -> bool {
+    /// Whether connections that the kernel serves better are to be left to it, and can be now.
+    fn leaves_unsuited(&mut self) -> bool {
         false
     }
 

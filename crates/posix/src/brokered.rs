@@ -207,9 +207,9 @@ impl Attachment for Brokered {
         self.welcome.options.mss_clamp
     }
 
-    fn leaves_bulk(&mut self) -> bool {
+    fn leaves_unsuited(&mut self) -> bool {
         let Line::Open(client) = &mut self.line else { return false };
-        self.welcome.options.profile.leaves_bulk && client.is_behind().is_ok_and(|is_behind| !is_behind)
+        self.welcome.options.profile.leaves_unsuited && client.is_behind().is_ok_and(|is_behind| !is_behind)
     }
 
     fn wants(&self, purpose: Purpose) -> bool {
@@ -348,6 +348,7 @@ impl Attachment for Brokered {
             made_by_kernel: status.left_to_kernel.made,
             moved_to_kernel: status.left_to_kernel.moved,
             moved_for_bulk: status.left_to_kernel.bulk,
+            moved_for_threads: status.left_to_kernel.threads,
             counters: status.counters,
         };
         let _ = self.ask(|client| client.report(report));

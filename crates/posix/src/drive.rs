@@ -1,7 +1,8 @@
 //! Drives the engine from the program's own calls: turns, and sleeping when there is nothing to do.
 //!
 //! One of the sleeping threads is the *driver*: it sleeps on the devices and the broker for all of them. When it leaves, another
-//! one takes its place. A thread that makes a turn wakes the threads whose sockets became ready.
+//! one takes its place. A thread that makes a turn wakes the threads whose sockets became ready. If it is always the same one that the
+//! driver wakes, that one drives from then on.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard};
@@ -21,6 +22,8 @@ use crate::waiter::{self, Waiter};
 const POLL_EVERY: Duration = Duration::from_micros(50);
 /// How often a process that never sleeps listens to the broker.
 const HEAR_EVERY: Duration = Duration::from_millis(10);
+/// How often in a row a thread is woken by the driver before it drives itself.
+const TAKES_OVER: u32 = 8;
 /// Turns that one call makes while there is more and more work, before it looks at its own.
 const TURNS_MAX: usize = 4;
 
@@ -31,6 +34,22 @@ pub(crate) struct Driver {
     until: Option<Instant>,
     /// It is the watchdog, until a thread of the program sleeps.
     stands_in: bool,
+}
+
+/// The thread whose sleep others ended last, and how often in a row it was the same.
+#[derive(Default)]
+pub(crate) struct Wakes(Option<(Arc<Waiter>, u32)>);
+
+impl Wakes {
+    fn note(&mut self, waiter: &Arc<Waiter>) {
+        let before = self.0.take().filter(|(last, _)| Arc::ptr_eq(last, waiter));
+        self.0 = Some((Arc::clone(waiter), before.map_or(0, |(_, count)| count).saturating_add(1)));
+    }
+
+    /// Whether all packets are for this thread, so that who sleeps for it is only in its way.
+    fn are_all_for(&self, waiter: &Arc<Waiter>) -> bool {
+        self.0.as_ref().is_some_and(|(last, count)| *count >= TAKES_OVER && Arc::ptr_eq(last, waiter))
+    }
 }
 
 /// What a call waits for.
@@ -210,6 +229,18 @@ impl State {
         }
     }
 
+    /// A call has slept, until another thread woke it or something else ended its sleep.
+    fn note_slept(&mut self, on: On<'_>, waiter: &Arc<Waiter>, by_other: bool) {
+        if by_other {
+            self.wakes.note(waiter);
+        }
+        if let On::Socket(id, _) = on
+            && let Some(socket) = self.sockets.get_mut(id)
+        {
+            socket.note_sleep(by_other);
+        }
+    }
+
     /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
     pub(crate) fn hand_over(&mut self, now: Instant) {
         if self.is_stood_in_for() {
@@ -279,6 +310,9 @@ impl State {
     ) -> Option<Option<Instant>> {
         if self.is_stood_in_for() && !stands_in {
             self.wake_driver(); // It has nothing to do any more, and leaves.
+        } else if self.wakes.are_all_for(waiter) {
+            self.wakes = Wakes::default();
+            self.wake_driver(); // It sleeps on its own from now on.
         } else if self.has_driver() {
             self.hurry_driver(now);
             return Some(None);
@@ -405,7 +439,8 @@ impl Process {
         let slept = inside::outside(|| syscall::ppoll(&mut fds, timeout, waiting.mask));
         let mut state = self.lock();
         state.strike_off(waiting.on, &waiter);
-        waiter.settle();
+        let by_other = waiter.settle();
+        state.note_slept(waiting.on, &waiter, by_other);
         if fds[own + 1..].last().is_some_and(|broker| broker.revents != 0) || state.attachment.is_none() {
             let now = self.now();
             state.hear(now);
@@ -444,4 +479,26 @@ fn key_of(events: Events) -> u32 {
         (Events::URGENT, libc::EPOLLPRI as u32),
     ];
     parts.into_iter().filter(|(event, _)| events.contains(*event)).fold(0, |all, (_, bits)| all | bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd_table::FdTable;
+
+    #[test]
+    fn a_thread_that_alone_is_woken_is_told_from_one_among_others() {
+        let table = FdTable::global();
+        let own = Waiter::of_this_thread(table).expect("there are numbers");
+        let other = std::thread::spawn(move || Waiter::of_this_thread(table)).join().unwrap();
+        let other = other.expect("there are numbers");
+        let mut wakes = Wakes::default();
+        for _ in 0..100 {
+            wakes.note(&own);
+            wakes.note(&other);
+        }
+        assert!(!wakes.are_all_for(&own) && !wakes.are_all_for(&other));
+        (0..TAKES_OVER).for_each(|_| wakes.note(&own));
+        assert!(wakes.are_all_for(&own) && !wakes.are_all_for(&other));
+    }
 }

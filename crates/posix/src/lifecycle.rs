@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;
 
+use crate::drive::Wakes;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
 use crate::socket::{Inherited, RestingPorts, Role, Socket, SocketId, Stall, Stalls, has_adopted};
@@ -255,6 +256,7 @@ impl State {
         self.left_to_kernel = LeftToKernel::default();
         self.observers = 0; // Their threads are not here.
         self.driver = None;
+        self.wakes = Wakes::default();
         self.sleepers.clear();
         self.stalls = Stalls::default();
         self.forget_closing();

@@ -10,7 +10,7 @@ use engine::Clock;
 use stack::slab::Slab;
 
 use crate::attachment::{Attachment, RequestId};
-use crate::drive::Driver;
+use crate::drive::{Driver, Wakes};
 use crate::epoll::{Epoll, EpollId};
 use crate::fd_table::{Entry, FdTable};
 use crate::held::Closing;
@@ -53,6 +53,7 @@ pub(crate) struct State {
     pub(crate) runtime: Option<Runtime>,
     /// The thread that sleeps for all: on the devices and the broker.
     pub(crate) driver: Option<Driver>,
+    pub(crate) wakes: Wakes,
     /// Threads that sleep, the driver among them.
     pub(crate) sleepers: Vec<Arc<Waiter>>,
     /// What the descriptors of accepted connections are copies of: a socket that does nothing.
@@ -144,6 +145,7 @@ impl State {
             attached: false,
             runtime: None,
             driver: None,
+            wakes: Wakes::default(),
             sleepers: Vec::new(),
             placeholder: None,
             spin,

@@ -23,8 +23,10 @@ pub(crate) struct LeftToKernel {
     pub(crate) made: u64,
     /// Connections that have left the stack.
     pub(crate) moved: u64,
-    /// Those of them that sent in bulk.
+    /// Those of them that moved much by large calls.
     pub(crate) bulk: u64,
+    /// Those of them whose threads mostly had to be woken by another thread.
+    pub(crate) threads: u64,
 }
 
 impl State {

@@ -91,12 +91,14 @@ impl Waiter {
         }
     }
 
-    /// It looks around.
-    pub(crate) fn settle(&self) {
-        if self.woken.swap(false, Ordering::Relaxed) {
+    /// It looks around; whether it was woken.
+    pub(crate) fn settle(&self) -> bool {
+        let was_woken = self.woken.swap(false, Ordering::Relaxed);
+        if was_woken {
             // Never blocks; what it reads, a count, does not matter.
             let _ = syscall::read(self.event, &mut [0; 8]);
         }
+        was_woken
     }
 }
 

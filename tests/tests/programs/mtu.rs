@@ -49,7 +49,7 @@ const MOMENT: Duration = Duration::from_millis(150);
 #[test]
 fn the_mtu_may_outgrow_the_frames_under_a_programs_connections() {
     for address in [SERVER_V4, SERVER_V6] {
-        let Some(trial) = Trial::of("echo").map(Trial::keeping_bulk) else { return };
+        let Some(trial) = Trial::of("echo").map(Trial::keeping_all) else { return };
         let server = Program::new("echo", "python3 -c").argument(SERVER).ready(Ready::Port(PORT));
         let running = trial.start(&server);
         let span = MOMENT * (CHANGES.len() as u32 + 2);

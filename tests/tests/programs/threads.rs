@@ -3,13 +3,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use lab::programs::{Program, Ready};
-use lab::{SERVER_V4, Side};
+use lab::programs::{Network, Program, Ready};
+use lab::{SERVER_V4, Side, sidestep_binary};
 
-use crate::trial::Trial;
+use crate::trial::{Trial, finish};
 
 const PORT: u16 = 7000;
 
@@ -26,6 +27,18 @@ def ask(connection):
 while True:
     connection, _ = listener.accept()
     threading.Thread(target=ask, args=[connection], daemon=True).start()
+";
+
+/// A thread for each connection.
+const ECHOING: &str = "
+import socket, threading
+listener = socket.create_server(('', 7000), backlog=16)
+def echo(connection):
+    while data := connection.recv(4096):
+        connection.sendall(data)
+while True:
+    connection, _ = listener.accept()
+    threading.Thread(target=echo, args=[connection], daemon=True).start()
 ";
 
 const QUESTIONS: usize = 80;
@@ -81,6 +94,38 @@ fn an_answer_does_not_wait_until_its_thread_comes_back_while_another_sleeps_for_
     };
     let answer = trial.on_the_stack(|| trial.lab.inside(Side::Client, ask));
     assert_eq!(answer.unwrap_or_else(|error: io::Error| panic!("{error}")), *b"1");
+    trial.end(running);
+}
+
+#[test]
+fn connections_with_a_thread_each_move_to_the_kernel_and_are_counted() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 500;
+    let Some(trial) = Trial::of("a thread for each of several connections") else { return };
+    if trial.network == Network::Kernel {
+        return; // There is no broker.
+    }
+    let name = "a thread for each of several connections";
+    let server = Program::new(name, "python3 -c").argument(ECHOING).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
+    let ask = || {
+        let mut streams = (0..CLIENTS).map(|_| connect(address)).collect::<io::Result<Vec<_>>>()?;
+        for round in 0..ROUNDS {
+            let question = [round as u8; 16];
+            streams.iter_mut().try_for_each(|stream| stream.write_all(&question))?;
+            for stream in &mut streams {
+                let mut answer = [0; 16];
+                stream.read_exact(&mut answer)?;
+                assert_eq!(answer, question);
+            }
+        }
+        Ok(())
+    };
+    trial.lab.inside(Side::Client, ask).unwrap_or_else(|error: io::Error| panic!("{error}"));
+    let broker = running.process.pid().to_string();
+    let status = finish(Command::new(sidestep_binary()).args(["status", "--pid", &broker]));
+    assert!(status.contains("moved because a thread for each of them slept in it"), "{status}");
     trial.end(running);
 }
 

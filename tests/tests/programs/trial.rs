@@ -102,8 +102,8 @@ impl Trial {
         Trial::make(name, "client", || Ok((Lab::new()?, None)))
     }
 
-    /// Has `sidestep run` keep connections on the stack though they send in bulk.
-    pub(crate) fn keeping_bulk(self) -> Trial {
+    /// Has `sidestep run` keep connections on the stack that the kernel would serve better.
+    pub(crate) fn keeping_all(self) -> Trial {
         self.with_options(&[])
     }
 

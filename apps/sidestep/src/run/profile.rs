@@ -10,7 +10,7 @@ const TABLE: &str = include_str!("profiles.toml");
 /// The profiles of `--profile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
-    /// Everything that can be accelerated, but connections that send in bulk: they move to the kernel, which sends large amounts faster.
+    /// Everything that can be accelerated, but connections that the kernel serves better: with large transfers, or with a thread each that sleeps in them.
     Default,
     /// Everything that can be accelerated.
     Accelerate,
@@ -37,7 +37,7 @@ struct Left {
 pub(super) fn choose(asked: Option<Name>, program: &str) -> Result<Profile, String> {
     match asked {
         Some(Name::Default) => Ok(profile("default", true, None)),
-        Some(Name::Accelerate) => Ok(Profile { leaves_bulk: false, ..profile("accelerate", true, None) }),
+        Some(Name::Accelerate) => Ok(Profile { leaves_unsuited: false, ..profile("accelerate", true, None) }),
         Some(Name::Servers) => Ok(profile("servers", false, Some("--profile servers".to_owned()))),
         Some(Name::Kernel) => Err("--profile kernel".to_owned()),
         None => match table().kernel.into_iter().find(|left| left.programs.iter().any(|it| it == program)) {
@@ -48,7 +48,7 @@ pub(super) fn choose(asked: Option<Name>, program: &str) -> Result<Profile, Stri
 }
 
 fn profile(name: &str, outgoing: bool, reason: Option<String>) -> Profile {
-    Profile { name: name.to_owned(), listeners: true, outgoing, udp: true, leaves_bulk: true, reason }
+    Profile { name: name.to_owned(), listeners: true, outgoing, udp: true, leaves_unsuited: true, reason }
 }
 
 fn table() -> Table {

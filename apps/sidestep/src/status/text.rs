@@ -97,11 +97,14 @@ fn sockets(text: &mut String, report: &ProgramReport, process: Option<Process>) 
         text,
         "  {accelerated} connections on the stack{now}; so far on the kernel: {accepted_from_kernel} accepted, {made_by_kernel} made, {moved_to_kernel} moved there"
     );
-    if report.moved_for_bulk > 0 {
-        let moved = report.moved_for_bulk;
+    let causes = [
+        (report.moved_for_bulk, "they transferred large amounts"),
+        (report.moved_for_threads, "a thread for each of them slept in it"),
+    ];
+    for (moved, why) in causes.into_iter().filter(|(moved, _)| *moved > 0) {
         let _ = writeln!(
             text,
-            "  {moved} of those that moved sent in bulk, which the kernel does faster (--profile accelerate keeps them)"
+            "  {moved} of those moved because {why}, which the kernel does faster (--profile accelerate keeps them)"
         );
     }
     counters(text, &report.counters);
@@ -211,6 +214,7 @@ mod tests {
             made_by_kernel,
             moved_to_kernel,
             moved_for_bulk: 3,
+            moved_for_threads: 0,
             counters,
         };
         let report = StatusReport { programs: vec![status(Some(report))], interfaces: Vec::new() };
@@ -220,7 +224,7 @@ mod tests {
             "  TCP  LISTEN     127.0.0.1:81                                  kernel: bound to loopback",
             "  and 2 more",
             "  5 connections on the stack; so far on the kernel: 1 accepted, 2 made, 4 moved there",
-            "  3 of those that moved sent in bulk, which the kernel does faster (--profile accelerate keeps them)",
+            "  3 of those moved because they transferred large amounts, which the kernel does faster (--profile accelerate keeps them)",
             "  drops 3",
         ];
         assert_eq!(lines(&report), expected);

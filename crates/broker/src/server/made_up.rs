@@ -54,7 +54,7 @@ pub(super) fn all() -> Profile {
         listeners: true,
         outgoing: true,
         udp: true,
-        leaves_bulk: true,
+        leaves_unsuited: true,
         reason: None,
     }
 }

@@ -1,7 +1,7 @@
 //! A socket of the program: its state in the stack, the threads that wait for it, and its readiness.
 
 pub(crate) mod address;
-mod bulk;
+
 mod close;
 mod connect;
 mod control;
@@ -35,6 +35,7 @@ mod udp;
 mod udp_connect;
 mod udp_errors;
 mod udp_messages;
+mod usage;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -53,12 +54,12 @@ use crate::held::Callers;
 use crate::runtime::Reason;
 use crate::waiter::Waiter;
 
-use bulk::BulkSends;
 use error_queue::ZeroCopySends;
 use own_run::OwnRun;
 use owner::Owner;
 use send_times::SendTimes;
 use touched::Touched;
+use usage::Usage;
 
 pub(crate) use departure::KeptPort;
 pub(crate) use hand_over::Ended;
@@ -132,7 +133,7 @@ pub(crate) struct Socket {
     /// Threads whose calls wait here: it lives until they are over.
     pub(crate) callers: Callers,
     pub(crate) stall: Stall,
-    bulk_sends: BulkSends,
+    usage: Usage,
     own_run: OwnRun,
     /// Some descriptor of it may be without `FD_CLOEXEC`.
     pub(crate) may_survive_exec: bool,
@@ -179,7 +180,7 @@ impl Socket {
             waiters: Vec::new(),
             callers: Callers::default(),
             stall: Stall::default(),
-            bulk_sends: BulkSends::default(),
+            usage: Usage::default(),
             own_run: OwnRun::default(),
             may_survive_exec: true,
             is_common: false,

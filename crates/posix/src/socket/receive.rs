@@ -21,6 +21,9 @@ impl Process {
     pub(crate) fn receive(&self, fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        if state.leave_if_unsuited(id, self.now()) {
+            return Verdict::Kernel;
+        }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
             Role::Connection(connection) => {
@@ -76,7 +79,7 @@ impl Process {
         let wanted: usize = request.buffers.iter().map(|buffer| buffer.len()).sum();
         let (now, moves) = (self.now(), state.moves);
         let least = state.least_to_receive(connection, wanted, request.flags);
-        let mut progress = Progress { done: 0, least };
+        let mut progress = Progress { id, done: 0, least };
         if let Some(result) = progress.take(&mut state, connection, request, now) {
             if !batch::is_open(now) {
                 state.flush_what_is_due(now); // The peer may wait for the window that this opened.
@@ -133,6 +136,7 @@ fn receive_rest(fd: RawFd, request: &mut Receive<'_, '_>, done: usize) -> usize 
 
 /// What one call has received by now.
 struct Progress {
+    id: SocketId,
     done: usize,
     /// It returns with less only at the end of the stream, after an error, or if it may not wait.
     least: usize,
@@ -145,6 +149,23 @@ impl Progress {
 
     /// Takes what there is; `None` if the call is to wait for more.
     fn take(
+        &mut self,
+        state: &mut State,
+        connection: ConnectionId,
+        request: &mut Receive<'_, '_>,
+        now: Instant,
+    ) -> Option<Result<Received, Errno>> {
+        let result = self.take_octets(state, connection, request, now);
+        if result.is_some()
+            && request.flags & libc::MSG_PEEK == 0
+            && let Some(socket) = state.sockets.get_mut(self.id)
+        {
+            socket.note_received(self.done);
+        }
+        result
+    }
+
+    fn take_octets(
         &mut self,
         state: &mut State,
         connection: ConnectionId,

@@ -1,6 +1,5 @@
 //! Two simulated processes on a wire in memory, each with its own engine, in one real process.
 
-mod bulk;
 mod clock;
 mod datagrams;
 mod departures;
@@ -8,6 +7,7 @@ mod epoll;
 mod kernel_only;
 mod sharing;
 mod streams;
+mod usage;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
@@ -70,7 +70,7 @@ struct Others {
     /// The kernel takes no connections.
     take_none: AtomicBool,
     /// The profile keeps connections that send in bulk.
-    keeps_bulk: AtomicBool,
+    keeps_unsuited: AtomicBool,
     /// What happens while a connection is moved.
     meanwhile: Mutex<Option<Box<dyn FnMut() + std::marker::Send>>>,
 }
@@ -100,8 +100,8 @@ impl Attachment for Wire {
         true
     }
 
-    fn leaves_bulk(&mut self) -> bool {
-        !self.others.keeps_bulk.load(Ordering::Relaxed)
+    fn leaves_unsuited(&mut self) -> bool {
+        !self.others.keeps_unsuited.load(Ordering::Relaxed)
     }
 
     fn attach(&mut self) {

@@ -1,4 +1,4 @@
-//! Connections that send in bulk become the kernel's.
+//! Connections that the kernel serves better become the kernel's.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use crate::drive::On;
 
 /// Sends `calls` times so many octets, and reads them at the other end. The octets that were sent before a call was left to the kernel.
 fn send(pair: &Pair, (left, right): (RawFd, RawFd), calls: usize, octets: usize) -> usize {
-    let (data, mut room, mut sent) = (vec![7; octets], vec![0; 1 << 20], 0);
+    let (data, mut room, mut sent) = (vec![7; octets], [0; 2 << 10], 0);
     for _ in 0..calls {
         let buffers = [IoSlice::new(&data)];
         let request = Send { buffers: &buffers, name: None, control: None, flags: libc::MSG_DONTWAIT };
@@ -16,9 +16,8 @@ fn send(pair: &Pair, (left, right): (RawFd, RawFd), calls: usize, octets: usize)
             Verdict::Done(result) => sent += result.unwrap_or(0),
         }
         pair.settle();
-        while pair.right.recv(right, &mut room, libc::MSG_DONTWAIT).is_ok_and(|count| count > 0) {
-            pair.settle();
-        }
+        while pair.right.recv(right, &mut room, libc::MSG_DONTWAIT).is_ok_and(|count| count > 0) {}
+        pair.settle();
     }
     sent
 }
@@ -44,7 +43,7 @@ fn a_connection_that_sends_much_by_small_calls_stays() {
 #[test]
 fn a_profile_can_keep_it_on_the_stack() {
     let pair = Pair::new();
-    pair.others.keeps_bulk.store(true, Ordering::Relaxed);
+    pair.others.keeps_unsuited.store(true, Ordering::Relaxed);
     let ends = pair.connected();
     assert!(send(&pair, ends, 200, 64 << 10) > 4 << 20);
     assert!(pair.left.table.is_ours(ends.0));
@@ -88,4 +87,25 @@ fn one_that_another_thread_waits_on_stays_for_now() {
     pair.left.lock().end_call(waits_on, waiter.as_ref(), pair.left.now());
     send(&pair, ends, 100, 64 << 10);
     assert!(!pair.left.table.is_ours(ends.0));
+}
+
+#[test]
+fn a_connection_that_receives_in_bulk_moves_to_the_kernel() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let (data, mut room, mut received) = (vec![7; 6 << 10], vec![0; 64 << 10], 0);
+    while received < 8 << 20 && pair.right.table.is_ours(right) {
+        pair.left.send_all(left, &data).unwrap();
+        pair.settle();
+        let mut buffers = [IoSliceMut::new(&mut room)];
+        let mut request =
+            Receive { buffers: &mut buffers, name: None, control: None, flags: libc::MSG_DONTWAIT };
+        match pair.right.receive(right, &mut request) {
+            Verdict::Kernel => break,
+            Verdict::Done(result) => received += result.unwrap().len,
+        }
+    }
+    assert!((1 << 20..2 << 20).contains(&received), "after {received} octets");
+    assert!(!pair.right.table.is_ours(right));
+    assert_eq!(pair.right.lock().left_to_kernel.bulk, 1);
 }
