@@ -240,7 +240,7 @@ pub fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> {
 /// `fd` is about to get out of sight, by SCM_RIGHTS or to a program that knows nothing of us: it becomes the kernel's,
 /// and [`is_ours`] says no from then on.
 pub fn surrender(fd: RawFd) {
-    with_ours(fd, |process| process.surrender(fd));
+    with_ours(fd, |process| process.pass_on(fd));
 }
 
 /// The program is about to choose what system calls it may make (seccomp(2)): ours are not made any more. Returns whether nothing else need

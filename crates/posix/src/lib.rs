@@ -12,7 +12,8 @@
 //! | `socket/`, `epoll/`, `poll.rs` | the calls themselves |
 //! | `held.rs` | descriptors that are closed while a call still uses them |
 //! | `status.rs`, `observing.rs` | reports, and tools that observe the process |
-//! | `lifecycle.rs`, `kinship.rs` | fork, exec, seccomp, exit; connections that parent and child share |
+//! | `socket/place.rs`, `socket/moves/` | where a socket is, between stack and kernel, and how it gets there |
+//! | `lifecycle.rs` | fork, exec, seccomp, exit |
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -28,7 +29,6 @@ mod handshake_message;
 mod held;
 pub mod inside;
 mod internal;
-mod kinship;
 mod lifecycle;
 mod observing;
 mod own_thread;

@@ -6,8 +6,10 @@ use std::sync::MutexGuard;
 
 use crate::drive::Wakes;
 use crate::fd_table::Entry;
+use crate::internal;
 use crate::process::{Process, State};
-use crate::socket::{Inherited, RestingPorts, Role, Socket, SocketId, Stall, Stalls, has_adopted};
+use crate::socket::place::Happening;
+use crate::socket::{Place, RestingPorts, Role, Socket, SocketId, Stall, Stalls, has_adopted};
 use crate::status::LeftToKernel;
 use crate::waiter::Waiter;
 
@@ -35,8 +37,7 @@ impl Process {
     /// Waits for connections that other threads have asked an ancestor for: the ancestor would not know that the child has them, too.
     /// With the lock that is returned no thread can ask for one.
     pub(crate) fn await_inherited(&self) -> MutexGuard<'_, State> {
-        let is_asked_for =
-            |socket: &Socket| matches!(&socket.role, Role::Inherited(it) if it.request.is_some());
+        let is_asked_for = |socket: &Socket| matches!(&socket.role, Role::Stream(Place::FromParent(it)) if it.request.is_some());
         loop {
             let state = self.lock();
             let asked_for = state.sockets.iter().filter(|(_, socket)| is_asked_for(socket));
@@ -81,7 +82,7 @@ impl Process {
         let mut state = self.lock();
         let now = self.now();
         state.turn(now);
-        self.surrender_what_outlives(state);
+        self.move_what_outlives(state);
         let mut state = self.lock();
         let now = self.now();
         state.share_with_next();
@@ -92,7 +93,7 @@ impl Process {
 
     /// posix_spawn(3): the child is given by number what survives execve(2), past all hooks.
     pub(crate) fn before_spawn(&self) {
-        self.surrender_what_outlives(self.lock());
+        self.move_what_outlives(self.lock());
         self.lock().share_with_next();
     }
 
@@ -102,11 +103,10 @@ impl Process {
         let ids: Vec<SocketId> = self.lock().sockets.iter().map(|(id, _)| id).collect();
         for id in ids {
             // One that is lost says so when it is used.
-            let _ = self.keep_off_stack(self.lock(), id, CONFINED);
+            let _ = self.on_happening(self.lock(), id, Happening::KernelOnly(CONFINED));
         }
         let mut state = self.lock();
         let now = self.now();
-        state.connect_all_by_kernel(now);
         state.move_all(None); // Those that the program has closed.
         state.give_queues_back(now);
         state.leave_broker();
@@ -129,16 +129,16 @@ impl Process {
     }
 
     /// What the next program has as well becomes the kernel's.
-    fn surrender_what_outlives(&self, state: MutexGuard<'_, State>) {
+    fn move_what_outlives(&self, state: MutexGuard<'_, State>) {
         let outlives = |socket: &Socket| !socket.is_shadow() && survives(socket);
         let outliving = state.sockets.iter().filter(|(_, socket)| outlives(socket));
         let (inherited, own): (Vec<_>, Vec<_>) = outliving
-            .map(|(id, socket)| (id, socket.fd(), matches!(socket.role, Role::Inherited(_))))
+            .map(|(id, socket)| (id, socket.fd(), matches!(socket.role, Role::Stream(Place::FromParent(_)))))
             .partition(|(.., is_inherited)| *is_inherited);
         drop(state);
         let inherited: Vec<SocketId> = inherited.into_iter().map(|(id, ..)| id).collect();
         self.inherit_all(&inherited);
-        own.into_iter().for_each(|(_, fd, _)| self.surrender(fd));
+        own.into_iter().for_each(|(_, fd, _)| self.pass_on(fd));
     }
 
     /// The program ends: the kernel delivers what is not delivered.
@@ -169,7 +169,8 @@ fn survives_exec(fd: RawFd) -> bool {
 
 /// Whether the program has yet to be told something of it that the kernel does not know.
 fn outlives_stack(socket: &Socket) -> bool {
-    matches!(socket.role, Role::Connection(_) | Role::Inherited(_) | Role::Failed) || has_adopted(socket)
+    matches!(socket.role, Role::Stream(Place::Stack(_) | Place::FromParent(_) | Place::Lost))
+        || has_adopted(socket)
 }
 
 impl State {
@@ -201,24 +202,6 @@ impl State {
 
     /// In a child: the parent's engine, broker and claims are not ours.
     fn become_child(&mut self) {
-        let endpoints: Vec<_> = self
-            .sockets
-            .iter()
-            .filter(|(_, socket)| !socket.is_shadow())
-            .map(|(id, _)| id)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .map(|id| (id, self.endpoints(id)))
-            .collect();
-        for (id, ends) in endpoints {
-            let Some(socket) = self.sockets.get_mut(id) else { continue };
-            socket.role = match ends {
-                Some((local, remote)) => {
-                    Role::Inherited(Box::new(Inherited { local, remote, request: None }))
-                }
-                None => Role::Failed,
-            };
-        }
         for place in 0..self.sockets.places() {
             let Some((_, socket)) = self.sockets.at_mut(place) else { continue };
             socket.claim = None;
@@ -226,18 +209,13 @@ impl State {
             socket.waiters.clear();
             socket.callers.clear();
             socket.stall = Stall::default();
-            match &mut socket.role {
-                Role::Listener { on_stack, adopted, .. } => {
-                    *on_stack = None;
-                    // They were left to the parent.
-                    std::mem::take(adopted).into_iter().for_each(|socket| {
-                        drop(syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)));
-                    });
-                }
-                Role::Udp(udp) => udp.on_stack = None,
-                _ => {}
+            if let Role::Listener { adopted, .. } = &mut socket.role {
+                // They were left to the parent.
+                std::mem::take(adopted).into_iter().for_each(internal::close);
             }
         }
+        let now = self.clock.now();
+        self.on_happening_to_all(Happening::Forked, now);
         for place in 0..self.epolls.places() {
             let Some((_, epoll)) = self.epolls.at_mut(place) else { continue };
             epoll.waiters.clear();
@@ -251,7 +229,7 @@ impl State {
         std::mem::forget(std::mem::take(&mut self.kept_ports));
         // As all claims and requests, they are the parent's.
         self.resting_ports = RestingPorts::default();
-        self.departing.clear();
+        self.awaiting_route.clear();
         self.ended.clear();
         self.left_to_kernel = LeftToKernel::default();
         self.observers = 0; // Their threads are not here.

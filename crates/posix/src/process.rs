@@ -16,8 +16,8 @@ use crate::fd_table::{Entry, FdTable};
 use crate::held::Closing;
 use crate::inside;
 use crate::internal;
-use crate::kinship::Kinship;
 use crate::runtime::Runtime;
+use crate::socket::moves::kinship::Kinship;
 use crate::socket::{Ended, KeptPort, RestingPorts, Socket, SocketId, Stalls};
 use crate::status::LeftToKernel;
 #[cfg(test)]
@@ -64,7 +64,7 @@ pub(crate) struct State {
     /// Ports of closed connections that the stack is not done with.
     pub(crate) kept_ports: Vec<KeptPort>,
     /// Sockets that wait for a route.
-    pub(crate) departing: Vec<(RequestId, SocketId)>,
+    pub(crate) awaiting_route: Vec<(RequestId, SocketId)>,
     /// Ports that the next connections leave from.
     pub(crate) resting_ports: RestingPorts,
     /// Connections of which the program wants to know when octets left or were acknowledged that have not yet.
@@ -152,7 +152,7 @@ impl State {
             watchdog: false,
             kinship: Kinship::default(),
             kept_ports: Vec::new(),
-            departing: Vec::new(),
+            awaiting_route: Vec::new(),
             resting_ports: RestingPorts::default(),
             stamped: Vec::new(),
             ports_looked_at: Instant::ZERO,

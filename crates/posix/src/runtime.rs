@@ -8,10 +8,10 @@ use engine::{Application, Config, Datagram, DeviceId, Engine, EngineHandle, UdpR
 use stack::{Event, LinkId, Stack};
 
 use crate::attachment::{Attachment, ClaimId, Incident, Purpose};
-use crate::errno::Errno;
 use crate::fd_table::Entry;
 use crate::process::State;
-use crate::socket::{RestingPorts, Role, SocketId};
+use crate::socket::place::Happening;
+use crate::socket::{RestingPorts, Role, SocketId, Stalls};
 
 /// Connections that the tables of a process are made for.
 const CONNECTIONS_MAX: u32 = 1 << 18;
@@ -319,20 +319,18 @@ impl State {
         self.attachment = None;
         self.attached = false;
         self.resting_ports = RestingPorts::default();
-        self.answer_for_broker();
-        self.fail_all();
-    }
-
-    /// What the broker was asked and will not answer: the kernel connects, and what the parent has is lost.
-    fn answer_for_broker(&mut self) {
         let now = self.clock.now();
-        for (_, id) in std::mem::take(&mut self.departing) {
-            self.depart_by_kernel_after_all(id, now);
+        self.on_happening_to_all(Happening::BrokerEnds, now);
+        self.awaiting_route.clear();
+        self.ended.clear();
+        self.kept_ports.clear();
+        self.stalls = Stalls::default();
+        let descriptors = self.runtime.as_mut().map(Runtime::remove_devices).unwrap_or_default();
+        for fd in descriptors {
+            self.table.set(fd, Entry::None);
         }
-        let ids: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
-        for id in ids.into_iter().filter(|id| self.is_inherited(*id)).collect::<Vec<_>>() {
-            self.fail_socket(id, Errno(libc::ECONNRESET));
-        }
+        self.runtime = None;
+        self.wake_driver();
     }
 
     /// The attachment, for calls that need it and the rest of the state.

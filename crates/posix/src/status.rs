@@ -9,7 +9,7 @@ use crate::attachment::{SocketStatus, Status};
 use crate::process::State;
 use crate::runtime::Runtime;
 use crate::socket::address::local_of;
-use crate::socket::{Role, Socket, SocketId};
+use crate::socket::{Place, Role, Socket, SocketId};
 
 /// Sockets in the report at most.
 const SOCKETS_MAX: usize = 200;
@@ -51,10 +51,10 @@ impl State {
         let (state, is_udp, accelerated) = match &socket.role {
             Role::Listener { on_stack, .. } => ("LISTEN", false, on_stack.is_some()),
             Role::Udp(udp) => ("UNCONN", true, udp.on_stack.is_some()),
-            Role::Departing { .. } => ("SYN-SENT", false, true),
-            Role::Connection(_) => ("ESTAB", false, true),
-            Role::Inherited(_) => ("ESTAB", false, false),
-            Role::Fresh | Role::Failed => return None,
+            Role::Stream(Place::ToStack { .. }) => ("SYN-SENT", false, true),
+            Role::Stream(Place::Stack(_)) => ("ESTAB", false, true),
+            Role::Stream(Place::FromParent(_)) => ("ESTAB", false, false),
+            Role::Stream(Place::Kernel | Place::Lost) => return None,
         };
         let (local, remote) = match self.endpoints(id) {
             Some((local, remote)) => (local, Some(remote)),
@@ -83,7 +83,7 @@ fn why_on_kernel(socket: &Socket) -> Option<String> {
     }
     let why = match &socket.role {
         _ if socket.is_on_stack() => return None,
-        Role::Inherited(_) => "inherited, and not used yet",
+        Role::Stream(Place::FromParent(_)) => "inherited, and not used yet",
         Role::Listener { .. } | Role::Udp(_) if socket.claim.is_some() => "there is no queue for it",
         Role::Udp(_) if is_connected(socket.fd()) => "connected UDP sockets are the kernel's",
         Role::Udp(udp) if !udp.is_bound => "the program has not bound it",

@@ -8,7 +8,7 @@ use crate::calls::{EpollEvent, Verdict};
 use crate::errno::fail;
 use crate::fd_table::Entry;
 use crate::process::{Process, State};
-use crate::socket::Role;
+use crate::socket::{Place, Role};
 
 /// Bits that may stand beside `EPOLLEXCLUSIVE`.
 const EXCLUSIVE_OK: u32 =
@@ -133,7 +133,7 @@ impl State {
                 if let Some(socket) = self.sockets.get_mut(socket) {
                     socket.interests.add(interest);
                     // A thread that waits asks the parent for it first.
-                    epoll.has_news |= matches!(socket.role, Role::Inherited(_));
+                    epoll.has_news |= matches!(socket.role, Role::Stream(Place::FromParent(_)));
                 }
             }
             Target::Epoll(inner) => {

@@ -13,7 +13,7 @@ use crate::calls::{EpollEvent, SignalMask, Verdict};
 use crate::drive::{On, Stop, Waiting, readable};
 use crate::errno::fail;
 use crate::process::{Process, State};
-use crate::socket::{Role, SocketId};
+use crate::socket::{Place, Role, SocketId};
 use crate::{Errno, batch};
 
 /// The kernel is asked this often while there is something of ours.
@@ -133,7 +133,7 @@ impl State {
     }
 
     pub(crate) fn is_inherited(&self, id: SocketId) -> bool {
-        matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Inherited(_)))
+        matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Stream(Place::FromParent(_))))
     }
 
     /// Takes the listeners and UDP sockets that an instance watches from the kernel, because a thread waits for them.

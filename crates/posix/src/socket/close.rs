@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use clock::Instant;
 use stack::tcp::{Shutdown, State as TcpState};
 
-use super::{Role, SocketId};
+use super::{Place, Role, SocketId};
 use crate::calls::Verdict;
 use crate::drive::{On, Waiting};
 use crate::errno::fail;
@@ -75,7 +75,7 @@ impl Process {
         };
         let now = self.now();
         match socket.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 let Some(stack) = state.stack() else { return Verdict::Done(fail(libc::ENOTCONN)) };
                 match stack.state(connection) {
                     None | Some(TcpState::Closed | TcpState::TimeWait) => {
@@ -92,12 +92,12 @@ impl Process {
                 state.listen_no_more(id, now);
                 Verdict::Kernel
             }
-            Role::Departing { .. } => {
+            Role::Stream(Place::ToStack { .. }) => {
                 state.dissolve(id, now);
                 Verdict::Done(Ok(()))
             }
-            Role::Failed => Verdict::Done(fail(libc::ENOTCONN)),
-            Role::Inherited(_) => self.inherit_for_kernel(state, id),
+            Role::Stream(Place::Lost) => Verdict::Done(fail(libc::ENOTCONN)),
+            Role::Stream(Place::FromParent(_)) => self.inherit_for_kernel(state, id),
             _ => Verdict::Kernel,
         }
     }
@@ -134,7 +134,7 @@ impl State {
         }
         self.close_listener(id, now);
         if let Some(socket) = self.sockets.get_mut(id) {
-            socket.role = Role::Fresh;
+            socket.role = Role::Stream(Place::Kernel);
         }
         self.raise(id, super::READABLE);
     }
@@ -193,7 +193,7 @@ impl State {
             waiter.wake();
         }
         match socket.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 self.decide_on_port(socket.claim, connection, now);
                 if let Some(stack) = self.stack() {
                     stack.close(connection, now);
@@ -215,12 +215,12 @@ impl State {
         let Some(ends) = self.endpoints(id) else { return false };
         let Some(socket) = self.sockets.get(id) else { return false };
         match socket.role {
-            Role::Inherited(_) => {
+            Role::Stream(Place::FromParent(_)) => {
                 self.note_let_go(ends);
                 false
             }
             // A connection that was made after the fork may have the addresses of one before it.
-            Role::Connection(_) if socket.is_common && self.is_held_by_child(ends) => {
+            Role::Stream(Place::Stack(_)) if socket.is_common && self.is_held_by_child(ends) => {
                 let kernel = self.take_off_stack(id, now);
                 if let Ok(kernel) = kernel {
                     self.bequeath(ends, kernel);

@@ -7,7 +7,7 @@ use clock::Instant;
 
 use super::address::{decode, family};
 use super::settings::timeout_of;
-use super::{Role, SocketId};
+use super::{Place, Role, SocketId};
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::drive::{On, Stop, Waiting};
@@ -21,11 +21,11 @@ impl Process {
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
-            Role::Fresh => self.connect_fresh(state, id, fd, name),
-            Role::Connection(_) | Role::Departing { .. } | Role::Failed => {
+            Role::Stream(Place::Kernel) => self.connect_fresh(state, id, fd, name),
+            Role::Stream(Place::Stack(_) | Place::ToStack { .. } | Place::Lost) => {
                 self.connect_again(state, id, name)
             }
-            Role::Inherited(_) => Verdict::Done(fail(libc::EISCONN)),
+            Role::Stream(Place::FromParent(_)) => Verdict::Done(fail(libc::EISCONN)),
             Role::Udp(_) => {
                 let now = self.now();
                 state.on_udp_connect(id, now);
@@ -75,9 +75,9 @@ impl Process {
         state.hear(now);
         state.flush(now);
         Verdict::Done(match state.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Failed) => Err(state.end_attempt(id, now)),
+            Some(Role::Stream(Place::Lost)) => Err(state.end_attempt(id, now)),
             // The kernel was ready at once, as it is with TCP_FASTOPEN_CONNECT.
-            Some(Role::Fresh) => Ok(()),
+            Some(Role::Stream(Place::Kernel)) => Ok(()),
             _ => fail(libc::EINPROGRESS),
         })
     }
@@ -158,7 +158,7 @@ impl State {
     fn conclude_connect(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
         let Some(socket) = self.sockets.get_mut(id) else { return Ok(()) };
         socket.is_connecting = false;
-        if matches!(socket.role, Role::Fresh) && socket.error.is_some() {
+        if matches!(socket.role, Role::Stream(Place::Kernel)) && socket.error.is_some() {
             return fail(libc::EPIPE); // Another thread dissolved it meanwhile.
         }
         if self.is_over(id) {

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use super::address::write_name;
 use super::owner::{F_GETSIG, F_SETSIG};
-use super::{Role, Socket, SocketId};
+use super::{Place, Role, Socket, SocketId};
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::errno::fail;
@@ -33,7 +33,9 @@ impl Process {
         let Some(socket) = state.sockets.get_mut(id) else { return Verdict::Kernel };
         match command {
             // Flags and owners that parent and child have in common are the kernel's to keep.
-            libc::F_SETFL | libc::F_SETOWN | F_SETSIG if matches!(socket.role, Role::Inherited(_)) => {
+            libc::F_SETFL | libc::F_SETOWN | F_SETSIG
+                if matches!(socket.role, Role::Stream(Place::FromParent(_))) =>
+            {
                 self.inherit_for_kernel(state, id)
             }
             libc::F_SETFL => {
@@ -73,7 +75,7 @@ impl Process {
             socket.may_survive_exec = true;
             return Verdict::Kernel;
         }
-        if matches!(socket.role, Role::Inherited(_)) {
+        if matches!(socket.role, Role::Stream(Place::FromParent(_))) {
             return self.inherit_for_kernel(state, id);
         }
         if request == libc::FIONBIO {
@@ -84,7 +86,7 @@ impl Process {
             return if socket.is_placeholder { Verdict::Done(done) } else { Verdict::Kernel };
         }
         match (request, &socket.role) {
-            (_, Role::Connection(connection)) => {
+            (_, Role::Stream(Place::Stack(connection))) => {
                 let connection = *connection;
                 let Some(stack) = state.stack() else { return Verdict::Done(fail(libc::ENOTCONN)) };
                 let (unread, queued) = stack.queued(connection).unwrap_or_default();
@@ -164,11 +166,11 @@ impl State {
     /// Both ends of our connection, or of the parent's.
     pub(crate) fn endpoints(&mut self, id: SocketId) -> Option<(SocketAddr, SocketAddr)> {
         match &self.sockets.get(id)?.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 let connection = *connection;
                 self.stack()?.endpoints(connection)
             }
-            Role::Inherited(inherited) => Some((inherited.local, inherited.remote)),
+            Role::Stream(Place::FromParent(inherited)) => Some((inherited.local, inherited.remote)),
             _ => None,
         }
     }
@@ -176,8 +178,8 @@ impl State {
     /// Whether the handshake is not over yet.
     pub(crate) fn is_connecting(&mut self, id: SocketId) -> bool {
         match self.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Departing { .. }) => true,
-            Some(Role::Connection(connection)) => {
+            Some(Role::Stream(Place::ToStack { .. })) => true,
+            Some(Role::Stream(Place::Stack(connection))) => {
                 let connection = *connection;
                 let state = self.stack().and_then(|stack| stack.state(connection));
                 matches!(state, Some(stack::tcp::State::SynSent | stack::tcp::State::SynReceived))
@@ -189,8 +191,8 @@ impl State {
     /// Whether the connection is over: Linux knows no peer then.
     pub(crate) fn is_over(&mut self, id: SocketId) -> bool {
         match self.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Failed) => true,
-            Some(Role::Connection(connection)) => {
+            Some(Role::Stream(Place::Lost)) => true,
+            Some(Role::Stream(Place::Stack(connection))) => {
                 let connection = *connection;
                 let state = self.stack().and_then(|stack| stack.state(connection));
                 // In TIME-WAIT the connection is no longer that socket's.

@@ -11,8 +11,9 @@ use clock::Instant;
 
 use super::address::local_of;
 use super::option_table::int;
+use super::place::Happening;
 use super::settings::IPV6_MINHOPCOUNT;
-use super::{READABLE, Role, Socket, SocketId, judge};
+use super::{Place, READABLE, Role, Socket, SocketId, judge};
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::internal::close;
@@ -98,8 +99,8 @@ impl Process {
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         let set = match (&socket.role, setting.has_pointers()) {
             // The process that has it does not know the option: it is set when the kernel has the connection.
-            (Role::Inherited(_), _) | (_, true) => Verdict::Kernel,
-            (Role::Connection(_), _) => match judge_of_connection(socket.domain, setting) {
+            (Role::Stream(Place::FromParent(_)), _) | (_, true) => Verdict::Kernel,
+            (Role::Stream(Place::Stack(_)), _) => match judge_of_connection(socket.domain, setting) {
                 Ok(()) => Verdict::Kernel,
                 refused => Verdict::Done(refused),
             },
@@ -108,29 +109,8 @@ impl Process {
         if let Verdict::Done(Err(_)) = set {
             return set;
         }
-        let given_up = self.keep_off_stack(state, id, reason);
+        let given_up = self.on_happening(state, id, Happening::KernelOnly(reason));
         given_up.map_or_else(|errno| Verdict::Done(Err(errno)), |()| set)
-    }
-
-    /// Moves a socket to the kernel, whatever it is now, and gives up its claim.
-    pub(crate) fn keep_off_stack(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        id: SocketId,
-        reason: &'static str,
-    ) -> Result<(), Errno> {
-        let now = self.now();
-        match state.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Connection(_)) => {
-                state.turn(now);
-                return state.move_to_kernel(id, now);
-            }
-            Some(Role::Inherited(_)) => return self.inherit(state, id),
-            Some(Role::Departing { .. }) => state.depart_by_kernel_after_all(id, now),
-            Some(Role::Fresh | Role::Listener { .. } | Role::Udp(_)) => state.keep_to_kernel(id, reason, now),
-            Some(Role::Failed) | None => {}
-        }
-        Ok(())
     }
 }
 
@@ -144,7 +124,7 @@ fn judge_of_connection(domain: i32, setting: Setting<'_>) -> Result<(), Errno> {
 
 impl State {
     /// Moves a socket without a connection to the kernel, and gives up its claim.
-    fn keep_to_kernel(&mut self, id: SocketId, reason: &'static str, now: Instant) {
+    pub(super) fn keep_to_kernel(&mut self, id: SocketId, reason: &'static str, now: Instant) {
         let Some(socket) = self.sockets.get(id) else { return };
         let local = local_of(socket.fd()).filter(|_| reason == REUSEPORT_PROGRAM);
         let shares_port =

@@ -11,7 +11,7 @@ use super::address::{self, local_of, write_name};
 use super::kernel_only::{self, has_adopted};
 use super::touched::Touched;
 use super::udp::UdpRole;
-use super::{READABLE, Role, Socket, SocketId, options_of_listener};
+use super::{Place, READABLE, Role, Socket, SocketId, options_of_listener};
 use crate::Errno;
 use crate::attachment::ClaimId;
 use crate::calls::Verdict;
@@ -34,7 +34,9 @@ impl Process {
     pub(crate) fn on_socket(&self, fd: RawFd, domain: i32, kind: i32, protocol: i32) {
         const KIND: i32 = 0xf;
         let role = match (domain, kind & KIND, protocol) {
-            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Some(Role::Fresh),
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+                Some(Role::Stream(Place::Kernel))
+            }
             (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
                 Some(Role::Udp(UdpRole::default()))
             }
@@ -71,10 +73,10 @@ impl Process {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         match state.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Connection(_) | Role::Departing { .. } | Role::Failed | Role::Inherited(_)) => {
-                Verdict::Done(fail(libc::EINVAL))
-            }
-            Some(Role::Fresh) => {
+            Some(Role::Stream(
+                Place::Stack(_) | Place::ToStack { .. } | Place::Lost | Place::FromParent(_),
+            )) => Verdict::Done(fail(libc::EINVAL)),
+            Some(Role::Stream(Place::Kernel)) => {
                 state.give_back_port(address::port(name));
                 Verdict::Kernel
             }
@@ -89,7 +91,7 @@ impl Process {
         let backlog = backlog_of(backlog);
         let Some(socket) = state.sockets.get_mut(id) else { return };
         match &mut socket.role {
-            Role::Fresh => {
+            Role::Stream(Place::Kernel) => {
                 socket.role = Role::Listener { on_stack: None, backlog, adopted: VecDeque::new() };
                 state.note_news(id);
             }
@@ -116,7 +118,7 @@ impl Process {
         let now = self.now();
         match state.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Listener { .. }) => {}
-            Some(Role::Fresh | Role::Udp(_)) | None => return Verdict::Kernel,
+            Some(Role::Stream(Place::Kernel) | Role::Udp(_)) | None => return Verdict::Kernel,
             Some(_) => return Verdict::Done(fail(libc::EINVAL)),
         }
         if !state.claim_to_read(id, now) && !state.sockets.get(id).is_some_and(has_adopted) {
@@ -233,7 +235,7 @@ impl State {
             (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if int(libc::SO_ACCEPTCONN) == Some(1) => {
                 Role::Listener { on_stack: None, backlog: BACKLOG, adopted: VecDeque::new() }
             }
-            (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Fresh,
+            (libc::SOCK_STREAM, Some(libc::IPPROTO_TCP)) if !has_peer(fd) => Role::Stream(Place::Kernel),
             (libc::SOCK_DGRAM, Some(libc::IPPROTO_UDP)) if is_bound_only(fd) => Role::Udp(UdpRole::bound()),
             _ => return,
         };
@@ -411,7 +413,7 @@ impl State {
             listener.stall.note_taken();
             listener.own_run.note_taken();
         }
-        let mut socket = Socket::new(Role::Connection(connection), domain, fd);
+        let mut socket = Socket::new(Role::Stream(Place::Stack(connection)), domain, fd);
         socket.is_placeholder = true;
         socket.may_survive_exec = flags & libc::SOCK_CLOEXEC == 0;
         socket.nonblocking = flags & libc::SOCK_NONBLOCK != 0;

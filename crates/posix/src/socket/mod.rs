@@ -6,27 +6,23 @@ mod close;
 mod connect;
 mod control;
 mod control_messages;
-mod departure;
 mod duplicate;
 mod error_queue;
-mod hand_over;
 mod judge;
 mod kernel_only;
-mod kernel_side;
 mod listener;
+pub(crate) mod moves;
 mod option_answers;
 mod option_table;
 mod options;
 mod own_run;
 mod owner;
+pub(crate) mod place;
 mod receive;
-mod renewal;
-mod resting_ports;
 mod send;
 mod send_times;
 mod sendfile;
 mod settings;
-mod stall;
 mod stream_messages;
 mod tcp_info;
 mod times;
@@ -35,7 +31,6 @@ mod udp;
 mod udp_connect;
 mod udp_errors;
 mod udp_messages;
-mod usage;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -48,25 +43,23 @@ use stack::tcp::Readiness;
 use stack::{ConnectionId, ListenerId, Stack};
 
 use crate::Errno;
-use crate::attachment::{ClaimId, MovedSocket, RequestId};
+use crate::attachment::{ClaimId, MovedSocket};
 use crate::epoll::Interest;
 use crate::held::Callers;
 use crate::runtime::Reason;
 use crate::waiter::Waiter;
 
 use error_queue::ZeroCopySends;
+use moves::usage::Usage;
 use own_run::OwnRun;
 use owner::Owner;
 use send_times::SendTimes;
 use touched::Touched;
-use usage::Usage;
 
-pub(crate) use departure::KeptPort;
-pub(crate) use hand_over::Ended;
 pub(crate) use kernel_only::has_adopted;
-pub(crate) use resting_ports::RestingPorts;
+pub(crate) use moves::{Ended, KeptPort, RestingPorts, Stall, Stalls};
+pub(crate) use place::{Inherited, Place};
 pub(crate) use settings::{Settings, options_of_listener};
-pub(crate) use stall::{Stall, Stalls};
 pub(crate) use udp::UdpRole;
 pub(crate) use udp_messages::udp_int;
 
@@ -75,8 +68,8 @@ pub(crate) type SocketId = Handle<Socket>;
 
 /// What a socket is.
 pub(crate) enum Role {
-    /// A TCP socket of the kernel that may become something else.
-    Fresh,
+    /// A TCP socket that does not listen.
+    Stream(Place),
     /// A TCP listener: the kernel's, and the stack's if it is claimed.
     Listener {
         /// On the stack.
@@ -86,29 +79,8 @@ pub(crate) enum Role {
         /// Connections of the kernel that other processes left to us.
         adopted: VecDeque<OwnedFd>,
     },
-    /// Connecting; the way to the peer is not known yet.
-    Departing {
-        /// What was asked.
-        request: RequestId,
-        /// The peer.
-        remote: SocketAddr,
-    },
-    /// A connection of the stack, or one that begins or has failed there.
-    Connection(ConnectionId),
-    /// Was to be a connection; it never came to it.
-    Failed,
     /// A UDP socket: the kernel's, and the stack's if it is claimed.
     Udp(UdpRole),
-    /// A connection on the stack of the process that we are a child of.
-    Inherited(Box<Inherited>),
-}
-
-/// What is known of a connection of the parent.
-pub(crate) struct Inherited {
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-    /// It was asked for.
-    pub(crate) request: Option<RequestId>,
 }
 
 /// A socket that we know, behind one or more descriptors.
@@ -239,7 +211,7 @@ impl Socket {
 
     /// Whether its descriptor may have news of the kernel's.
     pub(crate) fn is_shadow(&self) -> bool {
-        matches!(self.role, Role::Fresh | Role::Listener { .. } | Role::Udp(_))
+        matches!(self.role, Role::Stream(Place::Kernel) | Role::Listener { .. } | Role::Udp(_))
     }
 
     /// Whether something of it is on the stack.
@@ -247,7 +219,7 @@ impl Socket {
         match &self.role {
             Role::Listener { on_stack, .. } => on_stack.is_some(),
             Role::Udp(udp) => udp.on_stack.is_some(),
-            Role::Connection(_) => true,
+            Role::Stream(Place::Stack(_)) => true,
             _ => false,
         }
     }
@@ -263,7 +235,7 @@ impl Socket {
     /// The connection on the stack, if it is one.
     pub(crate) fn connection(&self) -> Option<ConnectionId> {
         match self.role {
-            Role::Connection(id) => Some(id),
+            Role::Stream(Place::Stack(id)) => Some(id),
             _ => None,
         }
     }
@@ -273,7 +245,7 @@ impl Socket {
         let mut error = match (&self.error, &self.role) {
             (None, _) => 0,
             // The kernel's socket reports the rest.
-            (Some(_), Role::Fresh) => libc::EPOLLERR as u32,
+            (Some(_), Role::Stream(Place::Kernel)) => libc::EPOLLERR as u32,
             (Some(_), _) => libc::EPOLLERR as u32 | READABLE | WRITABLE,
         };
         if self.rare.as_ref().is_some_and(|rare| rare.zero_copy.is_due() || rare.send_times.is_due()) {
@@ -286,14 +258,14 @@ impl Socket {
                         |id| stack.and_then(|stack| stack.accept_queue(id)).is_some_and(|(n, _)| n > 0);
                     if !adopted.is_empty() || on_stack.is_some_and(waiting) { READABLE } else { 0 }
                 }
-                (Role::Connection(id), Some(stack)) => {
+                (Role::Stream(Place::Stack(id)), Some(stack)) => {
                     stack.readiness(*id).map_or(HANG_UP, poll_of_connection)
                 }
-                (Role::Connection(_) | Role::Failed, _) => HANG_UP | WRITABLE,
+                (Role::Stream(Place::Stack(_) | Place::Lost), _) => HANG_UP | WRITABLE,
                 (Role::Udp(udp), Some(stack)) => udp.poll(stack),
-                (Role::Departing { .. } | Role::Fresh | Role::Udp(_), _) => 0,
+                (Role::Stream(Place::ToStack { .. } | Place::Kernel) | Role::Udp(_), _) => 0,
                 // A thread that waits for it asks the parent for it first.
-                (Role::Inherited(_), _) => READABLE | WRITABLE,
+                (Role::Stream(Place::FromParent(_)), _) => READABLE | WRITABLE,
             }
     }
 }
@@ -367,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_last_descriptor_ends_a_socket() {
-        let mut socket = Socket::new(Role::Fresh, libc::AF_INET, 5);
+        let mut socket = Socket::new(Role::Stream(Place::Kernel), libc::AF_INET, 5);
         socket.add_fd(6);
         socket.add_fd(7);
         assert!(!socket.remove_fd(5) && !socket.remove_fd(6));

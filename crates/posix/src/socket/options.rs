@@ -9,7 +9,7 @@ use stack::{ConnectionId, TcpOptions};
 use super::kernel_only::Setting;
 use super::option_table::{Row, find};
 use super::settings::read;
-use super::{Role, SocketId, judge};
+use super::{Place, Role, SocketId, judge};
 use crate::Errno;
 use crate::calls::Verdict;
 use crate::errno::fail;
@@ -29,7 +29,7 @@ impl Process {
         }
         let now = self.now();
         match &socket.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 let connection = *connection;
                 let result = state.set_option(id, connection, (level, option), value, now);
                 state.leave(now);
@@ -50,8 +50,8 @@ impl Process {
                 state.refresh_timeout(id);
                 Verdict::Done(result)
             }
-            Role::Inherited(_) => self.inherit_for_kernel(state, id),
-            Role::Departing { .. } | Role::Failed => {
+            Role::Stream(Place::FromParent(_)) => self.inherit_for_kernel(state, id),
+            Role::Stream(Place::ToStack { .. } | Place::Lost) => {
                 let result = syscall::setsockopt(fd, level, option, value).map_err(Errno::from);
                 Verdict::Done(result)
             }
@@ -72,15 +72,15 @@ impl Process {
             return Verdict::Done(put(level, &error.to_ne_bytes(), value));
         }
         match &socket.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 let connection = *connection;
                 Verdict::Done(state.get_option(id, connection, (level, option), value, now))
             }
-            Role::Inherited(_) => match constant_of(socket.domain, (level, option)) {
+            Role::Stream(Place::FromParent(_)) => match constant_of(socket.domain, (level, option)) {
                 Some(constant) => Verdict::Done(put(level, &constant.to_ne_bytes(), value)),
                 None => self.inherit_for_kernel(state, id),
             },
-            Role::Departing { .. } if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
+            Role::Stream(Place::ToStack { .. }) if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
                 Verdict::Done(info_of_departing(fd, value))
             }
             Role::Listener { on_stack: Some(_), .. }

@@ -9,7 +9,7 @@ use stack::ConnectionId;
 use stack::tcp::RecvError;
 use syscall::MessageMut;
 
-use super::{Role, SocketId};
+use super::{Place, Role, SocketId};
 use crate::calls::{Receive, Received, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
@@ -26,7 +26,7 @@ impl Process {
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 let (connection, moves) = (*connection, state.moves);
                 let mut received = self.receive_stream(state, id, connection, request);
                 if matches!(received, Err(errno) if errno.0 != libc::EAGAIN) && self.was_moved(id, moves) {
@@ -38,14 +38,18 @@ impl Process {
                 Verdict::Done(received)
             }
             Role::Udp(_) => self.receive_datagram(state, id, request),
-            Role::Fresh => state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno))),
+            Role::Stream(Place::Kernel) => {
+                state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno)))
+            }
             Role::Listener { .. } => Verdict::Kernel,
-            Role::Departing { .. } => match self.wait_departed(state, id, request.flags) {
+            Role::Stream(Place::ToStack { .. }) => match self.wait_departed(state, id, request.flags) {
                 Ok(()) => self.receive(fd, request),
                 Err(errno) => Verdict::Done(Err(errno)),
             },
-            Role::Failed => Verdict::Done(state.take_error(id).map_or(fail(libc::ENOTCONN), Err)),
-            Role::Inherited(_) => self.inherit_for_kernel(state, id),
+            Role::Stream(Place::Lost) => {
+                Verdict::Done(state.take_error(id).map_or(fail(libc::ENOTCONN), Err))
+            }
+            Role::Stream(Place::FromParent(_)) => self.inherit_for_kernel(state, id),
         }
     }
 

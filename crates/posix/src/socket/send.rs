@@ -10,7 +10,7 @@ use stack::{ConnectionId, TcpOptions};
 use syscall::Message;
 
 use super::stream_messages::check_stream_control;
-use super::{Role, Socket, SocketId};
+use super::{Place, Role, Socket, SocketId};
 use crate::calls::{Send, Verdict};
 use crate::drive::{On, Stop, Waiting};
 use crate::errno::fail;
@@ -30,27 +30,27 @@ impl Process {
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         match &socket.role {
-            Role::Connection(connection) => {
+            Role::Stream(Place::Stack(connection)) => {
                 let (connection, moves) = (*connection, state.moves);
                 let sent = self.send_stream(state, id, connection, request);
                 let failed = matches!(sent, Err(errno) if errno.0 != libc::EAGAIN);
                 if failed && self.was_moved(id, moves) { Verdict::Kernel } else { Verdict::Done(sent) }
             }
             Role::Udp(_) => self.send_datagram(state, id, fd, request),
-            Role::Fresh if socket.error.is_some() => {
+            Role::Stream(Place::Kernel) if socket.error.is_some() => {
                 let mut state = state;
                 state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno)))
             }
-            Role::Fresh | Role::Listener { .. } => Verdict::Kernel,
-            Role::Departing { .. } => match self.wait_departed(state, id, request.flags) {
+            Role::Stream(Place::Kernel) | Role::Listener { .. } => Verdict::Kernel,
+            Role::Stream(Place::ToStack { .. }) => match self.wait_departed(state, id, request.flags) {
                 Ok(()) => self.send(fd, request),
                 Err(errno) => Verdict::Done(Err(errno)),
             },
-            Role::Failed => {
+            Role::Stream(Place::Lost) => {
                 let mut state = state;
                 Verdict::Done(state.take_error(id).map_or(fail(libc::EPIPE), Err))
             }
-            Role::Inherited(_) => self.inherit_for_kernel(state, id),
+            Role::Stream(Place::FromParent(_)) => self.inherit_for_kernel(state, id),
         }
     }
 

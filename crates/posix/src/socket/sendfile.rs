@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 
-use super::Role;
+use super::{Place, Role};
 use crate::calls::{Send, Verdict};
 use crate::errno::fail;
 use crate::process::Process;
@@ -186,9 +186,9 @@ impl Process {
         let state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Ok(false) };
         match state.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Connection(_) | Role::Departing { .. } | Role::Failed) => Ok(true),
-            Some(Role::Inherited(_)) => self.inherit(state, id).map(|()| false),
-            Some(Role::Fresh | Role::Listener { .. } | Role::Udp(_)) | None => Ok(false),
+            Some(Role::Stream(Place::Stack(_) | Place::ToStack { .. } | Place::Lost)) => Ok(true),
+            Some(Role::Stream(Place::FromParent(_))) => self.inherit(state, id).map(|()| false),
+            Some(Role::Stream(Place::Kernel) | Role::Listener { .. } | Role::Udp(_)) | None => Ok(false),
         }
     }
 }

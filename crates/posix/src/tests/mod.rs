@@ -29,7 +29,7 @@ use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
 use crate::fd_table::FdTable;
 use crate::process::Process;
 use crate::socket::address::{decode, encode};
-use crate::socket::{Inherited, Role, SocketId};
+use crate::socket::{Inherited, Place, Role, SocketId};
 
 pub(crate) use clock::Clock;
 
@@ -264,7 +264,8 @@ impl Pair {
         let id = state.socket_of(fd).expect("it is ours");
         let (local, remote) = state.endpoints(id).expect("it is connected");
         let inherited = Inherited { local, remote, request: None };
-        state.sockets.get_mut(id).expect("it is there").role = Role::Inherited(Box::new(inherited));
+        state.sockets.get_mut(id).expect("it is there").role =
+            Role::Stream(Place::FromParent(Box::new(inherited)));
         id
     }
 

@@ -12,7 +12,7 @@ use crate::Errno;
 use crate::attachment::RequestId;
 use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::address::{encode, local_of};
-use crate::socket::{Inherited, Role};
+use crate::socket::{Inherited, Place, Role};
 
 /// Longer than what waits is left alone.
 const LONG: Duration = Duration::from_millis(25);
@@ -171,7 +171,7 @@ fn who_finishes_a_handshake_while_others_are_moved_is_moved_too() {
             tell.send(knocked.clone()).unwrap();
         }
     }));
-    pair.left.surrender(listener);
+    pair.left.pass_on(listener);
     pair.left.shut_down(listener);
     *pair.others.meanwhile.lock().unwrap() = None;
     pair.settle();
@@ -187,7 +187,7 @@ fn the_peer_of_a_connection_that_the_kernel_does_not_take_is_told() {
     let pair = Pair::new();
     let (left, right) = pair.connected();
     pair.others.take_none.store(true, Ordering::Relaxed);
-    pair.left.surrender(left);
+    pair.left.pass_on(left);
     pair.settle();
     let reset = Err(Errno(libc::ECONNRESET));
     assert_eq!(pair.left.recv(left, &mut [0; 8], 0), reset);
@@ -206,7 +206,7 @@ fn what_ended_before_the_queue_was_given_back_is_told_and_read() {
     done(pair.left.shutdown(left, libc::SHUT_WR)).unwrap();
     pair.settle();
 
-    pair.left.surrender(listener);
+    pair.left.pass_on(listener);
     pair.left.shut_down(listener);
     assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
     assert!(pair.left.lock().runtime.is_some(), "there is something to be read");
@@ -225,7 +225,7 @@ fn who_waits_for_a_queue_and_listens_no_more_wants_none() {
         let pair = Pair::without_queues();
         let (listener, _) = pair.listen();
         if is_common {
-            pair.left.surrender(listener);
+            pair.left.pass_on(listener);
         }
         pair.left.shut_down(listener);
         assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
@@ -255,7 +255,7 @@ fn without_a_queue_calls_wait_as_long_as_the_program_has_said() {
 fn who_may_lose_a_connection_to_a_faster_process_waits_for_it_without_the_lock() {
     let pair = Pair::without_queues();
     let listener = pair.left.listen_anywhere(0);
-    pair.left.surrender(listener);
+    pair.left.pass_on(listener);
     let port = local_of(listener).unwrap().port();
     let _peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     until_readable(listener);
@@ -304,7 +304,7 @@ fn what_failed_while_the_queue_was_given_back_is_told() {
     let epfd = pair.left.epoll();
     pair.left.watch(epfd, EPOLL_CTL_ADD, left, EPOLLIN).unwrap();
     pair.others.take_none.store(true, Ordering::Relaxed);
-    pair.left.surrender(listener);
+    pair.left.pass_on(listener);
     pair.left.shut_down(listener);
     assert!(pair.left.lock().runtime.is_none());
     assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLHUP | EPOLLERR)]);
@@ -454,7 +454,7 @@ fn who_waits_for_a_connection_that_moves_waits_on_at_the_kernels() {
             matches!(pair.left.poll(&mut fds, None, None), Verdict::Done(Ok(1)))
         });
         pair.left.until_asleep(2);
-        pair.left.surrender(left);
+        pair.left.pass_on(left);
         assert!(reader.join().unwrap());
         // With the rest of its time, so that the program need not start the call again.
         syscall::write(pair.others.far_ends.lock().unwrap()[0], b"late").unwrap();
@@ -533,7 +533,7 @@ fn give_up(pair: &Pair, fd: RawFd, all: bool) {
         assert!(pair.left.before_confinement());
         assert!(pair.left.lock().runtime.is_none());
     } else {
-        pair.left.surrender(fd);
+        pair.left.pass_on(fd);
     }
 }
 
@@ -541,7 +541,7 @@ fn give_up(pair: &Pair, fd: RawFd, all: bool) {
 fn what_comes_for_a_connection_that_has_moved_is_the_kernels() {
     let pair = Pair::new();
     let (left, right) = pair.connected();
-    pair.left.surrender(left);
+    pair.left.pass_on(left);
     assert_eq!(pair.others.late.load(Ordering::Relaxed), 0);
     pair.right.send_all(right, b"late").unwrap();
     pair.settle();
@@ -557,7 +557,7 @@ fn connections_that_are_the_kernels_are_counted() {
         (counted.accepted, counted.moved)
     };
     assert_eq!(counted(), (0, 0));
-    pair.left.surrender(left);
+    pair.left.pass_on(left);
     assert_eq!(counted(), (0, 1));
 
     for flags in [libc::SOCK_NONBLOCK, 0] {
@@ -626,7 +626,7 @@ fn who_comes_late_to_a_listener_that_others_have_is_not_reset() {
     // Another listener keeps the process at its queue.
     let (_, _) = pair.listen();
     let (listener, address) = pair.listen();
-    pair.left.surrender(listener);
+    pair.left.pass_on(listener);
     pair.left.shut_down(listener);
     let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
     assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
@@ -762,7 +762,11 @@ fn while_a_process_forks_nothing_is_asked_of_an_ancestor() {
         for _ in 0..20_000 {
             let mut state = pair.left.lock();
             let (local, remote) = state.endpoints(id).unwrap();
-            let asked = Role::Inherited(Box::new(Inherited { local, remote, request: Some(RequestId(0)) }));
+            let asked = Role::Stream(Place::FromParent(Box::new(Inherited {
+                local,
+                remote,
+                request: Some(RequestId(0)),
+            })));
             let before = std::mem::replace(&mut state.sockets.get_mut(id).unwrap().role, asked);
             drop(state);
             let mut state = pair.left.lock();
@@ -773,7 +777,7 @@ fn while_a_process_forks_nothing_is_asked_of_an_ancestor() {
     while !asking.is_finished() {
         let state = pair.left.await_inherited();
         let role = &state.sockets.get(id).unwrap().role;
-        assert!(!matches!(role, Role::Inherited(it) if it.request.is_some()));
+        assert!(!matches!(role, Role::Stream(Place::FromParent(it)) if it.request.is_some()));
     }
     asking.join().unwrap();
 }

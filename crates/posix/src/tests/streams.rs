@@ -182,7 +182,7 @@ fn a_moved_connection_goes_on_behind_its_descriptor() {
     let (left, right) = pair.connected();
     pair.right.send_all(right, b"unread").unwrap();
     pair.settle();
-    pair.left.surrender(left);
+    pair.left.pass_on(left);
     assert!(!pair.left.table.is_ours(left));
     let mut room = [0; 8];
     assert_eq!(syscall::read(left, &mut room).unwrap(), 6, "the kernel has what was not read");

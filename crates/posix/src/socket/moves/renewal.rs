@@ -7,20 +7,20 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use clock::Instant;
 use stack::tcp::State as TcpState;
 
-use super::address::encode;
-use super::departure::BIND_ADDRESS_NO_PORT;
-use super::option_table::set_at_kernel;
-use super::touched::Touched;
-use super::{Role, SocketId, WRITABLE};
+use super::to_stack::BIND_ADDRESS_NO_PORT;
 use crate::Errno;
 use crate::process::State;
+use crate::socket::address::encode;
+use crate::socket::option_table::set_at_kernel;
+use crate::socket::touched::Touched;
+use crate::socket::{Place, Role, SocketId, WRITABLE};
 
 impl State {
     /// connect(2) to `AF_UNSPEC`, or shutdown(2) before there is a connection: what there is is reset (`tcp_disconnect`).
     pub(crate) fn dissolve(&mut self, id: SocketId, now: Instant) {
         let error = match self.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Departing { .. }) => true,
-            Some(Role::Connection(connection)) => {
+            Some(Role::Stream(Place::ToStack { .. })) => true,
+            Some(Role::Stream(Place::Stack(connection))) => {
                 let connection = *connection;
                 let state = self.stack().and_then(|stack| stack.state(connection));
                 state.is_some_and(is_reset_by_dissolving)
@@ -56,10 +56,10 @@ impl State {
         socket.unclaimable = None;
         socket.error = error;
         if !replaced {
-            socket.role = Role::Failed;
+            socket.role = Role::Stream(Place::Lost);
             return;
         }
-        socket.role = Role::Fresh;
+        socket.role = Role::Stream(Place::Kernel);
         socket.is_placeholder = false;
         socket.touched = Touched::ANY;
         self.give_to_kernel(id);
@@ -111,7 +111,7 @@ impl State {
     }
 
     /// Sets the owner and the file status flags of `id` at the kernel's socket that takes its place.
-    pub(super) fn set_flags_at_kernel(&self, id: SocketId, kernel: &OwnedFd) {
+    pub(in crate::socket) fn set_flags_at_kernel(&self, id: SocketId, kernel: &OwnedFd) {
         let Some(socket) = self.sockets.get(id) else { return };
         socket.set_owner_at_kernel(kernel.as_raw_fd());
         let status = socket.status() | if socket.nonblocking { libc::O_NONBLOCK } else { 0 };

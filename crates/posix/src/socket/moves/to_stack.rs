@@ -12,14 +12,14 @@ use clock::{Duration, Instant};
 use stack::tcp::State as TcpState;
 use stack::{Connect, ConnectionId};
 
-use super::address::{encode, local_of, source_for};
-use super::{Role, Settings, SocketId, WRITABLE};
 use crate::attachment::{ClaimId, Peer, Purpose, RequestId, Routed, Way};
 use crate::process::State;
+use crate::socket::address::{encode, local_of, source_for};
+use crate::socket::{Place, Role, Settings, SocketId, WRITABLE};
 use crate::{Errno, internal};
 
 /// `IP_BIND_ADDRESS_NO_PORT`.
-pub(super) const BIND_ADDRESS_NO_PORT: i32 = 24;
+pub(in crate::socket) const BIND_ADDRESS_NO_PORT: i32 = 24;
 /// `IP_LOCAL_PORT_RANGE`.
 const LOCAL_PORT_RANGE: i32 = 51;
 /// How often it is looked which connections are over.
@@ -29,13 +29,13 @@ const LOOK_IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection that the program has closed: the broker keeps its port until the stack is done with it.
 pub(crate) struct KeptPort {
-    pub(super) connection: ConnectionId,
+    pub(in crate::socket) connection: ConnectionId,
     claim: ClaimId,
 }
 
 impl State {
     /// Begins to look for the way to a peer; false if the kernel is to connect.
-    pub(super) fn begin_departure(
+    pub(in crate::socket) fn begin_departure(
         &mut self,
         id: SocketId,
         remote: SocketAddr,
@@ -66,19 +66,19 @@ impl State {
         let Some(request) = request else { return false };
         self.take_from_kernel(id);
         let Some(socket) = self.sockets.get_mut(id) else { return false };
-        socket.role = Role::Departing { request, remote };
+        socket.role = Role::Stream(Place::ToStack { request, remote });
         socket.is_connecting = true;
         socket.error = None;
-        self.departing.push((request, id));
+        self.awaiting_route.push((request, id));
         true
     }
 
     /// The broker knows the way, or that there is none of ours.
     pub(crate) fn on_routed(&mut self, request: RequestId, routed: Routed, now: Instant) {
-        let Some(place) = self.departing.iter().position(|(asked, _)| *asked == request) else { return };
-        let (_, id) = self.departing.swap_remove(place);
+        let Some(place) = self.awaiting_route.iter().position(|(asked, _)| *asked == request) else { return };
+        let (_, id) = self.awaiting_route.swap_remove(place);
         let remote = match self.sockets.get(id).map(|socket| &socket.role) {
-            Some(Role::Departing { request: own, remote }) if *own == request => *remote,
+            Some(Role::Stream(Place::ToStack { request: own, remote })) if *own == request => *remote,
             _ => return, // It was closed, or dissolved, and may ask anew.
         };
         let begun = match routed {
@@ -106,7 +106,7 @@ impl State {
         socket.receive_timeout = settings.receive_timeout();
         socket.send_timeout = settings.send_timeout();
         socket.settings = settings;
-        socket.role = Role::Connection(connection);
+        socket.role = Role::Stream(Place::Stack(connection));
         socket.claim = Some(claim);
         Some(())
     }
@@ -185,22 +185,26 @@ impl State {
     }
 
     /// The program asks for the name of a socket whose route is not known yet: on the kernel it has one as soon as it connects.
-    pub(super) fn name_what_departs(&mut self, id: SocketId) {
+    pub(in crate::socket) fn name_what_departs(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
-        let Role::Departing { remote, .. } = socket.role else { return };
+        let Role::Stream(Place::ToStack { remote, .. }) = socket.role else { return };
         let (name, len) = encode(remote, socket.domain);
         if let Some(source) = source_for(&name[..len], socket.domain) {
             let _ = self.bind_to_depart(id, source); // Without a port there is no name.
         }
     }
 
-    /// It turns out that only the kernel can connect, whatever the way may be.
-    pub(crate) fn depart_by_kernel_after_all(&mut self, id: SocketId, now: Instant) {
-        let Some(Role::Departing { remote, .. }) = self.sockets.get(id).map(|socket| &socket.role) else {
-            return;
+    /// The kernel is to connect, though it was begun here, and no peer has answered yet.
+    pub(in crate::socket) fn connect_by_kernel_instead(&mut self, id: SocketId, now: Instant) {
+        let remote = match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Stream(Place::ToStack { remote, .. })) => Some(*remote),
+            _ => self.endpoints(id).map(|(_, remote)| remote),
         };
-        let remote = *remote;
-        self.departing.retain(|(_, other)| *other != id);
+        let Some(remote) = remote else { return };
+        if self.sockets.get(id).is_some_and(|socket| socket.connection().is_some()) {
+            self.renew(id, None, now);
+        }
+        self.awaiting_route.retain(|(_, other)| *other != id);
         self.depart_by_kernel(id, remote, now);
     }
 
@@ -209,7 +213,7 @@ impl State {
     fn depart_by_kernel(&mut self, id: SocketId, remote: SocketAddr, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         self.left_to_kernel.made += 1;
-        socket.role = Role::Fresh;
+        socket.role = Role::Stream(Place::Kernel);
         let (name, len) = encode(remote, socket.domain);
         match connect_without_waiting(socket.fd(), &name[..len]) {
             Ok(true) => {
@@ -223,24 +227,6 @@ impl State {
         }
     }
 
-    /// The kernel makes the connections that no peer has answered yet.
-    pub(crate) fn connect_all_by_kernel(&mut self, now: Instant) {
-        let held = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.connection()?)));
-        for (id, connection) in held.collect::<Vec<_>>() {
-            self.connect_by_kernel(id, connection, now);
-        }
-    }
-
-    /// The kernel makes a connection if the peer has not answered yet; false if it has.
-    pub(super) fn connect_by_kernel(&mut self, id: SocketId, connection: ConnectionId, now: Instant) -> bool {
-        let Some(stack) = self.stack() else { return false };
-        let remote = stack.endpoints(connection).map(|(_, remote)| remote);
-        let (Some(TcpState::SynSent), Some(remote)) = (stack.state(connection), remote) else { return false };
-        self.renew(id, None, now);
-        self.depart_by_kernel(id, remote, now);
-        true
-    }
-
     /// A socket is the kernel's for good: what watched it here watches it there.
     pub(crate) fn leave_to_kernel(&mut self, id: SocketId, now: Instant) {
         self.moves = self.moves.wrapping_add(1);
@@ -251,7 +237,12 @@ impl State {
     }
 
     /// A connection is about to be closed. Its port is used again if the peer knows connections from it apart by their timestamps.
-    pub(super) fn decide_on_port(&mut self, claim: Option<ClaimId>, connection: ConnectionId, now: Instant) {
+    pub(in crate::socket) fn decide_on_port(
+        &mut self,
+        claim: Option<ClaimId>,
+        connection: ConnectionId,
+        now: Instant,
+    ) {
         let (Some(claim), Some(stack)) = (claim, self.stack()) else { return };
         let is_begun = matches!(stack.state(connection), Some(TcpState::SynSent | TcpState::SynReceived));
         let has_timestamps = stack.info(connection, now).is_some_and(|info| info.timestamps);

@@ -20,7 +20,7 @@ use syscall::PollFd;
 use crate::fd_table::Entry;
 use crate::internal;
 use crate::process::State;
-use crate::socket::{Role, SocketId};
+use crate::socket::{Place, Role, SocketId};
 
 /// Both ends of a connection, ours first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
@@ -86,7 +86,8 @@ impl State {
         }
         let has_any = self.sockets.iter().any(|(_, socket)| socket.connection().is_some());
         self.kinship.cord = has_any.then(|| self.cord()).flatten();
-        let inherits = self.sockets.iter().any(|(_, socket)| matches!(socket.role, Role::Inherited(_)));
+        let inherits =
+            self.sockets.iter().any(|(_, socket)| matches!(socket.role, Role::Stream(Place::FromParent(_))));
         let ancestors = if inherits { self.kinship.to_ancestors.as_slice() } else { &[] };
         self.kinship.child_to_ancestors = ancestors.iter().filter_map(|it| self.cord_to(it)).collect();
     }

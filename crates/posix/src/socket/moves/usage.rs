@@ -13,8 +13,8 @@
 
 use clock::Instant;
 
-use super::{Socket, SocketId};
 use crate::process::State;
+use crate::socket::{Socket, SocketId};
 
 /// Octets that a large call sends at least.
 const LARGE_SENT: usize = 8 << 10;
@@ -66,14 +66,14 @@ impl Usage {
 
 impl Socket {
     /// A call that was to send `wanted` octets has sent `sent` of them.
-    pub(super) fn note_sent(&mut self, wanted: usize, sent: usize) {
+    pub(in crate::socket) fn note_sent(&mut self, wanted: usize, sent: usize) {
         if wanted >= LARGE_SENT {
             self.usage.note_call(sent);
         }
     }
 
     /// A call has received so many octets.
-    pub(super) fn note_received(&mut self, received: usize) {
+    pub(in crate::socket) fn note_received(&mut self, received: usize) {
         if received >= LARGE_RECEIVED {
             self.usage.note_call(received);
         }
@@ -88,7 +88,7 @@ impl Socket {
 impl State {
     /// Leaves a connection to the kernel if its use does not suit the stack; whether it has left. One that cannot leave now may after as
     /// much use again.
-    pub(super) fn leave_if_unsuited(&mut self, id: SocketId, now: Instant) -> bool {
+    pub(in crate::socket) fn leave_if_unsuited(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(socket) = self.sockets.get_mut(id) else { return false };
         let Some(unsuited) = socket.usage.unsuited() else { return false };
         socket.usage = Usage::default();

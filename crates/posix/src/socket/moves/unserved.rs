@@ -18,9 +18,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use clock::{Duration, Instant};
 use stack::udp::{Received, UdpId, UdpRecvError};
 
-use super::{Role, Socket, SocketId};
 use crate::internal;
 use crate::process::State;
+use crate::socket::{Role, Socket, SocketId};
 
 /// Between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -90,7 +90,7 @@ impl State {
     }
 
     /// A listener is closed or handed over: what waits there is looked after.
-    pub(super) fn forget_stall(&mut self, id: SocketId) {
+    pub(in crate::socket) fn forget_stall(&mut self, id: SocketId) {
         self.stalls.at.retain(|other| *other != id);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.stall.is_listed = false;
@@ -132,7 +132,7 @@ impl State {
     fn has_waiting(&mut self, id: SocketId) -> bool {
         let Some(socket) = self.sockets.get(id).filter(|socket| socket.is_shadow()) else { return false };
         let stack = self.runtime.as_mut().map(|runtime| &*runtime.stack());
-        socket.poll(stack) & super::READABLE != 0
+        socket.poll(stack) & crate::socket::READABLE != 0
     }
 
     /// Others are to have what waits at a socket.
@@ -164,7 +164,7 @@ impl State {
     }
 
     /// Datagrams that wait become the kernel's, and all that come.
-    pub(super) fn give_up_udp(&mut self, id: SocketId, now: Instant) {
+    pub(in crate::socket) fn give_up_udp(&mut self, id: SocketId, now: Instant) {
         self.hand_over_datagrams(id, now);
         if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
             self.move_all(None); // What the program has connected and closed is to be finished.
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// Connections that wait to be accepted become the kernel's, for others to accept; false if there were none.
-    pub(super) fn hand_over_waiting(&mut self, id: SocketId, now: Instant) -> bool {
+    pub(in crate::socket) fn hand_over_waiting(&mut self, id: SocketId, now: Instant) -> bool {
         let waiting = self.take_waiting(id, now);
         let were_any = waiting.is_some();
         waiting.into_iter().flatten().for_each(|socket| self.give_for_adoption(socket));

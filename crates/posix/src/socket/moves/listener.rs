@@ -27,17 +27,17 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use clock::{Duration, Instant};
-use stack::tcp::{Detached, State as TcpState};
+use stack::tcp::Detached;
 use stack::{ConnectionId, Handshake, ListenerId};
 
-use super::{Role, Settings, Socket, SocketId};
-use crate::Errno;
 use crate::attachment::{ClaimId, MovedSocket};
 use crate::drive::readable;
 use crate::fd_table::Entry;
 use crate::internal::close;
 use crate::process::State;
 use crate::runtime::Runtime;
+use crate::socket::place::Happening;
+use crate::socket::{Role, Settings, Socket, SocketId};
 
 /// How long after SYNs were left to the kernel one may still come to us: the steering program decides for a whole burst at a
 /// time, and a core may be busy with another.
@@ -68,7 +68,7 @@ impl State {
     /// connections become the kernel's: it has to know for whom the port is in use.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get(id) else { return };
-        let (claim, local) = (socket.claim, super::address::local_of(socket.fd()));
+        let (claim, local) = (socket.claim, crate::socket::address::local_of(socket.fd()));
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
         let is_common = socket.is_common;
         self.forget_stall(id);
@@ -133,9 +133,9 @@ impl State {
 
     /// A listener goes on as the kernel's. Those who wait there are accepted all the same, and its connections become the kernel's: what
     /// comes to the port is the kernel's from now on.
-    pub(super) fn keep_listener_in_kernel(&mut self, id: SocketId) {
+    pub(in crate::socket) fn keep_listener_in_kernel(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
-        let (Some(claim), Some(local)) = (socket.claim, super::address::local_of(socket.fd())) else {
+        let (Some(claim), Some(local)) = (socket.claim, crate::socket::address::local_of(socket.fd())) else {
             return;
         };
         self.forget_stall(id);
@@ -260,7 +260,7 @@ impl State {
 
     /// Takes the connections that wait at a listener off the stack; returns the kernel's sockets of them, as far as they are not lost.
     /// `None` if none waited: then nothing was taken in either.
-    pub(super) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
+    pub(in crate::socket) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
         let Some(Role::Listener { on_stack, adopted, .. }) =
             self.sockets.get_mut(id).map(|socket| &mut socket.role)
         else {
@@ -320,7 +320,11 @@ impl State {
 
     /// The kernel's sockets of connections that waited at a listener and are off the stack, but for those that are lost: with what
     /// accepted sockets have from their listener.
-    pub(super) fn hand_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
+    pub(in crate::socket) fn hand_waiting_to_kernel(
+        &mut self,
+        id: SocketId,
+        waiting: &[Detached],
+    ) -> Vec<OwnedFd> {
         let Some(listener) = self.sockets.get(id) else { return Vec::new() };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
         let moved = waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings));
@@ -330,7 +334,7 @@ impl State {
     }
 
     /// Some other process that has the listener is to have a connection that waited there.
-    pub(super) fn give_for_adoption(&mut self, socket: OwnedFd) {
+    pub(in crate::socket) fn give_for_adoption(&mut self, socket: OwnedFd) {
         match self.attachment() {
             Some(attachment) => attachment.give_for_adoption(socket),
             None => close(socket),
@@ -378,7 +382,7 @@ impl State {
 
     pub(crate) fn give_queues_back(&mut self, now: Instant) {
         self.follow_moved();
-        self.reset_what_stays(now);
+        self.on_happening_to_all(Happening::QueuesGo, now); // What could not move.
         self.flush(now);
         (0..FLUSHES_MAX).for_each(|_| self.flush_what_is_due(now));
         let descriptors = self.runtime.as_mut().map(Runtime::remove_devices).unwrap_or_default();
@@ -397,21 +401,6 @@ impl State {
         self.give_back_resting_ports();
         self.attached = false;
         self.drop_unused_stack();
-    }
-
-    /// Connections that could not be moved though they are not over have no way to their peers any more.
-    fn reset_what_stays(&mut self, now: Instant) {
-        let held = self.sockets.iter().filter_map(|(id, socket)| Some((id, socket.connection()?)));
-        for (id, connection) in held.collect::<Vec<_>>() {
-            let Some(stack) = self.stack() else { return };
-            let is_over = |state| matches!(state, TcpState::Closed | TcpState::TimeWait);
-            if !stack.state(connection).is_none_or(is_over) {
-                self.fail_socket(id, Errno(libc::ECONNRESET));
-                if let Some(stack) = self.stack() {
-                    stack.abort(connection, now);
-                }
-            }
-        }
     }
 
     /// The stack of a process that has no queues and wants none goes, unless the program has yet to be told of connections which ended

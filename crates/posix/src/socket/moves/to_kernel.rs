@@ -1,0 +1,194 @@
+//! Connections that move to the kernel, and connections that have moved.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use clock::Instant;
+use stack::tcp::Detached;
+use stack::{Stack, TcpOptions};
+
+use crate::Errno;
+use crate::attachment::{MovedSocket, NotMoved};
+use crate::epoll::Interest;
+use crate::errno::fail;
+use crate::internal::close;
+use crate::process::State;
+use crate::socket::{Place, READABLE, Role, Settings, SocketId, WRITABLE};
+
+impl State {
+    /// What our epoll instances watch of a socket, the kernel's watch from now on.
+    pub(crate) fn give_to_kernel(&mut self, id: SocketId) {
+        for place in 0.. {
+            let interest = self.sockets.get(id).and_then(|socket| socket.interests.at(place));
+            let Some(Interest { epoll: epoll_id, item: item_id }) = interest else { return };
+            let Some(epoll) = self.epolls.get_mut(epoll_id) else { continue };
+            let (epfd, Some(item)) = (epoll.fd(), epoll.items.get_mut(item_id)) else { continue };
+            if !std::mem::replace(&mut item.in_kernel, true) {
+                let event = syscall::EpollEvent { events: item.events, u64: item.data };
+                // Fails only for lack of memory; then it is silent, and nothing can be reported.
+                let _ = syscall::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, item.fd, Some(event));
+                epoll.note_shadow(item_id);
+            }
+        }
+    }
+
+    /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. A connection that cannot
+    /// move stays, if it only is not established yet; one that was lost on the way has failed.
+    pub(crate) fn move_to_kernel(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
+        let ends = self.endpoints(id);
+        let kernel = self.take_off_stack(id, now)?;
+        if let Some(ends) = ends {
+            self.share_with_children(id, ends, &kernel);
+        }
+        self.replace_by(id, kernel, now);
+        Ok(())
+    }
+
+    /// Moves a connection to the kernel that need not move: if the kernel refuses it, it goes on here. Whether it has moved.
+    pub(in crate::socket) fn move_to_kernel_if_taken(&mut self, id: SocketId, now: Instant) -> bool {
+        self.take_in(now);
+        let Some(socket) = self.sockets.get(id) else { return false };
+        let (Some(connection), kind) = (socket.connection(), socket.kind_to_move()) else { return false };
+        let (settings, ends) = (socket.settings.clone(), self.endpoints(id));
+        let Some(Ok(detached)) = self.stack().map(|stack| stack.detach(connection, now)) else {
+            return false;
+        };
+        let kernel = match self.ask_kernel(&detached, kind, &settings) {
+            Ok(kernel) => kernel,
+            Err(NotMoved::Refused) => {
+                self.put_back(id, &detached, now);
+                return false;
+            }
+            Err(NotMoved::Lost) => {
+                self.reset_lost(&detached);
+                self.fail_socket(id, Errno(libc::ECONNRESET));
+                return false;
+            }
+        };
+        self.set_flags_at_kernel(id, &kernel);
+        self.follow_moved();
+        if let Some(ends) = ends {
+            self.share_with_children(id, ends, &kernel);
+        }
+        self.replace_by(id, kernel, now);
+        true
+    }
+
+    /// A connection that was to leave stays on the stack.
+    fn put_back(&mut self, id: SocketId, detached: &Detached, now: Instant) {
+        let back = self.stack().and_then(|stack| stack.attach(detached, detached.hop, now).ok());
+        let (Some(back), Some(socket)) = (back, self.sockets.get_mut(id)) else {
+            return self.fail_socket(id, Errno(libc::ECONNRESET));
+        };
+        socket.role = Role::Stream(Place::Stack(back));
+        if let Some(stack) = self.stack() {
+            stack.set_token(back, id.to_bits());
+        }
+    }
+
+    /// Takes a connection off the stack. Returns the kernel's socket of it, with all options and flags that the program has set.
+    pub(crate) fn take_off_stack(&mut self, id: SocketId, now: Instant) -> Result<OwnedFd, Errno> {
+        // What has come until now goes with it.
+        self.take_in(now);
+        let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
+        let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
+        let settings = socket.settings.clone();
+        let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
+        let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
+        let Some(kernel) = self.hand_to_kernel(&detached, kind, &settings) else {
+            self.fail_socket(id, Errno(libc::ECONNRESET));
+            return fail(libc::ECONNRESET);
+        };
+        self.set_flags_at_kernel(id, &kernel);
+        self.follow_moved();
+        Ok(kernel)
+    }
+
+    /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so.
+    pub(in crate::socket) fn hand_to_kernel(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+    ) -> Option<OwnedFd> {
+        let moved = self.ask_kernel(connection, kind, settings).ok();
+        if moved.is_none() {
+            self.reset_lost(connection);
+        }
+        moved
+    }
+
+    /// The kernel's socket of a connection that is off the stack, with its options. What becomes of one that it does not take is left to
+    /// the caller.
+    fn ask_kernel(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+    ) -> Result<OwnedFd, NotMoved> {
+        let kernel = self.attachment().ok_or(NotMoved::Refused)?.move_to_kernel(connection, kind)?;
+        settle_kernel_socket(&kernel, connection, settings);
+        self.left_to_kernel.moved += 1;
+        Ok(kernel)
+    }
+
+    /// Resets a connection that is off the stack already.
+    fn reset_lost(&mut self, connection: &Detached) {
+        let now = self.clock.now();
+        let Some(stack) = self.stack() else { return };
+        if let Ok(back) = stack.attach(connection, connection.hop, now) {
+            stack.set_token(back, u64::MAX); // What happens to it is nobody's business.
+            stack.abort(back, now);
+        }
+    }
+
+    /// Connections have become the kernel's: what came for them while they did follows them. The peer would notice after 200 ms that
+    /// it has to be sent again.
+    pub(crate) fn follow_moved(&mut self) {
+        let now = self.clock.now();
+        self.take_in(now);
+        self.pass_on_late();
+    }
+
+    /// Gives the kernel what was taken in for connections that it has by now. A packet that the steering program had in hand when it
+    /// was told of the move may come some turns later.
+    pub(crate) fn pass_on_late(&mut self) {
+        while let Some(segment) = self.stack().and_then(Stack::next_late_segment) {
+            if let Some(attachment) = self.attachment() {
+                attachment.deliver_late(&segment);
+            }
+        }
+    }
+
+    /// Puts a socket of the kernel's behind the descriptors of `id`, which is forgotten.
+    pub(super) fn replace_by(&mut self, id: SocketId, kernel: OwnedFd, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return close(kernel) };
+        let claim = socket.claim.take();
+        socket.role = Role::Stream(Place::Kernel);
+        self.put_behind(id, kernel);
+        self.moves = self.moves.wrapping_add(1);
+        self.give_to_kernel(id);
+        self.live_fds(id).into_iter().for_each(|fd| self.let_go(fd, now));
+        self.release_claim(claim);
+    }
+
+    pub(crate) fn fail_socket(&mut self, id: SocketId, errno: Errno) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.role = Role::Stream(Place::Lost);
+            socket.error = Some(errno);
+        }
+        self.raise(id, READABLE | WRITABLE | (libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLRDHUP) as u32);
+    }
+}
+
+/// What repairing does not bring: a FIN that is due, options, and what else was set of the socket.
+pub(in crate::socket) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
+    // What was held back for MSG_MORE looks corked, and nobody would uncork it.
+    let cork = from.options.cork && !settings.is_held_back;
+    let options = TcpOptions { cork, ..TcpOptions::clone(&from.options) };
+    crate::socket::option_table::set_at_kernel(kernel.as_raw_fd(), &options);
+    settings.set_at_kernel(kernel.as_raw_fd());
+    if from.write_closed && !from.fin_sent {
+        // The connection is there and open: nothing to fail.
+        let _ = syscall::shutdown(kernel.as_raw_fd(), libc::SHUT_WR);
+    }
+}

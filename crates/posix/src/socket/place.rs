@@ -1,0 +1,205 @@
+//! Where a socket is, and what becomes of it when something happens to it: one table. It is pure; [`super::moves`] carries it out.
+//!
+//! | | `Kernel` | `Routing` | `Connecting` | `Stack` | `Parent` | `Over` | `Lost` | `Shadow` |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | an option that only the kernel knows | keep there | kernel connects | kernel connects | move | ask parent | - | - | unclaim |
+//! | other processes get it | share | kernel connects | kernel connects | move | ask parent | - | - | share |
+//! | its use does not suit the stack | - | - | - | offer | - | - | - | - |
+//! | a child asks for it | - | - | - | move | - | - | - | - |
+//! | the queues go | - | - | lose | lose | - | - | - | - |
+//! | the broker has ended | - | kernel connects | lose | lose | lose | lose | - | forget |
+//! | this is a child of fork(2) | - | inherit | inherit | inherit | inherit | inherit | - | forget |
+//!
+//! - *Kernel*: the kernel's socket behind the descriptors is all there is. Every socket begins here.
+//! - *Routing*: connect(2) was called, and the way to the peer is not known yet; *Connecting*: the SYN has left.
+//! - *Parent*: a connection on the stack of the process that we are a child of.
+//! - *Over*: a connection of the stack that has ended, of which the program has yet to be told. *Lost* is the same without a stack.
+//! - *Shadow*: a listener or a UDP socket, which is the kernel's and the stack's at once.
+//!
+//! A connection that moves takes along what is queued, and its options. One that cannot move is lost, as if the peer had reset it; one
+//! that is only *offered* goes on as it was. Of a connection whose SYN has not left a child inherits nothing: it is lost there.
+
+use std::net::SocketAddr;
+
+use stack::ConnectionId;
+
+use crate::attachment::RequestId;
+
+/// The place of a TCP socket that does not listen.
+pub(crate) enum Place {
+    /// It is the kernel's.
+    Kernel,
+    /// On its way to the stack: it connects once the way to the peer is known.
+    ToStack {
+        /// What was asked.
+        request: RequestId,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A connection of the stack, or one that begins or has ended there.
+    Stack(ConnectionId),
+    /// On its way to the kernel, from the stack of the process that we are a child of, as soon as it is used.
+    FromParent(Box<Inherited>),
+    /// It was a connection, or was to be one, and never will be.
+    Lost,
+}
+
+/// What is known of a connection of the parent.
+pub(crate) struct Inherited {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    /// It was asked for.
+    pub(crate) request: Option<RequestId>,
+}
+
+/// A place, as far as the table goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    Kernel,
+    Routing,
+    Connecting,
+    Stack,
+    Parent,
+    Over,
+    Lost,
+    Shadow,
+}
+
+/// What happens to a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    /// Only the kernel can do what the program wants, for this reason.
+    KernelOnly(&'static str),
+    /// Other processes get a descriptor of it, and they do not know our stack.
+    PassedOn,
+    /// The kernel would serve it better.
+    Unsuited,
+    /// A child wants what it has inherited.
+    ChildAsks,
+    /// No packet comes to this process any more.
+    QueuesGo,
+    /// Nobody is there who could move anything.
+    BrokerEnds,
+    /// The process is a child, and has none of the stack.
+    Forked,
+}
+
+/// What is done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Nothing,
+    /// It is not to be claimed from now on, for this reason.
+    Keep(&'static str),
+    /// It is not to be connected here from now on: others would not know.
+    Share,
+    /// The kernel makes the connection instead.
+    ConnectByKernel,
+    /// It becomes the kernel's, or is lost.
+    Move,
+    /// It becomes the kernel's if the kernel takes it.
+    Offer,
+    /// The parent gives it to the kernel.
+    AskParent,
+    /// The program is told that it is reset.
+    Lose,
+    /// It is the parent's.
+    Inherit,
+    /// What the stack has of it does not concern us.
+    Forget,
+}
+
+/// The table.
+pub(crate) fn step(at: At, happening: Happening) -> Step {
+    use At::*;
+    use Happening::*;
+    match (happening, at) {
+        (KernelOnly(reason), Kernel | Shadow) => Step::Keep(reason),
+        (PassedOn, Kernel | Shadow) => Step::Share,
+        (KernelOnly(_) | PassedOn, Routing | Connecting) | (BrokerEnds, Routing) => Step::ConnectByKernel,
+        (KernelOnly(_) | PassedOn | ChildAsks, Stack) => Step::Move,
+        (KernelOnly(_) | PassedOn, Parent) => Step::AskParent,
+        (Unsuited, Stack) => Step::Offer,
+        (QueuesGo, Connecting | Stack) => Step::Lose,
+        (BrokerEnds, Connecting | Stack | Parent | Over) => Step::Lose,
+        (Forked, Routing | Connecting | Stack | Parent | Over) => Step::Inherit,
+        (BrokerEnds | Forked, Shadow) => Step::Forget,
+        _ => Step::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: [At; 8] =
+        [At::Kernel, At::Routing, At::Connecting, At::Stack, At::Parent, At::Over, At::Lost, At::Shadow];
+    const HAPPENINGS: [Happening; 7] = [
+        Happening::KernelOnly("an option"),
+        Happening::PassedOn,
+        Happening::Unsuited,
+        Happening::ChildAsks,
+        Happening::QueuesGo,
+        Happening::BrokerEnds,
+        Happening::Forked,
+    ];
+
+    /// Where a socket may be after a step: if all goes well, and if the kernel or the parent refuses.
+    fn after(at: At, step: Step) -> Vec<At> {
+        match step {
+            Step::Nothing | Step::Keep(_) | Step::Share | Step::Forget => vec![at],
+            Step::ConnectByKernel => vec![At::Kernel, At::Lost],
+            Step::Move | Step::AskParent => vec![At::Kernel, At::Lost],
+            Step::Offer => vec![At::Kernel, at],
+            Step::Lose => vec![At::Lost],
+            Step::Inherit => vec![At::Parent, At::Lost],
+        }
+    }
+
+    fn each() -> impl Iterator<Item = (At, Happening)> {
+        PLACES.into_iter().flat_map(|at| HAPPENINGS.into_iter().map(move |happening| (at, happening)))
+    }
+
+    #[test]
+    fn what_is_the_kernels_or_lost_stays_where_it_is() {
+        for (at, happening) in each().filter(|(at, _)| matches!(at, At::Kernel | At::Lost | At::Shadow)) {
+            assert_eq!(after(at, step(at, happening)), [at], "{happening:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_stays_where_others_or_the_kernel_cannot_reach_it() {
+        for (at, happening) in each() {
+            let reachable: &[At] = match happening {
+                Happening::KernelOnly(_) | Happening::PassedOn => {
+                    &[At::Kernel, At::Shadow, At::Over, At::Lost]
+                }
+                Happening::BrokerEnds => &[At::Kernel, At::Shadow, At::Lost],
+                Happening::Forked => &[At::Kernel, At::Shadow, At::Parent, At::Lost],
+                Happening::QueuesGo => &[At::Kernel, At::Shadow, At::Parent, At::Routing, At::Over, At::Lost],
+                Happening::Unsuited | Happening::ChildAsks => &PLACES,
+            };
+            let ends = after(at, step(at, happening));
+            assert!(ends.iter().all(|end| reachable.contains(end)), "{at:?}, {happening:?}: {ends:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_is_lost_only_with_the_way_to_its_peer() {
+        let loses = |(at, happening): &(At, Happening)| step(*at, *happening) == Step::Lose;
+        for (at, happening) in each().filter(loses) {
+            assert!(matches!(happening, Happening::QueuesGo | Happening::BrokerEnds), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn what_need_not_move_is_never_lost_by_moving() {
+        assert!(PLACES.into_iter().all(|at| after(at, step(at, Happening::Unsuited)).contains(&at)));
+    }
+
+    #[test]
+    fn a_parent_is_asked_for_its_connections_only() {
+        for (at, happening) in each().filter(|(at, happening)| step(*at, *happening) == Step::AskParent) {
+            assert_eq!(at, At::Parent, "{happening:?}");
+        }
+    }
+}
