@@ -94,7 +94,7 @@ pub(crate) enum Incident {
     /// What [`Attachment::begin_route`] asked.
     Routed(RequestId, Routed),
     /// What [`Attachment::begin_inherit`] asked: the kernel's socket, if there is one.
-    Inherited(RequestId, Option<OwnedFd>),
+    ParentAnswers(RequestId, Option<OwnedFd>),
     /// A connection of the kernel that a claim's listener must accept.
     Adopt {
         /// The claim.
@@ -103,7 +103,7 @@ pub(crate) enum Incident {
         socket: OwnedFd,
     },
     /// A child wants a connection that it inherited.
-    Surrender {
+    ChildAsks {
         /// To be named in the answer.
         token: u64,
         /// Our end.
@@ -232,13 +232,13 @@ pub(crate) trait Attachment: Send {
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);
 
-    /// Answers [`Incident::Surrender`] by the kernel's socket.
-    fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>);
+    /// Answers [`Incident::ChildAsks`] by the kernel's socket.
+    fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>);
 
-    /// A connection that was asked for by [`Incident::Surrender`] is not ours.
-    fn refuse_surrender(&mut self, token: u64);
+    /// A connection that was asked for by [`Incident::ChildAsks`] is not ours.
+    fn refuse_child(&mut self, token: u64);
 
-    /// Asks for a connection that this process has inherited: [`Incident::Inherited`].
+    /// Asks for a connection that this process has inherited: [`Incident::ParentAnswers`].
     fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId>;
 
     /// Whether another process has claimed the same socket.
@@ -248,10 +248,10 @@ pub(crate) trait Attachment: Send {
     fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]);
 
     /// Hands a connection of the kernel to some process that has its listener.
-    fn give_for_adoption(&mut self, socket: OwnedFd);
+    fn move_to_sibling(&mut self, socket: OwnedFd);
 
     /// Hands a handshake of ours, which the stack let go of, to some process that has its listener and gets our queue.
-    fn hand_on(&mut self, handshake: &Handshake);
+    fn move_handshake(&mut self, handshake: &Handshake);
 
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);

@@ -163,7 +163,7 @@ impl Brokered {
         for (request, ticket) in std::mem::take(&mut self.inherits) {
             match self.ask(|client| client.poll_move_for(&ticket)) {
                 Ok(None) => self.inherits.push((request, ticket)),
-                answer => answers.push(Incident::Inherited(request, answer.ok().flatten())),
+                answer => answers.push(Incident::ParentAnswers(request, answer.ok().flatten())),
             }
         }
         answers
@@ -284,11 +284,11 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));
     }
 
-    fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) {
+    fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) {
         let _ = self.ask(|client| client.surrender(token, socket));
     }
 
-    fn refuse_surrender(&mut self, token: u64) {
+    fn refuse_child(&mut self, token: u64) {
         let _ = self.ask(|client| client.refuse_surrender(token));
     }
 
@@ -309,7 +309,7 @@ impl Attachment for Brokered {
         let _ = self.ask(|client| client.deliver(shadow, local, remote, octets));
     }
 
-    fn give_for_adoption(&mut self, socket: OwnedFd) {
+    fn move_to_sibling(&mut self, socket: OwnedFd) {
         if self.ask(|client| client.hand_over(socket.as_fd())).is_err() {
             // No process has its listener any more: connections that waited there are reset.
             let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
@@ -318,7 +318,7 @@ impl Attachment for Brokered {
         let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
     }
 
-    fn hand_on(&mut self, handshake: &Handshake) {
+    fn move_handshake(&mut self, handshake: &Handshake) {
         // If no process will have it, the peer is reset, as by a kernel that has forgotten the connection.
         let _ = self.ask(|client| client.hand_on(begun_of(handshake)));
     }
@@ -410,7 +410,7 @@ fn incident_of(news: News) -> Option<Incident> {
         News::SegmentsClamped { clamps } => {
             Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
         }
-        News::Surrender { token, local, remote } => Incident::Surrender { token, local, remote },
+        News::Surrender { token, local, remote } => Incident::ChildAsks { token, local, remote },
         News::Handshake(begun) => Incident::Handshake(Box::new(handshake_of(begun))),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Gone,

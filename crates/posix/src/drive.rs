@@ -242,7 +242,7 @@ impl State {
     }
 
     /// A thread goes back to the program: if others sleep, one of them sleeps for all from now on.
-    pub(crate) fn hand_over(&mut self, now: Instant) {
+    pub(crate) fn pass_driving_on(&mut self, now: Instant) {
         if self.is_stood_in_for() {
             // Its sleep is short.
         } else if self.has_driver() {
@@ -361,7 +361,7 @@ impl Process {
                 worked += done;
                 if let Some(result) = attempt(&mut state, now) {
                     state.end_call(waiting.on, call.as_ref(), now);
-                    state.hand_over(now);
+                    state.pass_driving_on(now);
                     return Ok(result);
                 }
                 if done == 0 {
@@ -375,7 +375,7 @@ impl Process {
             }
             if interrupted || waiting.deadline.is_some_and(|deadline| deadline <= now) {
                 state.end_call(waiting.on, call.as_ref(), now);
-                state.hand_over(now);
+                state.pass_driving_on(now);
                 return Err(if interrupted { Stop::Interrupted } else { Stop::TimedOut });
             }
             // Others can close what this call uses from here on.

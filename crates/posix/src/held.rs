@@ -81,7 +81,7 @@ impl State {
         if let Some(id) = self.socket_of(fd)
             && self.sockets.get(id).is_some_and(|it| it.is_common && it.fds().count() == 1)
         {
-            self.hand_over_datagrams(id, now);
+            self.move_datagrams(id, now);
         }
         let socket = self.socket_of(fd).and_then(|id| self.sockets.get(id));
         let epoll = self.epoll_of(fd).and_then(|id| self.epolls.get(id));

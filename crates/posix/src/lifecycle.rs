@@ -184,7 +184,7 @@ impl State {
     /// who have the same listener.
     fn finish(&mut self, now: clock::Instant) {
         if self.runtime.is_some() {
-            self.leave_datagrams(now);
+            self.move_shared_datagrams(now);
             self.close_listeners(now);
             self.move_all(None);
             self.flush(now);

@@ -154,10 +154,10 @@ impl State {
             }
             Incident::Lost(link) => self.on_lost(link),
             Incident::Routed(request, routed) => self.on_routed(request, routed, now),
-            Incident::Inherited(request, socket) => self.on_inherited(request, socket),
+            Incident::ParentAnswers(request, socket) => self.on_parent_answers(request, socket),
             Incident::Adopt { claim, socket } => self.on_adopt(claim, socket, now),
             Incident::Handshake(handshake) => self.on_handshake(&handshake, now),
-            Incident::Surrender { token, local, remote } => self.on_surrender(token, local, remote, now),
+            Incident::ChildAsks { token, local, remote } => self.on_child_asks(token, local, remote, now),
             Incident::Mtu(link, mtu) => {
                 if let Some(runtime) = &self.runtime {
                     runtime.handle.set_mtu(link, mtu);

@@ -6,6 +6,7 @@ use std::sync::MutexGuard;
 use clock::Instant;
 use stack::tcp::{Shutdown, State as TcpState};
 
+use super::moves::IfRefused;
 use super::{Place, Role, SocketId};
 use crate::calls::Verdict;
 use crate::drive::{On, Waiting};
@@ -81,7 +82,7 @@ impl Process {
                     None | Some(TcpState::Closed | TcpState::TimeWait) => {
                         return Verdict::Done(fail(libc::ENOTCONN));
                     }
-                    Some(TcpState::SynSent) => state.dissolve(id, now),
+                    Some(TcpState::SynSent) => state.disconnect(id, now),
                     Some(_) => stack.shutdown(connection, how, now),
                 }
                 state.leave(now);
@@ -93,7 +94,7 @@ impl Process {
                 Verdict::Kernel
             }
             Role::Stream(Place::ToStack { .. }) => {
-                state.dissolve(id, now);
+                state.disconnect(id, now);
                 Verdict::Done(Ok(()))
             }
             Role::Stream(Place::Lost) => Verdict::Done(fail(libc::ENOTCONN)),
@@ -182,7 +183,7 @@ impl State {
 
     pub(crate) fn end_socket(&mut self, id: SocketId, now: Instant) {
         self.drop_interests(id);
-        if self.leave_to_child(id, now) {
+        if self.move_to_children(id, now) {
             return;
         }
         if matches!(self.sockets.get(id).map(|socket| &socket.role), Some(Role::Listener { .. })) {
@@ -211,7 +212,7 @@ impl State {
     }
 
     /// Whether a child, or the parent, continues a connection.
-    fn leave_to_child(&mut self, id: SocketId, now: Instant) -> bool {
+    fn move_to_children(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(ends) = self.endpoints(id) else { return false };
         let Some(socket) = self.sockets.get(id) else { return false };
         match socket.role {
@@ -221,9 +222,9 @@ impl State {
             }
             // A connection that was made after the fork may have the addresses of one before it.
             Role::Stream(Place::Stack(_)) if socket.is_common && self.is_held_by_child(ends) => {
-                let kernel = self.take_off_stack(id, now);
+                let kernel = self.take_off_stack(id, IfRefused::Lost, now);
                 if let Ok(kernel) = kernel {
-                    self.bequeath(ends, kernel);
+                    self.keep_for_children(ends, kernel);
                     let claim = self.sockets.remove(id).and_then(|socket| socket.claim);
                     self.release_claim(claim);
                     return true;

@@ -57,9 +57,9 @@ impl Process {
             return Verdict::Kernel;
         }
         let now = self.now();
-        if !state.begin_departure(id, remote, name, now) {
+        if !state.begin_connect(id, remote, name, now) {
             state.left_to_kernel.made += 1;
-            state.leave_to_kernel(id, now);
+            state.keep_at_kernel(id, now);
             return Verdict::Kernel;
         }
         let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
@@ -87,7 +87,7 @@ impl Process {
         let now = self.now();
         let Some(family) = family(name) else { return Verdict::Done(fail(libc::EINVAL)) };
         if family == libc::AF_UNSPEC {
-            state.dissolve(id, now);
+            state.disconnect(id, now);
             state.leave(now);
             return Verdict::Done(Ok(()));
         }
@@ -133,7 +133,7 @@ impl Process {
     }
 
     /// Called to send or receive on a socket whose route is not known yet: waits until the socket is a connection, or the kernel's.
-    pub(crate) fn wait_departed(
+    pub(crate) fn wait_routed(
         &self,
         state: MutexGuard<'_, State>,
         id: SocketId,

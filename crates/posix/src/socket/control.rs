@@ -124,7 +124,7 @@ impl Process {
     pub(crate) fn getsockname(&self, fd: RawFd, name: &mut [u8]) -> Verdict<usize> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
-        state.name_what_departs(id);
+        state.name_before_route(id);
         match state.endpoints(id) {
             Some((local, _)) => Verdict::Done(Ok(state.write_name_of(id, local, name))),
             None => Verdict::Kernel,

@@ -136,7 +136,7 @@ impl State {
                 socket.kernel_only = Some(reason);
                 socket.unclaimable = Some(reason.into());
             }
-            self.give_claim_up(id, now);
+            self.unclaim(id, now);
         }
     }
 
@@ -150,11 +150,11 @@ impl State {
     }
 
     /// What comes to a listener or a UDP socket is the kernel's from now on.
-    fn give_claim_up(&mut self, id: SocketId, now: Instant) {
+    fn unclaim(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get(id).filter(|socket| socket.claim.is_some()) else { return };
         match &socket.role {
-            Role::Listener { .. } => self.keep_listener_in_kernel(id),
-            Role::Udp(_) => self.give_up_udp(id, now),
+            Role::Listener { .. } => self.move_listener_to_kernel(id),
+            Role::Udp(_) => self.move_datagrams_and_queues(id, now),
             _ => {}
         }
         if self.sockets.get(id).is_some_and(has_adopted) {

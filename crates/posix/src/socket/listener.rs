@@ -440,7 +440,7 @@ impl State {
     pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd, now: Instant) {
         let listener = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim)).map(|(id, _)| id);
         // It was closed a moment ago: then a third one is to have it.
-        let Some(id) = listener else { return self.give_for_adoption(connection) };
+        let Some(id) = listener else { return self.move_to_sibling(connection) };
         if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
         {
             adopted.push_back(connection);

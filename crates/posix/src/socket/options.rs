@@ -81,7 +81,7 @@ impl Process {
                 None => self.inherit_for_kernel(state, id),
             },
             Role::Stream(Place::ToStack { .. }) if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) => {
-                Verdict::Done(info_of_departing(fd, value))
+                Verdict::Done(info_before_route(fd, value))
             }
             Role::Listener { on_stack: Some(_), .. }
                 if (level, option) == (libc::SOL_TCP, libc::TCP_INFO) =>
@@ -111,7 +111,7 @@ fn constant_of(domain: i32, (level, option): (i32, i32)) -> Option<i32> {
 }
 
 /// The shadow of a connection that is about to begin knows nothing of it.
-fn info_of_departing(fd: RawFd, value: &mut [u8]) -> Result<usize, Errno> {
+fn info_before_route(fd: RawFd, value: &mut [u8]) -> Result<usize, Errno> {
     const SYN_SENT: u8 = 2;
     let len = syscall::getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, value)?;
     if let Some(state) = value.first_mut() {

@@ -42,7 +42,7 @@ impl Process {
                 state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno)))
             }
             Role::Listener { .. } => Verdict::Kernel,
-            Role::Stream(Place::ToStack { .. }) => match self.wait_departed(state, id, request.flags) {
+            Role::Stream(Place::ToStack { .. }) => match self.wait_routed(state, id, request.flags) {
                 Ok(()) => self.receive(fd, request),
                 Err(errno) => Verdict::Done(Err(errno)),
             },

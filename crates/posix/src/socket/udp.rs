@@ -256,7 +256,7 @@ impl State {
         let Role::Udp(udp) = &mut socket.role else { return };
         udp.is_bound = false;
         udp.peer = None;
-        self.hand_over_datagrams(id, now);
+        self.move_datagrams(id, now);
     }
 
     /// What the shadow has, if it must be asked before the stack.

@@ -155,7 +155,7 @@ impl Attachment for Wire {
         self.others.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn surrender(&mut self, _: u64, socket: BorrowedFd<'_>) {
+    fn give_to_child(&mut self, _: u64, socket: BorrowedFd<'_>) {
         let mut value = [0; 4];
         syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &mut value).unwrap();
         let flags = syscall::fcntl(socket.as_raw_fd(), libc::F_GETFL, 0).unwrap();
@@ -163,13 +163,13 @@ impl Attachment for Wire {
         self.others.surrendered.lock().unwrap().push(seen);
     }
 
-    fn refuse_surrender(&mut self, _: u64) {}
+    fn refuse_child(&mut self, _: u64) {}
 
     /// It is the kernel's at once.
     fn begin_inherit(&mut self, _: SocketAddr, _: SocketAddr) -> Option<RequestId> {
         self.asked += 1;
         let [ours, _] = syscall::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?;
-        self.incidents.push_back(Incident::Inherited(RequestId(self.asked), Some(ours)));
+        self.incidents.push_back(Incident::ParentAnswers(RequestId(self.asked), Some(ours)));
         Some(RequestId(self.asked))
     }
 
@@ -184,14 +184,14 @@ impl Attachment for Wire {
         sender.send_to(octets, (Ipv4Addr::LOCALHOST, local.port())).unwrap();
     }
 
-    fn give_for_adoption(&mut self, socket: OwnedFd) {
+    fn move_to_sibling(&mut self, socket: OwnedFd) {
         self.others.left.fetch_add(1, Ordering::Relaxed);
         let mut value = [0; 4];
         syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &mut value).unwrap();
         self.others.kept_alive.fetch_add(u32::from_ne_bytes(value), Ordering::Relaxed);
     }
 
-    fn hand_on(&mut self, handshake: &Handshake) {
+    fn move_handshake(&mut self, handshake: &Handshake) {
         self.others.handed_on.lock().unwrap().push(handshake.clone());
     }
 

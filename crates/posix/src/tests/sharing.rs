@@ -471,7 +471,7 @@ fn what_a_call_has_not_sent_when_its_connection_moves_is_sent_by_the_kernel() {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| pair.left.send_all(left, &data));
             pair.left.until_asleep(1);
-            give_up(&pair, left, gives_all_up);
+            move_unserved(&pair, left, gives_all_up);
             assert_eq!(writer.join().unwrap(), Ok(data.len()), "all of it, and none of it twice");
         });
         let mut rest = vec![0; data.len()];
@@ -501,7 +501,7 @@ fn what_a_call_has_received_when_its_connection_moves_is_not_lost() {
                 room
             });
             pair.left.until_asleep(1);
-            give_up(&pair, left, gives_all_up);
+            move_unserved(&pair, left, gives_all_up);
             syscall::write(pair.others.far_ends.lock().unwrap()[0], b"later").unwrap();
             assert_eq!(&reader.join().unwrap(), b"firstlater");
         });
@@ -528,7 +528,7 @@ fn who_polls_an_epoll_instance_is_told_of_what_another_thread_adds_to_it() {
 }
 
 /// The left process gives a connection to the kernel, or all that it has, with the stack.
-fn give_up(pair: &Pair, fd: RawFd, all: bool) {
+fn move_unserved(pair: &Pair, fd: RawFd, all: bool) {
     if all {
         assert!(pair.left.before_confinement());
         assert!(pair.left.lock().runtime.is_none());
@@ -710,7 +710,7 @@ fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
     done(pair.left.setsockopt(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes())).unwrap();
     let (local, remote) = (address, pair.left.peer_of(fd));
     let now = pair.left.now();
-    pair.left.lock().on_surrender(1, local, remote, now);
+    pair.left.lock().on_child_asks(1, local, remote, now);
     assert_eq!(*pair.others.surrendered.lock().unwrap(), [(1, true)]);
     drop(child);
 }
@@ -726,7 +726,7 @@ fn each_child_gets_a_connection_that_it_holds() {
     let surrendered = || {
         let before = pair.others.surrendered.lock().unwrap().len();
         let now = pair.left.now();
-        pair.left.lock().on_surrender(1, ends.0, ends.1, now);
+        pair.left.lock().on_child_asks(1, ends.0, ends.1, now);
         pair.others.surrendered.lock().unwrap().len() - before
     };
     assert_eq!((surrendered(), surrendered()), (1, 1));

@@ -28,17 +28,17 @@ impl State {
     }
 
     /// A child wants a connection that it inherited from us.
-    pub(crate) fn on_surrender(&mut self, token: u64, local: SocketAddr, remote: SocketAddr, now: Instant) {
+    pub(crate) fn on_child_asks(&mut self, token: u64, local: SocketAddr, remote: SocketAddr, now: Instant) {
         let ends = (local, remote);
         self.read_notes();
         // What no child can have inherited, no other process can ask for.
-        if self.is_held_by_child(ends) && !self.has_bequest(ends) {
+        if self.is_held_by_child(ends) && !self.is_kept_for_children(ends) {
             self.move_common(ends, now);
         }
-        if !self.hand_bequest(token, ends)
+        if !self.move_to_child(token, ends)
             && let Some(attachment) = self.attachment()
         {
-            attachment.refuse_surrender(token);
+            attachment.refuse_child(token);
         }
     }
 
@@ -62,12 +62,12 @@ impl State {
             && self.is_held_by_child(ends)
             && let Some(copy) = crate::internal::copy(kernel.as_raw_fd())
         {
-            self.bequeath(ends, copy);
+            self.keep_for_children(ends, copy);
         }
     }
 
     /// The parent gave a connection up, or does not have it any more.
-    pub(crate) fn on_inherited(&mut self, request: RequestId, kernel: Option<OwnedFd>) {
+    pub(crate) fn on_parent_answers(&mut self, request: RequestId, kernel: Option<OwnedFd>) {
         let is_it = |socket: &Socket| matches!(&socket.role, Role::Stream(Place::FromParent(inherited)) if inherited.request == Some(request));
         let Some(id) = self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(id, _)| id) else {
             return;

@@ -55,7 +55,7 @@ struct Child {
 }
 
 /// The kernel's socket of a connection that a child may hold and was on our stack.
-struct Bequest {
+struct Kept {
     ends: Ends,
     kernel: OwnedFd,
 }
@@ -64,7 +64,7 @@ struct Bequest {
 #[derive(Default)]
 pub(crate) struct Kinship {
     children: Vec<Child>,
-    bequests: Vec<Bequest>,
+    kept: Vec<Kept>,
     /// What may be held by a process whose cord did not reach us, so that nobody says when it lets go.
     held_unseen: BTreeSet<Ends>,
     /// About to fork: the cord between us and the child.
@@ -144,7 +144,7 @@ impl State {
     pub(crate) fn become_kin(&mut self) -> Vec<RawFd> {
         let before = std::mem::take(&mut self.kinship);
         // What the parent keeps for its other children, and its own cords, are closed by number as all internal descriptors.
-        std::mem::forget((before.children, before.bequests, before.to_ancestors));
+        std::mem::forget((before.children, before.kept, before.to_ancestors));
         self.kinship.to_ancestors = before.child_to_ancestors;
         if let Some(Cord { reader, writer }) = before.cord {
             std::mem::forget(reader);
@@ -170,23 +170,23 @@ impl State {
     }
 
     /// The kernel has a connection now that a child may hold: `kernel` is for that child.
-    pub(crate) fn bequeath(&mut self, ends: Ends, kernel: OwnedFd) {
+    pub(crate) fn keep_for_children(&mut self, ends: Ends, kernel: OwnedFd) {
         self.table.set(kernel.as_raw_fd(), Entry::Internal);
-        self.kinship.bequests.push(Bequest { ends, kernel });
+        self.kinship.kept.push(Kept { ends, kernel });
     }
 
-    /// Whether there is something that [`State::hand_bequest`] could hand on.
-    pub(crate) fn has_bequest(&self, ends: Ends) -> bool {
-        self.kinship.bequests.iter().any(|bequest| bequest.ends == ends)
+    /// Whether there is something that [`State::move_to_child`] could hand on.
+    pub(crate) fn is_kept_for_children(&self, ends: Ends) -> bool {
+        self.kinship.kept.iter().any(|kept| kept.ends == ends)
     }
 
     /// A child gets a connection that is the kernel's by now; false if there is none for it.
-    pub(crate) fn hand_bequest(&mut self, token: u64, ends: Ends) -> bool {
-        let Some(at) = self.kinship.bequests.iter().position(|bequest| bequest.ends == ends) else {
+    pub(crate) fn move_to_child(&mut self, token: u64, ends: Ends) -> bool {
+        let Some(at) = self.kinship.kept.iter().position(|kept| kept.ends == ends) else {
             return false;
         };
         let Some(attachment) = &mut self.attachment else { return false };
-        attachment.surrender(token, self.kinship.bequests[at].kernel.as_fd());
+        attachment.give_to_child(token, self.kinship.kept[at].kernel.as_fd());
         self.release_sole_holder(ends);
         true
     }
@@ -200,16 +200,16 @@ impl State {
         let mut holders = self.kinship.children.iter_mut().filter(holds);
         if let (Some(sole), None) = (holders.next(), holders.next()) {
             sole.holds.remove(&ends);
-            self.drop_bequests();
+            self.drop_kept();
         }
     }
 
-    fn drop_bequests(&mut self) {
-        for bequest in std::mem::take(&mut self.kinship.bequests) {
-            if self.is_held_by_child(bequest.ends) {
-                self.kinship.bequests.push(bequest);
+    fn drop_kept(&mut self) {
+        for kept in std::mem::take(&mut self.kinship.kept) {
+            if self.is_held_by_child(kept.ends) {
+                self.kinship.kept.push(kept);
             } else {
-                self.dispose(bequest.kernel);
+                self.dispose(kept.kernel);
             }
         }
     }
@@ -237,7 +237,7 @@ impl State {
                 self.kinship.children.push(child);
             }
         }
-        self.drop_bequests();
+        self.drop_kept();
     }
 
     /// Reads some notes of one child; its own children are added to `unread`. Returns whether the child holds nothing any more.

@@ -30,6 +30,7 @@ use clock::{Duration, Instant};
 use stack::tcp::Detached;
 use stack::{ConnectionId, Handshake, ListenerId};
 
+use super::IfRefused;
 use crate::attachment::{ClaimId, MovedSocket};
 use crate::drive::readable;
 use crate::fd_table::Entry;
@@ -76,7 +77,7 @@ impl State {
             attachment.drain(claim);
         }
         if is_common {
-            self.hand_over_listener(id, claim, local, now);
+            self.move_listener(id, claim, local, now);
         } else {
             self.take_off_listener(id, now);
             self.move_all(Some(local.port()));
@@ -109,15 +110,15 @@ impl State {
         ids.into_iter().for_each(|id| self.install_listener(id));
     }
 
-    fn hand_over_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
+    fn move_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
         self.finish_handshakes(id, NEAR);
-        self.hand_over_waiting(id, self.clock.now());
+        self.move_waiting(id, self.clock.now());
         self.move_all(Some(local.port()));
         // All that took its time, in which some more were finished.
         self.finish_handshakes(id, Duration::ZERO);
         // What comes in while connections are moved may finish more of them. From the round on that finds none nothing is taken in.
-        while self.hand_over_waiting(id, self.clock.now()) {}
-        self.hand_on_handshakes(id);
+        while self.move_waiting(id, self.clock.now()) {}
+        self.move_handshakes(id);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.claim = None;
         }
@@ -133,7 +134,7 @@ impl State {
 
     /// A listener goes on as the kernel's. Those who wait there are accepted all the same, and its connections become the kernel's: what
     /// comes to the port is the kernel's from now on.
-    pub(in crate::socket) fn keep_listener_in_kernel(&mut self, id: SocketId) {
+    pub(in crate::socket) fn move_listener_to_kernel(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         let (Some(claim), Some(local)) = (socket.claim, crate::socket::address::local_of(socket.fd())) else {
             return;
@@ -214,7 +215,7 @@ impl State {
         if let (Some(listener), Some(stack)) = (on_stack, self.stack()) {
             stack.close_listener(listener, now);
         }
-        adopted.into_iter().for_each(|socket| self.give_for_adoption(socket));
+        adopted.into_iter().for_each(|socket| self.move_to_sibling(socket));
     }
 
     /// Drives the engine until all connections that peers have begun at a listener are there, or have been waited for long enough, and
@@ -272,7 +273,7 @@ impl State {
         if adopted.is_empty() && detached.is_empty() {
             return None;
         }
-        let moved = self.hand_waiting_to_kernel(id, &detached);
+        let moved = self.move_waiting_to_kernel(id, &detached);
         Some(adopted.into_iter().chain(moved).collect())
     }
 
@@ -286,7 +287,7 @@ impl State {
     }
 
     /// Takes the listener off the stack, with the handshakes that are not finished: others go on with them.
-    fn hand_on_handshakes(&mut self, id: SocketId) {
+    fn move_handshakes(&mut self, id: SocketId) {
         let now = self.clock.now();
         let Some(listener) = self.listener_on_stack(id) else { return };
         let Some(stack) = self.stack() else { return };
@@ -294,7 +295,7 @@ impl State {
         open.sort_by_key(|handshake| handshake.age);
         self.leave_listener(id);
         let Some(attachment) = self.attachment() else { return };
-        open.iter().take(HANDED_ON_MAX).for_each(|handshake| attachment.hand_on(handshake));
+        open.iter().take(HANDED_ON_MAX).for_each(|handshake| attachment.move_handshake(handshake));
     }
 
     /// Takes the listener off the stack. A SYN that was under way for longer than we waited is not to be reset: others listen. The
@@ -320,23 +321,23 @@ impl State {
 
     /// The kernel's sockets of connections that waited at a listener and are off the stack, but for those that are lost: with what
     /// accepted sockets have from their listener.
-    pub(in crate::socket) fn hand_waiting_to_kernel(
+    pub(in crate::socket) fn move_waiting_to_kernel(
         &mut self,
         id: SocketId,
         waiting: &[Detached],
     ) -> Vec<OwnedFd> {
         let Some(listener) = self.sockets.get(id) else { return Vec::new() };
         let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
-        let moved = waiting.iter().filter_map(|connection| self.hand_to_kernel(connection, kind, &settings));
+        let moved = waiting.iter().filter_map(|connection| self.move_detached(connection, kind, &settings));
         let moved = moved.collect();
         self.follow_moved();
         moved
     }
 
     /// Some other process that has the listener is to have a connection that waited there.
-    pub(in crate::socket) fn give_for_adoption(&mut self, socket: OwnedFd) {
+    pub(in crate::socket) fn move_to_sibling(&mut self, socket: OwnedFd) {
         match self.attachment() {
-            Some(attachment) => attachment.give_for_adoption(socket),
+            Some(attachment) => attachment.move_to_sibling(socket),
             None => close(socket),
         }
     }
@@ -355,7 +356,7 @@ impl State {
             if self.endpoints(id).is_some_and(|(local, _)| is_meant(local)) {
                 let now = self.clock.now();
                 // One that is not established yet stays, and ends with the process.
-                let _ = self.move_to_kernel(id, now);
+                let _ = self.move_to_kernel(id, IfRefused::Lost, now);
             }
         }
         self.move_closed(is_meant, self.clock.now());
@@ -373,7 +374,7 @@ impl State {
         for (id, detached) in detached {
             // It has only its port left, and a listener with SO_REUSEADDR may want that.
             let kind = MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true };
-            self.hand_to_kernel(&detached, kind, &Settings::default()).into_iter().for_each(close);
+            self.move_detached(&detached, kind, &Settings::default()).into_iter().for_each(close);
             gone.push(id);
         }
         self.release_kept_ports(|kept| gone.contains(&kept.connection));

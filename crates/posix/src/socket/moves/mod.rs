@@ -35,6 +35,7 @@ use crate::process::{Process, State};
 
 pub(crate) use listener::Ended;
 pub(crate) use resting_ports::RestingPorts;
+pub(crate) use to_kernel::IfRefused;
 pub(crate) use to_stack::KeptPort;
 pub(crate) use unserved::{Stall, Stalls};
 
@@ -100,10 +101,8 @@ impl State {
                 }
             }
             Step::ConnectByKernel => self.connect_by_kernel_instead(id, now),
-            Step::Move => return self.move_to_kernel(id, now),
-            Step::Offer => {
-                self.move_to_kernel_if_taken(id, now);
-            }
+            Step::Move => return self.move_to_kernel(id, IfRefused::Lost, now),
+            Step::Offer => return self.move_to_kernel(id, IfRefused::Stays, now),
             Step::Lose => self.lose(id, now),
             Step::Inherit => self.leave_to_parent(id),
             Step::Forget => self.forget_on_stack(id),

@@ -17,7 +17,7 @@ use crate::socket::{Place, Role, SocketId, WRITABLE};
 
 impl State {
     /// connect(2) to `AF_UNSPEC`, or shutdown(2) before there is a connection: what there is is reset (`tcp_disconnect`).
-    pub(crate) fn dissolve(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn disconnect(&mut self, id: SocketId, now: Instant) {
         let error = match self.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Stream(Place::ToStack { .. })) => true,
             Some(Role::Stream(Place::Stack(connection))) => {
@@ -62,7 +62,7 @@ impl State {
         socket.role = Role::Stream(Place::Kernel);
         socket.is_placeholder = false;
         socket.touched = Touched::ANY;
-        self.give_to_kernel(id);
+        self.watch_at_kernel(id);
         self.raise(id, WRITABLE | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
     }
 

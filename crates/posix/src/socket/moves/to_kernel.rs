@@ -14,9 +14,18 @@ use crate::internal::close;
 use crate::process::State;
 use crate::socket::{Place, READABLE, Role, Settings, SocketId, WRITABLE};
 
+/// What becomes of a connection that the kernel does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfRefused {
+    /// It is lost: it cannot stay where it is.
+    Lost,
+    /// It goes on where it is.
+    Stays,
+}
+
 impl State {
     /// What our epoll instances watch of a socket, the kernel's watch from now on.
-    pub(crate) fn give_to_kernel(&mut self, id: SocketId) {
+    pub(crate) fn watch_at_kernel(&mut self, id: SocketId) {
         for place in 0.. {
             let interest = self.sockets.get(id).and_then(|socket| socket.interests.at(place));
             let Some(Interest { epoll: epoll_id, item: item_id }) = interest else { return };
@@ -31,11 +40,16 @@ impl State {
         }
     }
 
-    /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. A connection that cannot
-    /// move stays, if it only is not established yet; one that was lost on the way has failed.
-    pub(crate) fn move_to_kernel(&mut self, id: SocketId, now: Instant) -> Result<(), Errno> {
+    /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. One that is not established yet
+    /// cannot move, and stays.
+    pub(crate) fn move_to_kernel(
+        &mut self,
+        id: SocketId,
+        refused: IfRefused,
+        now: Instant,
+    ) -> Result<(), Errno> {
         let ends = self.endpoints(id);
-        let kernel = self.take_off_stack(id, now)?;
+        let kernel = self.take_off_stack(id, refused, now)?;
         if let Some(ends) = ends {
             self.share_with_children(id, ends, &kernel);
         }
@@ -43,34 +57,33 @@ impl State {
         Ok(())
     }
 
-    /// Moves a connection to the kernel that need not move: if the kernel refuses it, it goes on here. Whether it has moved.
-    pub(in crate::socket) fn move_to_kernel_if_taken(&mut self, id: SocketId, now: Instant) -> bool {
+    /// Takes a connection off the stack. Returns the kernel's socket of it, with all options and flags that the program has set.
+    pub(crate) fn take_off_stack(
+        &mut self,
+        id: SocketId,
+        refused: IfRefused,
+        now: Instant,
+    ) -> Result<OwnedFd, Errno> {
+        // What has come until now goes with it.
         self.take_in(now);
-        let Some(socket) = self.sockets.get(id) else { return false };
-        let (Some(connection), kind) = (socket.connection(), socket.kind_to_move()) else { return false };
-        let (settings, ends) = (socket.settings.clone(), self.endpoints(id));
-        let Some(Ok(detached)) = self.stack().map(|stack| stack.detach(connection, now)) else {
-            return false;
-        };
-        let kernel = match self.ask_kernel(&detached, kind, &settings) {
-            Ok(kernel) => kernel,
-            Err(NotMoved::Refused) => {
-                self.put_back(id, &detached, now);
-                return false;
+        let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
+        let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
+        let settings = socket.settings.clone();
+        let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
+        let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
+        match self.ask_kernel(&detached, kind, &settings) {
+            Ok(kernel) => {
+                self.set_flags_at_kernel(id, &kernel);
+                self.follow_moved();
+                return Ok(kernel);
             }
-            Err(NotMoved::Lost) => {
+            Err(NotMoved::Refused) if refused == IfRefused::Stays => self.put_back(id, &detached, now),
+            Err(_) => {
                 self.reset_lost(&detached);
                 self.fail_socket(id, Errno(libc::ECONNRESET));
-                return false;
             }
-        };
-        self.set_flags_at_kernel(id, &kernel);
-        self.follow_moved();
-        if let Some(ends) = ends {
-            self.share_with_children(id, ends, &kernel);
         }
-        self.replace_by(id, kernel, now);
-        true
+        fail(libc::ECONNRESET)
     }
 
     /// A connection that was to leave stays on the stack.
@@ -85,26 +98,8 @@ impl State {
         }
     }
 
-    /// Takes a connection off the stack. Returns the kernel's socket of it, with all options and flags that the program has set.
-    pub(crate) fn take_off_stack(&mut self, id: SocketId, now: Instant) -> Result<OwnedFd, Errno> {
-        // What has come until now goes with it.
-        self.take_in(now);
-        let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
-        let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
-        let settings = socket.settings.clone();
-        let stack = self.stack().ok_or(Errno(libc::ENOTCONN))?;
-        let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
-        let Some(kernel) = self.hand_to_kernel(&detached, kind, &settings) else {
-            self.fail_socket(id, Errno(libc::ECONNRESET));
-            return fail(libc::ECONNRESET);
-        };
-        self.set_flags_at_kernel(id, &kernel);
-        self.follow_moved();
-        Ok(kernel)
-    }
-
     /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so.
-    pub(in crate::socket) fn hand_to_kernel(
+    pub(in crate::socket) fn move_detached(
         &mut self,
         connection: &Detached,
         kind: MovedSocket,
@@ -166,7 +161,7 @@ impl State {
         socket.role = Role::Stream(Place::Kernel);
         self.put_behind(id, kernel);
         self.moves = self.moves.wrapping_add(1);
-        self.give_to_kernel(id);
+        self.watch_at_kernel(id);
         self.live_fds(id).into_iter().for_each(|fd| self.let_go(fd, now));
         self.release_claim(claim);
     }

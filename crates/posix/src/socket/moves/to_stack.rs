@@ -35,7 +35,7 @@ pub(crate) struct KeptPort {
 
 impl State {
     /// Begins to look for the way to a peer; false if the kernel is to connect.
-    pub(in crate::socket) fn begin_departure(
+    pub(in crate::socket) fn begin_connect(
         &mut self,
         id: SocketId,
         remote: SocketAddr,
@@ -83,23 +83,23 @@ impl State {
         };
         let begun = match routed {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
-            Routed::Way(way) if way.is_whole && self.attached => self.depart(id, remote, way, now),
+            Routed::Way(way) if way.is_whole && self.attached => self.connect_on_stack(id, remote, way, now),
             Routed::Way(_) | Routed::NotOurs => None,
         };
         if begun.is_none() {
-            self.depart_by_kernel(id, remote, now);
+            self.connect_by_kernel(id, remote, now);
         }
         self.flush(now);
     }
 
     /// Connects on the stack, from a port that rests or from a new one.
-    fn depart(&mut self, id: SocketId, remote: SocketAddr, way: Way, now: Instant) -> Option<()> {
+    fn connect_on_stack(&mut self, id: SocketId, remote: SocketAddr, way: Way, now: Instant) -> Option<()> {
         // As the program left them: binding changes some.
         let (options, settings) = self.sockets.get(id)?.options_of_shadow();
         let local = SocketAddr::new(way.local, 0);
         let mut connect = Connect { local, remote, hop: way.hop, options: Arc::new(options), data: &[] };
-        let rested = self.depart_from_resting_port(id, &mut connect, now);
-        let begun = rested.or_else(|| self.depart_from_new_port(id, &mut connect, &settings, now));
+        let rested = self.connect_from_resting_port(id, &mut connect, now);
+        let begun = rested.or_else(|| self.connect_from_new_port(id, &mut connect, &settings, now));
         let (connection, claim) = begun?;
         self.stack()?.set_token(connection, id.to_bits());
         let socket = self.sockets.get_mut(id)?;
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Connects from a port that we still have of a connection that is over, if the port does not matter to the program.
-    fn depart_from_resting_port(
+    fn connect_from_resting_port(
         &mut self,
         id: SocketId,
         connect: &mut Connect<'_>,
@@ -132,7 +132,7 @@ impl State {
     }
 
     /// Binds the shadow, claims its port, and connects from there.
-    fn depart_from_new_port(
+    fn connect_from_new_port(
         &mut self,
         id: SocketId,
         connect: &mut Connect<'_>,
@@ -140,7 +140,7 @@ impl State {
         now: Instant,
     ) -> Option<(ConnectionId, ClaimId)> {
         let fd = self.sockets.get(id)?.fd();
-        let is_chosen = self.bind_to_depart(id, connect.local.ip())?;
+        let is_chosen = self.bind_for_stack(id, connect.local.ip())?;
         connect.local = local_of(fd)?;
         let shadow = internal::copy(fd)?;
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
@@ -160,7 +160,7 @@ impl State {
 
     /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not; returns whether the kernel
     /// chose the port.
-    fn bind_to_depart(&mut self, id: SocketId, source: IpAddr) -> Option<bool> {
+    fn bind_for_stack(&mut self, id: SocketId, source: IpAddr) -> Option<bool> {
         let bound = local_of(self.sockets.get(id)?.fd())?;
         if bound.port() != 0 && !bound.ip().is_unspecified() {
             return Some(false);
@@ -185,12 +185,12 @@ impl State {
     }
 
     /// The program asks for the name of a socket whose route is not known yet: on the kernel it has one as soon as it connects.
-    pub(in crate::socket) fn name_what_departs(&mut self, id: SocketId) {
+    pub(in crate::socket) fn name_before_route(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         let Role::Stream(Place::ToStack { remote, .. }) = socket.role else { return };
         let (name, len) = encode(remote, socket.domain);
         if let Some(source) = source_for(&name[..len], socket.domain) {
-            let _ = self.bind_to_depart(id, source); // Without a port there is no name.
+            let _ = self.bind_for_stack(id, source); // Without a port there is no name.
         }
     }
 
@@ -205,12 +205,12 @@ impl State {
             self.renew(id, None, now);
         }
         self.awaiting_route.retain(|(_, other)| *other != id);
-        self.depart_by_kernel(id, remote, now);
+        self.connect_by_kernel(id, remote, now);
     }
 
     /// There is no route of ours: the kernel begins to connect, and the socket is the kernel's from then on, even for threads that wait
     /// for it.
-    fn depart_by_kernel(&mut self, id: SocketId, remote: SocketAddr, now: Instant) {
+    fn connect_by_kernel(&mut self, id: SocketId, remote: SocketAddr, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         self.left_to_kernel.made += 1;
         socket.role = Role::Stream(Place::Kernel);
@@ -218,19 +218,19 @@ impl State {
         match connect_without_waiting(socket.fd(), &name[..len]) {
             Ok(true) => {
                 socket.is_connecting = false;
-                self.give_to_kernel(id);
+                self.watch_at_kernel(id);
                 self.moves = self.moves.wrapping_add(1);
                 self.raise(id, WRITABLE);
             }
-            Ok(false) => self.leave_to_kernel(id, now),
+            Ok(false) => self.keep_at_kernel(id, now),
             Err(errno) => self.fail_socket(id, errno),
         }
     }
 
     /// A socket is the kernel's for good: what watched it here watches it there.
-    pub(crate) fn leave_to_kernel(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn keep_at_kernel(&mut self, id: SocketId, now: Instant) {
         self.moves = self.moves.wrapping_add(1);
-        self.give_to_kernel(id);
+        self.watch_at_kernel(id);
         for fd in self.live_fds(id) {
             self.let_go(fd, now);
         }

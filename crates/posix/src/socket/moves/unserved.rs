@@ -120,7 +120,7 @@ impl State {
             let shared =
                 is_due && claim.is_some_and(|claim| self.attachment().is_some_and(|it| it.is_shared(claim)));
             if shared {
-                self.give_up(id, now);
+                self.move_unserved(id, now);
             }
         }
         if !self.stalls.at.is_empty() {
@@ -136,17 +136,17 @@ impl State {
     }
 
     /// Others are to have what waits at a socket.
-    fn give_up(&mut self, id: SocketId, now: Instant) {
+    fn move_unserved(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         socket.is_common = true; // As was just found.
         match &socket.role {
             Role::Listener { .. } if socket.stall.taken > 0 => {
                 socket.stall.settle();
-                self.hand_over_waiting(id, now);
+                self.move_waiting(id, now);
                 return;
             }
             Role::Listener { .. } => self.close_listener(id, now),
-            Role::Udp(_) => self.give_up_udp(id, now),
+            Role::Udp(_) => self.move_datagrams_and_queues(id, now),
             _ => return,
         }
         if let Some(socket) = self.sockets.get_mut(id) {
@@ -156,16 +156,16 @@ impl State {
     }
 
     /// The process goes: what came to sockets that others may have is left to them.
-    pub(crate) fn leave_datagrams(&mut self, now: Instant) {
+    pub(crate) fn move_shared_datagrams(&mut self, now: Instant) {
         let is_common = |socket: &Socket| socket.is_common && matches!(socket.role, Role::Udp(_));
         let claimed = self.sockets.iter().filter(|(_, it)| is_common(it) && it.claim.is_some());
         let claimed: Vec<SocketId> = claimed.map(|(id, _)| id).collect();
-        claimed.into_iter().for_each(|id| self.give_up_udp(id, now));
+        claimed.into_iter().for_each(|id| self.move_datagrams_and_queues(id, now));
     }
 
     /// Datagrams that wait become the kernel's, and all that come.
-    pub(in crate::socket) fn give_up_udp(&mut self, id: SocketId, now: Instant) {
-        self.hand_over_datagrams(id, now);
+    pub(in crate::socket) fn move_datagrams_and_queues(&mut self, id: SocketId, now: Instant) {
+        self.move_datagrams(id, now);
         if !self.sockets.iter().any(|(_, socket)| socket.claim.is_some()) {
             self.move_all(None); // What the program has connected and closed is to be finished.
             self.give_queues_back(now);
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// The same for a process that may soon want the queues again.
-    pub(crate) fn hand_over_datagrams(&mut self, id: SocketId, now: Instant) {
+    pub(crate) fn move_datagrams(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let fd = socket.fd();
         let Role::Udp(udp) = &mut socket.role else { return };
@@ -214,10 +214,10 @@ impl State {
     }
 
     /// Connections that wait to be accepted become the kernel's, for others to accept; false if there were none.
-    pub(in crate::socket) fn hand_over_waiting(&mut self, id: SocketId, now: Instant) -> bool {
+    pub(in crate::socket) fn move_waiting(&mut self, id: SocketId, now: Instant) -> bool {
         let waiting = self.take_waiting(id, now);
         let were_any = waiting.is_some();
-        waiting.into_iter().flatten().for_each(|socket| self.give_for_adoption(socket));
+        waiting.into_iter().flatten().for_each(|socket| self.move_to_sibling(socket));
         were_any
     }
 }

@@ -14,6 +14,7 @@
 use clock::Instant;
 
 use crate::process::State;
+use crate::socket::place::Happening;
 use crate::socket::{Socket, SocketId};
 
 /// Octets that a large call sends at least.
@@ -97,7 +98,9 @@ impl State {
         if !is_free || !self.attachment().is_some_and(|it| it.leaves_unsuited()) {
             return false;
         }
-        let has_left = self.move_to_kernel_if_taken(id, now);
+        let step = self.step(id, Happening::Unsuited);
+        let _ = self.carry_out(id, step, now); // What is lost says so in the call itself.
+        let has_left = self.sockets.get(id).is_none();
         match unsuited {
             Unsuited::Bulk => self.left_to_kernel.bulk += u64::from(has_left),
             Unsuited::Threads => self.left_to_kernel.threads += u64::from(has_left),
