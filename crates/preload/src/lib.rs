@@ -16,7 +16,7 @@
 //! * A wild pointer ends it, where the kernel would return `EFAULT`. A null pointer returns `EFAULT` here, too.
 //! * The child of vfork(2) has its own memory, as the standard permits.
 //! * Calls that do not go through the C library bypass all hooks: system calls by the program's own instructions (Go), and
-//!   io_uring(7). They see the kernel's socket, which for a connection on our stack is not connected. A process that was
+//!   io_uring(7), which `sidestep run` refuses. They see the kernel's socket, which for a connection on our stack is not connected. A process that was
 //!   made in this way runs on the kernel, with the kernel sockets that it inherits.
 
 #[macro_use]

@@ -101,6 +101,30 @@ fn a_static_program() {
     scene.assert_runs_on_kernel(SERVER_INTERFACE, &program, "it is statically linked");
 }
 
+/// Asks for a ring by an instruction of its own, past all hooks, as liburing does.
+#[test]
+fn a_program_that_asks_the_kernel_for_a_ring() {
+    const RING: &str = "#include <errno.h>\n#include <stdio.h>\n#include <sys/syscall.h>\n\
+        int main(void) { long answer;\n\
+        #if defined(__x86_64__)\n\
+        __asm__ volatile(\"syscall\" : \"=a\"(answer) : \"a\"(SYS_io_uring_setup), \"D\"(1), \"S\"(0) : \"rcx\", \"r11\", \"memory\");\n\
+        #else\n\
+        register long x8 __asm__(\"x8\") = SYS_io_uring_setup, x0 __asm__(\"x0\") = 1, x1 __asm__(\"x1\") = 0;\n\
+        __asm__ volatile(\"svc 0\" : \"+r\"(x0) : \"r\"(x8), \"r\"(x1) : \"memory\"); answer = x0;\n\
+        #endif\n\
+        puts(answer == -ENOSYS ? \"no ring\" : \"a ring, or a reason\"); return 0; }\n";
+    let Some(scene) = Scene::new("a program that wants a ring") else { return };
+    scene.directory.write("program.c", RING).unwrap();
+    let program = scene.compile("ring", &[]);
+    let says = |options: &[&str]| {
+        let sidestep = sidestep_binary().display().to_string();
+        let mut command = scene.trial.lab.command(Side::Server, &sidestep);
+        finish(command.args(["run", "--device", SERVER_INTERFACE]).args(options).arg("--").arg(&program))
+    };
+    assert_eq!(says(&[]), "no ring");
+    assert_eq!(says(&["--io-uring"]), "a ring, or a reason", "the kernel itself answers EFAULT");
+}
+
 /// The note by which Go's linker names a build is what a Go program is known by.
 #[test]
 fn a_go_program() {

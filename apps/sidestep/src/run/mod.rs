@@ -57,6 +57,10 @@ pub(crate) struct Options {
     /// Also admit programs of this group's members that are started elsewhere, with SIDESTEP_BROKER as --verbose prints it.
     #[arg(long, value_name = "GID")]
     group: Option<u32>,
+    /// Let the program use io_uring. What a ring does with a connection on the stack fails; with files, and sockets on the kernel, it
+    /// works. Without this, programs find a kernel without io_uring, and use other calls.
+    #[arg(long)]
+    io_uring: bool,
     /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
@@ -143,6 +147,12 @@ fn accelerate(
         );
     }
     log::info!("{ENVIRONMENT}={}", server.name());
+    // The broker has the filter, too: a program with no more filters than that has set none itself.
+    if !options.io_uring
+        && let Err(error) = seccomp::refuse_rings()
+    {
+        log::info!("programs may use io_uring, which passes Sidestep by: {error}");
+    }
     let mut command = Command::new(program.path());
     command.arg0(&options.command[0]).args(arguments);
     command.env(ENVIRONMENT, server.name()).env("LD_PRELOAD", library::in_front(library));

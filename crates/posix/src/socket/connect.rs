@@ -1,4 +1,4 @@
-//! connect(2) as the program sees it; `departure.rs` makes the connection.
+//! connect(2) as the program sees it; `moves/to_stack.rs` makes the connection.
 
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;
@@ -159,7 +159,7 @@ impl State {
         let Some(socket) = self.sockets.get_mut(id) else { return Ok(()) };
         socket.is_connecting = false;
         if matches!(socket.role, Role::Stream(Place::Kernel)) && socket.error.is_some() {
-            return fail(libc::EPIPE); // Another thread dissolved it meanwhile.
+            return fail(libc::EPIPE); // Another thread disconnected it meanwhile.
         }
         if self.is_over(id) {
             return Err(self.end_attempt(id, now));

@@ -123,7 +123,7 @@ fn judge_of_connection(domain: i32, setting: Setting<'_>) -> Result<(), Errno> {
 }
 
 impl State {
-    /// Moves a socket without a connection to the kernel, and gives up its claim.
+    /// Has a socket without a connection be the kernel's, and releases its claim.
     pub(super) fn keep_to_kernel(&mut self, id: SocketId, reason: &'static str, now: Instant) {
         let Some(socket) = self.sockets.get(id) else { return };
         let local = local_of(socket.fd()).filter(|_| reason == REUSEPORT_PROGRAM);

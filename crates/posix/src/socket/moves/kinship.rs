@@ -175,7 +175,7 @@ impl State {
         self.kinship.kept.push(Kept { ends, kernel });
     }
 
-    /// Whether there is something that [`State::move_to_child`] could hand on.
+    /// Whether there is something that [`State::move_to_child`] could give.
     pub(crate) fn is_kept_for_children(&self, ends: Ends) -> bool {
         self.kinship.kept.iter().any(|kept| kept.ends == ends)
     }

@@ -11,7 +11,7 @@
 //!   move       Connections that wait for `accept` move to the kernel, and wait at another process with the same listener.
 //!     |        Accepted connections move to the kernel behind their descriptors. Each flow is marked as the kernel's before
 //!     |        the kernel sends; packets of it that still arrive at us are passed on to the kernel.
-//!   hand on    Handshakes of slower peers go to the next process. Until then their packets are dropped, as if they were
+//!   pass on    Handshakes of slower peers go to the next process. Until then their packets are dropped, as if they were
 //!     |        lost on the way.
 //!   give back  The device is closed, and the queue has no owner: its packets go to the kernel, which knows all connections now.
 //!     |
@@ -53,8 +53,8 @@ const HANDSHAKES_MAX: Duration = Duration::from_millis(200);
 const BUSY_MAX: Duration = Duration::from_millis(100);
 /// Bursts that leave at most before a device is closed.
 const FLUSHES_MAX: usize = 64;
-/// Handshakes that are handed on at most: of more the latest, the others belong to peers that are not there.
-const HANDED_ON_MAX: usize = 256;
+/// Handshakes that are passed on at most: of more the latest, the others belong to peers that are not there.
+const PASSED_ON_MAX: usize = 256;
 
 /// A listener that is no more, while others may follow.
 pub(crate) struct Ended {
@@ -295,7 +295,7 @@ impl State {
         open.sort_by_key(|handshake| handshake.age);
         self.leave_listener(id);
         let Some(attachment) = self.attachment() else { return };
-        open.iter().take(HANDED_ON_MAX).for_each(|handshake| attachment.move_handshake(handshake));
+        open.iter().take(PASSED_ON_MAX).for_each(|handshake| attachment.move_handshake(handshake));
     }
 
     /// Takes the listener off the stack. A SYN that was under way for longer than we waited is not to be reset: others listen. The

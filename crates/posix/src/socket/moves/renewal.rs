@@ -23,7 +23,7 @@ impl State {
             Some(Role::Stream(Place::Stack(connection))) => {
                 let connection = *connection;
                 let state = self.stack().and_then(|stack| stack.state(connection));
-                state.is_some_and(is_reset_by_dissolving)
+                state.is_some_and(is_reset_by_disconnecting)
             }
             _ => false,
         };
@@ -121,7 +121,7 @@ impl State {
 }
 
 /// `tcp_need_reset` of Linux, and a handshake that is under way.
-fn is_reset_by_dissolving(state: TcpState) -> bool {
+fn is_reset_by_disconnecting(state: TcpState) -> bool {
     use TcpState::*;
     matches!(state, SynSent | SynReceived | Established | CloseWait | FinWait1 | FinWait2)
 }

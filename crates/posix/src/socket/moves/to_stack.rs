@@ -79,7 +79,7 @@ impl State {
         let (_, id) = self.awaiting_route.swap_remove(place);
         let remote = match self.sockets.get(id).map(|socket| &socket.role) {
             Some(Role::Stream(Place::ToStack { request: own, remote })) if *own == request => *remote,
-            _ => return, // It was closed, or dissolved, and may ask anew.
+            _ => return, // It was closed, or disconnected, and may ask anew.
         };
         let begun = match routed {
             Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),

@@ -5,12 +5,12 @@
 //! activity, a parent that waits on its children's socket) never does. So:
 //!
 //! ```text
-//!   something waits --20 ms, untouched--> has another process claimed this socket? --yes--> the socket is given up:
+//!   something waits --20 ms, untouched--> has another process claimed this socket? --yes--> all of it moves:
 //!                                                 no: checked again, ever less often         the kernel gets what waits, for all
 //! ```
 //!
-//! A process that has taken something before gets more time. It keeps the claim of a listener, and only hands over what waits:
-//! so workers that serve one connection at a time help each other. A socket that was given up is claimed again when the
+//! A process that has taken something before gets more time. It keeps the claim of a listener, and only moves what waits:
+//! so workers that serve one connection at a time help each other. A socket that moved is claimed again when the
 //! process waits on it again.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,7 +24,7 @@ use crate::socket::{Role, Socket, SocketId};
 
 /// Between two looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Looks that who has taken something before is given, powers of two: with a listener, of which little is given up, and with a UDP
+/// Looks that who has taken something before is given, powers of two: with a listener, of which little moves, and with a UDP
 /// socket.
 const PATIENCE: u32 = 2;
 const PATIENCE_WITH_DATAGRAMS: u32 = 64;
@@ -65,7 +65,7 @@ impl Stall {
         self.looks = 0;
     }
 
-    /// The whole socket was given up, and is as new.
+    /// The whole socket moved, and is as new.
     fn reset(&mut self) {
         *self = Stall { is_listed: self.is_listed, ..Stall::default() };
     }
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// A listener is closed or handed over: what waits there is looked after.
+    /// A listener is closed or moves: what waits there is looked after.
     pub(in crate::socket) fn forget_stall(&mut self, id: SocketId) {
         self.stalls.at.retain(|other| *other != id);
         if let Some(socket) = self.sockets.get_mut(id) {
