@@ -471,7 +471,7 @@ fn what_a_call_has_not_sent_when_its_connection_moves_is_sent_by_the_kernel() {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| pair.left.send_all(left, &data));
             pair.left.until_asleep(1);
-            move_unserved(&pair, left, gives_all_up);
+            move_one_or_all(&pair, left, gives_all_up);
             assert_eq!(writer.join().unwrap(), Ok(data.len()), "all of it, and none of it twice");
         });
         let mut rest = vec![0; data.len()];
@@ -501,7 +501,7 @@ fn what_a_call_has_received_when_its_connection_moves_is_not_lost() {
                 room
             });
             pair.left.until_asleep(1);
-            move_unserved(&pair, left, gives_all_up);
+            move_one_or_all(&pair, left, gives_all_up);
             syscall::write(pair.others.far_ends.lock().unwrap()[0], b"later").unwrap();
             assert_eq!(&reader.join().unwrap(), b"firstlater");
         });
@@ -528,7 +528,7 @@ fn who_polls_an_epoll_instance_is_told_of_what_another_thread_adds_to_it() {
 }
 
 /// The left process gives a connection to the kernel, or all that it has, with the stack.
-fn move_unserved(pair: &Pair, fd: RawFd, all: bool) {
+fn move_one_or_all(pair: &Pair, fd: RawFd, all: bool) {
     if all {
         assert!(pair.left.before_confinement());
         assert!(pair.left.lock().runtime.is_none());
