@@ -47,15 +47,23 @@ struct icmp_header {
 	__be32 rest;
 };
 
-// What was found in a packet, or in the one that it quotes.
+// The octet of a TCP header that says so, and what it says: RFC 9293, 3.1.
+#define TCP_FLAGS_AT 13
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
+
+// What was found in a packet, or in the one that it quotes: values, no pointers, so that the verifier need not follow each way through
+// the headers to the end.
 struct packet {
 	struct claim_key key;
-	// The peer's address, of one word or four.
-	const __be32 *remote;
-	const struct transport_ports *transport;
+	// The peer's, as flows have it.
+	__be32 remote[4];
+	__be16 remote_port;
 	__be16 ethertype;
-	// An ICMP error: `transport` is of what we sent.
+	// An ICMP error: the rest is of what we sent.
 	__u8 quoted;
+	// A TCP segment that opens a connection.
+	__u8 begins;
 };
 
 // How far the packet has been read.
@@ -122,7 +130,8 @@ static __always_inline void read_ipv4(struct packet *packet, const struct iphdr 
 	packet->key.address[2] = IPV4_MAPPED;
 	packet->key.address[3] = ip->daddr;
 	packet->key.protocol = ip->protocol;
-	packet->remote = &ip->saddr;
+	packet->remote[2] = IPV4_MAPPED;
+	packet->remote[3] = ip->saddr;
 }
 
 static __always_inline enum outcome take_ipv4(struct cursor *at, struct packet *packet)
@@ -145,7 +154,7 @@ static __always_inline enum outcome take_ipv6(struct cursor *at, struct packet *
 		return PASSED_TRUNCATED;
 	__builtin_memcpy(packet->key.address, &ip->daddr, 16);
 	packet->key.protocol = ip->nexthdr;
-	packet->remote = ip->saddr.in6_u.u6_addr32;
+	__builtin_memcpy(packet->remote, &ip->saddr, 16);
 	return REDIRECTED;
 }
 
@@ -170,7 +179,7 @@ static __always_inline enum outcome take_quoted_ipv4(struct cursor *at, struct p
 	if (packet->key.address[3] != quoted->saddr)
 		return PASSED_OTHER_PROTOCOL;
 	packet->key.protocol = quoted->protocol;
-	packet->remote = &quoted->daddr;
+	packet->remote[3] = quoted->daddr;
 	return REDIRECTED;
 }
 
@@ -186,13 +195,28 @@ static __always_inline enum outcome take_quoted_ipv6(struct cursor *at, struct p
 	if (differ(packet->key.address, quoted->saddr.in6_u.u6_addr32))
 		return PASSED_OTHER_PROTOCOL;
 	packet->key.protocol = quoted->nexthdr;
-	packet->remote = quoted->daddr.in6_u.u6_addr32;
+	__builtin_memcpy(packet->remote, &quoted->daddr, 16);
 	return REDIRECTED;
 }
 
 static __always_inline int is_icmp(const struct packet *packet)
 {
 	return packet->key.protocol == (is_ipv4(packet) ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
+// Reads the ports, and of TCP whether it opens a connection; false if the packet ends before.
+static __always_inline int take_transport(struct cursor *at, struct packet *packet)
+{
+	const __u8 *flags = (const __u8 *)at->next + TCP_FLAGS_AT;
+	struct transport_ports *transport = take(at, sizeof(*transport));
+
+	if (!transport)
+		return 0;
+	packet->key.port = packet->quoted ? transport->source : transport->destination;
+	packet->remote_port = packet->quoted ? transport->destination : transport->source;
+	packet->begins = packet->key.protocol == IPPROTO_TCP && !packet->quoted && (void *)flags + 1 <= at->end &&
+			 (*flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	return 1;
 }
 
 // Fills `packet` from the headers, or from those that an ICMP error quotes. REDIRECTED: go on; everything else is the reason not
@@ -220,9 +244,5 @@ static __always_inline enum outcome read_headers(struct cursor *at, struct packe
 	}
 	if (packet->key.protocol != IPPROTO_UDP && packet->key.protocol != IPPROTO_TCP)
 		return PASSED_OTHER_PROTOCOL;
-	packet->transport = take(at, sizeof(*packet->transport));
-	if (!packet->transport)
-		return PASSED_TRUNCATED;
-	packet->key.port = packet->quoted ? packet->transport->source : packet->transport->destination;
-	return REDIRECTED;
+	return take_transport(at, packet) ? REDIRECTED : PASSED_TRUNCATED;
 }

@@ -23,11 +23,6 @@
 // Shared with user space (options.rs): octets of the longest packet that the largest frame holds behind its headroom.
 #define PACKET_MAX 3840
 
-// The octet of a TCP header that says so, and what it says: RFC 9293, 3.1.
-#define TCP_FLAGS_AT 13
-#define TCP_SYN 0x02
-#define TCP_ACK 0x10
-
 static __always_inline int is_port_claimed(const struct claim_key *key)
 {
 	__u32 port = bpf_ntohs(key->port);
@@ -60,55 +55,29 @@ static __always_inline int is_tcp_segment(const struct packet *packet)
 	return packet->key.protocol == IPPROTO_TCP && !packet->quoted;
 }
 
-static __always_inline int begins_connection(struct xdp_md *ctx, const struct packet *packet)
+static __always_inline struct flow_key flow_of(const struct packet *packet)
 {
-	const __u8 *flags = (const __u8 *)packet->transport + TCP_FLAGS_AT;
+	struct flow_key flow = {};
 
-	return is_tcp_segment(packet) && flags + 1 <= (const __u8 *)(long)ctx->data_end &&
-	       (*flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
-}
-
-// Copies the peer's address; false if it is not there, which was found out before, but verifiers do not see that a packet stays
-// of one version.
-static __always_inline int copy_remote(struct xdp_md *ctx, struct flow_key *flow, const struct packet *packet)
-{
-	const __be32 *end = (const __be32 *)(long)ctx->data_end;
-
-	if (is_ipv4(packet)) {
-		if (packet->remote + 1 > end)
-			return 0;
-		flow->remote[2] = IPV4_MAPPED;
-		flow->remote[3] = *packet->remote;
-		return 1;
-	}
-	if (packet->remote + 4 > end)
-		return 0;
-	__builtin_memcpy(flow->remote, packet->remote, 16);
-	return 1;
-}
-
-static __always_inline int name_flow(struct xdp_md *ctx, struct flow_key *flow, const struct packet *packet)
-{
-	__builtin_memcpy(flow->local, packet->key.address, 16);
-	flow->local_port = packet->key.port;
-	flow->remote_port = packet->quoted ? packet->transport->destination : packet->transport->source;
-	flow->protocol = packet->key.protocol;
-	return copy_remote(ctx, flow, packet);
+	__builtin_memcpy(flow.local, packet->key.address, 16);
+	__builtin_memcpy(flow.remote, packet->remote, 16);
+	flow.local_port = packet->key.port;
+	flow.remote_port = packet->remote_port;
+	flow.protocol = packet->key.protocol;
+	return flow;
 }
 
 // What becomes of a packet whose flow is noted under a claim that has flags; REDIRECTED if it is like others of the claim. A flow
 // that begins is the kernel's from now on if it is wanted so, or if its queue is not `served` now and might be later. Where it is
 // served, a SYN that no socket can be given is not believed: a forged one would take a connection from who has it.
-static __always_inline enum outcome by_notes(struct xdp_md *ctx, const struct packet *packet,
-					     const struct claim_terms *terms, int served, int takeable)
+static __always_inline enum outcome by_notes(const struct packet *packet, const struct claim_terms *terms, int served,
+					     int takeable)
 {
-	struct flow_key flow = {};
+	struct flow_key flow = flow_of(packet);
 	__u32 epoch = terms->epoch;
 	__u32 *noted;
 
-	if (!name_flow(ctx, &flow, packet))
-		return REDIRECTED;
-	if ((terms->flags & KERNEL_NEW || !served) && begins_connection(ctx, packet))
+	if ((terms->flags & KERNEL_NEW || !served) && packet->begins)
 		return bpf_map_update_elem(&kernel_flows, &flow, &epoch, BPF_ANY) ? REDIRECTED : PASSED_KERNEL_FLOW;
 	if (!(terms->flags & KERNEL_SOME))
 		return REDIRECTED;
@@ -119,7 +88,7 @@ static __always_inline enum outcome by_notes(struct xdp_md *ctx, const struct pa
 }
 
 // What becomes of a packet whose headers are read. `obstacle`: why no socket can be given it, if so.
-static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *packet, enum outcome obstacle)
+static __always_inline enum outcome decide(struct xdp_md *ctx, const struct packet *packet, enum outcome obstacle)
 {
 	__u32 queue = ctx->rx_queue_index;
 	enum outcome noted = REDIRECTED;
@@ -136,7 +105,7 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *pa
 	holds = holds_on(terms, queue);
 	if (terms->flags) {
 		served = holds && has_socket(queue);
-		noted = by_notes(ctx, packet, terms, served, served && !obstacle);
+		noted = by_notes(packet, terms, served, served && !obstacle);
 	}
 	if (noted != REDIRECTED)
 		return noted;
@@ -150,8 +119,8 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct packet *pa
 	return is_tcp_segment(packet) && is_reopening() ? DROPPED_REOPENING : PASSED_NO_SOCKET;
 }
 
-// Apart from the rest, which is to stay short.
-static __noinline enum outcome classify_unreadable(struct xdp_md *ctx, enum outcome obstacle)
+// Apart from the rest, which is to stay short, and global: so the verifier looks at it once, and not again for each way to it.
+__noinline enum outcome classify_unreadable(struct xdp_md *ctx, enum outcome obstacle)
 {
 	struct cursor at = begin(ctx);
 	struct packet packet = {};

@@ -85,9 +85,5 @@ static __always_inline int read_unreadable_tcp(struct cursor *at, struct packet 
 		found = take_tcp_in_ipv4(at, packet);
 	else
 		found = packet->ethertype == bpf_htons(ETH_P_IPV6) && take_tcp_in_ipv6(at, packet);
-	packet->transport = found ? take(at, sizeof(*packet->transport)) : NULL;
-	if (!packet->transport)
-		return 0;
-	packet->key.port = packet->transport->destination;
-	return 1;
+	return found && take_transport(at, packet);
 }
