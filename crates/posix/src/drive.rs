@@ -1,8 +1,8 @@
 //! Drives the engine from the program's own calls: turns, and sleeping when there is nothing to do.
 //!
 //! One of the sleeping threads is the *driver*: it sleeps on the devices and the broker for all of them. When it leaves, another
-//! one takes its place. A thread that makes a turn wakes the threads whose sockets became ready. If it is always the same one that the
-//! driver wakes, that one drives from then on.
+//! one takes its place. A thread that makes a turn wakes the threads whose sockets became ready. If it is always the same one, that one
+//! drives from then on, and the others sleep while it works, until something comes for one of them.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, MutexGuard};
@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     stands_in: bool,
 }
 
-/// The thread whose sleep others ended last, and how often in a row it was the same.
+/// The thread that others told last that something had come, and how often in a row it was the same.
 #[derive(Default)]
 pub(crate) struct Wakes(Option<(Arc<Waiter>, u32)>);
 
@@ -44,6 +44,11 @@ impl Wakes {
     fn note(&mut self, waiter: &Arc<Waiter>) {
         let before = self.0.take().filter(|(last, _)| Arc::ptr_eq(last, waiter));
         self.0 = Some((Arc::clone(waiter), before.map_or(0, |(_, count)| count).saturating_add(1)));
+    }
+
+    /// The same for the calling thread.
+    fn are_for_caller(&self) -> bool {
+        self.0.as_ref().is_some_and(|(last, count)| *count >= TAKES_OVER && last.is_own())
     }
 
     /// Whether all packets are for this thread, so that who sleeps for it is only in its way.
@@ -229,12 +234,12 @@ impl State {
         }
     }
 
-    /// A call has slept, until another thread woke it or something else ended its sleep.
+    /// A call has slept, until another thread told it that something had come, or something else ended its sleep.
     fn note_slept(&mut self, on: On<'_>, waiter: &Arc<Waiter>, by_other: bool) {
         if by_other {
             self.wakes.note(waiter);
         }
-        if let On::Socket(id, _) = on
+        if let On::Socket(id, _) | On::Many(Several { sockets: &[id], .. }) = on
             && let Some(socket) = self.sockets.get_mut(id)
         {
             socket.note_sleep(by_other);
@@ -249,6 +254,8 @@ impl State {
             // It may sleep for long: what this thread's answer is to take along would have nobody else.
             self.send_the_rest(now);
             self.hurry_driver(now);
+        } else if self.wakes.are_for_caller() {
+            // It comes back soon; if not, the watchdog stands in.
         } else if let Some(next) = self.sleepers.iter().find(|sleeper| !sleeper.is_gone()) {
             next.wake();
         }
@@ -310,9 +317,8 @@ impl State {
     ) -> Option<Option<Instant>> {
         if self.is_stood_in_for() && !stands_in {
             self.wake_driver(); // It has nothing to do any more, and leaves.
-        } else if self.wakes.are_all_for(waiter) {
-            self.wakes = Wakes::default();
-            self.wake_driver(); // It sleeps on its own from now on.
+        } else if !stands_in && self.wakes.are_all_for(waiter) {
+            self.wake_driver(); // If there is one, it sleeps on its own from now on.
         } else if self.has_driver() {
             self.hurry_driver(now);
             return Some(None);

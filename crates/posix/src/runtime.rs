@@ -321,6 +321,11 @@ impl State {
         self.resting_ports = RestingPorts::default();
         let now = self.clock.now();
         self.on_happening_to_all(Happening::BrokerEnds, now);
+        for place in 0..self.sockets.places() {
+            if let Some((_, socket)) = self.sockets.at_mut(place) {
+                socket.claim = None;
+            }
+        }
         self.awaiting_route.clear();
         self.ended.clear();
         self.kept_ports.clear();

@@ -17,6 +17,8 @@ pub(crate) struct Waiter {
     table: FdTable,
     /// It was woken, and has not looked yet. Changes under the lock of the process only.
     woken: AtomicBool,
+    /// It was woken because something had come that its thread waits for.
+    has_news: AtomicBool,
     /// Its thread has ended, perhaps while it slept: what still lists it waits in vain.
     gone: AtomicBool,
 }
@@ -48,9 +50,9 @@ impl Waiter {
                 let event = internal::raise(syscall::eventfd().ok()?)?;
                 table.set(event.as_raw_fd(), Entry::Internal);
                 let event = event.into_raw_fd();
-                let (woken, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+                let [woken, has_news, gone] = [const { AtomicBool::new(false) }; 3];
                 let is_closed = Mutex::new(false);
-                *waiter = Some(Own(Arc::new(Waiter { event, is_closed, table, woken, gone })));
+                *waiter = Some(Own(Arc::new(Waiter { event, is_closed, table, woken, has_news, gone })));
             }
             waiter.as_ref().map(|own| Arc::clone(&own.0))
         });
@@ -79,7 +81,13 @@ impl Waiter {
         self.event
     }
 
-    /// Ends its sleep.
+    /// Ends its sleep because something has come that it waits for.
+    pub(crate) fn tell(&self) {
+        self.has_news.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Ends its sleep: it is to look around.
     pub(crate) fn wake(&self) {
         if self.woken.swap(true, Ordering::Relaxed) {
             return;
@@ -91,14 +99,13 @@ impl Waiter {
         }
     }
 
-    /// It looks around; whether it was woken.
+    /// It looks around; whether it was woken because something had come.
     pub(crate) fn settle(&self) -> bool {
-        let was_woken = self.woken.swap(false, Ordering::Relaxed);
-        if was_woken {
+        if self.woken.swap(false, Ordering::Relaxed) {
             // Never blocks; what it reads, a count, does not matter.
             let _ = syscall::read(self.event, &mut [0; 8]);
         }
-        was_woken
+        self.has_news.swap(false, Ordering::Relaxed)
     }
 }
 

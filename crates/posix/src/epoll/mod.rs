@@ -165,7 +165,7 @@ impl Epoll {
     /// Wakes one thread that waits here, as the kernel does; false if none does.
     fn wake_one(&mut self) -> bool {
         while let Some(waiter) = self.waiters.pop() {
-            waiter.wake();
+            waiter.tell();
             if !waiter.is_gone() {
                 return true;
             }
@@ -186,7 +186,7 @@ impl State {
     pub(crate) fn raise(&mut self, id: SocketId, key: u32) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         for waiter in socket.waiters.drain(..) {
-            waiter.wake();
+            waiter.tell();
         }
         if socket.may_have_owner() {
             self.signal_owner(id, key);
@@ -209,7 +209,7 @@ impl State {
             return false;
         }
         epoll.queue(interest.item);
-        epoll.onlookers.drain(..).for_each(|onlooker| onlooker.wake());
+        epoll.onlookers.drain(..).for_each(|onlooker| onlooker.tell());
         let woken = epoll.wake_one() || self.ring(interest.epoll);
         self.tell_watchers(interest.epoll, depth);
         woken && is_exclusive

@@ -110,6 +110,9 @@ impl Process {
             return set;
         }
         let given_up = self.on_happening(state, id, Happening::KernelOnly(reason));
+        let is_over = self.lock().sockets.get(id).is_some_and(|socket| socket.connection().is_some());
+        // What is over has no socket of the kernel's that the option could be set at.
+        let set = if is_over { Verdict::Done(Ok(())) } else { set };
         given_up.map_or_else(|errno| Verdict::Done(Err(errno)), |()| set)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | | `Kernel` | `Routing` | `Connecting` | `Stack` | `Parent` | `Over` | `Lost` | `Shadow` |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | an option that only the kernel knows | keep there | kernel connects | kernel connects | move | ask parent | - | - | unclaim |
+//! | an option that only the kernel knows | keep there | kernel connects | kernel connects | move | ask parent | - | - | keep there |
 //! | other processes get it | share | kernel connects | kernel connects | move | ask parent | - | - | share |
 //! | its use does not suit the stack | - | - | - | offer | - | - | - | - |
 //! | a child asks for it | - | - | - | move | - | - | - | - |
@@ -40,7 +40,7 @@ pub(crate) enum Place {
     Stack(ConnectionId),
     /// On its way to the kernel, from the stack of the process that we are a child of, as soon as it is used.
     FromParent(Box<Inherited>),
-    /// It was a connection, or was to be one, and never will be.
+    /// Its connection has failed, and the program has yet to be told.
     Lost,
 }
 

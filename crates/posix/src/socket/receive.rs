@@ -21,7 +21,9 @@ impl Process {
     pub(crate) fn receive(&self, fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
-        if state.leave_if_unsuited(id, self.now()) {
+        // What was noted for these two calls stays behind when a connection moves.
+        let may_leave = request.flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) == 0;
+        if may_leave && state.is_unsuited(id) && state.leave_unsuited(id, self.now()) {
             return Verdict::Kernel;
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
@@ -161,7 +163,7 @@ impl Progress {
     ) -> Option<Result<Received, Errno>> {
         let result = self.take_octets(state, connection, request, now);
         if result.is_some()
-            && request.flags & libc::MSG_PEEK == 0
+            && request.flags & (libc::MSG_PEEK | libc::MSG_TRUNC) == 0
             && let Some(socket) = state.sockets.get_mut(self.id)
         {
             socket.note_received(self.done);

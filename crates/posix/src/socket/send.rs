@@ -25,7 +25,7 @@ impl Process {
     pub(crate) fn send(&self, fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
-        if state.leave_if_unsuited(id, self.now()) {
+        if state.is_unsuited(id) && state.leave_unsuited(id, self.now()) {
             return Verdict::Kernel;
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };

@@ -154,7 +154,11 @@ impl Process {
         let mut request = Receive { buffers: &mut buffers, name: None, control: None, flags: 0 };
         let received = match self.receive(from, &mut request) {
             Verdict::Done(received) => received?.len,
-            Verdict::Kernel => return fail(libc::EINVAL),
+            // It has become the kernel's.
+            Verdict::Kernel => {
+                let spliced = inside::outside(|| syscall::splice(from, pipe, count, flags));
+                return spliced.map_or(fail(libc::EINTR), |spliced| Ok(spliced?));
+            }
         };
         Ok(syscall::write(pipe, &piece[..received])?)
     }

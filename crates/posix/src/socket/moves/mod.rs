@@ -93,7 +93,8 @@ impl State {
     /// Does it, unless others have to be asked and waited for. The error is for the call that caused it.
     pub(crate) fn carry_out(&mut self, id: SocketId, step: Step, now: Instant) -> Result<(), Errno> {
         match step {
-            Step::Nothing | Step::AskParent => {}
+            Step::Nothing => {}
+            Step::AskParent => debug_assert!(false, "a parent is asked by who may wait"),
             Step::Keep(reason) => self.keep_to_kernel(id, reason, now),
             Step::Share => {
                 if let Some(socket) = self.sockets.get_mut(id) {

@@ -14,25 +14,30 @@
 use clock::Instant;
 
 use crate::process::State;
-use crate::socket::place::Happening;
+use crate::socket::place::{Happening, Step};
 use crate::socket::{Socket, SocketId};
 
-/// Octets that a large call sends at least.
-const LARGE_SENT: usize = 8 << 10;
-/// Octets that a large call receives at least: more than two segments of most networks.
-const LARGE_RECEIVED: usize = 4 << 10;
+/// Octets that a large call moves at least.
+const LARGE: usize = 8 << 10;
 /// Octets that a connection moves by large calls before it leaves: leaving asks the broker, and begins with a new congestion window.
 const ENOUGH: u32 = 1 << 20;
+/// Of so many calls one is large, if it is to leave for that.
+const SHARE: u32 = 4;
 /// Sleeps of a connection's threads that others end before it leaves.
 const WAKES: u32 = 64;
+/// After so many calls, and so many sleeps, half of what was before counts.
+const PERIOD: u32 = 4096;
 
 /// How a connection was used, of late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// By large calls, in both directions.
+    /// Calls that have moved octets, in both directions.
+    calls: u32,
+    /// Those of them that are large, and what they have moved.
+    large: u32,
     octets: u32,
     sleeps: u32,
-    /// The sleeps that another thread has ended.
+    /// The sleeps that another thread has ended, as something had come.
     wakes: u32,
     /// The kernel did not take it: it is not asked again.
     stays: bool,
@@ -46,19 +51,29 @@ enum Unsuited {
 }
 
 impl Usage {
-    fn note_call(&mut self, octets: usize) {
-        self.octets = self.octets.saturating_add(u32::try_from(octets).unwrap_or(u32::MAX));
+    fn note_call(&mut self, wanted: usize, octets: usize) {
+        if self.calls == PERIOD {
+            (self.calls, self.large, self.octets) = (self.calls / 2, self.large / 2, self.octets / 2);
+        }
+        self.calls += 1;
+        if wanted >= LARGE {
+            self.large += 1;
+            self.octets = self.octets.saturating_add(u32::try_from(octets).unwrap_or(u32::MAX));
+        }
     }
 
     fn note_sleep(&mut self, by_other: bool) {
-        self.sleeps = self.sleeps.saturating_add(1);
-        self.wakes = self.wakes.saturating_add(by_other.into());
+        if self.sleeps == PERIOD {
+            (self.sleeps, self.wakes) = (self.sleeps / 2, self.wakes / 2);
+        }
+        self.sleeps += 1;
+        self.wakes += u32::from(by_other);
     }
 
     fn unsuited(self) -> Option<Unsuited> {
         match self {
             Usage { stays: true, .. } => None,
-            Usage { octets: ENOUGH.., .. } => Some(Unsuited::Bulk),
+            Usage { octets: ENOUGH.., .. } if self.large >= self.calls / SHARE => Some(Unsuited::Bulk),
             Usage { wakes: WAKES.., .. } if self.wakes > self.sleeps / 2 => Some(Unsuited::Threads),
             _ => None,
         }
@@ -68,47 +83,57 @@ impl Usage {
 impl Socket {
     /// A call that was to send `wanted` octets has sent `sent` of them.
     pub(in crate::socket) fn note_sent(&mut self, wanted: usize, sent: usize) {
-        if wanted >= LARGE_SENT {
-            self.usage.note_call(sent);
-        }
+        self.usage.note_call(wanted, sent);
     }
 
     /// A call has received so many octets.
     pub(in crate::socket) fn note_received(&mut self, received: usize) {
-        if received >= LARGE_RECEIVED {
-            self.usage.note_call(received);
-        }
+        self.usage.note_call(received, received);
     }
 
-    /// A call has slept, until another thread woke it or something else ended its sleep.
+    /// A call has slept, until another thread woke it because something had come, or something else ended its sleep.
     pub(crate) fn note_sleep(&mut self, by_other: bool) {
         self.usage.note_sleep(by_other);
     }
 }
 
 impl State {
-    /// Leaves a connection to the kernel if its use does not suit the stack; whether it has left. One that cannot leave now may after as
-    /// much use again.
-    pub(in crate::socket) fn leave_if_unsuited(&mut self, id: SocketId, now: Instant) -> bool {
+    /// Whether the use of a connection does not suit the stack.
+    pub(in crate::socket) fn is_unsuited(&self, id: SocketId) -> bool {
+        self.sockets.get(id).is_some_and(|socket| socket.usage.unsuited().is_some())
+    }
+
+    /// Leaves such a connection to the kernel; whether it has left. One that cannot leave now may after as much use again.
+    pub(in crate::socket) fn leave_unsuited(&mut self, id: SocketId, now: Instant) -> bool {
         let Some(socket) = self.sockets.get_mut(id) else { return false };
-        let Some(unsuited) = socket.usage.unsuited() else { return false };
-        socket.usage = Usage::default();
-        // A thread whose call waits knows the connection as it is: it would not find one that the kernel refuses, and that comes back.
-        let is_free = socket.callers.is_empty();
-        if !is_free || !self.attachment().is_some_and(|it| it.leaves_unsuited()) {
+        let unsuited = std::mem::take(&mut socket.usage).unsuited();
+        if !self.may_leave(id) || !self.attachment().is_some_and(|it| it.leaves_unsuited()) {
             return false;
         }
         let step = self.step(id, Happening::Unsuited);
-        let _ = self.carry_out(id, step, now); // What is lost says so in the call itself.
+        if step != Step::Offer {
+            return false;
+        }
+        let _ = self.carry_out(id, step, now); // The call itself tells of a connection that was lost.
         let has_left = self.sockets.get(id).is_none();
         match unsuited {
-            Unsuited::Bulk => self.left_to_kernel.bulk += u64::from(has_left),
-            Unsuited::Threads => self.left_to_kernel.threads += u64::from(has_left),
+            Some(Unsuited::Threads) => self.left_to_kernel.threads += u64::from(has_left),
+            _ => self.left_to_kernel.bulk += u64::from(has_left),
         }
         if let Some(socket) = self.sockets.get_mut(id) {
-            socket.usage.stays = !has_left;
+            socket.usage.stays = true;
         }
         has_left
+    }
+
+    /// Whether nothing of a connection would stay behind: an octet that is urgent, what the program is to be told of its sends. Nor may
+    /// another thread's call wait: a connection that the kernel refuses comes back with another id, and the call has the old one.
+    fn may_leave(&mut self, id: SocketId) -> bool {
+        let Some(socket) = self.sockets.get(id) else { return false };
+        let is_bare = socket.callers.is_empty() && socket.rare.is_none();
+        let Some(connection) = socket.connection().filter(|_| is_bare) else { return false };
+        let ready = self.stack().and_then(|stack| stack.readiness(connection));
+        ready.is_some_and(|ready| !ready.urgent)
     }
 }
 
@@ -124,13 +149,32 @@ mod tests {
     }
 
     #[test]
-    fn who_is_mostly_woken_by_others_leaves() {
+    fn a_connection_that_sleeps_until_others_wake_it_leaves() {
         assert_eq!(unsuited_after((0..WAKES).map(|_| true)), Some(Unsuited::Threads));
         assert_eq!(unsuited_after((1..WAKES).map(|_| true)), None, "not yet");
     }
 
     #[test]
-    fn who_mostly_finds_its_packets_itself_stays() {
+    fn a_connection_that_mostly_finds_its_packets_itself_stays() {
         assert_eq!(unsuited_after((0..100 * WAKES).map(|sleep| sleep % 3 == 0)), None);
+    }
+
+    #[test]
+    fn what_a_connection_did_long_ago_does_not_count() {
+        let found_itself = (0..3 * PERIOD).map(|_| false);
+        let woken = (0..2 * PERIOD).map(|_| true);
+        assert_eq!(unsuited_after(found_itself.chain(woken)), Some(Unsuited::Threads));
+    }
+
+    #[test]
+    fn a_large_answer_among_many_small_ones_keeps_nobody_from_the_stack() {
+        let mut usage = Usage::default();
+        for call in 0..1_000_000 {
+            let octets = if call % 8 == 0 { 2 * LARGE } else { 100 };
+            usage.note_call(octets, octets);
+            assert_eq!(usage.unsuited(), None);
+        }
+        (0..PERIOD).for_each(|_| usage.note_call(LARGE, LARGE));
+        assert_eq!(usage.unsuited(), Some(Unsuited::Bulk));
     }
 }
