@@ -66,7 +66,8 @@ pub(crate) fn address(rtype: Rtype, rdata: &[u8]) -> Option<IpAddr> {
 /// Whether a server may be at `address`: not this host, not everybody, and never an address that belongs to nobody.
 pub(crate) fn may_be_asked(address: SocketAddr, loopback_too: bool, ipv6_too: bool) -> bool {
     let ip = address.ip().to_canonical();
-    if address.port() == 0 || ip.is_unspecified() || ip.is_multicast() || (ip.is_loopback() && !loopback_too) {
+    if address.port() == 0 || ip.is_unspecified() || ip.is_multicast() || (ip.is_loopback() && !loopback_too)
+    {
         return false;
     }
     match ip {

@@ -51,7 +51,7 @@ const TTL: u32 = 10_800;
 /// An answer from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LocalAnswer {
-    Records(Rrset),
+    Records(Box<Rrset>),
     /// The name exists, or not, without records of the type: the SOA says for how long.
     NoData(Arc<Rrset>),
     NoName(Arc<Rrset>),
@@ -70,8 +70,7 @@ impl LocalZones {
             RANGES.iter().flat_map(|&(first, last, net)| (first..=last).map(move |number| (number, net)));
         let ranges = ranges.map(|(number, net)| format!("{number}.{net}.in-addr.arpa."));
         let names = EMPTY.into_iter().map(str::to_owned).chain(ranges);
-        let zones =
-            names.map(|text| NameBuf::from_text(text.as_bytes(), None).expect("the table has names"));
+        let zones = names.map(|text| NameBuf::from_text(text.as_bytes(), None).expect("the table has names"));
         let is_elsewhere = |zone: &NameBuf| {
             let zone = zone.as_name();
             except.clone().any(|other| zone.ends_with(other) && !other.is_root() || other.ends_with(zone))
@@ -89,8 +88,8 @@ impl LocalZones {
             return Some(LocalAnswer::NoName(soa(zone)));
         }
         Some(match rtype {
-            Rtype::SOA => LocalAnswer::Records((*soa(zone)).clone()),
-            Rtype::NS => LocalAnswer::Records(set(zone, Rtype::NS, zone.as_name().as_bytes())),
+            Rtype::SOA => LocalAnswer::Records(Box::new((*soa(zone)).clone())),
+            Rtype::NS => LocalAnswer::Records(set(zone, Rtype::NS, zone.as_name().as_bytes()).into()),
             _ => LocalAnswer::NoData(soa(zone)),
         })
     }
@@ -102,7 +101,7 @@ fn localhost(name: Name<'_>, rtype: Rtype) -> Option<LocalAnswer> {
     const REVERSE: &[u8] = b"\x011\x010\x010\x03127\x07in-addr\x04arpa\0";
     let owner = NameBuf::from(name);
     if name.ends_with(Name::from_wire(LOCALHOST).expect("it is a name")) {
-        let records = |rdata: &[u8]| LocalAnswer::Records(set(&owner, rtype, rdata));
+        let records = |rdata: &[u8]| LocalAnswer::Records(set(&owner, rtype, rdata).into());
         return Some(match rtype {
             Rtype::A => records(&Ipv4Addr::LOCALHOST.octets()),
             Rtype::AAAA => records(&Ipv6Addr::LOCALHOST.octets()),
@@ -110,7 +109,7 @@ fn localhost(name: Name<'_>, rtype: Rtype) -> Option<LocalAnswer> {
         });
     }
     let is_reverse = name == Name::from_wire(REVERSE).expect("it is a name") && rtype == Rtype::PTR;
-    is_reverse.then(|| LocalAnswer::Records(set(&owner, rtype, LOCALHOST)))
+    is_reverse.then(|| LocalAnswer::Records(set(&owner, rtype, LOCALHOST).into()))
 }
 
 fn set(owner: &NameBuf, rtype: Rtype, rdata: &[u8]) -> Rrset {
@@ -139,7 +138,8 @@ mod tests {
     #[test]
     fn private_reverse_zones_and_names_without_meaning_are_denied() {
         let zones = LocalZones::new(std::iter::empty());
-        for text in ["1.0.0.10.in-addr.arpa.", "x.31.172.in-addr.arpa.", "x.100.100.in-addr.arpa.", "a.test."] {
+        for text in ["1.0.0.10.in-addr.arpa.", "x.31.172.in-addr.arpa.", "x.100.100.in-addr.arpa.", "a.test."]
+        {
             assert!(matches!(answer(&zones, text, Rtype::PTR), Some(LocalAnswer::NoName(_))), "{text}");
         }
         assert!(matches!(answer(&zones, "invalid.", Rtype::A), Some(LocalAnswer::NoData(_))));
@@ -153,7 +153,10 @@ mod tests {
         let Some(LocalAnswer::Records(set)) = answer(&zones, "a.localhost.", Rtype::A) else { panic!() };
         assert_eq!(set.rdatas.iter().next(), Some(&[127, 0, 0, 1][..]));
         assert!(matches!(answer(&zones, "localhost.", Rtype::MX), Some(LocalAnswer::NoData(_))));
-        assert!(matches!(answer(&zones, "1.0.0.127.in-addr.arpa.", Rtype::PTR), Some(LocalAnswer::Records(_))));
+        assert!(matches!(
+            answer(&zones, "1.0.0.127.in-addr.arpa.", Rtype::PTR),
+            Some(LocalAnswer::Records(_))
+        ));
     }
 
     #[test]

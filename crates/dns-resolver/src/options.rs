@@ -72,13 +72,17 @@ pub struct Selection {
     pub rate_max: u32,
     /// The shortest wait for an answer before the next server is asked. Below it the jitter of a busy host looks like loss.
     pub timeout_floor: Duration,
+    /// The shortest wait for a server that is asked the same again. A lost packet is repaired by the next server; a server that is asked
+    /// again has probably more to overcome.
+    pub retry_floor: Duration,
     /// The wait for a server that was never measured. Most of the Internet answers within it.
     pub timeout_unknown: Duration,
     /// The longest wait, however often a server was silent.
     pub timeout_max: Duration,
     /// How long an answer is still taken after its query was sent.
     pub patience: Duration,
-    /// What the first loss adds to a server's time; it doubles with each further one.
+    /// What the first loss adds to a server's time; it doubles with each further one. A server that loses a packet now and then stays the
+    /// best if the next one is much slower. One that is dead is left because it is silent, whatever its penalty.
     pub penalty: Duration,
     /// The largest penalty.
     pub penalty_max: Duration,
@@ -97,6 +101,8 @@ pub struct Selection {
     pub probe_rate_max: u32,
     /// Servers asked at once by the first query of a zone of which none is measured. 1 asks one by one.
     pub race: u8,
+    /// After so many waits in vain for one question, servers not asked yet are asked two by two: it is more than a lost packet.
+    pub losses_to_hurry: u32,
     /// After so long without an answer a server's state is forgotten, so that no outage is remembered for longer.
     pub expiry: Duration,
     /// Servers that are remembered; beyond it the oldest are forgotten. Each takes about 200 octets.
@@ -109,10 +115,11 @@ impl Default for Selection {
             band: Duration::from_millis(20),
             rate_max: 200,
             timeout_floor: Duration::from_millis(20),
+            retry_floor: Duration::from_millis(200),
             timeout_unknown: Duration::from_millis(350),
             timeout_max: Duration::from_secs(2),
             patience: Duration::from_secs(3),
-            penalty: Duration::from_millis(200),
+            penalty: Duration::from_millis(50),
             penalty_max: Duration::from_secs(4),
             penalty_half_life: Duration::from_secs(2),
             probe_interval: Duration::from_secs(2),
@@ -121,6 +128,7 @@ impl Default for Selection {
             probe_outage_max: Duration::from_millis(500),
             probe_rate_max: 50,
             race: 2,
+            losses_to_hurry: 2,
             expiry: Duration::from_secs(15 * 60),
             servers_max: 100_000,
         }
@@ -134,6 +142,9 @@ pub struct Stale {
     pub enabled: bool,
     /// How long a client waits for a fresh answer, at least, before an expired one is considered.
     pub client_timer: Duration,
+    /// How long a server, once asked, keeps a client from expired data, however short its usual time is: it may have become slower.
+    /// Longer than the time to most servers, and shorter than the client timer.
+    pub grace: Duration,
     /// The TTL of expired data in answers, in seconds (RFC 8767, 4).
     pub ttl: u32,
     /// How long after its expiry data may be served. RFC 8767 suggests one to three days.
@@ -145,6 +156,7 @@ impl Default for Stale {
         Stale {
             enabled: true,
             client_timer: Duration::from_millis(400),
+            grace: Duration::from_millis(350),
             ttl: 30,
             keep: Duration::from_secs(24 * 3600),
         }

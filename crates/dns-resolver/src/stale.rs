@@ -3,17 +3,16 @@
 //! A client waits for a fresh answer while there is hope of one. Expired data is served
 //!
 //! - when the resolution fails, or a failure of the same question is remembered; or
-//! - when the *client timer* has passed **and** the resolution is hopeless: at least two waits ended without an answer since it came to the
-//!   servers it asks now, and no server that answered its last query is being asked or left to ask.
+//! - when the *client timer* has passed **and** the resolution is hopeless: every server of the zone has been asked and has had `grace` to
+//!   answer, at least two waits have ended in vain, and no server that answered its last query is within its wait.
 //!
 //! ```text
 //! question       client timer: max(400 ms, 2 x best time of the zone's servers)
 //!    │                        │
 //!    ▼                        ▼
 //!    ├── ask A ── ask B ──────┼─ ask all that are left ──▶ an answer: fresh
-//!    │   (silent)  (slow)     │
-//!    │                        └─ B still within its wait: go on waiting
-//!    ├── ask A ── ask B ── ask A ─┼─────────────────────▶ all silent: expired data, TTL 30, EDE 3 or 19
+//!    │   (silent)  (slow)     └─ B still within its wait: go on waiting
+//!    ├── ask A ── ask B ── ask A ┼──────────────────────▶ all silent: expired data, TTL 30, EDE 3 or 19
 //!    └── ask A ── ask B ── ... ── failure ──────────────▶ expired data at once
 //! ```
 //!
@@ -31,15 +30,17 @@ pub struct Progress {
     pub losses: u32,
     /// Whether a server that answered its last query is being asked, within its wait.
     pub waits_for_live_server: bool,
-    /// Whether such a server, or one never asked, is left to ask.
-    pub has_live_server_left: bool,
+    /// Whether a server is left that was not asked yet.
+    pub has_server_left: bool,
+    /// Whether the server that was asked last for the first time has had less than [`Stale::grace`] to answer.
+    pub is_early: bool,
 }
 
 impl Progress {
     /// Whether waiting longer is unlikely to give a fresh answer.
     #[must_use]
     pub fn is_hopeless(self) -> bool {
-        self.losses >= 2 && !self.waits_for_live_server && !self.has_live_server_left
+        self.losses >= 2 && !self.waits_for_live_server && !self.has_server_left && !self.is_early
     }
 }
 
@@ -63,12 +64,14 @@ mod tests {
 
     #[test]
     fn there_is_hope_while_a_live_server_may_answer() {
-        let dead = Progress { losses: 2, waits_for_live_server: false, has_live_server_left: false };
+        let dead =
+            Progress { losses: 2, waits_for_live_server: false, has_server_left: false, is_early: false };
         assert!(dead.is_hopeless());
         for hope in [
             Progress { losses: 1, ..dead },
             Progress { waits_for_live_server: true, ..dead },
-            Progress { has_live_server_left: true, ..dead },
+            Progress { has_server_left: true, ..dead },
+            Progress { is_early: true, ..dead },
         ] {
             assert!(!hope.is_hopeless());
         }

@@ -200,7 +200,9 @@ impl Cache {
         zone: &NameBuf,
         now: Instant,
     ) {
-        let before = match self.get(name, Kind::Failure(rtype), now).map(|found| (found.content, found.expires))
+        let before = match self
+            .get(name, Kind::Failure(rtype), now)
+            .map(|found| (found.content, found.expires))
         {
             // A failure that ended long ago is another one.
             Some((Content::Failure(failure), expires)) if expires + self.options.failure_ttl_max > now => {

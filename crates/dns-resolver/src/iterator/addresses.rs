@@ -114,7 +114,8 @@ impl Resolver {
         }
         for server in &delegation.servers {
             for rtype in [Rtype::A, Rtype::AAAA] {
-                if rtype == Rtype::AAAA && !self.options.ipv6 || self.knows(server.name.as_name(), rtype, now) {
+                if rtype == Rtype::AAAA && !self.options.ipv6 || self.knows(server.name.as_name(), rtype, now)
+                {
                     continue;
                 }
                 if !self.take_fetch_token(now) {

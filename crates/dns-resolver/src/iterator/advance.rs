@@ -82,7 +82,7 @@ impl Resolver {
             return None;
         }
         let known = match self.local.answer(sname.as_name(), rtype) {
-            Some(LocalAnswer::Records(set)) => Known::Records(set),
+            Some(LocalAnswer::Records(set)) => Known::Records(*set),
             Some(LocalAnswer::NoData(soa)) => Known::NoData(soa),
             Some(LocalAnswer::NoName(soa)) => Known::NoName(soa),
             None => self.look_up(sname.as_name(), rtype, false, now)?.known,
@@ -124,6 +124,7 @@ impl Resolver {
             children: Vec::new(),
             sent: 0,
             losses: 0,
+            last_first_try: now,
             ede: Ede::NO_REACHABLE_AUTHORITY,
         }
     }
@@ -159,12 +160,16 @@ impl Resolver {
             return;
         }
         let is_first = step.sent == 0;
-        let candidates = step.candidates();
-        let chosen = if step.sent < self.options.limits.tries_max {
-            self.servers.choose(&candidates, &mut self.random, now)
-        } else {
-            Vec::new()
-        };
+        let in_trouble = step.losses >= self.options.selection.losses_to_hurry;
+        let mut candidates = step.candidates();
+        let mut chosen = Vec::new();
+        if step.sent < self.options.limits.tries_max {
+            chosen = self.servers.choose(&candidates, &mut self.random, now);
+            candidates.retain(|candidate| candidate.tries == 0 && !chosen.contains(&candidate.address));
+            if in_trouble && chosen.len() == 1 {
+                chosen.extend(self.servers.choose(&candidates, &mut self.random, now).first());
+            }
+        }
         for (index, address) in chosen.iter().enumerate() {
             if !self.ask(id, *address, Transport::Udp, now) && index == 0 {
                 return self.finish(id, Outcome::Failed(Ede::OTHER), now);
@@ -196,7 +201,9 @@ impl Resolver {
         let task = self.tasks.get_mut(&id).expect("it is being pursued");
         let step = task.step.as_ref().expect("it is being pursued");
         let ede = step.ede;
-        if step.is_minimised && !step.excluded.is_empty() && self.options.minimisation == Minimisation::Relaxed
+        if step.is_minimised
+            && !step.excluded.is_empty()
+            && self.options.minimisation == Minimisation::Relaxed
         {
             task.is_whole = true;
             task.step = None;

@@ -76,8 +76,8 @@ pub(crate) fn classify(message: &Message, asked: &Asked<'_>) -> Verdict {
         match next_alias(message, name.as_name(), asked.zone, &mut aliases) {
             Next::End => return end(message, asked, aliases, name, is_authority),
             Next::TooLong => return Verdict::TooLong,
-            Next::Target(target) if may_speak_of(asked, target.as_name()) => name = target,
-            Next::Target(target) => return Verdict::Alias { aliases, target, rank },
+            Next::Target(target) if may_speak_of(asked, target.as_name()) => name = *target,
+            Next::Target(target) => return Verdict::Alias { aliases, target: *target, rank },
         }
     }
     Verdict::Lame
@@ -88,7 +88,7 @@ fn may_speak_of(asked: &Asked<'_>, name: Name<'_>) -> bool {
 }
 
 enum Next {
-    Target(NameBuf),
+    Target(Box<NameBuf>),
     TooLong,
     End,
 }
@@ -101,14 +101,14 @@ fn next_alias(message: &Message, name: Name<'_>, zone: Name<'_>, aliases: &mut V
             let Some(cname) = synthesise(name, &dname) else { return Next::TooLong };
             let Some(target) = cname.target() else { return Next::End };
             aliases.extend([dname, cname]);
-            return Next::Target(target);
+            return Next::Target(target.into());
         }
         above = owner.parent();
     }
     let Some(cname) = message.answer_set(name, Rtype::CNAME) else { return Next::End };
     let Some(target) = cname.target() else { return Next::End };
     aliases.push(cname);
-    Next::Target(target)
+    Next::Target(target.into())
 }
 
 /// The CNAME that a DNAME above `name` means; `None` if its target would be too long.
@@ -178,8 +178,5 @@ fn find_referral(message: &Message, asked: &Asked<'_>) -> Option<Rrset> {
 /// Whether the message sends us to a zone that is not on the way down.
 fn has_foreign_referral(message: &Message, asked: &Asked<'_>) -> bool {
     let is_foreign = |owner: Name<'_>| owner != asked.zone;
-    message
-        .authority
-        .iter()
-        .any(|record| record.rtype == Rtype::NS && is_foreign(record.owner.as_name()))
+    message.authority.iter().any(|record| record.rtype == Rtype::NS && is_foreign(record.owner.as_name()))
 }

@@ -4,7 +4,7 @@ use clock::Instant;
 
 use super::task::{Account, Outcome, Purpose, Task, TaskId, Waiter};
 use crate::message::{Ede, Question};
-use crate::resolver::{Resolver, Timer};
+use crate::resolver::{Resolver, Timer, Transport};
 use crate::stale::Progress;
 
 /// Queries of a task that nobody waits for.
@@ -82,7 +82,7 @@ impl Resolver {
         self.finish(id, Outcome::Failed(ede.unwrap_or(Ede::OTHER)), now);
     }
 
-    /// A client has waited for long: the task asks every live server that is left.
+    /// A client has waited for long: the task asks every server that is left.
     pub(crate) fn hurry(&mut self, id: TaskId, now: Instant) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if std::mem::replace(&mut task.is_urgent, true) {
@@ -92,9 +92,8 @@ impl Resolver {
         let (children, candidates) = (step.children.clone(), step.candidates());
         let room = usize::from(self.options.limits.tries_max.saturating_sub(step.sent));
         let left = candidates.iter().filter(|candidate| candidate.tries == 0);
-        let live = left.map(|candidate| candidate.address).filter(|address| !self.servers.is_silent(*address));
-        for address in live.take(room).collect::<Vec<_>>() {
-            self.ask(id, address, crate::resolver::Transport::Udp, now);
+        for address in left.map(|candidate| candidate.address).take(room).collect::<Vec<_>>() {
+            self.ask(id, address, Transport::Udp, now);
         }
         for child in children {
             self.hurry(child, now);
@@ -102,20 +101,20 @@ impl Resolver {
     }
 
     /// Whether nothing is to be expected of a task soon; see [`crate::stale`].
-    pub(crate) fn is_hopeless(&self, id: TaskId, depth: u8) -> bool {
+    pub(crate) fn is_hopeless(&self, id: TaskId, depth: u8, now: Instant) -> bool {
         let Some(step) = self.tasks.get(&id).and_then(|task| task.step.as_ref()) else { return false };
         if !step.children.is_empty() {
-            let deeper = |child: &TaskId| self.is_hopeless(*child, depth + 1);
+            let deeper = |child: &TaskId| self.is_hopeless(*child, depth + 1, now);
             return depth < self.options.limits.depth_max && step.children.iter().all(deeper);
         }
         let is_live = |address| !self.servers.is_silent(address);
         let waiting = step.waiting.iter().filter_map(|query| self.in_flight.get(query));
         let has_room = step.sent < self.options.limits.tries_max;
-        let mut left = step.candidates().into_iter().filter(|candidate| candidate.tries == 0);
         let progress = Progress {
             losses: step.losses,
             waits_for_live_server: waiting.into_iter().any(|query| is_live(query.server)),
-            has_live_server_left: has_room && left.any(|candidate| is_live(candidate.address)),
+            has_server_left: has_room && step.candidates().iter().any(|candidate| candidate.tries == 0),
+            is_early: now < step.last_first_try + self.options.stale.grace,
         };
         progress.is_hopeless()
     }

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use dns_wire::{NameBuf, Rtype};
 
 use super::classify::{Asked, Verdict, classify};
 use super::task::{Mode, Outcome, Purpose, TaskId};
-use crate::cache::{Kind, Rank};
+use crate::cache::{Kind, Rank, negative_ttl};
 use crate::delegation::Delegation;
 use crate::message::{Ede, Message, Rrset};
 use crate::options::Minimisation;
@@ -143,13 +143,13 @@ impl Resolver {
                 self.keep_aliases(&aliases, Rank::Authority, now);
                 self.keep_denial(&name, Kind::Type(rtype), soa.as_ref(), rtype, now);
                 chain.extend(aliases);
-                Outcome::NoData(chain, soa)
+                Outcome::NoData(chain, self.clamp_denial(soa))
             }
             Verdict::NoName { aliases, name, soa } => {
                 self.keep_aliases(&aliases, Rank::Authority, now);
                 self.keep_denial(&name, Kind::NoName, soa.as_ref(), rtype, now);
                 chain.extend(aliases);
-                Outcome::NoName(chain, soa)
+                Outcome::NoName(chain, self.clamp_denial(soa))
             }
             Verdict::TooLong => Outcome::TooLong(chain),
             Verdict::Referral(_) | Verdict::NoEdns | Verdict::Lame => return,
@@ -169,7 +169,14 @@ impl Resolver {
     }
 
     /// Keeps a denial. One without an SOA record ends what the cache has and is not kept (RFC 2308, 5).
-    fn keep_denial(&mut self, name: &NameBuf, kind: Kind, soa: Option<&Arc<Rrset>>, rtype: Rtype, now: Instant) {
+    fn keep_denial(
+        &mut self,
+        name: &NameBuf,
+        kind: Kind,
+        soa: Option<&Arc<Rrset>>,
+        rtype: Rtype,
+        now: Instant,
+    ) {
         match soa {
             Some(soa) => self.cache.put_denial(name.as_name(), kind, soa, now),
             None => self.cache.forget(name.as_name(), Kind::Type(rtype)),
@@ -178,8 +185,13 @@ impl Resolver {
 
     /// Answers have no longer TTL than the cache.
     fn clamp(&self, set: &mut Rrset) {
-        let max = u32::try_from(self.options.cache.ttl_max.as_secs()).unwrap_or(u32::MAX);
-        set.ttl = set.ttl.min(max);
+        set.ttl = set.ttl.min(in_secs(self.options.cache.ttl_max));
+    }
+
+    /// The SOA record of a denial says how long the denial lasts (RFC 2308, 5).
+    fn clamp_denial(&self, soa: Option<Arc<Rrset>>) -> Option<Arc<Rrset>> {
+        let max = in_secs(self.options.cache.negative_ttl_max);
+        soa.map(|soa| Arc::new(Rrset { ttl: negative_ttl(&soa).min(max), ..(*soa).clone() }))
     }
 
     /// A server's answer is no use for the step: another one is asked.
@@ -193,4 +205,8 @@ impl Resolver {
         }
         self.pursue(id, now);
     }
+}
+
+fn in_secs(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }

@@ -96,6 +96,8 @@ pub(crate) struct Step {
     pub(crate) sent: u8,
     /// Waits that ended without an answer.
     pub(crate) losses: u32,
+    /// When a server was asked for the first time, the last time that was.
+    pub(crate) last_first_try: Instant,
     pub(crate) ede: Ede,
 }
 
@@ -106,12 +108,15 @@ impl Step {
     }
 
     /// Notes that a server is asked.
-    pub(crate) fn on_sent(&mut self, address: SocketAddr, query: QueryId) {
+    pub(crate) fn on_sent(&mut self, address: SocketAddr, query: QueryId, now: Instant) {
         self.sent = self.sent.saturating_add(1);
         self.waiting.push(query);
         match self.tries.iter_mut().find(|tried| tried.address == address) {
             Some(tried) => tried.tries = tried.tries.saturating_add(1),
-            None => self.tries.push(Candidate { address, tries: 1 }),
+            None => {
+                self.tries.push(Candidate { address, tries: 1 });
+                self.last_first_try = now;
+            }
         }
     }
 

@@ -59,7 +59,7 @@ impl Resolver {
         let (purpose, tries) = (Use::Step(id, step.number), step.tries_of(server));
         let query = self.send(purpose, server, transport, (name, rtype, recursion), tries, now);
         let step = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut());
-        step.expect("it is there").on_sent(server, query);
+        step.expect("it is there").on_sent(server, query, now);
         true
     }
 

@@ -244,8 +244,13 @@ mod tests {
     }
 
     fn head(limit: usize) -> AnswerHead {
-        let query =
-            UpstreamQuery { id: 7, name: b"\x03wWw\0", rtype: Rtype::A, recursion: true, payload: Some(1232) };
+        let query = UpstreamQuery {
+            id: 7,
+            name: b"\x03wWw\0",
+            rtype: Rtype::A,
+            recursion: true,
+            payload: Some(1232),
+        };
         let message = write_query(&query);
         AnswerHead::new(&message, Some(&Query::parse(&message).unwrap()), limit, 1232)
     }

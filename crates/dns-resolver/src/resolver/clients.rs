@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use dns_wire::query::QueryError;
 use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
 
@@ -34,6 +34,8 @@ struct Reply {
     is_ending: bool,
 }
 
+/// How often hope is looked for again once the client timer has passed.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The largest message over TCP.
 const TCP_MAX: usize = 65_535;
 /// What a client without EDNS takes over UDP (RFC 1035, 4.2.1).
@@ -79,7 +81,14 @@ impl Resolver {
         AnswerHead::new(octets, query, limit, ours)
     }
 
-    fn on_question(&mut self, client: ClientId, query: &Query, octets: &[u8], head: AnswerHead, now: Instant) {
+    fn on_question(
+        &mut self,
+        client: ClientId,
+        query: &Query,
+        octets: &[u8],
+        head: AnswerHead,
+        now: Instant,
+    ) {
         if let Some((rcode, ede)) = refusal(query) {
             self.counters.refused += 1;
             return self.answer(client, write_error(&head, rcode, ede));
@@ -92,7 +101,7 @@ impl Resolver {
         question.name.make_lowercase();
         if let Some(answer) = self.local.answer(name, query.qtype) {
             let outcome = match answer {
-                LocalAnswer::Records(set) => Outcome::Answer(vec![set]),
+                LocalAnswer::Records(set) => Outcome::Answer(vec![*set]),
                 LocalAnswer::NoData(soa) => Outcome::NoData(Vec::new(), Some(soa)),
                 LocalAnswer::NoName(soa) => Outcome::NoName(Vec::new(), Some(soa)),
             };
@@ -150,6 +159,9 @@ impl Resolver {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.timer_passed = true;
         let task = client.task;
+        let again = now + LOOK_AGAIN;
+        client.stale_at = Some(again);
+        self.timers.set(again, Timer::Client(id));
         self.hurry(task, now);
         self.serve_stale_if_hopeless(task, now);
     }
@@ -158,13 +170,11 @@ impl Resolver {
     pub(crate) fn serve_stale_if_hopeless(&mut self, task: TaskId, now: Instant) {
         let Some(waiters) = self.tasks.get(&task).map(|task| task.waiters.clone()) else { return };
         let due = |waiter: &Waiter| match waiter {
-            Waiter::Client(id) => {
-                self.clients.get(id).filter(|client| client.timer_passed).map(|_| *id)
-            }
+            Waiter::Client(id) => self.clients.get(id).filter(|client| client.timer_passed).map(|_| *id),
             Waiter::Task(_) => None,
         };
         let due: Vec<ClientId> = waiters.iter().filter_map(due).collect();
-        if due.is_empty() || !self.is_hopeless(task, 0) {
+        if due.is_empty() || !self.is_hopeless(task, 0, now) {
             return;
         }
         for id in due {

@@ -49,14 +49,16 @@ impl Resolver {
         let mut best: Option<(Kind, Found)> = None;
         for kind in kinds {
             let Some(found) = self.cache.get(name, kind, now) else { continue };
-            let is_alias_denial = kind == Kind::Type(Rtype::CNAME) && matches!(found.content, Content::Denial(_));
+            let is_alias_denial =
+                kind == Kind::Type(Rtype::CNAME) && matches!(found.content, Content::Denial(_));
             let key = |found: &Found| (!found.is_stale(now), found.stored);
             if !is_alias_denial && best.as_ref().is_none_or(|(_, other)| key(&found) > key(other)) {
                 best = Some((kind, found));
             }
         }
         let is_fresh = best.as_ref().is_some_and(|(_, found)| !found.is_stale(now));
-        if !is_fresh && let Some(knowledge) = self.look_above(name, best.as_ref().map(|best| best.1.stored), now)
+        if !is_fresh
+            && let Some(knowledge) = self.look_above(name, best.as_ref().map(|best| best.1.stored), now)
         {
             return Some(knowledge);
         }
@@ -85,7 +87,13 @@ impl Resolver {
         None
     }
 
-    fn redirect(&mut self, name: Name<'_>, owner: Name<'_>, found: &Found, now: Instant) -> Option<Knowledge> {
+    fn redirect(
+        &mut self,
+        name: Name<'_>,
+        owner: Name<'_>,
+        found: &Found,
+        now: Instant,
+    ) -> Option<Knowledge> {
         let knowledge = self.knowledge(owner, Kind::Type(Rtype::DNAME), Rtype::DNAME, found, now)?;
         let Known::Records(dname) = &knowledge.known else { return None };
         let cname = synthesise(name, dname)?;

@@ -173,6 +173,7 @@ impl Resolver {
     pub fn new(options: Options, zones: Zones, key: [u8; 16], now: Instant) -> Resolver {
         let mut random = Random::new(key);
         let seed = random.draw();
+        let fetch_rate = options.limits.address_fetch_rate_max;
         let mut timers = Timers::default();
         timers.set(now + SWEEP, Timer::Sweep);
         Resolver {
@@ -191,7 +192,7 @@ impl Resolver {
             ready: VecDeque::new(),
             counters: Counters::default(),
             next_id: 0,
-            fetch_tokens: (0, now),
+            fetch_tokens: (u64::from(fetch_rate) * 1000, now),
             transmits: VecDeque::new(),
             answers: VecDeque::new(),
             closed: VecDeque::new(),

@@ -120,8 +120,11 @@ impl Server {
             None => options.timeout_unknown,
             Some(timing) => timing.srtt + 4 * self.rttvar().unwrap_or_default(),
         };
-        let doubled = base.max(options.timeout_floor) * (1 << u32::from(tries).min(DOUBLINGS_MAX));
-        doubled.min(options.timeout_max)
+        let wait = match u32::from(tries) {
+            0 => base.max(options.timeout_floor),
+            tries => base.max(options.retry_floor) * (1 << (tries - 1).min(DOUBLINGS_MAX)),
+        };
+        wait.min(options.timeout_max)
     }
 
     /// A query leaves.
@@ -260,7 +263,8 @@ mod tests {
         assert_eq!(measured(&[]).timeout(&options, 0), ms(350));
         assert_eq!(measured(&[100; 40]).timeout(&options, 0), ms(125), "the variance is a sixteenth");
         assert_eq!(measured(&[1; 40]).timeout(&options, 0), ms(20));
-        assert_eq!(measured(&[1; 40]).timeout(&options, 3), ms(160));
+        assert_eq!(measured(&[1; 40]).timeout(&options, 1), ms(200));
+        assert_eq!(measured(&[1; 40]).timeout(&options, 3), ms(800));
         assert_eq!(measured(&[1; 40]).timeout(&options, 200), ms(2000));
     }
 
@@ -279,10 +283,10 @@ mod tests {
         let options = Selection::default();
         let mut server = measured(&[5]);
         server.on_loss(&options, at(0));
-        assert_eq!(server.penalty(&options, at(0)), ms(200));
-        assert_eq!(server.penalty(&options, at(1000)), ms(150));
-        assert_eq!(server.penalty(&options, at(2000)), ms(100));
-        assert_eq!(server.penalty(&options, at(4000)), ms(50));
+        assert_eq!(server.penalty(&options, at(0)), ms(50));
+        assert_eq!(server.penalty(&options, at(1000)), Duration::from_micros(37_500));
+        assert_eq!(server.penalty(&options, at(2000)), ms(25));
+        assert_eq!(server.penalty(&options, at(4000)), Duration::from_micros(12_500));
         (0..10).for_each(|_| server.on_loss(&options, at(4000)));
         assert_eq!(server.penalty(&options, at(4000)), options.penalty_max);
         assert!(server.penalty(&options, at(100_000)).is_zero());

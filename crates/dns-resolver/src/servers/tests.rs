@@ -74,7 +74,11 @@ fn load_spreads_only_beyond_the_rate_and_only_within_the_band() {
         let now = at(number * 1000 / queries_a_second);
         let chosen = servers.choose(&candidates(3), &mut random, now)[0];
         servers.on_sent(chosen, false, now);
-        (1..=3).for_each(|last| if chosen == address(last) { shares[usize::from(last) - 1] += 1 });
+        (1..=3).for_each(|last| {
+            if chosen == address(last) {
+                shares[usize::from(last) - 1] += 1
+            }
+        });
     }
     assert_eq!(shares[2], 0, "60 ms is beyond the band");
     assert!((590..=640).contains(&shares[0]), "{shares:?}");
