@@ -1,6 +1,7 @@
 //! The start and the end of tasks.
 
 use clock::Instant;
+use dns_wire::NameBuf;
 
 use super::task::{Account, Outcome, Purpose, Task, TaskId, Waiter};
 use crate::message::{Ede, Question};
@@ -19,10 +20,13 @@ impl Resolver {
         parent: Option<TaskId>,
         now: Instant,
     ) -> Option<TaskId> {
-        if let Some(&task) = self.by_question.get(question) {
-            return Some(task);
-        }
         let limits = self.options.limits;
+        if let Some(&id) = self.by_question.get(question) {
+            if let Some(task) = self.tasks.get_mut(&id).filter(|task| task.purpose < purpose) {
+                (task.purpose, task.account) = (purpose, Account::new(limits.queries_max)); // Now somebody waits.
+            }
+            return Some(id);
+        }
         if self.tasks.len() >= limits.tasks_max {
             return None;
         }
@@ -65,8 +69,8 @@ impl Resolver {
         self.by_question.remove(&task.question);
         self.timers.cancel(task.deadline, Timer::Task(id));
         if let Outcome::Failed(ede) = outcome {
-            let zone = task.step.as_ref().map_or(&task.sname, |step| &step.zone.name);
-            self.cache.put_failure(task.question.name.as_name(), task.question.rtype, ede, zone, now);
+            let zone = task.step.as_ref().map_or(NameBuf::root(), |step| step.zone.name.clone());
+            self.cache.put_failure(task.question.name.as_name(), task.question.rtype, ede, &zone, now);
         }
         for waiter in &task.waiters {
             match *waiter {

@@ -26,12 +26,12 @@ pub(crate) enum Waiter {
 }
 
 /// Why a task runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// Somebody waits for it.
-    Asked,
     /// Nobody waits: an entry of the cache is renewed, a name server's address fetched, the root's servers asked for.
     Background,
+    /// Somebody waits for it.
+    Asked,
 }
 
 /// Queries that a question, with all that is looked up for it, may still send.

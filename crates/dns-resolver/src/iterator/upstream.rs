@@ -1,8 +1,8 @@
 //! Queries to servers: sent, waited for, answered.
 //!
 //! A response counts only if it comes from the server's address, with the ID, name, type and (with 0x20) the case of its query
-//! (RFC 5452, 9.1). Others are forgeries; after a few of them the query is repeated over TCP. A query lives for `patience`, also
-//! when the next server has been asked: what comes late still measures its server.
+//! (RFC 5452, 9.1). Others are forgeries; after a few of them the query is repeated over TCP, as it is at once if only the case is lost. A
+//! query lives for `patience`, also when the next server has been asked: what comes late still measures its server.
 
 use std::net::SocketAddr;
 
@@ -42,6 +42,15 @@ pub(crate) struct Upstream {
     /// The wait is over.
     is_late: bool,
     forgeries: u8,
+}
+
+/// Whether octets are the answer to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judgement {
+    Genuine,
+    /// All is right but the case of the name.
+    CaseLost,
+    Forged,
 }
 
 /// A connection takes a round trip more, and a server's backlog some time.
@@ -189,13 +198,17 @@ impl Resolver {
     pub fn on_response(&mut self, query: QueryId, from: SocketAddr, octets: &[u8], now: Instant) {
         let Some(upstream) = self.in_flight.get_mut(&query) else { return };
         let message = Message::parse(octets);
-        if !upstream.is_answered_by(from, octets, message.as_ref(), self.options.mixed_case) {
-            upstream.forgeries = upstream.forgeries.saturating_add(1);
-            self.counters.forgeries += 1;
-            if upstream.forgeries == self.options.limits.forgeries_max {
-                self.repeat_over_tcp(query, now);
+        match upstream.judge(from, octets, message.as_ref(), self.options.mixed_case) {
+            Judgement::Genuine => {}
+            Judgement::CaseLost => return self.repeat_over_tcp(query, now),
+            Judgement::Forged => {
+                upstream.forgeries = upstream.forgeries.saturating_add(1);
+                self.counters.forgeries += 1;
+                if upstream.forgeries == self.options.limits.forgeries_max {
+                    self.repeat_over_tcp(query, now);
+                }
+                return;
             }
-            return;
         }
         let (server, transport, is_late) = (upstream.server, upstream.transport, upstream.is_late);
         let (purpose, had_edns) = (upstream.purpose, upstream.had_edns);
@@ -217,7 +230,7 @@ impl Resolver {
         self.run_ready(now);
     }
 
-    /// Somebody guesses: over TCP they would have to guess sequence numbers, too.
+    /// Somebody may be guessing: over TCP they would have to guess sequence numbers, too.
     fn repeat_over_tcp(&mut self, query: QueryId, now: Instant) {
         let Some(upstream) = self.in_flight.get(&query) else { return };
         let (purpose, server, transport) = (upstream.purpose, upstream.server, upstream.transport);
@@ -249,24 +262,32 @@ impl Resolver {
 }
 
 impl Upstream {
-    /// Whether octets are the answer to this query. Those that cannot be read are, if the ID is right: the server sends nonsense.
-    fn is_answered_by(
+    /// Judges octets by who sent them and what they repeat of this query. Those that cannot be read are genuine if the ID is right: the
+    /// server sends nonsense.
+    fn judge(
         &self,
         from: SocketAddr,
         octets: &[u8],
         message: Option<&Message>,
         exact_case: bool,
-    ) -> bool {
+    ) -> Judgement {
         let id = octets.first_chunk::<2>().map(|id| u16::from_be_bytes(*id));
         let flags = octets.get(2..4).map_or(0, |flags| u16::from_be_bytes([flags[0], flags[1]]));
         if from != self.server || id != Some(self.id) || flags & (QR | OPCODE) != QR {
-            return false;
+            return Judgement::Forged;
         }
-        let Some(question) = message.map(|message| message.question.as_ref()) else { return true };
-        let Some(question) = question else { return flags & 0xf != 0 }; // Some errors repeat no question.
+        let Some(message) = message else { return Judgement::Genuine };
+        let Some(question) = &message.question else {
+            // Some errors repeat no question.
+            return if flags & 0xf != 0 { Judgement::Genuine } else { Judgement::Forged };
+        };
         let same_case = question.name.as_name().as_bytes() == self.name.as_name().as_bytes();
-        question.rtype == self.rtype
-            && question.name == self.name
-            && (same_case || !exact_case || self.transport == Transport::Tcp)
+        if question.rtype != self.rtype || question.name != self.name {
+            Judgement::Forged
+        } else if exact_case && !same_case && self.transport == Transport::Udp {
+            Judgement::CaseLost
+        } else {
+            Judgement::Genuine
+        }
     }
 }

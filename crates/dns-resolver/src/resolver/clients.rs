@@ -42,7 +42,7 @@ const TCP_MAX: usize = 65_535;
 const UDP_MIN: usize = 512;
 
 impl Resolver {
-    /// A client asks. The answer comes from [`Resolver::poll_answer`], now or later; octets that are no query get none.
+    /// A client asks. The answer comes from [`Resolver::poll_answer`], now or later; it is empty for octets that are no query.
     pub fn on_query(&mut self, client: ClientId, transport: Transport, octets: &[u8], now: Instant) {
         self.counters.client_queries += 1;
         match Query::parse(octets) {
@@ -50,7 +50,7 @@ impl Resolver {
                 let head = self.head(transport, octets, Some(&query));
                 self.on_question(client, &query, octets, head, now);
             }
-            Err(QueryError::Short | QueryError::Response) => self.counters.dropped += 1,
+            Err(QueryError::Short | QueryError::Response) => self.drop_client(client),
             Err(error) => {
                 self.counters.malformed += 1;
                 let query = Query::parse_malformed(octets);
@@ -65,10 +65,9 @@ impl Resolver {
     /// Refuses a client that may not ask.
     pub fn refuse(&mut self, client: ClientId, transport: Transport, octets: &[u8]) {
         self.counters.refused += 1;
-        if let Ok(query) = Query::parse(octets) {
-            let head = self.head(transport, octets, Some(&query));
-            self.answer(client, write_error(&head, Rcode::Refused, Some(Ede::PROHIBITED)));
-        }
+        let Ok(query) = Query::parse(octets) else { return self.drop_client(client) };
+        let head = self.head(transport, octets, Some(&query));
+        self.answer(client, write_error(&head, Rcode::Refused, Some(Ede::PROHIBITED)));
     }
 
     fn head(&self, transport: Transport, octets: &[u8], query: Option<&Query>) -> AnswerHead {
@@ -93,7 +92,7 @@ impl Resolver {
             self.counters.refused += 1;
             return self.answer(client, write_error(&head, rcode, ede));
         }
-        let Ok(name) = Name::from_wire(query.qname(octets)) else { return };
+        let Ok(name) = Name::from_wire(query.qname(octets)) else { return self.drop_client(client) };
         if query.qtype == Rtype::ANY {
             return self.answer(client, minimal_any(&head, name));
         }
@@ -132,8 +131,7 @@ impl Resolver {
         let limit = self.options.limits.clients_per_question_max;
         let waiters = &mut self.tasks.get_mut(&task).expect("it was just started").waiters;
         if waiters.len() >= limit {
-            self.counters.dropped += 1;
-            return; // Enough of them will ask again.
+            return self.drop_client(client); // Enough of them will ask again.
         }
         waiters.push(Waiter::Client(client));
         let stale_at = self.stale_at(&question, now);

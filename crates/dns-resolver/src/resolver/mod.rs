@@ -60,7 +60,7 @@ pub struct Transmit {
 pub struct Answer {
     /// Whose it is.
     pub client: ClientId,
-    /// The message.
+    /// The message; empty if the client gets none.
     pub octets: Vec<u8>,
 }
 
@@ -237,7 +237,7 @@ impl Resolver {
         self.transmits.pop_front()
     }
 
-    /// The next answer for a client.
+    /// The next answer for a client. Every question gets one, be it empty.
     pub fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
@@ -292,6 +292,12 @@ impl Resolver {
             self.timers.cancel(upstream.patience_until, Timer::Patience(query));
             self.closed.push_back(query);
         }
+    }
+
+    /// Gives a client no answer.
+    fn drop_client(&mut self, client: ClientId) {
+        self.counters.dropped += 1;
+        self.answer(client, Vec::new());
     }
 
     fn answer(&mut self, client: ClientId, octets: Vec<u8>) {
