@@ -17,6 +17,7 @@
 
 mod cache;
 mod delegation;
+mod fuzz;
 mod hints;
 mod iterator;
 mod local_zones;
@@ -27,6 +28,8 @@ mod resolver;
 pub mod servers;
 pub mod stale;
 
+#[doc(hidden)]
+pub use fuzz::fuzz_resolver;
 pub use hints::Hints;
 pub use options::{CacheOptions, Limits, Minimisation, Options, Selection, Stale};
 pub use random::Random;

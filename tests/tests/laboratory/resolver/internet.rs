@@ -46,7 +46,10 @@ const HOSTED: Zones<'_> = &[
          ns2 A 10.53.0.14\nns3 A 10.53.0.19\nwww 1 A 192.0.2.1\nalias CNAME www.two.lab.\nold DNAME two.lab.\n\
          a.b.c TXT \"deep\"\n",
     ),
-    ("lame.lab.", "@ 3600 IN SOA ns2 host 1 3600 900 86400 60\n@ NS ns2\nns2 A 10.53.0.13\nwww A 192.0.2.3\n"),
+    (
+        "lame.lab.",
+        "@ 3600 IN SOA ns2 host 1 3600 900 86400 60\n@ NS ns2\nns2 A 10.53.0.13\nwww A 192.0.2.3\n",
+    ),
     (
         "moved.lab.",
         "@ 3600 IN SOA ns host 1 3600 900 86400 60\n@ NS ns\nns A 10.53.0.16\nwww A 192.0.2.66\nfirst A 192.0.2.4\n",
@@ -87,7 +90,8 @@ impl Internet {
         let hosts = vec![host(&lab, 13), host(&lab, 14)];
         let directory = Directory::new().unwrap();
         directory.write("root.hints", ". 3600 NS a.root.\na.root. 3600 A 10.53.0.11\n").unwrap();
-        let config = directory.write("resolver.toml", &format!("root-hints = \"root.hints\"\n{config}")).unwrap();
+        let config =
+            directory.write("resolver.toml", &format!("root-hints = \"root.hints\"\n{config}")).unwrap();
         let control = directory.path().join("control.sock");
         let mut resolver = lab
             .spawn_in(
@@ -124,7 +128,8 @@ impl Internet {
     /// What a command of `sidestep dns` prints about the resolver.
     pub(super) fn tool(&self, tool: &str) -> String {
         let control = self.directory.path().join("control.sock").display().to_string();
-        let output = Command::new(sidestep_binary()).args(["dns", tool, "--control", &control]).output().unwrap();
+        let output =
+            Command::new(sidestep_binary()).args(["dns", tool, "--control", &control]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }

@@ -14,7 +14,9 @@ fn every_kind_of_name_is_resolved_over_udp_and_tcp() {
     let Some(internet) = Internet::start("") else { return };
     for transport in [Transport::Udp, Transport::Tcp] {
         let ask = |name: &str, rtype: &str| internet.dig(transport, &[name, rtype]);
-        assert_eq!(ask("www.two.lab", "A").section("ANSWER"), ["www.two.lab. 3600 IN A 192.0.2.2"]);
+        let address = ask("www.two.lab", "A");
+        let [record] = &address.section("ANSWER")[..] else { panic!("{}", address.text) };
+        assert!(record.starts_with("www.two.lab. ") && record.ends_with(" IN A 192.0.2.2"), "{record}");
         let alias = ask("alias.one.lab", "A");
         assert_eq!(alias.section("ANSWER").len(), 2, "{}", alias.text);
         let redirected = ask("www.old.one.lab", "A");
@@ -23,7 +25,10 @@ fn every_kind_of_name_is_resolved_over_udp_and_tcp() {
         assert_eq!(ask("a.b.c.one.lab", "TXT").section("ANSWER").len(), 1);
         let gone = ask("gone.two.lab", "A");
         assert_eq!((gone.status(), gone.section("AUTHORITY").len()), ("NXDOMAIN", 1), "{}", gone.text);
-        assert_eq!((ask("c.one.lab", "A").status(), ask("www.two.lab", "MX").status()), ("NOERROR", "NOERROR"));
+        assert_eq!(
+            (ask("c.one.lab", "A").status(), ask("www.two.lab", "MX").status()),
+            ("NOERROR", "NOERROR")
+        );
         assert!(ask("www.two.lab", "A").has_flag("ra"));
         assert_eq!(ask("localhost", "A").section("ANSWER"), ["localhost. 10800 IN A 127.0.0.1"]);
     }
