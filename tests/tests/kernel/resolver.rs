@@ -61,7 +61,7 @@ fn malformed_messages_get_formerr_or_silence_and_never_an_end() {
     let resolver = start("");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let mut ask = |octets: &[u8]| {
+    let ask = |octets: &[u8]| {
         socket.send_to(octets, resolver.address).unwrap();
         let mut answer = [0; 512];
         socket.recv(&mut answer).ok().map(|_| answer[3] & 0xf)

@@ -78,6 +78,9 @@ impl Resolver {
         fallback.retain(|address| !addresses.contains(address));
         self.lame.remove_from(&mut addresses, delegation.zone.as_name(), now);
         self.lame.remove_from(&mut fallback, delegation.zone.as_name(), now);
+        if addresses.iter().all(|address| self.servers.is_silent(*address)) {
+            addresses.append(&mut fallback); // No client waits for addresses that are known to be dead.
+        }
         ZoneServers {
             name: delegation.zone.clone(),
             mode: Mode::Iterate,
