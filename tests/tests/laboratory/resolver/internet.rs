@@ -44,7 +44,8 @@ const HOSTED: Zones<'_> = &[
         "one.lab.",
         "@ 3600 IN SOA ns1 host 1 3600 900 86400 2\n@ NS ns1\n@ NS ns2\n@ NS ns3\nns A 10.53.0.14\nns1 A 10.53.0.13\n\
          ns2 A 10.53.0.14\nns3 A 10.53.0.19\nwww 1 A 192.0.2.1\nalias CNAME www.two.lab.\nold DNAME two.lab.\n\
-         a.b.c TXT \"deep\"\n",
+         a.b.c TXT \"deep\"\nBIG",
+        // BIG is a set of records that fits no datagram.
     ),
     (
         "lame.lab.",
@@ -159,10 +160,15 @@ fn host(lab: &Lab, number: u8) -> Server {
     nsd(lab, number, HOSTED)
 }
 
+/// Twenty records of some 200 octets.
+fn big() -> String {
+    (0..20).map(|number| format!("big TXT \"{}{number}\"\n", "t".repeat(200))).collect()
+}
+
 /// Writes the zones' files; origin and file name of each.
 fn write_zones<'a>(directory: &Directory, zones: Zones<'a>) -> Vec<(&'a str, String)> {
     let write = |(index, (origin, text)): (usize, &(&'a str, &'a str))| {
-        let text = format!("$ORIGIN {origin}\n$TTL 3600\n{text}");
+        let text = format!("$ORIGIN {origin}\n$TTL 3600\n{}", text.replace("BIG", &big()));
         (*origin, directory.write(&format!("{index}.zone"), &text).unwrap().display().to_string())
     };
     zones.iter().enumerate().map(write).collect()

@@ -35,6 +35,16 @@ fn every_kind_of_name_is_resolved_over_udp_and_tcp() {
 }
 
 #[test]
+fn what_fits_no_datagram_goes_over_tcp_on_both_sides() {
+    let Some(internet) = Internet::start("") else { return };
+    let truncated = internet.dig(Transport::Udp, &["big.one.lab", "TXT"]);
+    assert!(truncated.has_flag("tc") && truncated.section("ANSWER").is_empty(), "{}", truncated.text);
+    let whole = internet.dig(Transport::Tcp, &["big.one.lab", "TXT"]);
+    assert_eq!(whole.section("ANSWER").len(), 20, "{}", whole.text);
+    assert!(internet.tool("stats").lines().any(|line| line == "resolver_upstream_tcp 1"));
+}
+
+#[test]
 fn lame_dead_and_moved_servers_keep_nobody_from_the_answer() {
     let Some(internet) = Internet::start("") else { return };
     assert_eq!(internet.answer("www.lame.lab", "A"), ["www.lame.lab. 3600 IN A 192.0.2.3"]);
