@@ -13,7 +13,8 @@
 //! 5. **Measuring is our own business.** Queries of our own (*probes*) measure servers that are new, silent, or not used for `probe_interval`,
 //!    when a client's query concerns one of their zones. They are bounded in rate, and no client waits for them.
 //! 6. **State ends** `expiry` after a server's last answer, so no outage is remembered for longer.
-//! 7. **IPv6 as a whole** is out of favour while four of its servers in a row are silent and IPv4 works; one answer ends that.
+//! 7. **IPv6 as a whole** is out of favour while four of its servers in a row are silent and IPv4 works; one answer ends that. Meanwhile one of
+//!    its unknown servers is probed every `probe_silent_max`, so that its return is noticed whatever else is forgotten.
 
 mod server;
 
@@ -78,6 +79,8 @@ const FAMILY_SILENT: usize = 4;
 struct Family {
     /// Addresses that were silent since one answered, up to [`FAMILY_SILENT`].
     silent: Vec<IpAddr>,
+    /// When one of its unknown servers is probed although it is broken.
+    next_probe: Instant,
 }
 
 impl Family {
@@ -203,7 +206,7 @@ impl Servers {
         let mut due = Vec::new();
         for address in addresses.iter().filter(|address| !asked.contains(address)) {
             let is_due = match self.table.get(address) {
-                None => !self.is_family_broken(*address),
+                None => !self.is_family_broken(*address) || self.may_probe_broken(*address, now),
                 Some(server) => server.is_probe_due(&self.options, silent_max, now),
             };
             if is_due && self.probe_tokens >= 1000 {
@@ -212,6 +215,17 @@ impl Servers {
             }
         }
         due
+    }
+
+    /// Whether it is time for a probe of a family that is broken.
+    fn may_probe_broken(&mut self, address: SocketAddr, now: Instant) -> bool {
+        let pause = self.options.probe_silent_max;
+        let family = self.family(address);
+        let is_time = family.next_probe <= now;
+        if is_time {
+            family.next_probe = now + pause;
+        }
+        is_time
     }
 
     fn refill_probes(&mut self, now: Instant) {

@@ -160,6 +160,21 @@ fn ipv6_that_is_broken_as_a_whole_is_out_of_favour_until_one_answers() {
 }
 
 #[test]
+fn ipv6_that_returns_is_noticed_however_long_it_was_broken() {
+    let (mut servers, _) = measured(&[50]);
+    (1..=4).for_each(|last| servers.on_loss(v6(last), at(0)));
+    let day = 86_400_000;
+    servers.sweep(at(day));
+    assert!(servers.report(at(day)).is_empty());
+    let all = [v6(7), v6(8), address(9)];
+    assert_eq!(servers.due_probes(&all, &[address(9)], at(day)), [v6(7)], "one at a time");
+    assert!(servers.due_probes(&all, &[address(9)], at(day + 3999)).is_empty());
+    assert_eq!(servers.due_probes(&all, &[address(9)], at(day + 4000)).len(), 1);
+    servers.on_answer(v6(7), ms(5), true, at(day + 4010));
+    assert!(!servers.is_family_broken(v6(8)));
+}
+
+#[test]
 fn where_ipv4_is_silent_too_no_family_is_blamed() {
     let (mut servers, mut random) = measured(&[]);
     for last in 1..=4 {
