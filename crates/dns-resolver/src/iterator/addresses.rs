@@ -1,5 +1,6 @@
 //! Addresses of name servers: looked up when a task needs them, and fetched from their own zone in the background.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clock::Instant;
@@ -8,7 +9,7 @@ use dns_wire::{Name, NameBuf, Rtype};
 use super::task::{Outcome, Purpose, TaskId, Waiter};
 use crate::cache::Kind;
 use crate::delegation::{Delegation, address};
-use crate::message::Question;
+use crate::message::{Question, Rrset};
 use crate::resolver::Resolver;
 
 /// Name servers whose addresses are looked up at the same time for one step.
@@ -123,11 +124,24 @@ impl Resolver {
                 }
                 let mut question = Question { name: server.name.clone(), rtype };
                 question.name.make_lowercase();
-                if !self.by_question.contains_key(&question) {
-                    self.start_task(&question, Purpose::Background, None, now);
+                if self.by_question.contains_key(&question) {
+                    continue;
+                }
+                let id = self.start_task(&question, Purpose::Background, None, now);
+                if let Some(task) = id.and_then(|id| self.tasks.get_mut(&id)) {
+                    task.fetched_for = Some(delegation.zone.clone());
                 }
             }
         }
+    }
+
+    /// Measures the addresses that were fetched: they are preferred as soon as one of them has answered.
+    pub(super) fn probe_fetched(&mut self, zone: &NameBuf, chain: &[Rrset], now: Instant) {
+        let [set] = chain else { return };
+        let addresses = self.usable(set.rdatas.iter().filter_map(|rdata| address(set.rtype, rdata)));
+        let unproven: Vec<SocketAddr> =
+            addresses.into_iter().filter(|address| !self.servers.is_proven(*address)).collect();
+        self.probe(zone, &unproven, &[], now);
     }
 
     /// Whether there is nothing to fetch: the cache has something, or fetching failed a moment ago.

@@ -55,6 +55,7 @@ impl Resolver {
             depth,
             deadline,
             is_urgent: false,
+            fetched_for: None,
         };
         self.tasks.insert(id, task);
         self.by_question.insert(question.clone(), id);
@@ -71,6 +72,9 @@ impl Resolver {
         if let Outcome::Failed(ede) = outcome {
             let zone = task.step.as_ref().map_or(NameBuf::root(), |step| step.zone.name.clone());
             self.cache.put_failure(task.question.name.as_name(), task.question.rtype, ede, &zone, now);
+        }
+        if let (Some(zone), Outcome::Answer(chain)) = (&task.fetched_for, &outcome) {
+            self.probe_fetched(zone, chain, now);
         }
         for waiter in &task.waiters {
             match *waiter {

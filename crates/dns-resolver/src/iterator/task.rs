@@ -162,6 +162,8 @@ pub(crate) struct Task {
     pub(crate) deadline: Instant,
     /// A client's timer has passed.
     pub(crate) is_urgent: bool,
+    /// The zone for whose name servers this looks.
+    pub(crate) fetched_for: Option<NameBuf>,
 }
 
 impl Task {

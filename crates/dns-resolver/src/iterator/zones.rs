@@ -58,29 +58,25 @@ impl Resolver {
         }
     }
 
-    /// The servers of a delegation: at the addresses that their own zone gives, if those are known, else at their glue.
+    /// The servers of a delegation: at the addresses that their own zone gives, once one of those has answered, else at their glue, too.
     pub(super) fn delegated_zone(&mut self, delegation: &Arc<Delegation>, now: Instant) -> ZoneServers {
         let (mut addresses, mut fallback, mut unresolved) = (Vec::new(), Vec::new(), Vec::new());
         for server in &delegation.servers {
             let own = self.known_addresses(server.name.as_name(), now);
-            let glue = server.glue.iter().copied();
-            match (own.is_empty(), server.glue.is_empty()) {
-                (true, true) => unresolved.push(server.name.clone()),
-                (true, false) => addresses.extend(glue),
-                (false, _) => {
-                    addresses.extend(own);
-                    fallback.extend(glue);
-                }
+            if own.is_empty() && server.glue.is_empty() {
+                unresolved.push(server.name.clone());
             }
+            // No client waits for an address that has not answered yet, or is dead, where glue may do.
+            let port = self.options.server_port;
+            let is_proven = own.iter().any(|ip| self.servers.is_proven(SocketAddr::new(*ip, port)));
+            addresses.extend(own);
+            if is_proven { &mut fallback } else { &mut addresses }.extend(&server.glue);
         }
         let mut addresses = self.usable(addresses);
         let mut fallback = self.usable(fallback);
         fallback.retain(|address| !addresses.contains(address));
         self.lame.remove_from(&mut addresses, delegation.zone.as_name(), now);
         self.lame.remove_from(&mut fallback, delegation.zone.as_name(), now);
-        if addresses.iter().all(|address| self.servers.is_silent(*address)) {
-            addresses.append(&mut fallback); // No client waits for addresses that are known to be dead.
-        }
         ZoneServers {
             name: delegation.zone.clone(),
             mode: Mode::Iterate,

@@ -289,6 +289,11 @@ impl Servers {
         self.table.get(&address).is_some_and(Server::is_silent)
     }
 
+    /// Whether a server answered its last query.
+    pub(crate) fn is_proven(&self, address: SocketAddr) -> bool {
+        self.table.get(&address).is_some_and(|server| server.srtt().is_some() && !server.is_silent())
+    }
+
     /// Whether a server that was silent has answered since `instant`.
     pub(crate) fn came_back_since(&self, address: SocketAddr, instant: Instant) -> bool {
         self.table.get(&address).is_some_and(|server| !server.is_silent() && server.came_back() > instant)
