@@ -26,7 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve DNS zones, check them, and print the server's counters.
+    /// Serve DNS zones, resolve names, and look at the servers that do.
     Dns {
         #[command(subcommand)]
         command: dns::Command,

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{
-    CaptureReport, CountersReport, EngineReport, InterfaceReport, SocketReport, TraceReport,
+    CaptureReport, CountersReport, EngineReport, InterfaceReport, NameServerReport, SocketReport, TraceReport,
 };
 use crate::ring::Header;
 
@@ -47,6 +47,8 @@ pub enum Request {
         /// Only records of this connection, as in [`SocketReport::id`]; without generation, of all that used its slot.
         connection: Option<String>,
     },
+    /// The name servers that a resolver knows: any number of [`Reply::NameServers`].
+    NameServers,
     /// Packets from now on: a [`Reply::Interface`] before the first one of each interface, and a [`Reply::Capture`] of each engine at
     /// the end.
     Capture {
@@ -74,6 +76,8 @@ pub enum Reply {
     Counters(CountersReport),
     /// Some sockets.
     Sockets(Vec<SocketReport>),
+    /// Some name servers.
+    NameServers(Vec<NameServerReport>),
     /// An engine, after its sockets.
     Engine(EngineReport),
     /// Some records, oldest first within an engine.

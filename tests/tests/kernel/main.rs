@@ -7,5 +7,6 @@ mod lost_output;
 mod malformed;
 mod observe;
 mod reload;
+mod resolver;
 mod serving;
 mod tcp;

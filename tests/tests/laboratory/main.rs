@@ -8,6 +8,7 @@ mod lifecycle;
 mod observe;
 mod privileges;
 mod reload;
+mod resolver;
 mod serving;
 mod sources;
 mod stack;

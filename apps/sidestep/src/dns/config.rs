@@ -165,9 +165,14 @@ fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
 }
 
 fn parse_origin(text: &str) -> Result<NameBuf, ConfigError> {
+    parse_domain("zone", text)
+}
+
+/// A domain name, which may lack the dot at its end.
+pub(crate) fn parse_domain(option: &'static str, text: &str) -> Result<NameBuf, ConfigError> {
     let root = NameBuf::root();
     NameBuf::from_text(text.as_bytes(), Some(root.as_name())).map_err(|_| ConfigError::Form {
-        option: "zone",
+        option,
         value: text.to_owned(),
         expected: "a domain name",
     })
@@ -224,7 +229,7 @@ fn settings(answers: AnswersTable) -> Result<Settings, ConfigError> {
     })
 }
 
-fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
+pub(crate) fn tcp_limits(tcp: &TcpTable) -> Result<TcpLimits, ConfigError> {
     let idle = in_range("tcp.idle-timeout-s", tcp.idle_timeout_s.unwrap_or(10), 1, 3600)?;
     let connections = tcp.connections_max.unwrap_or(1024);
     in_range("tcp.connections-max", connections as u64, 1, 1_000_000)?;
@@ -242,7 +247,7 @@ fn mss_clamp(octets: u64) -> Result<u16, ConfigError> {
     Ok(in_range("mss-clamp", octets, 88, u16::MAX.into())? as u16) // In range.
 }
 
-fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
+pub(crate) fn in_range(option: &'static str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
     if (min..=max).contains(&value) { Ok(value) } else { Err(ConfigError::Range { option, value, min, max }) }
 }
 

@@ -1,4 +1,4 @@
-//! `sidestep dns`: the authoritative server.
+//! `sidestep dns`: the authoritative server, and the resolver (`resolve/`).
 //!
 //! | file | what it does |
 //! | --- | --- |
@@ -28,6 +28,7 @@ mod load;
 mod options;
 mod privileges;
 mod reload;
+mod resolve;
 mod serial;
 mod service;
 mod stats;
@@ -55,8 +56,18 @@ pub(crate) enum Command {
     /// An error is something that `serve` refuses; a warning is something that it serves and that works badly. Exit status 1 means errors.
     #[command(verbatim_doc_comment)]
     Check(options::Check),
-    /// Print the counters of a running server.
+    /// Print the counters of a running server or resolver.
     Stats(options::Stats),
+    /// Resolve names: a recursive resolver over UDP and TCP.
+    ///
+    /// It listens on 127.0.0.1 and ::1, port 5300, and answers this host alone, unless it is told otherwise: `dig @127.0.0.1 -p 5300`.
+    /// It does not validate DNSSEC.
+    ///
+    /// SIGHUP reads the configuration again and keeps the cache. SIGTERM answers the clients that wait, then ends the resolver.
+    #[command(verbatim_doc_comment)]
+    Resolve(resolve::Resolve),
+    /// Show the name servers that a running resolver knows: time of answers, penalty, queries, probes, losses.
+    Servers(resolve::ShowServers),
 }
 
 /// Runs one of them.
@@ -65,5 +76,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(options) => service::serve(&options),
         Command::Check(options) => check::check(&options),
         Command::Stats(options) => stats::print(&options),
+        Command::Resolve(options) => resolve::resolve(&options),
+        Command::Servers(options) => resolve::print_servers(&options),
     }
 }

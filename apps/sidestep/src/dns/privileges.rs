@@ -32,7 +32,11 @@ pub(super) struct OnlyRoot {
 
 /// Becomes the user that `config` names, with no more privileges than the server needs from now on, and logs which.
 pub(super) fn give_up(config: &Config) -> anyhow::Result<()> {
-    let named = config.user.as_deref();
+    give_up_as(config.user.as_deref(), needed(&config.device))
+}
+
+/// The same for a server that needs `needed` from now on.
+pub(super) fn give_up_as(named: Option<&str>, needed: CapabilitySet) -> anyhow::Result<()> {
     if !Uid::effective().is_root() {
         return match named {
             Some(name) if name != own_name() => Err(OnlyRoot { user: name.to_owned() }.into()),
@@ -50,7 +54,7 @@ pub(super) fn give_up(config: &Config) -> anyhow::Result<()> {
         log::info!("runs as root, with all its privileges");
         return Ok(());
     }
-    become_user(&user, needed(&config.device)).with_context(|| format!("becoming user {}", user.name))
+    become_user(&user, needed).with_context(|| format!("becoming user {}", user.name))
 }
 
 /// What an interface needs when it comes back, when its MTU grows, or when it gets an address. Kernel sockets are bound already.

@@ -77,7 +77,7 @@ pub(crate) fn serve(path: Option<&Path>, sources: Sources) -> anyhow::Result<Con
 /// `sidestep dns stats`.
 pub(crate) fn print(options: &options::Stats) -> anyhow::Result<ExitCode> {
     let mut answers = options.which.ask(&Request::Counters)?;
-    answers.retain(|(answering, _)| answering.name == NAME);
+    answers.retain(|(answering, _)| [NAME, super::resolve::NAME].contains(&&*answering.name));
     let (answering, mut answer) = only(answers)?;
     to_stdout(|out| {
         while let Some(reply) = next_reply(&answering, &mut answer)? {

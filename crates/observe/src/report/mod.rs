@@ -1,12 +1,14 @@
 //! Reports about a program, as values that are sent as JSON. Field names are those of ss(8) and of Linux's `tcp_info`;
 //! times end in their unit.
 
+mod name_server;
 mod socket;
 mod tcp;
 mod trace;
 
 use serde::{Deserialize, Serialize};
 
+pub use name_server::NameServerReport;
 pub use socket::SocketReport;
 pub(crate) use socket::{connection_id, of_connection, of_listener, of_udp};
 pub use tcp::TcpReport;

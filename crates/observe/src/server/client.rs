@@ -119,6 +119,7 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
         Request::Counters => {
             return write_json(out, &Reply::Counters(counters::read(program)));
         }
+        Request::NameServers => return write_name_servers(program, out),
         Request::Sockets { filter, listening } => {
             parse(&filter).map(|filter| sockets::write(engines, filter, listening, out))
         }
@@ -131,6 +132,13 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
         }
     };
     outcome.unwrap_or_else(|problem| write_json(out, &Reply::Error(problem)))
+}
+
+/// In pieces, each far below the largest message.
+fn write_name_servers(program: &Program, out: &mut Out<'_>) -> io::Result<()> {
+    const PIECE: usize = 1000;
+    let servers = (program.name_servers)();
+    servers.chunks(PIECE).try_for_each(|piece| write_json(out, &Reply::NameServers(piece.to_vec())))
 }
 
 fn parse(text: &str) -> Result<Filter, String> {

@@ -20,7 +20,7 @@ use engine::EngineHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::directory::make_own_directory;
-use crate::report::Count;
+use crate::report::{Count, NameServerReport};
 use client::Clients;
 pub use client::{attend, refusal};
 pub use listener::ControlListener;
@@ -34,13 +34,20 @@ pub struct Program {
     pub(crate) pid: u32,
     pub(crate) engines: Vec<EngineHandle>,
     pub(crate) counters: Box<dyn Fn() -> Vec<Count> + Send + Sync>,
+    pub(crate) name_servers: Box<dyn Fn() -> Vec<NameServerReport> + Send + Sync>,
 }
 
 impl Program {
     /// This process, as the program `name`, with its engines in order.
     pub fn new(name: &str, engines: Vec<EngineHandle>) -> Program {
         let pid = std::process::id();
-        Program { name: name.to_owned(), pid, engines, counters: Box::new(Vec::new) }
+        Program {
+            name: name.to_owned(),
+            pid,
+            engines,
+            counters: Box::new(Vec::new),
+            name_servers: Box::new(Vec::new),
+        }
     }
 
     /// With the process id as tools see it, who may be outside of its PID namespace.
@@ -51,6 +58,14 @@ impl Program {
     /// With counters of its own; `read` is called for each request.
     pub fn with_counters(self, read: impl Fn() -> Vec<Count> + Send + Sync + 'static) -> Program {
         Program { counters: Box::new(read), ..self }
+    }
+
+    /// With name servers, of a resolver; `read` is called for each request.
+    pub fn with_name_servers(
+        self,
+        read: impl Fn() -> Vec<NameServerReport> + Send + Sync + 'static,
+    ) -> Program {
+        Program { name_servers: Box::new(read), ..self }
     }
 }
 

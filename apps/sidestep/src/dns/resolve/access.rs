@@ -1,0 +1,94 @@
+//! Who may ask: networks.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// An address and how many of its first bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    address: IpAddr,
+    length: u8,
+}
+
+/// What a text has to be to be one.
+pub(super) const NETWORK_FORM: &str = "a network such as 192.0.2.0/24, 2001:db8::/32 or an address";
+
+impl FromStr for Network {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Network, ()> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse().map_err(drop)?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(drop)?;
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        let length: u8 = length.unwrap_or(whole);
+        if length > whole {
+            return Err(());
+        }
+        Ok(Network { address, length })
+    }
+}
+
+impl Network {
+    fn contains(self, address: IpAddr) -> bool {
+        let differing = match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
+            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        differing >= self.length.into()
+    }
+}
+
+/// The networks whose clients are served. An open resolver is a weapon against others, so by default it is this host alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Access(Vec<Network>);
+
+impl Access {
+    pub(super) fn new(networks: Vec<Network>) -> Access {
+        Access(networks)
+    }
+
+    /// Whether a client may ask.
+    pub(super) fn permits(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.0.iter().any(|network| network.contains(client))
+    }
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access(["127.0.0.0/8", "::1/128"].map(|text| text.parse().expect("they are networks")).to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_default_only_this_host_may_ask() {
+        let access = Access::default();
+        let permits = |text: &str| access.permits(text.parse().unwrap());
+        assert!(
+            permits("127.0.0.1") && permits("127.255.0.1") && permits("::1") && permits("::ffff:127.0.0.1")
+        );
+        assert!(!permits("128.0.0.1") && !permits("192.168.0.1") && !permits("::2") && !permits("::"));
+    }
+
+    #[test]
+    fn networks_have_any_length() {
+        let permits = |network: &str, client: &str| {
+            Access::new(vec![network.parse().unwrap()]).permits(client.parse().unwrap())
+        };
+        assert!(permits("0.0.0.0/0", "203.0.113.1") && !permits("0.0.0.0/0", "2001:db8::1"));
+        assert!(permits("192.0.2.4/31", "192.0.2.5") && !permits("192.0.2.4/31", "192.0.2.6"));
+        assert!(permits("2001:db8::/33", "2001:db8:7fff::1") && !permits("2001:db8::/33", "2001:db8:8000::"));
+        assert!(permits("192.0.2.1", "192.0.2.1") && !permits("192.0.2.1", "192.0.2.2"));
+        for text in ["", "192.0.2.1/33", "192.0.2/24", "::/129", "192.0.2.0/-1", "192.0.2.0/"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+    }
+}

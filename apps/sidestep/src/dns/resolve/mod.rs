@@ -1,0 +1,36 @@
+//! `sidestep dns resolve`: the recursive resolver on kernel sockets, one thread.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `options.rs` | the command line |
+//! | `config.rs`, `config_file.rs`, `constants.rs`, `hints_file.rs` | what the user wrote, and what the program runs on |
+//! | `access.rs` | who may ask |
+//! | `service.rs` | the parts put together: start, ready line, signals |
+//! | `server.rs` | the loop: sockets and time to the core, and back |
+//! | `listeners.rs` | UDP of clients |
+//! | `streams.rs`, `stream.rs` | TCP of clients |
+//! | `upstreams.rs` | sockets to servers, one a query |
+//! | `control.rs` | questions of tools, answered by the loop |
+//! | `servers_table.rs` | `sidestep dns servers` |
+
+mod access;
+mod config;
+mod config_file;
+mod constants;
+mod control;
+mod hints_file;
+mod listeners;
+mod options;
+mod server;
+mod servers_table;
+mod service;
+mod stream;
+mod streams;
+mod upstreams;
+
+pub(super) use options::{Resolve, ShowServers};
+pub(super) use servers_table::print as print_servers;
+pub(super) use service::resolve;
+
+/// What resolvers are called among the programs that can be looked at.
+pub(super) const NAME: &str = "resolver";

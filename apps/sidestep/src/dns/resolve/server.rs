@@ -1,0 +1,342 @@
+//! The loop: sockets and time to the core, and queries and answers back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use clock::{Duration, Instant};
+use dns_resolver::{ClientId, QueryId, Random, Resolver, Transport};
+use dns_server::Admission;
+use engine::Clock;
+use mio::net::{TcpListener, UdpSocket};
+use mio::{Events, Interest, Poll, Token, Waker};
+use observe::report::{Count, NameServerReport};
+
+use super::config::Config;
+use super::control::{Command, Control};
+use super::listeners;
+use super::streams::{StreamId, Streams};
+use super::upstreams::{Received, Upstreams};
+use crate::dns::tcp;
+
+/// What an event is about; the upper bits of a token, above the number of the thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Wake,
+    Udp,
+    Listener,
+    Stream,
+    Upstream,
+}
+
+const KINDS: [Kind; 5] = [Kind::Wake, Kind::Udp, Kind::Listener, Kind::Stream, Kind::Upstream];
+const NUMBER_BITS: u32 = 56;
+
+/// The token of a thing. Numbers count up from 0 and never reach 2^56.
+pub(super) fn token(kind: Kind, number: u64) -> Token {
+    Token((kind as usize) << NUMBER_BITS | number as usize)
+}
+
+fn split(Token(token): Token) -> (Kind, u64) {
+    (KINDS[token >> NUMBER_BITS], token as u64 & ((1 << NUMBER_BITS) - 1))
+}
+
+/// Where a client's answer goes.
+enum Place {
+    Udp(usize, SocketAddr),
+    Stream(StreamId),
+}
+
+/// Datagrams of one socket in one turn, so that the others have theirs.
+const BATCH: usize = 64;
+/// How often idle connections are looked for, and listeners that ran out of descriptors tried again.
+const SWEEP: Duration = Duration::from_millis(250);
+/// The longest message.
+const MESSAGE_MAX: usize = 65_535;
+
+/// The resolver on kernel sockets.
+pub(super) struct Server {
+    config: Config,
+    poll: Poll,
+    _waker: Arc<Waker>,
+    commands: Receiver<Command>,
+    clock: Clock,
+    resolver: Resolver,
+    udp: Vec<UdpSocket>,
+    tcp: Vec<TcpListener>,
+    streams: Streams,
+    upstreams: Upstreams,
+    clients: BTreeMap<ClientId, Place>,
+    next_client: u64,
+    /// Sockets that may have more to read.
+    again: Vec<usize>,
+    buffer: Vec<u8>,
+    next_sweep: Instant,
+    /// When a loop that is to stop does so at the latest.
+    stop_at: Option<Instant>,
+}
+
+impl Server {
+    /// Binds the addresses of `config`.
+    pub(super) fn bind(config: Config, key: [u8; 16]) -> io::Result<(Server, Control)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), token(Kind::Wake, 0))?);
+        let (control, commands) = Control::new(Arc::clone(&waker));
+        let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+        for address in &config.listen {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+            let mut socket = listeners::bind(*address).map_err(named)?;
+            let bound = socket.local_addr()?;
+            let mut listener = TcpListener::from_std(tcp::listen(bound, false).map_err(named)?);
+            let number = udp.len() as u64;
+            poll.registry().register(&mut socket, token(Kind::Udp, number), Interest::READABLE)?;
+            poll.registry().register(&mut listener, token(Kind::Listener, number), Interest::READABLE)?;
+            udp.push(socket);
+            tcp.push(listener);
+        }
+        let clock = Clock::start();
+        let mut random = Random::new(key);
+        let resolver_key = [random.draw(), random.draw()].map(u64::to_le_bytes).concat();
+        let resolver_key = resolver_key.try_into().expect("two numbers of eight octets are sixteen");
+        let resolver = Resolver::new(config.options.clone(), config.zones.clone(), resolver_key, clock.now());
+        let server = Server {
+            streams: Streams::new(Admission::new(config.tcp)),
+            upstreams: Upstreams::new(random),
+            next_sweep: clock.now() + SWEEP,
+            config,
+            poll,
+            _waker: waker,
+            commands,
+            clock,
+            resolver,
+            udp,
+            tcp,
+            clients: BTreeMap::new(),
+            next_client: 0,
+            again: Vec::new(),
+            buffer: vec![0; MESSAGE_MAX],
+            stop_at: None,
+        };
+        Ok((server, control))
+    }
+
+    /// The addresses that are served.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.udp.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+    }
+
+    /// Serves until it is to stop.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        while !self.has_stopped() {
+            let timeout = self.timeout();
+            if self.poll.poll(&mut events, Some(timeout.into())).is_err() {
+                events.clear(); // A signal; anything else would come again.
+            }
+            let again = std::mem::take(&mut self.again);
+            for event in &events {
+                self.on_event(event.token());
+            }
+            again.into_iter().for_each(|number| self.receive(number));
+            self.resolver.on_timeout(self.clock.now());
+            self.deliver();
+            self.sweep();
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        if !self.again.is_empty() {
+            return Duration::ZERO;
+        }
+        let mut until = self.resolver.poll_timeout();
+        if !self.streams.is_empty() || self.stop_at.is_some() {
+            until = until.into_iter().chain([self.next_sweep]).min();
+        }
+        until.map_or(Duration::from_secs(60), |until| until.since(self.clock.now()))
+    }
+
+    fn has_stopped(&self) -> bool {
+        let Some(stop_at) = self.stop_at else { return false };
+        self.clients.is_empty() || self.clock.now() >= stop_at
+    }
+
+    fn on_event(&mut self, token: Token) {
+        match split(token) {
+            (Kind::Wake, _) => {}
+            (Kind::Udp, number) => self.receive(number as usize),
+            (Kind::Listener, number) => self.accept(number as usize),
+            (Kind::Stream, id) => self.drive(id),
+            (Kind::Upstream, query) => self.receive_from_server(QueryId(query)),
+        }
+    }
+
+    /// Takes queries from a UDP socket.
+    fn receive(&mut self, number: usize) {
+        for _ in 0..BATCH {
+            let Some(socket) = self.udp.get(number).filter(|_| self.stop_at.is_none()) else { return };
+            let Some((len, from)) = listeners::receive(socket, &mut self.buffer) else { return };
+            let client = self.new_client(Place::Udp(number, from));
+            let now = self.clock.now();
+            if self.config.access.permits(from.ip()) {
+                self.resolver.on_query(client, Transport::Udp, &self.buffer[..len], now);
+            } else {
+                self.resolver.refuse(client, Transport::Udp, &self.buffer[..len]);
+            }
+            self.deliver();
+        }
+        if !self.again.contains(&number) {
+            self.again.push(number);
+        }
+    }
+
+    fn accept(&mut self, number: usize) {
+        let now = self.clock.now();
+        while let Some(listener) = self.tcp.get(number) {
+            // Out of descriptors or memory: the sweep tries again.
+            let Ok(Some(id)) = self.streams.accept(listener, self.poll.registry(), now) else { return };
+            self.drive(id);
+        }
+    }
+
+    /// Takes queries from a connection.
+    fn drive(&mut self, id: StreamId) {
+        let now = self.clock.now();
+        let Some((peer, queries)) = self.streams.drive(id, now) else { return };
+        for query in queries {
+            let client = self.new_client(Place::Stream(id));
+            if self.config.access.permits(peer.ip()) {
+                self.resolver.on_query(client, Transport::Tcp, &query, now);
+            } else {
+                self.resolver.refuse(client, Transport::Tcp, &query);
+            }
+        }
+    }
+
+    fn new_client(&mut self, place: Place) -> ClientId {
+        self.next_client += 1;
+        let client = ClientId(self.next_client);
+        self.clients.insert(client, place);
+        client
+    }
+
+    fn receive_from_server(&mut self, query: QueryId) {
+        loop {
+            let (from, received) = self.upstreams.receive(query, &mut self.buffer);
+            let now = self.clock.now();
+            match received {
+                Received::Nothing => return,
+                Received::Failed => {
+                    self.upstreams.close(query);
+                    return self.resolver.on_unreachable(query, now);
+                }
+                Received::Message(len) => self.resolver.on_response(query, from, &self.buffer[..len], now),
+            }
+            self.deliver();
+        }
+    }
+
+    /// Takes from the core all that it has.
+    fn deliver(&mut self) {
+        while let Some(transmit) = self.resolver.poll_transmit() {
+            let query = transmit.query;
+            if self.upstreams.send(transmit, self.poll.registry()).is_err() {
+                self.resolver.on_unreachable(query, self.clock.now());
+            }
+        }
+        while let Some(query) = self.resolver.poll_closed() {
+            self.upstreams.close(query);
+        }
+        while let Some(answer) = self.resolver.poll_answer() {
+            if let Some(place) = self.clients.remove(&answer.client) {
+                self.answer(&place, &answer.octets);
+            }
+        }
+    }
+
+    /// Sends an answer; an empty one is none.
+    fn answer(&mut self, place: &Place, octets: &[u8]) {
+        match *place {
+            Place::Udp(number, to) => {
+                if let Some(socket) = self.udp.get(number).filter(|_| !octets.is_empty()) {
+                    let _ = socket.send_to(octets, to); // A client that it does not reach asks again.
+                }
+            }
+            Place::Stream(id) => {
+                self.streams.answer(id, octets, self.clock.now());
+                self.drive(id); // There may be room for more of its queries.
+            }
+        }
+    }
+
+    fn sweep(&mut self) {
+        let now = self.clock.now();
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + SWEEP;
+        self.streams.sweep(now);
+        (0..self.tcp.len()).for_each(|number| self.accept(number));
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = self.clock.now();
+        match command {
+            Command::Reload(config) => {
+                self.resolver.reconfigure(config.options.clone(), config.zones.clone());
+                self.config = *config;
+            }
+            Command::Stop => {
+                self.stop_at = Some(now + self.config.linger);
+                self.tcp.clear(); // The sockets of UDP stay, for answers.
+            }
+            Command::Servers(reply) => {
+                let _ = reply.send(self.servers(now)); // A tool that has gone needs none.
+            }
+            Command::Counters(reply) => {
+                let _ = reply.send(self.counts());
+            }
+        }
+    }
+
+    fn servers(&self, now: Instant) -> Vec<NameServerReport> {
+        let reports = self.resolver.servers(now).into_iter();
+        let lines = reports.map(|server| NameServerReport {
+            address: server.address,
+            srtt_us: server.srtt.map(Duration::as_micros),
+            rttvar_us: server.rttvar.map(Duration::as_micros),
+            penalty_us: server.penalty.as_micros(),
+            silent: server.silent,
+            edns: server.edns,
+            tcp: server.tcp,
+            queries: server.queries,
+            probes: server.probes,
+            answers: server.answers,
+            losses: server.losses,
+            age_ms: server.age.as_millis(),
+        });
+        lines.collect()
+    }
+
+    fn counts(&self) -> Vec<Count> {
+        let (entries, octets, evictions) = self.resolver.cache_usage();
+        let [tasks, clients, queries] = self.resolver.load();
+        let usage = [
+            ("cache_entries", entries as u64),
+            ("cache_octets", octets as u64),
+            ("cache_evictions", evictions),
+            ("tasks", tasks as u64),
+            ("clients_waiting", clients as u64),
+            ("queries_in_flight", queries as u64),
+        ];
+        let tcp = self.streams.admission().counters().named();
+        let counters = self.resolver.counters().named();
+        let resolver =
+            counters.into_iter().chain(usage).map(|(name, value)| (format!("resolver_{name}"), value));
+        resolver.chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value))).collect()
+    }
+}

@@ -1,0 +1,212 @@
+//! What a task makes of a response.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clock::{Duration, Instant};
+use dns_wire::{NameBuf, Rtype};
+
+use super::classify::{Asked, Verdict, classify};
+use super::task::{Mode, Outcome, Purpose, TaskId};
+use crate::cache::{Kind, Rank, negative_ttl};
+use crate::delegation::Delegation;
+use crate::message::{Ede, Message, Rrset};
+use crate::options::Minimisation;
+use crate::resolver::{Resolver, Transport};
+
+impl Resolver {
+    /// A message of `server` about the current step of a task.
+    pub(super) fn on_message(
+        &mut self,
+        id: TaskId,
+        server: SocketAddr,
+        message: &Message,
+        had_edns: bool,
+        now: Instant,
+    ) {
+        let step = self.tasks[&id].step.as_ref().expect("the message is about it");
+        let asked = Asked {
+            zone: step.zone.name.as_name(),
+            qname: step.qname.as_name(),
+            rtype: step.rtype,
+            is_forwarder: step.zone.mode == Mode::Forward,
+            had_edns,
+        };
+        let verdict = classify(message, &asked);
+        let is_minimised = step.is_minimised;
+        match verdict {
+            Verdict::NoEdns => {
+                self.servers.on_edns_failed(server, now);
+                if !self.ask(id, server, Transport::Udp, now) {
+                    self.on_useless(id, server, Ede::INVALID_DATA, now);
+                }
+            }
+            Verdict::Lame => self.on_useless(id, server, Ede::NO_REACHABLE_AUTHORITY, now),
+            Verdict::Referral(set) => {
+                self.fetch_for_step(id, now);
+                self.descend(id, &set, message, now);
+            }
+            verdict if is_minimised => self.on_part(id, verdict, now),
+            verdict => {
+                self.fetch_for_step(id, now);
+                self.note_root(id, message, now);
+                self.conclude(id, verdict, now);
+            }
+        }
+    }
+
+    /// A server of a used zone has answered: the zone's own addresses of its servers are worth knowing.
+    fn fetch_for_step(&mut self, id: TaskId, now: Instant) {
+        let task = &self.tasks[&id];
+        let delegation = task.step.as_ref().and_then(|step| step.zone.delegation.clone());
+        if let Some(delegation) = delegation.filter(|_| task.purpose == Purpose::Asked && task.depth == 0) {
+            self.fetch_addresses(&delegation, now);
+        }
+    }
+
+    /// The response to a question for a part of the name that leads no further down (RFC 9156, 2.3).
+    fn on_part(&mut self, id: TaskId, verdict: Verdict, now: Instant) {
+        let is_strict = self.options.minimisation == Minimisation::Strict;
+        let task = self.tasks.get_mut(&id).expect("the message is about it");
+        let step = task.step.take().expect("the message is about it");
+        task.labels = step.qname.as_name().label_count();
+        task.minimised += 1;
+        match verdict {
+            // What is below a name that does not exist does not exist (RFC 8020): but some servers do not know it.
+            Verdict::NoName { aliases, name, soa } if is_strict => {
+                task.step = Some(step);
+                self.conclude(id, Verdict::NoName { aliases, name, soa }, now);
+            }
+            Verdict::NoName { .. } => {
+                task.is_whole = true;
+                self.ready.push_back(id);
+            }
+            Verdict::NoData { aliases, name, soa: Some(soa) } if aliases.is_empty() => {
+                self.cache.put_denial(name.as_name(), Kind::Type(step.rtype), &soa, now);
+                self.ready.push_back(id);
+            }
+            _ => self.ready.push_back(id),
+        }
+    }
+
+    /// Goes on with the servers of a zone further down.
+    fn descend(&mut self, id: TaskId, set: &Rrset, message: &Message, now: Instant) {
+        let task = self.tasks.get_mut(&id).expect("the message is about it");
+        let step = task.step.take().expect("the message is about it");
+        let delegation = Arc::new(Delegation::new(set, message, step.zone.name.as_name()));
+        self.cache.put_zone((*delegation).clone(), set.ttl, now);
+        task.referrals = task.referrals.saturating_add(1);
+        task.labels = task.labels.max(delegation.zone.as_name().label_count());
+        task.next_zone = Some(delegation);
+        self.ready.push_back(id);
+    }
+
+    /// What the root says about its own servers takes the place of the hints (RFC 9609, 3.3).
+    fn note_root(&mut self, id: TaskId, message: &Message, now: Instant) {
+        let question = &self.tasks[&id].question;
+        if question.rtype != Rtype::NS || !question.name.as_name().is_root() {
+            return;
+        }
+        let root = NameBuf::root();
+        if let Some(set) = message.answer_set(root.as_name(), Rtype::NS) {
+            let mut delegation = Delegation::new(&set, message, root.as_name());
+            // Addresses that did not fit the message are still those of the hints.
+            for server in delegation.servers.iter_mut().filter(|server| server.glue.is_empty()) {
+                let hint = self.zones.hints.0.servers.iter().find(|hint| hint.name == server.name);
+                server.glue = hint.map_or(Vec::new(), |hint| hint.glue.clone());
+            }
+            self.cache.put_zone(delegation, set.ttl, now);
+        }
+    }
+
+    /// Keeps what a response says, and ends the task or goes on at the alias's target.
+    fn conclude(&mut self, id: TaskId, verdict: Verdict, now: Instant) {
+        let rtype = self.tasks[&id].question.rtype;
+        let mut chain = std::mem::take(&mut self.tasks.get_mut(&id).expect("the message is about it").chain);
+        let outcome = match verdict {
+            Verdict::Answer { aliases, mut set, rank } => {
+                self.keep_aliases(&aliases, rank, now);
+                self.clamp(&mut set);
+                self.cache.put_records(&set, rank, now);
+                chain.extend(aliases);
+                chain.push(set);
+                Outcome::Answer(chain)
+            }
+            Verdict::Alias { aliases, target, rank } => {
+                self.keep_aliases(&aliases, rank, now);
+                let task = self.tasks.get_mut(&id).expect("the message is about it");
+                task.chain = chain;
+                task.follow(aliases, target);
+                return self.ready.push_back(id);
+            }
+            Verdict::NoData { aliases, name, soa } => {
+                self.keep_aliases(&aliases, Rank::Authority, now);
+                self.keep_denial(&name, Kind::Type(rtype), soa.as_ref(), rtype, now);
+                chain.extend(aliases);
+                Outcome::NoData(chain, self.clamp_denial(soa))
+            }
+            Verdict::NoName { aliases, name, soa } => {
+                self.keep_aliases(&aliases, Rank::Authority, now);
+                self.keep_denial(&name, Kind::NoName, soa.as_ref(), rtype, now);
+                chain.extend(aliases);
+                Outcome::NoName(chain, self.clamp_denial(soa))
+            }
+            Verdict::TooLong => Outcome::TooLong(chain),
+            Verdict::Referral(_) | Verdict::NoEdns | Verdict::Lame => return,
+        };
+        self.finish(id, outcome, now);
+    }
+
+    /// Keeps aliases apart from CNAME records that we made from a DNAME record: that makes them again.
+    fn keep_aliases(&mut self, aliases: &[Rrset], rank: Rank, now: Instant) {
+        let mut redirected = false;
+        for set in aliases {
+            if !redirected {
+                self.cache.put_records(set, rank, now);
+            }
+            redirected = set.rtype == Rtype::DNAME;
+        }
+    }
+
+    /// Keeps a denial. One without an SOA record ends what the cache has and is not kept (RFC 2308, 5).
+    fn keep_denial(
+        &mut self,
+        name: &NameBuf,
+        kind: Kind,
+        soa: Option<&Arc<Rrset>>,
+        rtype: Rtype,
+        now: Instant,
+    ) {
+        match soa {
+            Some(soa) => self.cache.put_denial(name.as_name(), kind, soa, now),
+            None => self.cache.forget(name.as_name(), Kind::Type(rtype)),
+        }
+    }
+
+    /// Answers have no longer TTL than the cache.
+    fn clamp(&self, set: &mut Rrset) {
+        set.ttl = set.ttl.min(in_secs(self.options.cache.ttl_max));
+    }
+
+    /// The SOA record of a denial says how long the denial lasts (RFC 2308, 5).
+    fn clamp_denial(&self, soa: Option<Arc<Rrset>>) -> Option<Arc<Rrset>> {
+        let max = in_secs(self.options.cache.negative_ttl_max);
+        soa.map(|soa| Arc::new(Rrset { ttl: negative_ttl(&soa).min(max), ..(*soa).clone() }))
+    }
+
+    /// A server's answer is no use for the step: another one is asked.
+    pub(super) fn on_useless(&mut self, id: TaskId, server: SocketAddr, ede: Ede, now: Instant) {
+        let Some(step) = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut()) else { return };
+        step.excluded.push(server);
+        step.ede = ede;
+        if !step.is_minimised && step.zone.mode == Mode::Iterate {
+            let zone = step.zone.name.clone();
+            self.lame.note(zone.as_name(), server, now);
+        }
+        self.pursue(id, now);
+    }
+}
+
+fn in_secs(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,297 @@
+//! Queries to servers and answers to clients.
+
+use dns_wire::header::{Counts, HEADER_LEN, flag, write_header};
+use dns_wire::{Class, Name, Query, Rcode, Rtype, fold};
+
+use super::Rrset;
+
+/// Why an answer is as it is (RFC 8914, 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ede(pub(crate) u16);
+
+impl Ede {
+    /// The data has expired (RFC 8767).
+    pub(crate) const STALE_ANSWER: Ede = Ede(3);
+    /// The failure was met before and is remembered (RFC 9520).
+    pub(crate) const CACHED_ERROR: Ede = Ede(13);
+    /// The client is not allowed to ask.
+    pub(crate) const PROHIBITED: Ede = Ede(18);
+    /// The denial has expired.
+    pub(crate) const STALE_NXDOMAIN: Ede = Ede(19);
+    /// The client does not want recursion, and there is no zone here.
+    pub(crate) const NOT_AUTHORITATIVE: Ede = Ede(20);
+    /// What is asked is not done here.
+    pub(crate) const NOT_SUPPORTED: Ede = Ede(21);
+    /// Servers are silent, or refuse.
+    pub(crate) const NO_REACHABLE_AUTHORITY: Ede = Ede(22);
+    /// Servers answer, and no answer makes sense.
+    pub(crate) const INVALID_DATA: Ede = Ede(24);
+    /// Something else; here, a bound that was reached.
+    pub(crate) const OTHER: Ede = Ede(0);
+}
+
+/// A query to a server.
+pub(crate) struct UpstreamQuery<'a> {
+    pub(crate) id: u16,
+    pub(crate) name: &'a [u8],
+    pub(crate) rtype: Rtype,
+    /// Only forwarders are asked for recursion.
+    pub(crate) recursion: bool,
+    /// The payload that an OPT record offers; `None` for servers that do not take one.
+    pub(crate) payload: Option<u16>,
+}
+
+/// Writes `query`.
+pub(crate) fn write_query(query: &UpstreamQuery<'_>) -> Vec<u8> {
+    let mut message = vec![0; HEADER_LEN];
+    let flags = if query.recursion { flag::RD } else { 0 };
+    let additional = u16::from(query.payload.is_some());
+    write_header(&mut message, flags, Counts { question: 1, additional, ..Counts::default() });
+    message[..2].copy_from_slice(&query.id.to_be_bytes());
+    message.extend_from_slice(query.name);
+    message.extend_from_slice(&query.rtype.0.to_be_bytes());
+    message.extend_from_slice(&Class::IN.0.to_be_bytes());
+    if let Some(payload) = query.payload {
+        write_opt(&mut message, payload, 0, false, None);
+    }
+    message
+}
+
+fn write_opt(message: &mut Vec<u8>, payload: u16, high_rcode: u8, dnssec_ok: bool, ede: Option<Ede>) {
+    message.push(0);
+    message.extend_from_slice(&Rtype::OPT.0.to_be_bytes());
+    message.extend_from_slice(&payload.to_be_bytes());
+    message.extend_from_slice(&[high_rcode, 0, if dnssec_ok { 0x80 } else { 0 }, 0]);
+    match ede {
+        None => message.extend_from_slice(&[0, 0]),
+        Some(Ede(code)) => {
+            message.extend_from_slice(&[0, 6, 0, 15, 0, 2]); // RFC 8914, 2: no text.
+            message.extend_from_slice(&code.to_be_bytes());
+        }
+    }
+}
+
+/// What an answer takes from its query.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerHead {
+    pub(crate) id: u16,
+    /// Name, type and class as the client wrote them; empty if they could not be read.
+    pub(crate) question: Vec<u8>,
+    /// RD and CD are repeated.
+    pub(crate) flags: u16,
+    /// The DO bit, if the client sent an OPT record.
+    pub(crate) edns: Option<bool>,
+    /// The payload that we take.
+    pub(crate) payload: u16,
+    /// Octets that the answer may have.
+    pub(crate) limit: usize,
+}
+
+impl AnswerHead {
+    /// Of a query that was read, or of what could be read of it.
+    pub(crate) fn new(message: &[u8], query: Option<&Query>, limit: usize, payload: u16) -> AnswerHead {
+        let id = message.first_chunk::<2>().map_or(0, |id| u16::from_be_bytes(*id));
+        let flags = message.get(2..4).map_or(0, |flags| u16::from_be_bytes([flags[0], flags[1]]));
+        AnswerHead {
+            id,
+            question: query.map_or(Vec::new(), |q| message[HEADER_LEN..q.question_end()].to_vec()),
+            flags: flags & (flag::RD | flag::CD | flag::OPCODE),
+            edns: query.and_then(|query| query.edns).map(|edns| edns.dnssec_ok),
+            payload,
+            limit,
+        }
+    }
+
+    /// The name of the question, in the client's spelling.
+    pub(crate) fn qname(&self) -> &[u8] {
+        &self.question[..self.question.len().saturating_sub(4)]
+    }
+}
+
+/// Where a set stands in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer,
+    Authority,
+}
+
+/// Writes an answer without records.
+pub(crate) fn write_error(head: &AnswerHead, rcode: Rcode, ede: Option<Ede>) -> Vec<u8> {
+    write_answer(head, rcode, &[], ede)
+}
+
+/// Writes an answer with `sets`, which are in the order of their sections. If they have no room, TC is set and none is written.
+pub(crate) fn write_answer(
+    head: &AnswerHead,
+    rcode: Rcode,
+    sets: &[(Section, &Rrset)],
+    ede: Option<Ede>,
+) -> Vec<u8> {
+    let mut writer = Writer::new(head);
+    let reserve = if head.edns.is_some() { 11 + 6 } else { 0 };
+    let mut counts = Counts { question: u16::from(!head.question.is_empty()), ..Counts::default() };
+    let behind_question = writer.message.len();
+    for (section, set) in sets {
+        let count = match section {
+            Section::Answer => &mut counts.answer,
+            Section::Authority => &mut counts.authority,
+        };
+        set.rdatas.iter().for_each(|rdata| writer.record(set, rdata));
+        *count = count.saturating_add(u16::try_from(set.rdatas.iter().count()).unwrap_or(u16::MAX));
+    }
+    let mut message = writer.message;
+    let mut flags = head.flags | flag::QR | super::flag::RA | rcode.low();
+    if message.len() + reserve > head.limit {
+        message.truncate(behind_question);
+        flags |= flag::TC;
+        (counts.answer, counts.authority) = (0, 0);
+    }
+    if let Some(dnssec_ok) = head.edns {
+        counts.additional = 1;
+        write_opt(&mut message, head.payload, rcode.high(), dnssec_ok, ede);
+    }
+    write_header(&mut message, flags, counts);
+    message[..2].copy_from_slice(&head.id.to_be_bytes());
+    message
+}
+
+/// Names that later ones can point to, at most. More would cost more to search than they save.
+const POINTS_MAX: usize = 32;
+
+struct Writer {
+    message: Vec<u8>,
+    /// Where names start that later ones may point to.
+    points: Vec<(Vec<u8>, u16)>,
+}
+
+impl Writer {
+    fn new(head: &AnswerHead) -> Writer {
+        let mut message = vec![0; HEADER_LEN];
+        message.extend_from_slice(&head.question);
+        let mut writer = Writer { message, points: Vec::new() };
+        writer.remember(head.qname(), head.qname().len(), HEADER_LEN);
+        writer
+    }
+
+    fn record(&mut self, set: &Rrset, rdata: &[u8]) {
+        self.name(set.owner.as_name().as_bytes());
+        self.message.extend_from_slice(&set.rtype.0.to_be_bytes());
+        self.message.extend_from_slice(&Class::IN.0.to_be_bytes());
+        self.message.extend_from_slice(&set.ttl.to_be_bytes());
+        let start = self.message.len() + 2;
+        self.message.extend_from_slice(&[0, 0]);
+        self.rdata(set.rtype, rdata);
+        let len = (self.message.len() - start) as u16; // Compression makes the data only shorter.
+        self.message[start - 2..start].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// RFC 3597, 4: only names in the data of the types of RFC 1035 are compressed.
+    fn rdata(&mut self, rtype: Rtype, rdata: &[u8]) {
+        let names = match rtype {
+            Rtype::NS | Rtype::CNAME | Rtype::PTR => 1,
+            Rtype::SOA => 2,
+            _ => 0,
+        };
+        let mut rest = rdata;
+        if let (Rtype::MX, Some((preference, name))) = (rtype, rdata.split_at_checked(2)) {
+            self.message.extend_from_slice(preference);
+            rest = name;
+        }
+        for _ in 0..if rtype == Rtype::MX { 1 } else { names } {
+            let Ok((name, tail)) = Name::split_from(rest) else { break };
+            self.name(name.as_bytes());
+            rest = tail;
+        }
+        self.message.extend_from_slice(rest);
+    }
+
+    fn name(&mut self, name: &[u8]) {
+        let start = self.message.len();
+        let mut at = 0;
+        while name[at] != 0 {
+            let known = self.points.iter().find(|(point, _)| fold::equal(point, &name[at..]));
+            if let Some(&(_, offset)) = known {
+                self.message.extend_from_slice(&name[..at]);
+                self.message.extend_from_slice(&(0xc000 | offset).to_be_bytes());
+                return self.remember(name, at, start);
+            }
+            at += 1 + usize::from(name[at]);
+        }
+        self.message.extend_from_slice(name);
+        self.remember(name, at, start);
+    }
+
+    /// Notes the suffixes of `name` that start among its first `spelled` octets, which stand at `start`.
+    fn remember(&mut self, name: &[u8], spelled: usize, start: usize) {
+        let mut at = 0;
+        // RFC 1035, 4.1.4: a pointer has 14 bits.
+        while at < spelled && name[at] != 0 && self.points.len() < POINTS_MAX && start + at < 0x4000 {
+            self.points.push((name[at..].to_vec(), (start + at) as u16));
+            at += 1 + usize::from(name[at]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::NameBuf;
+
+    use super::super::{Message, Rdatas};
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
+    fn head(limit: usize) -> AnswerHead {
+        let query = UpstreamQuery {
+            id: 7,
+            name: b"\x03wWw\0",
+            rtype: Rtype::A,
+            recursion: true,
+            payload: Some(1232),
+        };
+        let message = write_query(&query);
+        AnswerHead::new(&message, Some(&Query::parse(&message).unwrap()), limit, 1232)
+    }
+
+    fn addresses(count: u8) -> Rrset {
+        let data: Vec<[u8; 4]> = (0..count).map(|number| [192, 0, 2, number]).collect();
+        let rdatas = Rdatas::pack(data.iter().map(|data| &data[..]));
+        Rrset { owner: name("www."), rtype: Rtype::A, ttl: 60, rdatas }
+    }
+
+    #[test]
+    fn an_answer_reads_back_with_the_spelling_of_the_client() {
+        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(2))], None);
+        let message = Message::parse(&octets).unwrap();
+        assert_eq!((&octets[..2], message.answer.len(), message.has_opt), (&[0, 7][..], 2, true));
+        assert_eq!(message.question.unwrap().name.as_name().as_bytes(), b"\x03wWw\0");
+        assert_eq!(message.flags & (flag::QR | super::super::flag::RA | flag::RD), 0x8180);
+    }
+
+    #[test]
+    fn an_answer_without_room_is_empty_and_truncated() {
+        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(40))], None);
+        let message = Message::parse(&octets).unwrap();
+        assert_eq!((message.flags & flag::TC, message.answer.len()), (flag::TC, 0));
+        let octets = write_answer(&head(1232), Rcode::NoError, &[(Section::Answer, &addresses(40))], None);
+        assert_eq!(Message::parse(&octets).unwrap().answer.len(), 40);
+    }
+
+    #[test]
+    fn names_in_data_are_compressed_and_read_back() {
+        let rdata = [&b"\0\x0a\x04mail"[..], b"\x03www\0"].concat();
+        let rdatas = Rdatas::pack([&rdata[..]]);
+        let mx = Rrset { owner: name("www."), rtype: Rtype::MX, ttl: 60, rdatas };
+        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], None);
+        assert_eq!(octets.len(), 12 + 9 + 2 + 10 + 2 + 5 + 2 + 11);
+        assert!(fold::equal(&Message::parse(&octets).unwrap().answer[0].rdata, &rdata));
+    }
+
+    #[test]
+    fn an_error_says_why() {
+        let octets = write_error(&head(512), Rcode::ServFail, Some(Ede::NO_REACHABLE_AUTHORITY));
+        assert!(octets.ends_with(&[0, 6, 0, 15, 0, 2, 0, 22]));
+    }
+}

@@ -1,0 +1,322 @@
+//! Questions of clients, and their answers.
+
+use std::sync::Arc;
+
+use clock::{Duration, Instant};
+use dns_wire::query::QueryError;
+use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
+
+use super::timers::Timer;
+use super::{ClientId, Known, Resolver, Transport};
+use crate::cache::{Content, Failure, Kind};
+use crate::iterator::task::{Outcome, Purpose, TaskId, Waiter};
+use crate::local_zones::LocalAnswer;
+use crate::message::{AnswerHead, Ede, Question, Rdatas, Rrset, Section, flag, write_answer, write_error};
+use crate::stale;
+
+/// A client that waits.
+#[derive(Debug)]
+pub(crate) struct Client {
+    head: AnswerHead,
+    question: Question,
+    pub(crate) task: TaskId,
+    /// When expired data is considered; `None` if there is none.
+    stale_at: Option<Instant>,
+    /// That time has come.
+    pub(crate) timer_passed: bool,
+}
+
+/// What a client is answered.
+struct Reply {
+    outcome: Outcome,
+    is_stale: bool,
+    /// The shortest-lived part is near its end.
+    is_ending: bool,
+}
+
+/// How often hope is looked for again once the client timer has passed.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The largest message over TCP.
+const TCP_MAX: usize = 65_535;
+/// What a client without EDNS takes over UDP (RFC 1035, 4.2.1).
+const UDP_MIN: usize = 512;
+
+impl Resolver {
+    /// A client asks. The answer comes from [`Resolver::poll_answer`], now or later; it is empty for octets that are no query.
+    pub fn on_query(&mut self, client: ClientId, transport: Transport, octets: &[u8], now: Instant) {
+        self.counters.client_queries += 1;
+        match Query::parse(octets) {
+            Ok(query) => {
+                let head = self.head(transport, octets, Some(&query));
+                self.on_question(client, &query, octets, head, now);
+            }
+            Err(QueryError::Short | QueryError::Response) => self.drop_client(client),
+            Err(error) => {
+                self.counters.malformed += 1;
+                let query = Query::parse_malformed(octets);
+                let head = self.head(transport, octets, query.as_ref());
+                let rcode = if error == QueryError::Opcode { Rcode::NotImp } else { Rcode::FormErr };
+                self.answer(client, write_error(&head, rcode, None));
+            }
+        }
+        self.run_ready(now);
+    }
+
+    /// Refuses a client that may not ask.
+    pub fn refuse(&mut self, client: ClientId, transport: Transport, octets: &[u8]) {
+        self.counters.refused += 1;
+        let Ok(query) = Query::parse(octets) else { return self.drop_client(client) };
+        let head = self.head(transport, octets, Some(&query));
+        self.answer(client, write_error(&head, Rcode::Refused, Some(Ede::PROHIBITED)));
+    }
+
+    fn head(&self, transport: Transport, octets: &[u8], query: Option<&Query>) -> AnswerHead {
+        let ours = self.options.udp_payload_max;
+        let theirs = query.and_then(|query| query.edns).map_or(0, |edns| usize::from(edns.payload_size));
+        let limit = match transport {
+            Transport::Udp => theirs.clamp(UDP_MIN, usize::from(ours).max(UDP_MIN)),
+            Transport::Tcp => TCP_MAX,
+        };
+        AnswerHead::new(octets, query, limit, ours)
+    }
+
+    fn on_question(
+        &mut self,
+        client: ClientId,
+        query: &Query,
+        octets: &[u8],
+        head: AnswerHead,
+        now: Instant,
+    ) {
+        if let Some((rcode, ede)) = refusal(query) {
+            self.counters.refused += 1;
+            return self.answer(client, write_error(&head, rcode, ede));
+        }
+        let Ok(name) = Name::from_wire(query.qname(octets)) else { return self.drop_client(client) };
+        if query.qtype == Rtype::ANY {
+            return self.answer(client, minimal_any(&head, name));
+        }
+        let mut question = Question { name: name.into(), rtype: query.qtype };
+        question.name.make_lowercase();
+        if let Some(answer) = self.local.answer(name, query.qtype) {
+            let outcome = match answer {
+                LocalAnswer::Records(set) => Outcome::Answer(vec![*set]),
+                LocalAnswer::NoData(soa) => Outcome::NoData(Vec::new(), Some(soa)),
+                LocalAnswer::NoName(soa) => Outcome::NoName(Vec::new(), Some(soa)),
+            };
+            return self.send_reply(client, &head, &outcome, false);
+        }
+        if let Some(reply) = self.known_reply(&question, false, now) {
+            self.counters.cache_hits += 1;
+            self.send_reply(client, &head, &reply.outcome, false);
+            if reply.is_ending {
+                self.prefetch(&question, now);
+            }
+            return;
+        }
+        match self.known_failure(&question, now) {
+            Some(failure) => self.answer_failure(client, &head, &question, &failure, now),
+            None => self.resolve(client, head, question, now),
+        }
+    }
+
+    /// Lets a client wait for the resolution of its question, which others may wait for already.
+    fn resolve(&mut self, client: ClientId, head: AnswerHead, question: Question, now: Instant) {
+        if self.clients.len() >= self.options.limits.clients_max {
+            return self.answer(client, write_error(&head, Rcode::ServFail, Some(Ede::OTHER)));
+        }
+        let Some(task) = self.start_task(&question, Purpose::Asked, None, now) else {
+            return self.answer(client, write_error(&head, Rcode::ServFail, Some(Ede::OTHER)));
+        };
+        let limit = self.options.limits.clients_per_question_max;
+        let waiters = &mut self.tasks.get_mut(&task).expect("it was just started").waiters;
+        if waiters.len() >= limit {
+            return self.drop_client(client); // Enough of them will ask again.
+        }
+        waiters.push(Waiter::Client(client));
+        let stale_at = self.stale_at(&question, now);
+        if let Some(at) = stale_at {
+            self.timers.set(at, Timer::Client(client));
+        }
+        self.clients.insert(client, Client { head, question, task, stale_at, timer_passed: false });
+    }
+
+    /// When a client may get expired data, if there is any.
+    fn stale_at(&mut self, question: &Question, now: Instant) -> Option<Instant> {
+        if !self.options.stale.enabled {
+            return None;
+        }
+        self.known_reply(question, true, now)?;
+        let zone = self.find_zone(question.name.as_name(), question.rtype, now);
+        let best = self.servers.best_rtt(&zone.addresses);
+        Some(now + stale::client_timer(&self.options.stale, best))
+    }
+
+    /// A client has waited for long: all servers that are left are asked, and if that is hopeless, it gets expired data.
+    pub(super) fn on_client_timer(&mut self, id: ClientId, now: Instant) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.timer_passed = true;
+        let task = client.task;
+        let again = now + LOOK_AGAIN;
+        client.stale_at = Some(again);
+        self.timers.set(again, Timer::Client(id));
+        self.hurry(task, now);
+        self.serve_stale_if_hopeless(task, now);
+    }
+
+    /// Answers with expired data those clients of a task whose time has come, if nothing better is to be expected.
+    pub(crate) fn serve_stale_if_hopeless(&mut self, task: TaskId, now: Instant) {
+        let Some(waiters) = self.tasks.get(&task).map(|task| task.waiters.clone()) else { return };
+        let due = |waiter: &Waiter| match waiter {
+            Waiter::Client(id) => self.clients.get(id).filter(|client| client.timer_passed).map(|_| *id),
+            Waiter::Task(_) => None,
+        };
+        let due: Vec<ClientId> = waiters.iter().filter_map(due).collect();
+        if due.is_empty() || !self.is_hopeless(task, 0, now) {
+            return;
+        }
+        for id in due {
+            let question = self.clients[&id].question.clone();
+            if let Some(reply) = self.known_reply(&question, true, now) {
+                self.finish_client(id, &reply.outcome, reply.is_stale);
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.waiters.retain(|waiter| *waiter != Waiter::Client(id));
+                }
+            }
+        }
+    }
+
+    /// The question of a client is resolved, or has failed: then expired data is the answer, if there is any.
+    pub(crate) fn on_resolved(&mut self, id: ClientId, outcome: &Outcome, now: Instant) {
+        let Some(client) = self.clients.get(&id) else { return };
+        let question = client.question.clone();
+        if matches!(outcome, Outcome::Failed(_))
+            && self.options.stale.enabled
+            && let Some(reply) = self.known_reply(&question, true, now)
+        {
+            return self.finish_client(id, &reply.outcome, reply.is_stale);
+        }
+        self.finish_client(id, outcome, false);
+    }
+
+    fn finish_client(&mut self, id: ClientId, outcome: &Outcome, is_stale: bool) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        if let Some(at) = client.stale_at {
+            self.timers.cancel(at, Timer::Client(id));
+        }
+        self.send_reply(id, &client.head, outcome, is_stale);
+    }
+
+    /// A remembered failure, as long as none of the servers that caused it has come back.
+    fn known_failure(&mut self, question: &Question, now: Instant) -> Option<Arc<Failure>> {
+        let name = question.name.as_name();
+        let found = self.cache.get_fresh(name, Kind::Failure(question.rtype), now)?;
+        let Content::Failure(failure) = found.content else { return None };
+        let zone = self.find_zone(failure.zone.as_name(), Rtype::NS, now);
+        let came_back = |address: &_| self.servers.came_back_since(*address, found.stored);
+        if zone.name != failure.zone || zone.addresses.iter().any(came_back) {
+            return None;
+        }
+        self.probe(&zone.name, &zone.addresses, &[], now);
+        Some(failure)
+    }
+
+    fn answer_failure(
+        &mut self,
+        client: ClientId,
+        head: &AnswerHead,
+        question: &Question,
+        failure: &Failure,
+        now: Instant,
+    ) {
+        if self.options.stale.enabled
+            && let Some(reply) = self.known_reply(question, true, now)
+        {
+            return self.send_reply(client, head, &reply.outcome, reply.is_stale);
+        }
+        self.counters.failures += 1;
+        let ede = if failure.ede == Ede::OTHER { Ede::OTHER } else { Ede::CACHED_ERROR };
+        self.answer(client, write_error(head, Rcode::ServFail, Some(ede)));
+    }
+
+    /// The answer that the cache has, along aliases to its end.
+    fn known_reply(&mut self, question: &Question, stale_too: bool, now: Instant) -> Option<Reply> {
+        let mut name = question.name.clone();
+        let mut chain = Vec::new();
+        let (mut is_stale, mut is_ending) = (false, false);
+        for _ in 0..=self.options.limits.aliases_max {
+            let knowledge = self.look_up(name.as_name(), question.rtype, stale_too, now)?;
+            is_stale |= knowledge.is_stale;
+            let part = self.options.cache.prefetch_part;
+            is_ending |= part > 0 && knowledge.left < knowledge.whole / part;
+            let outcome = match knowledge.known {
+                Known::Alias(sets, target) => {
+                    chain.extend(sets);
+                    name = target;
+                    continue;
+                }
+                Known::Records(set) => {
+                    chain.push(set);
+                    Outcome::Answer(chain)
+                }
+                Known::NoData(soa) => Outcome::NoData(chain, Some(soa)),
+                Known::NoName(soa) => Outcome::NoName(chain, Some(soa)),
+            };
+            return Some(Reply { outcome, is_stale, is_ending });
+        }
+        None
+    }
+
+    /// Renews an entry that is in use and about to end.
+    fn prefetch(&mut self, question: &Question, now: Instant) {
+        if self.tasks.len() >= self.options.limits.tasks_max / 2 || self.by_question.contains_key(question) {
+            return;
+        }
+        if let Some(task) = self.start_task(question, Purpose::Background, None, now) {
+            self.counters.prefetches += 1;
+            self.tasks.get_mut(&task).expect("it was just started").is_refresh = true;
+        }
+    }
+
+    fn send_reply(&mut self, client: ClientId, head: &AnswerHead, outcome: &Outcome, is_stale: bool) {
+        let (rcode, chain, soa) = match outcome {
+            Outcome::Answer(chain) => (Rcode::NoError, chain, None),
+            Outcome::NoData(chain, soa) => (Rcode::NoError, chain, soa.as_deref()),
+            Outcome::NoName(chain, soa) => (Rcode::NxDomain, chain, soa.as_deref()),
+            Outcome::TooLong(chain) => (Rcode::YxDomain, chain, None),
+            Outcome::Failed(ede) => {
+                self.counters.failures += 1;
+                return self.answer(client, write_error(head, Rcode::ServFail, Some(*ede)));
+            }
+        };
+        let ede = match rcode {
+            _ if !is_stale => None,
+            Rcode::NxDomain => Some(Ede::STALE_NXDOMAIN),
+            _ => Some(Ede::STALE_ANSWER),
+        };
+        self.counters.stale_answers += u64::from(is_stale);
+        let answers = chain.iter().map(|set| (Section::Answer, set));
+        let sets: Vec<_> = answers.chain(soa.map(|soa| (Section::Authority, soa))).collect();
+        self.answer(client, write_answer(head, rcode, &sets, ede));
+    }
+}
+
+/// Questions that are never resolved.
+fn refusal(query: &Query) -> Option<(Rcode, Option<Ede>)> {
+    if query.edns.is_some_and(|edns| edns.version != 0) {
+        return Some((Rcode::BadVers, None));
+    }
+    if query.flags & flag::RD == 0 {
+        return Some((Rcode::Refused, Some(Ede::NOT_AUTHORITATIVE)));
+    }
+    let is_resolvable = query.qclass == Class::IN && (!query.qtype.is_meta() || query.qtype == Rtype::ANY);
+    (!is_resolvable).then_some((Rcode::Refused, Some(Ede::NOT_SUPPORTED)))
+}
+
+/// The answer to a question for everything: next to nothing (RFC 8482, 4.2).
+fn minimal_any(head: &AnswerHead, name: Name<'_>) -> Vec<u8> {
+    const TTL: u32 = 3600;
+    let rdatas = Rdatas::pack([&b"\x07RFC8482\0"[..]]);
+    let set = Rrset { owner: NameBuf::from(name), rtype: Rtype::HINFO, ttl: TTL, rdatas };
+    write_answer(head, Rcode::NoError, &[(Section::Answer, &set)], None)
+}

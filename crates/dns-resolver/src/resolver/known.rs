@@ -1,0 +1,135 @@
+//! What the cache says about a name and type, one alias at a time.
+
+use std::sync::Arc;
+
+use clock::Instant;
+use dns_wire::{Name, NameBuf, Rtype};
+
+use super::Resolver;
+use crate::cache::{Content, Found, Kind};
+use crate::iterator::classify::synthesise;
+use crate::message::Rrset;
+
+/// What is known.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// The records.
+    Records(Rrset),
+    /// The name is an alias, by these sets.
+    Alias(Vec<Rrset>, NameBuf),
+    /// There are no records of the type.
+    NoData(Arc<Rrset>),
+    /// There is no such name.
+    NoName(Arc<Rrset>),
+}
+
+/// What is known, and whether it has expired, and how long it lasts: seconds left, and seconds in all.
+#[derive(Clone, Debug)]
+pub(crate) struct Knowledge {
+    pub(crate) known: Known,
+    pub(crate) is_stale: bool,
+    pub(crate) left: u32,
+    pub(crate) whole: u32,
+}
+
+impl Resolver {
+    /// What the cache knows about `name` and `rtype`. With `stale_too`, also what has expired, if nothing fresh is there; of several
+    /// things, the newest.
+    pub(crate) fn look_up(
+        &mut self,
+        name: Name<'_>,
+        rtype: Rtype,
+        stale_too: bool,
+        now: Instant,
+    ) -> Option<Knowledge> {
+        let mut kinds = vec![Kind::Type(rtype), Kind::NoName];
+        if rtype != Rtype::CNAME {
+            kinds.push(Kind::Type(Rtype::CNAME));
+        }
+        let mut best: Option<(Kind, Found)> = None;
+        for kind in kinds {
+            let Some(found) = self.cache.get(name, kind, now) else { continue };
+            let is_alias_denial =
+                kind == Kind::Type(Rtype::CNAME) && matches!(found.content, Content::Denial(_));
+            let key = |found: &Found| (!found.is_stale(now), found.stored);
+            if !is_alias_denial && best.as_ref().is_none_or(|(_, other)| key(&found) > key(other)) {
+                best = Some((kind, found));
+            }
+        }
+        let is_fresh = best.as_ref().is_some_and(|(_, found)| !found.is_stale(now));
+        if !is_fresh
+            && let Some(knowledge) = self.look_above(name, best.as_ref().map(|best| best.1.stored), now)
+        {
+            return Some(knowledge);
+        }
+        let (kind, found) = best.filter(|_| is_fresh || stale_too)?;
+        self.knowledge(name, kind, rtype, &found, now)
+    }
+
+    /// What fresh entries of the names above say: that nothing is below them (RFC 8020), or that they redirect what is (RFC 6672). Only
+    /// what is newer than `than` counts.
+    fn look_above(&mut self, name: Name<'_>, than: Option<Instant>, now: Instant) -> Option<Knowledge> {
+        let mut above = name.parent();
+        while let Some(owner) = above.filter(|owner| !owner.is_root()) {
+            for kind in [Kind::NoName, Kind::Type(Rtype::DNAME)] {
+                let Some(found) = self.cache.get_fresh(owner, kind, now) else { continue };
+                let is_dname_denial = kind != Kind::NoName && matches!(found.content, Content::Denial(_));
+                if is_dname_denial || than.is_some_and(|than| found.stored <= than) {
+                    continue;
+                }
+                if kind == Kind::NoName {
+                    return self.knowledge(owner, kind, Rtype::CNAME, &found, now);
+                }
+                return self.redirect(name, owner, &found, now);
+            }
+            above = owner.parent();
+        }
+        None
+    }
+
+    fn redirect(
+        &mut self,
+        name: Name<'_>,
+        owner: Name<'_>,
+        found: &Found,
+        now: Instant,
+    ) -> Option<Knowledge> {
+        let knowledge = self.knowledge(owner, Kind::Type(Rtype::DNAME), Rtype::DNAME, found, now)?;
+        let Known::Records(dname) = &knowledge.known else { return None };
+        let cname = synthesise(name, dname)?;
+        let target = cname.target()?;
+        Some(Knowledge { known: Known::Alias(vec![dname.clone(), cname], target), ..knowledge })
+    }
+
+    /// The entry `found` of `name` and `kind`, for a question for `asked`.
+    fn knowledge(
+        &self,
+        name: Name<'_>,
+        kind: Kind,
+        asked: Rtype,
+        found: &Found,
+        now: Instant,
+    ) -> Option<Knowledge> {
+        let is_stale = found.is_stale(now);
+        let ttl = if is_stale { self.options.stale.ttl } else { found.ttl(now) };
+        let known = match (&found.content, kind) {
+            (Content::Denial(soa), Kind::NoName) => Known::NoName(with_ttl(soa, ttl)),
+            (Content::Denial(soa), _) => Known::NoData(with_ttl(soa, ttl)),
+            (Content::Records(rdatas), Kind::Type(rtype)) => {
+                let owner = self.cache.spelling(name, kind)?;
+                let set = Rrset { owner, rtype, ttl, rdatas: rdatas.clone() };
+                match set.target().filter(|_| rtype == Rtype::CNAME && asked != Rtype::CNAME) {
+                    Some(target) => Known::Alias(vec![set], target),
+                    None => Known::Records(set),
+                }
+            }
+            _ => return None,
+        };
+        let whole = u32::try_from(found.expires.since(found.stored).as_secs()).unwrap_or(u32::MAX);
+        Some(Knowledge { known, is_stale, left: ttl, whole })
+    }
+}
+
+fn with_ttl(soa: &Rrset, ttl: u32) -> Arc<Rrset> {
+    Arc::new(Rrset { ttl, ..soa.clone() })
+}

@@ -1,0 +1,130 @@
+//! Names are found past lame, dead and moved servers, and stale answers are served when they must be.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tests::Transport;
+
+use super::internet::Internet;
+use crate::PATIENCE;
+
+#[test]
+fn every_kind_of_name_is_resolved_over_udp_and_tcp() {
+    let Some(internet) = Internet::start("") else { return };
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let ask = |name: &str, rtype: &str| internet.dig(transport, &[name, rtype]);
+        let address = ask("www.two.lab", "A");
+        let [record] = &address.section("ANSWER")[..] else { panic!("{}", address.text) };
+        assert!(record.starts_with("www.two.lab. ") && record.ends_with(" IN A 192.0.2.2"), "{record}");
+        let alias = ask("alias.one.lab", "A");
+        assert_eq!(alias.section("ANSWER").len(), 2, "{}", alias.text);
+        let redirected = ask("www.old.one.lab", "A");
+        assert_eq!(redirected.section("ANSWER").len(), 3, "{}", redirected.text);
+        assert!(redirected.section("ANSWER")[2].ends_with("192.0.2.2"), "{}", redirected.text);
+        assert_eq!(ask("a.b.c.one.lab", "TXT").section("ANSWER").len(), 1);
+        let gone = ask("gone.two.lab", "A");
+        assert_eq!((gone.status(), gone.section("AUTHORITY").len()), ("NXDOMAIN", 1), "{}", gone.text);
+        assert_eq!(
+            (ask("c.one.lab", "A").status(), ask("www.two.lab", "MX").status()),
+            ("NOERROR", "NOERROR")
+        );
+        assert!(ask("www.two.lab", "A").has_flag("ra"));
+        assert_eq!(ask("localhost", "A").section("ANSWER"), ["localhost. 10800 IN A 127.0.0.1"]);
+    }
+}
+
+#[test]
+fn what_fits_no_datagram_goes_over_tcp_on_both_sides() {
+    let Some(internet) = Internet::start("") else { return };
+    let truncated = internet.dig(Transport::Udp, &["big.one.lab", "TXT"]);
+    assert!(truncated.has_flag("tc") && truncated.section("ANSWER").is_empty(), "{}", truncated.text);
+    let whole = internet.dig(Transport::Tcp, &["big.one.lab", "TXT"]);
+    assert_eq!(whole.section("ANSWER").len(), 20, "{}", whole.text);
+    assert!(internet.tool("stats").lines().any(|line| line == "resolver_upstream_tcp 1"));
+}
+
+#[test]
+fn lame_dead_and_moved_servers_keep_nobody_from_the_answer() {
+    let Some(internet) = Internet::start("") else { return };
+    assert_eq!(internet.answer("www.lame.lab", "A"), ["www.lame.lab. 3600 IN A 192.0.2.3"]);
+    let dead = internet.dig(Transport::Udp, &["www.dead.lab", "A"]);
+    assert_eq!(dead.status(), "SERVFAIL", "{}", dead.text);
+    assert!(dead.text.contains("EDE: 22"), "{}", dead.text);
+    let again = internet.dig(Transport::Udp, &["www.dead.lab", "A"]);
+    assert!(again.text.contains("EDE: 13"), "{}", again.text);
+
+    // The first answer comes from the glue's address, and with it the news that the server has moved.
+    assert_eq!(internet.answer("first.moved.lab", "A"), ["first.moved.lab. 3600 IN A 192.0.2.4"]);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(internet.answer("www.moved.lab", "A"), ["www.moved.lab. 3600 IN A 192.0.2.5"]);
+}
+
+#[test]
+fn the_table_of_servers_shows_who_is_silent() {
+    let Some(internet) = Internet::start("") else { return };
+    internet.answer("www.one.lab", "A");
+    thread::sleep(Duration::from_secs(1));
+    internet.answer("a.b.c.one.lab", "TXT");
+    let good = internet.server_line("10.53.0.12").expect("the top-level domain's server");
+    let words: Vec<&str> = good.split_whitespace().collect();
+    assert!(words[1].parse::<f64>().unwrap() < 100.0 && words[4] == "0", "{good}");
+    let silent = internet.server_line("10.53.0.19").expect("it was measured");
+    let words: Vec<&str> = silent.split_whitespace().collect();
+    assert!(words[4] != "0" && words[7] == "0", "{silent}");
+    assert!(internet.tool("stats").lines().any(|line| line.starts_with("resolver_upstream_queries ")));
+}
+
+#[test]
+fn an_outage_gives_stale_answers_and_its_end_fresh_ones() {
+    let Some(mut internet) = Internet::start("[stale]\nclient-timer-ms = 400\n") else { return };
+    assert_eq!(internet.answer("www.one.lab", "A"), ["www.one.lab. 1 IN A 192.0.2.1"]);
+    internet.hosts.clear();
+    thread::sleep(Duration::from_millis(1200));
+    let stale = internet.dig(Transport::Udp, &["www.one.lab", "A"]);
+    assert_eq!(stale.section("ANSWER"), ["www.one.lab. 30 IN A 192.0.2.1"], "{}", stale.text);
+    assert!(stale.text.contains("EDE: 3"), "{}", stale.text);
+
+    internet.revive_hosts();
+    let back = Instant::now();
+    loop {
+        let answer = internet.dig(Transport::Udp, &["www.one.lab", "A"]);
+        assert_eq!(answer.section("ANSWER").len(), 1, "{}", answer.text);
+        if !answer.text.contains("EDE: 3") {
+            break;
+        }
+        assert!(back.elapsed() < Duration::from_secs(5), "still stale: {}", answer.text);
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_reload_keeps_the_cache_and_a_stop_ends_well() {
+    let Some(mut internet) = Internet::start("") else { return };
+    assert_eq!(internet.answer("www.two.lab", "A").len(), 1);
+    let queries = |internet: &Internet| {
+        let stats = internet.tool("stats");
+        let line = stats.lines().find_map(|line| line.strip_prefix("resolver_upstream_queries "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    thread::sleep(Duration::from_secs(1)); // What goes on in the background ends.
+    let before = queries(&internet);
+    internet.configure("[[forward]]\nzone = \"corp.lab.\"\nservers = [\"10.53.0.15\"]\n");
+    internet.resolver().signal(Signal::HUP);
+    internet.resolver().wait_for_line("reloaded: the cache stays", PATIENCE).unwrap();
+    assert_eq!(internet.answer("www.two.lab", "A").len(), 1);
+    assert_eq!(queries(&internet), before);
+    internet.configure("minimisation = \"sometimes\"\n");
+    internet.resolver().signal(Signal::HUP);
+    internet.resolver().wait_for_line("not reloaded", PATIENCE).unwrap();
+    internet.resolver().signal(Signal::TERM);
+    assert!(internet.resolver().wait(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn strangers_are_refused() {
+    let Some(internet) = Internet::start("allow = [\"192.0.2.0/24\"]\n") else { return };
+    let refused = internet.dig(Transport::Udp, &["www.two.lab", "A"]);
+    assert_eq!(refused.status(), "REFUSED", "{}", refused.text);
+    assert!(refused.text.contains("EDE: 18"), "{}", refused.text);
+}
