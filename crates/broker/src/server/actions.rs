@@ -10,7 +10,6 @@ use device_xdp::XdpError;
 use steering::Transport;
 
 use super::broker::{Broker, Notice, token, watch};
-use super::connection::Fault;
 use super::helpers::{Passed, close_all};
 use super::port::{Change, Port};
 use super::requests::ADDRESSES_MAX;
@@ -141,9 +140,7 @@ impl Broker {
         for question in self.questions.expire(now, None) {
             self.ask_on(question, now);
         }
-        for client in self.under_way.overdue(now) {
-            self.disconnect(client, &Fault::HoldsUp, now);
-        }
+        self.end_what_is_overdue(now);
         self.settle_registry(now); // Somebody may have been disconnected.
         self.end_reopening(now);
         close_all(self.doomed.drain(..));

@@ -295,7 +295,7 @@ impl Broker {
             match event.data.u64() {
                 token::LISTENER => self.accept(now),
                 token::NETLINK => kernel_has_news = true,
-                token::HELPERS => self.finish_requests(now),
+                token::HELPERS => self.hear_helpers(now),
                 other => self.serve(token::client(other), other, event.flags, now),
             }
         }

@@ -13,7 +13,7 @@ use super::connection::{Connection, Fault, Untold};
 use super::helpers::{Passed, Theirs, User, has_room};
 use super::requests::printable;
 use crate::peer::Peer;
-use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, Request, ToBroker, decode};
+use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
 
@@ -130,11 +130,7 @@ impl Broker {
             // The error quotes what it is about.
             let no_message = |error: ProtocolError| Fault::NoMessage(printable(&error.to_string()));
             let ToBroker { id, request } = message.map_err(no_message)?;
-            let takes_long = matches!(request, Request::Move { .. });
             self.handle(client, id, request, fds, now)?;
-            if takes_long {
-                break;
-            }
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Threads for operations on clients' descriptors that may take long: examining and closing them. They also wait until the kernel
-//! has processed a segment for a client's connection.
+//! Threads for operations that may take long: examining and closing clients' descriptors, and moving connections to the kernel, with all
+//! their octets.
 //!
 //! Closing the last descriptor of a socket waits for its linger time (`SO_LINGER`, socket(7)). Closing a file waits for the server of its
 //! file system. Reading a socket's address takes its lock, which a client's thread may hold as long as it likes. So the broker's
@@ -92,6 +92,11 @@ impl Helpers {
         state.users.get(&user).is_some_and(|jobs| {
             jobs.len() >= JOBS_OF_ONE && (all >= JOBS_MAX || jobs.progress.elapsed() >= STANDSTILL)
         })
+    }
+
+    /// Whether jobs of this user come to an end.
+    pub(super) fn has_progress(&self, user: User) -> bool {
+        self.lock().users.get(&user).is_none_or(|jobs| jobs.progress.elapsed() < STANDSTILL)
     }
 
     /// Whether no more clients may connect, because closing them would be one more job.

@@ -9,7 +9,7 @@
 //! | `requests.rs` | what each request does |
 //! | `shadow.rs` | the kernel's description of the sockets behind claims |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
-//! | `helpers.rs`, `under_way.rs` | operations on clients' descriptors that may take long, on other threads |
+//! | `helpers.rs`, `under_way.rs` | operations that may take long, on other threads |
 //! | `routes.rs`, `questions.rs` | answers that take time |
 //! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that move to the kernel |
 //! | `handshakes.rs` | handshakes that another process completes |

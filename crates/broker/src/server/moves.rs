@@ -16,11 +16,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use clock::{Duration, Instant};
 use rustix::fs::Uid;
 use steering::Transport;
-use tcp_repair::{Established, Prepared, prepare};
+use tcp_repair::prepare;
 
 use super::broker::Broker;
 use super::helpers::{Theirs, User};
 use super::requests::Outcome;
+use super::under_way::BrokerThread;
 use crate::moving::unpack;
 use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
@@ -63,8 +64,8 @@ impl RecentMoves {
 }
 
 impl Broker {
-    /// Makes the kernel's socket of a client's connection. Its local end must be one that the client has claimed: it cannot speak
-    /// for others. Where the kernel has to hear something of the peer's, a helper waits for that.
+    /// Makes the kernel's socket of a client's connection: a helper's work, as it copies all octets, and may wait for the kernel to hear
+    /// something of the peer's. Its local end must be one that the client has claimed: it cannot speak for others.
     pub(super) fn take_over(
         &mut self,
         (client, id): (ClientId, u64),
@@ -72,26 +73,20 @@ impl Broker {
         file: Option<Theirs>,
         now: Instant,
     ) -> Outcome {
-        let Established { local, remote, state, .. } = moving.connection;
-        let ends = (local, remote);
+        let ends = (moving.connection.local, moving.connection.remote);
         self.check_move(client, ends)?;
-        let make = move || {
-            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken)?;
-            prepare(connection).map_err(not_taken)
+        let make = move |broker: &BrokerThread| {
+            let prepared = unpack(moving, file.as_ref().map(AsFd::as_fd)).and_then(prepare);
+            file.into_iter().for_each(Theirs::close);
+            let prepared = prepared.map_err(not_taken)?;
+            broker
+                .ask(move |broker, now| broker.let_pass(client, ends, now))
+                .ok_or(Refusal::NoSuchClaim)??;
+            // Its packets go to the kernel by now, which may have sent something.
+            prepared.start().map_err(|error| Refusal::Lost(error.to_string()))
         };
-        if !state.has_peer_to_speak() {
-            let prepared = make()?;
-            self.let_pass(ends, now);
-            return self.have_moved(client, ends, prepared.start(), now);
-        }
-        let then = move |broker: &mut Broker, prepared: Result<Prepared, Refusal>, now: Instant| {
-            let prepared = prepared?;
-            broker.check_move(client, ends)?; // Somebody else may listen there by now.
-            broker.let_pass(ends, now);
-            let then = move |broker: &mut Broker, socket: io::Result<OwnedFd>, now: Instant| {
-                broker.have_moved(client, ends, socket, now)
-            };
-            broker.set_aside((client, id), || prepared.start(), then, now)
+        let then = move |broker: &mut Broker, socket: Result<OwnedFd, Refusal>, now: Instant| {
+            broker.have_moved(client, ends, socket?, now)
         };
         self.set_aside((client, id), make, then, now)
     }
@@ -106,12 +101,19 @@ impl Broker {
         if is_local { Err(Refusal::Local) } else { Ok(()) }
     }
 
-    /// Packets of the connection reach the kernel, which has its socket.
-    fn let_pass(&mut self, (local, remote): (SocketAddr, SocketAddr), now: Instant) {
+    /// Packets of the connection reach the kernel, which has its socket; unless somebody else listens there by now.
+    fn let_pass(
+        &mut self,
+        client: ClientId,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        self.check_move(client, (local, remote))?;
         let epoch = self.registry.epoch(local.port());
         self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote, epoch));
         self.registry.note_moved(local, now);
         self.settle_registry(now);
+        Ok(())
     }
 
     /// Gives the socket to the client.
@@ -119,11 +121,9 @@ impl Broker {
         &mut self,
         client: ClientId,
         ends: (SocketAddr, SocketAddr),
-        socket: io::Result<OwnedFd>,
+        socket: OwnedFd,
         now: Instant,
     ) -> Outcome {
-        // Its packets go to the kernel by now, which may have sent something.
-        let socket = socket.map_err(|error| Refusal::Lost(error.to_string()))?;
         let user = self.user_of(client);
         make_owner(user, &socket);
         let socket = Theirs::new(socket, user, &self.helpers);

@@ -195,7 +195,7 @@ impl Broker {
         let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
             broker.claim(client, found?, socket, now).map(|answer| Some((answer, None)))
         };
-        self.set_aside((client, id), move || look(socket), then, now)
+        self.set_aside((client, id), move |_| look(socket), then, now)
     }
 
     fn claim(
@@ -220,7 +220,7 @@ impl Broker {
     /// Closes the socket of a claim that is released, if we have it: when the client hears of it, the port is free.
     fn let_go(&mut self, (client, id): (ClientId, u64), claim: ClaimId, now: Instant) -> Outcome {
         match self.kept.remove(&claim) {
-            Some(socket) => self.set_aside((client, id), || socket.close(), |_, (), _| done(Ok(())), now),
+            Some(socket) => self.set_aside((client, id), |_| socket.close(), |_, (), _| done(Ok(())), now),
             None => done(Ok(())),
         }
     }
@@ -328,7 +328,7 @@ impl Broker {
             let (socket, ends) = found?;
             done(broker.hand_over(client, socket, ends, now))
         };
-        self.set_aside((client, id), move || look(socket), then, now)
+        self.set_aside((client, id), move |_| look(socket), then, now)
     }
 
     /// Another program takes the connection for one that came to its listener: what is none, or came to none of the client's own, is
@@ -368,7 +368,7 @@ impl Broker {
         let then = move |broker: &mut Broker, shadow: Result<Shadow, Refusal>, _now: Instant| {
             done(broker.deliver(&shadow?, local, remote, &octets))
         };
-        self.set_aside((client, id), move || look(socket), then, now)
+        self.set_aside((client, id), move |_| look(socket), then, now)
     }
 
     fn deliver(
