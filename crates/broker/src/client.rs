@@ -11,13 +11,15 @@
 //! A broker that does not answer in time may be stopped (SIGSTOP), or starved. The queues are there all the same, so nothing is given
 //! up but the answer. Until the broker has caught up, what wants an answer is [`ClientError::TimedOut`] at once, and what does not is sent
 //! without waiting: the broker does it when it goes on.
+//!
+//! A broker that was killed is as one that never answers again, if the queues that it has lent go on without it ([`Grant::is_kept`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tcp_repair::Established;
@@ -146,6 +148,27 @@ enum Late {
     GaveBack,
 }
 
+/// What of the queues goes on if the broker is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// There are none.
+    Nothing,
+    /// All.
+    All,
+    /// Not all, or the broker has ended all.
+    NotAll,
+}
+
+impl Keeps {
+    fn after(self, news: &News) -> Keeps {
+        match news {
+            News::QueueGranted(grant) if grant.is_kept && self != Keeps::NotAll => Keeps::All,
+            News::QueueGranted(_) | News::Closing => Keeps::NotAll,
+            _ => self,
+        }
+    }
+}
+
 /// A connection to the broker. Belongs to one process: a child that inherited it drops it, which says nothing to the broker, and
 /// makes its own.
 pub struct Client {
@@ -160,6 +183,12 @@ pub struct Client {
     /// Requests for which the kernel had no room.
     unsent: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
+    /// The broker's name, and our own introduction.
+    name: Vec<u8>,
+    hello: Vec<u8>,
+    keeps: Keeps,
+    /// The broker was killed, and `socket` is a descriptor on which nothing happens.
+    is_left_alone: bool,
 }
 
 impl Client {
@@ -183,10 +212,15 @@ impl Client {
             unawaited: BTreeMap::new(),
             unsent: VecDeque::new(),
             events: VecDeque::new(),
+            name: name.to_owned(),
+            hello: Vec::new(),
+            keeps: Keeps::Nothing,
+            is_left_alone: false,
         };
         connect(&client.socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         client.check_peer()?;
         let request = Request::Hello { version: VERSION, program: program.to_owned(), pid };
+        client.hello = encode(&ToBroker { id: 1, request: request.clone() })?;
         match client.ask(request, &[])?.message {
             Answer::Welcome(welcome) => Ok((client, welcome)),
             answer => Err(unexpected(answer)),
@@ -210,7 +244,7 @@ impl Client {
 
     /// The same, also for the answers of tickets.
     pub fn has_news(&self) -> bool {
-        self.has_event() || self.open.values().any(Option::is_some)
+        self.has_event() || self.open.values().any(|answer| answer.is_some() || self.is_left_alone)
     }
 
     /// What came, if anything; never waits.
@@ -290,6 +324,9 @@ impl Client {
 
     /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket.
     pub fn move_connection(&mut self, connection: Established) -> Result<OwnedFd, ClientError> {
+        if self.is_left_alone {
+            return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
+        }
         let (connection, content) = pack(connection)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
         let answer = self.ask_within(PATIENCE_TO_MOVE, &Request::Move { connection }, &fds);
@@ -406,11 +443,11 @@ impl Client {
         if !self.unawaited.is_empty() {
             while self.receive()? {}
         }
-        Ok(!self.unawaited.is_empty())
+        Ok(self.is_left_alone || !self.unawaited.is_empty())
     }
 
     fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
-        if self.is_behind()? && matches!(request, Request::Route { .. }) {
+        if self.is_behind()? && (self.is_left_alone || matches!(request, Request::Route { .. })) {
             return Err(ClientError::TimedOut);
         }
         let id = self.send(&request, &[], Instant::now() + PATIENCE)?;
@@ -421,11 +458,17 @@ impl Client {
     fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&ticket.0).is_some_and(Option::is_none) {
             if !self.receive()? {
-                return Ok(None);
+                return if self.is_left_alone { Err(self.give_up(ticket)) } else { Ok(None) };
             }
         }
         // A ticket whose answer was taken has none any more.
         self.open.remove(&ticket.0).flatten().map(Some).ok_or(ClientError::OutOfPlace)
+    }
+
+    /// No answer will come.
+    fn give_up(&mut self, ticket: &Ticket) -> ClientError {
+        self.open.remove(&ticket.0);
+        ClientError::TimedOut
     }
 
     /// Sends a request and waits for its answer; what else comes meanwhile is kept.
@@ -443,7 +486,7 @@ impl Client {
         let id = self.send(request, fds, deadline)?;
         self.open.insert(id, None);
         while self.open.get(&id).is_some_and(Option::is_none) {
-            if !self.receive()? && !self.wait_for(PollFlags::IN, deadline)? {
+            if !self.receive()? && (self.is_left_alone || !self.wait_for(PollFlags::IN, deadline)?) {
                 self.open.remove(&id);
                 self.unawaited.insert(id, late(request));
                 return Err(ClientError::TimedOut);
@@ -456,7 +499,7 @@ impl Client {
     fn await_all(&mut self, ids: &[u64], deadline: Instant) -> Result<(), ClientError> {
         let is_before = |client: &Client| !client.unawaited.keys().any(|id| !ids.contains(id));
         while is_before(self) && !self.unawaited.is_empty() {
-            if !self.receive()? && !self.wait_for(PollFlags::IN, deadline)? {
+            if !self.receive()? && (self.is_left_alone || !self.wait_for(PollFlags::IN, deadline)?) {
                 return Ok(());
             }
         }
@@ -466,17 +509,37 @@ impl Client {
     /// Sends a request without waiting for anything. One that came with descriptors and finds no room is not sent.
     fn say(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<u64, ClientError> {
         let octets = self.number(request)?;
-        self.send_unsent()?;
-        let sent = if self.unsent.is_empty() { send(&self.socket, &octets, fds) } else { Err(Errno::AGAIN) };
-        match sent {
-            Ok(()) => {}
-            Err(Errno::AGAIN) if fds.is_empty() && self.unsent.len() < UNSENT_MAX => {
-                self.unsent.push_back(octets);
-            }
-            Err(error) => return Err(lost(error)),
+        match self.try_send(&octets, fds)? {
+            true => {}
+            false if self.is_left_alone => return Ok(self.last_id),
+            false if fds.is_empty() && self.unsent.len() < UNSENT_MAX => self.unsent.push_back(octets),
+            false => return Err(ClientError::TimedOut),
         }
         self.unawaited.insert(self.last_id, late(request));
         Ok(self.last_id)
+    }
+
+    /// Sends if there is room, behind what there was no room for before.
+    fn try_send(&mut self, octets: &[u8], fds: &[BorrowedFd<'_>]) -> Result<bool, ClientError> {
+        self.send_unsent()?;
+        if self.is_left_alone || !self.unsent.is_empty() {
+            return Ok(false);
+        }
+        let sent = send(&self.socket, octets, fds);
+        self.on_sent(sent)
+    }
+
+    /// Whether it was sent. Of a broker that is gone all that it has said is heard first.
+    fn on_sent(&mut self, outcome: Result<(), Errno>) -> Result<bool, ClientError> {
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::PIPE | Errno::CONNRESET) => {
+                while self.receive()? {}
+                if self.is_left_alone { Ok(false) } else { Err(ClientError::Gone) }
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Sends what there was no room for before.
@@ -484,8 +547,8 @@ impl Client {
         while let Some(octets) = self.unsent.front() {
             match send(&self.socket, octets, &[]) {
                 Ok(()) => drop(self.unsent.pop_front()),
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(error) => return Err(lost(error)),
+                Err(Errno::AGAIN | Errno::PIPE | Errno::CONNRESET) => return Ok(()), // Its end is heard of by who receives.
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -504,23 +567,22 @@ impl Client {
     ) -> Result<u64, ClientError> {
         let octets = self.number(request)?;
         let id = self.last_id;
-        loop {
-            self.send_unsent()?;
-            let sent =
-                if self.unsent.is_empty() { send(&self.socket, &octets, fds) } else { Err(Errno::AGAIN) };
-            match sent {
-                Ok(()) => return Ok(id),
-                Err(Errno::AGAIN) if self.wait_for(PollFlags::OUT, deadline)? => {}
-                Err(error) => return Err(lost(error)),
+        while !self.try_send(&octets, fds)? {
+            if self.is_left_alone || !self.wait_for(PollFlags::OUT, deadline)? {
+                return Err(ClientError::TimedOut);
             }
         }
+        Ok(id)
     }
 
     /// Takes one message if there is one, and puts it where it belongs.
     fn receive(&mut self) -> Result<bool, ClientError> {
+        if self.is_left_alone {
+            return Ok(false);
+        }
         let (message, fds) = match self.inbox.receive(&self.socket, Internal::new)? {
             Arrival::Nothing => return Ok(false),
-            Arrival::End => return Err(ClientError::Gone),
+            Arrival::End => return self.on_end().map(|()| false),
             Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
         };
         self.send_unsent()?; // It reads, too.
@@ -536,9 +598,46 @@ impl Client {
             FromBroker::News(News::QueueGranted(_)) if self.has_given_back() => {
                 fds.into_iter().for_each(discard);
             }
-            FromBroker::News(news) => self.events.extend(event(news, fds)?),
+            FromBroker::News(news) => {
+                self.keeps = self.keeps.after(&news);
+                self.events.extend(event(news, fds)?);
+            }
         }
         Ok(true)
+    }
+
+    /// The connection has ended. If the broker was killed, and what it has lent goes on, all goes on without it.
+    fn on_end(&mut self) -> Result<(), ClientError> {
+        if self.keeps != Keeps::All || self.has_broker() {
+            return Err(ClientError::Gone);
+        }
+        let silent = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let outcome = self.socket.become_copy_of(&silent);
+        discard(silent);
+        outcome?;
+        self.is_left_alone = true;
+        self.unawaited.clear();
+        self.unsent.clear();
+        Ok(())
+    }
+
+    /// Whether a broker answers by the name of ours. One that is being killed may accept connections until the kernel closes its socket.
+    fn has_broker(&self) -> bool {
+        let asked = || -> Result<bool, Errno> {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = Internal::new(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?);
+            match connect(&socket, &SocketAddrUnix::new_abstract_name(&self.name)?) {
+                Err(Errno::CONNREFUSED) => return Ok(false),
+                outcome => outcome?,
+            }
+            send(&socket, &self.hello, &[])?;
+            let answers = wait_for(&socket, PollFlags::IN, Instant::now() + PATIENCE)?;
+            let arrival = Inbox::new()
+                .receive(&socket, Internal::new)
+                .map(|arrival| matches!(arrival, Arrival::Message(_)));
+            Ok(answers && arrival?)
+        };
+        !matches!(asked(), Ok(false) | Err(Errno::PIPE | Errno::CONNRESET))
     }
 
     fn on_unawaited(&mut self, id: u64, answer: &Answer) -> Result<(), ClientError> {
@@ -567,21 +666,8 @@ impl Client {
         granted
     }
 
-    /// Waits until the socket is ready for `what`; false when it is too late.
     fn wait_for(&self, what: PollFlags, deadline: Instant) -> Result<bool, ClientError> {
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            match poll(&mut [PollFd::new(&self.socket, what)], Some(&timeout)) {
-                Ok(0) if left.is_zero() => return Ok(false),
-                Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(wait_for(&self.socket, what, deadline)?)
     }
 }
 
@@ -603,21 +689,29 @@ impl Drop for Client {
     }
 }
 
+/// Waits until a socket is ready for `what`; false when it is too late.
+fn wait_for(socket: impl AsFd, what: PollFlags, deadline: Instant) -> Result<bool, Errno> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&socket, what)], Some(&timeout)) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// What is to be done about the answer to a request if it comes late.
 fn late(request: &Request) -> Late {
     match request {
         Request::Claim { .. } => Late::Release,
         Request::GiveBack => Late::GaveBack,
         _ => Late::Forget,
-    }
-}
-
-/// Why nothing could be sent.
-fn lost(error: Errno) -> ClientError {
-    match error {
-        Errno::AGAIN => ClientError::TimedOut,
-        Errno::PIPE | Errno::CONNRESET => ClientError::Gone,
-        error => error.into(),
     }
 }
 

@@ -498,6 +498,9 @@ pub struct Grant {
     pub queues: Vec<u16>,
     /// Whether these and those that we have are all that the interface has.
     pub all_queues_yours: bool,
+    /// Whether they go on if the broker is killed.
+    #[serde(default)]
+    pub is_kept: bool,
     /// From which addresses peers may open connections.
     pub sources: Vec<Sources>,
     /// How to map what comes beside it.

@@ -59,6 +59,7 @@ fn config(interfaces: &[&str]) -> Config {
         },
         group: None,
         observed_in: None,
+        kept_in: None,
     }
 }
 

@@ -167,10 +167,12 @@ impl Broker {
         let Some(open) = &mut port.open else { return };
         match open.path.lend(&queues, open.frame_size) {
             Ok(lent) => {
+                let is_kept = open.path.is_kept();
                 let Some(interface) = port.interface(ADDRESSES_MAX) else { return };
                 let sources = port.sources().to_vec();
                 let all_queues_yours = self.registry.has_all_queues(client, link);
-                let grant = Grant { interface, queues, all_queues_yours, sources, layout: lent.layout };
+                let grant =
+                    Grant { interface, queues, all_queues_yours, is_kept, sources, layout: lent.layout };
                 let fds = std::iter::once(lent.memory).chain(lent.sockets).map(Passed::Own).collect();
                 self.tell(client, News::QueueGranted(grant), fds, now);
                 if !self.clamps.clamps().is_empty() {

@@ -138,6 +138,8 @@ impl fmt::Display for Notice {
 
 /// What a broker is to do.
 pub(super) struct Setup {
+    /// Where programs reach it: the abstract name, and the socket.
+    pub(super) socket: (String, OwnedFd),
     /// Names of interfaces. They need not be there yet.
     pub(super) interfaces: Vec<String>,
     /// How they are used.
@@ -215,10 +217,10 @@ pub(super) mod token {
 impl Broker {
     /// Listens, follows the kernel from now on, and attaches to those of the interfaces that are there.
     pub(super) fn open(setup: Setup, now: Instant) -> Result<Broker, OpenError> {
-        let (name, listener) = listen_anywhere()?;
+        let (name, listener) = setup.socket;
         let helpers = Arc::<Helpers>::default();
         let listener = Theirs::new(listener, rustix::process::geteuid().as_raw(), &helpers);
-        let namespace = shadow::namespace_of(&any_socket()?)?;
+        let namespace = own_namespace()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let monitor = NetlinkMonitor::new()?;
         watch(&epoll, &listener, token::LISTENER, epoll::EventFlags::IN)?;
@@ -369,7 +371,7 @@ impl Broker {
 }
 
 /// Listens at an abstract name that is not in use.
-fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
+pub(super) fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     let [random, _] = random_numbers()?;
@@ -379,9 +381,9 @@ fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
     Ok((name, socket))
 }
 
-/// A socket of this network namespace.
-fn any_socket() -> io::Result<OwnedFd> {
-    Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+/// The kernel's number for the network namespace of this thread.
+pub(super) fn own_namespace() -> io::Result<u64> {
+    shadow::namespace_of(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Unpredictable numbers.

@@ -7,7 +7,11 @@ use device_xdp::{
     AttachMode, Lent, LentLayout, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
     queue_pairs,
 };
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use steering::{Claim, ClaimTerms, Transport};
+
+use super::pins::Pins;
 
 /// Flows of the kernel that are remembered on each interface; more, and the longest unused are forgotten.
 const KERNEL_FLOWS: u32 = 1 << 16;
@@ -18,6 +22,8 @@ pub(crate) trait DataPath: Send {
     fn describe(&self) -> String;
     /// Whether packets come before the kernel has made its own of them.
     fn is_native(&self) -> bool;
+    /// Whether its queues go on if this process is killed.
+    fn is_kept(&self) -> bool;
     /// Makes sockets on these queues, and memory of such frames for them, to be given away. `None`: there are none for the interface, which
     /// lending will tell.
     fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError>;
@@ -65,17 +71,36 @@ pub(crate) trait DataPaths: Send {
 }
 
 /// AF_XDP.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Xdp {
     /// How devices are made.
     device: XdpOptions,
+    /// What keeps programs attached.
+    pins: Option<Pins>,
+}
+
+impl Xdp {
+    pub(super) fn new(pins: Option<Pins>) -> Xdp {
+        Xdp { device: XdpOptions::default(), pins }
+    }
+
+    /// Detaches what killed brokers left on an interface.
+    fn detach_those_of_the_dead(&self, interface: &str) {
+        let index = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .and_then(|socket| name_to_index(socket, interface));
+        if let (Some(pins), Ok(index)) = (&self.pins, index) {
+            pins.detach_those_of_the_dead(index);
+        }
+    }
 }
 
 impl DataPaths for Xdp {
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
         let options = SteeringOptions { kernel_flows: KERNEL_FLOWS, ..SteeringOptions::default() };
-        let program = SteeringProgram::attach(interface, options)?;
-        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None }))
+        self.detach_those_of_the_dead(interface);
+        let mut program = SteeringProgram::attach(interface, options)?;
+        let is_kept = self.pins.as_ref().is_some_and(|pins| pins.keep(&mut program).is_ok());
+        Ok(Box::new(XdpPath { program, is_kept, device: self.device.clone(), spare: None }))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -89,6 +114,7 @@ impl DataPaths for Xdp {
 
 struct XdpPath {
     program: SteeringProgram,
+    is_kept: bool,
     device: XdpOptions,
     /// For the queues that were busy when they were last asked for, with frames of that size.
     spare: Option<(Option<u16>, Spare)>,
@@ -98,6 +124,10 @@ impl DataPath for XdpPath {
     fn describe(&self) -> String {
         let mode = if self.is_native() { "native" } else { "generic" };
         format!("AF_XDP, {mode}")
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     fn is_native(&self) -> bool {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
 use steering::{Claim, ClaimTerms};
 
-use super::broker::Setup;
+use super::broker::{Setup, listen_anywhere};
 use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
 use crate::protocol::{Options, Profile};
@@ -39,6 +39,7 @@ struct MadeUp {
 /// A broker whose loopback interface is made up, for descendants of `head` or members of a group.
 pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) -> Setup {
     Setup {
+        socket: listen_anywhere().expect("there are sockets"),
         interfaces: vec!["lo".to_owned()],
         paths: Box::new(MadeUp { queues, log: log.clone() }),
         family,
@@ -74,6 +75,10 @@ impl DataPaths for MadeUp {
 }
 
 impl DataPath for MadeUp {
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         "made up".to_owned()
     }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `broker.rs` | the broker's state, and its turns |
 //! | `handle.rs` | its thread, and the handle of `sidestep run` on it |
-//! | `port.rs`, `data_path.rs`, `choice.rs` | interfaces that come and go, and operations on them |
+//! | `port.rs`, `data_path.rs`, `pins.rs`, `choice.rs` | interfaces that come and go, and operations on them |
 //! | `clients.rs`, `connection.rs`, `family.rs` | who may connect, and limits |
 //! | `requests.rs` | what each request does |
 //! | `shadow.rs` | the kernel's description of the sockets behind claims |
@@ -34,6 +34,7 @@ mod made_up;
 mod moves;
 mod observers;
 mod orphans;
+mod pins;
 mod port;
 mod questions;
 mod requests;
@@ -55,9 +56,10 @@ pub use handle::{Handle, Reporter};
 pub use status::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
 use crate::protocol::{Options, Profile};
-use broker::{Broker, Setup};
+use broker::{Broker, Setup, listen_anywhere, own_namespace};
 use data_path::Xdp;
 use family::Family;
+use pins::Pins;
 
 /// What a broker is to do.
 #[derive(Clone, Debug)]
@@ -78,6 +80,8 @@ pub struct Config {
     pub group: Option<u32>,
     /// Where programs have their control sockets ([`observe::ControlListener`]); nowhere if not told.
     pub observed_in: Option<PathBuf>,
+    /// A directory in a BPF file system: programs go on by it if the broker is killed.
+    pub kept_in: Option<PathBuf>,
 }
 
 /// Why there is no broker.
@@ -106,13 +110,18 @@ impl Server {
     pub fn open(config: Config) -> Result<Server, OpenError> {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
-        let Config { interfaces: named, mss_clamp, verbose, profile, group, observed_in, .. } = config;
+        let Config { interfaces: named, mss_clamp, verbose, profile, group, observed_in, kept_in, .. } =
+            config;
         let is_chosen = named.is_empty();
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
+        let (name, socket) = listen_anywhere()?;
+        let namespace = own_namespace()?;
+        let pins = kept_in.and_then(|directory| Pins::in_directory(&directory, namespace, &name));
         let setup = Setup {
+            socket: (name, socket),
             interfaces,
-            paths: Box::new(Xdp::default()),
+            paths: Box::new(Xdp::new(pins)),
             family: Family { head: std::process::id(), group },
             options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,
