@@ -172,8 +172,8 @@ impl World {
                 let Some(client) = self.client(client) else { return };
                 let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
                 let bound = Bound { scope: scope(address), port, device: None };
-                let shadow =
-                    Shadow { transport, purpose, bound, cookie: u64::from(port), owner: 0, shares_port };
+                let cookie = u64::from(port) * 2 + u64::from(transport == Transport::Udp); // One socket for each.
+                let shadow = Shadow { transport, purpose, bound, cookie, owner: 0, shares_port };
                 if let Ok(claim) = self.registry.claim(client, shadow) {
                     self.claims.push((client, claim));
                     self.listened.extend((purpose == Purpose::Listener).then_some((client, bound)));
