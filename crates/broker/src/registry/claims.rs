@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use steering::Transport;
 
 use super::interface::{Interface, Key, View};
@@ -17,6 +17,8 @@ pub(super) const CLAIMS_MAX: usize = 1 << 14;
 pub(super) const ALIKE_MAX: usize = 128;
 /// Addresses and ports that are claimed on one interface at most; the steering program has room for some more.
 const KEYS_MAX: usize = 60_000;
+/// How long a drained listener's claim lasts at least.
+pub(super) const DRAINED_MIN: Duration = Duration::from_secs(60);
 /// Listeners of one client that are remembered after their claims were released.
 const FORMER_MAX: usize = 256;
 
@@ -239,9 +241,26 @@ impl Registry {
         self.claims.set_draining(claim);
         let Some(state) = self.claims.get(claim) else { return };
         let (transport, port) = (state.shadow.transport, state.shadow.bound.port);
+        if state.listens() {
+            self.drained.insert((now + DRAINED_MIN, claim));
+        }
         if transport == Transport::Tcp {
             self.ports.note_kernel_connections(port, now);
             self.touch_port(port);
+        }
+    }
+
+    /// Forgets drained listeners of clients without queues: where nothing arrives at a client, it has no connections that the claim
+    /// is kept for. Meanwhile it would leave new connections of other clients to the kernel.
+    pub(super) fn expire_drained(&mut self, now: Instant) {
+        while let Some((_, id)) = self.drained.first().copied().filter(|(at, _)| *at <= now) {
+            self.drained.pop_first();
+            let Some(client) = self.claims.get(id).map(|claim| claim.client) else { continue };
+            if self.interfaces.keys().any(|link| self.has_queues(client, *link)) {
+                self.drained.insert((now + DRAINED_MIN, id));
+            } else {
+                let _ = self.release(client, id); // It has it, as was just seen.
+            }
         }
     }
 

@@ -133,6 +133,8 @@ pub struct Registry {
     /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: ClaimTable,
+    /// Drained listeners, and when to see whether their clients still have queues.
+    drained: BTreeSet<(Instant, ClaimId)>,
     /// How many of them are alike.
     alike: BTreeMap<Likeness, usize>,
     /// Where clients listened whose claims are released, and who made the listeners; the latest last.
@@ -323,6 +325,7 @@ impl Registry {
         for port in self.ports.stop_awaiting(now) {
             self.touch_port(port);
         }
+        self.expire_drained(now);
         if self.actions.is_empty() {
             self.deal(now);
         }
@@ -338,7 +341,8 @@ impl Registry {
     /// When to call [`Registry::poll`] again though nothing happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let queues = self.interfaces.values().filter_map(|interface| interface.queues.poll_timeout());
-        queues.chain(self.ports.poll_timeout()).min()
+        let drained = self.drained.first().map(|(at, _)| *at);
+        queues.chain(self.ports.poll_timeout()).chain(drained).min()
     }
 
     fn deal(&mut self, now: Instant) {

@@ -446,3 +446,25 @@ fn what_is_asked_about_one_port_takes_no_longer_for_claims_of_others() {
     }
     assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_drained_listener_is_forgotten_when_nothing_arrives_at_its_client_any_more() {
+    let mut world = attached(2);
+    let clients = [Event::Connect, Event::Connect, Event::Attach(0), Event::Attach(1)];
+    clients.into_iter().chain([listen(0, 80), listen(1, 80)]).for_each(|event| world.apply(event));
+    world.settle();
+    world.apply(Event::Drain(0));
+    let pass = |world: &mut World, seconds| {
+        for _ in 0..seconds {
+            world.apply(Event::Pass(1000));
+            world.settle();
+        }
+        assert_eq!(terms(world, 80).len(), 1);
+        terms(world, 80)[0].kernel_new
+    };
+    assert!(pass(&mut world, 200), "it has a queue");
+    world.apply(Event::GiveBack(0));
+    assert!(pass(&mut world, 1), "it may come to have one");
+    assert!(!pass(&mut world, 120), "new connections are the other client's");
+    world.check();
+}
