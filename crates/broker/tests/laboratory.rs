@@ -60,6 +60,7 @@ fn config(interfaces: &[&str]) -> Config {
         group: None,
         observed_in: None,
         kept_in: None,
+        zero_copy: false,
     }
 }
 

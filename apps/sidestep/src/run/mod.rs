@@ -59,6 +59,10 @@ pub(crate) struct Options {
     /// Also admit programs of this group's members that are started elsewhere, with SIDESTEP_BROKER as --verbose prints it.
     #[arg(long, value_name = "GID")]
     group: Option<u32>,
+    /// Use zero-copy mode, where the NIC has it, for programs with less privilege than this process, too. They see all packets of their
+    /// queues then, and can hold up those that are not theirs.
+    #[arg(long)]
+    zero_copy: bool,
     /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
@@ -124,6 +128,7 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         group: options.group,
         observed_in: Some(observe::own_directory()),
         kept_in: Some(KEPT_IN.into()),
+        zero_copy: options.zero_copy,
     };
     let server = Server::open(config).map_err(|error| error.to_string())?;
     Ok((server, library.into_os_string()))

@@ -163,9 +163,10 @@ impl Broker {
     }
 
     fn lend(&mut self, client: ClientId, link: LinkNumber, queues: Vec<u16>, now: Instant) {
+        let zero_copy = self.zero_copy || self.is_as_privileged(client);
         let Some(port) = self.port(link) else { return };
         let Some(open) = &mut port.open else { return };
-        match open.path.lend(&queues, open.frame_size) {
+        match open.path.lend(&queues, open.frame_size, zero_copy) {
             Ok(lent) => {
                 let is_kept = open.path.is_kept();
                 let Some(interface) = port.interface(ADDRESSES_MAX) else { return };

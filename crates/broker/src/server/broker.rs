@@ -20,6 +20,7 @@ use super::data_path::DataPaths;
 use super::family::Family;
 use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs};
+use super::kept_sockets::KeptSockets;
 use super::moves::RecentMoves;
 use super::orphans::Orphan;
 use super::port::Port;
@@ -27,7 +28,7 @@ use super::questions::Questions;
 use super::routes::Routes;
 use super::shadow;
 use super::under_way::UnderWay;
-use crate::protocol::{ClaimId, News, Options, VERSION};
+use crate::protocol::{News, Options, VERSION};
 use crate::registry::{ClientId, LinkNumber, Registry};
 use crate::transfer::Inbox;
 
@@ -150,6 +151,8 @@ pub(super) struct Setup {
     pub(super) options: Options,
     /// Where they have their control sockets.
     pub(super) observed_in: Option<PathBuf>,
+    /// Queues are in zero-copy mode whatever the privileges of who has them.
+    pub(super) zero_copy: bool,
 }
 
 /// The broker without its thread: poll [`Broker::fd`] until [`Broker::poll_timeout`], then call [`Broker::turn`]. Dropping it gives
@@ -158,6 +161,7 @@ pub(super) struct Broker {
     pub(super) paths: Box<dyn DataPaths>,
     pub(super) options: Options,
     pub(super) observed_in: Option<PathBuf>,
+    pub(super) zero_copy: bool,
     pub(super) family: Family,
     /// The kernel's number for the network namespace.
     pub(super) namespace: u64,
@@ -173,8 +177,7 @@ pub(super) struct Broker {
     pub(super) clamps: ClampWatch,
     pub(super) registry: Registry,
     pub(super) connections: BTreeMap<ClientId, Connection>,
-    /// Shadows of outgoing connections: while we hold them, no other socket gets their ports.
-    pub(super) kept: BTreeMap<ClaimId, Theirs>,
+    pub(super) kept: KeptSockets,
     /// Those of clients that are gone: closed when their claims are out of the maps, and not before the kernel may give the ports away.
     pub(super) doomed: Vec<Theirs>,
     /// Connections that no process can accept yet.
@@ -232,6 +235,7 @@ impl Broker {
             paths: setup.paths,
             options: setup.options,
             observed_in: setup.observed_in,
+            zero_copy: setup.zero_copy,
             family: setup.family,
             namespace,
             name,
@@ -242,7 +246,7 @@ impl Broker {
             ports: (0..).zip(names).map(|(link, name)| Port::new(link, name)).collect(),
             registry: Registry::default(),
             connections: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            kept: KeptSockets::default(),
             doomed: Vec::new(),
             orphans: Vec::new(),
             handshakes: Handshakes::default(),

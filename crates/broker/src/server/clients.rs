@@ -10,8 +10,10 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, 
 
 use super::broker::{Broker, Notice, random_numbers, token, watch};
 use super::connection::{Connection, Fault, Untold};
-use super::helpers::{Passed, Theirs, User, has_room};
+use super::helpers::{Passed, Theirs};
+use super::privilege::is_as_privileged;
 use super::requests::printable;
+use super::shares::{User, has_room};
 use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
 use crate::registry::ClientId;
@@ -160,6 +162,12 @@ impl Broker {
         }
     }
 
+    /// Whether a client's process has the broker's privileges.
+    pub(super) fn is_as_privileged(&self, client: ClientId) -> bool {
+        let connection = self.connections.get(&client);
+        connection.is_some_and(|connection| is_as_privileged(connection.pid, connection.user))
+    }
+
     /// The user of a client's process, while it is there.
     pub(super) fn user_of(&self, client: ClientId) -> User {
         self.connections.get(&client).map_or(User::MAX, |connection| connection.user)
@@ -222,7 +230,7 @@ impl Broker {
             self.notices.push(Notice::Disconnected { pid, fault });
         }
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
-        self.doomed.extend(claims.iter().filter_map(|claim| self.kept.remove(claim)));
+        self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove(claim)));
         self.registry.remove_client(client, now);
         self.routes.forget(client);
         self.under_way.forget(client);

@@ -25,8 +25,13 @@ pub(crate) trait DataPath: Send {
     /// Whether its queues go on if this process is killed.
     fn is_kept(&self) -> bool;
     /// Makes sockets on these queues, and memory of such frames for them, to be given away. `None`: there are none for the interface, which
-    /// lending will tell.
-    fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError>;
+    /// lending will tell. Without `zero_copy` the owner gets only what is claimed, and others' packets do not depend on its filling the ring.
+    fn lend(
+        &mut self,
+        queues: &[u16],
+        frame_size: Option<u16>,
+        zero_copy: bool,
+    ) -> Result<LentQueues, XdpError>;
     /// Says whether queues are being lent anew: claimed TCP waits meanwhile, instead of being the kernel's, which would reset it.
     fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError>;
     /// Delivers nothing to the socket of this queue any more.
@@ -116,8 +121,8 @@ struct XdpPath {
     program: SteeringProgram,
     is_kept: bool,
     device: XdpOptions,
-    /// For the queues that were busy when they were last asked for, with frames of that size.
-    spare: Option<(Option<u16>, Spare)>,
+    /// For the queues that were busy when they were last asked for, in this way.
+    spare: Option<(XdpOptions, Spare)>,
 }
 
 impl DataPath for XdpPath {
@@ -134,11 +139,20 @@ impl DataPath for XdpPath {
         self.program.mode() == AttachMode::Native
     }
 
-    fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
-        let options = XdpOptions { frame_size: frame_size.or(self.device.frame_size), ..self.device.clone() };
-        let mut spare = self.spare.take().filter(|(size, _)| *size == frame_size).map(|(_, spare)| spare);
+    fn lend(
+        &mut self,
+        queues: &[u16],
+        frame_size: Option<u16>,
+        zero_copy: bool,
+    ) -> Result<LentQueues, XdpError> {
+        let options = XdpOptions {
+            frame_size: frame_size.or(self.device.frame_size),
+            zero_copy: zero_copy && self.device.zero_copy,
+            ..self.device.clone()
+        };
+        let mut spare = self.spare.take().filter(|(asked, _)| *asked == options).map(|(_, spare)| spare);
         let lent = XdpDevice::lend_with(&mut self.program, queues, &options, &mut spare);
-        self.spare = spare.map(|spare| (frame_size, spare));
+        self.spare = spare.map(|spare| (options, spare));
         let Lent { layout, memory, sockets } = lent?;
         Ok(LentQueues { layout, memory, sockets })
     }

@@ -11,7 +11,7 @@ use clock::{Duration, Instant};
 use steering::{QueueSet, Transport};
 
 use super::broker::Broker;
-use super::helpers::{User, has_room};
+use super::shares::{User, has_room};
 use crate::protocol::{Handshake, News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
 

@@ -45,6 +45,7 @@ pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) ->
         family,
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
+        zero_copy: false,
     }
 }
 
@@ -87,8 +88,16 @@ impl DataPath for MadeUp {
         true
     }
 
-    fn lend(&mut self, queues: &[u16], _frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
+    fn lend(
+        &mut self,
+        queues: &[u16],
+        _frame_size: Option<u16>,
+        zero_copy: bool,
+    ) -> Result<LentQueues, XdpError> {
         self.log.note(format!("lend {queues:?}"));
+        if zero_copy {
+            self.log.note(format!("lend {queues:?} in zero-copy mode"));
+        }
         let any = || OwnedFd::from(File::open("/dev/null").expect("every system has it"));
         let layout = LentLayout {
             interface: "lo".to_owned(),

@@ -5,8 +5,9 @@
 //! | `broker.rs` | the broker's state, and its turns |
 //! | `handle.rs` | its thread, and the handle of `sidestep run` on it |
 //! | `port.rs`, `data_path.rs`, `pins.rs`, `choice.rs` | interfaces that come and go, and operations on them |
-//! | `clients.rs`, `connection.rs`, `family.rs` | who may connect, and limits |
+//! | `clients.rs`, `connection.rs`, `family.rs`, `privilege.rs` | who may connect, and limits |
 //! | `requests.rs` | what each request does |
+//! | `shares.rs`, `kept_sockets.rs` | what each user may have; sockets that keep ports |
 //! | `shadow.rs` | the kernel's description of the sockets behind claims |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `helpers.rs`, `under_way.rs` | operations that may take long, on other threads |
@@ -30,16 +31,19 @@ mod fuzz;
 mod handle;
 mod handshakes;
 mod helpers;
+mod kept_sockets;
 mod made_up;
 mod moves;
 mod observers;
 mod orphans;
 mod pins;
 mod port;
+mod privilege;
 mod questions;
 mod requests;
 mod routes;
 mod shadow;
+mod shares;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -82,6 +86,8 @@ pub struct Config {
     pub observed_in: Option<PathBuf>,
     /// A directory in a BPF file system: programs go on by it if the broker is killed.
     pub kept_in: Option<PathBuf>,
+    /// Programs have queues in zero-copy mode, where interfaces have it, though they have less privilege than the broker.
+    pub zero_copy: bool,
 }
 
 /// Why there is no broker.
@@ -110,8 +116,17 @@ impl Server {
     pub fn open(config: Config) -> Result<Server, OpenError> {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
-        let Config { interfaces: named, mss_clamp, verbose, profile, group, observed_in, kept_in, .. } =
-            config;
+        let Config {
+            interfaces: named,
+            mss_clamp,
+            verbose,
+            profile,
+            group,
+            observed_in,
+            kept_in,
+            zero_copy,
+            ..
+        } = config;
         let is_chosen = named.is_empty();
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
@@ -125,6 +140,7 @@ impl Server {
             family: Family { head: std::process::id(), group },
             options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,
+            zero_copy,
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
         notes.extend(broker.describe_failures());

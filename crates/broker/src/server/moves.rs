@@ -19,8 +19,9 @@ use steering::Transport;
 use tcp_repair::prepare;
 
 use super::broker::Broker;
-use super::helpers::{Theirs, User};
+use super::helpers::Theirs;
 use super::requests::Outcome;
+use super::shares::User;
 use super::under_way::BrokerThread;
 use crate::moving::unpack;
 use crate::protocol::{Answer, Moving, Refusal};

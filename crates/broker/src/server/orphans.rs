@@ -11,7 +11,8 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::actions::List;
 use super::broker::Broker;
-use super::helpers::{Theirs, has_room};
+use super::helpers::Theirs;
+use super::shares::has_room;
 use crate::protocol::News;
 use crate::registry::ClientId;
 

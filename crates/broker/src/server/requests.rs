@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use clock::Instant;
-use rustix::process::{Resource, getrlimit};
 
 use super::broker::{Broker, Notice};
 use super::connection::Fault;
@@ -206,12 +205,12 @@ impl Broker {
         now: Instant,
     ) -> Result<Answer, Refusal> {
         let purpose = shadow.purpose;
-        if purpose == Purpose::Outgoing && self.kept.len() >= kept_max() {
+        if purpose == Purpose::Outgoing && !self.kept.have_room(self.user_of(client)) {
             return Err(Refusal::TooMany);
         }
         let claim = self.registry.claim(client, shadow)?;
         self.offer_handshakes(client, now);
-        self.kept.extend(kept.map(|socket| (claim, socket)));
+        kept.into_iter().for_each(|socket| self.kept.insert(claim, socket));
         let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);
         let on = places.map(|(link, local)| Claimed { link, local: address(local) }).collect();
         Ok(Answer::Claimed { claim, on })
@@ -219,7 +218,7 @@ impl Broker {
 
     /// Closes the socket of a claim that is released, if we have it: when the client hears of it, the port is free.
     fn let_go(&mut self, (client, id): (ClientId, u64), claim: ClaimId, now: Instant) -> Outcome {
-        match self.kept.remove(&claim) {
+        match self.kept.remove(claim) {
             Some(socket) => self.set_aside((client, id), |_| socket.close(), |_, (), _| done(Ok(())), now),
             None => done(Ok(())),
         }
@@ -411,12 +410,6 @@ impl Broker {
             connection.is_asked = false;
         }
     }
-}
-
-/// Sockets that are kept for clients at most: the rest of the descriptors is for clients themselves and for what they hand over.
-fn kept_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX)
 }
 
 /// What a process was started as; if that cannot be seen, what it says it is. Its file would not do: one file may be several
