@@ -8,12 +8,14 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
-use super::broker::{Broker, Notice, random_numbers, token, watch};
+use super::broker::{Broker, random_numbers, watch};
 use super::connection::{Connection, Fault, Untold};
 use super::helpers::{Passed, Theirs};
+use super::names::printable;
+use super::notice::Notice;
 use super::privilege::is_as_privileged;
-use super::requests::printable;
 use super::shares::{User, has_room};
+use super::token;
 use crate::peer::Peer;
 use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
 use crate::registry::ClientId;

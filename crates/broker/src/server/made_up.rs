@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
 use steering::{Claim, ClaimTerms};
 
-use super::broker::{Setup, listen_anywhere};
 use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
+use super::turns::{Setup, listen_anywhere};
 use crate::protocol::{Options, Profile};
 
 /// A connection from this port belongs to the kernel.

@@ -1,108 +1,82 @@
 //! The broker: one thread, which never waits for a client.
 //!
+//! From the top, each floor uses what is below it (`tests/tests/floors.rs` holds that):
+//!
 //! | file | what it does |
 //! | --- | --- |
-//! | `broker.rs` | the broker's state, and its turns |
-//! | `handle.rs` | its thread, and the handle of `sidestep run` on it |
-//! | `port.rs`, `data_path.rs`, `pins.rs`, `choice.rs` | interfaces that come and go, and operations on them |
-//! | `clients.rs`, `connection.rs`, `family.rs`, `privilege.rs` | who may connect, and limits |
-//! | `requests.rs` | what each request does |
-//! | `shares.rs`, `kept_sockets.rs` | what each user may have; sockets that keep ports |
-//! | `shadow.rs` | the kernel's description of the sockets behind claims |
+//! | `handle.rs`; `fuzz.rs`, `made_up.rs` | the thread, and the handle of `sidestep run` on it; the whole broker for fuzzers, at an interface that is made up |
+//! | `turns.rs` | how it starts, what it does in a turn, how it ends |
+//! | `requests.rs` | what comes in |
+//! | `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
+//! | `interfaces.rs` | interfaces, addresses and routes that change |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
-//! | `helpers.rs`, `under_way.rs` | operations that may take long, on other threads |
-//! | `routes.rs`, `questions.rs` | answers that take time |
-//! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that move to the kernel |
-//! | `handshakes.rs` | handshakes that another process completes |
-//! | `observers.rs` | control sockets of the programs |
-//! | `status.rs` | the report for `sidestep status` |
-//! | `fuzz.rs`, `made_up.rs` | the whole broker for fuzzers, at an interface that is made up |
+//! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
+//! | `broker.rs` | the broker's state, on which all of these are methods |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `orphans.rs`, `handshakes.rs`, `recent_moves.rs`, `kept_sockets.rs`, `under_way.rs`, `connection.rs` | its parts |
+//! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
+//! | `data_path.rs`, `pins.rs` | operations on an interface; what keeps them if the broker is killed |
+//! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `shares.rs`, `names.rs`, `notice.rs`, `token.rs`, `choice.rs`, `config.rs` | single questions and values |
 
 mod actions;
+mod aside;
 mod broker;
 mod choice;
+mod claiming;
 mod clients;
+mod config;
 mod confinement;
 mod connection;
 mod data_path;
 mod datagram;
+mod deliveries;
 mod family;
 mod fuzz;
 mod handle;
 mod handshakes;
 mod helpers;
+mod inheritance;
+mod interfaces;
 mod kept_sockets;
 mod made_up;
 mod moves;
+mod names;
+mod notice;
 mod observers;
 mod orphans;
+mod outcome;
 mod pins;
 mod port;
 mod privilege;
 mod questions;
+mod recent_moves;
 mod requests;
 mod routes;
 mod shadow;
 mod shares;
 mod status;
+mod succession;
 #[cfg(test)]
 mod tests;
+mod token;
+mod turns;
 mod under_way;
+mod ways;
 
 use std::io;
-use std::path::PathBuf;
 
 use clock::{Duration, Instant};
-use control::MonitorError;
 
+pub use config::{Config, OpenError};
 pub use fuzz::fuzz_requests;
 pub use handle::{Handle, Reporter};
 pub use status::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
-use crate::protocol::{Options, Profile};
-use broker::{Broker, Setup, listen_anywhere, own_namespace};
+use crate::protocol::Options;
+use broker::{Broker, own_namespace};
 use data_path::Xdp;
 use family::Family;
 use pins::Pins;
-
-/// What a broker is to do.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Names of interfaces. None: all that can be used.
-    pub interfaces: Vec<String>,
-    /// How long programs poll before they sleep.
-    pub spin: Duration,
-    /// How long packets may gather while they sleep.
-    pub gather: Duration,
-    /// The largest TCP segment on their connections.
-    pub mss_clamp: Option<u16>,
-    /// Whether the broker logs what happens, and its programs say it on stderr.
-    pub verbose: bool,
-    /// What is accelerated of the programs.
-    pub profile: Profile,
-    /// Members of the group of this number may connect, in addition to this process's descendants.
-    pub group: Option<u32>,
-    /// Where programs have their control sockets ([`observe::ControlListener`]); nowhere if not told.
-    pub observed_in: Option<PathBuf>,
-    /// A directory in a BPF file system: programs go on by it if the broker is killed.
-    pub kept_in: Option<PathBuf>,
-    /// Programs have queues in zero-copy mode, where interfaces have it, though they have less privilege than the broker.
-    pub zero_copy: bool,
-}
-
-/// Why there is no broker.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Nothing can be accelerated: each interface and its obstacle.
-    #[error("{0}")]
-    NoInterface(String),
-    /// The kernel's state cannot be read.
-    #[error(transparent)]
-    Monitor(#[from] MonitorError),
-    /// A socket or the like was not to be had.
-    #[error("the broker's socket: {0}")]
-    System(#[from] io::Error),
-}
+use turns::{Setup, listen_anywhere};
 
 /// A broker that is attached to its interfaces and serves nobody yet. Dropping it undoes everything.
 pub struct Server {

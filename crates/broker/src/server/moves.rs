@@ -8,61 +8,23 @@
 //! that arrive at its queue until then, and the kernel receives them as if they arrived now. Only the client that had the connection may do
 //! that, and only for a moment; otherwise a client could send in the name of other clients' peers.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use clock::{Duration, Instant};
+use clock::Instant;
 use rustix::fs::Uid;
 use steering::Transport;
 use tcp_repair::prepare;
 
 use super::broker::Broker;
 use super::helpers::Theirs;
-use super::requests::Outcome;
+use super::outcome::Outcome;
 use super::shares::User;
 use super::under_way::BrokerThread;
 use crate::moving::unpack;
 use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
-
-/// How long after the move a client may bring what came to it: later its sender has sent it again.
-const LATE_MAX: Duration = Duration::from_secs(1);
-/// Connections remembered at most; the oldest makes room.
-const RECENT_MAX: usize = 1 << 14;
-
-/// Connections that became the kernel's a moment ago, in the order in which they did.
-#[derive(Default)]
-pub(super) struct RecentMoves(VecDeque<RecentMove>);
-
-struct RecentMove {
-    client: ClientId,
-    ends: (SocketAddr, SocketAddr),
-    at: Instant,
-}
-
-impl RecentMoves {
-    fn insert(&mut self, client: ClientId, ends: (SocketAddr, SocketAddr), now: Instant) {
-        self.expire(now);
-        if self.0.len() >= RECENT_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(RecentMove { client, ends, at: now });
-    }
-
-    /// Whether this client moved this connection a moment ago. The latest are asked for more often than not.
-    fn contains(&mut self, client: ClientId, ends: (SocketAddr, SocketAddr), now: Instant) -> bool {
-        self.expire(now);
-        self.0.iter().rev().any(|recent| (recent.client, recent.ends) == (client, ends))
-    }
-
-    fn expire(&mut self, now: Instant) {
-        while self.0.front().is_some_and(|recent| now.since(recent.at) >= LATE_MAX) {
-            self.0.pop_front();
-        }
-    }
-}
 
 impl Broker {
     /// Makes the kernel's socket of a client's connection: a helper's work, as it copies all octets, and may wait for the kernel to hear
@@ -76,7 +38,7 @@ impl Broker {
     ) -> Outcome {
         let ends = (moving.connection.local, moving.connection.remote);
         self.check_move(client, ends)?;
-        let make = move |broker: &BrokerThread| {
+        let make = move |broker: &BrokerThread<Broker>| {
             let prepared = unpack(moving, file.as_ref().map(AsFd::as_fd)).and_then(prepare);
             file.into_iter().for_each(Theirs::close);
             let prepared = prepared.map_err(not_taken)?;
@@ -161,33 +123,6 @@ fn make_owner(user: User, socket: impl AsFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ends(port: u16) -> (SocketAddr, SocketAddr) {
-        (SocketAddr::from(([192, 0, 2, 1], 80)), SocketAddr::from(([192, 0, 2, 2], port)))
-    }
-
-    #[test]
-    fn who_moved_a_connection_may_bring_what_is_late_for_a_second() {
-        let mut moves = RecentMoves::default();
-        let start = Instant::from_nanos(1);
-        moves.insert(ClientId(1), ends(4000), start);
-        moves.insert(ClientId(2), ends(4001), start + Duration::from_millis(500));
-        assert!(moves.contains(ClientId(1), ends(4000), start + Duration::from_millis(999)));
-        assert!(!moves.contains(ClientId(2), ends(4000), start), "it is another's");
-        assert!(!moves.contains(ClientId(1), ends(4001), start));
-        assert!(!moves.contains(ClientId(1), ends(4000), start + Duration::from_secs(1)));
-        assert!(moves.contains(ClientId(2), ends(4001), start + Duration::from_secs(1)));
-    }
-
-    #[test]
-    fn the_oldest_makes_room() {
-        let mut moves = RecentMoves::default();
-        let now = Instant::from_nanos(1);
-        (0..=RECENT_MAX as u16).for_each(|port| moves.insert(ClientId(1), ends(port), now));
-        assert!(!moves.contains(ClientId(1), ends(0), now));
-        assert!(moves.contains(ClientId(1), ends(1), now));
-        assert_eq!(moves.0.len(), RECENT_MAX);
-    }
 
     #[test]
     fn what_a_user_gets_is_the_users() {

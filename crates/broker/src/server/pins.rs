@@ -67,7 +67,7 @@ fn is_free(broker: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::broker::listen_anywhere;
+    use super::super::turns::listen_anywhere;
     use super::*;
 
     #[test]

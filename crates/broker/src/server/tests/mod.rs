@@ -23,10 +23,11 @@ use rustix::net::{
     SocketType, connect, recv, send, sendmsg, socket,
 };
 
-use super::broker::{Broker, Setup};
+use super::broker::Broker;
 use super::family::Family;
 use super::handle::{self, Handle};
 use super::made_up::{Log, OF_THE_KERNEL, all, setup};
+use super::turns::Setup;
 use crate::client::{Client, ClientError, Event};
 use crate::protocol::{
     Handshake, News, Profile, ProgramReport, Purpose, Refusal, Request, SYN_MAX, ToBroker, Transport,
