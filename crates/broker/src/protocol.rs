@@ -25,7 +25,7 @@ pub use crate::refusal::Refusal;
 pub use crate::report::{ProgramReport, SocketReport};
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -41,6 +41,9 @@ pub const QUEUES_MAX: u16 = 64;
 
 /// Keys in a [`Request::MoveFor`] at most.
 pub const KEYS_MAX: usize = 16;
+
+/// Claims in a [`Request::Release`] at most.
+pub const RELEASED_MAX: usize = 1024;
 
 /// Octets of a datagram or segment that is delivered at most: as numbers they fit a message.
 pub const DATAGRAM_MAX: usize = 12 << 10;
@@ -109,10 +112,10 @@ pub enum Request {
         /// What the socket is for.
         purpose: Purpose,
     },
-    /// A claim is no longer needed: [`Answer::Done`].
+    /// Claims are no longer needed: [`Answer::Done`], or a refusal if one of them is none of ours.
     Release {
-        /// Which.
-        claim: ClaimId,
+        /// Which; at most [`RELEASED_MAX`].
+        claims: Vec<ClaimId>,
     },
     /// The listener is closed, and its connections live on: new ones are the kernel's from now on. [`Answer::Done`].
     Drain {
@@ -134,14 +137,11 @@ pub enum Request {
         /// The connection.
         connection: Moving,
     },
-    /// Answers a [`News::Surrender`] with the kernel's socket of the connection, which is beside it: [`Answer::Done`].
+    /// Answers a [`News::Surrender`]: [`Answer::Done`].
+    ///
+    /// Beside it: the kernel's socket of the connection, unless that is not ours.
     Surrendered {
         /// The [`News::Surrender`] that asked for this.
-        token: u64,
-    },
-    /// The answer to a [`News::Surrender`] that cannot be followed: [`Answer::Done`].
-    NotSurrendered {
-        /// Which.
         token: u64,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
@@ -275,7 +275,7 @@ pub enum News {
     },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
-    /// A child wants a connection that it inherited: answer by [`Request::Surrendered`] or [`Request::NotSurrendered`].
+    /// A child wants a connection that it inherited: answer by [`Request::Surrendered`].
     Surrender {
         /// To be named in the answer.
         token: u64,

@@ -109,17 +109,6 @@ impl Client {
         self.open.remove(&id).flatten().ok_or(ClientError::TimedOut)
     }
 
-    /// Waits for the answers to requests that were said, up to a time.
-    pub(super) fn await_all(&mut self, ids: &[u64], deadline: Instant) -> Result<(), ClientError> {
-        let is_before = |client: &Client| !client.unawaited.keys().any(|id| !ids.contains(id));
-        while is_before(self) && !self.unawaited.is_empty() {
-            if !self.receive()? && (self.is_left_alone || !self.wait_for(PollFlags::IN, deadline)?) {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     /// Sends a request without waiting for anything. One that came with descriptors and finds no room is not sent.
     pub(super) fn say(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<u64, ClientError> {
         let octets = self.number(request)?;
@@ -223,7 +212,7 @@ impl Client {
     pub(super) fn on_unawaited(&mut self, id: u64, answer: &Answer) -> Result<(), ClientError> {
         match (self.unawaited.remove(&id), answer) {
             (Some(Late::Release), Answer::Claimed { claim, .. }) => {
-                self.say(&Request::Release { claim: *claim }, &[]).map(drop)
+                self.say(&Request::Release { claims: vec![*claim] }, &[]).map(drop)
             }
             _ => Ok(()),
         }

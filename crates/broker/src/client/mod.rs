@@ -12,7 +12,16 @@
 //! up but the answer. Until the broker has caught up, what wants an answer is [`ClientError::TimedOut`] at once, and what does not is sent
 //! without waiting: the broker does it when it goes on.
 //!
-//! A broker that was killed is as one that never answers again, if the queues that it has lent go on without it ([`Grant::is_kept`]).
+//! A broker that was killed is as one that never answers again, if the queues that it has lent go on without it
+//! ([`is_kept`](crate::protocol::Grant::is_kept)).
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `mod.rs` | each request, as a call |
+//! | `exchange.rs` | how requests and answers travel |
+//! | `event.rs` | what comes without being asked for |
+//! | `without_broker.rs` | what is left when the broker is gone |
+//! | `error.rs` | why there is no answer |
 
 mod error;
 mod event;
@@ -34,8 +43,8 @@ pub use event::{Attached, Event, Granted};
 use crate::moving::pack;
 use crate::peer::Peer;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, DATAGRAM_MAX, Handshake, Key, ProgramReport, Purpose, Refusal, Request, Route,
-    ToBroker, Transport, VERSION, Welcome, encode,
+    Answer, ClaimId, Claimed, DATAGRAM_MAX, Handshake, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal,
+    Request, Route, ToBroker, Transport, VERSION, Welcome, encode,
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
@@ -47,9 +56,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The same for a connection that the stack has let go of: whoever gives up loses it.
 const PATIENCE_TO_MOVE: Duration = Duration::from_secs(60);
-
-/// Claims that are released at a time: requests and answers fit what the kernel keeps of a connection.
-const RELEASED_MAX: usize = 32;
 
 /// A request whose answer takes time.
 #[derive(Debug, PartialEq, Eq)]
@@ -176,16 +182,16 @@ impl Client {
 
     /// Gives a claim back; at the latest before its shadow is closed, unless it is drained.
     pub fn release(&mut self, claim: ClaimId) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Release { claim }, &[])
+        self.ask_for_done(Request::Release { claims: vec![claim] }, &[])
     }
 
-    /// The same for several, which wait together: the broker serves no other client in between, except in its own turns.
+    /// The same for several. Those that are none of ours are left out.
     pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
         for some in claims.chunks(RELEASED_MAX) {
-            let ids = some.iter().map(|claim| self.say(&Request::Release { claim: *claim }, &[]));
-            let ids = ids.collect::<Result<Vec<u64>, _>>()?;
-            // What it refuses was none of ours.
-            self.await_all(&ids, Instant::now() + PATIENCE)?;
+            match self.ask_for_done(Request::Release { claims: some.to_vec() }, &[]) {
+                Ok(()) | Err(ClientError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -228,7 +234,7 @@ impl Client {
 
     /// Answers a [`News::Surrender`] that names no connection of ours.
     pub fn refuse_surrender(&mut self, token: u64) -> Result<(), ClientError> {
-        self.ask_for_done(Request::NotSurrendered { token }, &[])
+        self.ask_for_done(Request::Surrendered { token }, &[])
     }
 
     /// Asks for a connection of a process that this one was forked from. `keys` are the [`Welcome::key`]s of its parent, its

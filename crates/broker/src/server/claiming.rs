@@ -7,7 +7,7 @@ use super::helpers::Theirs;
 use super::outcome::{Outcome, done};
 use super::port::address;
 use super::shadow;
-use crate::protocol::{Answer, ClaimId, Claimed, Purpose, Refusal, Transport};
+use crate::protocol::{Answer, ClaimId, Claimed, Purpose, RELEASED_MAX, Refusal, Transport};
 use crate::registry::{ClientId, Shadow};
 
 /// Places of a claim in an answer.
@@ -62,12 +62,27 @@ impl Broker {
         Ok(Answer::Claimed { claim, on })
     }
 
-    /// Closes the socket of a claim that is released, if we have it: when the client hears of it, the port is free.
-    pub(super) fn let_go(&mut self, (client, id): (ClientId, u64), claim: ClaimId, now: Instant) -> Outcome {
-        match self.kept.remove(claim) {
-            Some(socket) => self.set_aside((client, id), |_| socket.close(), |_, (), _| done(Ok(())), now),
-            None => done(Ok(())),
+    /// Ends claims, and closes their sockets, as far as we have them: when the client hears of it, the ports are free.
+    pub(super) fn release(
+        &mut self,
+        (client, id): (ClientId, u64),
+        claims: Vec<ClaimId>,
+        now: Instant,
+    ) -> Outcome {
+        if claims.len() > RELEASED_MAX {
+            return Err(Refusal::TooMany);
         }
+        let released: Vec<_> = claims.iter().map(|claim| self.registry.release(client, *claim)).collect();
+        let own = claims.iter().zip(&released).filter(|(_, released)| released.is_ok());
+        let sockets: Vec<Theirs> = own.filter_map(|(claim, _)| self.kept.remove(*claim)).collect();
+        // Before the kernel may give the ports to others.
+        self.settle_registry(now);
+        let outcome = released.into_iter().collect::<Result<(), Refusal>>();
+        if sockets.is_empty() {
+            return done(outcome);
+        }
+        let close = move |_: &_| sockets.into_iter().for_each(Theirs::close);
+        self.set_aside((client, id), close, |_, (), _| done(outcome), now)
     }
 
     fn check_profile(&self, purpose: Purpose) -> Result<(), Refusal> {

@@ -63,22 +63,12 @@ impl Broker {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
                 self.examine_shadow((client, id), transport, purpose, socket, now)
             }
-            Request::Release { claim } => {
-                self.registry.release(client, claim)?;
-                // Before the kernel may give the port to others.
-                self.settle_registry(now);
-                self.let_go((client, id), claim, now)
-            }
+            Request::Release { claims } => self.release((client, id), claims, now),
             Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
             Request::Move { connection } => self.take_over((client, id), connection, fd, now),
             Request::Surrendered { token } => {
-                let socket = fd.ok_or(Refusal::NoSocket)?;
-                let asked = self.answer_question(client, token, Some(&socket), now);
-                done(asked.then_some(()).ok_or(Refusal::NotAsked))
-            }
-            Request::NotSurrendered { token } => {
-                let asked = self.answer_question(client, token, None, now);
+                let asked = self.answer_question(client, token, fd.as_ref(), now);
                 done(asked.then_some(()).ok_or(Refusal::NotAsked))
             }
             Request::MoveFor { keys, local, remote } => {
