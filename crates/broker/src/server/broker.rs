@@ -18,6 +18,7 @@ use super::family::Family;
 use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs};
 use super::kept_sockets::KeptSockets;
+use super::kernel_memory::KernelMemory;
 use super::notice::Notice;
 use super::orphans::Orphan;
 use super::port::Port;
@@ -59,6 +60,7 @@ pub(super) struct Broker {
     pub(super) registry: Registry,
     pub(super) connections: BTreeMap<ClientId, Connection>,
     pub(super) kept: KeptSockets,
+    pub(super) kernel_memory: KernelMemory,
     /// Those of clients that are gone: closed when their claims are out of the maps, and not before the kernel may give the ports away.
     pub(super) doomed: Vec<Theirs>,
     /// Connections that no process can accept yet.

@@ -11,10 +11,14 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use steering::{Claim, ClaimTerms, Transport};
 
+use super::machine::memory_len;
 use super::pins::Pins;
 
-/// Flows of the kernel that are remembered on each interface; more, and the longest unused are forgotten.
-const KERNEL_FLOWS: u32 = 1 << 16;
+/// Flows of the kernel that are remembered on each interface at least and at most; more, and the longest unused are forgotten.
+const KERNEL_FLOWS_MIN: usize = 1 << 16;
+const KERNEL_FLOWS_MAX: usize = 1 << 20;
+/// One for so many octets of the machine's memory. One takes about a hundred.
+const MEMORY_OF_A_FLOW: usize = 1 << 15;
 
 /// An interface whose packets we can take.
 pub(crate) trait DataPath: Send {
@@ -89,6 +93,10 @@ impl Xdp {
         Xdp { device: XdpOptions::default(), pins }
     }
 
+    fn steering(&self) -> SteeringOptions {
+        SteeringOptions { kernel_flows: kernel_flows(memory_len()), ..SteeringOptions::default() }
+    }
+
     /// Detaches what killed brokers left on an interface.
     fn detach_those_of_the_dead(&self, interface: &str) {
         let index = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
@@ -101,9 +109,8 @@ impl Xdp {
 
 impl DataPaths for Xdp {
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
-        let options = SteeringOptions { kernel_flows: KERNEL_FLOWS, ..SteeringOptions::default() };
         self.detach_those_of_the_dead(interface);
-        let mut program = SteeringProgram::attach(interface, options)?;
+        let mut program = SteeringProgram::attach(interface, self.steering())?;
         let is_kept = self.pins.as_ref().is_some_and(|pins| pins.keep(&mut program).is_ok());
         Ok(Box::new(XdpPath { program, is_kept, device: self.device.clone(), spare: None }))
     }
@@ -115,6 +122,10 @@ impl DataPaths for Xdp {
     fn frame_size(&self, mtu: u32) -> Option<u16> {
         self.device.frame_size_for(mtu)
     }
+}
+
+fn kernel_flows(memory: usize) -> u32 {
+    (memory / MEMORY_OF_A_FLOW).clamp(KERNEL_FLOWS_MIN, KERNEL_FLOWS_MAX) as u32 // At most 2^20.
 }
 
 struct XdpPath {
@@ -190,5 +201,43 @@ impl DataPath for XdpPath {
         let counters = self.program.counters().map(|counters| counters.named());
         let named = counters.into_iter().flatten();
         named.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::LABORATORY;
+    use super::*;
+
+    #[test]
+    fn connections_of_the_kernel_are_remembered_as_memory_allows() {
+        assert_eq!(kernel_flows(512 << 20), 65_536);
+        assert!((200_000..300_000).contains(&kernel_flows(8 << 30)));
+        assert_eq!(kernel_flows(1 << 40), 1 << 20);
+    }
+
+    /// As when a worker with so many connections is replaced.
+    #[test]
+    fn two_hundred_thousand_connections_of_the_kernel_are_remembered() {
+        const FLOWS: u32 = 200_000;
+        if !lab::require_root_and_xdp() {
+            return;
+        }
+        if kernel_flows(memory_len()) < FLOWS {
+            return lab::skip("the machine has less than 8 GB of memory");
+        }
+        let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = lab::Lab::new().unwrap();
+        lab.inside(lab::Side::Server, || {
+            let options = Xdp::new(None).steering();
+            let mut program = SteeringProgram::attach(lab::SERVER_INTERFACE, options).unwrap();
+            let local = SocketAddr::from(([10, 53, 0, 1], 80));
+            let remote = |flow: u32| SocketAddr::from((flow.to_be_bytes(), 4000));
+            for flow in 0..FLOWS {
+                program.add_kernel_flow(Transport::Tcp, local, remote(flow), 0).unwrap();
+            }
+            let is_known = |flow: &u32| program.is_kernel_flow(Transport::Tcp, local, remote(*flow)).unwrap();
+            assert_eq!((0..FLOWS).filter(is_known).count(), FLOWS as usize);
+        });
     }
 }

@@ -21,17 +21,17 @@ pub(super) struct KeptSockets {
 impl KeptSockets {
     /// Whether a user may have one more.
     pub(super) fn have_room(&self, user: User) -> bool {
-        self.shares.have_room(max(), user)
+        self.shares.have_room(max(), user, 1)
     }
 
     pub(super) fn insert(&mut self, claim: ClaimId, socket: Theirs) {
-        self.shares.add(socket.user());
+        self.shares.add(socket.user(), 1);
         self.sockets.insert(claim, socket);
     }
 
     pub(super) fn remove(&mut self, claim: ClaimId) -> Option<Theirs> {
         let socket = self.sockets.remove(&claim)?;
-        self.shares.remove(socket.user());
+        self.shares.remove(socket.user(), 1);
         Some(socket)
     }
 
@@ -58,8 +58,8 @@ mod tests {
         let (mut kept, helpers) = (KeptSockets::default(), Arc::default());
         let any = std::fs::File::open("/dev/null").unwrap().into();
         kept.insert(ClaimId(7), Theirs::new(any, 1, &helpers));
-        assert!(!kept.shares.have_room(2, 1) && kept.shares.have_room(2, 2));
+        assert!(!kept.shares.have_room(2, 1, 1) && kept.shares.have_room(2, 2, 1));
         assert!(kept.remove(ClaimId(8)).is_none() && kept.remove(ClaimId(7)).is_some());
-        assert!(kept.is_empty() && kept.shares.have_room(2, 1));
+        assert!(kept.is_empty() && kept.shares.have_room(2, 1, 1));
     }
 }

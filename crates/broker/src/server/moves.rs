@@ -13,12 +13,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use clock::Instant;
+use control::sock_diag::tcp_connections;
 use rustix::fs::Uid;
+use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
 use tcp_repair::prepare;
 
 use super::broker::Broker;
 use super::helpers::Theirs;
+use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
 use super::shares::User;
 use super::under_way::BrokerThread;
@@ -38,6 +41,8 @@ impl Broker {
     ) -> Outcome {
         let ends = (moving.connection.local, moving.connection.remote);
         self.check_move(client, ends)?;
+        let octets = ((moving.unacked_len, moving.unsent_len), moving.received_len);
+        let reservation = self.reserve_memory(client, octets, now)?;
         let make = move |broker: &BrokerThread<Broker>| {
             let prepared = unpack(moving, file.as_ref().map(AsFd::as_fd)).and_then(prepare);
             file.into_iter().for_each(Theirs::close);
@@ -46,12 +51,31 @@ impl Broker {
                 .ask(move |broker, now| broker.let_pass(client, ends, now))
                 .ok_or(Refusal::NoSuchClaim)??;
             // Its packets go to the kernel by now, which may have sent something.
-            prepared.start().map_err(|error| Refusal::Lost(error.to_string()))
+            let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;
+            Ok((socket, reservation))
         };
-        let then = move |broker: &mut Broker, socket: Result<OwnedFd, Refusal>, now: Instant| {
-            broker.have_moved(client, ends, socket?, now)
+        type Made = Result<(OwnedFd, Reservation), Refusal>;
+        let then = move |broker: &mut Broker, made: Made, now: Instant| {
+            let (socket, reservation) = made?;
+            if let Ok(cookie) = socket_cookie(&socket) {
+                broker.kernel_memory.hold(cookie, ends.0.port(), reservation);
+            }
+            broker.have_moved(client, ends, socket, now)
         };
         self.set_aside((client, id), make, then, now)
+    }
+
+    fn reserve_memory(
+        &mut self,
+        client: ClientId,
+        ((unacked, unsent), received): ((u32, u32), u32),
+        now: Instant,
+    ) -> Result<Reservation, Refusal> {
+        let octets = (unacked as usize + unsent as usize, received as usize);
+        let user = self.user_of(client);
+        let reserved = self.kernel_memory.reserve(user, octets, tcp_connections, now);
+        reserved
+            .ok_or_else(|| Refusal::NotTaken("this user's connections have too much data there".to_owned()))
     }
 
     fn check_move(&self, client: ClientId, (local, remote): (SocketAddr, SocketAddr)) -> Result<(), Refusal> {

@@ -10,14 +10,14 @@ const ROOT: User = 0;
 /// Whether there is room for one more that is this user's, where so many are kept at most, and these users' are.
 pub(super) fn has_room(max: usize, owners: impl Iterator<Item = User>, user: User) -> bool {
     let (all, own) = owners.fold((0, 0), |(all, own), owner| (all + 1, own + usize::from(owner == user)));
-    fits(max, (all, own), user)
+    fits(max, (all, own), user, 1)
 }
 
-fn fits(max: usize, (all, own): (usize, usize), user: User) -> bool {
-    all < max && (user == ROOT || own < max / 2)
+fn fits(max: usize, (all, own): (usize, usize), user: User, more: usize) -> bool {
+    more <= max.saturating_sub(all) && (user == ROOT || more <= (max / 2).saturating_sub(own))
 }
 
-/// How many of something each user has: as [`has_room`], where there are too many to count each time.
+/// How much of something each user has: as [`has_room`], where there is too much to count each time.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     all: usize,
@@ -25,20 +25,21 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Whether a user can have one more, where there are `max` for all.
-    pub(super) fn have_room(&self, max: usize, user: User) -> bool {
-        fits(max, (self.all, self.by_user.get(&user).copied().unwrap_or_default()), user)
+    /// Whether a user can have so much more, where there is `max` for all.
+    pub(super) fn have_room(&self, max: usize, user: User, more: usize) -> bool {
+        fits(max, (self.all, self.by_user.get(&user).copied().unwrap_or_default()), user, more)
     }
 
-    pub(super) fn add(&mut self, user: User) {
-        self.all += 1;
-        *self.by_user.entry(user).or_default() += 1;
+    pub(super) fn add(&mut self, user: User, amount: usize) {
+        self.all += amount;
+        *self.by_user.entry(user).or_default() += amount;
     }
 
-    pub(super) fn remove(&mut self, user: User) {
-        let own = self.by_user.get_mut(&user).expect("it was added before");
-        *own -= 1;
-        self.all -= 1;
+    /// What was added before.
+    pub(super) fn remove(&mut self, user: User, amount: usize) {
+        self.all -= amount;
+        let Some(own) = self.by_user.get_mut(&user) else { return }; // It was nothing.
+        *own -= amount;
         if *own == 0 {
             self.by_user.remove(&user);
         }
@@ -60,11 +61,11 @@ mod tests {
     #[test]
     fn what_was_removed_makes_room() {
         let mut shares = Shares::default();
-        [1, 1, 2].into_iter().for_each(|user| shares.add(user));
-        assert!(!shares.have_room(4, 1) && shares.have_room(4, 2) && shares.have_room(4, ROOT));
-        shares.remove(1);
-        assert!(shares.have_room(4, 1));
-        [1, 2].into_iter().for_each(|user| shares.remove(user));
+        [1, 1, 2].into_iter().for_each(|user| shares.add(user, 1));
+        assert!(!shares.have_room(4, 1, 1) && shares.have_room(4, 2, 1) && shares.have_room(4, ROOT, 1));
+        shares.remove(1, 1);
+        assert!(shares.have_room(4, 1, 1));
+        [1, 2].into_iter().for_each(|user| shares.remove(user, 1));
         assert!(shares.all == 0 && shares.by_user.is_empty());
     }
 }

@@ -19,6 +19,7 @@ use super::family::Family;
 use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs, close_all};
 use super::kept_sockets::KeptSockets;
+use super::kernel_memory::KernelMemory;
 use super::port::Port;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
@@ -84,6 +85,7 @@ impl Broker {
             registry: Registry::default(),
             connections: BTreeMap::new(),
             kept: KeptSockets::default(),
+            kernel_memory: KernelMemory::of_this_machine(),
             doomed: Vec::new(),
             orphans: Vec::new(),
             handshakes: Handshakes::default(),

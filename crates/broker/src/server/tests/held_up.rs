@@ -218,20 +218,52 @@ fn broker_with_address() -> Late {
     Late(Broker::open(setup, clock::Instant::ZERO).unwrap())
 }
 
+/// A connection to a listener, from this port on the other side, with octets to read.
+fn connection_from(listener: &TcpListener, port: u16, received: usize) -> tcp_repair::Established {
+    let mut connection = crate::moving::tests::connection(&vec![7; received], b"", b"");
+    connection.local =
+        SocketAddr::new(lab::SERVER_V4.parse().unwrap(), listener.local_addr().unwrap().port());
+    // Nobody is there who would reset what he does not know.
+    connection.remote = SocketAddr::new(lab::CLIENT_V4.replace(".2", ".77").parse().unwrap(), port);
+    connection
+}
+
+#[test]
+fn connections_that_move_with_much_data_have_a_limit() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let mut broker = broker_with_address();
+        broker.0.kernel_memory.max = 3 << 20;
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let (handle, name) = broker.serve();
+        let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        let mut moved = |port, received| client.move_connection(connection_from(&listener, port, received));
+        let first = moved(4000, 8 << 20).unwrap();
+        assert!(matches!(refusal(moved(4001, 8 << 20)), Refusal::NotTaken(_)));
+        let small = moved(4002, 1 << 20).unwrap();
+        drop((first, small));
+        wait_until(|| moved(4003, 8 << 20).is_ok());
+        handle.stop();
+    });
+}
+
 /// As if each of its connections had as many octets as a buffer may have.
 #[test]
 fn who_moves_connections_to_the_kernel_holds_up_nobody() {
     if !lab::require_root_and_xdp() {
         return;
     }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let lab = lab::Lab::new().unwrap();
     lab.inside(lab::Side::Server, || {
         let broker = broker_with_address();
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-        let mut connection = crate::moving::tests::connection(b"received", b"", b"");
-        let port = listener.local_addr().unwrap().port();
-        connection.local = SocketAddr::new(lab::SERVER_V4.parse().unwrap(), port);
-        connection.remote = SocketAddr::new(lab::CLIENT_V4.parse().unwrap(), 4000);
+        let connection = connection_from(&listener, 4000, 8);
         let helpers = Arc::clone(&broker.0.helpers);
         let (handle, name) = broker.serve();
         let connect = || Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;

@@ -37,6 +37,9 @@ use crate::protocol::{
 /// Longer than anything takes that comes at all, on a machine that does other work too.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// There is one laboratory at a time.
+pub(super) static LABORATORY: Mutex<()> = Mutex::new(());
+
 /// A broker that serves.
 struct Served {
     name: String,
