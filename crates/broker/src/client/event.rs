@@ -49,7 +49,7 @@ pub struct Granted {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// What [`Client::attach`] gave.
+/// What [`Client::attach`](super::Client::attach) gave.
 #[derive(Debug)]
 pub struct Attached {
     /// Queues that are ours from now on.

@@ -227,12 +227,12 @@ impl Client {
         moved(answer?)
     }
 
-    /// Answers a [`News::Surrender`] by a kernel socket.
+    /// Answers a [`News::Surrender`](crate::protocol::News::Surrender) by a kernel socket.
     pub fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
         self.ask_for_done(Request::Surrendered { token }, &[socket])
     }
 
-    /// Answers a [`News::Surrender`] that names no connection of ours.
+    /// Answers a [`News::Surrender`](crate::protocol::News::Surrender) that names no connection of ours.
     pub fn refuse_surrender(&mut self, token: u64) -> Result<(), ClientError> {
         self.ask_for_done(Request::Surrendered { token }, &[])
     }
