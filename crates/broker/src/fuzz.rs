@@ -97,7 +97,9 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Attach => Some(Event::Attach(client)),
         Request::Ready { link: of, queues } => link(of).map(|link| Event::Ready(client, link, queues)),
         Request::Claim { transport, purpose } => claim(client, socket, transport.into(), purpose),
-        Request::Release { claim } => Some(Event::ReleaseBy(client, claim)),
+        Request::Release { claims } => {
+            return claims.into_iter().map(|claim| Event::ReleaseBy(client, claim)).collect();
+        }
         Request::Drain { claim } => Some(Event::DrainBy(client, claim)),
         Request::GiveBack => Some(Event::GiveBack(client)),
         Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
@@ -107,7 +109,6 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         // The registry has no part in these.
         Request::Route { .. }
         | Request::Surrendered { .. }
-        | Request::NotSurrendered { .. }
         | Request::MoveFor { .. }
         | Request::Deliver { .. }
         | Request::Late { .. }

@@ -2,8 +2,8 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `protocol.rs`, `refusal.rs`, `report.rs` | the messages between a program's library and the broker |
-//! | `client.rs` | the library's end |
+//! | `protocol/` | the messages between a program's library and the broker |
+//! | `client/` | the library's end |
 //! | `peer.rs` | the process at the other end of a socket |
 //! | `registry/` | who has which claim and which queue, and the resulting actions; pure |
 //! | `server/` | sockets, the kernel, and the clock around the registry |
@@ -14,9 +14,7 @@ mod fuzz;
 mod moving;
 mod peer;
 pub mod protocol;
-mod refusal;
 pub mod registry;
-mod report;
 pub mod server;
 mod transfer;
 

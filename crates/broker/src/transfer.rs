@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use rustix::cmsg_space;
-use rustix::io::{Errno, Result};
+use rustix::io::{DupFlags, Errno, Result, dup3};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -105,6 +105,12 @@ pub(crate) struct Internal(Option<OwnedFd>);
 impl Internal {
     pub(crate) fn new(fd: OwnedFd) -> Internal {
         Internal(Some(fd))
+    }
+
+    /// The number is another file's from now on.
+    pub(crate) fn become_copy_of(&mut self, other: impl AsFd) -> Result<()> {
+        let fd = self.0.as_mut().expect("it is there until it is dropped");
+        dup3(other, fd, DupFlags::CLOEXEC)
     }
 
     pub(crate) fn into_inner(mut self) -> OwnedFd {

@@ -125,7 +125,7 @@ fn histories_of_queues() -> Vec<Case> {
 }
 
 fn histories_of_claims() -> Vec<Case> {
-    let release = |client, claim| say(client, Request::Release { claim: ClaimId(claim) });
+    let release = |client, claim| say(client, Request::Release { claims: vec![ClaimId(claim)] });
     let drain = |client, claim| say(client, Request::Drain { claim: ClaimId(claim) });
     let outgoing = |socket| claim(0, socket, Purpose::Outgoing);
     let adopt = |client, socket| say_with(client, socket, Request::Adopt);
@@ -179,7 +179,7 @@ fn texts() -> Vec<Case> {
         ("half_a_message", says(br#"{"id":1,"requ"#)),
         ("unknown_request", says(br#"{"id":1,"request":"fly"}"#)),
         ("unknown_field", says(br#"{"id":1,"request":"attach","more":1}"#)),
-        ("number_too_large", says(br#"{"id":1,"request":{"release":{"claim":18446744073709551616}}}"#)),
+        ("number_too_large", says(br#"{"id":1,"request":{"release":{"claims":[18446744073709551616]}}}"#)),
         ("negative_number", says(br#"{"id":1,"request":{"ready":{"link":-1,"queues":[]}}}"#)),
         ("deep_nesting", says(&nested)),
         ("address_that_is_none", says(br#"{"id":1,"request":{"route":{"remote":"1.2.3","from":null}}}"#)),

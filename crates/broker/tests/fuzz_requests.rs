@@ -57,7 +57,6 @@ fn the_cases_have_every_request() {
         "route",
         "move",
         "surrendered",
-        "not_surrendered",
         "move_for",
         "adopt",
         "handshake",
@@ -82,7 +81,6 @@ fn name_of(request: &Request) -> &'static str {
         Request::Route { .. } => "route",
         Request::Move { .. } => "move",
         Request::Surrendered { .. } => "surrendered",
-        Request::NotSurrendered { .. } => "not_surrendered",
         Request::MoveFor { .. } => "move_for",
         Request::Adopt => "adopt",
         Request::Handshake(_) => "handshake",
@@ -223,7 +221,7 @@ fn of_order() -> Vec<Case> {
 fn of_claims() -> Vec<Case> {
     let wrong = [UDP, BOUND, ACCEPTED, FILE, UNIX, 0].map(|socket| claim(0, socket, Purpose::Listener));
     let drain = say(0, Request::Drain { claim: ClaimId(1) });
-    let release = say(0, Request::Release { claim: ClaimId(1) });
+    let release = say(0, Request::Release { claims: vec![ClaimId(1), ClaimId(7)] });
     let shared = |client, claim| say(client, Request::IsShared { claim: ClaimId(claim) });
     let deliver = |socket, local, remote| {
         say_with(0, socket, Request::Deliver { local, remote, octets: b"datagram".to_vec() })
@@ -296,7 +294,7 @@ fn of_families() -> Vec<Case> {
     };
     let family = || [serving(), hello(1), hello(2)].concat();
     let surrendered = |client, socket, token| say_with(client, socket, Request::Surrendered { token });
-    let refuses = |client, token| say(client, Request::NotSurrendered { token });
+    let refuses = |client, token| say(client, Request::Surrendered { token });
     vec![
         ("a_parent_surrenders", [family(), asks(&[0]), surrendered(0, ACCEPTED, 1)].concat()),
         (

@@ -59,6 +59,8 @@ fn config(interfaces: &[&str]) -> Config {
         },
         group: None,
         observed_in: None,
+        kept_in: None,
+        zero_copy: false,
     }
 }
 

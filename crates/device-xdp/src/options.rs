@@ -16,7 +16,7 @@ pub(crate) const FRAMES_PER_QUEUE: RangeInclusive<u32> = 256..=1 << 20;
 const FRAME_SIZE_MAX: u16 = 4096;
 
 /// Options of one [`crate::XdpDevice`]. The defaults suit a NIC as well as a veth.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
     /// Entries of each of a queue's four rings, a power of two from 64 to 32768 (2048). More survives longer pauses of
     /// the engine, and takes more cache.

@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::ffi::CString;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, Map, MapData, MapError, XskMap};
@@ -36,7 +39,7 @@ pub struct SteeringOptions {
 }
 
 /// The steering program, attached to one interface for as long as this value lives, and no longer: the kernel detaches
-/// it when the process ends, however it ends.
+/// it when the process ends, however it ends, unless it is pinned.
 pub struct SteeringProgram {
     interface: Interface,
     mode: AttachMode,
@@ -49,6 +52,8 @@ pub struct SteeringProgram {
     covered_queues: u16,
     object: Ebpf,
     link: OwnedFd,
+    /// Where the link is pinned.
+    pin: Option<PathBuf>,
 }
 
 impl SteeringProgram {
@@ -73,7 +78,23 @@ impl SteeringProgram {
             covered_queues,
             object,
             link,
+            pin: None,
         })
+    }
+
+    /// Has the program stay attached, with its claims and sockets, if this process is killed: under a name in a BPF file system, until
+    /// [`SteeringProgram::detach_pinned`]. Dropping this value still detaches it.
+    pub fn pin(&mut self, path: &Path) -> Result<(), XdpError> {
+        syscalls::pin(self.link.as_fd(), &terminated(path)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
+        self.pin = Some(path.to_owned());
+        Ok(())
+    }
+
+    /// Detaches a program that a process left which was killed, and removes its name.
+    pub fn detach_pinned(path: &Path) -> Result<(), XdpError> {
+        let link = syscalls::open_pinned(&terminated(path)?).map_err(XdpError::system("BPF_OBJ_GET"))?;
+        let _ = syscalls::detach_link(link.as_fd()); // Fails only if the interface is gone, and the program with it.
+        std::fs::remove_file(path).map_err(XdpError::system("unlink"))
     }
 
     /// Takes exactly these claims from the kernel, all of each, from the next packet on.
@@ -210,7 +231,15 @@ impl Drop for SteeringProgram {
     fn drop(&mut self) {
         // Fails only if the interface is gone, and the program with it.
         let _ = syscalls::detach_link(self.link.as_fd());
+        if let Some(pin) = &self.pin {
+            let _ = std::fs::remove_file(pin); // Somebody else may have.
+        }
     }
+}
+
+/// A path as system calls want it.
+fn terminated(path: &Path) -> Result<CString, XdpError> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|error| XdpError::system("a path")(error.into()))
 }
 
 fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {

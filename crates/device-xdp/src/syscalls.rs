@@ -334,6 +334,35 @@ pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
     checked(result as libc::c_int).map(drop)
 }
 
+/// What BPF_OBJ_PIN and BPF_OBJ_GET read of `union bpf_attr` (linux/bpf.h).
+#[repr(C)]
+struct Pin {
+    path: u64,
+    object: u32,
+    flags: u32,
+}
+
+/// Keeps a link, and the program and maps behind it, under a name in a BPF file system until that is removed, see bpf(2), BPF_OBJ_PIN.
+pub(crate) fn pin(object: BorrowedFd<'_>, path: &std::ffi::CStr) -> io::Result<()> {
+    const BPF_OBJ_PIN: libc::c_int = 6;
+    bpf_at(BPF_OBJ_PIN, path, object.as_raw_fd() as u32).map(drop)
+}
+
+/// Opens what is kept under that name, see bpf(2), BPF_OBJ_GET.
+pub(crate) fn open_pinned(path: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    const BPF_OBJ_GET: libc::c_int = 7;
+    owned(bpf_at(BPF_OBJ_GET, path, 0)?)
+}
+
+fn bpf_at(command: libc::c_int, path: &std::ffi::CStr, object: u32) -> io::Result<libc::c_int> {
+    let attr = Pin { path: path.as_ptr() as u64, object, flags: 0 };
+    let size = mem::size_of_val(&attr) as libc::c_uint;
+    // SAFETY: `attr` has the layout that both commands read, is `size` octets long and outlives the call, as does the terminated
+    // string that it points to.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const attr, size) };
+    checked(result as libc::c_int)
+}
+
 /// Lifts the limit on locked memory as far as allowed, see setrlimit(2). Kernels before 5.11 count BPF maps against it.
 pub(crate) fn raise_memlock_limit() {
     let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

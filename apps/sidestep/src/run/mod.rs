@@ -26,6 +26,8 @@ use family::Family;
 
 /// How long the broker waits for connections of an ended program to move to the kernel.
 const LINGER_MAX: Duration = Duration::from_secs(2);
+/// Where XDP programs stay attached if the broker is killed, if a BPF file system is mounted there, as systemd does.
+const KEPT_IN: &str = "/sys/fs/bpf/sidestep";
 /// The exit status that a shell returns for a missing program, and for one that it cannot execute.
 const EXIT_NOT_FOUND: u8 = 127;
 const EXIT_NOT_EXECUTABLE: u8 = 126;
@@ -61,6 +63,10 @@ pub(crate) struct Options {
     /// works. Without this, programs find a kernel without io_uring, and use other calls.
     #[arg(long)]
     io_uring: bool,
+    /// Use zero-copy mode, where the NIC has it, for programs with less privilege than this process, too. They see all packets of their
+    /// queues then, and can hold up those that are not theirs.
+    #[arg(long)]
+    zero_copy: bool,
     /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
@@ -125,6 +131,8 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         profile,
         group: options.group,
         observed_in: Some(observe::own_directory()),
+        kept_in: Some(KEPT_IN.into()),
+        zero_copy: options.zero_copy,
     };
     let server = Server::open(config).map_err(|error| error.to_string())?;
     Ok((server, library.into_os_string()))

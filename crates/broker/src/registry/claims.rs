@@ -1,9 +1,9 @@
 //! Claims: who has them, and where they take packets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use steering::Transport;
 
 use super::interface::{Interface, Key, View};
@@ -17,6 +17,8 @@ pub(super) const CLAIMS_MAX: usize = 1 << 14;
 pub(super) const ALIKE_MAX: usize = 128;
 /// Addresses and ports that are claimed on one interface at most; the steering program has room for some more.
 const KEYS_MAX: usize = 60_000;
+/// How long a drained listener's claim lasts at least.
+pub(super) const DRAINED_MIN: Duration = Duration::from_secs(60);
 /// Listeners of one client that are remembered after their claims were released.
 const FORMER_MAX: usize = 256;
 
@@ -61,9 +63,7 @@ impl Registry {
 
     /// A listener's claim goes; connections that waited there may come up later.
     fn remember(&mut self, client: ClientId, claim: ClaimId) {
-        let Some(claim) = self.claims.get(&claim).filter(|it| it.shadow.purpose == Purpose::Listener) else {
-            return;
-        };
+        let Some(claim) = self.claims.get(claim).filter(|it| it.listens()) else { return };
         let former = self.former.entry(client).or_default();
         let listened = (claim.shadow.bound, claim.shadow.owner);
         former.retain(|other| *other != listened);
@@ -85,7 +85,7 @@ impl Registry {
     /// The socket of a claim is no more, and its client has not told. Whoever binds its port next must get its packets: they
     /// are the kernel's, but for connections that there are.
     pub fn on_shadow_gone(&mut self, claim: ClaimId, now: Instant) {
-        let Some(state) = self.claims.get(&claim) else { return };
+        let Some(state) = self.claims.get(claim) else { return };
         match state.shadow.transport {
             Transport::Tcp => self.set_draining(claim, now),
             Transport::Udp => {
@@ -110,83 +110,78 @@ impl Registry {
 
     /// Whether packets to `local` are this client's by one of its claims, and not by now another user's, who listens there.
     pub fn covers(&self, client: ClientId, transport: Transport, local: SocketAddr) -> bool {
-        let covering =
-            |claim: &Claim| claim.shadow.transport == transport && claim.shadow.bound.covers(local);
-        let own: Vec<&Shadow> =
-            self.claims_of(client).filter(|(_, it)| covering(it)).map(|(_, it)| &it.shadow).collect();
+        let covering = || self.covering(transport, local).map(|(_, claim)| claim);
+        let own: Vec<&Shadow> = covering().filter(|it| it.client == client).map(|it| &it.shadow).collect();
         let is_own = |other: &Shadow| own.iter().any(|own| own.owner == other.owner);
         let is_there = |other: &Shadow| own.iter().any(|own| own.bound.may_meet(other.bound));
         let is_others =
-            |it: &Claim| it.client != client && !it.draining && it.listens_at(local) && is_there(&it.shadow);
-        let mut others = self.claims.values().filter(|it| covering(it) && is_others(it));
+            |it: &Claim| it.client != client && !it.draining && it.listens() && is_there(&it.shadow);
+        let mut others = covering().filter(|it| is_others(it));
         !own.is_empty() && !others.any(|it| !is_own(&it.shadow))
     }
 
     /// Whether another client has the very same socket, and wants what comes there.
     pub fn has_others(&self, client: ClientId, claim: ClaimId) -> Result<bool, Refusal> {
-        let own = self.claims.get(&claim).filter(|own| own.client == client).ok_or(Refusal::NoSuchClaim)?;
-        let is_it = |other: &Claim| other.client != client && other.shadow.cookie == own.shadow.cookie;
-        Ok(self.claims.values().any(|other| is_it(other) && !other.draining))
+        let own =
+            self.claims.get(claim).filter(|own| own.client == client).ok_or(Refusal::NoSuchClaim)?.shadow;
+        let is_it = |other: &Claim| other.client != client && other.shadow.cookie == own.cookie;
+        let mut others = self.claims.at(own.transport, own.bound.port);
+        Ok(others.any(|(_, other)| is_it(other) && !other.draining))
     }
 
     /// Who else can accept a connection that waited at a listener of `from`: rather a process with the very same socket than one
     /// with another at the same port, which must be the same user's. Of several the one that asked for it last comes first, then those
     /// before; but who closes its listener leaves all to the last, as the others may be about to close theirs.
     pub fn heir(&mut self, from: ClientId, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
-        let listens =
-            |claim: &Claim| claim.shadow.purpose == Purpose::Listener && claim.shadow.bound.covers(local);
-        let own = || self.claims_of(from).filter(|(_, claim)| listens(claim));
+        let listeners = || self.covering(Transport::Tcp, local).filter(|(_, claim)| claim.listens());
+        let own = || listeners().filter(|(_, claim)| claim.client == from);
         let cookies: BTreeSet<u64> = own().map(|(_, claim)| claim.shadow.cookie).collect();
         let closes = own().any(|(_, claim)| claim.draining);
         let former = self.former.get(&from).into_iter().flatten().filter(|(bound, _)| bound.covers(local));
         let owners: BTreeSet<u32> =
             own().map(|(_, claim)| claim.shadow.owner).chain(former.map(|(_, owner)| *owner)).collect();
         let is_kin = |it: &Claim| cookies.contains(&it.shadow.cookie) || owners.contains(&it.shadow.owner);
-        let others = self.claims.iter().filter(|(_, claim)| claim.client != from && is_kin(claim));
-        let others = others.filter(|(_, claim)| !claim.draining && listens(claim));
+        let others = listeners().filter(|(_, it)| it.client != from && is_kin(it) && !it.draining);
         let its_turn = |id: ClaimId| closes || self.last_heir.is_none_or(|last| id < last);
         let best =
-            others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(**id), **id));
-        let heir = best.map(|(id, claim)| (claim.client, *id))?;
+            others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(*id), *id));
+        let heir = best.map(|(id, claim)| (claim.client, id))?;
         self.last_heir = Some(heir.1);
         Some(heir)
     }
 
     /// The kernel's numbers of a client's listeners that connections with this end may wait at.
     pub fn listeners_at(&self, client: ClientId, local: SocketAddr) -> BTreeSet<u64> {
-        let claims = self.claims_of(client).map(|(_, claim)| claim);
-        claims.filter(|claim| claim.listens_at(local)).map(|claim| claim.shadow.cookie).collect()
+        self.own_listeners_at(client, local).map(|claim| claim.shadow.cookie).collect()
     }
 
     /// The kernel's numbers of a client's listeners.
     pub(super) fn listeners_of(&self, client: ClientId) -> BTreeSet<u64> {
-        let listeners = self.claims_of(client).filter(|(_, claim)| claim.shadow.purpose == Purpose::Listener);
+        let listeners = self.claims_of(client).filter(|(_, claim)| claim.listens());
         listeners.map(|(_, claim)| claim.shadow.cookie).collect()
     }
 
     /// Whether connections with this end may have waited at a listener of the client: one that it has claimed, or had.
     pub fn has_listened(&self, client: ClientId, local: SocketAddr) -> bool {
         let mut former = self.former.get(&client).into_iter().flatten();
-        self.claims_of(client).any(|(_, claim)| claim.listens_at(local))
-            || former.any(|(bound, _)| bound.covers(local))
+        self.own_listeners_at(client, local).next().is_some() || former.any(|(bound, _)| bound.covers(local))
     }
 
     /// Whether the client has claimed one of these very listeners, and still listens.
     pub fn has_listener(&self, client: ClientId, listeners: &BTreeSet<u64>, local: SocketAddr) -> bool {
-        let is_one = |claim: &Claim| claim.is_listener_of(listeners) && claim.shadow.bound.covers(local);
-        self.claims_of(client).any(|(_, claim)| !claim.draining && is_one(claim))
+        self.own_listeners_at(client, local).any(|claim| !claim.draining && claim.is_listener_of(listeners))
     }
 
     /// The latest client that has claimed one of these very listeners.
     pub fn claimant(&self, listeners: &BTreeSet<u64>, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
-        let is_one = |claim: &Claim| claim.is_listener_of(listeners) && claim.shadow.bound.covers(local);
-        let found = self.claims.iter().rev().find(|(_, claim)| !claim.draining && is_one(claim));
-        found.map(|(id, claim)| (claim.client, *id))
+        let mut latest_first = self.covering(Transport::Tcp, local).rev();
+        let found = latest_first.find(|(_, claim)| !claim.draining && claim.is_listener_of(listeners));
+        found.map(|(id, claim)| (claim.client, id))
     }
 
     /// Where a claim takes packets, as far as its client has queues.
     pub fn places_of(&self, claim: ClaimId) -> Vec<(LinkNumber, steering::LocalAddress)> {
-        let Some(claim) = self.claims.get(&claim) else { return Vec::new() };
+        let Some(claim) = self.claims.get(claim) else { return Vec::new() };
         let places = self.interfaces.iter().flat_map(|(link, interface)| {
             claim.shadow.bound.addresses_on(&interface.view).map(|local| (*link, local))
         });
@@ -195,33 +190,26 @@ impl Registry {
 
     /// Whether anything of this kind is claimed.
     pub fn has_claims_of(&self, transport: Transport) -> bool {
-        self.claims.values().any(|claim| claim.shadow.transport == transport)
+        self.claims.has_any(transport)
     }
 
     /// Claims whose sockets the client itself keeps, with what identifies these; the broker looks after them.
     pub fn shadows(&self) -> impl Iterator<Item = (ClaimId, &Shadow)> + '_ {
-        let kept = self
-            .claims
-            .iter()
-            .filter(|(_, claim)| !claim.draining && claim.shadow.purpose != Purpose::Outgoing);
-        kept.map(|(id, claim)| (*id, &claim.shadow))
+        let is_looked_after = |claim: &Claim| !claim.draining && claim.shadow.purpose != Purpose::Outgoing;
+        self.claims.iter().filter(move |(_, claim)| is_looked_after(claim)).map(|(id, it)| (id, &it.shadow))
     }
 
     /// Claims for connections to be made, from ports at which a listener that their client has not claimed would miss peers.
     pub fn deaf_to(&self, listeners: &[(u64, u16)]) -> Vec<ClaimId> {
-        let claims = || self.claims.iter().filter(|(_, claim)| claim.shadow.transport == Transport::Tcp);
-        let known: BTreeSet<(ClientId, u64)> = claims()
-            .filter(|(_, claim)| claim.shadow.purpose == Purpose::Listener)
-            .map(|(_, claim)| (claim.client, claim.shadow.cookie))
-            .collect();
-        let mut at_port: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
-        listeners.iter().for_each(|(cookie, port)| at_port.entry(*port).or_default().push(*cookie));
-        let is_deaf = |claim: &Claim| {
-            let mut cookies = at_port.get(&claim.shadow.bound.port).into_iter().flatten();
-            cookies.any(|cookie| !known.contains(&(claim.client, *cookie)))
-        };
-        let outgoing = claims().filter(|(_, it)| !it.draining && it.shadow.purpose == Purpose::Outgoing);
-        outgoing.filter(|(_, claim)| is_deaf(claim)).map(|(id, _)| *id).collect()
+        let mut deaf = BTreeSet::new();
+        for &(cookie, port) in listeners {
+            let claims = || self.claims.at(Transport::Tcp, port);
+            let hear = claims().filter(|(_, it)| it.listens() && it.shadow.cookie == cookie);
+            let hear: BTreeSet<ClientId> = hear.map(|(_, claim)| claim.client).collect();
+            let outgoing = claims().filter(|(_, it)| !it.draining && it.shadow.purpose == Purpose::Outgoing);
+            deaf.extend(outgoing.filter(|(_, it)| !hear.contains(&it.client)).map(|(id, _)| id));
+        }
+        deaf.into_iter().collect()
     }
 
     /// A client's claims, and whether each is drained.
@@ -231,22 +219,54 @@ impl Registry {
 
     fn claims_of(&self, client: ClientId) -> impl Iterator<Item = (ClaimId, &Claim)> + '_ {
         let ids = self.clients.get(&client).into_iter().flatten();
-        ids.filter_map(|id| Some((*id, self.claims.get(id)?)))
+        ids.filter_map(|id| Some((*id, self.claims.get(*id)?)))
+    }
+
+    /// The claims that packets to `local` are for, the earliest first.
+    fn covering(
+        &self,
+        transport: Transport,
+        local: SocketAddr,
+    ) -> impl DoubleEndedIterator<Item = (ClaimId, &Claim)> + '_ {
+        self.claims.at(transport, local.port()).filter(move |(_, claim)| claim.shadow.bound.covers(local))
+    }
+
+    /// A client's listeners that connections with this end wait at.
+    fn own_listeners_at(&self, client: ClientId, local: SocketAddr) -> impl Iterator<Item = &Claim> + '_ {
+        let own = self.covering(Transport::Tcp, local).filter(move |(_, claim)| claim.client == client);
+        own.map(|(_, claim)| claim).filter(|claim| claim.listens())
     }
 
     fn set_draining(&mut self, claim: ClaimId, now: Instant) {
-        let Some(state) = self.claims.get_mut(&claim) else { return };
-        state.draining = true;
+        self.claims.set_draining(claim);
+        let Some(state) = self.claims.get(claim) else { return };
         let (transport, port) = (state.shadow.transport, state.shadow.bound.port);
+        if state.listens() {
+            self.drained.insert((now + DRAINED_MIN, claim));
+        }
         if transport == Transport::Tcp {
             self.ports.note_kernel_connections(port, now);
             self.touch_port(port);
         }
     }
 
+    /// Forgets drained listeners of clients without queues: where nothing arrives at a client, it has no connections that the claim
+    /// is kept for. Meanwhile it would leave new connections of other clients to the kernel.
+    pub(super) fn expire_drained(&mut self, now: Instant) {
+        while let Some((_, id)) = self.drained.first().copied().filter(|(at, _)| *at <= now) {
+            self.drained.pop_first();
+            let Some(client) = self.claims.get(id).map(|claim| claim.client) else { continue };
+            if self.interfaces.keys().any(|link| self.has_queues(client, *link)) {
+                self.drained.insert((now + DRAINED_MIN, id));
+            } else {
+                let _ = self.release(client, id); // It has it, as was just seen.
+            }
+        }
+    }
+
     /// Makes a claim a user of its keys on one interface; whether that changes what they amount to, the caller knows.
     pub(super) fn place(&mut self, id: ClaimId, link: LinkNumber, changes: bool) {
-        let (Some(claim), Some(interface)) = (self.claims.get(&id), self.interfaces.get_mut(&link)) else {
+        let (Some(claim), Some(interface)) = (self.claims.get(id), self.interfaces.get_mut(&link)) else {
             return;
         };
         for key in keys_of(&claim.shadow, &interface.view) {
@@ -258,7 +278,7 @@ impl Registry {
     }
 
     pub(super) fn forget_claim(&mut self, id: ClaimId) {
-        let Some(claim) = self.claims.remove(&id) else { return };
+        let Some(claim) = self.claims.remove(id) else { return };
         let is_last = self.forget_likeness(Likeness::of(claim.client, &claim.shadow));
         for (link, interface) in &mut self.interfaces {
             for key in keys_of(&claim.shadow, &interface.view) {
@@ -307,12 +327,11 @@ impl Likeness {
 impl Claim {
     /// Whether it is for one of these listeners.
     pub(super) fn is_listener_of(&self, cookies: &BTreeSet<u64>) -> bool {
-        self.shadow.purpose == Purpose::Listener && cookies.contains(&self.shadow.cookie)
+        self.listens() && cookies.contains(&self.shadow.cookie)
     }
 
-    /// Whether connections with this end wait at the claim's socket.
-    fn listens_at(&self, local: SocketAddr) -> bool {
-        self.shadow.purpose == Purpose::Listener && self.shadow.bound.covers(local)
+    fn listens(&self) -> bool {
+        self.shadow.purpose == Purpose::Listener
     }
 }
 

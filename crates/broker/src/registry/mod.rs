@@ -21,6 +21,7 @@
 //! [`Registry::poll_timeout`].
 
 mod bound;
+mod claim_table;
 mod claims;
 mod interface;
 pub(crate) mod model;
@@ -40,6 +41,7 @@ pub use bound::{Bound, Scope};
 pub use interface::View;
 
 use crate::protocol::{ClaimId, Purpose};
+use claim_table::ClaimTable;
 use claims::Likeness;
 use interface::{Interface, Key};
 use ports::PortTable;
@@ -130,7 +132,9 @@ pub struct Registry {
     clients: BTreeMap<ClientId, BTreeSet<ClaimId>>,
     /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
-    claims: BTreeMap<ClaimId, Claim>,
+    claims: ClaimTable,
+    /// Drained listeners, and when to see whether their clients still have queues.
+    drained: BTreeSet<(Instant, ClaimId)>,
     /// How many of them are alike.
     alike: BTreeMap<Likeness, usize>,
     /// Where clients listened whose claims are released, and who made the listeners; the latest last.
@@ -178,7 +182,8 @@ impl Registry {
     /// A client is about to connect to a peer, which is of use only with all queues of an interface: a part of them would miss answers.
     /// If it is alone, it does not wait for processes that may want queues as well; but a server does, whose workers may be about to come.
     pub fn on_connecting(&mut self, client: ClientId, now: Instant) {
-        let mut claims = self.clients.get(&client).into_iter().flatten().filter_map(|id| self.claims.get(id));
+        let mut claims =
+            self.clients.get(&client).into_iter().flatten().filter_map(|id| self.claims.get(*id));
         if claims.all(|claim| claim.shadow.purpose == Purpose::Outgoing) {
             self.interfaces.values_mut().for_each(|interface| interface.queues.settle(client, now));
         }
@@ -262,7 +267,7 @@ impl Registry {
             state.users.clear();
             self.dirty.insert((link, *key));
         }
-        let claims: Vec<ClaimId> = self.claims.keys().copied().collect();
+        let claims: Vec<ClaimId> = self.claims.iter().map(|(id, _)| id).collect();
         claims.into_iter().for_each(|claim| self.place(claim, link, true));
     }
 
@@ -303,11 +308,9 @@ impl Registry {
 
     /// The kernel was asked whether it has connections on these ports. Of those on which it did not answer it has some, to be careful.
     pub fn on_looked(&mut self, found: &[(u16, bool)], now: Instant) {
-        let is_drained = |claim: &&Claim| claim.draining && claim.shadow.transport == Transport::Tcp;
-        let drained: BTreeSet<u16> =
-            self.claims.values().filter(is_drained).map(|claim| claim.shadow.bound.port).collect();
         for &(port, found) in found {
-            self.ports.on_looked(port, found || drained.contains(&port), now);
+            let is_drained = self.claims.at(Transport::Tcp, port).any(|(_, claim)| claim.draining);
+            self.ports.on_looked(port, found || is_drained, now);
             self.clear(port, now);
             self.touch_port(port);
             self.forget_unused_port(port);
@@ -322,6 +325,7 @@ impl Registry {
         for port in self.ports.stop_awaiting(now) {
             self.touch_port(port);
         }
+        self.expire_drained(now);
         if self.actions.is_empty() {
             self.deal(now);
         }
@@ -337,13 +341,14 @@ impl Registry {
     /// When to call [`Registry::poll`] again though nothing happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let queues = self.interfaces.values().filter_map(|interface| interface.queues.poll_timeout());
-        queues.chain(self.ports.poll_timeout()).min()
+        let drained = self.drained.first().map(|(at, _)| *at);
+        queues.chain(self.ports.poll_timeout()).chain(drained).min()
     }
 
     fn deal(&mut self, now: Instant) {
         let (clients, claims) = (&self.clients, &self.claims);
         let listens = |client: ClientId, listeners: &BTreeSet<u64>| {
-            let own = clients.get(&client).into_iter().flatten().filter_map(|id| claims.get(id));
+            let own = clients.get(&client).into_iter().flatten().filter_map(|id| claims.get(*id));
             own.into_iter().any(|claim| !claim.draining && claim.is_listener_of(listeners))
         };
         for (&link, interface) in &mut self.interfaces {

@@ -1,5 +1,7 @@
 //! A registry in a simulated world, and the simplest computation of its expected result: for tests and fuzzers.
 
+mod expectations;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use clock::{Duration, Instant};
 use steering::{ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
 
-use super::ports::MARKING;
 use super::{Action, Bound, ClientId, LinkNumber, Registry, Scope, Shadow, View};
 use crate::protocol::{ClaimId, Purpose};
 
@@ -114,107 +115,38 @@ impl World {
 
     /// Has something happen. Call [`World::settle`] next.
     pub(crate) fn apply(&mut self, event: Event) {
-        let now = self.now;
         match event {
             Event::Connect if self.clients.len() < CLIENTS_MAX => {
                 self.clients.push(self.registry.add_client())
             }
             Event::Connect => {}
-            Event::Leave(which) => {
-                let Some(client) = self.client(which) else { return };
-                self.clients.retain(|other| *other != client);
-                self.claims.retain(|(owner, _)| *owner != client);
-                self.listened.retain(|(owner, _)| *owner != client);
-                self.sockets.retain(|_, owner| *owner != client);
-                self.forget_reopening();
-                self.wanting.remove(&client);
-                self.registry.remove_client(client, now);
-            }
-            Event::Attach(which) => {
+            Event::Leave(which)
+            | Event::Attach(which)
+            | Event::Ready(which, ..)
+            | Event::GiveBack(which)
+            | Event::Claim { client: which, .. }
+            | Event::ReleaseBy(which, _)
+            | Event::DrainBy(which, _)
+            | Event::HandOver(which, _)
+            | Event::IsShared(which, _) => {
                 if let Some(client) = self.client(which) {
-                    self.wanting.insert(client);
-                    self.registry.attach(client, now);
+                    self.apply_of_client(client, event);
                 }
             }
-            Event::Ready(which, link, queues) => {
-                let Some(client) = self.client(which) else { return };
-                self.registry.on_ready(client, link, &queues);
-                let own = queues.iter().filter(|queue| self.sockets.get(&(link, **queue)) == Some(&client));
-                self.served.extend(own.map(|queue| (link, *queue)));
-            }
-            Event::ReleaseBy(which, claim) => {
-                let Some(client) = self.client(which) else { return };
-                let is_own = self.claims.contains(&(client, claim));
-                assert_eq!(self.registry.release(client, claim).is_ok(), is_own);
-                self.claims.retain(|own| *own != (client, claim));
-            }
-            Event::DrainBy(which, claim) => {
-                let Some(client) = self.client(which) else { return };
-                let is_own = self.claims.contains(&(client, claim));
-                assert_eq!(self.registry.drain(client, claim, now).is_ok(), is_own);
-            }
-            Event::HandOver(which, end) => {
-                let Some(client) = self.client(which) else { return };
-                self.hand_over(client, end);
-            }
-            Event::IsShared(which, claim) => {
-                let Some(client) = self.client(which) else { return };
-                self.check_shared(client, claim);
-            }
-            Event::GiveBack(which) => {
-                let Some(client) = self.client(which) else { return };
-                self.sockets.retain(|_, owner| *owner != client);
-                self.forget_reopening();
-                self.wanting.remove(&client);
-                self.registry.give_back(client, now);
-            }
-            Event::Claim { client, address, port, purpose, shares_port } => {
-                let Some(client) = self.client(client) else { return };
-                let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
-                let bound = Bound { scope: scope(address), port, device: None };
-                let shadow =
-                    Shadow { transport, purpose, bound, cookie: u64::from(port), owner: 0, shares_port };
-                if let Ok(claim) = self.registry.claim(client, shadow) {
-                    self.claims.push((client, claim));
-                    self.listened.extend((purpose == Purpose::Listener).then_some((client, bound)));
+            Event::Release(which) | Event::Drain(which) | Event::ShadowGone(which) => {
+                if let Some((client, claim)) = self.claims.get(which).copied() {
+                    self.apply_to_claim(which, client, claim, event);
                 }
             }
-            Event::Release(which) if which < self.claims.len() => {
-                let (client, claim) = self.claims.remove(which);
-                self.registry.release(client, claim).unwrap();
-                assert!(self.registry.release(client, claim).is_err(), "twice");
-            }
-            Event::Drain(which) if which < self.claims.len() => {
-                let (client, claim) = self.claims[which];
-                self.registry.drain(client, claim, now).unwrap();
-            }
-            Event::ShadowGone(which) if which < self.claims.len() => {
-                let (client, claim) = self.claims[which];
-                self.registry.on_shadow_gone(claim, now);
-                let kept = self.registry.claims(client).any(|(id, ..)| id == claim);
-                if !kept {
-                    self.claims.remove(which);
-                }
-            }
-            Event::Release(_) | Event::Drain(_) | Event::ShadowGone(_) => {}
             Event::Moved(port) => {
-                self.registry.note_moved(SocketAddr::new(local(0, 0).address, port), now);
+                self.registry.note_moved(SocketAddr::new(local(0, 0).address, port), self.now);
             }
             Event::Awaited(port) => {
-                let until = now + Duration::from_secs(3);
-                self.registry.await_flow(SocketAddr::new(local(0, 0).address, port), until, now);
+                let until = self.now + Duration::from_secs(3);
+                self.registry.await_flow(SocketAddr::new(local(0, 0).address, port), until, self.now);
                 self.awaited_until.insert(port, until);
             }
-            Event::View { link, queues, addresses } => {
-                let some = (0..3u8).filter(|bit| addresses >> bit & 1 == 1).map(|bit| local(bit, link));
-                let view = View { index: u32::from(link) + 2, queues, addresses: some.collect() };
-                if let Entry::Vacant(entry) = self.maps.entry(link) {
-                    entry.insert(BTreeMap::new());
-                    self.registry.on_attached(link, view, now);
-                } else {
-                    self.registry.on_view(link, view);
-                }
-            }
+            Event::View { link, queues, addresses } => self.show(link, queues, addresses),
             Event::Detach(link) => {
                 self.maps.remove(&link);
                 self.sockets.retain(|(own, _), _| *own != link);
@@ -226,6 +158,94 @@ impl World {
                 self.registry.on_reopening(link);
             }
             Event::Pass(millis) => self.now += Duration::from_millis(millis),
+        }
+    }
+
+    /// What a client does.
+    fn apply_of_client(&mut self, client: ClientId, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Leave(_) => {
+                self.clients.retain(|other| *other != client);
+                self.claims.retain(|(owner, _)| *owner != client);
+                self.listened.retain(|(owner, _)| *owner != client);
+                self.give_up_queues(client);
+                self.registry.remove_client(client, now);
+            }
+            Event::Attach(_) => {
+                self.wanting.insert(client);
+                self.registry.attach(client, now);
+            }
+            Event::Ready(_, link, queues) => {
+                self.registry.on_ready(client, link, &queues);
+                let own = queues.iter().filter(|queue| self.sockets.get(&(link, **queue)) == Some(&client));
+                self.served.extend(own.map(|queue| (link, *queue)));
+            }
+            Event::GiveBack(_) => {
+                self.give_up_queues(client);
+                self.registry.give_back(client, now);
+            }
+            Event::Claim { address, port, purpose, shares_port, .. } => {
+                self.claim(client, (address, port), purpose, shares_port);
+            }
+            Event::ReleaseBy(_, claim) => {
+                let is_own = self.claims.contains(&(client, claim));
+                assert_eq!(self.registry.release(client, claim).is_ok(), is_own);
+                self.claims.retain(|own| *own != (client, claim));
+            }
+            Event::DrainBy(_, claim) => {
+                let is_own = self.claims.contains(&(client, claim));
+                assert_eq!(self.registry.drain(client, claim, now).is_ok(), is_own);
+            }
+            Event::HandOver(_, end) => self.hand_over(client, end),
+            Event::IsShared(_, claim) => self.check_shared(client, claim),
+            _ => unreachable!("it is of no client"),
+        }
+    }
+
+    fn give_up_queues(&mut self, client: ClientId) {
+        self.sockets.retain(|_, owner| *owner != client);
+        self.forget_reopening();
+        self.wanting.remove(&client);
+    }
+
+    fn claim(&mut self, client: ClientId, (address, port): (u8, u16), purpose: Purpose, shares_port: bool) {
+        let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
+        let bound = Bound { scope: scope(address), port, device: None };
+        let cookie = u64::from(port) * 2 + u64::from(transport == Transport::Udp); // One socket for each.
+        let shadow = Shadow { transport, purpose, bound, cookie, owner: 0, shares_port };
+        if let Ok(claim) = self.registry.claim(client, shadow) {
+            self.claims.push((client, claim));
+            self.listened.extend((purpose == Purpose::Listener).then_some((client, bound)));
+        }
+    }
+
+    /// What becomes of the claim at this place.
+    fn apply_to_claim(&mut self, which: usize, client: ClientId, claim: ClaimId, event: Event) {
+        match event {
+            Event::Release(_) => {
+                self.claims.remove(which);
+                self.registry.release(client, claim).unwrap();
+                assert!(self.registry.release(client, claim).is_err(), "twice");
+            }
+            Event::Drain(_) => self.registry.drain(client, claim, self.now).unwrap(),
+            _ => {
+                self.registry.on_shadow_gone(claim, self.now);
+                if !self.registry.claims(client).any(|(id, ..)| id == claim) {
+                    self.claims.remove(which);
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, link: LinkNumber, queues: u16, addresses: u8) {
+        let some = (0..3u8).filter(|bit| addresses >> bit & 1 == 1).map(|bit| local(bit, link));
+        let view = View { index: u32::from(link) + 2, queues, addresses: some.collect() };
+        if let Entry::Vacant(entry) = self.maps.entry(link) {
+            entry.insert(BTreeMap::new());
+            self.registry.on_attached(link, view, self.now);
+        } else {
+            self.registry.on_view(link, view);
         }
     }
 
@@ -268,10 +288,19 @@ impl World {
     /// Does what the registry wants.
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
-            let Some(action) = self.registry.poll(self.now) else { return };
+            let Some(action) = self.registry.poll(self.now) else { return self.forget_expired() };
             self.carry_out(action);
         }
         panic!("the registry always wants something more");
+    }
+
+    /// Drained claims end by themselves, but only those of clients without queues.
+    fn forget_expired(&mut self) {
+        let registry = &self.registry;
+        let has = |client: ClientId, claim: ClaimId| registry.claims(client).any(|(id, ..)| id == claim);
+        for (client, _) in self.claims.extract_if(.., |(client, claim)| !has(*client, *claim)) {
+            assert!(!self.sockets.values().any(|owner| *owner == client), "a claim was lost");
+        }
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -344,100 +373,5 @@ impl World {
 
     fn forget_reopening(&mut self) {
         self.reopening.retain(|queue| self.sockets.contains_key(queue));
-    }
-
-    /// A claim takes hold of another queue: connections that the kernel has must be known by now.
-    fn check_gain(&self, link: LinkNumber, claim: steering::Claim) {
-        let end = SocketAddr::new(claim.local.address, claim.port);
-        let is_shared = self.claims.iter().any(|(client, id)| {
-            self.registry.claims(*client).any(|(own, shadow, _)| {
-                own == *id
-                    && shadow.transport == Transport::Tcp
-                    && shadow.bound.covers(end)
-                    && (shadow.purpose == Purpose::Listener || shadow.shares_port)
-            })
-        });
-        if claim.transport == Transport::Tcp && is_shared {
-            assert_eq!(self.looked_at.get(&claim.port), Some(&self.now));
-            let since = self.kernel_new_since[&(link, claim)];
-            assert!(since + MARKING <= self.now, "SYNs that were passed have no sockets yet");
-        }
-    }
-
-    /// What the maps are to hold, said in the simplest way.
-    fn expected(&self, link: LinkNumber) -> BTreeMap<steering::Claim, QueueSet> {
-        let mut expected: BTreeMap<steering::Claim, u64> = BTreeMap::new();
-        for (client, claim) in &self.claims {
-            let (_, shadow, _) =
-                self.registry.claims(*client).find(|(id, ..)| id == claim).expect("it was granted");
-            for (own, local) in self.registry.places_of(*claim) {
-                let claim = steering::Claim { transport: shadow.transport, local, port: shadow.bound.port };
-                let served = self.sockets.iter().filter(|(queue, _)| self.served.contains(queue));
-                for ((of, queue), owner) in served {
-                    if (own, *of, *owner) == (link, link, *client) {
-                        *expected.entry(claim).or_default() |= 1 << queue;
-                    }
-                }
-            }
-        }
-        expected.into_iter().map(|(claim, bits)| (claim, QueueSet::from_bits(bits))).collect()
-    }
-
-    /// What is claimed when all has settled.
-    pub(crate) fn check_settled(&self) {
-        for link in LINKS {
-            let map = self.maps.get(&link).cloned().unwrap_or_default();
-            let held = map.iter().filter(|(claim, terms)| !self.is_kept_for_flows(claim, terms));
-            let queues = held.map(|(claim, terms)| (*claim, terms.queues)).collect();
-            assert_eq!(self.expected(link), queues, "claims of link {link}");
-        }
-    }
-
-    /// Whether the claim is in the maps for flows that nobody has yet: it takes nothing.
-    fn is_kept_for_flows(&self, claim: &steering::Claim, terms: &ClaimTerms) -> bool {
-        terms.queues == QueueSet::NONE && terms.kernel_some && self.is_awaited(claim)
-    }
-
-    fn is_awaited(&self, claim: &steering::Claim) -> bool {
-        let until = self.awaited_until.get(&claim.port);
-        claim.transport == Transport::Tcp && until.is_some_and(|until| self.now < *until)
-    }
-
-    /// What must hold at any time.
-    pub(crate) fn check(&self) {
-        for link in LINKS {
-            let map = self.maps.get(&link).cloned().unwrap_or_default();
-            let expected = self.expected(link);
-            let is_expected =
-                |claim, terms| expected.contains_key(claim) || self.is_kept_for_flows(claim, terms);
-            assert!(expected.keys().all(|claim| map.contains_key(claim)), "claims of link {link}");
-            assert!(map.iter().all(|(claim, terms)| is_expected(claim, terms)), "claims of link {link}");
-            for (claim, queues) in expected {
-                let terms = map[&claim];
-                assert_eq!(terms.queues.bits() & !queues.bits(), 0, "somebody else's queue");
-                assert!(terms.queues == queues || terms.kernel_new, "a queue was forgotten");
-            }
-            for (claim, terms) in &map {
-                assert!(!terms.kernel_new || terms.kernel_some, "what passes is found again");
-                assert!(!self.is_awaited(claim) || terms.kernel_some, "notes are looked up");
-                assert!(claim.transport == Transport::Tcp || !terms.kernel_some);
-                let draining = self.claims.iter().any(|(client, id)| {
-                    self.registry.claims(*client).any(|(own, shadow, draining)| {
-                        own == *id
-                            && draining
-                            && shadow.transport == claim.transport
-                            && shadow.bound.covers(SocketAddr::new(claim.local.address, claim.port))
-                            && shadow.purpose != Purpose::Udp
-                    })
-                });
-                let takes_none = terms.kernel_new || self.is_kept_for_flows(claim, terms);
-                assert!(!draining || takes_none, "a drained claim takes no new connections");
-            }
-        }
-        for ((link, queue), client) in &self.sockets {
-            assert!(self.clients.contains(client), "queue {queue} of link {link} is a dead client's");
-            let served = self.registry.queues_of(*client, *link).contains(*queue);
-            assert_eq!(served, self.served.contains(&(*link, *queue)));
-        }
     }
 }

@@ -41,7 +41,8 @@ impl Registry {
     /// Whether the kernel may have connections from the same address and port.
     fn is_shared(&self, link: LinkNumber, key: Key) -> bool {
         let users = self.interfaces.get(&link).and_then(|interface| interface.keys.get(&key));
-        let mut users = users.into_iter().flat_map(|state| &state.users).filter_map(|id| self.claims.get(id));
+        let mut users =
+            users.into_iter().flat_map(|state| &state.users).filter_map(|id| self.claims.get(*id));
         let shares = |claim: &Claim| claim.shadow.purpose == Purpose::Listener || claim.shadow.shares_port;
         key.transport == Transport::Tcp && users.any(shares)
     }
@@ -107,7 +108,7 @@ impl Registry {
         if key.transport == Transport::Udp {
             return Some(ClaimTerms { queues, kernel_new: false, kernel_some: false, epoch: 0 });
         }
-        let is_draining = |id: &ClaimId| self.claims.get(id).is_some_and(|claim| claim.draining);
+        let is_draining = |id: &ClaimId| self.claims.get(*id).is_some_and(|claim| claim.draining);
         let kernel_new = self.ports.is_marking(key.port) || state.users.iter().any(is_draining);
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
         Some(ClaimTerms { queues, kernel_new, kernel_some, epoch: self.ports.epoch(key.port) })
@@ -117,7 +118,7 @@ impl Registry {
     fn queues_for(&self, link: LinkNumber, key: Key) -> QueueSet {
         let Some(interface) = self.interfaces.get(&link) else { return QueueSet::NONE };
         let users = interface.keys.get(&key).into_iter().flat_map(|state| &state.users);
-        let clients = users.filter_map(|id| self.claims.get(id)).map(|claim| claim.client);
+        let clients = users.filter_map(|id| self.claims.get(*id)).map(|claim| claim.client);
         let bits = clients.fold(0, |bits, client| bits | interface.queues.served_by(client).bits());
         QueueSet::from_bits(bits)
     }
@@ -125,7 +126,7 @@ impl Registry {
     pub(super) fn touch_client(&mut self, client: ClientId, link: LinkNumber) {
         let Some(interface) = self.interfaces.get(&link) else { return };
         let claims = self.clients.get(&client).into_iter().flatten();
-        for claim in claims.filter_map(|id| self.claims.get(id)) {
+        for claim in claims.filter_map(|id| self.claims.get(*id)) {
             let keys = keys_of(&claim.shadow, &interface.view);
             self.dirty.extend(keys.map(|key| (link, key)));
         }

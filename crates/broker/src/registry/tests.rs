@@ -84,7 +84,7 @@ proptest! {
         world.settle();
         prop_assert!(world.maps.values().all(BTreeMap::is_empty));
         prop_assert!(world.sockets.is_empty());
-        prop_assert!(world.registry.claims.is_empty() && world.registry.attached.is_empty());
+        prop_assert!(world.registry.claims.iter().next().is_none() && world.registry.attached.is_empty());
         prop_assert!(world.registry.former.is_empty() && world.registry.alike.is_empty());
         prop_assert!(world.registry.interfaces.values().all(|interface| interface.keys.is_empty()));
         // Ports of which the kernel has connections are looked at once more, and then forgotten.
@@ -425,4 +425,46 @@ fn a_client_has_so_many_claims_and_no_more() {
         world.registry.claim(world.clients[0], shadow(port)).unwrap();
     }
     assert_eq!(world.registry.claim(world.clients[0], shadow(50_000)), Err(Refusal::TooMany));
+}
+
+#[test]
+fn what_is_asked_about_one_port_takes_no_longer_for_claims_of_others() {
+    let mut world = World::default();
+    world.apply(Event::View { link: 0, queues: 1, addresses: 1 });
+    let clients: Vec<ClientId> = (0..4).map(|_| world.registry.add_client()).collect();
+    for port in 1..60_000 {
+        let bound = Bound { scope: Scope::Any { v4: true, v6: true }, port, device: None };
+        let (transport, purpose, cookie) = (Transport::Tcp, Purpose::Outgoing, u64::from(port));
+        let shadow = Shadow { transport, purpose, bound, cookie, owner: 0, shares_port: false };
+        world.registry.claim(clients[usize::from(port % 4)], shadow).unwrap();
+    }
+    let began = std::time::Instant::now();
+    for port in 1..60_000 {
+        let (client, end) = (clients[usize::from(port % 4)], SocketAddr::new(local(0, 0).address, port));
+        assert!(world.registry.covers(client, Transport::Tcp, end));
+        assert!(world.registry.heir(client, end).is_none() && !world.registry.has_listened(client, end));
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_drained_listener_is_forgotten_when_nothing_arrives_at_its_client_any_more() {
+    let mut world = attached(2);
+    let clients = [Event::Connect, Event::Connect, Event::Attach(0), Event::Attach(1)];
+    clients.into_iter().chain([listen(0, 80), listen(1, 80)]).for_each(|event| world.apply(event));
+    world.settle();
+    world.apply(Event::Drain(0));
+    let pass = |world: &mut World, seconds| {
+        for _ in 0..seconds {
+            world.apply(Event::Pass(1000));
+            world.settle();
+        }
+        assert_eq!(terms(world, 80).len(), 1);
+        terms(world, 80)[0].kernel_new
+    };
+    assert!(pass(&mut world, 200), "it has a queue");
+    world.apply(Event::GiveBack(0));
+    assert!(pass(&mut world, 1), "it may come to have one");
+    assert!(!pass(&mut world, 120), "new connections are the other client's");
+    world.check();
 }

@@ -8,12 +8,16 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
-use super::broker::{Broker, Notice, random_numbers, token, watch};
+use super::broker::{Broker, random_numbers, watch};
 use super::connection::{Connection, Fault, Untold};
-use super::helpers::{Passed, Theirs, User, has_room};
-use super::requests::printable;
+use super::helpers::{Passed, Theirs};
+use super::names::printable;
+use super::notice::Notice;
+use super::privilege::is_as_privileged;
+use super::shares::{User, has_room};
+use super::token;
 use crate::peer::Peer;
-use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, Request, ToBroker, decode};
+use crate::protocol::{Answer, Key, News, ProtocolError, Refusal, ToBroker, decode};
 use crate::registry::ClientId;
 use crate::transfer::Arrival;
 
@@ -130,11 +134,7 @@ impl Broker {
             // The error quotes what it is about.
             let no_message = |error: ProtocolError| Fault::NoMessage(printable(&error.to_string()));
             let ToBroker { id, request } = message.map_err(no_message)?;
-            let takes_long = matches!(request, Request::Move { .. });
             self.handle(client, id, request, fds, now)?;
-            if takes_long {
-                break;
-            }
         }
         Ok(())
     }
@@ -162,6 +162,12 @@ impl Broker {
                 self.notices.push(Notice::NotTold { pid, error });
             }
         }
+    }
+
+    /// Whether a client's process has the broker's privileges.
+    pub(super) fn is_as_privileged(&self, client: ClientId) -> bool {
+        let connection = self.connections.get(&client);
+        connection.is_some_and(|connection| is_as_privileged(connection.pid, connection.user))
     }
 
     /// The user of a client's process, while it is there.
@@ -226,7 +232,7 @@ impl Broker {
             self.notices.push(Notice::Disconnected { pid, fault });
         }
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
-        self.doomed.extend(claims.iter().filter_map(|claim| self.kept.remove(claim)));
+        self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove(claim)));
         self.registry.remove_client(client, now);
         self.routes.forget(client);
         self.under_way.forget(client);

@@ -8,7 +8,8 @@ use observe::ControlListener;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::helpers::{Passed, Theirs, User};
+use super::helpers::{Passed, Theirs};
+use super::shares::User;
 use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, ProtocolError, encode};
 use crate::transfer::send;
 

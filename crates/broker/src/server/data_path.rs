@@ -7,10 +7,18 @@ use device_xdp::{
     AttachMode, Lent, LentLayout, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
     queue_pairs,
 };
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use steering::{Claim, ClaimTerms, Transport};
 
-/// Flows of the kernel that are remembered on each interface; more, and the longest unused are forgotten.
-const KERNEL_FLOWS: u32 = 1 << 16;
+use super::machine::memory_len;
+use super::pins::Pins;
+
+/// Flows of the kernel that are remembered on each interface at least and at most; more, and the longest unused are forgotten.
+const KERNEL_FLOWS_MIN: usize = 1 << 16;
+const KERNEL_FLOWS_MAX: usize = 1 << 20;
+/// One for so many octets of the machine's memory. One takes about a hundred.
+const MEMORY_OF_A_FLOW: usize = 1 << 15;
 
 /// An interface whose packets we can take.
 pub(crate) trait DataPath: Send {
@@ -18,9 +26,16 @@ pub(crate) trait DataPath: Send {
     fn describe(&self) -> String;
     /// Whether packets come before the kernel has made its own of them.
     fn is_native(&self) -> bool;
+    /// Whether its queues go on if this process is killed.
+    fn is_kept(&self) -> bool;
     /// Makes sockets on these queues, and memory of such frames for them, to be given away. `None`: there are none for the interface, which
-    /// lending will tell.
-    fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError>;
+    /// lending will tell. Without `zero_copy` the owner gets only what is claimed, and others' packets do not depend on its filling the ring.
+    fn lend(
+        &mut self,
+        queues: &[u16],
+        frame_size: Option<u16>,
+        zero_copy: bool,
+    ) -> Result<LentQueues, XdpError>;
     /// Says whether queues are being lent anew: claimed TCP waits meanwhile, instead of being the kernel's, which would reset it.
     fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError>;
     /// Delivers nothing to the socket of this queue any more.
@@ -65,17 +80,39 @@ pub(crate) trait DataPaths: Send {
 }
 
 /// AF_XDP.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Xdp {
     /// How devices are made.
     device: XdpOptions,
+    /// What keeps programs attached.
+    pins: Option<Pins>,
+}
+
+impl Xdp {
+    pub(super) fn new(pins: Option<Pins>) -> Xdp {
+        Xdp { device: XdpOptions::default(), pins }
+    }
+
+    fn steering(&self) -> SteeringOptions {
+        SteeringOptions { kernel_flows: kernel_flows(memory_len()), ..SteeringOptions::default() }
+    }
+
+    /// Detaches what killed brokers left on an interface.
+    fn detach_those_of_the_dead(&self, interface: &str) {
+        let index = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .and_then(|socket| name_to_index(socket, interface));
+        if let (Some(pins), Ok(index)) = (&self.pins, index) {
+            pins.detach_those_of_the_dead(index);
+        }
+    }
 }
 
 impl DataPaths for Xdp {
     fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
-        let options = SteeringOptions { kernel_flows: KERNEL_FLOWS, ..SteeringOptions::default() };
-        let program = SteeringProgram::attach(interface, options)?;
-        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None }))
+        self.detach_those_of_the_dead(interface);
+        let mut program = SteeringProgram::attach(interface, self.steering())?;
+        let is_kept = self.pins.as_ref().is_some_and(|pins| pins.keep(&mut program).is_ok());
+        Ok(Box::new(XdpPath { program, is_kept, device: self.device.clone(), spare: None }))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -87,11 +124,16 @@ impl DataPaths for Xdp {
     }
 }
 
+fn kernel_flows(memory: usize) -> u32 {
+    (memory / MEMORY_OF_A_FLOW).clamp(KERNEL_FLOWS_MIN, KERNEL_FLOWS_MAX) as u32 // At most 2^20.
+}
+
 struct XdpPath {
     program: SteeringProgram,
+    is_kept: bool,
     device: XdpOptions,
-    /// For the queues that were busy when they were last asked for, with frames of that size.
-    spare: Option<(Option<u16>, Spare)>,
+    /// For the queues that were busy when they were last asked for, in this way.
+    spare: Option<(XdpOptions, Spare)>,
 }
 
 impl DataPath for XdpPath {
@@ -100,15 +142,28 @@ impl DataPath for XdpPath {
         format!("AF_XDP, {mode}")
     }
 
+    fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     fn is_native(&self) -> bool {
         self.program.mode() == AttachMode::Native
     }
 
-    fn lend(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
-        let options = XdpOptions { frame_size: frame_size.or(self.device.frame_size), ..self.device.clone() };
-        let mut spare = self.spare.take().filter(|(size, _)| *size == frame_size).map(|(_, spare)| spare);
+    fn lend(
+        &mut self,
+        queues: &[u16],
+        frame_size: Option<u16>,
+        zero_copy: bool,
+    ) -> Result<LentQueues, XdpError> {
+        let options = XdpOptions {
+            frame_size: frame_size.or(self.device.frame_size),
+            zero_copy: zero_copy && self.device.zero_copy,
+            ..self.device.clone()
+        };
+        let mut spare = self.spare.take().filter(|(asked, _)| *asked == options).map(|(_, spare)| spare);
         let lent = XdpDevice::lend_with(&mut self.program, queues, &options, &mut spare);
-        self.spare = spare.map(|spare| (frame_size, spare));
+        self.spare = spare.map(|spare| (options, spare));
         let Lent { layout, memory, sockets } = lent?;
         Ok(LentQueues { layout, memory, sockets })
     }
@@ -146,5 +201,43 @@ impl DataPath for XdpPath {
         let counters = self.program.counters().map(|counters| counters.named());
         let named = counters.into_iter().flatten();
         named.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::LABORATORY;
+    use super::*;
+
+    #[test]
+    fn connections_of_the_kernel_are_remembered_as_memory_allows() {
+        assert_eq!(kernel_flows(512 << 20), 65_536);
+        assert!((200_000..300_000).contains(&kernel_flows(8 << 30)));
+        assert_eq!(kernel_flows(1 << 40), 1 << 20);
+    }
+
+    /// As when a worker with so many connections is replaced.
+    #[test]
+    fn two_hundred_thousand_connections_of_the_kernel_are_remembered() {
+        const FLOWS: u32 = 200_000;
+        if !lab::require_root_and_xdp() {
+            return;
+        }
+        if kernel_flows(memory_len()) < FLOWS {
+            return lab::skip("the machine has less than 8 GB of memory");
+        }
+        let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = lab::Lab::new().unwrap();
+        lab.inside(lab::Side::Server, || {
+            let options = Xdp::new(None).steering();
+            let mut program = SteeringProgram::attach(lab::SERVER_INTERFACE, options).unwrap();
+            let local = SocketAddr::from(([10, 53, 0, 1], 80));
+            let remote = |flow: u32| SocketAddr::from((flow.to_be_bytes(), 4000));
+            for flow in 0..FLOWS {
+                program.add_kernel_flow(Transport::Tcp, local, remote(flow), 0).unwrap();
+            }
+            let is_known = |flow: &u32| program.is_kernel_flow(Transport::Tcp, local, remote(*flow)).unwrap();
+            assert_eq!((0..FLOWS).filter(is_known).count(), FLOWS as usize);
+        });
     }
 }

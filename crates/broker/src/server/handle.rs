@@ -9,8 +9,9 @@ use std::thread::JoinHandle;
 use clock::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::StatusReport;
-use super::broker::{Broker, Notice};
+use super::broker::Broker;
+use super::notice::Notice;
+use super::status::StatusReport;
 
 /// Notices are about what `sidestep run` does.
 const LOG_TARGET: &str = "sidestep::run";

@@ -1,5 +1,5 @@
-//! Threads for operations on clients' descriptors that may take long: examining and closing them. They also wait until the kernel
-//! has processed a segment for a client's connection.
+//! Threads for operations that may take long: examining and closing clients' descriptors, and moving connections to the kernel, with all
+//! their octets.
 //!
 //! Closing the last descriptor of a socket waits for its linger time (`SO_LINGER`, socket(7)). Closing a file waits for the server of its
 //! file system. Reading a socket's address takes its lock, which a client's thread may hold as long as it likes. So the broker's
@@ -21,6 +21,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::shares::User;
+
 /// Threads at most, and those that work for one user.
 const THREADS_MAX: usize = 64;
 const THREADS_OF_ONE: usize = 4;
@@ -33,17 +35,6 @@ const STANDSTILL: Duration = Duration::from_secs(1);
 const IDLENESS: Duration = Duration::from_secs(1);
 /// Enough for a system call and for a handler of signals.
 const STACK_LEN: usize = 64 << 10;
-
-/// The user of a process, by whom jobs are counted.
-pub(super) type User = u32;
-
-/// Whether there is room for one more that is this user's, where so many are kept at most, and these users' are: no user but root has
-/// more than half, so none keeps all others out.
-pub(super) fn has_room(max: usize, owners: impl Iterator<Item = User>, user: User) -> bool {
-    const ROOT: User = 0;
-    let (all, own) = owners.fold((0, 0), |(all, own), owner| (all + 1, own + usize::from(owner == user)));
-    all < max && (user == ROOT || own < max / 2)
-}
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -92,6 +83,11 @@ impl Helpers {
         state.users.get(&user).is_some_and(|jobs| {
             jobs.len() >= JOBS_OF_ONE && (all >= JOBS_MAX || jobs.progress.elapsed() >= STANDSTILL)
         })
+    }
+
+    /// Whether jobs of this user come to an end.
+    pub(super) fn has_progress(&self, user: User) -> bool {
+        self.lock().users.get(&user).is_none_or(|jobs| jobs.progress.elapsed() < STANDSTILL)
     }
 
     /// Whether no more clients may connect, because closing them would be one more job.
@@ -319,14 +315,6 @@ mod tests {
             assert!(Instant::now() < deadline, "it does not happen");
             thread::sleep(Duration::from_millis(10));
         }
-    }
-
-    #[test]
-    fn one_user_has_half_of_the_room_and_root_has_all() {
-        let room = |owners: &[User], user| has_room(4, owners.iter().copied(), user);
-        assert!(room(&[], 1) && room(&[1], 1) && !room(&[1, 1], 1), "half");
-        assert!(room(&[1, 1], 2) && room(&[1, 1, 2], 2) && !room(&[1, 1, 2, 2], 3), "and no more than all");
-        assert!(room(&[0, 0, 0], 0) && !room(&[0, 0, 0, 0], 0));
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
 use steering::{Claim, ClaimTerms};
 
-use super::broker::Setup;
 use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
+use super::turns::{Setup, listen_anywhere};
 use crate::protocol::{Options, Profile};
 
 /// A connection from this port belongs to the kernel.
@@ -39,11 +39,13 @@ struct MadeUp {
 /// A broker whose loopback interface is made up, for descendants of `head` or members of a group.
 pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) -> Setup {
     Setup {
+        socket: listen_anywhere().expect("there are sockets"),
         interfaces: vec!["lo".to_owned()],
         paths: Box::new(MadeUp { queues, log: log.clone() }),
         family,
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
+        zero_copy: false,
     }
 }
 
@@ -74,6 +76,10 @@ impl DataPaths for MadeUp {
 }
 
 impl DataPath for MadeUp {
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         "made up".to_owned()
     }
@@ -82,8 +88,16 @@ impl DataPath for MadeUp {
         true
     }
 
-    fn lend(&mut self, queues: &[u16], _frame_size: Option<u16>) -> Result<LentQueues, XdpError> {
+    fn lend(
+        &mut self,
+        queues: &[u16],
+        _frame_size: Option<u16>,
+        zero_copy: bool,
+    ) -> Result<LentQueues, XdpError> {
         self.log.note(format!("lend {queues:?}"));
+        if zero_copy {
+            self.log.note(format!("lend {queues:?} in zero-copy mode"));
+        }
         let any = || OwnedFd::from(File::open("/dev/null").expect("every system has it"));
         let layout = LentLayout {
             interface: "lo".to_owned(),

@@ -1,98 +1,84 @@
 //! The broker: one thread, which never waits for a client.
 //!
+//! From the top, each floor uses what is below it (`tests/tests/floors.rs` holds that):
+//!
 //! | file | what it does |
 //! | --- | --- |
-//! | `broker.rs` | the broker's state, and its turns |
-//! | `handle.rs` | its thread, and the handle of `sidestep run` on it |
-//! | `port.rs`, `data_path.rs`, `choice.rs` | interfaces that come and go, and operations on them |
-//! | `clients.rs`, `connection.rs`, `family.rs` | who may connect, and limits |
-//! | `requests.rs` | what each request does |
-//! | `shadow.rs` | the kernel's description of the sockets behind claims |
+//! | `handle.rs`; `fuzz.rs`, `made_up.rs` | the thread, and the handle of `sidestep run` on it; the whole broker for fuzzers, at an interface that is made up |
+//! | `turns.rs` | how it starts, what it does in a turn, how it ends |
+//! | `requests.rs` | what comes in |
+//! | `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
+//! | `interfaces.rs` | interfaces, addresses and routes that change |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
-//! | `helpers.rs`, `under_way.rs` | operations on clients' descriptors that may take long, on other threads |
-//! | `routes.rs`, `questions.rs` | answers that take time |
-//! | `moves.rs`, `datagram.rs`, `orphans.rs` | connections and datagrams that move to the kernel |
-//! | `handshakes.rs` | handshakes that another process completes |
-//! | `observers.rs` | control sockets of the programs |
-//! | `status.rs` | the report for `sidestep status` |
-//! | `fuzz.rs`, `made_up.rs` | the whole broker for fuzzers, at an interface that is made up |
+//! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
+//! | `broker.rs` | the broker's state, on which all of these are methods |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `orphans.rs`, `handshakes.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs` | its parts |
+//! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
+//! | `data_path.rs`, `pins.rs` | operations on an interface; what keeps them if the broker is killed |
+//! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `shares.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
 
 mod actions;
+mod aside;
 mod broker;
 mod choice;
+mod claiming;
 mod clients;
+mod config;
 mod confinement;
 mod connection;
 mod data_path;
 mod datagram;
+mod deliveries;
 mod family;
 mod fuzz;
 mod handle;
 mod handshakes;
 mod helpers;
+mod inheritance;
+mod interfaces;
+mod kept_sockets;
+mod kernel_memory;
+mod machine;
 mod made_up;
 mod moves;
+mod names;
+mod notice;
 mod observers;
 mod orphans;
+mod outcome;
+mod pins;
 mod port;
+mod privilege;
 mod questions;
+mod recent_moves;
 mod requests;
 mod routes;
 mod shadow;
+mod shares;
 mod status;
+mod succession;
 #[cfg(test)]
 mod tests;
+mod token;
+mod turns;
 mod under_way;
+mod ways;
 
 use std::io;
-use std::path::PathBuf;
 
 use clock::{Duration, Instant};
-use control::MonitorError;
 
+pub use config::{Config, OpenError};
 pub use fuzz::fuzz_requests;
 pub use handle::{Handle, Reporter};
 pub use status::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
-use crate::protocol::{Options, Profile};
-use broker::{Broker, Setup};
+use crate::protocol::Options;
+use broker::{Broker, own_namespace};
 use data_path::Xdp;
 use family::Family;
-
-/// What a broker is to do.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Names of interfaces. None: all that can be used.
-    pub interfaces: Vec<String>,
-    /// How long programs poll before they sleep.
-    pub spin: Duration,
-    /// How long packets may gather while they sleep.
-    pub gather: Duration,
-    /// The largest TCP segment on their connections.
-    pub mss_clamp: Option<u16>,
-    /// Whether the broker logs what happens, and its programs say it on stderr.
-    pub verbose: bool,
-    /// What is accelerated of the programs.
-    pub profile: Profile,
-    /// Members of the group of this number may connect, in addition to this process's descendants.
-    pub group: Option<u32>,
-    /// Where programs have their control sockets ([`observe::ControlListener`]); nowhere if not told.
-    pub observed_in: Option<PathBuf>,
-}
-
-/// Why there is no broker.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Nothing can be accelerated: each interface and its obstacle.
-    #[error("{0}")]
-    NoInterface(String),
-    /// The kernel's state cannot be read.
-    #[error(transparent)]
-    Monitor(#[from] MonitorError),
-    /// A socket or the like was not to be had.
-    #[error("the broker's socket: {0}")]
-    System(#[from] io::Error),
-}
+use pins::Pins;
+use turns::{Setup, listen_anywhere};
 
 /// A broker that is attached to its interfaces and serves nobody yet. Dropping it undoes everything.
 pub struct Server {
@@ -106,16 +92,31 @@ impl Server {
     pub fn open(config: Config) -> Result<Server, OpenError> {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         let (spin_us, gather_us) = (micros(config.spin), micros(config.gather));
-        let Config { interfaces: named, mss_clamp, verbose, profile, group, observed_in, .. } = config;
+        let Config {
+            interfaces: named,
+            mss_clamp,
+            verbose,
+            profile,
+            group,
+            observed_in,
+            kept_in,
+            zero_copy,
+            ..
+        } = config;
         let is_chosen = named.is_empty();
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
+        let (name, socket) = listen_anywhere()?;
+        let namespace = own_namespace()?;
+        let pins = kept_in.and_then(|directory| Pins::in_directory(&directory, namespace, &name));
         let setup = Setup {
+            socket: (name, socket),
             interfaces,
-            paths: Box::new(Xdp::default()),
+            paths: Box::new(Xdp::new(pins)),
             family: Family { head: std::process::id(), group },
             options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,
+            zero_copy,
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
         notes.extend(broker.describe_failures());

@@ -8,63 +8,30 @@
 //! that arrive at its queue until then, and the kernel receives them as if they arrived now. Only the client that had the connection may do
 //! that, and only for a moment; otherwise a client could send in the name of other clients' peers.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use clock::{Duration, Instant};
+use clock::Instant;
+use control::sock_diag::tcp_connections;
 use rustix::fs::Uid;
+use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
-use tcp_repair::{Established, Prepared, prepare};
+use tcp_repair::prepare;
 
 use super::broker::Broker;
-use super::helpers::{Theirs, User};
-use super::requests::Outcome;
+use super::helpers::Theirs;
+use super::kernel_memory::Reservation;
+use super::outcome::Outcome;
+use super::shares::User;
+use super::under_way::BrokerThread;
 use crate::moving::unpack;
 use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
 
-/// How long after the move a client may bring what came to it: later its sender has sent it again.
-const LATE_MAX: Duration = Duration::from_secs(1);
-/// Connections remembered at most; the oldest makes room.
-const RECENT_MAX: usize = 1 << 14;
-
-/// Connections that became the kernel's a moment ago, in the order in which they did.
-#[derive(Default)]
-pub(super) struct RecentMoves(VecDeque<RecentMove>);
-
-struct RecentMove {
-    client: ClientId,
-    ends: (SocketAddr, SocketAddr),
-    at: Instant,
-}
-
-impl RecentMoves {
-    fn insert(&mut self, client: ClientId, ends: (SocketAddr, SocketAddr), now: Instant) {
-        self.expire(now);
-        if self.0.len() >= RECENT_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(RecentMove { client, ends, at: now });
-    }
-
-    /// Whether this client moved this connection a moment ago. The latest are asked for more often than not.
-    fn contains(&mut self, client: ClientId, ends: (SocketAddr, SocketAddr), now: Instant) -> bool {
-        self.expire(now);
-        self.0.iter().rev().any(|recent| (recent.client, recent.ends) == (client, ends))
-    }
-
-    fn expire(&mut self, now: Instant) {
-        while self.0.front().is_some_and(|recent| now.since(recent.at) >= LATE_MAX) {
-            self.0.pop_front();
-        }
-    }
-}
-
 impl Broker {
-    /// Makes the kernel's socket of a client's connection. Its local end must be one that the client has claimed: it cannot speak
-    /// for others. Where the kernel has to hear something of the peer's, a helper waits for that.
+    /// Makes the kernel's socket of a client's connection: a helper's work, as it copies all octets, and may wait for the kernel to hear
+    /// something of the peer's. Its local end must be one that the client has claimed: it cannot speak for others.
     pub(super) fn take_over(
         &mut self,
         (client, id): (ClientId, u64),
@@ -72,28 +39,43 @@ impl Broker {
         file: Option<Theirs>,
         now: Instant,
     ) -> Outcome {
-        let Established { local, remote, state, .. } = moving.connection;
-        let ends = (local, remote);
+        let ends = (moving.connection.local, moving.connection.remote);
         self.check_move(client, ends)?;
-        let make = move || {
-            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd)).map_err(not_taken)?;
-            prepare(connection).map_err(not_taken)
+        let octets = ((moving.unacked_len, moving.unsent_len), moving.received_len);
+        let reservation = self.reserve_memory(client, octets, now)?;
+        let make = move |broker: &BrokerThread<Broker>| {
+            let prepared = unpack(moving, file.as_ref().map(AsFd::as_fd)).and_then(prepare);
+            file.into_iter().for_each(Theirs::close);
+            let prepared = prepared.map_err(not_taken)?;
+            broker
+                .ask(move |broker, now| broker.let_pass(client, ends, now))
+                .ok_or(Refusal::NoSuchClaim)??;
+            // Its packets go to the kernel by now, which may have sent something.
+            let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;
+            Ok((socket, reservation))
         };
-        if !state.has_peer_to_speak() {
-            let prepared = make()?;
-            self.let_pass(ends, now);
-            return self.have_moved(client, ends, prepared.start(), now);
-        }
-        let then = move |broker: &mut Broker, prepared: Result<Prepared, Refusal>, now: Instant| {
-            let prepared = prepared?;
-            broker.check_move(client, ends)?; // Somebody else may listen there by now.
-            broker.let_pass(ends, now);
-            let then = move |broker: &mut Broker, socket: io::Result<OwnedFd>, now: Instant| {
-                broker.have_moved(client, ends, socket, now)
-            };
-            broker.set_aside((client, id), || prepared.start(), then, now)
+        type Made = Result<(OwnedFd, Reservation), Refusal>;
+        let then = move |broker: &mut Broker, made: Made, now: Instant| {
+            let (socket, reservation) = made?;
+            if let Ok(cookie) = socket_cookie(&socket) {
+                broker.kernel_memory.hold(cookie, ends.0.port(), reservation);
+            }
+            broker.have_moved(client, ends, socket, now)
         };
         self.set_aside((client, id), make, then, now)
+    }
+
+    fn reserve_memory(
+        &mut self,
+        client: ClientId,
+        ((unacked, unsent), received): ((u32, u32), u32),
+        now: Instant,
+    ) -> Result<Reservation, Refusal> {
+        let octets = (unacked as usize + unsent as usize, received as usize);
+        let user = self.user_of(client);
+        let reserved = self.kernel_memory.reserve(user, octets, tcp_connections, now);
+        reserved
+            .ok_or_else(|| Refusal::NotTaken("this user's connections have too much data there".to_owned()))
     }
 
     fn check_move(&self, client: ClientId, (local, remote): (SocketAddr, SocketAddr)) -> Result<(), Refusal> {
@@ -106,12 +88,19 @@ impl Broker {
         if is_local { Err(Refusal::Local) } else { Ok(()) }
     }
 
-    /// Packets of the connection reach the kernel, which has its socket.
-    fn let_pass(&mut self, (local, remote): (SocketAddr, SocketAddr), now: Instant) {
+    /// Packets of the connection reach the kernel, which has its socket; unless somebody else listens there by now.
+    fn let_pass(
+        &mut self,
+        client: ClientId,
+        (local, remote): (SocketAddr, SocketAddr),
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        self.check_move(client, (local, remote))?;
         let epoch = self.registry.epoch(local.port());
         self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote, epoch));
         self.registry.note_moved(local, now);
         self.settle_registry(now);
+        Ok(())
     }
 
     /// Gives the socket to the client.
@@ -119,11 +108,9 @@ impl Broker {
         &mut self,
         client: ClientId,
         ends: (SocketAddr, SocketAddr),
-        socket: io::Result<OwnedFd>,
+        socket: OwnedFd,
         now: Instant,
     ) -> Outcome {
-        // Its packets go to the kernel by now, which may have sent something.
-        let socket = socket.map_err(|error| Refusal::Lost(error.to_string()))?;
         let user = self.user_of(client);
         make_owner(user, &socket);
         let socket = Theirs::new(socket, user, &self.helpers);
@@ -160,33 +147,6 @@ fn make_owner(user: User, socket: impl AsFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ends(port: u16) -> (SocketAddr, SocketAddr) {
-        (SocketAddr::from(([192, 0, 2, 1], 80)), SocketAddr::from(([192, 0, 2, 2], port)))
-    }
-
-    #[test]
-    fn who_moved_a_connection_may_bring_what_is_late_for_a_second() {
-        let mut moves = RecentMoves::default();
-        let start = Instant::from_nanos(1);
-        moves.insert(ClientId(1), ends(4000), start);
-        moves.insert(ClientId(2), ends(4001), start + Duration::from_millis(500));
-        assert!(moves.contains(ClientId(1), ends(4000), start + Duration::from_millis(999)));
-        assert!(!moves.contains(ClientId(2), ends(4000), start), "it is another's");
-        assert!(!moves.contains(ClientId(1), ends(4001), start));
-        assert!(!moves.contains(ClientId(1), ends(4000), start + Duration::from_secs(1)));
-        assert!(moves.contains(ClientId(2), ends(4001), start + Duration::from_secs(1)));
-    }
-
-    #[test]
-    fn the_oldest_makes_room() {
-        let mut moves = RecentMoves::default();
-        let now = Instant::from_nanos(1);
-        (0..=RECENT_MAX as u16).for_each(|port| moves.insert(ClientId(1), ends(port), now));
-        assert!(!moves.contains(ClientId(1), ends(0), now));
-        assert!(moves.contains(ClientId(1), ends(1), now));
-        assert_eq!(moves.0.len(), RECENT_MAX);
-    }
 
     #[test]
     fn what_a_user_gets_is_the_users() {

@@ -10,9 +10,11 @@ use observe::{ControlListener, refusal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::{SendFlags, send};
 
-use super::broker::{Broker, Notice, token, watch};
+use super::broker::{Broker, watch};
 use super::confinement::is_confined;
-use super::requests::name_of;
+use super::names::name_of;
+use super::notice::Notice;
+use super::token;
 use crate::peer::Peer;
 use crate::protocol::News;
 use crate::registry::ClientId;

@@ -8,45 +8,68 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use clock::{Duration, Instant};
+use clock::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::broker::Broker;
-use super::requests::Outcome;
+use super::outcome::Outcome;
 use crate::registry::ClientId;
 
-/// How long a client waits for what is done in microseconds if nobody is in the way; then it is disconnected. Its library gives up a
-/// second later.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// What the broker does when a helper has done its part, or a half of it.
+type Rest<B> = Box<dyn FnOnce(&mut B, Instant) -> Outcome + Send>;
+type Step<B> = Box<dyn FnOnce(&mut B, Instant) + Send>;
 
-/// What the broker does when a helper has done its part.
-type Rest = Box<dyn FnOnce(&mut Broker, Instant) -> Outcome + Send>;
-
-/// Clients whose requests helpers work on.
-pub(super) struct UnderWay {
+/// Clients of a broker `B` whose requests helpers work on.
+pub(super) struct UnderWay<B> {
     until: BTreeMap<ClientId, Instant>,
-    finished: Receiver<Finished>,
-    sender: Sender<Finished>,
-    /// Readable when a helper has finished something.
+    said: Receiver<(ClientId, Said<B>)>,
+    sender: Sender<(ClientId, Said<B>)>,
+    /// Readable when a helper has said something.
     wake: Arc<OwnedFd>,
 }
 
-/// A helper has done its part.
-struct Finished {
-    client: ClientId,
-    /// The request's number.
-    id: u64,
-    then: Rest,
+/// What a helper says.
+pub(super) enum Said<B> {
+    /// It needs something of the broker, and waits for it.
+    Asks(Step<B>),
+    /// It has done its part of the request with this number.
+    Finished(u64, Rest<B>),
 }
 
-impl UnderWay {
-    pub(super) fn new() -> io::Result<UnderWay> {
-        let (sender, finished) = channel();
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        Ok(UnderWay { until: BTreeMap::new(), finished, sender, wake })
+/// A helper's line to the broker's thread, while it works for a client.
+pub(super) struct BrokerThread<B> {
+    client: ClientId,
+    sender: Sender<(ClientId, Said<B>)>,
+    wake: Arc<OwnedFd>,
+}
+
+impl<B: 'static> BrokerThread<B> {
+    /// Has the broker do something, and waits for that: the broker itself waits for no helper. `None` if the client is gone, or the broker
+    /// has ended.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut B, Instant) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = channel();
+        self.say(Said::Asks(Box::new(move |broker, now| {
+            let _ = answer.send(question(broker, now)); // It waits.
+        })));
+        answered.recv().ok()
     }
 
-    /// Readable when there is something for [`Broker::finish_requests`].
+    pub(super) fn say(&self, what: Said<B>) {
+        let _ = self.sender.send((self.client, what)); // The broker may have ended.
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.
+    }
+}
+
+impl<B> UnderWay<B> {
+    pub(super) fn new() -> io::Result<UnderWay<B>> {
+        let (sender, said) = channel();
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        Ok(UnderWay { until: BTreeMap::new(), said, sender, wake })
+    }
+
+    /// Readable when there is something for [`UnderWay::next`].
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -59,6 +82,16 @@ impl UnderWay {
     /// Whether a request of anybody's is worked on.
     pub(super) fn is_busy(&self) -> bool {
         !self.until.is_empty()
+    }
+
+    /// Helpers have so much time for a request of this client.
+    pub(super) fn set_deadline(&mut self, client: ClientId, until: Instant) {
+        self.until.insert(client, until);
+    }
+
+    /// What a helper has said, and for which client.
+    pub(super) fn next(&mut self) -> Option<(ClientId, Said<B>)> {
+        self.said.try_recv().ok()
     }
 
     /// A client is gone; what was done for it is for nothing.
@@ -76,43 +109,7 @@ impl UnderWay {
         self.until.values().copied().min()
     }
 
-    fn take(&mut self) -> Option<Finished> {
-        loop {
-            let finished = self.finished.try_recv().ok()?;
-            if self.until.remove(&finished.client).is_some() {
-                return Some(finished);
-            }
-        }
-    }
-}
-
-impl Broker {
-    /// Has a helper work on what a client asks for; what `then` makes of the result is the answer to the request `id`.
-    pub(super) fn set_aside<T: Send + 'static>(
-        &mut self,
-        (client, id): (ClientId, u64),
-        work: impl FnOnce() -> T + Send + 'static,
-        then: impl FnOnce(&mut Broker, T, Instant) -> Outcome + Send + 'static,
-        now: Instant,
-    ) -> Outcome {
-        self.under_way.until.insert(client, now + PATIENCE);
-        let (sender, wake) = (self.under_way.sender.clone(), Arc::clone(&self.under_way.wake));
-        self.helpers.have_done(self.user_of(client), move || {
-            let result = work();
-            let then = Box::new(move |broker: &mut Broker, now: Instant| then(broker, result, now));
-            let _ = sender.send(Finished { client, id, then }); // The broker may have ended.
-            let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes()); // Only fails if it is to wake already.
-        });
-        Ok(None)
-    }
-
-    /// Answers what helpers have worked on.
-    pub(super) fn finish_requests(&mut self, now: Instant) {
-        let _ = rustix::io::read(self.under_way.fd(), &mut [0; 8]); // Never blocks; the count does not matter.
-        while let Some(Finished { client, id, then }) = self.under_way.take() {
-            let outcome = then(self, now);
-            let outcome = self.conclude(client, id, outcome, now);
-            self.note(client, outcome, now);
-        }
+    pub(super) fn line_for(&self, client: ClientId) -> BrokerThread<B> {
+        BrokerThread { client, sender: self.sender.clone(), wake: Arc::clone(&self.wake) }
     }
 }

@@ -52,7 +52,7 @@ fn what_is_no_message_is_complained_of_without_what_would_move_the_cursor() {
     broker.accept(now);
     send(&client, br#"{"id":1,"request":{"\u001b[2J":{}}}"#, SendFlags::NOSIGNAL).unwrap();
     let known = *broker.connections.keys().next().unwrap();
-    broker.serve(known, super::super::broker::token::socket(known), EventFlags::IN, now);
+    broker.serve(known, super::super::token::socket(known), EventFlags::IN, now);
     let told: String = broker.take_notices().iter().map(ToString::to_string).collect();
     assert!(told.contains("was disconnected: ") && told.contains("?[2J"), "{told:?}");
     assert!(!told.contains(char::is_control), "{told:?}");
@@ -132,11 +132,11 @@ fn a_library_from_before_the_last_change_of_the_protocol_is_refused_and_named() 
     let hello = br#"{"id":1,"request":{"hello":{"version":3,"program":"old","pid":1}}}"#;
     send(&client, hello, SendFlags::NOSIGNAL).unwrap();
     let known = *broker.connections.keys().next().unwrap();
-    broker.serve(known, super::super::broker::token::socket(known), EventFlags::IN, now);
-    assert_eq!(hears(&client), r#"{"answer":{"id":1,"answer":{"refused":{"version":4}}}}"#);
+    broker.serve(known, super::super::token::socket(known), EventFlags::IN, now);
+    assert_eq!(hears(&client), r#"{"answer":{"id":1,"answer":{"refused":{"version":5}}}}"#);
     let told: String = broker.take_notices().iter().map(ToString::to_string).collect();
     assert!(
-        told.contains("its library speaks version 3 of the protocol, and the broker version 4"),
+        told.contains("its library speaks version 3 of the protocol, and the broker version 5"),
         "{told}"
     );
 }
@@ -170,7 +170,7 @@ fn who_breaks_a_rule_is_disconnected_and_nobody_else() {
     say(&first, &ask(Request::Attach));
     let mut too_long = encode(&ask(Request::Attach)).unwrap();
     too_long.resize((64 << 10) + 1, b' '); // Cut off, it would be a message.
-    let release = || ask(Request::Release { claim: crate::protocol::ClaimId(1) });
+    let release = || ask(Request::Release { claims: vec![crate::protocol::ClaimId(1)] });
     let claim = || ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener });
     let bad = [
         ("a request before hello", first),

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use rustix::net::bind;
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
 
+use super::super::helpers::Helpers;
 use super::*;
 
 /// The linger time that is longest.
@@ -159,12 +160,12 @@ fn a_kept_socket_that_lingers_holds_up_only_whose_it_was() {
 }
 
 /// Keeps so many helpers busy for this process's user until the result is dropped.
-fn keep_busy(broker: &Broker, count: usize) -> std::sync::mpsc::Sender<()> {
+fn keep_busy(helpers: &Arc<Helpers>, count: usize) -> std::sync::mpsc::Sender<()> {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));
     for _ in 0..count {
         let held = Arc::clone(&held);
-        broker.helpers.have_done(rustix::process::getuid().as_raw(), move || {
+        helpers.have_done(rustix::process::getuid().as_raw(), move || {
             let _ = held.lock().unwrap().recv(); // An error is the release.
         });
     }
@@ -184,7 +185,7 @@ fn claims(broker: &Late) -> OwnedFd {
 #[test]
 fn a_socket_that_is_examined_aside_is_answered_before_what_is_asked_behind_it() {
     let broker = Late::new();
-    let (_release, client) = (keep_busy(&broker.0, 1), claims(&broker));
+    let (_release, client) = (keep_busy(&broker.0.helpers, 1), claims(&broker));
     let (handle, name) = broker.serve();
     assert!(hears(&client).contains("welcome"));
     assert!(hears(&client).contains("claimed"));
@@ -197,7 +198,7 @@ fn a_socket_that_is_examined_aside_is_answered_before_what_is_asked_behind_it() 
 #[test]
 fn who_locks_its_sockets_is_disconnected_after_a_while_and_others_are_served_meanwhile() {
     let broker = Late::new();
-    let (release, client) = (keep_busy(&broker.0, 16), claims(&broker));
+    let (release, client) = (keep_busy(&broker.0.helpers, 16), claims(&broker));
     let (handle, name) = broker.serve();
     assert!(hears(&client).contains("welcome"));
     assert!(is_served(&name), "who sends no descriptor needs no helper");
@@ -205,4 +206,78 @@ fn who_locks_its_sockets_is_disconnected_after_a_while_and_others_are_served_mea
     drop(release);
     assert!(is_served(&name));
     handle.stop();
+}
+
+/// A broker in the laboratory, whose interface has an address.
+fn broker_with_address() -> Late {
+    let family = Family { head: std::process::id(), group: None };
+    let setup = Setup {
+        interfaces: vec![lab::SERVER_INTERFACE.to_owned()],
+        ..setup(1, &Log::default(), family, all())
+    };
+    Late(Broker::open(setup, clock::Instant::ZERO).unwrap())
+}
+
+/// A connection to a listener, from this port on the other side, with octets to read.
+fn connection_from(listener: &TcpListener, port: u16, received: usize) -> tcp_repair::Established {
+    let mut connection = crate::moving::tests::connection(&vec![7; received], b"", b"");
+    connection.local =
+        SocketAddr::new(lab::SERVER_V4.parse().unwrap(), listener.local_addr().unwrap().port());
+    // Nobody is there who would reset what he does not know.
+    connection.remote = SocketAddr::new(lab::CLIENT_V4.replace(".2", ".77").parse().unwrap(), port);
+    connection
+}
+
+#[test]
+fn connections_that_move_with_much_data_have_a_limit() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let mut broker = broker_with_address();
+        broker.0.kernel_memory.max = 3 << 20;
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let (handle, name) = broker.serve();
+        let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        let mut moved = |port, received| client.move_connection(connection_from(&listener, port, received));
+        let first = moved(4000, 8 << 20).unwrap();
+        assert!(matches!(refusal(moved(4001, 8 << 20)), Refusal::NotTaken(_)));
+        let small = moved(4002, 1 << 20).unwrap();
+        drop((first, small));
+        wait_until(|| moved(4003, 8 << 20).is_ok());
+        handle.stop();
+    });
+}
+
+/// As if each of its connections had as many octets as a buffer may have.
+#[test]
+fn who_moves_connections_to_the_kernel_holds_up_nobody() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let broker = broker_with_address();
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let connection = connection_from(&listener, 4000, 8);
+        let helpers = Arc::clone(&broker.0.helpers);
+        let (handle, name) = broker.serve();
+        let connect = || Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+        let (mut client, mut other) = (connect(), connect());
+        client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+        let release = keep_busy(&helpers, 16);
+        let moving = std::thread::spawn(move || client.move_connection(connection));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(500) {
+            other.give_back().unwrap();
+        }
+        assert!(!moving.is_finished(), "the broker itself has done it, and nothing else meanwhile");
+        drop(release);
+        moving.join().unwrap().unwrap();
+        handle.stop();
+    });
 }

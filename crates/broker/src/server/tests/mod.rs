@@ -23,10 +23,11 @@ use rustix::net::{
     SocketType, connect, recv, send, sendmsg, socket,
 };
 
-use super::broker::{Broker, Setup};
+use super::broker::Broker;
 use super::family::Family;
 use super::handle::{self, Handle};
 use super::made_up::{Log, OF_THE_KERNEL, all, setup};
+use super::turns::Setup;
 use crate::client::{Client, ClientError, Event};
 use crate::protocol::{
     Handshake, News, Profile, ProgramReport, Purpose, Refusal, Request, SYN_MAX, ToBroker, Transport,
@@ -35,6 +36,9 @@ use crate::protocol::{
 
 /// Longer than anything takes that comes at all, on a machine that does other work too.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// There is one laboratory at a time.
+pub(super) static LABORATORY: Mutex<()> = Mutex::new(());
 
 /// A broker that serves.
 struct Served {

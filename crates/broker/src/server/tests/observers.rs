@@ -70,7 +70,7 @@ fn who_does_not_read_its_messages_is_not_handed_tools_without_end() {
 #[test]
 fn what_a_client_says_of_itself_moves_no_cursor() {
     let mut report = ProgramReport { counters: vec![("\x1b[2J".to_owned(), 1)], ..ProgramReport::default() };
-    report.clean(crate::server::requests::printable);
+    report.clean(crate::server::names::printable);
     assert_eq!(report.counters[0].0, "?[2J");
 }
 

@@ -82,3 +82,16 @@ fn there_is_no_way_to_this_host_itself() {
     }
     panic!("no answer");
 }
+
+#[test]
+fn only_who_has_the_brokers_privileges_sees_all_packets_of_a_queue() {
+    if !rustix::process::geteuid().is_root() {
+        return lab::skip("needs root to change users");
+    }
+    let served = Served::new(2);
+    let (mut own, mut others) = (served.connect(), as_user(4242, || served.connect()));
+    assert_eq!(own.attach().unwrap().granted[0].grant.queues, [0]);
+    assert_eq!(others.attach().unwrap().granted[0].grant.queues, [1]);
+    assert!(served.log.has("lend [0] in zero-copy mode"));
+    assert!(served.log.has("lend [1]") && !served.log.has("lend [1] in zero-copy mode"));
+}

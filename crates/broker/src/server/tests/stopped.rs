@@ -1,4 +1,4 @@
-//! A broker that stands still for a while, as one that is stopped (SIGSTOP), and what its clients do meanwhile.
+//! A broker that stands still for a while, as one that is stopped (SIGSTOP), or that was killed, and what its clients do then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,4 +55,64 @@ fn what_a_broker_that_stands_still_is_asked_is_the_kernels_and_what_it_is_told_i
     });
     let known = *broker.connections.keys().next().unwrap();
     assert_eq!(broker.registry.claims(known).count(), 1, "what was asked in vain is released again");
+}
+
+/// A client of a broker that serves it until then, with queues or without.
+fn client_of(broker: &mut Broker, has_queues: bool) -> Client {
+    let name = broker.name().to_owned();
+    while_it_serves(broker, || {
+        let (mut client, _) = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap();
+        if has_queues {
+            assert_eq!(client.attach().unwrap().granted.len(), 1);
+        }
+        client
+    })
+}
+
+#[test]
+fn who_has_queues_when_the_broker_is_killed_keeps_them_and_gets_nothing_more() {
+    let mut broker = broker();
+    let mut client = client_of(&mut broker, true);
+    let ends = "192.0.2.2".parse().unwrap();
+    let (fd, asked) = (client.fd().as_raw_fd(), client.begin_route(ends, None).unwrap());
+    drop(broker); // Without a word.
+    assert!(client.poll_event().unwrap().is_none());
+    assert_eq!(client.fd().as_raw_fd(), fd);
+    assert!(client.has_news() && matches!(client.poll_route(&asked), Err(ClientError::TimedOut)));
+    assert!(!client.has_news() && !client.wait(Duration::from_millis(10)).unwrap(), "it is silent");
+
+    let began = Instant::now();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    assert!(matches!(claim(&mut client, &listener), Err(ClientError::TimedOut)));
+    assert!(matches!(client.begin_route(ends, None), Err(ClientError::TimedOut)));
+    let connection = crate::moving::tests::connection(b"received", b"", b"");
+    assert!(matches!(refusal(client.move_connection(connection)), Refusal::NotTaken(_)));
+    for claim in 0..100_000 {
+        client.release(crate::protocol::ClaimId(claim)).unwrap(); // More than is kept for a broker that goes on.
+    }
+    assert!(began.elapsed() < PATIENCE / 10, "nothing waits");
+}
+
+#[test]
+fn who_asks_a_broker_that_was_killed_hears_of_it_at_once() {
+    let mut broker = broker();
+    let mut client = client_of(&mut broker, true);
+    drop(broker);
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    assert!(matches!(claim(&mut client, &listener), Err(ClientError::TimedOut)));
+    client.drain(crate::protocol::ClaimId(1)).unwrap();
+}
+
+#[test]
+fn who_has_no_queues_or_was_disconnected_hears_that_all_is_over() {
+    let mut killed = broker();
+    let mut client = client_of(&mut killed, false);
+    drop(killed);
+    assert!(matches!(client.poll_event(), Err(ClientError::Gone)));
+
+    let mut lives = broker();
+    let mut client = client_of(&mut lives, true);
+    let known = *lives.connections.keys().next().unwrap();
+    lives.disconnect(known, &super::super::connection::Fault::DoesNotRead, clock::Instant::ZERO);
+    while_it_serves(&mut lives, || assert!(matches!(client.poll_event(), Err(ClientError::Gone))));
 }

@@ -13,19 +13,24 @@
 //! its root directory or its user still reaches the broker. Descriptors travel beside messages (SCM_RIGHTS); each message says which. A
 //! client that breaks a rule is disconnected, and its sockets run on the kernel.
 
-use std::fmt;
+mod refusal;
+mod report;
+mod values;
+
 use std::net::{IpAddr, SocketAddr};
 
-use device_xdp::LentLayout;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tcp_repair::Established;
 
-pub use crate::refusal::Refusal;
-pub use crate::report::{ProgramReport, SocketReport};
+pub use refusal::Refusal;
+pub use report::{ProgramReport, SocketReport};
+pub use values::{
+    Address, ClaimId, Claimed, Grant, Handshake, Interface, Key, Moving, Options, Profile, Purpose, Route,
+    Sources, Transport, Welcome,
+};
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -41,6 +46,9 @@ pub const QUEUES_MAX: u16 = 64;
 
 /// Keys in a [`Request::MoveFor`] at most.
 pub const KEYS_MAX: usize = 16;
+
+/// Claims in a [`Request::Release`] at most.
+pub const RELEASED_MAX: usize = 1024;
 
 /// Octets of a datagram or segment that is delivered at most: as numbers they fit a message.
 pub const DATAGRAM_MAX: usize = 12 << 10;
@@ -109,10 +117,10 @@ pub enum Request {
         /// What the socket is for.
         purpose: Purpose,
     },
-    /// A claim is no longer needed: [`Answer::Done`].
+    /// Claims are no longer needed: [`Answer::Done`], or a refusal if one of them is none of ours.
     Release {
-        /// Which.
-        claim: ClaimId,
+        /// Which; at most [`RELEASED_MAX`].
+        claims: Vec<ClaimId>,
     },
     /// The listener is closed, and its connections live on: new ones are the kernel's from now on. [`Answer::Done`].
     Drain {
@@ -134,14 +142,11 @@ pub enum Request {
         /// The connection.
         connection: Moving,
     },
-    /// Answers a [`News::Surrender`] with the kernel's socket of the connection, which is beside it: [`Answer::Done`].
+    /// Answers a [`News::Surrender`]: [`Answer::Done`].
+    ///
+    /// Beside it: the kernel's socket of the connection, unless that is not ours.
     Surrendered {
         /// The [`News::Surrender`] that asked for this.
-        token: u64,
-    },
-    /// The answer to a [`News::Surrender`] that cannot be followed: [`Answer::Done`].
-    NotSurrendered {
-        /// Which.
         token: u64,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
@@ -275,7 +280,7 @@ pub enum News {
     },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
-    /// A child wants a connection that it inherited: answer by [`Request::Surrendered`] or [`Request::NotSurrendered`].
+    /// A child wants a connection that it inherited: answer by [`Request::Surrendered`].
     Surrender {
         /// To be named in the answer.
         token: u64,
@@ -310,226 +315,6 @@ pub enum News {
     },
     /// The broker ends. What is claimed becomes the kernel's.
     Closing,
-}
-
-/// Number of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ClaimId(pub u64);
-
-/// A transport that can be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Transport::Tcp => "TCP",
-            Transport::Udp => "UDP",
-        })
-    }
-}
-
-/// What a shadow is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Purpose {
-    /// TCP: it listens.
-    Listener,
-    /// TCP: it is bound, and our end of a connection that we make.
-    Outgoing,
-    /// UDP: it is bound, by bind(2) or connect(2).
-    Udp,
-}
-
-/// What a client learns at first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
-    /// Interfaces that queues may come from.
-    pub interfaces: Vec<Interface>,
-    /// How the program is to run.
-    pub options: Options,
-    /// Proves to the broker that a process was forked from this one.
-    pub key: Key,
-}
-
-/// A random number that the broker gives to each client, and that its children inherit with its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Key(pub [u64; 2]);
-
-/// An interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interface {
-    /// Its name.
-    pub name: String,
-    /// The kernel's number for it.
-    pub index: u32,
-    /// Ours, which all messages use: it stays the same when the interface goes and comes back.
-    pub link: u16,
-    /// Its hardware address.
-    pub mac: [u8; 6],
-    /// Octets of its longest IP packet.
-    pub mtu: u16,
-    /// Its addresses, and those of VLAN interfaces on it.
-    pub addresses: Vec<Address>,
-    /// Its queues.
-    pub queues: u16,
-}
-
-/// An address, and the VLAN identifiers in front of packets to it, outer first, 0 where there is no tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Address {
-    /// The address.
-    pub address: IpAddr,
-    /// VLAN identifiers.
-    pub vlan: [u16; 2],
-}
-
-/// From which addresses connections may be opened behind certain VLAN tags.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sources {
-    /// VLAN identifiers, outer first, 0 where there is no tag.
-    pub vlan: [u16; 2],
-    /// Ranges, first and last address, that do not overlap, in ascending order; those of IPv4 come first.
-    pub allowed: Vec<(IpAddr, IpAddr)>,
-}
-
-/// How a program is to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
-    /// Microseconds that a call polls before it sleeps.
-    pub spin_us: u32,
-    /// Microseconds that packets may gather while it sleeps.
-    pub gather_us: u32,
-    /// Largest TCP segment to announce and to send; `None` takes what the interface allows.
-    #[serde(default)]
-    pub mss_clamp: Option<u16>,
-    /// Whether to say on stderr what becomes of each socket.
-    pub verbose: bool,
-    /// What is known of the program.
-    pub profile: Profile,
-}
-
-/// What is known of a program: what of it is worth taking from the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
-    /// Its name.
-    pub name: String,
-    /// TCP listeners.
-    pub listeners: bool,
-    /// TCP connections that it makes.
-    pub outgoing: bool,
-    /// UDP sockets.
-    pub udp: bool,
-    /// Connections whose use costs more on the stack than on the kernel move there.
-    pub leaves_unsuited: bool,
-    /// Why not all.
-    pub reason: Option<String>,
-}
-
-/// A connection whose octets are in the file beside the message: first received, then not acknowledged, then not sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moving {
-    /// All but the octets.
-    pub connection: Established,
-    /// Octets received and not read.
-    pub received_len: u32,
-    /// Octets sent and not acknowledged.
-    pub unacked_len: u32,
-    /// Octets that were never sent.
-    pub unsent_len: u32,
-}
-
-/// A handshake that a peer has begun and whose ACK is missing: as `stack::Handshake`, whose fields have the same names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Handshake {
-    /// Our end.
-    pub local: SocketAddr,
-    /// The peer's.
-    pub remote: SocketAddr,
-    /// The interface that its packets leave by.
-    pub link: u16,
-    /// Our hardware address.
-    pub source: [u8; 6],
-    /// The next hop's.
-    pub destination: [u8; 6],
-    /// VLAN tags in front of its packets, outer first: protocol identifier and control information.
-    pub tags: [Option<(u16, u16)>; 2],
-    /// The sequence number of the peer's SYN.
-    pub irs: u32,
-    /// The sequence number of ours.
-    pub iss: u32,
-    /// Largest segment that the peer takes.
-    pub peer_mss: u16,
-    /// The shifts of the peer's windows and of ours.
-    pub window_scales: Option<(u8, u8)>,
-    /// Both sides agreed on SACK.
-    pub sack_permitted: bool,
-    /// Both sides agreed on ECN.
-    pub ecn: bool,
-    /// Our timestamp and the peer's.
-    pub timestamps: Option<(u32, u32)>,
-    /// The window that our SYN-ACK offered.
-    pub window: u16,
-    /// SYN-ACKs sent.
-    pub syn_acks: u8,
-    /// Timeouts so far.
-    pub timeouts: u8,
-    /// Microseconds since the SYN came.
-    pub age_us: u64,
-    /// The headers of the SYN, if the listener wants them; at most [`SYN_MAX`] octets.
-    pub saved_syn: Option<Vec<u8>>,
-}
-
-/// Queues that become ours.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
-    /// Of which interface, as it is now.
-    pub interface: Interface,
-    /// Their numbers.
-    pub queues: Vec<u16>,
-    /// Whether these and those that we have are all that the interface has.
-    pub all_queues_yours: bool,
-    /// From which addresses peers may open connections.
-    pub sources: Vec<Sources>,
-    /// How to map what comes beside it.
-    pub layout: LentLayout,
-}
-
-/// Where a claim takes packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claimed {
-    /// On which interface.
-    pub link: u16,
-    /// To which address.
-    pub local: Address,
-}
-
-/// The way to a peer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
-    /// The address that packets leave from.
-    pub local: IpAddr,
-    /// By which interface.
-    pub link: u16,
-    /// Our hardware address.
-    pub source: [u8; 6],
-    /// The next hop's.
-    pub destination: [u8; 6],
-    /// VLAN identifiers in front of packets, outer first, 0 where there is no tag.
-    pub vlan: [u16; 2],
-    /// Octets of the longest IP packet there.
-    pub mtu: u16,
-    /// Whether all queues of the interface are ours. If not, answers may arrive at a process that does not know the connection.
-    pub all_queues_yours: bool,
 }
 
 /// Why a message is none.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::Transport;
+use super::values::Transport;
 
 /// A program's own view. Small enough for one message: see [`ProgramReport::SOCKETS_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

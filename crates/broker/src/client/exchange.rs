@@ -1,0 +1,289 @@
+//! Requests and their answers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::event::{event, raise_all};
+use super::{Client, ClientError, PATIENCE, Ticket};
+use crate::protocol::{Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
+use crate::transfer::{Arrival, Internal, discard, send};
+
+/// Requests that wait until the broker reads again, if the kernel has no room for more.
+const UNSENT_MAX: usize = 1 << 14;
+
+/// A message from the broker with what came beside it.
+pub(super) struct Arrived<M> {
+    pub(super) message: M,
+    pub(super) fds: Vec<OwnedFd>,
+}
+
+/// What is to be done when an answer comes for which nobody waits any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// Nothing.
+    Forget,
+    /// The claim is released: what it was for is the kernel's.
+    Release,
+    /// Queues that were granted before it are not ours.
+    GaveBack,
+}
+
+impl Client {
+    /// Asks for what needs no more than to be done: if the broker is behind, it does it when it goes on.
+    pub(super) fn ask_for_done(
+        &mut self,
+        request: Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), ClientError> {
+        if self.is_behind()? {
+            return self.say(&request, fds).map(drop);
+        }
+        match self.ask(request, fds) {
+            Ok(Arrived { message: Answer::Done, .. }) | Err(ClientError::TimedOut) => Ok(()),
+            Ok(arrived) => Err(unexpected(arrived.message)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether an answer is overdue.
+    pub fn is_behind(&mut self) -> Result<bool, ClientError> {
+        if !self.unawaited.is_empty() {
+            while self.receive()? {}
+        }
+        Ok(self.is_left_alone || !self.unawaited.is_empty())
+    }
+
+    pub(super) fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
+        if self.is_behind()? && (self.is_left_alone || matches!(request, Request::Route { .. })) {
+            return Err(ClientError::TimedOut);
+        }
+        let id = self.send(&request, &[], Instant::now() + PATIENCE)?;
+        self.open.insert(id, None);
+        Ok(Ticket(id))
+    }
+
+    pub(super) fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
+        while self.open.get(&ticket.0).is_some_and(Option::is_none) {
+            if !self.receive()? {
+                return if self.is_left_alone { Err(self.give_up(ticket)) } else { Ok(None) };
+            }
+        }
+        // A ticket whose answer was taken has none any more.
+        self.open.remove(&ticket.0).flatten().map(Some).ok_or(ClientError::OutOfPlace)
+    }
+
+    /// No answer will come.
+    pub(super) fn give_up(&mut self, ticket: &Ticket) -> ClientError {
+        self.open.remove(&ticket.0);
+        ClientError::TimedOut
+    }
+
+    /// Sends a request and waits for its answer; what else comes meanwhile is kept.
+    pub(super) fn ask(
+        &mut self,
+        request: Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Arrived<Answer>, ClientError> {
+        if self.is_behind()? { Err(ClientError::TimedOut) } else { self.ask_within(PATIENCE, &request, fds) }
+    }
+
+    pub(super) fn ask_within(
+        &mut self,
+        patience: Duration,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Arrived<Answer>, ClientError> {
+        let deadline = Instant::now() + patience;
+        let id = self.send(request, fds, deadline)?;
+        self.open.insert(id, None);
+        while self.open.get(&id).is_some_and(Option::is_none) {
+            if !self.receive()? && (self.is_left_alone || !self.wait_for(PollFlags::IN, deadline)?) {
+                self.open.remove(&id);
+                self.unawaited.insert(id, late(request));
+                return Err(ClientError::TimedOut);
+            }
+        }
+        self.open.remove(&id).flatten().ok_or(ClientError::TimedOut)
+    }
+
+    /// Sends a request without waiting for anything. One that came with descriptors and finds no room is not sent.
+    pub(super) fn say(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<u64, ClientError> {
+        let octets = self.number(request)?;
+        match self.try_send(&octets, fds)? {
+            true => {}
+            false if self.is_left_alone => return Ok(self.last_id),
+            false if fds.is_empty() && self.unsent.len() < UNSENT_MAX => self.unsent.push_back(octets),
+            false => return Err(ClientError::TimedOut),
+        }
+        self.unawaited.insert(self.last_id, late(request));
+        Ok(self.last_id)
+    }
+
+    /// Sends if there is room, behind what there was no room for before.
+    pub(super) fn try_send(&mut self, octets: &[u8], fds: &[BorrowedFd<'_>]) -> Result<bool, ClientError> {
+        self.send_unsent()?;
+        if self.is_left_alone || !self.unsent.is_empty() {
+            return Ok(false);
+        }
+        let sent = send(&self.socket, octets, fds);
+        self.on_sent(sent)
+    }
+
+    /// Whether it was sent. Of a broker that is gone all that it has said is heard first.
+    pub(super) fn on_sent(&mut self, outcome: Result<(), Errno>) -> Result<bool, ClientError> {
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::PIPE | Errno::CONNRESET) => {
+                while self.receive()? {}
+                if self.is_left_alone { Ok(false) } else { Err(ClientError::Gone) }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends what there was no room for before.
+    pub(super) fn send_unsent(&mut self) -> Result<(), ClientError> {
+        while let Some(octets) = self.unsent.front() {
+            match send(&self.socket, octets, &[]) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(Errno::AGAIN | Errno::PIPE | Errno::CONNRESET) => return Ok(()), // Its end is heard of by who receives.
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn number(&mut self, request: &Request) -> Result<Vec<u8>, ClientError> {
+        self.last_id += 1;
+        Ok(encode(&ToBroker { id: self.last_id, request: request.clone() })?)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<u64, ClientError> {
+        let octets = self.number(request)?;
+        let id = self.last_id;
+        while !self.try_send(&octets, fds)? {
+            if self.is_left_alone || !self.wait_for(PollFlags::OUT, deadline)? {
+                return Err(ClientError::TimedOut);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Takes one message if there is one, and puts it where it belongs.
+    pub(super) fn receive(&mut self) -> Result<bool, ClientError> {
+        if self.is_left_alone {
+            return Ok(false);
+        }
+        let (message, fds) = match self.inbox.receive(&self.socket, Internal::new)? {
+            Arrival::Nothing => return Ok(false),
+            Arrival::End => return self.on_end().map(|()| false),
+            Arrival::Message(parcel) => (decode::<FromBroker>(parcel.octets), parcel.fds),
+        };
+        self.send_unsent()?; // It reads, too.
+        let fds = raise_all(fds.into_iter().map(Internal::into_inner), self.fd_floor);
+        match message? {
+            FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
+                Some(place) => *place = Some(Arrived { message: answer, fds }),
+                None => {
+                    fds.into_iter().for_each(discard);
+                    self.on_unawaited(id, &answer)?;
+                }
+            },
+            FromBroker::News(News::QueueGranted(_)) if self.has_given_back() => {
+                fds.into_iter().for_each(discard);
+            }
+            FromBroker::News(news) => {
+                self.keeps = self.keeps.after(&news);
+                self.events.extend(event(news, fds)?);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn on_unawaited(&mut self, id: u64, answer: &Answer) -> Result<(), ClientError> {
+        match (self.unawaited.remove(&id), answer) {
+            (Some(Late::Release), Answer::Claimed { claim, .. }) => {
+                self.say(&Request::Release { claims: vec![*claim] }, &[]).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn has_given_back(&self) -> bool {
+        self.unawaited.values().any(|late| *late == Late::GaveBack)
+    }
+
+    pub(super) fn wait_for(&self, what: PollFlags, deadline: Instant) -> Result<bool, ClientError> {
+        Ok(wait_for(&self.socket, what, deadline)?)
+    }
+}
+
+/// Waits until a socket is ready for `what`; false when it is too late.
+pub(super) fn wait_for(socket: impl AsFd, what: PollFlags, deadline: Instant) -> Result<bool, Errno> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&socket, what)], Some(&timeout)) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What is to be done about the answer to a request if it comes late.
+pub(super) fn late(request: &Request) -> Late {
+    match request {
+        Request::Claim { .. } => Late::Release,
+        Request::GiveBack => Late::GaveBack,
+        _ => Late::Forget,
+    }
+}
+
+/// The answer that is a socket.
+pub(super) fn moved(mut arrived: Arrived<Answer>) -> Result<OwnedFd, ClientError> {
+    match (arrived.message, arrived.fds.pop()) {
+        (Answer::Moved, Some(socket)) => Ok(socket),
+        (Answer::Moved, None) => Err(Refusal::Lost("this process has no free descriptor".to_owned()).into()),
+        (answer, _) => Err(unexpected(answer)),
+    }
+}
+
+pub(super) fn unexpected(answer: Answer) -> ClientError {
+    match answer {
+        Answer::Refused(refusal) => ClientError::Refused(refusal),
+        _ => ClientError::OutOfPlace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::{Event, event};
+    use super::*;
+    use crate::protocol::ClaimId;
+
+    #[test]
+    fn what_came_without_its_descriptor_costs_no_more_than_itself() {
+        let without = moved(Arrived { message: Answer::Moved, fds: Vec::new() });
+        assert!(without.is_err_and(|error| !error.is_fatal()));
+        let ends = "10.0.0.1:80".parse().unwrap();
+        let adopt = || News::Adopt { claim: ClaimId(1), local: ends, remote: ends };
+        assert!(matches!(event(adopt(), Vec::new()), Ok(None)));
+        let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        assert!(matches!(event(adopt(), vec![stdin()]), Ok(Some(Event::Adopt { .. }))));
+        assert!(event(adopt(), vec![stdin(), stdin()]).is_err(), "more than belong to it is nonsense");
+    }
+}

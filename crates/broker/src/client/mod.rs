@@ -1,0 +1,352 @@
+//! The library's end of the connection to the broker.
+//!
+//! It runs inside foreign programs whose C library is hooked, so it makes system calls through `rustix` and [`syscall`] only. Its
+//! descriptors have at least the number that is given to [`Client::connect`], out of the program's way.
+//!
+//! Requests wait for their answer, some tenths of a millisecond. [`Client::begin_route`] and [`Client::begin_move_for`] do not wait,
+//! because theirs may take seconds. News arrive through [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
+//! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
+//! drop the client, and leave everything to the kernel.
+//!
+//! A broker that does not answer in time may be stopped (SIGSTOP), or starved. The queues are there all the same, so nothing is given
+//! up but the answer. Until the broker has caught up, what wants an answer is [`ClientError::TimedOut`] at once, and what does not is sent
+//! without waiting: the broker does it when it goes on.
+//!
+//! A broker that was killed is as one that never answers again, if the queues that it has lent go on without it
+//! ([`is_kept`](crate::protocol::Grant::is_kept)).
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `mod.rs` | each request, as a call |
+//! | `exchange.rs` | how requests and answers travel |
+//! | `event.rs` | what comes without being asked for |
+//! | `without_broker.rs` | what is left when the broker is gone |
+//! | `error.rs` | why there is no answer |
+
+mod error;
+mod event;
+mod exchange;
+mod without_broker;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use tcp_repair::Established;
+
+pub use error::ClientError;
+pub use event::{Attached, Event, Granted};
+
+use crate::moving::pack;
+use crate::peer::Peer;
+use crate::protocol::{
+    Answer, ClaimId, Claimed, DATAGRAM_MAX, Handshake, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal,
+    Request, Route, ToBroker, Transport, VERSION, Welcome, encode,
+};
+use crate::transfer::{Inbox, Internal, discard};
+use event::raise;
+use exchange::{Arrived, Late, moved, unexpected};
+use without_broker::Keeps;
+
+/// How long an answer may take that does not depend on others.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The same for a connection that the stack has let go of: whoever gives up loses it.
+const PATIENCE_TO_MOVE: Duration = Duration::from_secs(60);
+
+/// A request whose answer takes time.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Ticket(u64);
+
+/// A connection to the broker. Belongs to one process: a child that inherited it drops it, which says nothing to the broker, and
+/// makes its own.
+pub struct Client {
+    socket: Internal,
+    fd_floor: RawFd,
+    last_id: u64,
+    inbox: Inbox,
+    /// Questions with tickets that are still held.
+    open: BTreeMap<u64, Option<Arrived<Answer>>>,
+    /// Requests for whose answers nobody waits. While there are any, the broker is behind.
+    unawaited: BTreeMap<u64, Late>,
+    /// Requests for which the kernel had no room.
+    unsent: VecDeque<Vec<u8>>,
+    events: VecDeque<Event>,
+    /// The broker's name, and our own introduction.
+    name: Vec<u8>,
+    hello: Vec<u8>,
+    keeps: Keeps,
+    /// The broker was killed, and `socket` is a descriptor on which nothing happens.
+    is_left_alone: bool,
+}
+
+impl Client {
+    /// Connects to the broker whose abstract socket has this name (the value of [`crate::protocol::ENVIRONMENT`]), and tells it that
+    /// this is `program`. Descriptors of the connection, and those that come by it, are numbered `fd_floor` or higher.
+    pub fn connect(
+        name: &[u8],
+        program: &str,
+        pid: u32,
+        fd_floor: RawFd,
+    ) -> Result<(Client, Welcome), ClientError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let socket = Internal::new(raise(socket, fd_floor)?);
+        let mut client = Client {
+            socket,
+            fd_floor,
+            last_id: 0,
+            inbox: Inbox::new(),
+            open: BTreeMap::new(),
+            unawaited: BTreeMap::new(),
+            unsent: VecDeque::new(),
+            events: VecDeque::new(),
+            name: name.to_owned(),
+            hello: Vec::new(),
+            keeps: Keeps::Nothing,
+            is_left_alone: false,
+        };
+        connect(&client.socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        client.check_peer()?;
+        let request = Request::Hello { version: VERSION, program: program.to_owned(), pid };
+        client.hello = encode(&ToBroker { id: 1, request: request.clone() })?;
+        match client.ask(request, &[])?.message {
+            Answer::Welcome(welcome) => Ok((client, welcome)),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Anybody can bind an abstract name first. Only root, and this user itself, can be the broker.
+    fn check_peer(&self) -> Result<(), ClientError> {
+        if Peer::of(&self.socket)?.is_root_or_oneself() { Ok(()) } else { Err(ClientError::Impostor) }
+    }
+
+    /// Readable when there is something to take by [`Client::poll_event`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether an event came while a request waited, so that [`Client::fd`] need not be readable for it.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The same, also for the answers of tickets.
+    pub fn has_news(&self) -> bool {
+        self.has_event() || self.open.values().any(|answer| answer.is_some() || self.is_left_alone)
+    }
+
+    /// What came, if anything; never waits.
+    pub fn poll_event(&mut self) -> Result<Option<Event>, ClientError> {
+        while self.events.is_empty() {
+            if !self.receive()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.events.pop_front())
+    }
+
+    /// Asks for queues. Once is enough: a queue that is released later comes as an [`Event::QueueGranted`].
+    pub fn attach(&mut self) -> Result<Attached, ClientError> {
+        if self.is_behind()? {
+            self.say(&Request::Attach, &[])?; // What there is comes as events.
+            return Err(ClientError::TimedOut);
+        }
+        match self.ask(Request::Attach, &[])?.message {
+            Answer::Attached { without } => Ok(Attached { granted: self.take_granted(), without }),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Says that granted queues are served: an engine has the device, and polls it. Claims take hold of them from now on.
+    pub fn ready(&mut self, link: u16, queues: &[u16]) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Ready { link, queues: queues.to_vec() }, &[])
+    }
+
+    /// Asks that packets to where `shadow` is bound come to this process's queues; returns where they do by now.
+    pub fn claim(
+        &mut self,
+        transport: Transport,
+        purpose: Purpose,
+        shadow: BorrowedFd<'_>,
+    ) -> Result<(ClaimId, Vec<Claimed>), ClientError> {
+        match self.ask(Request::Claim { transport, purpose }, &[shadow])?.message {
+            Answer::Claimed { claim, on } => Ok((claim, on)),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Gives a claim back; at the latest before its shadow is closed, unless it is drained.
+    pub fn release(&mut self, claim: ClaimId) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Release { claims: vec![claim] }, &[])
+    }
+
+    /// The same for several. Those that are none of ours are left out.
+    pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
+        for some in claims.chunks(RELEASED_MAX) {
+            match self.ask_for_done(Request::Release { claims: some.to_vec() }, &[]) {
+                Ok(()) | Err(ClientError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves new connections to the kernel, and keeps those that there are. To be called before the listener is closed.
+    pub fn drain(&mut self, claim: ClaimId) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Drain { claim }, &[])
+    }
+
+    /// Starts to look for the way to `remote` from `from`, or from wherever the kernel would.
+    pub fn begin_route(&mut self, remote: IpAddr, from: Option<IpAddr>) -> Result<Ticket, ClientError> {
+        self.begin(Request::Route { remote, from })
+    }
+
+    /// The way, if it is known by now. `Ok(None)` may be asked again, after that never.
+    pub fn poll_route(&mut self, ticket: &Ticket) -> Result<Option<Route>, ClientError> {
+        match self.poll_answer(ticket)?.map(|arrived| arrived.message) {
+            None => Ok(None),
+            Some(Answer::Route(route)) => Ok(Some(route)),
+            Some(answer) => Err(unexpected(answer)),
+        }
+    }
+
+    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket.
+    pub fn move_connection(&mut self, connection: Established) -> Result<OwnedFd, ClientError> {
+        if self.is_left_alone {
+            return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
+        }
+        let (connection, content) = pack(connection)?;
+        let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
+        let answer = self.ask_within(PATIENCE_TO_MOVE, &Request::Move { connection }, &fds);
+        content.into_iter().for_each(discard);
+        moved(answer?)
+    }
+
+    /// Answers a [`News::Surrender`](crate::protocol::News::Surrender) by a kernel socket.
+    pub fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Surrendered { token }, &[socket])
+    }
+
+    /// Answers a [`News::Surrender`](crate::protocol::News::Surrender) that names no connection of ours.
+    pub fn refuse_surrender(&mut self, token: u64) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Surrendered { token }, &[])
+    }
+
+    /// Asks for a connection of a process that this one was forked from. `keys` are the [`Welcome::key`]s of its parent, its
+    /// parent's parent and so on, as far as they had one.
+    pub fn begin_move_for(
+        &mut self,
+        keys: &[Key],
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Ticket, ClientError> {
+        self.begin(Request::MoveFor { keys: keys.to_vec(), local, remote })
+    }
+
+    /// The kernel's socket, if it is there by now; as [`Client::poll_route`].
+    pub fn poll_move_for(&mut self, ticket: &Ticket) -> Result<Option<OwnedFd>, ClientError> {
+        self.poll_answer(ticket)?.map(moved).transpose()
+    }
+
+    /// Waits for the broker to say anything; false if it did not in that time.
+    pub fn wait(&mut self, time: Duration) -> Result<bool, ClientError> {
+        if self.has_event() {
+            return Ok(true);
+        }
+        self.wait_for(PollFlags::IN, Instant::now() + time)
+    }
+
+    /// Hands a kernel socket that waited at a closed listener to another process that has the same listener.
+    pub fn hand_over(&mut self, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Adopt, &[socket])
+    }
+
+    /// Hands a handshake at a listener that is about to be closed to the process that gets our queues and has the same listener.
+    pub fn hand_on(&mut self, handshake: Handshake) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Handshake(handshake), &[])
+    }
+
+    /// Whether another process has claimed the same socket.
+    pub fn is_shared(&mut self, claim: ClaimId) -> Result<bool, ClientError> {
+        match self.ask(Request::IsShared { claim }, &[])?.message {
+            Answer::Done => Ok(true),
+            Answer::Refused(Refusal::Nobody) => Ok(false),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Has the kernel deliver a datagram that came to `shadow`.
+    pub fn deliver(
+        &mut self,
+        shadow: BorrowedFd<'_>,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: &[u8],
+    ) -> Result<(), ClientError> {
+        if octets.len() > DATAGRAM_MAX {
+            return Err(Refusal::NotTaken("it is too long".to_owned()).into());
+        }
+        self.ask_for_done(Request::Deliver { local, remote, octets: octets.to_vec() }, &[shadow])
+    }
+
+    /// Gives the kernel a segment of a connection that [`Client::move_connection`] has just moved, which came to our queues: the TCP
+    /// header and what follows.
+    pub fn deliver_late(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: &[u8],
+    ) -> Result<(), ClientError> {
+        if octets.len() > DATAGRAM_MAX {
+            return Err(Refusal::NotTaken("it is too long".to_owned()).into());
+        }
+        self.ask_for_done(Request::Late { local, remote, octets: octets.to_vec() }, &[])
+    }
+
+    /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
+    /// ours either.
+    pub fn give_back(&mut self) -> Result<(), ClientError> {
+        self.ask_for_done(Request::GiveBack, &[])
+    }
+
+    /// Says what the program looks like.
+    pub fn report(&mut self, report: ProgramReport) -> Result<(), ClientError> {
+        self.ask_for_done(Request::Status(report), &[])
+    }
+
+    /// Takes the grants from among the events.
+    fn take_granted(&mut self) -> Vec<Granted> {
+        let (mut granted, mut others) = (Vec::new(), VecDeque::new());
+        for event in self.events.drain(..) {
+            match event {
+                Event::QueueGranted(queues) => granted.push(queues),
+                event => others.push_back(event),
+            }
+        }
+        self.events = others;
+        granted
+    }
+}
+
+impl Drop for Client {
+    /// Closes descriptors that the caller did not take, bypassing the hooks.
+    fn drop(&mut self) {
+        for event in self.events.drain(..) {
+            match event {
+                Event::QueueGranted(Granted { memory, sockets, .. }) => {
+                    discard(memory);
+                    sockets.into_iter().for_each(discard);
+                }
+                Event::Adopt { socket, .. } | Event::Observer { stream: socket, .. } => discard(socket),
+                Event::News(_) => {}
+            }
+        }
+        let answers = std::mem::take(&mut self.open).into_values().flatten();
+        answers.flat_map(|arrived| arrived.fds).for_each(discard);
+    }
+}

@@ -1,0 +1,65 @@
+//! All claims, found by their numbers and by their ports: there are tens of thousands, and each request asks for some.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use steering::Transport;
+
+use super::Claim;
+use crate::protocol::ClaimId;
+
+/// See the module's page.
+#[derive(Debug, Default)]
+pub(super) struct ClaimTable {
+    claims: BTreeMap<ClaimId, Claim>,
+    by_port: BTreeMap<(Transport, u16), BTreeSet<ClaimId>>,
+}
+
+impl ClaimTable {
+    pub(super) fn insert(&mut self, id: ClaimId, claim: Claim) {
+        self.by_port.entry(place_of(&claim)).or_default().insert(id);
+        self.claims.insert(id, claim);
+    }
+
+    pub(super) fn remove(&mut self, id: ClaimId) -> Option<Claim> {
+        let claim = self.claims.remove(&id)?;
+        let place = place_of(&claim);
+        let others = self.by_port.get_mut(&place).expect("every claim has its place");
+        others.remove(&id);
+        if others.is_empty() {
+            self.by_port.remove(&place);
+        }
+        Some(claim)
+    }
+
+    pub(super) fn get(&self, id: ClaimId) -> Option<&Claim> {
+        self.claims.get(&id)
+    }
+
+    /// Its socket stays where it is bound.
+    pub(super) fn set_draining(&mut self, id: ClaimId) {
+        self.claims.get_mut(&id).into_iter().for_each(|claim| claim.draining = true);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ClaimId, &Claim)> + '_ {
+        self.claims.iter().map(|(id, claim)| (*id, claim))
+    }
+
+    /// Those of a port, the earliest first.
+    pub(super) fn at(
+        &self,
+        transport: Transport,
+        port: u16,
+    ) -> impl DoubleEndedIterator<Item = (ClaimId, &Claim)> + '_ {
+        let ids = self.by_port.get(&(transport, port));
+        ids.into_iter().flatten().filter_map(|id| Some((*id, self.claims.get(id)?)))
+    }
+
+    /// Whether there is any of this kind.
+    pub(super) fn has_any(&self, transport: Transport) -> bool {
+        self.by_port.range((transport, 0)..=(transport, u16::MAX)).next().is_some()
+    }
+}
+
+fn place_of(claim: &Claim) -> (Transport, u16) {
+    (claim.shadow.transport, claim.shadow.bound.port)
+}

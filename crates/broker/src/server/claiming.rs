@@ -1,0 +1,101 @@
+//! Claims: proof by the bound socket, and what is kept of it.
+
+use clock::Instant;
+
+use super::broker::Broker;
+use super::helpers::Theirs;
+use super::outcome::{Outcome, done};
+use super::port::address;
+use super::shadow;
+use crate::protocol::{Answer, ClaimId, Claimed, Purpose, RELEASED_MAX, Refusal, Transport};
+use crate::registry::{ClientId, Shadow};
+
+/// Places of a claim in an answer.
+const PLACES_MAX: usize = 200;
+
+impl Broker {
+    pub(super) fn examine_shadow(
+        &mut self,
+        (client, id): (ClientId, u64),
+        transport: Transport,
+        purpose: Purpose,
+        socket: Theirs,
+        now: Instant,
+    ) -> Outcome {
+        self.check_profile(purpose)?;
+        let namespace = self.namespace;
+        let look = move |socket: Theirs| {
+            let found = shadow::examine(&socket, transport.into(), purpose, namespace);
+            let kept = match (&found, purpose) {
+                (Ok(_), Purpose::Outgoing) => Some(socket),
+                (Ok(_), _) => {
+                    socket.close(); // Before the answer: then the port is the client's to give up.
+                    None
+                }
+                (Err(_), _) => None,
+            };
+            (found, kept)
+        };
+        type Found = (Result<Shadow, Refusal>, Option<Theirs>);
+        let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
+            broker.claim(client, found?, socket, now).map(|answer| Some((answer, None)))
+        };
+        self.set_aside((client, id), move |_| look(socket), then, now)
+    }
+
+    fn claim(
+        &mut self,
+        client: ClientId,
+        shadow: Shadow,
+        kept: Option<Theirs>,
+        now: Instant,
+    ) -> Result<Answer, Refusal> {
+        let purpose = shadow.purpose;
+        if purpose == Purpose::Outgoing && !self.kept.have_room(self.user_of(client)) {
+            return Err(Refusal::TooMany);
+        }
+        let claim = self.registry.claim(client, shadow)?;
+        self.offer_handshakes(client, now);
+        kept.into_iter().for_each(|socket| self.kept.insert(claim, socket));
+        let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);
+        let on = places.map(|(link, local)| Claimed { link, local: address(local) }).collect();
+        Ok(Answer::Claimed { claim, on })
+    }
+
+    /// Ends claims, and closes their sockets, as far as we have them: when the client hears of it, the ports are free.
+    pub(super) fn release(
+        &mut self,
+        (client, id): (ClientId, u64),
+        claims: Vec<ClaimId>,
+        now: Instant,
+    ) -> Outcome {
+        if claims.len() > RELEASED_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let released: Vec<_> = claims.iter().map(|claim| self.registry.release(client, *claim)).collect();
+        let own = claims.iter().zip(&released).filter(|(_, released)| released.is_ok());
+        let sockets: Vec<Theirs> = own.filter_map(|(claim, _)| self.kept.remove(*claim)).collect();
+        // Before the kernel may give the ports to others.
+        self.settle_registry(now);
+        let outcome = released.into_iter().collect::<Result<(), Refusal>>();
+        if sockets.is_empty() {
+            return done(outcome);
+        }
+        let close = move |_: &_| sockets.into_iter().for_each(Theirs::close);
+        self.set_aside((client, id), close, |_, (), _| done(outcome), now)
+    }
+
+    fn check_profile(&self, purpose: Purpose) -> Result<(), Refusal> {
+        let profile = &self.options.profile;
+        let wanted = match purpose {
+            Purpose::Listener => profile.listeners,
+            Purpose::Outgoing => profile.outgoing,
+            Purpose::Udp => profile.udp,
+        };
+        match (wanted, &profile.reason) {
+            (true, _) => Ok(()),
+            (false, Some(reason)) => Err(Refusal::Profile(reason.clone())),
+            (false, None) => Err(Refusal::Profile(format!("by the profile {}", profile.name))),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The broker's turns: what it is made of, and what it does next. It never waits for a client.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clock::{Duration, Instant};
+use control::sock_diag::tcp_listeners;
+use control::{ClampWatch, NetlinkMonitor};
+use rustix::event::epoll;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use super::broker::{Broker, own_namespace, random_numbers, watch};
+use super::config::OpenError;
+use super::data_path::DataPaths;
+use super::family::Family;
+use super::handshakes::Handshakes;
+use super::helpers::{Helpers, Theirs, close_all};
+use super::kept_sockets::KeptSockets;
+use super::kernel_memory::KernelMemory;
+use super::port::Port;
+use super::questions::Questions;
+use super::recent_moves::RecentMoves;
+use super::routes::Routes;
+use super::token;
+use super::under_way::UnderWay;
+use crate::protocol::{News, Options};
+use crate::registry::Registry;
+use crate::transfer::Inbox;
+
+/// How often the interfaces' queues are counted, of which the kernel does not tell, and shadows are looked after.
+const TICK: Duration = Duration::from_secs(1);
+/// Interfaces at most.
+const INTERFACES_MAX: usize = 64;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// What a broker is to do.
+pub(super) struct Setup {
+    /// Where programs reach it: the abstract name, and the socket.
+    pub(super) socket: (String, OwnedFd),
+    /// Names of interfaces. They need not be there yet.
+    pub(super) interfaces: Vec<String>,
+    /// How they are used.
+    pub(super) paths: Box<dyn DataPaths>,
+    /// The processes that may connect.
+    pub(super) family: Family,
+    /// How programs are to run.
+    pub(super) options: Options,
+    /// Where they have their control sockets.
+    pub(super) observed_in: Option<PathBuf>,
+    /// Queues are in zero-copy mode whatever the privileges of who has them.
+    pub(super) zero_copy: bool,
+}
+
+impl Broker {
+    /// Listens, follows the kernel from now on, and attaches to those of the interfaces that are there.
+    pub(super) fn open(setup: Setup, now: Instant) -> Result<Broker, OpenError> {
+        let (name, listener) = setup.socket;
+        let helpers = Arc::<Helpers>::default();
+        let listener = Theirs::new(listener, rustix::process::geteuid().as_raw(), &helpers);
+        let namespace = own_namespace()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let monitor = NetlinkMonitor::new()?;
+        watch(&epoll, &listener, token::LISTENER, epoll::EventFlags::IN)?;
+        let under_way = UnderWay::new()?;
+        watch(&epoll, under_way.fd(), token::HELPERS, epoll::EventFlags::IN)?;
+        watch(&epoll, monitor.fd(), token::NETLINK, epoll::EventFlags::IN)?;
+        let names = setup.interfaces.into_iter().take(INTERFACES_MAX);
+        let mut broker = Broker {
+            paths: setup.paths,
+            options: setup.options,
+            observed_in: setup.observed_in,
+            zero_copy: setup.zero_copy,
+            family: setup.family,
+            namespace,
+            name,
+            listener,
+            deaf_until: None,
+            epoll,
+            monitor,
+            ports: (0..).zip(names).map(|(link, name)| Port::new(link, name)).collect(),
+            registry: Registry::default(),
+            connections: BTreeMap::new(),
+            kept: KeptSockets::default(),
+            kernel_memory: KernelMemory::of_this_machine(),
+            doomed: Vec::new(),
+            orphans: Vec::new(),
+            handshakes: Handshakes::default(),
+            moves: RecentMoves::default(),
+            clamps: ClampWatch::default(),
+            routes: Routes::default(),
+            questions: Questions::default(),
+            inbox: Inbox::new(),
+            helpers,
+            under_way,
+            next_tick: now + TICK,
+            notices: Vec::new(),
+        };
+        broker.follow_segment_clamps(true, now);
+        broker.follow_interfaces(now);
+        broker.settle(now);
+        Ok(broker)
+    }
+
+    /// When to call [`Broker::turn`] at the latest.
+    pub(super) fn poll_timeout(&self, now: Instant) -> Instant {
+        let ports = self.ports.iter().filter_map(|port| port.poll_timeout(now));
+        let others = [
+            self.registry.poll_timeout(),
+            self.routes.poll_timeout(),
+            self.questions.poll_timeout(),
+            self.under_way.poll_timeout(),
+            self.deaf_until,
+            self.orphans_due(),
+        ];
+        ports.chain(others.into_iter().flatten()).fold(self.next_tick, Instant::min)
+    }
+
+    /// Does what there is to do, without waiting for anything.
+    pub(super) fn turn(&mut self, now: Instant) {
+        let mut events = Vec::with_capacity(64);
+        let no_wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A signal leaves the events for the next turn.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&no_wait));
+        let mut kernel_has_news = false;
+        for event in events {
+            match event.data.u64() {
+                token::LISTENER => self.accept(now),
+                token::NETLINK => kernel_has_news = true,
+                token::HELPERS => self.hear_helpers(now),
+                other => self.serve(token::client(other), other, event.flags, now),
+            }
+        }
+        let is_tick = now >= self.next_tick;
+        if kernel_has_news {
+            self.read_news(now);
+        }
+        if kernel_has_news || is_tick || self.ports.iter().any(Port::is_wanted) {
+            self.follow_interfaces(now);
+        }
+        if is_tick {
+            self.next_tick = now + TICK;
+            self.look_after_shadows(now);
+            self.helpers.retry();
+        }
+        self.listen_again(now);
+        self.settle_orphans(tcp_listeners, now);
+        self.settle(now);
+    }
+
+    /// Does all that is due.
+    fn settle(&mut self, now: Instant) {
+        self.settle_registry(now);
+        self.answer_routes(now);
+        for question in self.questions.expire(now, None) {
+            self.ask_on(question, now);
+        }
+        self.end_what_is_overdue(now);
+        self.settle_registry(now); // Somebody may have been disconnected.
+        self.end_reopening(now);
+        close_all(self.doomed.drain(..));
+    }
+
+    /// Tells all clients that this is the end, and gives everything back.
+    pub(super) fn close(mut self) {
+        for connection in self.connections.values_mut() {
+            let _ = connection.tell(News::Closing, Vec::new()); // Who does not read it sees the end of the connection.
+        }
+    }
+
+    /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can
+    /// in native mode. Bridges and the like are of these, and each of their packets would cost more, whosever it is. Returns what
+    /// is in the way of the latter. To be called before anybody connects.
+    pub(super) fn be_choosy(&mut self) -> Vec<String> {
+        let is_native = |port: &Port| port.open.as_ref().is_some_and(|open| open.path.is_native());
+        let some_native = self.ports.iter().any(is_native);
+        let mut notes = Vec::new();
+        for port in &mut self.ports {
+            if port.open.is_some() && some_native && !is_native(port) {
+                port.open = None;
+                self.registry.on_detached(port.link);
+                notes.push(format!("{} takes XDP in generic mode only: name it to have it used", port.name));
+            }
+            port.is_given_up = port.open.is_none();
+        }
+        self.take_notices();
+        notes
+    }
+}
+
+/// Listens at an abstract name that is not in use.
+pub(super) fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let [random, _] = random_numbers()?;
+    let name = format!("sidestep-run-{}-{random:016x}", std::process::id());
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen(&socket, BACKLOG)?;
+    Ok((name, socket))
+}
