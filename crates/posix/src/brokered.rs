@@ -53,7 +53,7 @@ struct AskedWay {
 enum Line {
     /// Nothing had to be said yet: most children only become another program.
     Idle,
-    Open(Client),
+    Open(Box<Client>),
     /// It is gone.
     Cut,
 }
@@ -63,7 +63,7 @@ impl Brokered {
     pub(crate) fn connect(name: &str) -> Option<Brokered> {
         let (client, welcome) = dial(name)?;
         let mut brokered = Brokered::idle(name.to_owned(), Vec::new(), welcome);
-        brokered.line = Line::Open(client);
+        brokered.line = Line::Open(Box::new(client));
         Some(brokered)
     }
 
@@ -181,7 +181,9 @@ impl Attachment for Brokered {
     fn reach(&mut self) -> bool {
         if matches!(self.line, Line::Idle) {
             match dial(&self.name) {
-                Some((client, welcome)) => (self.line, self.welcome) = (Line::Open(client), welcome),
+                Some((client, welcome)) => {
+                    (self.line, self.welcome) = (Line::Open(Box::new(client)), welcome)
+                }
                 None => {
                     self.line = Line::Cut;
                     self.incidents.push_back(Incident::Gone);

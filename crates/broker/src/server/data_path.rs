@@ -16,7 +16,7 @@ use super::pins::Pins;
 
 /// Flows of the kernel that are remembered on each interface at least and at most; more, and the longest unused are forgotten.
 const KERNEL_FLOWS_MIN: usize = 1 << 16;
-const KERNEL_FLOWS_MAX: usize = 1 << 20;
+const KERNEL_FLOWS_MAX: usize = 1 << 18;
 /// One for so many octets of the machine's memory. One takes about a hundred.
 const MEMORY_OF_A_FLOW: usize = 1 << 15;
 
@@ -125,7 +125,7 @@ impl DataPaths for Xdp {
 }
 
 fn kernel_flows(memory: usize) -> u32 {
-    (memory / MEMORY_OF_A_FLOW).clamp(KERNEL_FLOWS_MIN, KERNEL_FLOWS_MAX) as u32 // At most 2^20.
+    (memory / MEMORY_OF_A_FLOW).clamp(KERNEL_FLOWS_MIN, KERNEL_FLOWS_MAX) as u32 // At most 2^18.
 }
 
 struct XdpPath {
@@ -213,7 +213,7 @@ mod tests {
     fn connections_of_the_kernel_are_remembered_as_memory_allows() {
         assert_eq!(kernel_flows(512 << 20), 65_536);
         assert!((200_000..300_000).contains(&kernel_flows(8 << 30)));
-        assert_eq!(kernel_flows(1 << 40), 1 << 20);
+        assert_eq!(kernel_flows(1 << 40), 1 << 18);
     }
 
     /// As when a worker with so many connections is replaced.
