@@ -1,8 +1,24 @@
 //! Programs that restrict their own system calls: seccomp(2).
 
-/// Whether a process has, since it is ours: what it has from before, it can live with.
-pub(super) fn is_confined(pid: u32) -> bool {
-    confinement_of(pid) > confinement_of(std::process::id())
+/// The filters that a process can live with, as it had them when it became ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Filters(u32);
+
+impl Filters {
+    /// Those of a process that connects. A child of a program may have set some before it does, so that no more than the broker's own count,
+    /// which it started the program with.
+    pub(super) fn at_start(pid: u32) -> Filters {
+        Filters::known(confinement_of(pid), confinement_of(std::process::id()))
+    }
+
+    fn known(process: u32, broker: u32) -> Filters {
+        Filters(process.min(broker))
+    }
+
+    /// Whether the process has set more since then.
+    pub(super) fn are_more_now(self, pid: u32) -> bool {
+        confinement_of(pid) > self.0
+    }
 }
 
 fn confinement_of(pid: u32) -> u32 {
@@ -27,5 +43,16 @@ mod tests {
         assert_eq!(confinement_in("Seccomp:\t2\nSeccomp_filters:\t3\nX:\t1\n"), 3);
         assert_eq!(confinement_in("Seccomp:\t1\nSeccomp_filters:\t0\n"), u32::MAX);
         assert_eq!(confinement_in("Seccomp:\t0\n"), 0);
+    }
+
+    #[test]
+    fn a_process_that_did_not_start_with_the_brokers_filter_must_not_have_one_later() {
+        assert_eq!(Filters::known(0, 1), Filters(0));
+        assert_eq!(Filters::known(1, 1), Filters(1));
+    }
+
+    #[test]
+    fn filters_that_a_child_has_set_before_it_connects_count() {
+        assert_eq!(Filters::known(2, 1), Filters(1));
     }
 }

@@ -8,6 +8,7 @@ use observe::ControlListener;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
+use super::confinement::Filters;
 use super::helpers::{Passed, Theirs};
 use super::shares::User;
 use crate::protocol::{Answer, FromBroker, Key, News, ProgramReport, ProtocolError, encode};
@@ -57,6 +58,7 @@ pub(super) struct Connection {
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: u32,
     pub(super) user: User,
+    pub(super) filters: Filters,
     /// The process that it claims to be, once it has said so.
     pub(super) program: Option<String>,
     pub(super) key: Key,
@@ -85,6 +87,7 @@ impl Connection {
             pidfd,
             pid,
             user,
+            filters: Filters::at_start(pid),
             program: None,
             key,
             report: None,

@@ -11,7 +11,6 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::net::{SendFlags, send};
 
 use super::broker::{Broker, watch};
-use super::confinement::is_confined;
 use super::names::name_of;
 use super::notice::Notice;
 use super::token;
@@ -59,7 +58,7 @@ impl Broker {
             }
             if !connection.is_patient() {
                 turn_away(&tool, "the program does not read its messages");
-            } else if is_confined(pid) {
+            } else if connection.filters.are_more_now(pid) {
                 turn_away(&tool, "the program has a seccomp filter, which may end it for what looking takes");
             } else {
                 let program = name_of(pid, connection.program.as_deref().unwrap_or_default());

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use steering::QueueSet;
 
 use super::broker::Broker;
-use super::confinement::is_confined;
 use super::connection::Connection;
 use super::port::Port;
 use crate::protocol::{News, ProgramReport, Purpose, Transport};
@@ -108,7 +107,7 @@ impl Broker {
     /// Whether the library has left a program alone, as it may be ended for what the stack does.
     fn is_left_alone(&self, client: ClientId, connection: &Connection) -> bool {
         let serves = |port: &Port| self.registry.queues_of(client, port.link) != QueueSet::NONE;
-        !self.ports.iter().any(serves) && is_confined(connection.pid)
+        !self.ports.iter().any(serves) && connection.filters.are_more_now(connection.pid)
     }
 
     fn program_status(
