@@ -312,7 +312,8 @@ impl State {
         }
     }
 
-    /// Without a broker there are no queues, because the XDP program ended with it. Connections of the stack are cut off; new ones run on
+    /// The broker has ended, and its XDP program with it, so that there are no queues. (One that was killed does not answer, and its program
+    /// goes on where it is pinned.) Connections of the stack are cut off; new ones run on
     /// the kernel.
     fn on_broker_gone(&mut self) {
         self.show_attachment();
