@@ -30,14 +30,20 @@ use dns_auth::{Catalog, Dropped, Responder, Settings, Transport, Unavailable};
 use dns_wire::header::flag;
 use dns_wire::{Class, NameBuf, Rcode, Rtype};
 
-#[test]
-fn every_scenario_plays_as_written() {
+/// The files, in order.
+fn scenarios() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(workspace().join("specs/dns"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "scenario"))
         .collect();
     files.sort();
+    files
+}
+
+#[test]
+fn every_scenario_plays_as_written() {
+    let files = scenarios();
     let (mut queries, mut failures) = (0, String::new());
     for path in &files {
         let text = std::fs::read_to_string(path).unwrap();
@@ -54,8 +60,7 @@ fn every_scenario_plays_as_written() {
 
 #[test]
 fn every_scenario_says_in_its_first_line_what_it_proves() {
-    for entry in std::fs::read_dir(workspace().join("specs/dns")).unwrap() {
-        let path = entry.unwrap().path();
+    for path in scenarios() {
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("; RFC "), "{}: the first line names no RFC", path.display());
     }

@@ -99,7 +99,9 @@ impl Broker {
         let connections = tcp_connections(local_ports);
         for KernelSocket { local, remote, .. } in connections.iter().flatten() {
             let epoch = self.registry.epoch(local.port());
-            self.ports.iter_mut().for_each(|port| port.add_kernel_flow(*local, *remote, epoch));
+            for port in &mut self.ports {
+                port.add_kernel_flow(*local, *remote, epoch);
+            }
         }
         let found = connections.map(|found| found.iter().map(|it| it.local.port()).collect::<BTreeSet<_>>());
         let is_found = |port| found.as_ref().map_or(true, |found| found.contains(port));

@@ -11,6 +11,8 @@ use crate::registry::ClientId;
 /// How long a client waits for what is done in microseconds if nobody is in the way; then it is disconnected. Its library gives up a
 /// second later.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for what copies up to 64 MiB, for which libraries wait a minute.
+pub(super) const PATIENCE_TO_MOVE: Duration = Duration::from_secs(50);
 
 impl Broker {
     /// Has a helper work on what a client asks for; what `then` makes of the result is the answer to the request `id`.

@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,7 +126,8 @@ impl Helpers {
                 state.free -= 1;
                 self.staff(&mut state);
                 drop(state);
-                job();
+                // A job that panics is one that is done: its client is not answered, and the thread serves others.
+                let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
                 state.free += 1;
                 state.on_done(user);

@@ -19,6 +19,7 @@ use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
 use tcp_repair::prepare;
 
+use super::aside::PATIENCE_TO_MOVE;
 use super::broker::Broker;
 use super::helpers::Theirs;
 use super::kernel_memory::Reservation;
@@ -62,7 +63,9 @@ impl Broker {
             }
             broker.have_moved(client, ends, socket, now)
         };
-        self.set_aside((client, id), make, then, now)
+        let outcome = self.set_aside((client, id), make, then, now);
+        self.under_way.set_deadline(client, now + PATIENCE_TO_MOVE);
+        outcome
     }
 
     fn reserve_memory(
@@ -97,7 +100,11 @@ impl Broker {
     ) -> Result<(), Refusal> {
         self.check_move(client, (local, remote))?;
         let epoch = self.registry.epoch(local.port());
-        self.ports.iter_mut().for_each(|port| port.add_kernel_flow(local, remote, epoch));
+        let noted: Vec<bool> =
+            self.ports.iter_mut().map(|port| port.add_kernel_flow(local, remote, epoch)).collect();
+        if noted.contains(&false) {
+            return Err(Refusal::NotTaken("its packets could not be led to the kernel".to_owned()));
+        }
         self.registry.note_moved(local, now);
         self.settle_registry(now);
         Ok(())

@@ -200,12 +200,13 @@ impl Port {
         })
     }
 
-    /// Leaves a TCP connection to the kernel. The map forgets old ones rather than to be full.
-    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) {
+    /// Leaves a TCP connection to the kernel; false if that cannot be noted. The map forgets old ones rather than to be full.
+    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> bool {
         let outcome = self.open.as_mut().map(|open| open.path.add_kernel_flow(local, remote, epoch));
-        if let Some(Err(error)) = outcome {
-            self.fail(&error);
+        if let Some(Err(error)) = &outcome {
+            self.fail(error);
         }
+        !matches!(outcome, Some(Err(_)))
     }
 
     /// Makes the packets of a TCP connection wait for its next owner; false if the kernel has it.
