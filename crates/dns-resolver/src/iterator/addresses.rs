@@ -25,7 +25,11 @@ impl Resolver {
             if !step.children.is_empty() {
                 return true;
             }
-            if step.zone.unresolved.is_empty() || task.depth >= limits.depth_max {
+            if step.zone.unresolved.is_empty() {
+                return false;
+            }
+            if task.depth >= limits.depth_max {
+                self.note_bound(id, false);
                 return false;
             }
             let left = usize::from(limits.address_lookups_max.saturating_sub(task.address_lookups));
@@ -34,6 +38,7 @@ impl Resolver {
                 step.zone.unresolved.drain(..count).collect()
             };
             if names.is_empty() {
+                self.note_bound(id, false);
                 return false;
             }
             task.address_lookups += names.len() as u8; // At most two.
@@ -52,7 +57,9 @@ impl Resolver {
             if self.is_known_to_fail(&question, now) || self.would_wait_for_itself(parent, &question) {
                 continue;
             }
-            let Some(child) = self.start_task(&question, Purpose::Asked, Some(parent), now) else { return };
+            let Some(child) = self.start_task(&question, Purpose::Asked, Some(parent), now) else {
+                return self.note_bound(parent, true);
+            };
             self.tasks.get_mut(&child).expect("it was just started").waiters.push(Waiter::Task(parent));
             let step = self.tasks.get_mut(&parent).and_then(|task| task.step.as_mut());
             step.expect("it is being pursued").children.push(child);

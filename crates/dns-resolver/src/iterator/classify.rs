@@ -1,7 +1,8 @@
 //! What a response means for the question that was asked (RFC 1034, 5.3.3; RFC 2308, 2).
 //!
 //! Only records that the server's zone contains are looked at (*bailiwick*): answers and aliases at or below the zone, SOA records within
-//! it, delegations strictly below it. All else in the message is as if it were not there. A forwarder that the user named may say anything.
+//! it, delegations strictly below it. All else in the message is as if it were not there. Zones below it that the user sends elsewhere are not
+//! its own, either. A forwarder is believed, but likewise only about its zone: an alias that leads out of it is followed from the start.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use dns_wire::{Name, NameBuf, Rtype};
 use crate::cache::Rank;
 use crate::message::flag::RA;
 use crate::message::{Message, Rdatas, Rrset};
+use crate::resolver::Directed;
 
 /// What was asked, and whom.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) rtype: Rtype,
     /// The server resolves for us.
     pub(crate) is_forwarder: bool,
+    /// Zones whose servers the user names.
+    pub(crate) directed: &'a [Directed],
     /// The query had an OPT record.
     pub(crate) had_edns: bool,
 }
@@ -83,8 +87,10 @@ pub(crate) fn classify(message: &Message, asked: &Asked<'_>) -> Verdict {
     Verdict::Lame
 }
 
+/// Whether `name` is in the server's zone, and in none below it that the user sends elsewhere.
 fn may_speak_of(asked: &Asked<'_>, name: Name<'_>) -> bool {
-    asked.is_forwarder || name.ends_with(asked.zone)
+    let is_elsewhere = |zone: Name<'_>| name.ends_with(zone) && zone.label_count() > asked.zone.label_count();
+    name.ends_with(asked.zone) && !asked.directed.iter().any(|other| is_elsewhere(other.zone.as_name()))
 }
 
 enum Next {
@@ -153,10 +159,11 @@ fn end(
     if speaks_for_itself { Verdict::NoData { aliases, name, soa: None } } else { Verdict::Lame }
 }
 
-/// The SOA record of a zone that contains `name` and that the server may speak of.
+/// The SOA record of a zone that contains `name` and is within the server's; a forwarder's may be above, as all it does is to say
+/// how long the denial lasts.
 fn find_soa(message: &Message, asked: &Asked<'_>, name: Name<'_>) -> Option<Arc<Rrset>> {
     let mut owners = message.authority.iter().filter(|record| record.rtype == Rtype::SOA);
-    let fits = |owner: Name<'_>| name.ends_with(owner) && may_speak_of(asked, owner);
+    let fits = |owner: Name<'_>| name.ends_with(owner) && (asked.is_forwarder || owner.ends_with(asked.zone));
     let owner = owners.find(|record| fits(record.owner.as_name()))?;
     message.authority_set(owner.owner.as_name(), Rtype::SOA).map(Arc::new)
 }

@@ -22,9 +22,7 @@ impl Resolver {
     ) -> Option<TaskId> {
         let limits = self.options.limits;
         if let Some(&id) = self.by_question.get(question) {
-            if let Some(task) = self.tasks.get_mut(&id).filter(|task| task.purpose < purpose) {
-                (task.purpose, task.account) = (purpose, Account::new(limits.queries_max)); // Now somebody waits.
-            }
+            self.join(id, purpose, parent, now);
             return Some(id);
         }
         if self.tasks.len() >= limits.tasks_max {
@@ -54,7 +52,9 @@ impl Resolver {
             address_lookups,
             depth,
             deadline,
+            is_bounded: false,
             is_urgent: false,
+            look_again: None,
             fetched_for: None,
         };
         self.tasks.insert(id, task);
@@ -64,12 +64,48 @@ impl Resolver {
         Some(id)
     }
 
-    /// Ends a task and tells everybody who waits for it. A failure is remembered (RFC 9520).
+    /// Somebody waits for a task that was started for another purpose: what it may still cost is theirs now. A client, whose question it
+    /// becomes, gets as much and as long as for a new one.
+    fn join(&mut self, id: TaskId, purpose: Purpose, parent: Option<TaskId>, now: Instant) {
+        let limits = self.options.limits;
+        let parent = parent.and_then(|parent| self.tasks.get(&parent));
+        let parent = parent.map(|parent| (parent.account.clone(), parent.depth + 1));
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let is_own = task.purpose == Purpose::Asked && task.depth == 0;
+        if purpose != Purpose::Asked || is_own || (parent.is_some() && task.purpose == purpose) {
+            return;
+        }
+        task.purpose = purpose;
+        if let Some((account, depth)) = parent {
+            (task.account, task.depth) = (account, depth);
+            return;
+        }
+        task.account = Account::new(limits.queries_max);
+        (task.depth, task.address_lookups, task.is_bounded) = (0, 0, false);
+        self.timers.cancel(task.deadline, Timer::Task(id));
+        task.deadline = now + limits.resolution_max;
+        self.timers.set(task.deadline, Timer::Task(id));
+    }
+
+    /// A bound of ours ends a task. That says something about its name only if the whole of what a client's question may cost was
+    /// spent on it; `is_overload` if it was spent on others.
+    pub(super) fn note_bound(&mut self, id: TaskId, is_overload: bool) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.is_bounded |= is_overload || task.depth > 0 || task.purpose == Purpose::Background;
+        }
+    }
+
+    /// Ends a task and tells everybody who waits for it. A failure is remembered (RFC 9520), unless a bound of ours caused it.
     pub(super) fn finish(&mut self, id: TaskId, outcome: Outcome, now: Instant) {
         let Some(task) = self.tasks.remove(&id) else { return };
         self.by_question.remove(&task.question);
         self.timers.cancel(task.deadline, Timer::Task(id));
-        if let Outcome::Failed(ede) = outcome {
+        if let Some(at) = task.look_again {
+            self.timers.cancel(at, Timer::LookAgain(id));
+        }
+        if let Outcome::Failed(ede) = outcome
+            && !task.is_bounded
+        {
             let zone = task.step.as_ref().map_or(NameBuf::root(), |step| step.zone.name.clone());
             self.cache.put_failure(task.question.name.as_name(), task.question.rtype, ede, &zone, now);
         }

@@ -16,7 +16,7 @@
 //!
 //! Bounds: a step asks `tries_max` times, a question with all its look-ups `queries_max` times; aliases, referrals, look-ups of
 //! name servers' addresses (RFC 9520; the NXNS attack) and their depth are counted. A task that would wait for itself does not wait.
-//! Equal questions share one task.
+//! Equal questions share one task, and tasks that ask a server the same share one query.
 
 mod addresses;
 mod advance;
@@ -29,4 +29,4 @@ pub(crate) mod task;
 mod upstream;
 mod zones;
 
-pub(crate) use upstream::Upstream;
+pub(crate) use upstream::{SameQueries, Upstream};

@@ -30,6 +30,7 @@ impl Resolver {
             qname: step.qname.as_name(),
             rtype: step.rtype,
             is_forwarder: step.zone.mode == Mode::Forward,
+            directed: &self.zones.directed,
             had_edns,
         };
         let verdict = classify(message, &asked);
@@ -89,16 +90,29 @@ impl Resolver {
         }
     }
 
-    /// Goes on with the servers of a zone further down.
+    /// Goes on with the servers of a zone further down. That zone is forgotten no later than the one that named it: a zone that its parent
+    /// has removed cannot live on in its own children (the "ghost domain" attack).
     fn descend(&mut self, id: TaskId, set: &Rrset, message: &Message, now: Instant) {
+        let ttl_of_parent = self.ttl_of_zone(id, now);
         let task = self.tasks.get_mut(&id).expect("the message is about it");
         let step = task.step.take().expect("the message is about it");
         let delegation = Arc::new(Delegation::new(set, message, step.zone.name.as_name()));
-        self.cache.put_zone((*delegation).clone(), set.ttl, now);
+        let ttl = set.ttl.min(ttl_of_parent);
+        self.cache.put_zone((*delegation).clone(), ttl, now);
         task.referrals = task.referrals.saturating_add(1);
         task.labels = task.labels.max(delegation.zone.as_name().label_count());
         task.next_zone = Some(delegation);
         self.ready.push_back(id);
+    }
+
+    /// Seconds for which the zone of a task's step is still known. The root, and zones that the user names, stay.
+    fn ttl_of_zone(&mut self, id: TaskId, now: Instant) -> u32 {
+        let zone = &self.tasks[&id].step.as_ref().expect("the message is about it").zone;
+        if zone.name.as_name().is_root() || zone.delegation.is_none() {
+            return u32::MAX;
+        }
+        let name = zone.name.clone();
+        self.cache.get_fresh(name.as_name(), Kind::Zone, now).map_or(0, |found| found.ttl(now))
     }
 
     /// What the root says about its own servers takes the place of the hints (RFC 9609, 3.3).
@@ -124,30 +138,33 @@ impl Resolver {
         let rtype = self.tasks[&id].question.rtype;
         let mut chain = std::mem::take(&mut self.tasks.get_mut(&id).expect("the message is about it").chain);
         let outcome = match verdict {
-            Verdict::Answer { aliases, mut set, rank } => {
-                self.keep_aliases(&aliases, rank, now);
+            Verdict::Answer { mut aliases, mut set, rank } => {
+                self.keep_aliases(&mut aliases, rank, now);
                 self.clamp(&mut set);
                 self.cache.put_records(&set, rank, now);
                 chain.extend(aliases);
                 chain.push(set);
                 Outcome::Answer(chain)
             }
-            Verdict::Alias { aliases, target, rank } => {
-                self.keep_aliases(&aliases, rank, now);
+            Verdict::Alias { mut aliases, target, rank } => {
+                self.keep_aliases(&mut aliases, rank, now);
                 let task = self.tasks.get_mut(&id).expect("the message is about it");
                 task.chain = chain;
                 task.follow(aliases, target);
                 return self.ready.push_back(id);
             }
-            Verdict::NoData { aliases, name, soa } => {
-                self.keep_aliases(&aliases, Rank::Authority, now);
+            Verdict::NoData { mut aliases, name, soa } => {
+                self.keep_aliases(&mut aliases, Rank::Authority, now);
                 self.keep_denial(&name, Kind::Type(rtype), soa.as_ref(), rtype, now);
                 chain.extend(aliases);
                 Outcome::NoData(chain, self.clamp_denial(soa))
             }
-            Verdict::NoName { aliases, name, soa } => {
-                self.keep_aliases(&aliases, Rank::Authority, now);
-                self.keep_denial(&name, Kind::NoName, soa.as_ref(), rtype, now);
+            Verdict::NoName { mut aliases, name, soa } => {
+                self.keep_aliases(&mut aliases, Rank::Authority, now);
+                // The zone above may deny one that the user sends elsewhere: then it has no DS record, but may well be there.
+                let is_directed = self.directed(name.as_name()).is_some_and(|other| other.zone == name);
+                let kind = if rtype == Rtype::DS && is_directed { Kind::Type(rtype) } else { Kind::NoName };
+                self.keep_denial(&name, kind, soa.as_ref(), rtype, now);
                 chain.extend(aliases);
                 Outcome::NoName(chain, self.clamp_denial(soa))
             }
@@ -158,9 +175,10 @@ impl Resolver {
     }
 
     /// Keeps aliases apart from CNAME records that we made from a DNAME record: that makes them again.
-    fn keep_aliases(&mut self, aliases: &[Rrset], rank: Rank, now: Instant) {
+    fn keep_aliases(&mut self, aliases: &mut [Rrset], rank: Rank, now: Instant) {
         let mut redirected = false;
         for set in aliases {
+            self.clamp(set);
             if !redirected {
                 self.cache.put_records(set, rank, now);
             }

@@ -160,8 +160,12 @@ pub(crate) struct Task {
     pub(crate) address_lookups: u8,
     pub(crate) depth: u8,
     pub(crate) deadline: Instant,
+    /// A bound of ours was reached that has little to do with the name.
+    pub(crate) is_bounded: bool,
     /// A client's timer has passed.
     pub(crate) is_urgent: bool,
+    /// When hope is looked for again, for clients whose timer has passed.
+    pub(crate) look_again: Option<Instant>,
     /// The zone for whose name servers this looks.
     pub(crate) fetched_for: Option<NameBuf>,
 }

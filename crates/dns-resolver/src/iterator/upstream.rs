@@ -2,33 +2,42 @@
 //!
 //! A response counts only if it comes from the server's address, with the ID, name, type and (with 0x20) the case of its query
 //! (RFC 5452, 9.1). Others are forgeries; after a few of them the query is repeated over TCP, as it is at once if only the case is lost. A
-//! query lives for `patience`, also when the next server has been asked: what comes late still measures its server.
+//! query lives for `patience`, also when the next server has been asked: what comes late still measures its server. Tasks that ask a server
+//! the same share one query.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use dns_wire::header::flag::{OPCODE, QR, TC};
 use dns_wire::{NameBuf, Rtype};
 
-use super::task::{Mode, TaskId, Waiter};
-use crate::message::{Ede, Message, UpstreamQuery, write_query};
+use super::task::{Mode, Step, TaskId, Waiter};
+use crate::message::{Ede, Message, Question, UpstreamQuery, write_query};
 use crate::resolver::{QueryId, Resolver, Timer, Transmit, Transport};
 
-/// What a query is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// A step of a task.
-    Step(TaskId, u64),
-    /// To measure the server.
-    Probe,
-}
+/// The task and the number of its step that a query is for.
+type Asker = (TaskId, u64);
+
+/// What makes two queries identical: server, transport, whether recursion is wanted, and the question in lower case.
+type SameKey = (SocketAddr, Transport, bool, Question);
+
+/// Identical queries in flight, the oldest first, at most [`SAME_MAX`] of each kind.
+#[derive(Debug, Default)]
+pub(crate) struct SameQueries(BTreeMap<SameKey, Vec<QueryId>>);
+
+/// Whoever guesses answers has a chance with each copy of a query that is open (the birthday attack): one that is waited for, and one
+/// that may still answer late.
+const SAME_MAX: usize = 2;
 
 /// A query in flight.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    pub(super) purpose: Use,
+    /// Whom it is for; nobody if it measures the server.
+    askers: Vec<Asker>,
     pub(crate) server: SocketAddr,
     transport: Transport,
+    recursion: bool,
     id: u16,
     /// In the case in which it was sent.
     name: NameBuf,
@@ -53,23 +62,53 @@ enum Judgement {
     Forged,
 }
 
-/// A connection takes a round trip more, and a server's backlog some time.
-const TCP_WAIT_MIN: Duration = Duration::from_millis(500);
+/// FORMERR, SERVFAIL, NOTIMP, REFUSED and BADVERS: servers send them without a question. None of them says anything about a name.
+const ERRORS_WITHOUT_QUESTION: [u16; 5] = [1, 2, 4, 5, 16];
+/// A connection takes a round trip more, and its first packet is repeated only after a second (RFC 6298, 2.1).
+const TCP_WAIT_MIN: Duration = Duration::from_millis(1500);
 
 impl Resolver {
-    /// Sends the question of a task's step to `server`. False if a bound is reached.
+    /// Sends the question of a task's step to `server`, or joins the query of another task that asks the same. False if a bound is
+    /// reached.
     pub(crate) fn ask(&mut self, id: TaskId, server: SocketAddr, transport: Transport, now: Instant) -> bool {
         let Some(task) = self.tasks.get(&id) else { return false };
         let Some(step) = &task.step else { return false };
-        if self.in_flight.len() >= self.options.limits.in_flight_max || !task.account.take() {
+        let (asker, tries) = ((id, step.number), step.tries_of(server));
+        let mut question = Question { name: step.qname.clone(), rtype: step.rtype };
+        question.name.make_lowercase();
+        let key = (server, transport, step.zone.mode == Mode::Forward, question);
+        let name = step.qname.clone();
+        let joined = self.in_flight_for(&key);
+        let is_full = joined.is_none() && self.in_flight.len() >= self.options.limits.in_flight_max;
+        if is_full || !task.account.take() {
+            self.note_bound(id, is_full);
             return false;
         }
-        let (name, rtype, recursion) = (step.qname.clone(), step.rtype, step.zone.mode == Mode::Forward);
-        let (purpose, tries) = (Use::Step(id, step.number), step.tries_of(server));
-        let query = self.send(purpose, server, transport, (name, rtype, recursion), tries, now);
+        let query = match joined {
+            Some(query) => query,
+            None => self.send_for_step(key, name, tries, now),
+        };
+        self.in_flight.get_mut(&query).expect("it was just found or sent").askers.push(asker);
         let step = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut());
         step.expect("it is there").on_sent(server, query, now);
         true
+    }
+
+    /// The query like `key` whose wait is not over.
+    fn in_flight_for(&self, key: &SameKey) -> Option<QueryId> {
+        let newest = *self.same.0.get(key)?.last()?;
+        self.in_flight.get(&newest).filter(|upstream| !upstream.is_late).map(|_| newest)
+    }
+
+    /// Sends a query like `key`. If as many as may be are in flight, the newest of them gives way: the oldest may come from a slow server.
+    fn send_for_step(&mut self, key: SameKey, name: NameBuf, tries: u8, now: Instant) -> QueryId {
+        let copies = self.same.0.get(&key).map_or(&[][..], Vec::as_slice);
+        if let Some(newest) = copies.get(SAME_MAX - 1) {
+            self.close(*newest);
+        }
+        let query = self.send(key.0, key.1, (name, key.3.rtype, key.2), tries, false, now);
+        self.same.0.entry(key).or_default().push(query);
+        query
     }
 
     /// Measures those of `addresses` that it is time for, apart from those that are asked anyway: by a question for the zone's SOA.
@@ -85,17 +124,17 @@ impl Resolver {
                 return;
             }
             self.counters.probes += 1;
-            self.send(Use::Probe, server, Transport::Udp, (zone.clone(), Rtype::SOA, false), 0, now);
+            self.send(server, Transport::Udp, (zone.clone(), Rtype::SOA, false), 0, true, now);
         }
     }
 
     fn send(
         &mut self,
-        purpose: Use,
         server: SocketAddr,
         transport: Transport,
         (mut name, rtype, recursion): (NameBuf, Rtype, bool),
         tries: u8,
+        is_probe: bool,
         now: Instant,
     ) -> QueryId {
         if self.options.mixed_case {
@@ -115,12 +154,13 @@ impl Resolver {
         let (wait_until, patience_until) = (now + wait, now + self.options.selection.patience.max(wait));
         self.timers.set(wait_until, Timer::Wait(query));
         self.timers.set(patience_until, Timer::Patience(query));
-        self.servers.on_sent(server, purpose == Use::Probe, now);
+        self.servers.on_sent(server, is_probe, now);
         self.counters.upstream_queries += 1;
         let upstream = Upstream {
-            purpose,
+            askers: Vec::new(),
             server,
             transport,
+            recursion,
             id,
             name,
             rtype,
@@ -156,18 +196,19 @@ impl Resolver {
     pub(crate) fn on_wait_over(&mut self, query: QueryId, now: Instant) {
         let Some(upstream) = self.in_flight.get_mut(&query) else { return };
         upstream.is_late = true;
-        let (server, transport, purpose) = (upstream.server, upstream.transport, upstream.purpose);
+        let (server, transport, askers) = (upstream.server, upstream.transport, upstream.askers.clone());
         self.counters.timeouts += 1;
         match transport {
             Transport::Udp => self.servers.on_loss(server, now),
             Transport::Tcp => self.servers.on_tcp_failed(server, now),
         }
-        let Use::Step(id, number) = purpose else { return };
-        let Some(step) = self.current_step(id, number) else { return };
-        step.waiting.retain(|other| *other != query);
-        step.losses += 1;
-        self.pursue(id, now);
-        self.check_hope(id, 0, now);
+        for (id, number) in askers {
+            let Some(step) = self.current_step(id, number) else { continue };
+            step.waiting.retain(|other| *other != query);
+            step.losses += 1;
+            self.pursue(id, now);
+            self.check_hope(id, 0, now);
+        }
     }
 
     /// The network, or the server's host, says that a query cannot arrive.
@@ -211,19 +252,21 @@ impl Resolver {
             }
         }
         let (server, transport, is_late) = (upstream.server, upstream.transport, upstream.is_late);
-        let (purpose, had_edns) = (upstream.purpose, upstream.had_edns);
+        let (askers, had_edns) = (std::mem::take(&mut upstream.askers), upstream.had_edns);
         let round_trips = if transport == Transport::Tcp { 2 } else { 1 };
         let rtt = now.since(upstream.sent) / round_trips;
         self.servers.on_answer(server, rtt, is_late, now);
+        if transport == Transport::Tcp {
+            self.servers.on_tcp_answer(server, now);
+        }
         self.close(query);
-        if let Use::Step(id, number) = purpose
-            && let Some(step) = self.current_step(id, number)
-        {
+        let is_truncated = octets.get(2).is_some_and(|high| u16::from(*high) << 8 & TC != 0);
+        for (id, number) in askers {
+            let Some(step) = self.current_step(id, number) else { continue };
             step.waiting.retain(|other| *other != query);
-            let is_truncated = message.as_ref().is_some_and(|message| message.flags & TC != 0);
-            match message {
-                Some(_) if is_truncated && transport == Transport::Udp => self.go_to_tcp(id, server, now),
-                Some(message) => self.on_message(id, server, &message, had_edns, now),
+            match &message {
+                _ if is_truncated && transport == Transport::Udp => self.go_to_tcp(id, server, now),
+                Some(message) => self.on_message(id, server, message, had_edns, now),
                 None => self.on_useless(id, server, Ede::INVALID_DATA, now),
             }
         }
@@ -232,12 +275,12 @@ impl Resolver {
 
     /// Somebody may be guessing: over TCP they would have to guess sequence numbers, too.
     fn repeat_over_tcp(&mut self, query: QueryId, now: Instant) {
-        let Some(upstream) = self.in_flight.get(&query) else { return };
-        let (purpose, server, transport) = (upstream.purpose, upstream.server, upstream.transport);
+        let Some(upstream) = self.in_flight.get_mut(&query) else { return };
+        let (server, transport) = (upstream.server, upstream.transport);
+        let askers = std::mem::take(&mut upstream.askers);
         self.close(query);
-        if let Use::Step(id, number) = purpose
-            && let Some(step) = self.current_step(id, number)
-        {
+        for (id, number) in askers {
+            let Some(step) = self.current_step(id, number) else { continue };
             step.waiting.retain(|other| *other != query);
             match transport {
                 Transport::Udp => self.go_to_tcp(id, server, now),
@@ -247,17 +290,34 @@ impl Resolver {
         self.run_ready(now);
     }
 
-    /// The answer does not fit a datagram (RFC 7766, 5).
+    /// The answer does not fit a datagram (RFC 7766, 5). A server that failed over TCP is asked all the same if there is no other.
     fn go_to_tcp(&mut self, id: TaskId, server: SocketAddr, now: Instant) {
-        if !self.servers.takes_tcp(server, now) || !self.ask(id, server, Transport::Tcp, now) {
+        let candidates = self.tasks.get(&id).and_then(|task| task.step.as_ref()).map(Step::candidates);
+        let has_other = candidates.is_some_and(|all| all.iter().any(|other| other.address != server));
+        let is_worthwhile = !has_other || self.servers.takes_tcp(server, now);
+        if !is_worthwhile || !self.ask(id, server, Transport::Tcp, now) {
             self.on_useless(id, server, Ede::NO_REACHABLE_AUTHORITY, now);
         }
     }
 
     /// The step of a task, if it is still the one of that number.
-    pub(super) fn current_step(&mut self, id: TaskId, number: u64) -> Option<&mut super::task::Step> {
+    pub(super) fn current_step(&mut self, id: TaskId, number: u64) -> Option<&mut Step> {
         let step = self.tasks.get_mut(&id)?.step.as_mut()?;
         (step.number == number).then_some(step)
+    }
+}
+
+impl SameQueries {
+    /// A query is no longer in flight.
+    pub(crate) fn remove(&mut self, query: QueryId, upstream: &Upstream) {
+        let mut question = Question { name: upstream.name.clone(), rtype: upstream.rtype };
+        question.name.make_lowercase();
+        let key = (upstream.server, upstream.transport, upstream.recursion, question);
+        let Some(copies) = self.0.get_mut(&key) else { return };
+        copies.retain(|other| *other != query);
+        if copies.is_empty() {
+            self.0.remove(&key);
+        }
     }
 }
 
@@ -278,8 +338,8 @@ impl Upstream {
         }
         let Some(message) = message else { return Judgement::Genuine };
         let Some(question) = &message.question else {
-            // Some errors repeat no question.
-            return if flags & 0xf != 0 { Judgement::Genuine } else { Judgement::Forged };
+            let may_lack_it = ERRORS_WITHOUT_QUESTION.contains(&message.rcode);
+            return if may_lack_it { Judgement::Genuine } else { Judgement::Forged };
         };
         let same_case = question.name.as_name().as_bytes() == self.name.as_name().as_bytes();
         if question.rtype != self.rtype || question.name != self.name {

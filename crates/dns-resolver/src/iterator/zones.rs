@@ -42,7 +42,7 @@ impl Resolver {
     }
 
     /// The deepest zone at or above `name` that the user sends elsewhere.
-    fn directed(&self, name: Name<'_>) -> Option<&Directed> {
+    pub(crate) fn directed(&self, name: Name<'_>) -> Option<&Directed> {
         let above = self.zones.directed.iter().filter(|directed| name.ends_with(directed.zone.as_name()));
         above.max_by_key(|directed| directed.zone.as_name().len())
     }

@@ -10,6 +10,11 @@ use dns_wire::{Class, Name, NameBuf, Rtype};
 use super::Rrset;
 use super::rrset::Rdatas;
 
+/// Pointers that one name may go through. Each names at least one label, and a name has at most 127 and the root's.
+const POINTERS_MAX: usize = 128;
+/// Records that one message may have. More are no answer to anything, and cost time in proportion to their square.
+const RECORDS_MAX: u32 = 1000;
+
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Question {
@@ -61,6 +66,9 @@ impl Message {
             additional: Vec::new(),
             has_opt: false,
         };
+        if [6, 8, 10].iter().map(|at| u32::from(word(*at))).sum::<u32>() > RECORDS_MAX {
+            return None;
+        }
         for (section, count) in [word(6), word(8), word(10)].into_iter().enumerate() {
             for _ in 0..count {
                 message.take(section, reader.record()?);
@@ -134,7 +142,7 @@ impl Reader<'_> {
     fn name(&mut self) -> Option<NameBuf> {
         let mut wire = [0; NAME_LEN_MAX];
         let mut len = 0;
-        let (mut at, mut end, mut lowest) = (self.at, None, self.at);
+        let (mut at, mut end, mut lowest, mut pointers) = (self.at, None, self.at, 0);
         loop {
             let octet = *self.octets.get(at)?;
             match octet {
@@ -147,7 +155,8 @@ impl Reader<'_> {
                 0xc0.. => {
                     let low = *self.octets.get(at + 1)?;
                     let target = usize::from(u16::from_be_bytes([octet & 0x3f, low]));
-                    if target >= lowest {
+                    pointers += 1;
+                    if target >= lowest || pointers > POINTERS_MAX {
                         return None;
                     }
                     end.get_or_insert(at + 2);
@@ -273,6 +282,40 @@ mod tests {
             looped[last] = target;
             assert!(Message::parse(&looped).is_none(), "to {target}");
         }
+    }
+
+    #[test]
+    fn a_name_of_many_pointers_is_refused() {
+        let with_pointers = |count: u16| {
+            let mut octets = b"\0\0\x84\0\0\0\0\x01\0\0\0\0\0\0\x10\0\x01\0\0\0\0\0\0".to_vec();
+            octets[7] = 2;
+            let rdata_len = 1 + 2 * (count - 1);
+            let start = octets.len() as u16;
+            octets[21..23].copy_from_slice(&rdata_len.to_be_bytes());
+            octets.push(0);
+            (0..count - 1).for_each(|index| {
+                let target = if index == 0 { start } else { start + 1 + 2 * (index - 1) };
+                octets.extend_from_slice(&(0xc000 | target).to_be_bytes());
+            });
+            let last = if count == 1 { start } else { start + 1 + 2 * (count - 2) };
+            octets.extend_from_slice(&(0xc000 | last).to_be_bytes());
+            octets.extend_from_slice(b"\0\x10\0\x01\0\0\0\0\0\0");
+            octets
+        };
+        assert!(Message::parse(&with_pointers(128)).is_some());
+        assert!(Message::parse(&with_pointers(129)).is_none());
+    }
+
+    #[test]
+    fn a_message_of_many_records_is_refused() {
+        let with_records = |count: u16| {
+            let mut octets = b"\0\0\x84\0\0\0\0\0\0\0\0\0".to_vec();
+            octets[6..8].copy_from_slice(&count.to_be_bytes());
+            (0..count).for_each(|_| octets.extend_from_slice(b"\0\0\x10\0\x01\0\0\0\0\0\0"));
+            octets
+        };
+        assert!(Message::parse(&with_records(1000)).is_some());
+        assert!(Message::parse(&with_records(1001)).is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Record sets as they are passed on: one owner, one type, one TTL, the data packed into one allocation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dns_wire::{Name, NameBuf, Rtype};
@@ -11,12 +12,8 @@ pub(crate) struct Rdatas(Arc<[u8]>);
 impl Rdatas {
     /// Packs `rdatas`, each at most 65535 octets. A record that is there twice is kept once (RFC 2181, 5).
     pub(crate) fn pack<'a>(rdatas: impl IntoIterator<Item = &'a [u8]>) -> Rdatas {
-        let mut distinct: Vec<&[u8]> = Vec::new();
-        for rdata in rdatas {
-            if !distinct.contains(&rdata) {
-                distinct.push(rdata);
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let distinct: Vec<&[u8]> = rdatas.into_iter().filter(|rdata| seen.insert(*rdata)).collect();
         let mut packed = Vec::with_capacity(distinct.iter().map(|rdata| rdata.len() + 2).sum());
         for rdata in distinct {
             packed.extend_from_slice(&(rdata.len() as u16).to_be_bytes());

@@ -131,17 +131,23 @@ pub(crate) fn write_answer(
     let reserve = if head.edns.is_some() { 11 + 6 } else { 0 };
     let mut counts = Counts { question: u16::from(!head.question.is_empty()), ..Counts::default() };
     let behind_question = writer.message.len();
+    let room = head.limit.saturating_sub(reserve);
     for (section, set) in sets {
         let count = match section {
             Section::Answer => &mut counts.answer,
             Section::Authority => &mut counts.authority,
         };
-        set.rdatas.iter().for_each(|rdata| writer.record(set, rdata));
-        *count = count.saturating_add(u16::try_from(set.rdatas.iter().count()).unwrap_or(u16::MAX));
+        for rdata in set.rdatas.iter() {
+            if writer.message.len() > room {
+                break;
+            }
+            writer.record(set, rdata);
+            *count = count.saturating_add(1);
+        }
     }
     let mut message = writer.message;
     let mut flags = head.flags | flag::QR | super::flag::RA | rcode.low();
-    if message.len() + reserve > head.limit {
+    if message.len() > room {
         message.truncate(behind_question);
         flags |= flag::TC;
         (counts.answer, counts.authority) = (0, 0);

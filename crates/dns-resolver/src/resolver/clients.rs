@@ -155,34 +155,54 @@ impl Resolver {
     /// A client has waited for long: all servers that are left are asked, and if that is hopeless, it gets expired data.
     pub(super) fn on_client_timer(&mut self, id: ClientId, now: Instant) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        client.timer_passed = true;
+        (client.timer_passed, client.stale_at) = (true, None);
         let task = client.task;
-        let again = now + LOOK_AGAIN;
-        client.stale_at = Some(again);
-        self.timers.set(again, Timer::Client(id));
         self.hurry(task, now);
         self.serve_stale_if_hopeless(task, now);
+        if self.clients.contains_key(&id) {
+            self.set_look_again(task, now);
+        }
+    }
+
+    /// Hope is looked for again, for all clients of a task whose time has come.
+    pub(super) fn on_look_again(&mut self, id: TaskId, now: Instant) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.look_again = None;
+        self.serve_stale_if_hopeless(id, now);
+        self.set_look_again(id, now);
+    }
+
+    fn set_look_again(&mut self, id: TaskId, now: Instant) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if task.look_again.is_none() && !task.waiters.is_empty() {
+            task.look_again = Some(now + LOOK_AGAIN);
+            self.timers.set(now + LOOK_AGAIN, Timer::LookAgain(id));
+        }
     }
 
     /// Answers with expired data those clients of a task whose time has come, if nothing better is to be expected.
     pub(crate) fn serve_stale_if_hopeless(&mut self, task: TaskId, now: Instant) {
-        let Some(waiters) = self.tasks.get(&task).map(|task| task.waiters.clone()) else { return };
+        if !self.is_hopeless(task, 0, now) {
+            return;
+        }
+        let Some(waiters) = self.tasks.get(&task).map(|task| &task.waiters) else { return };
         let due = |waiter: &Waiter| match waiter {
             Waiter::Client(id) => self.clients.get(id).filter(|client| client.timer_passed).map(|_| *id),
             Waiter::Task(_) => None,
         };
         let due: Vec<ClientId> = waiters.iter().filter_map(due).collect();
-        if due.is_empty() || !self.is_hopeless(task, 0, now) {
-            return;
-        }
         for id in due {
             let question = self.clients[&id].question.clone();
             if let Some(reply) = self.known_reply(&question, true, now) {
                 self.finish_client(id, &reply.outcome, reply.is_stale);
-                if let Some(task) = self.tasks.get_mut(&task) {
-                    task.waiters.retain(|waiter| *waiter != Waiter::Client(id));
-                }
             }
+        }
+        if let Some(task) = self.tasks.get_mut(&task) {
+            let clients = &self.clients;
+            task.waiters.retain(|waiter| match waiter {
+                Waiter::Client(id) => clients.contains_key(id),
+                Waiter::Task(_) => true,
+            });
         }
     }
 

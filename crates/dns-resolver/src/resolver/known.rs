@@ -67,10 +67,11 @@ impl Resolver {
     }
 
     /// What fresh entries of the names above say: that nothing is below them (RFC 8020), or that they redirect what is (RFC 6672). Only
-    /// what is newer than `than` counts.
+    /// what is newer than `than` counts, and nothing from above a zone that the user sends elsewhere.
     fn look_above(&mut self, name: Name<'_>, than: Option<Instant>, now: Instant) -> Option<Knowledge> {
+        let floor = self.directed(name).map_or(1, |directed| directed.zone.as_name().label_count().max(1));
         let mut above = name.parent();
-        while let Some(owner) = above.filter(|owner| !owner.is_root()) {
+        while let Some(owner) = above.filter(|owner| owner.label_count() >= floor) {
             for kind in [Kind::NoName, Kind::Type(Rtype::DNAME)] {
                 let Some(found) = self.cache.get_fresh(owner, kind, now) else { continue };
                 let is_dname_denial = kind != Kind::NoName && matches!(found.content, Content::Denial(_));

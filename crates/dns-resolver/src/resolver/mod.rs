@@ -12,9 +12,9 @@ use dns_wire::{Name, NameBuf};
 
 use crate::cache::Cache;
 use crate::hints::Hints;
-use crate::iterator::Upstream;
 use crate::iterator::lame::LameServers;
 use crate::iterator::task::{Task, TaskId};
+use crate::iterator::{SameQueries, Upstream};
 use crate::local_zones::LocalZones;
 use crate::message::Question;
 use crate::options::Options;
@@ -151,6 +151,8 @@ pub struct Resolver {
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     pub(crate) by_question: BTreeMap<Question, TaskId>,
     pub(crate) in_flight: BTreeMap<QueryId, Upstream>,
+    /// Those of them that are for tasks.
+    pub(crate) same: SameQueries,
     pub(crate) clients: BTreeMap<ClientId, Client>,
     pub(crate) timers: Timers,
     /// Tasks that can go on.
@@ -187,6 +189,7 @@ impl Resolver {
             tasks: BTreeMap::new(),
             by_question: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            same: SameQueries::default(),
             clients: BTreeMap::new(),
             timers,
             ready: VecDeque::new(),
@@ -199,12 +202,19 @@ impl Resolver {
         }
     }
 
-    /// Takes other options and zones. Cache and servers stay; the size of the cache does, too.
+    /// Takes other options and zones. Cache and servers stay; the size of the cache does, too. What the cache has about zones that are
+    /// sent elsewhere than before goes.
     pub fn reconfigure(&mut self, options: Options, zones: Zones) {
         self.servers.set_options(options.selection);
         self.local = local_zones(&options, &zones);
         if zones.hints != self.zones.hints {
             self.cache.forget(Name::ROOT, crate::cache::Kind::Zone);
+        }
+        let (old, new) = (&self.zones.directed, &zones.directed);
+        let only_old = old.iter().filter(|directed| !new.contains(directed));
+        let only_new = new.iter().filter(|directed| !old.contains(directed));
+        for changed in only_old.chain(only_new) {
+            self.cache.flush(changed.zone.as_name());
         }
         (self.options, self.zones) = (options, zones);
     }
@@ -216,6 +226,7 @@ impl Resolver {
                 Timer::Wait(query) => self.on_wait_over(query, now),
                 Timer::Patience(query) => self.close(query),
                 Timer::Client(client) => self.on_client_timer(client, now),
+                Timer::LookAgain(task) => self.on_look_again(task, now),
                 Timer::Task(task) => self.on_task_deadline(task, now),
                 Timer::Sweep => {
                     self.servers.sweep(now);
@@ -288,6 +299,7 @@ impl Resolver {
     /// Lets a query's socket go.
     pub(crate) fn close(&mut self, query: QueryId) {
         if let Some(upstream) = self.in_flight.remove(&query) {
+            self.same.remove(query, &upstream);
             self.timers.cancel(upstream.wait_until, Timer::Wait(query));
             self.timers.cancel(upstream.patience_until, Timer::Patience(query));
             self.closed.push_back(query);

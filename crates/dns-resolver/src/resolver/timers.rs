@@ -16,6 +16,8 @@ pub(crate) enum Timer {
     Patience(QueryId),
     /// A client may get expired data.
     Client(ClientId),
+    /// Clients of a question whose time has come may get expired data now.
+    LookAgain(TaskId),
     /// A question takes too long.
     Task(TaskId),
     /// Old state is looked for.

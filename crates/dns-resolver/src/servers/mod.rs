@@ -247,7 +247,8 @@ impl Servers {
 
     /// A query leaves.
     pub(crate) fn on_sent(&mut self, address: SocketAddr, is_probe: bool, now: Instant) {
-        self.server(address, now).on_sent(is_probe, now);
+        let options = self.options;
+        self.server(address, now).on_sent(is_probe, &options, now);
     }
 
     /// An answer came after `rtt`; `is_late` if it had been given up.
@@ -274,6 +275,11 @@ impl Servers {
         self.server(address, now).on_tcp_failed(now);
     }
 
+    /// The server has answered over TCP.
+    pub(crate) fn on_tcp_answer(&mut self, address: SocketAddr, now: Instant) {
+        self.server(address, now).on_tcp_answer();
+    }
+
     /// Whether queries to a server have an OPT record.
     pub(crate) fn takes_edns(&self, address: SocketAddr, now: Instant) -> bool {
         self.table.get(&address).is_none_or(|server| server.takes_edns(&self.options, now))
@@ -281,7 +287,7 @@ impl Servers {
 
     /// Whether a server may be reached over TCP.
     pub(crate) fn takes_tcp(&self, address: SocketAddr, now: Instant) -> bool {
-        self.table.get(&address).is_none_or(|server| server.takes_tcp(&self.options, now))
+        self.table.get(&address).is_none_or(|server| server.takes_tcp(now))
     }
 
     /// Whether a server did not answer its last query. One never asked is not silent.
@@ -314,7 +320,7 @@ impl Servers {
             penalty: server.penalty(&self.options, now),
             silent: server.losses(),
             edns: server.takes_edns(&self.options, now),
-            tcp: server.takes_tcp(&self.options, now),
+            tcp: server.takes_tcp(now),
             queries: server.counts.queries,
             probes: server.counts.probes,
             answers: server.counts.answers,

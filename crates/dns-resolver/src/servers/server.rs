@@ -18,6 +18,8 @@ struct Timing {
 const OUTLIER_MIN: Duration = Duration::from_millis(5);
 /// The variance counts as at least this part of the smoothed time: answers that always took the same may take a little longer once.
 const VARIANCE_PART: u32 = 16;
+/// How long a server is not asked over TCP after that failed. One failure says little: the connection's first packet may have been lost.
+const TCP_FAILED_TTL: Duration = Duration::from_secs(30);
 /// Doublings after which nothing doubles any more.
 const DOUBLINGS_MAX: u32 = 10;
 
@@ -127,14 +129,14 @@ impl Server {
         wait.min(options.timeout_max)
     }
 
-    /// A query leaves.
-    pub(super) fn on_sent(&mut self, is_probe: bool, now: Instant) {
+    /// A query leaves. Debt has a bound, so that a server that had far too many queries is not left alone for long.
+    pub(super) fn on_sent(&mut self, is_probe: bool, options: &Selection, now: Instant) {
         self.last_sent = Some(now);
         if is_probe {
             self.counts.probes += 1;
         } else {
             self.counts.queries += 1;
-            self.tokens -= 1000;
+            self.tokens = (self.tokens - 1000).max(-burst(options));
         }
     }
 
@@ -203,14 +205,19 @@ impl Server {
         self.tcp_failed = Some(now);
     }
 
+    /// It answered over TCP.
+    pub(super) fn on_tcp_answer(&mut self) {
+        self.tcp_failed = None;
+    }
+
     /// Whether queries to it have an OPT record. A failure is forgotten with time.
     pub(super) fn takes_edns(&self, options: &Selection, now: Instant) -> bool {
         self.edns_failed.is_none_or(|failed| failed + options.expiry <= now)
     }
 
     /// Whether it may be reached over TCP.
-    pub(super) fn takes_tcp(&self, options: &Selection, now: Instant) -> bool {
-        self.tcp_failed.is_none_or(|failed| failed + options.expiry <= now)
+    pub(super) fn takes_tcp(&self, now: Instant) -> bool {
+        self.tcp_failed.is_none_or(|failed| failed + TCP_FAILED_TTL <= now)
     }
 }
 
@@ -309,7 +316,7 @@ mod tests {
         let mut now = at(0);
         let mut pauses = Vec::new();
         for _ in 0..6 {
-            server.on_sent(true, now);
+            server.on_sent(true, &options, now);
             server.on_loss(&options, now);
             let sent = now;
             while !server.is_probe_due(&options, options.probe_silent_max, now) {
@@ -318,9 +325,18 @@ mod tests {
             pauses.push((now - sent).as_millis());
         }
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 4000]);
-        server.on_sent(true, now);
+        server.on_sent(true, &options, now);
         assert!(!server.is_probe_due(&options, options.probe_outage_max, now + ms(450)));
         assert!(server.is_probe_due(&options, options.probe_outage_max, now + ms(500)));
+    }
+
+    #[test]
+    fn the_debt_of_a_server_has_a_bound() {
+        let options = Selection::default();
+        let mut server = measured(&[5]);
+        (0..100_000).for_each(|_| server.on_sent(false, &options, at(0)));
+        assert!(server.tokens(&options, at(0)) < 0);
+        assert!(server.tokens(&options, at(300)) >= 1000);
     }
 
     #[test]
@@ -328,7 +344,11 @@ mod tests {
         let options = Selection::default();
         let mut server = measured(&[5]);
         server.on_edns_failed(at(0));
-        assert!(!server.takes_edns(&options, at(899_000)) && server.takes_tcp(&options, at(0)));
+        assert!(!server.takes_edns(&options, at(899_000)) && server.takes_tcp(at(0)));
         assert!(server.takes_edns(&options, at(900_000)));
+        server.on_tcp_failed(at(0));
+        assert!(!server.takes_tcp(at(29_000)) && server.takes_tcp(at(30_000)));
+        server.on_tcp_answer();
+        assert!(server.takes_tcp(at(0)));
     }
 }

@@ -1,6 +1,6 @@
 //! The loop: sockets and time to the core, and queries and answers back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,6 +72,8 @@ pub(super) struct Server {
     next_client: u64,
     /// Sockets that may have more to read.
     again: Vec<usize>,
+    /// Connections that may have more queries.
+    more: BTreeSet<StreamId>,
     buffer: Vec<u8>,
     next_sweep: Instant,
     /// When a loop that is to stop does so at the latest.
@@ -116,6 +118,7 @@ impl Server {
             clients: BTreeMap::new(),
             next_client: 0,
             again: Vec::new(),
+            more: BTreeSet::new(),
             buffer: vec![0; MESSAGE_MAX],
             stop_at: None,
         };
@@ -141,8 +144,8 @@ impl Server {
             }
             again.into_iter().for_each(|number| self.receive(number));
             self.resolver.on_timeout(self.clock.now());
-            self.deliver();
             self.sweep();
+            self.deliver();
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
             }
@@ -150,7 +153,7 @@ impl Server {
     }
 
     fn timeout(&self) -> Duration {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || !self.more.is_empty() {
             return Duration::ZERO;
         }
         let mut until = self.resolver.poll_timeout();
@@ -198,22 +201,24 @@ impl Server {
         let now = self.clock.now();
         while let Some(listener) = self.tcp.get(number) {
             // Out of descriptors or memory: the sweep tries again.
-            let Ok(Some(id)) = self.streams.accept(listener, self.poll.registry(), now) else { return };
+            let may_ask = |client| self.config.access.permits(client);
+            let accepted = self.streams.accept(listener, self.poll.registry(), may_ask, now);
+            let Ok(Some(id)) = accepted else { return };
             self.drive(id);
         }
     }
 
-    /// Takes queries from a connection.
+    /// Takes one query from a connection. The next one follows once [`Server::deliver`] has sent the answer, if there is one already: so
+    /// that a client that does not read its answers gets no more of them.
     fn drive(&mut self, id: StreamId) {
         let now = self.clock.now();
-        let Some((peer, queries)) = self.streams.drive(id, now) else { return };
-        for query in queries {
-            let client = self.new_client(Place::Stream(id));
-            if self.config.access.permits(peer.ip()) {
-                self.resolver.on_query(client, Transport::Tcp, &query, now);
-            } else {
-                self.resolver.refuse(client, Transport::Tcp, &query);
-            }
+        let Some((peer, query)) = self.streams.next_query(id, now) else { return };
+        self.more.insert(id);
+        let client = self.new_client(Place::Stream(id));
+        if self.config.access.permits(peer.ip()) {
+            self.resolver.on_query(client, Transport::Tcp, &query, now);
+        } else {
+            self.resolver.refuse(client, Transport::Tcp, &query);
         }
     }
 
@@ -240,8 +245,21 @@ impl Server {
         }
     }
 
-    /// Takes from the core all that it has.
+    /// Takes from the core all that it has, and queries of connections that have room, in turns, until there is nothing more. What a
+    /// client with very many queries has left after [`BATCH`] of them comes in the next turn of the loop.
     fn deliver(&mut self) {
+        for _ in 0..BATCH {
+            self.deliver_all();
+            if self.more.is_empty() {
+                return;
+            }
+            for id in std::mem::take(&mut self.more) {
+                self.drive(id);
+            }
+        }
+    }
+
+    fn deliver_all(&mut self) {
         while let Some(transmit) = self.resolver.poll_transmit() {
             let query = transmit.query;
             if self.upstreams.send(transmit, self.poll.registry()).is_err() {
@@ -268,7 +286,7 @@ impl Server {
             }
             Place::Stream(id) => {
                 self.streams.answer(id, octets, self.clock.now());
-                self.drive(id); // There may be room for more of its queries.
+                self.more.insert(id); // There may be room for more of its queries.
             }
         }
     }

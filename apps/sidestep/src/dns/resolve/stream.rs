@@ -37,23 +37,22 @@ impl<S: Read + Write> Stream<S> {
         Stream { socket, input, output, pending: 0, ended: false, active: now, _permit: permit }
     }
 
-    /// Takes what has come and sends what is waiting; hands each whole message to `on_query`.
-    pub(super) fn drive(&mut self, now: Instant, mut on_query: impl FnMut(&[u8])) -> Result<(), Closed> {
+    /// Sends what is waiting, and takes the next whole message that has come. To be called again until there is none: each answer may end
+    /// the room for more.
+    pub(super) fn next_query(&mut self, now: Instant) -> Result<Option<Vec<u8>>, Closed> {
         self.flush(now)?;
         while self.has_room() {
-            match self.next_message()? {
-                Some(message) => {
-                    self.pending += 1;
-                    self.active = now;
-                    on_query(&message);
-                }
-                None if self.ended => break,
-                None if !self.receive()? => break,
-                None => {}
+            if let Some(message) = self.next_message()? {
+                self.pending += 1;
+                self.active = now;
+                return Ok(Some(message));
+            }
+            if self.ended || !self.receive()? {
+                break;
             }
         }
         let is_done = self.ended && self.pending == 0 && self.output.is_empty();
-        if is_done { Err(Closed) } else { Ok(()) }
+        if is_done { Err(Closed) } else { Ok(None) }
     }
 
     /// Sends an answer; an empty one is none.
@@ -176,8 +175,13 @@ mod tests {
 
     fn driven(stream: &mut Stream<Pipe>) -> (Vec<Vec<u8>>, Result<(), Closed>) {
         let mut queries = Vec::new();
-        let outcome = stream.drive(Instant::ZERO, |query| queries.push(query.to_vec()));
-        (queries, outcome)
+        loop {
+            match stream.next_query(Instant::ZERO) {
+                Ok(Some(query)) => queries.push(query),
+                Ok(None) => return (queries, Ok(())),
+                Err(closed) => return (queries, Err(closed)),
+            }
+        }
     }
 
     #[test]
@@ -211,6 +215,17 @@ mod tests {
         (0..2).for_each(|_| stream.answer(&answer, Instant::ZERO).unwrap());
         assert_eq!(driven(&mut stream).0.len(), 0);
         assert!(stream.is_idle(Duration::from_secs(10), Instant::ZERO + Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_has_bounded_output() {
+        let mut stream = stream(&b"\0\x01q".repeat(1000), 10);
+        let mut taken = 0;
+        while stream.next_query(Instant::ZERO).unwrap().is_some() {
+            taken += 1;
+            stream.answer(&[0; 40_000], Instant::ZERO).unwrap();
+        }
+        assert_eq!(taken, 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use clock::Instant;
@@ -28,11 +28,13 @@ impl Streams {
         Streams { admission, open: BTreeMap::new(), next: 0 }
     }
 
-    /// Accepts one connection; `None` if there is none now. Connections beyond a limit are closed at once.
+    /// Accepts one connection; `None` if there is none now. Connections beyond a limit are closed at once, and so are those of clients
+    /// that may not ask: they take no place from others.
     pub(super) fn accept(
         &mut self,
         listener: &TcpListener,
         registry: &Registry,
+        may_ask: impl Fn(IpAddr) -> bool,
         now: Instant,
     ) -> io::Result<Option<StreamId>> {
         loop {
@@ -42,6 +44,9 @@ impl Streams {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
+            if !may_ask(peer.ip()) {
+                continue;
+            }
             let Some(permit) = self.admission.admit(peer.ip()) else { continue };
             self.next += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -54,14 +59,16 @@ impl Streams {
         }
     }
 
-    /// Reads and writes what can be; returns the queries that came, and who asks them.
-    pub(super) fn drive(&mut self, id: StreamId, now: Instant) -> Option<(SocketAddr, Vec<Vec<u8>>)> {
+    /// Writes what can be; returns the next query that came, and who asks it.
+    pub(super) fn next_query(&mut self, id: StreamId, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
         let (peer, stream) = self.open.get_mut(&id)?;
-        let (peer, mut queries) = (*peer, Vec::new());
-        if stream.drive(now, |query| queries.push(query.to_vec())) == Err(Closed) {
-            self.open.remove(&id);
+        match stream.next_query(now) {
+            Ok(query) => query.map(|query| (*peer, query)),
+            Err(Closed) => {
+                self.open.remove(&id);
+                None
+            }
         }
-        Some((peer, queries))
     }
 
     /// Sends an answer; a client that has gone gets none.

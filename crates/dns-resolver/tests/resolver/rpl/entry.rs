@@ -55,6 +55,9 @@ impl Entry {
             (Some((name, _)), Some((asked, _))) if name == asked => *name = asked.clone(),
             _ => {}
         }
+        if self.adjust.iter().any(|word| word == "no_question") {
+            answer.question = None;
+        }
         answer.has_edns |= query.has_edns && !self.adjust.iter().any(|word| word == "no_edns");
         answer
     }
