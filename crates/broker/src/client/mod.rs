@@ -288,10 +288,8 @@ impl Client {
         remote: SocketAddr,
         octets: &[u8],
     ) -> Result<(), ClientError> {
-        if octets.len() > DATAGRAM_MAX {
-            return Err(Refusal::NotTaken("it is too long".to_owned()).into());
-        }
-        self.ask_for_done(Request::Deliver { local, remote, octets: octets.to_vec() }, &[shadow])
+        let octets = as_one_packet(octets)?;
+        self.ask_for_done(Request::Deliver { local, remote, octets }, &[shadow])
     }
 
     /// Gives the kernel a segment of a connection that [`Client::move_connection`] has just moved, which came to our queues: the TCP
@@ -302,10 +300,8 @@ impl Client {
         remote: SocketAddr,
         octets: &[u8],
     ) -> Result<(), ClientError> {
-        if octets.len() > DATAGRAM_MAX {
-            return Err(Refusal::NotTaken("it is too long".to_owned()).into());
-        }
-        self.ask_for_done(Request::Late { local, remote, octets: octets.to_vec() }, &[])
+        let octets = as_one_packet(octets)?;
+        self.ask_for_done(Request::Late { local, remote, octets }, &[])
     }
 
     /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
@@ -331,6 +327,14 @@ impl Client {
         self.events = others;
         granted
     }
+}
+
+/// A datagram, or a segment of TCP, for a message.
+fn as_one_packet(octets: &[u8]) -> Result<Vec<u8>, ClientError> {
+    if octets.len() > DATAGRAM_MAX {
+        return Err(Refusal::NotTaken("it is too long".to_owned()).into());
+    }
+    Ok(octets.to_vec())
 }
 
 impl Drop for Client {
