@@ -27,6 +27,7 @@ mod interface;
 mod load;
 mod options;
 mod privileges;
+mod read_once;
 mod reload;
 mod resolve;
 mod serial;

@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 use clock::{Duration, Instant};
 use dns_server::{Permit, QueryStream, StreamResponder};
 
+use super::read_once::{Came, read_once};
+
 /// Octets read at a time.
 const READ_SIZE: usize = 16 << 10;
 /// Reads, or fillings of the output, in one go, so that one busy client does not keep the others waiting.
@@ -93,17 +95,9 @@ impl<S: Read + Write> Connection<S> {
         if size == 0 {
             return Ok(false); // A whole message waits for room in the output.
         }
-        self.input.resize(start + size, 0);
-        let outcome = self.socket.read(&mut self.input[start..]);
-        self.input.truncate(start + *outcome.as_ref().unwrap_or(&0));
-        match outcome {
-            Ok(0) => self.ended = true,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        Ok(true)
+        let came = read_once(&mut self.socket, &mut self.input, size)?;
+        self.ended |= came == Came::End;
+        Ok(came != Came::Nothing)
     }
 
     /// Whether answers are waiting for the client.

@@ -6,6 +6,8 @@ use std::mem;
 use clock::{Duration, Instant};
 use dns_server::Permit;
 
+use crate::dns::read_once::{Came, read_once};
+
 /// Queries of a client that may be under way; beyond it the client is not read from.
 const PENDING_MAX: usize = 100;
 /// Answers that wait for a client to read them, in octets; beyond it the client is not read from.
@@ -93,18 +95,9 @@ impl<S: Read + Write> Stream<S> {
 
     /// Reads once; false if there is nothing now.
     fn receive(&mut self) -> Result<bool, Closed> {
-        let start = self.input.len();
-        self.input.resize(start + READ_SIZE, 0);
-        let outcome = self.socket.read(&mut self.input[start..]);
-        self.input.truncate(start + *outcome.as_ref().unwrap_or(&0));
-        match outcome {
-            Ok(0) => self.ended = true,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(Closed),
-        }
-        Ok(true)
+        let came = read_once(&mut self.socket, &mut self.input, READ_SIZE).map_err(|_| Closed)?;
+        self.ended |= came == Came::End;
+        Ok(came != Came::Nothing)
     }
 
     fn flush(&mut self, now: Instant) -> Result<(), Closed> {
