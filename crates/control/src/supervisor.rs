@@ -1,10 +1,10 @@
-//! Carries out a [`PortPlan`]: the steering program, the sockets, the mirror.
+//! Carries out a [`PortPlan`] on a [`DataPath`], by the mirror of the kernel.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
 use clock::Instant;
-use device_xdp::{SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpMode, XdpOptions, queue_pairs};
+use device::{DataPath, Device, Opened, PathError};
 use steering::{ListenAddress, LocalAddress, Transport};
 
 use crate::clamps::{ClampWatch, SegmentClamp};
@@ -23,10 +23,6 @@ pub struct PortConfig {
     pub listens: Vec<(Transport, ListenAddress)>,
     /// Number of engines, at least one. Queue `q` is engine `q % engines`'s.
     pub engines: usize,
-    /// How the program is attached.
-    pub steering: SteeringOptions,
-    /// How devices are opened.
-    pub device: XdpOptions,
 }
 
 /// Events for the engines and the log.
@@ -34,13 +30,13 @@ pub enum PortEvent {
     /// A device for one engine, in addition to those that it has. Claimed packets arrive on it from now on.
     QueuesOpened {
         /// The device.
-        device: Box<XdpDevice>,
+        device: Box<dyn Device>,
         /// The engine.
         engine: usize,
         /// Queues of the interface that it serves.
         queues: Vec<u16>,
-        /// The mode of its AF_XDP sockets.
-        mode: XdpMode,
+        /// How its packets come, for people.
+        mode: String,
     },
     /// The interface is gone, or must be attached again: every engine drops all devices of this interface. Until it is back, the
     /// kernel receives its packets.
@@ -65,9 +61,9 @@ pub enum PortEvent {
 /// Why an interface is not served, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The device could not be opened.
+    /// The interface could not be attached to, or a device not opened.
     #[error(transparent)]
-    Xdp(#[from] XdpError),
+    Path(#[from] PathError),
     /// The kernel's changes cannot be followed.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
@@ -79,9 +75,9 @@ pub enum PortError {
 /// the start. All calls belong on one thread, in the network namespace of the interface. Dropping it detaches the program.
 pub struct PortSupervisor {
     config: PortConfig,
+    path: Box<dyn DataPath>,
     monitor: NetlinkMonitor,
     plan: PortPlan,
-    program: Option<SteeringProgram>,
     addresses: BTreeSet<LocalAddress>,
     neighbours: NeighbourWatch,
     clamps: ClampWatch,
@@ -94,12 +90,12 @@ impl PortSupervisor {
     ///
     /// # Panics
     /// If `config.engines` is zero.
-    pub fn new(config: PortConfig) -> Result<PortSupervisor, MonitorError> {
+    pub fn new(config: PortConfig, path: Box<dyn DataPath>) -> Result<PortSupervisor, MonitorError> {
         Ok(PortSupervisor {
             monitor: NetlinkMonitor::new()?,
             plan: PortPlan::new(config.engines, config.listens.clone()),
             config,
-            program: None,
+            path,
             addresses: BTreeSet::new(),
             neighbours: NeighbourWatch::default(),
             clamps: ClampWatch::default(),
@@ -138,7 +134,7 @@ impl PortSupervisor {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,
                 // The engines or the kernel still need time.
-                Err(XdpError::QueueBusy { .. }) if self.plan.is_reopening() => self.plan.on_failure(now),
+                Err(PathError::Busy(_)) if self.plan.is_reopening() => self.plan.on_failure(now),
                 Err(error) => {
                     self.plan.on_failure(now);
                     self.fail(error.into(), &mut events);
@@ -158,9 +154,9 @@ impl PortSupervisor {
         self.monitor.mirror()
     }
 
-    /// The steering program, while it is attached.
-    pub fn program(&self) -> Option<&SteeringProgram> {
-        self.program.as_ref()
+    /// Packets by what became of them, each with its name; `None` while the interface is not attached.
+    pub fn steering_counters(&self) -> Option<Vec<(&'static str, u64)>> {
+        self.path.counters()
     }
 
     /// Tells whether anything changed but neighbours. After an error of the netlink socket a new one is opened, which reads everything
@@ -182,8 +178,8 @@ impl PortSupervisor {
         Some(PortView {
             index: link.index,
             mtu: link.mtu,
-            frame_size: self.config.device.frame_size_for(link.mtu),
-            queues: queue_pairs(name).ok()?, // It may be gone already; the news are on their way.
+            frame_size: self.path.frame_size_for(link.mtu),
+            queues: self.path.queues()?, // It may be gone already; the news are on their way.
             addresses,
         })
     }
@@ -201,39 +197,35 @@ impl PortSupervisor {
         action: Action,
         view: Option<&PortView>,
         events: &mut Vec<PortEvent>,
-    ) -> Result<(), XdpError> {
+    ) -> Result<(), PathError> {
         match action {
             Action::Detach => {
-                self.program = None;
+                self.path.detach();
                 events.push(PortEvent::DeviceGone);
             }
             Action::Reopen => {
                 events.push(PortEvent::Reopening);
-                attached(&mut self.program).set_reopening(true)?;
+                self.path.set_reopening(true)?;
             }
             Action::Reopened => {
-                attached(&mut self.program).set_reopening(false)?;
+                self.path.set_reopening(false)?;
                 self.plan.on_reopened();
             }
             Action::Attach => {
-                let program = SteeringProgram::attach(&self.config.interface, self.config.steering)?;
-                self.program = Some(program);
+                self.path.attach()?;
                 self.plan.on_attached(view.expect("only what is there is attached"));
             }
             Action::Open { engine, queues, frame_size } => {
-                let frame_size = frame_size.or(self.config.device.frame_size);
-                let options = XdpOptions { frame_size, ..self.config.device.clone() };
-                let device = XdpDevice::open(attached(&mut self.program), &queues, &options)?;
+                let Opened { device, mode } = self.path.open(&queues, frame_size)?;
                 self.plan.on_opened(&queues);
-                let mode = device.mode();
-                events.push(PortEvent::QueuesOpened { device: Box::new(device), engine, queues, mode });
+                events.push(PortEvent::QueuesOpened { device, engine, queues, mode });
             }
             Action::TellMtu(mtu) => {
                 self.plan.on_mtu_told(mtu);
                 events.push(PortEvent::MtuChanged(u16::try_from(mtu).unwrap_or(u16::MAX)));
             }
             Action::SetClaims(claims) => {
-                attached(&mut self.program).set_claims(&claims)?;
+                self.path.set_claims(&claims)?;
                 self.plan.on_claimed(claims);
             }
         }
@@ -248,8 +240,4 @@ impl PortSupervisor {
             events.push(PortEvent::Failed(error));
         }
     }
-}
-
-fn attached(program: &mut Option<SteeringProgram>) -> &mut SteeringProgram {
-    program.as_mut().expect("the plan attaches first")
 }

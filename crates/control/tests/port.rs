@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use control::{NeighbourMove, PortConfig, PortEvent, PortSupervisor};
 use device::Device;
-use device_xdp::{SteeringOptions, XdpOptions};
+use device_xdp::{SteeringOptions, XdpOptions, XdpPath};
 use steering::{ListenAddress, LocalAddress, Transport};
 
 use echo::Echo;
@@ -44,11 +44,10 @@ impl Port {
             interface: "vs".into(),
             listens: vec![(Transport::Udp, ListenAddress { address: None, port: 53 })],
             engines,
-            steering: SteeringOptions::default(),
-            device: XdpOptions::default(),
         };
+        let path = XdpPath::new("vs", SteeringOptions::default(), XdpOptions::default());
         Port {
-            supervisor: PortSupervisor::new(config).unwrap(),
+            supervisor: PortSupervisor::new(config, Box::new(path)).unwrap(),
             started: Instant::now(),
             echoes: Vec::new(),
             addresses: BTreeSet::new(),

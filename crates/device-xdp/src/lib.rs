@@ -21,6 +21,7 @@
 mod claim_key;
 mod claims;
 mod counters;
+mod data_path;
 mod device;
 mod error;
 mod kernel_flows;
@@ -41,6 +42,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use crate::counters::SteeringCounters;
+pub use crate::data_path::XdpPath;
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
 pub use crate::lending::{Lent, LentLayout, Spare};

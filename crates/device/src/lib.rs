@@ -5,6 +5,7 @@
 //! chosen at start and called once per burst, so a virtual call costs nothing that can be measured.
 #![forbid(unsafe_code)]
 
+mod data_path;
 pub mod fault;
 mod foreign;
 pub mod memory;
@@ -17,6 +18,7 @@ use arrayvec::ArrayVec;
 use clock::Instant;
 use frame::Frame;
 
+pub use data_path::{DataPath, Opened, PathError};
 pub use foreign::ForeignFrames;
 pub use super_segment::{Segmenter, SuperSegment, Taken};
 

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 
 use control::{NeighbourMove, PortError, PortEvent, SegmentClamp, Sources};
 use device_kernel::KernelSockets;
-use device_xdp::XdpMode;
 use engine::{DeviceId, EngineHandle, Role};
 use stack::{RouteClamp, SourceFilter};
 use steering::claim::resolve;
@@ -31,8 +30,8 @@ pub enum Notice {
         queues: Vec<u16>,
         /// The engine that serves them.
         engine: usize,
-        /// The mode of the AF_XDP sockets.
-        mode: XdpMode,
+        /// How their packets come.
+        mode: String,
     },
     /// The interface is gone, or must be attached again. The kernel receives its packets meanwhile.
     Gone {
@@ -93,13 +92,13 @@ pub(crate) struct Follower<O> {
     engines: Vec<EngineHandle>,
     owner: O,
     next_id: u32,
-    /// The AF_XDP devices in use, each with its engine.
+    /// The devices in use, each with its engine.
     devices: Vec<(usize, DeviceId)>,
     /// Shadows of UDP; every engine has a device of the same number.
     udp_shadows: BTreeMap<SocketAddr, DeviceId>,
     /// Shadows of TCP; the owner has their sockets.
     tcp_shadows: BTreeSet<SocketAddr>,
-    /// The mode of the AF_XDP sockets.
+    /// How packets come.
     modes: BTreeSet<String>,
 }
 
@@ -121,7 +120,7 @@ impl<O: Owner> Follower<O> {
         let interface = self.config.name.clone();
         match event {
             PortEvent::QueuesOpened { device, engine, queues, mode } => {
-                self.modes.insert(format!("{mode}"));
+                self.modes.insert(mode.clone());
                 let id = self.new_id();
                 self.engines[engine].set_mss_clamp(self.config.link, self.config.mss_clamp);
                 self.engines[engine].add_link(id, self.config.link, device);

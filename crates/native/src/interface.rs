@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use control::{MonitorError, PortConfig, PortError, PortEvent, PortSupervisor};
-use device_xdp::{SteeringCounters, SteeringOptions, XdpError, XdpOptions};
+use device::DataPath;
+use device_xdp::{SteeringOptions, XdpError, XdpOptions, XdpPath};
 use engine::{Clock, EngineHandle};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use stack::LinkId;
@@ -17,8 +18,8 @@ use crate::departure::{Answer, Departure, DepartureError, Departures};
 use crate::follower::Follower;
 use crate::shadow::Owner;
 
-/// The steering program's counters, at most one second old; `None` while it is not attached.
-pub type SteeringCounts = Arc<Mutex<Option<SteeringCounters>>>;
+/// What became of the interface's packets, each count with its name, at most one second old; `None` while it is not attached.
+pub type SteeringCounts = Arc<Mutex<Option<Vec<(&'static str, u64)>>>>;
 
 /// Which interface to open, and which packets to claim.
 #[derive(Clone, Debug)]
@@ -97,13 +98,26 @@ impl Interface {
         owner: impl Owner,
     ) -> Result<Interface, OpenError> {
         device_xdp::queue_pairs(&config.name)?; // Is there such an interface at all?
-        let mut supervisor = PortSupervisor::new(PortConfig {
+        let path = XdpPath::new(&config.name, config.steering, config.device.clone());
+        Interface::open_by(Box::new(path), config, engines, owner)
+    }
+
+    /// The same by another way than AF_XDP: `path` is that of the interface that `config` names, whose options for AF_XDP mean nothing here.
+    ///
+    /// # Panics
+    /// If there is no engine.
+    pub fn open_by(
+        path: Box<dyn DataPath>,
+        config: InterfaceConfig,
+        engines: Vec<EngineHandle>,
+        owner: impl Owner,
+    ) -> Result<Interface, OpenError> {
+        let port = PortConfig {
             interface: config.name.clone(),
             listens: config.listens.clone(),
             engines: engines.len(),
-            steering: config.steering,
-            device: config.device.clone(),
-        })?;
+        };
+        let mut supervisor = PortSupervisor::new(port, path)?;
         let engine_count = engines.len();
         let (requests, receiver) = channel();
         let wake = Arc::new(
@@ -157,7 +171,7 @@ impl Interface {
         &self.description
     }
 
-    /// The steering program's counts.
+    /// What became of the interface's packets.
     pub fn steering(&self) -> SteeringCounts {
         Arc::clone(&self.steering)
     }
@@ -202,7 +216,7 @@ impl<O: Owner> Following<O> {
             self.follower.on_event(event);
         }
         self.departures.settle(self.supervisor.mirror(), now);
-        let counts = self.supervisor.program().and_then(|program| program.counters().ok());
+        let counts = self.supervisor.steering_counters();
         *self.steering.lock().unwrap_or_else(PoisonError::into_inner) = counts;
         true
     }

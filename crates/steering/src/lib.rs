@@ -1,9 +1,12 @@
 //! Which flows Sidestep takes from the kernel, and which queue a flow arrives on.
 //!
-//! Pure: claims are values here. `control` decides them, and `device-xdp` writes them into the steering program's map.
+//! Pure: claims are values here. `control` decides them, and `device-xdp` writes them into the steering program's map. Where no such program can
+//! be, [`ClaimTable`] decides by the same rules.
 #![forbid(unsafe_code)]
 
 pub mod claim;
 pub mod rss;
+mod table;
 
 pub use claim::{Claim, ClaimTerms, ListenAddress, LocalAddress, QueueSet, Transport, VlanTags};
+pub use table::{ClaimTable, Verdict};

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clock::Duration;
+use device_dpdk::{DpdkOptions, PortName};
 use dns_auth::Settings;
 use dns_server::TcpLimits;
 use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
 
-use super::config_file::{AnswersTable, ConfigFile, TcpTable};
+use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::privileges::explain_denial;
 
@@ -41,8 +42,27 @@ pub(crate) enum ConfigError {
 pub(crate) enum DeviceChoice {
     /// Kernel sockets on these addresses.
     Kernel(Vec<SocketAddr>),
-    /// An interface over AF_XDP, and what to claim there.
-    Interface(String, Vec<ListenAddress>),
+    /// An interface, and what to claim there.
+    Interface(Link, Vec<ListenAddress>),
+}
+
+/// By which way the packets of an interface come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// AF_XDP on the interface of this name.
+    Xdp(String),
+    /// A port of DPDK. Its TAP interface is the interface.
+    Dpdk(PortName, DpdkOptions),
+}
+
+impl Link {
+    /// The kernel's interface.
+    pub(crate) fn interface(&self) -> &str {
+        match self {
+            Link::Xdp(name) => name,
+            Link::Dpdk(_, options) => &options.tap,
+        }
+    }
 }
 
 /// One zone to load.
@@ -100,7 +120,7 @@ impl Config {
         let cores = options.cores.as_ref().or(file.cores.as_ref());
         Ok(Config {
             zones,
-            device: parse_device(&device, listen)?,
+            device: parse_device(&device, listen, dpdk_options(options, file.dpdk))?,
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
             busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),
@@ -123,16 +143,31 @@ fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
 }
 
-fn parse_device(device: &str, listen: &[String]) -> Result<DeviceChoice, ConfigError> {
+/// What the command line says of DPDK, else the file, else the defaults.
+fn dpdk_options(options: &Serve, file: DpdkTable) -> DpdkOptions {
+    let defaults = DpdkOptions::default();
+    let given = Some(&options.eal_args).filter(|arguments| !arguments.is_empty()).cloned();
+    DpdkOptions {
+        tap: options.tap.clone().or(file.tap).unwrap_or(defaults.tap),
+        eal_arguments: given.unwrap_or(file.eal_args),
+        ..defaults
+    }
+}
+
+fn parse_device(device: &str, listen: &[String], dpdk: DpdkOptions) -> anyhow::Result<DeviceChoice> {
     if device != "kernel" {
         let any = [ListenAddress { address: None, port: DEVICE_PORT }];
         let named = listen.iter().map(|text| {
             let address = parse_listen(text, DEVICE_PORT)?;
             Ok(ListenAddress { address: Some(address.ip()), port: address.port() })
         });
-        let listens: Vec<_> = named.collect::<Result<_, _>>()?;
+        let listens: Vec<_> = named.collect::<Result<_, ConfigError>>()?;
         let listens = if listens.is_empty() { any.to_vec() } else { listens };
-        return Ok(DeviceChoice::Interface(device.to_owned(), listens));
+        let link = match device.strip_prefix("dpdk:") {
+            Some(port) => Link::Dpdk(port.parse().context("device")?, dpdk),
+            None => Link::Xdp(device.to_owned()),
+        };
+        return Ok(DeviceChoice::Interface(link, listens));
     }
     let addresses: Vec<_> =
         listen.iter().map(|text| parse_listen(text, KERNEL_PORT)).collect::<Result<_, _>>()?;
@@ -280,7 +315,21 @@ mod tests {
     fn with_a_device_port_53_of_every_address_is_served() {
         let config = Config::resolve(&options(&["--zone", "a.zone", "--device", "eth0"])).unwrap();
         let any = ListenAddress { address: None, port: 53 };
-        assert_eq!(config.device, DeviceChoice::Interface("eth0".into(), vec![any]));
+        assert_eq!(config.device, DeviceChoice::Interface(Link::Xdp("eth0".into()), vec![any]));
+    }
+
+    #[test]
+    fn a_port_of_dpdk_is_named_as_eal_names_it() {
+        let memif = "dpdk:net_memif0,role=client";
+        let words = ["--zone", "a.zone", "--device", memif, "--tap", "dns0", "--eal-args=-n 1 --no-huge"];
+        let DeviceChoice::Interface(link, _) = Config::resolve(&options(&words)).unwrap().device else {
+            panic!("a port has an interface")
+        };
+        assert_eq!(link.interface(), "dns0");
+        let Link::Dpdk(port, options) = link else { panic!("{link:?}") };
+        assert_eq!(port.to_string(), "net_memif0,role=client");
+        assert_eq!(options.eal_arguments, ["-n", "1", "--no-huge"]);
+        assert!(error(&["--zone", "a.zone", "--device", "dpdk:"]).contains("device"));
     }
 
     #[test]
@@ -289,7 +338,7 @@ mod tests {
         let listens = [("0.0.0.0", 53), ("::", 54)]
             .map(|(address, port)| ListenAddress { address: Some(address.parse().unwrap()), port });
         let config = Config::resolve(&options(&words)).unwrap();
-        assert_eq!(config.device, DeviceChoice::Interface("eth0".into(), listens.to_vec()));
+        assert_eq!(config.device, DeviceChoice::Interface(Link::Xdp("eth0".into()), listens.to_vec()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) struct ConfigFile {
     /// Addresses to serve, `ADDR` or `ADDR:PORT`.
     #[serde(default)]
     pub(crate) listen: Vec<String>,
-    /// Interface name, or `kernel`.
+    /// Interface name, `dpdk:` and a port, or `kernel`.
     pub(crate) device: Option<String>,
     /// List of cores, `0-3,6`.
     pub(crate) cores: Option<String>,
@@ -37,6 +37,20 @@ pub(crate) struct ConfigFile {
     /// `[tcp]`.
     #[serde(default)]
     pub(crate) tcp: TcpTable,
+    /// `[dpdk]`.
+    #[serde(default)]
+    pub(crate) dpdk: DpdkTable,
+}
+
+/// A port of DPDK.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct DpdkTable {
+    /// Name of its TAP interface.
+    pub(crate) tap: Option<String>,
+    /// Further arguments for EAL.
+    #[serde(default)]
+    pub(crate) eal_args: Vec<String>,
 }
 
 /// One zone.

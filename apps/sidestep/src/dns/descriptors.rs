@@ -42,6 +42,7 @@ pub(super) fn fit(tcp: TcpLimits, device: &DeviceChoice, descriptors: Option<u64
 mod tests {
     use clock::Duration;
 
+    use super::super::config::Link;
     use super::*;
 
     fn connections(device: &DeviceChoice, descriptors: Option<u64>) -> usize {
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn connections_of_an_interface_take_none() {
-        let interface = DeviceChoice::Interface("eth0".to_owned(), Vec::new());
+        let interface = DeviceChoice::Interface(Link::Xdp("eth0".to_owned()), Vec::new());
         assert_eq!(connections(&interface, Some(300)), 1024);
     }
 }

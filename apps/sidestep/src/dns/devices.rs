@@ -3,30 +3,41 @@
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::Context;
+use device::DataPath;
+use device_dpdk::DpdkOptions;
 use device_kernel::KernelSockets;
 use engine::{DeviceId, EngineHandle, Role};
 use native::{Interface, SteeringCounts};
 
-use super::config::{Config, DeviceChoice};
+use super::config::{Config, DeviceChoice, Link};
 use super::interface;
 use super::options::ResponderKind;
 use super::tcp::{self, TcpHandle};
 
-/// Kernel sockets that are bound and that nobody serves yet. An interface has none.
+/// What is opened while the process still has all its privileges, and nobody serves yet: kernel sockets, or a port of DPDK.
 pub(crate) struct Bound {
     addresses: Vec<SocketAddr>,
     /// For each engine.
     udp: Vec<KernelSockets>,
     /// At each address.
     tcp: Vec<TcpListener>,
+    port: Option<Box<dyn DataPath>>,
 }
 
 impl Bound {
     /// Binds what `config` names, while the process may still bind low ports. Every engine has every address; the kernel spreads the
     /// clients over them (SO_REUSEPORT in socket(7)).
     pub(crate) fn open(config: &Config, engines: usize) -> anyhow::Result<Bound> {
-        let mut bound = Bound { addresses: Vec::new(), udp: Vec::new(), tcp: Vec::new() };
-        let DeviceChoice::Kernel(addresses) = &config.device else { return Ok(bound) };
+        let mut bound = Bound { addresses: Vec::new(), udp: Vec::new(), tcp: Vec::new(), port: None };
+        let addresses = match &config.device {
+            DeviceChoice::Kernel(addresses) => addresses,
+            DeviceChoice::Interface(Link::Xdp(_), _) => return Ok(bound),
+            DeviceChoice::Interface(Link::Dpdk(name, options), _) => {
+                let options = DpdkOptions { queues: engines as u16, ..options.clone() };
+                bound.port = Some(device_dpdk::open(name, &options)?);
+                return Ok(bound);
+            }
+        };
         bound.addresses.clone_from(addresses);
         for _ in 0..engines {
             let listen = bound.addresses.clone();
@@ -72,8 +83,10 @@ impl Devices {
     ) -> anyhow::Result<Devices> {
         match &config.device {
             DeviceChoice::Kernel(_) => Ok(bound.serve(engines, tcp)),
-            DeviceChoice::Interface(name, listens) => {
-                interface::open(name, listens, config, engines.to_vec(), tcp.cloned()).map(Devices::Interface)
+            DeviceChoice::Interface(link, listens) => {
+                let name = link.interface();
+                interface::open(name, bound.port, listens, config, engines.to_vec(), tcp.cloned())
+                    .map(Devices::Interface)
             }
         }
     }

@@ -13,7 +13,7 @@ use engine::{Application, Datagram, Echo, Engine, EngineHandle, TcpServer, UdpRe
 use stack::TcpOptions;
 use steering::ListenAddress;
 
-use super::config::{Config, DeviceChoice, available_cores};
+use super::config::{Config, DeviceChoice, Link, available_cores};
 use super::options::{BusyPoll, ResponderKind};
 
 /// One engine on its thread.
@@ -77,14 +77,19 @@ fn spawn<A: Application + 'static>(
     Ok(EngineThread { handle, counters, thread })
 }
 
-/// The cores named, else one for each queue of the interface as far as there are cores, else all.
+/// The cores named, else one for each queue of the interface as far as there are cores, else all. One for a port of DPDK.
 pub(crate) fn engine_cores(config: &Config) -> anyhow::Result<Vec<usize>> {
     if let Some(cores) = &config.cores {
         return Ok(cores.clone());
     }
     let mut cores = available_cores();
-    if let DeviceChoice::Interface(name, _) = &config.device {
-        cores.truncate(usize::from(device_xdp::queue_pairs(name)?).max(1));
+    match &config.device {
+        DeviceChoice::Kernel(_) => {}
+        DeviceChoice::Interface(Link::Xdp(name), _) => {
+            cores.truncate(usize::from(device_xdp::queue_pairs(name)?).max(1));
+        }
+        // It gets a queue for each engine; how many it can spread flows over only the user knows.
+        DeviceChoice::Interface(Link::Dpdk(..), _) => cores.truncate(1),
     }
     Ok(cores)
 }

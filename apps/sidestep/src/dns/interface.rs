@@ -1,10 +1,11 @@
-//! One interface served over AF_XDP: what is claimed on it, and who serves what the steering program leaves to the kernel
+//! One interface served over AF_XDP or DPDK: what is claimed on it, and who serves what the steering program leaves to the kernel
 //! (fragments, IP options, queues that are not ours, an interface without program).
 
 use std::io;
 use std::net::SocketAddr;
 
 use anyhow::Context;
+use device::DataPath;
 use device_xdp::XdpOptions;
 use engine::EngineHandle;
 use native::{Interface, InterfaceConfig, Notice, Owner};
@@ -14,9 +15,11 @@ use super::config::Config;
 use super::options::{BusyPoll, ResponderKind};
 use super::tcp::{self, TcpHandle};
 
-/// Attaches to the interface `name`, and has `engines` serve UDP and TCP there; `tcp` serves what its kernel accepts.
+/// Attaches to the interface `name`, by `path` if it is not AF_XDP, and has `engines` serve UDP and TCP there; `tcp` serves what its kernel
+/// accepts.
 pub(crate) fn open(
     name: &str,
+    path: Option<Box<dyn DataPath>>,
     listens: &[ListenAddress],
     config: &Config,
     engines: Vec<EngineHandle>,
@@ -36,7 +39,11 @@ pub(crate) fn open(
         mss_clamp: config.mss_clamp,
         ..InterfaceConfig::new(name, listens.iter().flat_map(both).collect())
     };
-    Interface::open(claimed, engines, Shadows { tcp }).with_context(|| format!("device {name}"))
+    let opened = match path {
+        Some(path) => Interface::open_by(path, claimed, engines, Shadows { tcp }),
+        None => Interface::open(claimed, engines, Shadows { tcp }),
+    };
+    opened.with_context(|| format!("device {name}"))
 }
 
 /// Kernel sockets for DNS over TCP.

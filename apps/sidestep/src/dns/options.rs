@@ -29,9 +29,18 @@ pub(crate) struct Serve {
     #[arg(long = "listen", value_name = "ADDR[:PORT]")]
     pub(crate) listen: Vec<String>,
 
-    /// Interface to serve over AF_XDP, or `kernel` for kernel sockets [default: kernel].
-    #[arg(long, value_name = "IFNAME|kernel")]
+    /// Interface to serve over AF_XDP; a port of DPDK, such as `dpdk:0000:03:00.0` or `dpdk:net_memif0,role=client`; or `kernel` for kernel
+    /// sockets [default: kernel].
+    #[arg(long, value_name = "IFNAME|dpdk:PORT|kernel")]
     pub(crate) device: Option<String>,
+
+    /// Name of the TAP interface that a port of DPDK gets: its addresses are served, and all else on it is the kernel's [default: dpdk0].
+    #[arg(long, value_name = "IFNAME")]
+    pub(crate) tap: Option<String>,
+
+    /// Further arguments for DPDK's environment (EAL), such as `--eal-args='-m 512 --no-huge'`.
+    #[arg(long, value_name = "ARGUMENTS", value_delimiter = ' ', allow_hyphen_values = true)]
+    pub(crate) eal_args: Vec<String>,
 
     /// Cores to run on, one engine each, such as `0-3,6` [default: one core per queue of the interface; all on kernel sockets].
     #[arg(long, value_name = "LIST")]

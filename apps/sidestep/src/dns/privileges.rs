@@ -15,7 +15,7 @@ use rustix::thread::{
 };
 use thiserror::Error;
 
-use super::config::{Config, DeviceChoice};
+use super::config::{Config, DeviceChoice, Link};
 
 /// The user that root's server becomes where this host has it and the configuration names none. The Debian package makes it.
 const DEFAULT_USER: &str = "sidestep";
@@ -59,10 +59,13 @@ pub(super) fn give_up_as(named: Option<&str>, needed: CapabilitySet) -> anyhow::
 
 /// What an interface needs when it comes back, when its MTU grows, or when it gets an address. Kernel sockets are bound already.
 fn needed(device: &DeviceChoice) -> CapabilitySet {
-    let DeviceChoice::Interface(_, listens) = device else { return CapabilitySet::empty() };
+    let DeviceChoice::Interface(link, listens) = device else { return CapabilitySet::empty() };
     // Without CAP_PERFMON the kernel's verifier does not let the steering program compare pointers to packets.
     let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON;
-    let interface = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | bpf;
+    let interface = match link {
+        Link::Xdp(_) => CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | bpf,
+        Link::Dpdk(..) => CapabilitySet::empty(), // Open by now, and not opened again.
+    };
     let low_ports = listens.iter().any(|listen| listen.port < FIRST_FREE_PORT);
     if low_ports { interface | CapabilitySet::NET_BIND_SERVICE } else { interface }
 }
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     fn interface(port: u16) -> DeviceChoice {
-        DeviceChoice::Interface("eth0".to_owned(), vec![ListenAddress { address: None, port }])
+        DeviceChoice::Interface(Link::Xdp("eth0".to_owned()), vec![ListenAddress { address: None, port }])
     }
 
     #[test]

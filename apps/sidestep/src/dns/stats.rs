@@ -41,8 +41,8 @@ impl Sources {
         for (name, value) in sum(self.responders.iter().map(|counters| counters.named())) {
             add("dns", &name, value);
         }
-        let steering = self.steering.iter().filter_map(|counts| *counts.lock().ok()?);
-        for (name, value) in steering.flat_map(|counts| counts.named()) {
+        let steering = self.steering.iter().filter_map(|counts| counts.lock().ok()?.clone());
+        for (name, value) in steering.flatten() {
             add("steering", name, value);
         }
         if let Some(admission) = &self.admission {
