@@ -3,10 +3,10 @@
 use std::ffi::c_ulong;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::UdpSocket;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wire::MacAddress;
 
 /// One queue of a TAP interface of this network namespace. The kernel spreads flows over the queues by where their frames came from.
@@ -109,8 +109,9 @@ impl Request {
 }
 
 /// ioctl(2) on interfaces takes any socket.
-fn any_socket() -> io::Result<UdpSocket> {
-    UdpSocket::bind("127.0.0.1:0")
+fn any_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?)
 }
 
 fn ioctl(fd: RawFd, request: c_ulong, argument: &mut libc::ifreq) -> io::Result<()> {
