@@ -12,6 +12,8 @@ build=(gcc libc6-dev clang libbpf-dev make)
 demo=(iproute2 ethtool iputils-ping procps openssl nginx nsd knot knot-dnsutils bind9-dnsutils curl wrk)
 # More servers and clients to measure; valgrind counts instructions.
 bench=(redis-server sockperf valgrind)
+# DPDK and its virtual ports.
+dpdk=(libdpdk-dev pkg-config)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md); tools that the tests use.
 test=(haproxy memcached libmemcached-tools postgresql wget iperf3 openssh-server openssh-client python3-venv
     libpython3.11-testsuite nodejs openjdk-17-jdk-headless dnsmasq-base bpftool nftables tcpdump systemd)
@@ -20,7 +22,7 @@ case $purpose in
     build) packages=("${build[@]}") ;;
     demo) packages=("${build[@]}" "${demo[@]}") ;;
     bench) packages=("${build[@]}" "${demo[@]}" "${bench[@]}") ;;
-    test) packages=("${build[@]}" "${demo[@]}" "${bench[@]}" "${test[@]}") ;;
+    test) packages=("${build[@]}" "${demo[@]}" "${bench[@]}" "${dpdk[@]}" "${test[@]}") ;;
     *)
         echo "usage: scripts/setup.sh [build | demo | bench | test]" >&2
         exit 2

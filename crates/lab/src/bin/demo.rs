@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use lab::programs::{LARGE, Network, Nginx};
+use lab::programs::{Network, Nginx};
 use lab::{
     CLIENT_INTERFACE, CLIENT_V4, Conditions, Device, Directory, Lab, LabError, Peer, Procedure, Questions,
     SERVER_INTERFACE, SERVER_V4, SERVER_V6, Server, Side, Sidestep, VETH, Workload, Wrk, median,
@@ -137,7 +137,7 @@ fn compare_nginx() -> Result<Vec<Pages>, LabError> {
     Ok(kernel.iter().zip(sidestep).map(pair).collect())
 }
 
-/// What wrk asks of nginx: two loads that suit Sidestep, and one that suits the kernel.
+/// What wrk asks of nginx: two loads of small answers, and one of large ones.
 fn loads() -> [(&'static str, Wrk); 3] {
     let wrk = |path: &str, connections, close| Wrk {
         url: format!("http://{SERVER_V4}/{path}"),
@@ -181,9 +181,8 @@ fn summarise(rates: &BTreeMap<String, Vec<u64>>, pages: &[Pages]) {
         );
     }
     println!(
-        "  Short answers gain, large files ({} MB here) lose: docs/limits.md says why.\n\n\
-         The server had one core of this machine, the client another one. All else on the interface stayed with the kernel.\n",
-        LARGE / 1_000_000
+        "  Connections that carry much move to the kernel, and have its rate from then on (docs/limits.md).\n\n\
+         The server had one core of this machine, the client another one. All else on the interface stayed with the kernel.\n"
     );
 }
 
