@@ -270,59 +270,6 @@ uint16_t shim_tx_burst(uint16_t port, uint16_t queue, const struct shim_pool *po
 	return rte_eth_tx_burst(port, queue, mbufs, count);
 }
 
-// Copies the pieces into a chain of mbufs behind the headers; NULL if there are not enough of them.
-static struct rte_mbuf *chain(const struct shim_pool *pool, const uint8_t *headers, uint16_t headers_len, const uint8_t *const *pieces,
-			      const size_t *piece_lens, size_t piece_count)
-{
-	struct rte_mbuf *first = rte_pktmbuf_alloc(pool->mempool);
-	struct rte_mbuf *last = first;
-
-	if (!first)
-		return NULL;
-	memcpy(rte_pktmbuf_append(first, headers_len), headers, headers_len);
-	for (size_t i = 0; i < piece_count; i++) {
-		size_t done = 0;
-
-		while (done < piece_lens[i]) {
-			uint16_t part = RTE_MIN(piece_lens[i] - done, (size_t)rte_pktmbuf_tailroom(last));
-
-			if (part == 0) {
-				struct rte_mbuf *next = rte_pktmbuf_alloc(pool->mempool);
-
-				if (!next) {
-					rte_pktmbuf_free(first);
-					return NULL;
-				}
-				last->next = next;
-				last = next;
-				first->nb_segs++;
-				continue;
-			}
-			memcpy(rte_pktmbuf_mtod_offset(last, uint8_t *, last->data_len), pieces[i] + done, part);
-			last->data_len += part;
-			first->pkt_len += part;
-			done += part;
-		}
-	}
-	return first;
-}
-
-int shim_tx_super_segment(uint16_t port, uint16_t queue, const struct shim_pool *pool, const uint8_t *headers, uint16_t headers_len,
-			  const uint8_t *const *pieces, const size_t *piece_lens, size_t piece_count, uint16_t segment_size)
-{
-	struct rte_mbuf *packet = chain(pool, headers, headers_len, pieces, piece_lens, piece_count);
-
-	if (!packet)
-		return 0;
-	packet->ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
-	packet->tso_segsz = segment_size;
-	prepare_checksums(packet);
-	if (rte_eth_tx_burst(port, queue, &packet, 1) == 1)
-		return 1;
-	rte_pktmbuf_free(packet);
-	return 0;
-}
-
 int shim_alloc(const struct shim_pool *pool, uint32_t *slot)
 {
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool->mempool);

@@ -68,8 +68,5 @@ uint16_t shim_rx_burst(uint16_t port, uint16_t queue, const struct shim_pool *po
 // Sends from the front; returns how many are DPDK's from now on.
 uint16_t shim_tx_burst(uint16_t port, uint16_t queue, const struct shim_pool *pool, const struct shim_packet *packets, uint16_t count,
 		       int checksums);
-// Sends one TCP packet of up to 64 KiB for the NIC to cut: headers in front of `pieces`. 1: sent; 0: no room or no mbufs now.
-int shim_tx_super_segment(uint16_t port, uint16_t queue, const struct shim_pool *pool, const uint8_t *headers, uint16_t headers_len,
-			  const uint8_t *const *pieces, const size_t *piece_lens, size_t piece_count, uint16_t segment_size);
 int shim_alloc(const struct shim_pool *pool, uint32_t *slot);
 void shim_free(const struct shim_pool *pool, uint32_t slot);

@@ -84,17 +84,6 @@ unsafe extern "C" {
         count: u16,
         checksums: c_int,
     ) -> u16;
-    pub(crate) fn shim_tx_super_segment(
-        port: u16,
-        queue: u16,
-        pool: *const Pool,
-        headers: *const u8,
-        headers_len: u16,
-        pieces: *const *const u8,
-        piece_lens: *const usize,
-        piece_count: usize,
-        segment_size: u16,
-    ) -> c_int;
     pub(crate) fn shim_alloc(pool: *const Pool, slot: *mut u32) -> c_int;
     pub(crate) fn shim_free(pool: *const Pool, slot: u32);
 }

@@ -7,9 +7,8 @@ use wire::MacAddress;
 use crate::pool::{HEADROOM, MbufPool};
 use crate::{DpdkError, DpdkOptions, PortName, eal, ffi};
 
-/// Offloads of rte_ethdev.h: RTE_ETH_TX_OFFLOAD_{IPV4,UDP,TCP}_CKSUM, RTE_ETH_TX_OFFLOAD_TCP_TSO and _MULTI_SEGS.
+/// Offloads of rte_ethdev.h: RTE_ETH_TX_OFFLOAD_IPV4_CKSUM, _UDP_CKSUM and _TCP_CKSUM.
 const CHECKSUMS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
-const TSO: u64 = 1 << 5 | 1 << 15;
 /// Ethernet header with two VLAN tags.
 const LINK_HEADERS: u32 = 22;
 /// Room for a packet in a slot, at least and at most: drivers refuse memory in smaller pieces than the first.
@@ -26,8 +25,6 @@ pub(crate) struct OpenPort {
     pub(crate) driver: String,
     /// The NIC fills in checksums.
     pub(crate) checksums: bool,
-    /// The NIC cuts super-segments.
-    pub(crate) tso: bool,
     pools: Vec<MbufPool>,
 }
 
@@ -45,8 +42,7 @@ impl OpenPort {
             return Err(DpdkError::Queues { name: name.to_string(), wanted: options.queues, max });
         }
         let checksums = info.tx_offloads & CHECKSUMS == CHECKSUMS;
-        let tso = checksums && info.tx_offloads & TSO == TSO;
-        let offloads = if checksums { CHECKSUMS } else { 0 } | if tso { TSO } else { 0 };
+        let offloads = if checksums { CHECKSUMS } else { 0 };
         // SAFETY: numbers only.
         let answer =
             unsafe { ffi::shim_port_configure(number, options.queues, offloads, info.rss_functions) };
@@ -58,7 +54,6 @@ impl OpenPort {
             mtu: info.mtu,
             driver: text(&info.driver),
             checksums,
-            tso,
             pools: Vec::new(),
         };
         for queue in 0..options.queues {

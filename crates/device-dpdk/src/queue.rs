@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use clock::{Duration, Instant};
-use device::{BURST, Burst, Capabilities, Device, DeviceCounters, SuperSegment, Taken};
+use device::{BURST, Burst, Capabilities, Device, DeviceCounters};
 use frame::Frame;
 
 use crate::ffi::{self, Packet};
@@ -17,8 +17,6 @@ const LINK_HEADERS: usize = 22;
 const NAP: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 /// An idle port is looked at again after this part of the time that it has been idle.
 const NAP_PART: u64 = 8;
-/// Pieces of the longest super-segment's payload.
-const PIECES_MAX: usize = 64;
 
 /// One queue. No descriptor tells that packets came: the device asks to be polled, the less often the longer none came.
 pub(crate) struct DpdkDevice {
@@ -45,7 +43,7 @@ impl DpdkDevice {
             // Behind a virtual port there may be a kernel that leaves checksums to a NIC which is not there.
             partial_checksums: port.name.is_virtual(),
             mtu: port.mtu,
-            tso_max: if port.tso { u16::MAX } else { 0 },
+            tso_max: 0,
             queues: 1,
         };
         DpdkDevice {
@@ -166,35 +164,6 @@ impl Device for DpdkDevice {
         burst.drain(..usize::from(sent)).for_each(|frame| pool.forget(frame));
         self.counters.tx_frames += u64::from(sent);
         before - burst.len()
-    }
-
-    fn tx_super_segment(&mut self, packet: &mut SuperSegment<'_>, _now: Instant) -> Taken {
-        if self.capabilities.tso_max == 0 || packet.payload.len() > PIECES_MAX {
-            return Taken::Refused;
-        }
-        self.register_thread();
-        let starts: ArrayVec<*const u8, PIECES_MAX> =
-            packet.payload.iter().map(|piece| piece.as_ptr()).collect();
-        let lens: ArrayVec<usize, PIECES_MAX> = packet.payload.iter().map(|piece| piece.len()).collect();
-        // SAFETY: headers and pieces are borrowed for the call, which copies them; there are as many lengths as pieces.
-        let sent = unsafe {
-            ffi::shim_tx_super_segment(
-                self.port.number,
-                self.queue,
-                self.port.pool(self.queue).raw(),
-                packet.headers.as_ptr(),
-                packet.headers.len() as u16,
-                starts.as_ptr(),
-                lens.as_ptr(),
-                starts.len(),
-                packet.segment_size,
-            )
-        };
-        if sent == 0 {
-            return Taken::Full;
-        }
-        self.counters.tx_frames += packet.segments() as u64;
-        Taken::Sent
     }
 
     fn alloc(&mut self) -> Option<Frame> {
