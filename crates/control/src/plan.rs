@@ -190,6 +190,11 @@ impl PortPlan {
         }
     }
 
+    /// Number of claims that [`PortPlan::on_claimed`] reported.
+    pub(crate) fn claims_in_force(&self) -> usize {
+        self.attached.as_ref().map_or(0, |attached| attached.claims.len())
+    }
+
     /// The last action failed. It is tried again in a second, or sooner while queues are being opened again.
     pub fn on_failure(&mut self, now: Instant) {
         self.not_before = now + if self.is_reopening() { REOPEN } else { RETRY };

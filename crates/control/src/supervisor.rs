@@ -154,6 +154,11 @@ impl PortSupervisor {
         self.monitor.mirror()
     }
 
+    /// Number of claims in force.
+    pub fn claims(&self) -> usize {
+        self.plan.claims_in_force()
+    }
+
     /// Packets by what became of them, each with its name; `None` while the interface is not attached.
     pub fn steering_counters(&self) -> Option<Vec<(&'static str, u64)>> {
         self.path.counters()

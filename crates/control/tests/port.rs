@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Port {
     supervisor: PortSupervisor,
     started: Instant,
-    echoes: Vec<(usize, Echo)>,
+    echoes: Vec<(usize, Echo<Box<dyn Device>>)>,
     addresses: BTreeSet<LocalAddress>,
     gone: u32,
     mtus: Vec<u16>,
@@ -76,7 +76,7 @@ impl Port {
         for event in self.supervisor.poll(now) {
             match event {
                 PortEvent::QueuesOpened { device, engine, .. } => {
-                    self.echoes.push((engine, Echo::start(*device)));
+                    self.echoes.push((engine, Echo::start(device)));
                 }
                 PortEvent::DeviceGone | PortEvent::Reopening => {
                     self.gone += 1;
@@ -93,11 +93,12 @@ impl Port {
     }
 
     fn redirected(&self) -> u64 {
-        self.supervisor.program().map_or(0, |program| program.counters().unwrap().redirected)
+        let counters = self.supervisor.steering_counters().unwrap_or_default();
+        counters.iter().find(|(name, _)| *name == "redirected").map_or(0, |(_, value)| *value)
     }
 
     fn claims(&self) -> usize {
-        self.supervisor.program().map_or(0, |program| program.claims().len())
+        self.supervisor.claims()
     }
 }
 
@@ -144,7 +145,7 @@ fn a_deleted_interface_is_served_again_when_it_is_back() {
     port.until(|port| port.echoes.len() == 1 && port.claims() >= 2);
     lab.ip_server("link delete vs");
     port.until(|port| port.gone == 1);
-    assert!(port.supervisor.program().is_none());
+    assert!(port.supervisor.steering_counters().is_none());
     lab.connect(1);
     port.until(|port| port.echoes.len() == 1 && port.claims() >= 2);
     assert!(is_echoed(&lab, "10.77.0.1"));

@@ -24,7 +24,7 @@ impl PortName {
     }
 
     /// The option of EAL that brings the port, and its value.
-    pub(crate) fn eal_option(&self) -> [String; 2] {
+    pub fn eal_option(&self) -> [String; 2] {
         let option = if self.is_virtual() { "--vdev" } else { "--allow" };
         [option.to_owned(), self.to_string()]
     }

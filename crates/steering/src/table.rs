@@ -1,9 +1,9 @@
 //! The steering decision in user space, for devices without a steering program in front of them.
 
-use std::collections::{BTreeSet, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use hashbrown::HashTable;
 use wire::ethernet::{Ethernet, ethertype};
 use wire::icmp::IcmpError;
 use wire::ip::Ip;
@@ -36,7 +36,7 @@ pub enum Verdict {
 pub struct ClaimTable {
     /// For each transport a bit for each port that has a claim: most frames that are not ours end here.
     ports: [Box<[u64; PORT_WORDS]>; 2],
-    claims: HashSet<Claim, BuildHasherDefault<ClaimHasher>>,
+    claims: HashTable<Claim>,
 }
 
 const PORT_WORDS: usize = 65536 / 64;
@@ -49,7 +49,11 @@ impl ClaimTable {
             let port = usize::from(claim.port);
             ports[place(claim.transport)][port / 64] |= 1 << (port % 64);
         }
-        ClaimTable { ports, claims: claims.iter().copied().collect() }
+        let mut table = HashTable::with_capacity(claims.len());
+        for &claim in claims {
+            table.insert_unique(hash(&claim), claim, hash);
+        }
+        ClaimTable { ports, claims: table }
     }
 
     /// Whose an Ethernet frame is.
@@ -95,9 +99,10 @@ impl ClaimTable {
         }
         let [outer, inner] = ethernet.tags().map(|tag| tag.map_or(0, |tag| tag.id()));
         let local = LocalAddress { address, vlan: VlanTags { outer, inner } };
-        match self.claims.contains(&Claim { transport, local, port }) {
-            true => Verdict::Claimed,
-            false => Verdict::UnclaimedAddress,
+        let wanted = Claim { transport, local, port };
+        match self.claims.find(hash(&wanted), |claim| *claim == wanted) {
+            Some(_) => Verdict::Claimed,
+            None => Verdict::UnclaimedAddress,
         }
     }
 
@@ -134,41 +139,18 @@ const fn place(transport: Transport) -> usize {
 
 /// Multiplies and mixes. What it hashes are frames' addresses, which strangers choose; the table holds only our claims, so nobody can
 /// make its chains longer.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClaimHasher(u64);
-
-impl Hasher for ClaimHasher {
-    fn write(&mut self, octets: &[u8]) {
-        for part in octets.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
-    }
+fn hash(claim: &Claim) -> u64 {
+    let address = match claim.local.address {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64 ^ address.to_bits() as u64,
+    };
+    let VlanTags { outer, inner } = claim.local.vlan;
+    let rest = u64::from(claim.port)
+        | u64::from(outer) << 16
+        | u64::from(inner) << 32
+        | (place(claim.transport) as u64) << 48;
+    let mixed = (address ^ rest.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
 }
 
 #[cfg(test)]

@@ -7,13 +7,12 @@ use std::thread::{self, JoinHandle};
 
 use clock::Instant;
 use device::{Burst, Device};
-use device_xdp::XdpDevice;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::ChecksumPolicy;
 
-pub(crate) struct Echo {
+pub(crate) struct Echo<D> {
     shared: Arc<Shared>,
-    thread: JoinHandle<XdpDevice>,
+    thread: JoinHandle<D>,
 }
 
 #[derive(Default)]
@@ -23,8 +22,8 @@ struct Shared {
     frames_by_queue: [AtomicU64; 2],
 }
 
-impl Echo {
-    pub(crate) fn start(mut device: XdpDevice) -> Echo {
+impl<D: Device + 'static> Echo<D> {
+    pub(crate) fn start(mut device: D) -> Echo<D> {
         let shared = Arc::new(Shared::default());
         let thread = thread::spawn({
             let shared = shared.clone();
@@ -47,13 +46,13 @@ impl Echo {
         [0, 1].map(|queue| self.shared.frames_by_queue[queue].load(Ordering::Relaxed))
     }
 
-    pub(crate) fn stop(self) -> XdpDevice {
+    pub(crate) fn stop(self) -> D {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
 }
 
-fn turn(device: &mut XdpDevice, shared: &Shared) {
+fn turn(device: &mut impl Device, shared: &Shared) {
     shared.turns.fetch_add(1, Ordering::Relaxed);
     let mut burst = Burst::new();
     if device.rx_burst(&mut burst, Instant::ZERO) == 0 {
