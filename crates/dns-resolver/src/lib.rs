@@ -8,6 +8,7 @@
 //! | `resolver` | the calls, and what waits for what |
 //! | `iterator` | from a question to the servers that know (RFC 1034, 5.3.3) |
 //! | `servers` | which server is asked, and for how long |
+//! | `dnssec` | whether it is true |
 //! | `cache` | what servers said |
 //! | `stale` | when expired data is served |
 //! | `delegation`, `hints`, `local_zones` | where zones are |
@@ -17,6 +18,7 @@
 
 mod cache;
 mod delegation;
+mod dnssec;
 mod fuzz;
 mod hints;
 mod iterator;
@@ -28,10 +30,11 @@ mod resolver;
 pub mod servers;
 pub mod stale;
 
+pub use dnssec::anchors::{NegativeAnchor, Trust, TrustAnchor};
 #[doc(hidden)]
 pub use fuzz::fuzz_resolver;
 pub use hints::Hints;
-pub use options::{CacheOptions, Limits, Minimisation, Options, Selection, Stale};
+pub use options::{CacheOptions, Dnssec, Limits, Minimisation, Options, Selection, Stale};
 pub use random::Random;
 pub use resolver::{
     Answer, ClientId, Counters, Directed, DirectedKind, QueryId, Resolver, Transmit, Transport, Zones,

@@ -113,7 +113,7 @@ fn localhost(name: Name<'_>, rtype: Rtype) -> Option<LocalAnswer> {
 }
 
 fn set(owner: &NameBuf, rtype: Rtype, rdata: &[u8]) -> Rrset {
-    Rrset { owner: owner.clone(), rtype, ttl: TTL, rdatas: Rdatas::pack([rdata]) }
+    Rrset::unsigned(owner.clone(), rtype, TTL, Rdatas::pack([rdata]))
 }
 
 /// The SOA record of an empty zone (RFC 6303, 3).

@@ -40,6 +40,8 @@ pub struct Options {
     /// Whether the addresses of name servers are fetched from their own zone and then preferred to glue. It costs two queries a
     /// name server, in the background, and finds servers that have moved or are closer.
     pub fetch_child_addresses: bool,
+    /// What validation may cost, where there is a trust anchor.
+    pub dnssec: Dnssec,
     /// Whether the local zones of RFC 6303 and RFC 6761 are answered here. Without them such questions leak to the root.
     pub local_zones: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Options {
             server_port: 53,
             udp_payload_max: 1232,
             fetch_child_addresses: true,
+            dnssec: Dnssec::default(),
             local_zones: true,
         }
     }
@@ -190,6 +193,47 @@ impl Default for CacheOptions {
             failure_ttl: Duration::from_secs(5),
             failure_ttl_max: Duration::from_secs(30),
             prefetch_part: 10,
+        }
+    }
+}
+
+/// What validation accepts, and what it may cost (the KeyTrap attack; NSEC3 exhaustion).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dnssec {
+    /// Whether RSA with SHA-1 and digests by SHA-1 count. RFC 9905, 2 has resolvers take them for unsupported: what is signed by nothing
+    /// else is insecure.
+    pub sha1: bool,
+    /// Keys with the same tag and algorithm that are tried for one signature, and keys that one DS set may vouch for. Tags of honest
+    /// zones hardly ever collide; four leave room for a roll-over.
+    pub colliding_keys_max: u8,
+    /// Signatures of one set that are tried. Zones in a roll-over of their algorithm have two to four.
+    pub signatures_max: u8,
+    /// DS records of one zone that are looked at. Three digests of two keys are the most that makes sense.
+    pub ds_max: u8,
+    /// Signatures that are checked for one question, with its look-ups. A chain of five zones takes about fifteen with an empty cache; each
+    /// costs up to a tenth of a millisecond.
+    pub signatures_per_question_max: u16,
+    /// Iterations of NSEC3 beyond which a denial is taken for insecure (RFC 9276, 3.2). Zones are to have none; 50 is what BIND and Knot
+    /// Resolver accept, and nearly no zone has more.
+    pub nsec3_iterations_max: u16,
+    /// Names that are hashed for NSEC3 for one question. A denial takes as many as the name has labels below its zone, and one; a name
+    /// of an IPv6 address has 32.
+    pub hashes_per_question_max: u16,
+    /// Servers whose bogus answers one question takes before it fails. A second opinion helps against one broken server, more do not.
+    pub bogus_max: u8,
+}
+
+impl Default for Dnssec {
+    fn default() -> Dnssec {
+        Dnssec {
+            sha1: false,
+            colliding_keys_max: 4,
+            signatures_max: 8,
+            ds_max: 8,
+            signatures_per_question_max: 64,
+            nsec3_iterations_max: 50,
+            hashes_per_question_max: 150,
+            bogus_max: 3,
         }
     }
 }

@@ -18,13 +18,16 @@ use dns_wire::{Name, NameBuf, Rtype, fold};
 use hashbrown::HashTable;
 
 use crate::delegation::Delegation;
-use crate::message::{Ede, Rdatas, Rrset};
+use crate::dnssec::Security;
+use crate::message::{Ede, Proof, Rdatas, Rrset};
 use crate::options::CacheOptions;
 use sieve::{Sieve, SlotId};
 
 /// How far data is believed (RFC 2181, 5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// From anybody, and not validated where it could be.
+    Unchecked,
     /// From the answer section of a response without the authority bit.
     Plain,
     /// From the answer of an authority, or of a forwarder that the user named.
@@ -69,8 +72,8 @@ pub(crate) struct Failure {
 /// What is known.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// Records.
-    Records(Rdatas),
+    /// Records, what they are worth, and their signatures.
+    Records(Rdatas, Security, Option<Arc<Proof>>),
     /// There is nothing, says this SOA record; without one the denial was not to be kept for long.
     Denial(Arc<Rrset>),
     Failure(Arc<Failure>),
@@ -78,15 +81,41 @@ pub(crate) enum Content {
 }
 
 impl Content {
+    /// Whether it is of no use where validation is wanted.
+    pub(crate) fn is_unchecked(&self) -> bool {
+        match self {
+            Content::Records(_, security, _) => *security == Security::Unchecked,
+            Content::Denial(soa) => soa.security == Security::Unchecked,
+            Content::Failure(_) | Content::Zone(_) => false,
+        }
+    }
+
     fn octets(&self) -> usize {
         const RRSET: usize = size_of::<Rrset>();
         match self {
-            Content::Records(rdatas) => rdatas.octets() + ALLOCATION,
-            Content::Denial(soa) => RRSET + soa.rdatas.octets() + 2 * ALLOCATION,
+            Content::Records(rdatas, _, proof) => {
+                rdatas.octets() + ALLOCATION + proof_octets(proof.as_deref())
+            }
+            Content::Denial(soa) => {
+                RRSET + soa.rdatas.octets() + 2 * ALLOCATION + proof_octets(soa.proof.as_deref())
+            }
             Content::Failure(_) => size_of::<Failure>() + ALLOCATION,
             Content::Zone(delegation) => delegation.octets() + ALLOCATION,
         }
     }
+}
+
+/// Octets of signatures, and of the sets that prove a denial.
+fn proof_octets(proof: Option<&Proof>) -> usize {
+    proof.map_or(0, |proof| {
+        let set = |set: &Rrset| {
+            size_of::<Rrset>() + set.rdatas.octets() + ALLOCATION + proof_octets(set.proof.as_deref())
+        };
+        size_of::<Proof>()
+            + 2 * ALLOCATION
+            + proof.sigs.octets()
+            + proof.absence.iter().map(set).sum::<usize>()
+    })
 }
 
 /// Octets that the allocator and the counts of an `Arc` add to an allocation, about.
@@ -178,8 +207,9 @@ impl Cache {
     pub(crate) fn put_records(&mut self, set: &Rrset, rank: Rank, now: Instant) {
         let ttl = Duration::from_secs(set.ttl.into()).min(self.options.ttl_max);
         let name = set.owner.as_name();
-        let content = Content::Records(set.rdatas.clone());
-        if self.put(name, Kind::Type(set.rtype), rank, content, ttl, now) {
+        let rank = checked(rank, set.security);
+        let content = Content::Records(set.rdatas.clone(), set.security, set.proof.clone());
+        if self.put(name, Kind::Type(set.rtype), rank, content, ttl, now) && rank != Rank::Unchecked {
             self.forget(name, Kind::NoName);
             self.forget(name, Kind::Failure(set.rtype));
         }
@@ -188,7 +218,8 @@ impl Cache {
     /// Keeps that there is nothing: `kind` is the type, or the name itself. The time comes from the SOA (RFC 2308, 5).
     pub(crate) fn put_denial(&mut self, name: Name<'_>, kind: Kind, soa: &Arc<Rrset>, now: Instant) {
         let ttl = Duration::from_secs(negative_ttl(soa).into()).min(self.options.negative_ttl_max);
-        self.put(name, kind, Rank::Authority, Content::Denial(Arc::clone(soa)), ttl, now);
+        let rank = checked(Rank::Authority, soa.security);
+        self.put(name, kind, rank, Content::Denial(Arc::clone(soa)), ttl, now);
     }
 
     /// Keeps that a question failed, longer each time.
@@ -311,6 +342,11 @@ impl Cache {
 
 fn hash_key(name: &[u8], kind: Kind, seed: u64) -> u64 {
     fold::hash_name(name, seed ^ u64::from(kind.code()).rotate_left(32))
+}
+
+/// What was not validated replaces nothing that was.
+fn checked(rank: Rank, security: Security) -> Rank {
+    if security == Security::Unchecked { Rank::Unchecked } else { rank }
 }
 
 /// The smaller of the TTL of an SOA record and its last field (RFC 2308, 5).

@@ -8,13 +8,13 @@ fn name(text: &str) -> NameBuf {
 
 fn address(owner: &str, ttl: u32, last: u8) -> Rrset {
     let rdatas = Rdatas::pack([&[192, 0, 2, last][..]]);
-    Rrset { owner: name(owner), rtype: Rtype::A, ttl, rdatas }
+    Rrset::unsigned(name(owner), Rtype::A, ttl, rdatas)
 }
 
 fn soa(ttl: u32, minimum: u32) -> Arc<Rrset> {
     let mut rdata = vec![0; 18];
     rdata.extend_from_slice(&minimum.to_be_bytes());
-    Arc::new(Rrset { owner: name("example."), rtype: Rtype::SOA, ttl, rdatas: Rdatas::pack([&rdata[..]]) })
+    Arc::new(Rrset::unsigned(name("example."), Rtype::SOA, ttl, Rdatas::pack([&rdata[..]])))
 }
 
 fn at(secs: u64) -> Instant {
@@ -45,7 +45,7 @@ fn an_authoritys_answer_is_not_replaced_by_less_while_it_lasts() {
     cache.put_records(&address("a.", 10, 1), Rank::Authority, at(0));
     cache.put_records(&address("a.", 60, 2), Rank::Plain, at(1));
     let records = |cache: &mut Cache, now| match cache.get(name("a.").as_name(), A, now).unwrap().content {
-        Content::Records(rdatas) => rdatas.iter().next().unwrap()[3],
+        Content::Records(rdatas, ..) => rdatas.iter().next().unwrap()[3],
         other => panic!("{other:?}"),
     };
     assert_eq!(records(&mut cache, at(1)), 1);

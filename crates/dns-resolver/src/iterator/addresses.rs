@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clock::Instant;
 use dns_wire::{Name, NameBuf, Rtype};
 
-use super::task::{Outcome, Purpose, TaskId, Waiter};
+use super::task::{Outcome, Purpose, Task, TaskId, Waiter};
 use crate::cache::Kind;
 use crate::delegation::{Delegation, address};
 use crate::message::{Question, Rrset};
@@ -52,8 +52,7 @@ impl Resolver {
     fn look_up_server(&mut self, parent: TaskId, name: &NameBuf, now: Instant) {
         let types: &[Rtype] = if self.options.ipv6 { &[Rtype::A, Rtype::AAAA] } else { &[Rtype::A] };
         for &rtype in types {
-            let mut question = Question { name: name.clone(), rtype };
-            question.name.make_lowercase();
+            let question = self.question_for_us(name.as_name(), rtype);
             if self.is_known_to_fail(&question, now) || self.would_wait_for_itself(parent, &question) {
                 continue;
             }
@@ -67,19 +66,23 @@ impl Resolver {
     }
 
     fn is_known_to_fail(&mut self, question: &Question, now: Instant) -> bool {
-        self.cache.get_fresh(question.name.as_name(), Kind::Failure(question.rtype), now).is_some()
+        self.known_failure(question, now).is_some()
+    }
+
+    /// A question for the address of a name server. It is not validated: where it leads is, and validating it could wait for itself.
+    fn question_for_us(&self, name: Name<'_>, rtype: Rtype) -> Question {
+        Question { is_unchecked: self.zones.trust.is_on(), ..Question::new(name, rtype) }
     }
 
     /// Whether the task for `question` waits, however indirectly, for `id`.
-    fn would_wait_for_itself(&self, id: TaskId, question: &Question) -> bool {
+    pub(super) fn would_wait_for_itself(&self, id: TaskId, question: &Question) -> bool {
         let Some(&child) = self.by_question.get(question) else { return false };
         let (mut seen, mut front) = (vec![child], vec![child]);
         while let Some(task) = front.pop() {
             if task == id {
                 return true;
             }
-            let step = self.tasks.get(&task).and_then(|task| task.step.as_ref());
-            for &next in step.map_or(&[][..], |step| &step.children) {
+            for &next in self.tasks.get(&task).map_or(&[][..], Task::children) {
                 if !seen.contains(&next) {
                     seen.push(next);
                     front.push(next);
@@ -102,9 +105,6 @@ impl Resolver {
         };
         let limit = self.options.limits.addresses_max;
         let Some(step) = self.tasks.get_mut(&parent).and_then(|task| task.step.as_mut()) else { return };
-        if !step.children.contains(&child) {
-            return;
-        }
         step.children.retain(|other| *other != child);
         for address in found {
             if step.zone.addresses.len() < limit && !step.zone.addresses.contains(&address) {
@@ -129,8 +129,7 @@ impl Resolver {
                 if !self.take_fetch_token(now) {
                     return;
                 }
-                let mut question = Question { name: server.name.clone(), rtype };
-                question.name.make_lowercase();
+                let question = self.question_for_us(server.name.as_name(), rtype);
                 if self.by_question.contains_key(&question) {
                     continue;
                 }
@@ -153,7 +152,7 @@ impl Resolver {
 
     /// Whether there is nothing to fetch: the cache has something, or fetching failed a moment ago.
     fn knows(&mut self, name: Name<'_>, rtype: Rtype, now: Instant) -> bool {
-        self.look_up(name, rtype, false, now).is_some()
+        self.look_up(name, rtype, false, true, now).is_some()
             || self.cache.get_fresh(name, Kind::Failure(rtype), now).is_some()
     }
 

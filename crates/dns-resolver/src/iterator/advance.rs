@@ -34,6 +34,7 @@ impl Resolver {
         loop {
             match self.tasks.get(&id) {
                 None => return,
+                Some(task) if task.checking.is_some() => return self.validate(id, now),
                 Some(task) if task.step.is_some() => return self.pursue(id, now),
                 Some(_) => {}
             }
@@ -81,11 +82,12 @@ impl Resolver {
         if task.is_refresh && task.chain.is_empty() {
             return None;
         }
+        let is_unchecked = task.question.is_unchecked;
         let known = match self.local.answer(sname.as_name(), rtype) {
             Some(LocalAnswer::Records(set)) => Known::Records(*set),
             Some(LocalAnswer::NoData(soa)) => Known::NoData(soa),
             Some(LocalAnswer::NoName(soa)) => Known::NoName(soa),
-            None => self.look_up(sname.as_name(), rtype, false, now)?.known,
+            None => self.look_up(sname.as_name(), rtype, false, is_unchecked, now)?.known,
         };
         let task = self.tasks.get_mut(&id).expect("it is there");
         let mut chain = std::mem::take(&mut task.chain);
@@ -143,7 +145,7 @@ impl Resolver {
             let part = last_labels(sname.as_name(), next);
             let is_known = next < total
                 && self
-                    .look_up(part, Rtype::A, false, now)
+                    .look_up(part, Rtype::A, false, true, now)
                     .is_some_and(|knowledge| matches!(knowledge.known, Known::Records(_) | Known::NoData(_)));
             if !is_known {
                 return next;
@@ -156,7 +158,7 @@ impl Resolver {
     pub(super) fn pursue(&mut self, id: TaskId, now: Instant) {
         let Some(task) = self.tasks.get(&id) else { return };
         let Some(step) = &task.step else { return };
-        if !step.waiting.is_empty() {
+        if !step.waiting.is_empty() || task.checking.is_some() {
             return;
         }
         let is_first = step.sent == 0;
@@ -215,7 +217,7 @@ impl Resolver {
 
     /// Asks the root's servers where the root's servers are (RFC 9609, 3), in the background.
     fn prime(&mut self, now: Instant) {
-        let question = Question { name: NameBuf::from(Name::ROOT), rtype: Rtype::NS };
+        let question = Question::new(Name::ROOT, Rtype::NS);
         if !self.by_question.contains_key(&question) {
             self.start_task(&question, Purpose::Background, None, now);
         }

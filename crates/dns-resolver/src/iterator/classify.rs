@@ -10,6 +10,7 @@ use dns_wire::header::flag::AA;
 use dns_wire::{Name, NameBuf, Rtype};
 
 use crate::cache::Rank;
+use crate::dnssec::Security;
 use crate::message::flag::RA;
 use crate::message::{Message, Rdatas, Rrset};
 use crate::resolver::Directed;
@@ -48,6 +49,52 @@ pub(crate) enum Verdict {
     Lame,
     /// A DNAME makes the name too long (RFC 6672, 2.2).
     TooLong,
+}
+
+impl Verdict {
+    /// The set number `index` of the answer section, aliases first.
+    pub(crate) fn link(&self, index: usize) -> Option<&Rrset> {
+        let (aliases, set) = match self {
+            Verdict::Answer { aliases, set, .. } => (aliases, Some(set)),
+            Verdict::Alias { aliases, .. }
+            | Verdict::NoData { aliases, .. }
+            | Verdict::NoName { aliases, .. } => (aliases, None),
+            _ => return None,
+        };
+        aliases.iter().chain(set).nth(index)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn link_mut(&mut self, index: usize) -> Option<&mut Rrset> {
+        let (aliases, set) = match self {
+            Verdict::Answer { aliases, set, .. } => (aliases, Some(set)),
+            Verdict::Alias { aliases, .. }
+            | Verdict::NoData { aliases, .. }
+            | Verdict::NoName { aliases, .. } => (aliases, None),
+            _ => return None,
+        };
+        aliases.iter_mut().chain(set).nth(index)
+    }
+
+    /// The SOA record of a denial.
+    pub(crate) fn soa_mut(&mut self) -> Option<&mut Rrset> {
+        match self {
+            Verdict::NoData { soa, .. } | Verdict::NoName { soa, .. } => soa.as_mut().map(Arc::make_mut),
+            _ => None,
+        }
+    }
+
+    /// Says of all sets that they are worth `security`.
+    pub(crate) fn set_security(&mut self, security: Security) {
+        let mut index = 0;
+        while let Some(set) = self.link_mut(index) {
+            set.security = security;
+            index += 1;
+        }
+        if let Some(soa) = self.soa_mut() {
+            soa.security = security;
+        }
+    }
 }
 
 const FORMERR: u16 = 1;
@@ -124,7 +171,8 @@ pub(crate) fn synthesise(name: Name<'_>, dname: &Rrset) -> Option<Rrset> {
     let wire = [&name.as_bytes()[..ahead], target.as_name().as_bytes()].concat();
     let target = Name::from_wire(&wire).ok()?;
     let rdatas = Rdatas::pack([target.as_bytes()]);
-    Some(Rrset { owner: name.into(), rtype: Rtype::CNAME, ttl: dname.ttl, rdatas })
+    let security = dname.security; // Nobody signs what everybody can make (RFC 6672, 5.3.1).
+    Some(Rrset { owner: name.into(), rtype: Rtype::CNAME, ttl: dname.ttl, rdatas, security, proof: None })
 }
 
 /// What a message says that has no records of the type at `name`, the end of the aliases.

@@ -3,13 +3,15 @@
 use clock::Instant;
 use dns_wire::NameBuf;
 
-use super::task::{Account, Outcome, Purpose, Task, TaskId, Waiter};
+use super::task::{Account, Outcome, Purpose, Step, Task, TaskId, Waiter};
 use crate::message::{Ede, Question};
 use crate::resolver::{Resolver, Timer, Transport};
 use crate::stale::Progress;
 
-/// Queries of a task that nobody waits for.
-const BACKGROUND_QUERIES_MAX: u16 = 16;
+/// Queries of a task that nobody waits for. Half of them may go for keys.
+const BACKGROUND_QUERIES_MAX: u16 = 32;
+/// How far tasks are followed that wait for each other: a chain of trust has two for each label.
+pub(super) const WAITS_MAX: u8 = 32;
 
 impl Resolver {
     /// The task that resolves `question`: the one there is, or a new one on the account of `parent`. `None` if there are too many.
@@ -30,7 +32,8 @@ impl Resolver {
         }
         let parent = parent.and_then(|parent| self.tasks.get(&parent));
         let own = if purpose == Purpose::Asked { limits.queries_max } else { BACKGROUND_QUERIES_MAX };
-        let account = parent.map_or_else(|| Account::new(own), |parent| parent.account.clone());
+        let account =
+            parent.map_or_else(|| Account::new(own, &self.options.dnssec), |parent| parent.account.clone());
         let depth = parent.map_or(0, |parent| parent.depth + 1);
         let address_lookups = parent.map_or(0, |parent| parent.address_lookups);
         let id = TaskId(self.new_id());
@@ -43,6 +46,8 @@ impl Resolver {
             sname: question.name.clone(),
             chain: Vec::new(),
             step: None,
+            checking: None,
+            bogus: 0,
             next_zone: None,
             labels: 0,
             minimised: 0,
@@ -80,7 +85,7 @@ impl Resolver {
             (task.account, task.depth) = (account, depth);
             return;
         }
-        task.account = Account::new(limits.queries_max);
+        task.account = Account::new(limits.queries_max, &self.options.dnssec);
         (task.depth, task.address_lookups, task.is_bounded) = (0, 0, false);
         self.timers.cancel(task.deadline, Timer::Task(id));
         task.deadline = now + limits.resolution_max;
@@ -115,8 +120,21 @@ impl Resolver {
         for waiter in &task.waiters {
             match *waiter {
                 Waiter::Client(client) => self.on_resolved(client, &outcome, now),
-                Waiter::Task(parent) => self.on_address(parent, id, &outcome),
+                Waiter::Task(parent) => self.on_child(parent, id, &task.question, &outcome),
             }
+        }
+    }
+
+    /// A task that another one waits for has ended.
+    fn on_child(&mut self, parent: TaskId, child: TaskId, question: &Question, outcome: &Outcome) {
+        let Some(task) = self.tasks.get(&parent) else { return };
+        if !task.children().contains(&child) {
+            return;
+        }
+        if task.checking.is_some() {
+            self.on_fact(parent, child, question, outcome);
+        } else {
+            self.on_address(parent, child, outcome);
         }
     }
 
@@ -132,10 +150,11 @@ impl Resolver {
         if std::mem::replace(&mut task.is_urgent, true) {
             return;
         }
-        let Some(step) = &task.step else { return };
-        let (children, candidates) = (step.children.clone(), step.candidates());
-        let room = usize::from(self.options.limits.tries_max.saturating_sub(step.sent));
-        let left = candidates.iter().filter(|candidate| candidate.tries == 0);
+        let children = task.children().to_vec();
+        let candidates = task.step.as_ref().filter(|_| task.checking.is_none()).map(Step::candidates);
+        let sent = task.step.as_ref().map_or(0, |step| step.sent);
+        let room = usize::from(self.options.limits.tries_max.saturating_sub(sent));
+        let left = candidates.iter().flatten().filter(|candidate| candidate.tries == 0);
         for address in left.map(|candidate| candidate.address).take(room).collect::<Vec<_>>() {
             self.ask(id, address, Transport::Udp, now);
         }
@@ -146,10 +165,11 @@ impl Resolver {
 
     /// Whether nothing is to be expected of a task soon; see [`crate::stale`].
     pub(crate) fn is_hopeless(&self, id: TaskId, depth: u8, now: Instant) -> bool {
-        let Some(step) = self.tasks.get(&id).and_then(|task| task.step.as_ref()) else { return false };
-        if !step.children.is_empty() {
+        let Some(task) = self.tasks.get(&id) else { return false };
+        let Some(step) = task.step.as_ref().filter(|step| !step.ede.is_bogus()) else { return false };
+        if !task.children().is_empty() {
             let deeper = |child: &TaskId| self.is_hopeless(*child, depth + 1, now);
-            return depth < self.options.limits.depth_max && step.children.iter().all(deeper);
+            return depth < WAITS_MAX && task.children().iter().all(deeper);
         }
         let is_live = |address| !self.servers.is_silent(address);
         let waiting = step.waiting.iter().filter_map(|query| self.in_flight.get(query));

@@ -19,7 +19,7 @@ pub(super) fn next_label_count(known: usize, total: usize, asked: usize) -> usiz
 }
 
 /// The last `count` labels of a name.
-pub(super) fn last_labels(name: Name<'_>, count: usize) -> Name<'_> {
+pub(crate) fn last_labels(name: Name<'_>, count: usize) -> Name<'_> {
     let mut name = name;
     for _ in count..name.label_count() {
         name = name.parent().unwrap_or(Name::ROOT);

@@ -7,12 +7,15 @@
 //! ```text
 //!              ┌──────────── alias: another name ◀──────────┐
 //!              ▼                                            │
-//! question ─▶ start_step ─▶ pursue ─▶ upstream ─▶ response ─┼─▶ finish ─▶ clients, other tasks
+//! question ─▶ start_step ─▶ pursue ─▶ upstream ─▶ response ─┼─▶ validate ─▶ finish ─▶ clients, other tasks
 //!              ▲             ▲  │                           │
 //!              │             │  └─ tasks for addresses      │
 //!              │             └──── next server ◀── silence, lame
 //!              └──────────── referral: a zone further down ◀┘
 //! ```
+//!
+//! Where there is a trust anchor, a response is validated before anything of it is kept or passed on ([`validate`]): `crate::dnssec` names
+//! the DNSKEY and DS sets that it takes, and tasks look these up.
 //!
 //! Bounds: a step asks `tries_max` times, a question with all its look-ups `queries_max` times; aliases, referrals, look-ups of
 //! name servers' addresses (RFC 9520; the NXNS attack) and their depth are counted. A task that would wait for itself does not wait.
@@ -27,6 +30,8 @@ mod minimise;
 mod respond;
 pub(crate) mod task;
 mod upstream;
+mod validate;
 mod zones;
 
+pub(crate) use minimise::last_labels;
 pub(crate) use upstream::{SameQueries, Upstream};

@@ -33,7 +33,8 @@ impl Resolver {
             directed: &self.zones.directed,
             had_edns,
         };
-        let verdict = classify(message, &asked);
+        let mut verdict = classify(message, &asked);
+        verdict.set_security(self.unvalidated());
         let is_minimised = step.is_minimised;
         match verdict {
             Verdict::NoEdns => {
@@ -47,11 +48,11 @@ impl Resolver {
                 self.fetch_for_step(id, now);
                 self.descend(id, &set, message, now);
             }
-            verdict if is_minimised => self.on_part(id, verdict, now),
+            verdict if is_minimised => self.on_part(id, server, verdict, message, now),
             verdict => {
                 self.fetch_for_step(id, now);
                 self.note_root(id, message, now);
-                self.conclude(id, verdict, now);
+                self.check(id, server, verdict, message, now);
             }
         }
     }
@@ -66,7 +67,7 @@ impl Resolver {
     }
 
     /// The response to a question for a part of the name that leads no further down (RFC 9156, 2.3).
-    fn on_part(&mut self, id: TaskId, verdict: Verdict, now: Instant) {
+    fn on_part(&mut self, id: TaskId, server: SocketAddr, verdict: Verdict, message: &Message, now: Instant) {
         let is_strict = self.options.minimisation == Minimisation::Strict;
         let task = self.tasks.get_mut(&id).expect("the message is about it");
         let step = task.step.take().expect("the message is about it");
@@ -76,7 +77,7 @@ impl Resolver {
             // What is below a name that does not exist does not exist (RFC 8020): but some servers do not know it.
             Verdict::NoName { aliases, name, soa } if is_strict => {
                 task.step = Some(step);
-                self.conclude(id, Verdict::NoName { aliases, name, soa }, now);
+                self.check(id, server, Verdict::NoName { aliases, name, soa }, message, now);
             }
             Verdict::NoName { .. } => {
                 task.is_whole = true;
@@ -134,7 +135,7 @@ impl Resolver {
     }
 
     /// Keeps what a response says, and ends the task or goes on at the alias's target.
-    fn conclude(&mut self, id: TaskId, verdict: Verdict, now: Instant) {
+    pub(super) fn conclude(&mut self, id: TaskId, verdict: Verdict, now: Instant) {
         let rtype = self.tasks[&id].question.rtype;
         let mut chain = std::mem::take(&mut self.tasks.get_mut(&id).expect("the message is about it").chain);
         let outcome = match verdict {
@@ -216,7 +217,9 @@ impl Resolver {
     pub(super) fn on_useless(&mut self, id: TaskId, server: SocketAddr, ede: Ede, now: Instant) {
         let Some(step) = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut()) else { return };
         step.excluded.push(server);
-        step.ede = ede;
+        if !step.ede.is_bogus() {
+            step.ede = ede;
+        }
         if !step.is_minimised && step.zone.mode == Mode::Iterate {
             let zone = step.zone.name.clone();
             self.lame.note(zone.as_name(), server, now);

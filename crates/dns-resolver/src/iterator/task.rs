@@ -8,7 +8,10 @@ use clock::Instant;
 use dns_wire::{NameBuf, Rtype};
 
 use crate::delegation::Delegation;
+use crate::dnssec::Budget;
+use crate::dnssec::validation::Validation;
 use crate::message::{Ede, Question, Rrset};
+use crate::options::Dnssec;
 use crate::resolver::{ClientId, QueryId};
 use crate::servers::Candidate;
 
@@ -34,21 +37,47 @@ pub(crate) enum Purpose {
     Asked,
 }
 
-/// Queries that a question, with all that is looked up for it, may still send.
+/// What a question, with all that is looked up for it, may still cost.
 #[derive(Clone, Debug)]
-pub(crate) struct Account(Arc<AtomicU16>);
+pub(crate) struct Account(Arc<Left>);
+
+#[derive(Debug)]
+struct Left {
+    queries: AtomicU16,
+    signatures: AtomicU16,
+    hashes: AtomicU16,
+}
 
 impl Account {
-    pub(crate) fn new(queries: u16) -> Account {
-        Account(Arc::new(AtomicU16::new(queries)))
+    pub(crate) fn new(queries: u16, dnssec: &Dnssec) -> Account {
+        Account(Arc::new(Left {
+            queries: AtomicU16::new(queries),
+            signatures: AtomicU16::new(dnssec.signatures_per_question_max),
+            hashes: AtomicU16::new(dnssec.hashes_per_question_max),
+        }))
     }
 
     /// Takes one query; false if none is left.
     pub(crate) fn take(&self) -> bool {
-        let left = self.0.load(Ordering::Relaxed);
-        self.0.store(left.saturating_sub(1), Ordering::Relaxed);
-        left > 0
+        take_one(&self.0.queries)
     }
+}
+
+impl Budget for Account {
+    fn take_signature(&self) -> bool {
+        take_one(&self.0.signatures)
+    }
+
+    fn take_hash(&self) -> bool {
+        take_one(&self.0.hashes)
+    }
+}
+
+/// One thread works on an account at a time.
+fn take_one(left: &AtomicU16) -> bool {
+    let before = left.load(Ordering::Relaxed);
+    left.store(before.saturating_sub(1), Ordering::Relaxed);
+    before > 0
 }
 
 /// How servers of a zone are asked.
@@ -134,6 +163,15 @@ impl Step {
     }
 }
 
+/// A response that is being validated, and the tasks for keys that it waits for.
+#[derive(Debug)]
+pub(crate) struct Checking {
+    pub(crate) validation: Validation,
+    /// Who sent it.
+    pub(crate) server: SocketAddr,
+    pub(crate) children: Vec<TaskId>,
+}
+
 /// One question that is being resolved.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -147,6 +185,10 @@ pub(crate) struct Task {
     /// Aliases followed so far.
     pub(crate) chain: Vec<Rrset>,
     pub(crate) step: Option<Step>,
+    /// The response of a server of the step, until it is known to be true.
+    pub(crate) checking: Option<Box<Checking>>,
+    /// Responses that were not.
+    pub(crate) bogus: u8,
     /// The zone of the next step, when a server has just named it.
     pub(crate) next_zone: Option<Arc<Delegation>>,
     /// Labels of `sname` that are asked for next; 0: those that the zone needs.
@@ -171,6 +213,15 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Tasks that this one waits for.
+    pub(crate) fn children(&self) -> &[TaskId] {
+        match (&self.checking, &self.step) {
+            (Some(checking), _) => &checking.children,
+            (None, Some(step)) => &step.children,
+            (None, None) => &[],
+        }
+    }
+
     /// Goes on with another name.
     pub(crate) fn follow(&mut self, aliases: Vec<Rrset>, target: NameBuf) {
         self.chain.extend(aliases);

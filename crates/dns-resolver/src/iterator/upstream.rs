@@ -12,6 +12,7 @@ use clock::{Duration, Instant};
 use dns_wire::header::flag::{OPCODE, QR, TC};
 use dns_wire::{NameBuf, Rtype};
 
+use super::finish::WAITS_MAX;
 use super::task::{Mode, Step, TaskId, Waiter};
 use crate::message::{Ede, Message, Question, UpstreamQuery, write_query};
 use crate::resolver::{QueryId, Resolver, Timer, Transmit, Transport};
@@ -74,8 +75,7 @@ impl Resolver {
         let Some(task) = self.tasks.get(&id) else { return false };
         let Some(step) = &task.step else { return false };
         let (asker, tries) = ((id, step.number), step.tries_of(server));
-        let mut question = Question { name: step.qname.clone(), rtype: step.rtype };
-        question.name.make_lowercase();
+        let question = Question::new(step.qname.as_name(), step.rtype);
         let key = (server, transport, step.zone.mode == Mode::Forward, question);
         let name = step.qname.clone();
         let joined = self.in_flight_for(&key);
@@ -143,8 +143,15 @@ impl Resolver {
         let id = self.random.draw() as u16;
         let had_edns = self.servers.takes_edns(server, now);
         let payload = had_edns.then_some(self.options.udp_payload_max);
-        let octets =
-            write_query(&UpstreamQuery { id, name: name.as_name().as_bytes(), rtype, recursion, payload });
+        let dnssec_ok = self.zones.trust.is_on();
+        let octets = write_query(&UpstreamQuery {
+            id,
+            name: name.as_name().as_bytes(),
+            rtype,
+            recursion,
+            payload,
+            dnssec_ok,
+        });
         let mut wait = self.servers.timeout(server, tries, now);
         if transport == Transport::Tcp {
             wait = TCP_WAIT_MIN.max(wait * 3);
@@ -229,7 +236,7 @@ impl Resolver {
             Waiter::Client(_) => None,
         });
         for parent in parents.collect::<Vec<_>>() {
-            if depth < self.options.limits.depth_max {
+            if depth < WAITS_MAX {
                 self.check_hope(parent, depth + 1, now);
             }
         }
@@ -264,6 +271,9 @@ impl Resolver {
         for (id, number) in askers {
             let Some(step) = self.current_step(id, number) else { continue };
             step.waiting.retain(|other| *other != query);
+            if self.tasks[&id].checking.is_some() {
+                continue; // Another server's response is being validated.
+            }
             match &message {
                 _ if is_truncated && transport == Transport::Udp => self.go_to_tcp(id, server, now),
                 Some(message) => self.on_message(id, server, message, had_edns, now),
@@ -310,8 +320,7 @@ impl Resolver {
 impl SameQueries {
     /// A query is no longer in flight.
     pub(crate) fn remove(&mut self, query: QueryId, upstream: &Upstream) {
-        let mut question = Question { name: upstream.name.clone(), rtype: upstream.rtype };
-        question.name.make_lowercase();
+        let question = Question::new(upstream.name.as_name(), upstream.rtype);
         let key = (upstream.server, upstream.transport, upstream.recursion, question);
         let Some(copies) = self.0.get_mut(&key) else { return };
         copies.retain(|other| *other != query);

@@ -92,7 +92,7 @@ impl Resolver {
         let mut addresses = Vec::new();
         for rtype in [Rtype::A, Rtype::AAAA] {
             if let Some(found) = self.cache.get_fresh(name, Kind::Type(rtype), now)
-                && let Content::Records(rdatas) = found.content
+                && let Content::Records(rdatas, ..) = found.content
             {
                 addresses.extend(rdatas.iter().filter_map(|rdata| address(rtype, rdata)));
             }

@@ -4,14 +4,16 @@ mod reader;
 mod rrset;
 mod writer;
 
-pub(crate) use reader::{Message, Question};
-pub(crate) use rrset::{Rdatas, Rrset};
+pub(crate) use reader::{Message, Question, lowercase_names};
+pub(crate) use rrset::{Proof, Rdatas, Rrset};
 pub(crate) use writer::{AnswerHead, Ede, Section, UpstreamQuery, write_answer, write_error, write_query};
 
 /// Bits of the header that `dns_wire` does not name: only a resolver sets or reads them.
 pub(crate) mod flag {
     /// Recursion is available.
     pub(crate) const RA: u16 = 0x0080;
+    /// The data is authentic (RFC 4035, 3.2.3; RFC 6840, 5.7 and 5.8).
+    pub(crate) const AD: u16 = 0x0020;
     /// Recursion is desired.
     pub(crate) const RD: u16 = dns_wire::header::flag::RD;
 }

@@ -3,12 +3,15 @@
 //! Anything malformed refuses the whole message. Every pointer must point before the name that it is in, so reading ends; a message
 //! yields at most as many records as fit its octets.
 
+use std::sync::Arc;
+
 use dns_wire::header::HEADER_LEN;
 use dns_wire::name::NAME_LEN_MAX;
 use dns_wire::{Class, Name, NameBuf, Rtype};
 
 use super::Rrset;
-use super::rrset::Rdatas;
+use super::rrset::{Proof, Rdatas};
+use crate::dnssec::Security;
 
 /// Pointers that one name may go through. Each names at least one label, and a name has at most 127 and the root's.
 const POINTERS_MAX: usize = 128;
@@ -20,6 +23,17 @@ const RECORDS_MAX: u32 = 1000;
 pub(crate) struct Question {
     pub(crate) name: NameBuf,
     pub(crate) rtype: Rtype,
+    /// The answer is not validated: the client does it (CD), or it is the address of a name server.
+    pub(crate) is_unchecked: bool,
+}
+
+impl Question {
+    /// A question for `name`, in lower case, whose answer is validated.
+    pub(crate) fn new(name: Name<'_>, rtype: Rtype) -> Question {
+        let mut name = NameBuf::from(name);
+        name.make_lowercase();
+        Question { name, rtype, is_unchecked: false }
+    }
 }
 
 /// One record, its data without compression.
@@ -88,13 +102,19 @@ impl Message {
     }
 }
 
-/// The set of `owner` and `rtype` among `records`, with the smallest TTL of its records (RFC 2181, 5.2).
+/// The set of `owner` and `rtype` among `records`, with its signatures and the smallest TTL of its records (RFC 2181, 5.2).
 pub(super) fn collect(records: &[Record], owner: Name<'_>, rtype: Rtype) -> Option<Rrset> {
     let own = || records.iter().filter(|r| r.rtype == rtype && r.owner.as_name() == owner);
     let first = own().next()?;
     let ttl = own().map(|record| record.ttl).min()?;
     let rdatas = Rdatas::pack(own().map(|record| &record.rdata[..]));
-    Some(Rrset { owner: first.owner.clone(), rtype, ttl, rdatas })
+    let covers = |r: &&Record| r.rtype == Rtype::RRSIG && r.rdata.starts_with(&rtype.0.to_be_bytes());
+    let mut sigs = records.iter().filter(covers).filter(|r| r.owner.as_name() == owner).peekable();
+    let proof = sigs.peek().is_some().then(|| {
+        let sigs = Rdatas::pack(sigs.map(|record| &record.rdata[..]));
+        Arc::new(Proof { sigs, absence: Vec::new() })
+    });
+    Some(Rrset { owner: first.owner.clone(), rtype, ttl, rdatas, security: Security::Unchecked, proof })
 }
 
 impl Message {
@@ -106,6 +126,18 @@ impl Message {
     /// The set of `owner` and `rtype` in the authority section.
     pub(crate) fn authority_set(&self, owner: Name<'_>, rtype: Rtype) -> Option<Rrset> {
         collect(&self.authority, owner, rtype)
+    }
+
+    /// The NSEC and NSEC3 sets of the authority section, at most `max`.
+    pub(crate) fn absence(&self, max: usize) -> Vec<Rrset> {
+        let mut sets: Vec<Rrset> = Vec::new();
+        for record in self.authority.iter().filter(|r| matches!(r.rtype, Rtype::NSEC | Rtype::NSEC3)) {
+            let is_there = sets.iter().any(|set| set.owner == record.owner && set.rtype == record.rtype);
+            if sets.len() < max && !is_there {
+                sets.extend(self.authority_set(record.owner.as_name(), record.rtype));
+            }
+        }
+        sets
     }
 }
 
@@ -135,7 +167,7 @@ impl Reader<'_> {
         let name = self.name()?;
         let rtype = Rtype(self.u16()?);
         self.u16()?; // Only IN is ever asked, and the name and type are compared.
-        Some(Question { name, rtype })
+        Some(Question { name, rtype, is_unchecked: false })
     }
 
     /// A name with its pointers followed. They go strictly backwards.
@@ -240,6 +272,23 @@ fn layout(rtype: Rtype) -> &'static [Part] {
         Rtype::SIG => &[Octets(18), Name],
         Rtype::NXT => &[Name],
         _ => &[],
+    }
+}
+
+/// Turns the names in a record's data into lower case, where the canonical form has them so (RFC 4034, 6.2; RFC 6840, 5.1).
+pub(crate) fn lowercase_names(rtype: Rtype, rdata: &mut [u8]) {
+    let mut rest = rdata;
+    for part in layout(rtype) {
+        let len = match part {
+            Part::Octets(count) => *count,
+            Part::String => 1 + rest.first().map_or(0, |len| usize::from(*len)),
+            Part::Name => Name::split_from(rest).map_or(0, |(name, _)| name.len()),
+        };
+        let Some((part_octets, tail)) = rest.split_at_mut_checked(len) else { return };
+        if matches!(part, Part::Name) {
+            part_octets.make_ascii_lowercase(); // Length octets are below 64 and so never letters.
+        }
+        rest = tail;
     }
 }
 

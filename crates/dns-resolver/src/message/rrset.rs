@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use dns_wire::{Name, NameBuf, Rtype};
 
+use crate::dnssec::Security;
+
 /// The data of the records of a set, uncompressed: a length of two octets and the data, for each record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rdatas(Arc<[u8]>);
@@ -48,9 +50,37 @@ pub(crate) struct Rrset {
     /// Seconds.
     pub(crate) ttl: u32,
     pub(crate) rdatas: Rdatas,
+    /// What validation made of it.
+    pub(crate) security: Security,
+    /// Its signatures; `None` if it came without.
+    pub(crate) proof: Option<Arc<Proof>>,
+}
+
+/// What lets a client validate a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// The data of the RRSIG records over the set.
+    pub(crate) sigs: Rdatas,
+    /// NSEC or NSEC3 sets: behind the SOA record of a denial they prove it; behind an answer from a wildcard, that no name is closer.
+    pub(crate) absence: Vec<Rrset>,
 }
 
 impl Rrset {
+    /// A set without signatures that nobody needs to validate.
+    pub(crate) fn unsigned(owner: NameBuf, rtype: Rtype, ttl: u32, rdatas: Rdatas) -> Rrset {
+        Rrset { owner, rtype, ttl, rdatas, security: Security::Insecure(None), proof: None }
+    }
+
+    /// The data of its RRSIG records.
+    pub(crate) fn sigs(&self) -> impl Iterator<Item = &[u8]> {
+        self.proof.iter().flat_map(|proof| proof.sigs.iter())
+    }
+
+    /// The NSEC or NSEC3 sets behind it.
+    pub(crate) fn absence(&self) -> &[Rrset] {
+        self.proof.as_ref().map_or(&[], |proof| &proof.absence)
+    }
+
     /// The name that the first record's data consists of: the target of a CNAME or DNAME.
     pub(crate) fn target(&self) -> Option<NameBuf> {
         let rdata = self.rdatas.iter().next()?;

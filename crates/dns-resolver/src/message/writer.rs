@@ -4,12 +4,31 @@ use dns_wire::header::{Counts, HEADER_LEN, flag, write_header};
 use dns_wire::{Class, Name, Query, Rcode, Rtype, fold};
 
 use super::Rrset;
+use crate::dnssec::Security;
 
 /// Why an answer is as it is (RFC 8914, 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ede(pub(crate) u16);
 
 impl Ede {
+    /// No algorithm of the zone's keys is one that we know.
+    pub(crate) const UNSUPPORTED_ALGORITHM: Ede = Ede(1);
+    /// No digest of the zone's DS records is one that we know.
+    pub(crate) const UNSUPPORTED_DIGEST: Ede = Ede(2);
+    /// Signatures or proofs are wrong.
+    pub(crate) const BOGUS: Ede = Ede(6);
+    /// Signatures have expired.
+    pub(crate) const SIGNATURE_EXPIRED: Ede = Ede(7);
+    /// Signatures are not valid yet.
+    pub(crate) const SIGNATURE_NOT_YET_VALID: Ede = Ede(8);
+    /// No key of the zone is the one that its parent, or a signature, speaks of.
+    pub(crate) const DNSKEY_MISSING: Ede = Ede(9);
+    /// The zone is signed, and the data is not.
+    pub(crate) const RRSIGS_MISSING: Ede = Ede(10);
+    /// The zone is signed, and does not prove its denial.
+    pub(crate) const NSEC_MISSING: Ede = Ede(12);
+    /// NSEC3 records with more iterations than are computed (RFC 9276, 3.2).
+    pub(crate) const UNSUPPORTED_ITERATIONS: Ede = Ede(27);
     /// The data has expired (RFC 8767).
     pub(crate) const STALE_ANSWER: Ede = Ede(3);
     /// The failure was met before and is remembered (RFC 9520).
@@ -28,6 +47,11 @@ impl Ede {
     pub(crate) const INVALID_DATA: Ede = Ede(24);
     /// Something else; here, a bound that was reached.
     pub(crate) const OTHER: Ede = Ede(0);
+
+    /// Whether validation failed: expired data must not take the place of what is false.
+    pub(crate) fn is_bogus(self) -> bool {
+        (Ede::BOGUS.0..=Ede::NSEC_MISSING.0).contains(&self.0)
+    }
 }
 
 /// A query to a server.
@@ -39,12 +63,18 @@ pub(crate) struct UpstreamQuery<'a> {
     pub(crate) recursion: bool,
     /// The payload that an OPT record offers; `None` for servers that do not take one.
     pub(crate) payload: Option<u16>,
+    /// Signatures are wanted. A forwarder is told not to validate, since we do (RFC 6840, 5.9).
+    pub(crate) dnssec_ok: bool,
 }
 
 /// Writes `query`.
 pub(crate) fn write_query(query: &UpstreamQuery<'_>) -> Vec<u8> {
     let mut message = vec![0; HEADER_LEN];
-    let flags = if query.recursion { flag::RD } else { 0 };
+    let flags = match (query.recursion, query.dnssec_ok) {
+        (true, true) => flag::RD | flag::CD,
+        (true, false) => flag::RD,
+        (false, _) => 0,
+    };
     let additional = u16::from(query.payload.is_some());
     write_header(&mut message, flags, Counts { question: 1, additional, ..Counts::default() });
     message[..2].copy_from_slice(&query.id.to_be_bytes());
@@ -52,7 +82,7 @@ pub(crate) fn write_query(query: &UpstreamQuery<'_>) -> Vec<u8> {
     message.extend_from_slice(&query.rtype.0.to_be_bytes());
     message.extend_from_slice(&Class::IN.0.to_be_bytes());
     if let Some(payload) = query.payload {
-        write_opt(&mut message, payload, 0, false, None);
+        write_opt(&mut message, payload, 0, query.dnssec_ok, None);
     }
     message
 }
@@ -81,6 +111,8 @@ pub(crate) struct AnswerHead {
     pub(crate) flags: u16,
     /// The DO bit, if the client sent an OPT record.
     pub(crate) edns: Option<bool>,
+    /// The client wants to know whether the data is authentic (RFC 6840, 5.7).
+    pub(crate) wants_ad: bool,
     /// The payload that we take.
     pub(crate) payload: u16,
     /// Octets that the answer may have.
@@ -97,9 +129,19 @@ impl AnswerHead {
             question: query.map_or(Vec::new(), |q| message[HEADER_LEN..q.question_end()].to_vec()),
             flags: flags & (flag::RD | flag::CD | flag::OPCODE),
             edns: query.and_then(|query| query.edns).map(|edns| edns.dnssec_ok),
+            wants_ad: flags & super::flag::AD != 0,
             payload,
             limit,
         }
+    }
+
+    /// The client validates itself, or forwards to one that does.
+    pub(crate) fn checking_disabled(&self) -> bool {
+        self.flags & flag::CD != 0
+    }
+
+    fn wants_signatures(&self) -> bool {
+        self.edns == Some(true)
     }
 
     /// The name of the question, in the client's spelling.
@@ -120,7 +162,8 @@ pub(crate) fn write_error(head: &AnswerHead, rcode: Rcode, ede: Option<Ede>) -> 
     write_answer(head, rcode, &[], ede)
 }
 
-/// Writes an answer with `sets`, which are in the order of their sections. If they have no room, TC is set and none is written.
+/// Writes an answer with `sets`, which are in the order of their sections, and with their signatures and proofs if the client wants them.
+/// If they have no room, TC is set and none is written.
 pub(crate) fn write_answer(
     head: &AnswerHead,
     rcode: Rcode,
@@ -129,27 +172,28 @@ pub(crate) fn write_answer(
 ) -> Vec<u8> {
     let mut writer = Writer::new(head);
     let reserve = if head.edns.is_some() { 11 + 6 } else { 0 };
-    let mut counts = Counts { question: u16::from(!head.question.is_empty()), ..Counts::default() };
     let behind_question = writer.message.len();
-    let room = head.limit.saturating_sub(reserve);
+    writer.room = head.limit.saturating_sub(reserve);
     for (section, set) in sets {
-        let count = match section {
-            Section::Answer => &mut counts.answer,
-            Section::Authority => &mut counts.authority,
-        };
-        for rdata in set.rdatas.iter() {
-            if writer.message.len() > room {
-                break;
-            }
-            writer.record(set, rdata);
-            *count = count.saturating_add(1);
+        writer.set(*section, set, set.ttl, head.wants_signatures());
+    }
+    if head.wants_signatures() {
+        for (_, set) in sets {
+            let absence = set.absence().iter();
+            absence.for_each(|proof| writer.set(Section::Authority, proof, set.ttl, true));
         }
     }
+    let (mut counts, room) = (writer.counts, writer.room);
+    counts.question = u16::from(!head.question.is_empty());
     let mut message = writer.message;
     let mut flags = head.flags | flag::QR | super::flag::RA | rcode.low();
+    let is_secure = !sets.is_empty() && sets.iter().all(|(_, set)| set.security == Security::Secure);
+    if is_secure && (head.wants_ad || head.wants_signatures()) {
+        flags |= super::flag::AD;
+    }
     if message.len() > room {
         message.truncate(behind_question);
-        flags |= flag::TC;
+        flags = flags & !super::flag::AD | flag::TC;
         (counts.answer, counts.authority) = (0, 0);
     }
     if let Some(dnssec_ok) = head.edns {
@@ -166,6 +210,9 @@ const POINTS_MAX: usize = 32;
 
 struct Writer {
     message: Vec<u8>,
+    counts: Counts,
+    /// Octets that the records may reach; what comes behind them is not written.
+    room: usize,
     /// Where names start that later ones may point to.
     points: Vec<(Vec<u8>, u16)>,
 }
@@ -174,19 +221,36 @@ impl Writer {
     fn new(head: &AnswerHead) -> Writer {
         let mut message = vec![0; HEADER_LEN];
         message.extend_from_slice(&head.question);
-        let mut writer = Writer { message, points: Vec::new() };
+        let mut writer = Writer { message, counts: Counts::default(), room: 0, points: Vec::new() };
         writer.remember(head.qname(), head.qname().len(), HEADER_LEN);
         writer
     }
 
-    fn record(&mut self, set: &Rrset, rdata: &[u8]) {
-        self.name(set.owner.as_name().as_bytes());
-        self.message.extend_from_slice(&set.rtype.0.to_be_bytes());
+    /// Writes a set, and its signatures, as far as there is room.
+    fn set(&mut self, section: Section, set: &Rrset, ttl: u32, with_signatures: bool) {
+        let records = set.rdatas.iter().map(|rdata| (set.rtype, rdata));
+        let sigs = set.sigs().filter(|_| with_signatures).map(|rdata| (Rtype::RRSIG, rdata));
+        for (rtype, rdata) in records.chain(sigs) {
+            if self.message.len() > self.room {
+                return;
+            }
+            self.record(set.owner.as_name(), rtype, ttl, rdata);
+            let count = match section {
+                Section::Answer => &mut self.counts.answer,
+                Section::Authority => &mut self.counts.authority,
+            };
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn record(&mut self, owner: Name<'_>, rtype: Rtype, ttl: u32, rdata: &[u8]) {
+        self.name(owner.as_bytes());
+        self.message.extend_from_slice(&rtype.0.to_be_bytes());
         self.message.extend_from_slice(&Class::IN.0.to_be_bytes());
-        self.message.extend_from_slice(&set.ttl.to_be_bytes());
+        self.message.extend_from_slice(&ttl.to_be_bytes());
         let start = self.message.len() + 2;
         self.message.extend_from_slice(&[0, 0]);
-        self.rdata(set.rtype, rdata);
+        self.rdata(rtype, rdata);
         let len = (self.message.len() - start) as u16; // Compression makes the data only shorter.
         self.message[start - 2..start].copy_from_slice(&len.to_be_bytes());
     }
@@ -256,6 +320,7 @@ mod tests {
             rtype: Rtype::A,
             recursion: true,
             payload: Some(1232),
+            dnssec_ok: false,
         };
         let message = write_query(&query);
         AnswerHead::new(&message, Some(&Query::parse(&message).unwrap()), limit, 1232)
@@ -264,7 +329,7 @@ mod tests {
     fn addresses(count: u8) -> Rrset {
         let data: Vec<[u8; 4]> = (0..count).map(|number| [192, 0, 2, number]).collect();
         let rdatas = Rdatas::pack(data.iter().map(|data| &data[..]));
-        Rrset { owner: name("www."), rtype: Rtype::A, ttl: 60, rdatas }
+        Rrset::unsigned(name("www."), Rtype::A, 60, rdatas)
     }
 
     #[test]
@@ -289,7 +354,7 @@ mod tests {
     fn names_in_data_are_compressed_and_read_back() {
         let rdata = [&b"\0\x0a\x04mail"[..], b"\x03www\0"].concat();
         let rdatas = Rdatas::pack([&rdata[..]]);
-        let mx = Rrset { owner: name("www."), rtype: Rtype::MX, ttl: 60, rdatas };
+        let mx = Rrset::unsigned(name("www."), Rtype::MX, 60, rdatas);
         let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], None);
         assert_eq!(octets.len(), 12 + 9 + 2 + 10 + 2 + 5 + 2 + 11);
         assert!(fold::equal(&Message::parse(&octets).unwrap().answer[0].rdata, &rdata));

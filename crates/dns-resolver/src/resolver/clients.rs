@@ -9,6 +9,7 @@ use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
 use super::timers::Timer;
 use super::{ClientId, Known, Resolver, Transport};
 use crate::cache::{Content, Failure, Kind};
+use crate::dnssec::Security;
 use crate::iterator::task::{Outcome, Purpose, TaskId, Waiter};
 use crate::local_zones::LocalAnswer;
 use crate::message::{AnswerHead, Ede, Question, Rdatas, Rrset, Section, flag, write_answer, write_error};
@@ -96,8 +97,8 @@ impl Resolver {
         if query.qtype == Rtype::ANY {
             return self.answer(client, minimal_any(&head, name));
         }
-        let mut question = Question { name: name.into(), rtype: query.qtype };
-        question.name.make_lowercase();
+        let is_unchecked = head.checking_disabled() && self.zones.trust.is_on();
+        let question = Question { is_unchecked, ..Question::new(name, query.qtype) };
         if let Some(answer) = self.local.answer(name, query.qtype) {
             let outcome = match answer {
                 LocalAnswer::Records(set) => Outcome::Answer(vec![*set]),
@@ -210,7 +211,7 @@ impl Resolver {
     pub(crate) fn on_resolved(&mut self, id: ClientId, outcome: &Outcome, now: Instant) {
         let Some(client) = self.clients.get(&id) else { return };
         let question = client.question.clone();
-        if matches!(outcome, Outcome::Failed(_))
+        if matches!(outcome, Outcome::Failed(ede) if !ede.is_bogus())
             && self.options.stale.enabled
             && let Some(reply) = self.known_reply(&question, true, now)
         {
@@ -228,10 +229,13 @@ impl Resolver {
     }
 
     /// A remembered failure, as long as none of the servers that caused it has come back.
-    fn known_failure(&mut self, question: &Question, now: Instant) -> Option<Arc<Failure>> {
+    pub(crate) fn known_failure(&mut self, question: &Question, now: Instant) -> Option<Arc<Failure>> {
         let name = question.name.as_name();
         let found = self.cache.get_fresh(name, Kind::Failure(question.rtype), now)?;
         let Content::Failure(failure) = found.content else { return None };
+        if failure.ede.is_bogus() && question.is_unchecked {
+            return None;
+        }
         let zone = self.find_zone(failure.zone.as_name(), Rtype::NS, now);
         let came_back = |address: &_| self.servers.came_back_since(*address, found.stored);
         if zone.name != failure.zone || zone.addresses.iter().any(came_back) {
@@ -250,12 +254,14 @@ impl Resolver {
         now: Instant,
     ) {
         if self.options.stale.enabled
+            && !failure.ede.is_bogus()
             && let Some(reply) = self.known_reply(question, true, now)
         {
             return self.send_reply(client, head, &reply.outcome, reply.is_stale);
         }
         self.counters.failures += 1;
-        let ede = if failure.ede == Ede::OTHER { Ede::OTHER } else { Ede::CACHED_ERROR };
+        let says_why = failure.ede == Ede::OTHER || failure.ede.is_bogus();
+        let ede = if says_why { failure.ede } else { Ede::CACHED_ERROR };
         self.answer(client, write_error(head, Rcode::ServFail, Some(ede)));
     }
 
@@ -265,7 +271,8 @@ impl Resolver {
         let mut chain = Vec::new();
         let (mut is_stale, mut is_ending) = (false, false);
         for _ in 0..=self.options.limits.aliases_max {
-            let knowledge = self.look_up(name.as_name(), question.rtype, stale_too, now)?;
+            let knowledge =
+                self.look_up(name.as_name(), question.rtype, stale_too, question.is_unchecked, now)?;
             is_stale |= knowledge.is_stale;
             let part = self.options.cache.prefetch_part;
             is_ending |= part > 0 && knowledge.left < knowledge.whole / part;
@@ -310,7 +317,7 @@ impl Resolver {
             }
         };
         let ede = match rcode {
-            _ if !is_stale => None,
+            _ if !is_stale => chain.iter().chain(soa).find_map(reason_for_insecurity),
             Rcode::NxDomain => Some(Ede::STALE_NXDOMAIN),
             _ => Some(Ede::STALE_ANSWER),
         };
@@ -318,6 +325,14 @@ impl Resolver {
         let answers = chain.iter().map(|set| (Section::Answer, set));
         let sets: Vec<_> = answers.chain(soa.map(|soa| (Section::Authority, soa))).collect();
         self.answer(client, write_answer(head, rcode, &sets, ede));
+    }
+}
+
+/// Why a set of a signed zone is insecure all the same.
+fn reason_for_insecurity(set: &Rrset) -> Option<Ede> {
+    match set.security {
+        Security::Insecure(reason) => reason,
+        Security::Unchecked | Security::Secure => None,
     }
 }
 
@@ -329,7 +344,9 @@ fn refusal(query: &Query) -> Option<(Rcode, Option<Ede>)> {
     if query.flags & flag::RD == 0 {
         return Some((Rcode::Refused, Some(Ede::NOT_AUTHORITATIVE)));
     }
-    let is_resolvable = query.qclass == Class::IN && (!query.qtype.is_meta() || query.qtype == Rtype::ANY);
+    let is_meta = query.qtype.is_meta() && query.qtype != Rtype::ANY;
+    // Signatures come with what they sign; by themselves they could not be validated.
+    let is_resolvable = query.qclass == Class::IN && !is_meta && query.qtype != Rtype::RRSIG;
     (!is_resolvable).then_some((Rcode::Refused, Some(Ede::NOT_SUPPORTED)))
 }
 
@@ -337,6 +354,6 @@ fn refusal(query: &Query) -> Option<(Rcode, Option<Ede>)> {
 fn minimal_any(head: &AnswerHead, name: Name<'_>) -> Vec<u8> {
     const TTL: u32 = 3600;
     let rdatas = Rdatas::pack([&b"\x07RFC8482\0"[..]]);
-    let set = Rrset { owner: NameBuf::from(name), rtype: Rtype::HINFO, ttl: TTL, rdatas };
+    let set = Rrset::unsigned(NameBuf::from(name), Rtype::HINFO, TTL, rdatas);
     write_answer(head, Rcode::NoError, &[(Section::Answer, &set)], None)
 }

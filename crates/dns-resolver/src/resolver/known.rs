@@ -33,13 +33,14 @@ pub(crate) struct Knowledge {
 }
 
 impl Resolver {
-    /// What the cache knows about `name` and `rtype`. With `stale_too`, also what has expired, if nothing fresh is there; of several
-    /// things, the newest.
+    /// What the cache knows about `name` and `rtype`. With `stale_too`, also what has expired, if nothing fresh is there; with
+    /// `unchecked_too`, also what was not validated. Of several things, the newest.
     pub(crate) fn look_up(
         &mut self,
         name: Name<'_>,
         rtype: Rtype,
         stale_too: bool,
+        unchecked_too: bool,
         now: Instant,
     ) -> Option<Knowledge> {
         let mut kinds = vec![Kind::Type(rtype), Kind::NoName];
@@ -49,6 +50,9 @@ impl Resolver {
         let mut best: Option<(Kind, Found)> = None;
         for kind in kinds {
             let Some(found) = self.cache.get(name, kind, now) else { continue };
+            if found.content.is_unchecked() && !unchecked_too {
+                continue;
+            }
             let is_alias_denial =
                 kind == Kind::Type(Rtype::CNAME) && matches!(found.content, Content::Denial(_));
             let key = |found: &Found| (!found.is_stale(now), found.stored);
@@ -58,7 +62,8 @@ impl Resolver {
         }
         let is_fresh = best.as_ref().is_some_and(|(_, found)| !found.is_stale(now));
         if !is_fresh
-            && let Some(knowledge) = self.look_above(name, best.as_ref().map(|best| best.1.stored), now)
+            && let Some(knowledge) =
+                self.look_above(name, best.as_ref().map(|best| best.1.stored), unchecked_too, now)
         {
             return Some(knowledge);
         }
@@ -68,14 +73,21 @@ impl Resolver {
 
     /// What fresh entries of the names above say: that nothing is below them (RFC 8020), or that they redirect what is (RFC 6672). Only
     /// what is newer than `than` counts, and nothing from above a zone that the user sends elsewhere.
-    fn look_above(&mut self, name: Name<'_>, than: Option<Instant>, now: Instant) -> Option<Knowledge> {
+    fn look_above(
+        &mut self,
+        name: Name<'_>,
+        than: Option<Instant>,
+        unchecked_too: bool,
+        now: Instant,
+    ) -> Option<Knowledge> {
         let floor = self.directed(name).map_or(1, |directed| directed.zone.as_name().label_count().max(1));
         let mut above = name.parent();
         while let Some(owner) = above.filter(|owner| owner.label_count() >= floor) {
             for kind in [Kind::NoName, Kind::Type(Rtype::DNAME)] {
                 let Some(found) = self.cache.get_fresh(owner, kind, now) else { continue };
                 let is_dname_denial = kind != Kind::NoName && matches!(found.content, Content::Denial(_));
-                if is_dname_denial || than.is_some_and(|than| found.stored <= than) {
+                let is_useless = found.content.is_unchecked() && !unchecked_too;
+                if is_dname_denial || is_useless || than.is_some_and(|than| found.stored <= than) {
                     continue;
                 }
                 if kind == Kind::NoName {
@@ -116,9 +128,10 @@ impl Resolver {
         let known = match (&found.content, kind) {
             (Content::Denial(soa), Kind::NoName) => Known::NoName(with_ttl(soa, ttl)),
             (Content::Denial(soa), _) => Known::NoData(with_ttl(soa, ttl)),
-            (Content::Records(rdatas), Kind::Type(rtype)) => {
+            (Content::Records(rdatas, security, proof), Kind::Type(rtype)) => {
                 let owner = self.cache.spelling(name, kind)?;
-                let set = Rrset { owner, rtype, ttl, rdatas: rdatas.clone() };
+                let (rdatas, proof) = (rdatas.clone(), proof.clone());
+                let set = Rrset { owner, rtype, ttl, rdatas, security: *security, proof };
                 match set.target().filter(|_| rtype == Rtype::CNAME && asked != Rtype::CNAME) {
                     Some(target) => Known::Alias(vec![set], target),
                     None => Known::Records(set),

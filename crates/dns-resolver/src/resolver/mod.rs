@@ -11,6 +11,7 @@ use clock::{Duration, Instant};
 use dns_wire::{Name, NameBuf};
 
 use crate::cache::Cache;
+use crate::dnssec::anchors::Trust;
 use crate::hints::Hints;
 use crate::iterator::lame::LameServers;
 use crate::iterator::task::{Task, TaskId};
@@ -91,6 +92,8 @@ pub struct Zones {
     pub hints: Hints,
     /// Zones that are asked for elsewhere.
     pub directed: Vec<Directed>,
+    /// What is validated.
+    pub trust: Trust,
 }
 
 /// What was counted.
@@ -110,12 +113,13 @@ pub struct Counters {
     pub timeouts: u64,
     pub forgeries: u64,
     pub prefetches: u64,
+    pub bogus: u64,
 }
 
 impl Counters {
     /// Name and value of each.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); 14] {
         [
             ("client_queries", self.client_queries),
             ("cache_hits", self.cache_hits),
@@ -130,6 +134,7 @@ impl Counters {
             ("timeouts", self.timeouts),
             ("forgeries", self.forgeries),
             ("prefetches", self.prefetches),
+            ("bogus", self.bogus),
         ]
     }
 }
@@ -159,6 +164,8 @@ pub struct Resolver {
     pub(crate) ready: VecDeque<TaskId>,
     pub(crate) counters: Counters,
     pub(crate) next_id: u64,
+    /// When it was how late, in seconds since 1970.
+    wall_clock: (Instant, u64),
     /// Background look-ups of addresses that may start now, in thousandths, and since when.
     pub(crate) fetch_tokens: (u64, Instant),
     transmits: VecDeque<Transmit>,
@@ -195,6 +202,7 @@ impl Resolver {
             ready: VecDeque::new(),
             counters: Counters::default(),
             next_id: 0,
+            wall_clock: (now, 0),
             fetch_tokens: (u64::from(fetch_rate) * 1000, now),
             transmits: VecDeque::new(),
             answers: VecDeque::new(),
@@ -216,7 +224,22 @@ impl Resolver {
         for changed in only_old.chain(only_new) {
             self.cache.flush(changed.zone.as_name());
         }
+        // What counts as true has changed.
+        if zones.trust != self.zones.trust || options.dnssec != self.options.dnssec {
+            self.cache.flush(Name::ROOT);
+        }
         (self.options, self.zones) = (options, zones);
+    }
+
+    /// It is `unix_secs` seconds since 1970. Signatures are judged by that (RFC 4034, 3.1.5): without it, none is valid yet. To be called at
+    /// the start, and from time to time, since clocks are set.
+    pub fn on_wall_clock(&mut self, unix_secs: u64, now: Instant) {
+        self.wall_clock = (now, unix_secs);
+    }
+
+    pub(crate) fn wall_secs(&self, now: Instant) -> u64 {
+        let (at, secs) = self.wall_clock;
+        secs + now.since(at).as_secs()
     }
 
     /// A deadline has come. To be called when [`Resolver::poll_timeout`] says so; too early does no harm.

@@ -74,7 +74,9 @@ impl Files for OneText {
 /// A line of a zone file as a record. The owner is absolute, the TTL 3600 if none is given.
 pub(crate) fn record(line: &str) -> Record {
     let words: Vec<&str> = line.split_whitespace().collect();
-    if let Some(at) = words.iter().position(|word| *word == "SOA") {
+    let is_ahead_of_type = |word: &&str| *word == "IN" || word.bytes().all(|octet| octet.is_ascii_digit());
+    let at = 1 + words.iter().skip(1).take_while(|word| is_ahead_of_type(word)).count();
+    if words.get(at) == Some(&"SOA") {
         return soa(&words, at);
     }
     let text = format!("$ORIGIN .\n$TTL 3600\n. IN SOA . . 0 0 0 0 0\n{line}\n");
