@@ -11,6 +11,7 @@ use dns_server::TcpLimits;
 use super::access::{Access, NETWORK_FORM};
 use super::config_file::{ConfigFile, DirectedTable};
 use super::options::Resolve;
+use super::trust::trust;
 use super::{constants, hints_file};
 use crate::dns::config::{ConfigError, in_range, parse_domain, parse_listen, tcp_limits};
 use crate::dns::privileges::explain_denial;
@@ -45,7 +46,11 @@ impl Config {
         Ok(Config {
             listen: addresses(listen)?,
             access: access(allow)?,
-            zones: Zones { hints: root_hints(hints.as_deref())?, directed: directed(&file)? },
+            zones: Zones {
+                hints: root_hints(hints.as_deref())?,
+                directed: directed(&file)?,
+                trust: trust(&file, &directory)?,
+            },
             options: resolver_options(&file)?,
             control: options.control.clone().or(file.control),
             user: options.user.clone().or(file.user),
@@ -137,6 +142,7 @@ fn resolver_options(file: &ConfigFile) -> Result<Options, ConfigError> {
         stale: constants::stale(&file.stale)?,
         cache: constants::cache(&file.cache)?,
         limits: constants::limits(&file.limits)?,
+        dnssec: constants::dnssec(&file.dnssec)?,
         minimisation,
         mixed_case: file.mixed_case.unwrap_or(default.mixed_case),
         ipv6: file.ipv6.unwrap_or(default.ipv6),

@@ -51,6 +51,9 @@ pub(super) struct ConfigFile {
     /// `[stale]`.
     #[serde(default)]
     pub(super) stale: StaleTable,
+    /// `[dnssec]`.
+    #[serde(default)]
+    pub(super) dnssec: DnssecTable,
     /// `[limits]`.
     #[serde(default)]
     pub(super) limits: LimitsTable,
@@ -66,6 +69,36 @@ pub(super) struct DirectedTable {
     pub(super) zone: String,
     /// `ADDR` or `ADDR:PORT`.
     pub(super) servers: Vec<String>,
+    /// Whether the zone is validated: no, if it is one that the Internet does not know.
+    pub(super) dnssec: Option<bool>,
+}
+
+/// See `dns_resolver::Dnssec`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct DnssecTable {
+    pub(super) enabled: Option<bool>,
+    /// File with DS or DNSKEY records.
+    pub(super) trust_anchors: Option<PathBuf>,
+    /// Zones that are not validated for a time.
+    #[serde(default)]
+    pub(super) negative: Vec<NegativeTable>,
+    pub(super) sha1: Option<bool>,
+    pub(super) colliding_keys_max: Option<u64>,
+    pub(super) signatures_max: Option<u64>,
+    pub(super) ds_max: Option<u64>,
+    pub(super) signatures_per_question_max: Option<u64>,
+    pub(super) nsec3_iterations_max: Option<u64>,
+    pub(super) hashes_per_question_max: Option<u64>,
+    pub(super) bogus_max: Option<u64>,
+}
+
+/// A zone whose signatures are known to be broken (RFC 7646).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NegativeTable {
+    pub(super) zone: String,
+    pub(super) until: toml::value::Datetime,
 }
 
 /// See `dns_resolver::CacheOptions`.

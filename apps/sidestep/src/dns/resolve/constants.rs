@@ -1,9 +1,9 @@
 //! The tables of constants: each with its range, and the default of `dns_resolver` where the user wrote nothing.
 
 use clock::Duration;
-use dns_resolver::{CacheOptions, Limits, Selection, Stale};
+use dns_resolver::{CacheOptions, Dnssec, Limits, Selection, Stale};
 
-use super::config_file::{CacheTable, LimitsTable, SelectionTable, StaleTable};
+use super::config_file::{CacheTable, DnssecTable, LimitsTable, SelectionTable, StaleTable};
 use crate::dns::config::{ConfigError, in_range};
 
 /// The value of an option, or its default.
@@ -134,6 +134,42 @@ pub(super) fn cache(table: &CacheTable) -> Result<CacheOptions, ConfigError> {
         )?,
         prefetch_part: number("cache.prefetch-part", table.prefetch_part, (0, 100), default.prefetch_part)?
             as u32,
+    })
+}
+
+/// `[dnssec]`. RFC 9276, 3.2 lets a resolver accept up to 500 iterations and fewer.
+pub(super) fn dnssec(table: &DnssecTable) -> Result<Dnssec, ConfigError> {
+    let default = Dnssec::default();
+    let small = |option, value, default: u8| number(option, value, (1, 32), default).map(|value| value as u8);
+    let large =
+        |option, value, default: u16| number(option, value, (8, 10_000), default).map(|value| value as u16);
+    let iterations = number(
+        "dnssec.nsec3-iterations-max",
+        table.nsec3_iterations_max,
+        (0, 500),
+        default.nsec3_iterations_max,
+    )?;
+    Ok(Dnssec {
+        sha1: table.sha1.unwrap_or(default.sha1),
+        colliding_keys_max: small(
+            "dnssec.colliding-keys-max",
+            table.colliding_keys_max,
+            default.colliding_keys_max,
+        )?,
+        signatures_max: small("dnssec.signatures-max", table.signatures_max, default.signatures_max)?,
+        ds_max: small("dnssec.ds-max", table.ds_max, default.ds_max)?,
+        signatures_per_question_max: large(
+            "dnssec.signatures-per-question-max",
+            table.signatures_per_question_max,
+            default.signatures_per_question_max,
+        )?,
+        nsec3_iterations_max: iterations as u16,
+        hashes_per_question_max: large(
+            "dnssec.hashes-per-question-max",
+            table.hashes_per_question_max,
+            default.hashes_per_question_max,
+        )?,
+        bogus_max: small("dnssec.bogus-max", table.bogus_max, default.bogus_max)?,
     })
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `options.rs` | the command line |
 //! | `config.rs`, `config_file.rs`, `constants.rs`, `hints_file.rs` | what the user wrote, and what the program runs on |
+//! | `trust.rs` | trust anchors, and zones that are not validated |
 //! | `access.rs` | who may ask |
 //! | `service.rs` | the parts put together: start, ready line, signals |
 //! | `server.rs` | the loop: sockets and time to the core, and back |
@@ -26,6 +27,7 @@ mod servers_table;
 mod service;
 mod stream;
 mod streams;
+mod trust;
 mod upstreams;
 
 pub(super) use options::{Resolve, ShowServers};

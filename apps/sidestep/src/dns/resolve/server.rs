@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clock::{Duration, Instant};
 use dns_resolver::{ClientId, QueryId, Random, Resolver, Transport};
@@ -134,6 +135,7 @@ impl Server {
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         while !self.has_stopped() {
+            self.tell_wall_clock();
             let timeout = self.timeout();
             if self.poll.poll(&mut events, Some(timeout.into())).is_err() {
                 events.clear(); // A signal; anything else would come again.
@@ -150,6 +152,13 @@ impl Server {
                 self.obey(command);
             }
         }
+    }
+
+    /// Signatures are judged by the calendar.
+    fn tell_wall_clock(&mut self) {
+        // A clock before 1970 is as wrong as one that stands there.
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.resolver.on_wall_clock(since_1970.as_secs(), self.clock.now());
     }
 
     fn timeout(&self) -> Duration {
