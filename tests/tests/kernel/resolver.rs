@@ -21,7 +21,8 @@ struct Resolver {
 fn start(config: &str) -> Resolver {
     let directory = Directory::new().unwrap();
     directory.write("root.hints", ". 3600 NS a.root.\na.root. 3600 A 127.0.0.9\n").unwrap();
-    let text = format!("root-hints = \"root.hints\"\nquery-loopback = true\n{config}");
+    let text =
+        format!("root-hints = \"root.hints\"\nquery-loopback = true\n{config}\n[dnssec]\nenabled = false\n");
     let config = directory.write("resolver.toml", &text).unwrap().display().to_string();
     let control = directory.path().join("control.sock").display().to_string();
     let mut command = Command::new(sidestep_binary());

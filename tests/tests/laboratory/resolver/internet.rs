@@ -91,8 +91,7 @@ impl Internet {
         let hosts = vec![host(&lab, 13), host(&lab, 14)];
         let directory = Directory::new().unwrap();
         directory.write("root.hints", ". 3600 NS a.root.\na.root. 3600 A 10.53.0.11\n").unwrap();
-        let config =
-            directory.write("resolver.toml", &format!("root-hints = \"root.hints\"\n{config}")).unwrap();
+        let config = directory.write("resolver.toml", &whole(config)).unwrap();
         let control = directory.path().join("control.sock");
         let mut resolver = lab
             .spawn_in(
@@ -147,13 +146,18 @@ impl Internet {
 
     /// Writes the configuration anew.
     pub(super) fn configure(&self, config: &str) {
-        self.directory.write("resolver.toml", &format!("root-hints = \"root.hints\"\n{config}")).unwrap();
+        self.directory.write("resolver.toml", &whole(config)).unwrap();
     }
 
     /// Starts the servers of the hosted zones again.
     pub(super) fn revive_hosts(&mut self) {
         self.hosts = vec![host(&self.lab, 13), host(&self.lab, 14)];
     }
+}
+
+/// The configuration file. The zones of this Internet are not signed, and its root is not the one that is trusted.
+fn whole(config: &str) -> String {
+    format!("root-hints = \"root.hints\"\n{config}\n[dnssec]\nenabled = false\n")
 }
 
 fn host(lab: &Lab, number: u8) -> Server {

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context, anyhow};
 use dns_resolver::{NegativeAnchor, Trust, TrustAnchor};
 use dns_wire::{NameBuf, Rtype};
-use dns_zone::text::{Files, Limits, TextFile, read_zone};
+use dns_zone::text::{Files, Limits, Record, TextFile, read_zone};
 
 use super::config_file::{ConfigFile, NegativeTable};
 use crate::dns::config::{ConfigError, parse_domain};
@@ -49,7 +49,7 @@ fn negative(table: &NegativeTable) -> Result<NegativeAnchor, ConfigError> {
     Ok(NegativeAnchor { zone: parse_domain(OPTION, &table.zone)?, until: Some(until) })
 }
 
-/// The whole of a file that was read already.
+/// A text that was read already.
 struct OneText<'a>(&'a str);
 
 impl Files for OneText<'_> {
@@ -58,25 +58,12 @@ impl Files for OneText<'_> {
     }
 }
 
-/// DS and DNSKEY records in the format of a zone file, as IANA and others publish them (`root.key`). The error says what is wrong.
+/// DS and DNSKEY records, one a line, as IANA and others publish them (`root.key`). The error names the line.
 fn parse_anchors(text: &str) -> Result<Vec<TrustAnchor>, String> {
-    let root = NameBuf::root();
-    let mut records: Vec<(NameBuf, Rtype, Vec<u8>)> = Vec::new();
-    let text = format!("$TTL 0\n{text}"); // A line of such a file may lack its TTL.
-    let read = read_zone(
-        &mut OneText(&text),
-        Path::new("trust anchors"),
-        Some(root.as_name()),
-        &Limits::default(),
-        |record| {
-            if !matches!(record.rtype, Rtype::DS | Rtype::DNSKEY) {
-                return Err(format!("{} is neither DS nor DNSKEY", record.rtype));
-            }
-            records.push((record.owner.into(), record.rtype, record.rdata.to_vec()));
-            Ok(())
-        },
-    );
-    read.map_err(|errors| errors.to_string())?;
+    let mut records = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        read_line(line, &mut records).map_err(|problem| format!("line {}: {problem}", number + 1))?;
+    }
     let mut zones: Vec<&NameBuf> = records.iter().map(|(zone, ..)| zone).collect();
     zones.sort();
     zones.dedup();
@@ -88,6 +75,27 @@ fn parse_anchors(text: &str) -> Result<Vec<TrustAnchor>, String> {
         TrustAnchor::new(zone.as_name(), own.map(|(_, rtype, rdata)| (*rtype, &rdata[..])))
     });
     anchors.collect::<Option<_>>().ok_or_else(|| "a DNSKEY record has no key".to_owned())
+}
+
+/// A record's owner, type and data.
+type Anchor = (NameBuf, Rtype, Vec<u8>);
+
+/// Reads the record of a line, if there is one.
+fn read_line(line: &str, records: &mut Vec<Anchor>) -> Result<(), String> {
+    let root = NameBuf::root();
+    // A zone starts with its SOA record. What follows may lack its TTL.
+    let zone = format!(". 0 IN SOA . . 0 0 0 0 0\n{line}\n");
+    let take = |record: Record<'_>| match record.rtype {
+        Rtype::SOA => Ok(()),
+        Rtype::DS | Rtype::DNSKEY => {
+            records.push((record.owner.into(), record.rtype, record.rdata.to_vec()));
+            Ok(())
+        }
+        _ => Err(format!("{} is neither DS nor DNSKEY", record.rtype)),
+    };
+    let read =
+        read_zone(&mut OneText(&zone), Path::new("record"), Some(root.as_name()), &Limits::default(), take);
+    read.map(|_| ()).map_err(|errors| errors.to_string())
 }
 
 #[cfg(test)]
@@ -124,7 +132,8 @@ mod tests {
         let key = "example. DNSKEY 257 3 15 8h/gO6THdVwRbXfjpkkvgF12O5bbld7dXXK/+cptf4k=\n";
         let zones = [ds, key].concat();
         assert_eq!(parse_anchors(&zones).unwrap()[1].zone().to_string(), "example.");
-        assert!(parse_anchors(". NS a.\n").unwrap_err().contains("neither DS nor DNSKEY"));
-        assert!(parse_anchors("; nothing\n").unwrap_err().contains("no DS"));
+        let wrong = parse_anchors("; a comment\n. NS a.\n").unwrap_err();
+        assert!(wrong.starts_with("line 2") && wrong.contains("neither DS nor DNSKEY"), "{wrong}");
+        assert!(parse_anchors("; nothing\n\n").unwrap_err().contains("no DS"));
     }
 }
