@@ -265,6 +265,11 @@ pub struct Limits {
     pub clients_per_question_max: usize,
     /// Upstream queries at a time; each has a socket.
     pub in_flight_max: usize,
+    /// Upstream queries at a time to one server that answers. It keeps one popular server from taking all places, and is more than a busy
+    /// resolver has under way to the servers of one zone.
+    pub in_flight_per_server_max: usize,
+    /// The same to a server that did not answer its last query, or none yet. Fewer tell as well whether it lives.
+    pub in_flight_to_silent_max: usize,
     /// Answers with the wrong ID, name or address to one query, after which it is asked over TCP: somebody is guessing.
     pub forgeries_max: u8,
     /// Background look-ups of name servers' addresses a second.
@@ -286,6 +291,8 @@ impl Default for Limits {
             clients_max: 20_000,
             clients_per_question_max: 1_000,
             in_flight_max: 4_000,
+            in_flight_per_server_max: 1_000,
+            in_flight_to_silent_max: 50,
             forgeries_max: 3,
             address_fetch_rate_max: 20,
         }

@@ -122,6 +122,7 @@ impl Resolver {
             is_minimised,
             tries: Vec::new(),
             excluded: Vec::new(),
+            without_edns: Vec::new(),
             waiting: Vec::new(),
             children: Vec::new(),
             sent: 0,
@@ -166,6 +167,12 @@ impl Resolver {
         let mut candidates = step.candidates();
         let mut chosen = Vec::new();
         if step.sent < self.options.limits.tries_max {
+            let has_candidates = !candidates.is_empty();
+            candidates.retain(|candidate| self.has_room(candidate.address));
+            if has_candidates && candidates.is_empty() {
+                self.note_bound(id, true);
+                return self.finish(id, Outcome::Failed(Ede::OTHER), now);
+            }
             chosen = self.servers.choose(&candidates, &mut self.random, now);
             candidates.retain(|candidate| candidate.tries == 0 && !chosen.contains(&candidate.address));
             if in_trouble && chosen.len() == 1 {

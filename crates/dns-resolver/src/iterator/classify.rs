@@ -43,7 +43,7 @@ pub(crate) enum Verdict {
     NoName { aliases: Vec<Rrset>, name: NameBuf, soa: Option<Arc<Rrset>> },
     /// Servers of a zone further down know more.
     Referral(Rrset),
-    /// The server does not understand EDNS.
+    /// The server seems not to understand EDNS.
     NoEdns,
     /// The server does not know the zone, refuses, fails, or makes no sense.
     Lame,
@@ -110,7 +110,9 @@ const ALIASES_MAX: usize = 16;
 pub(crate) fn classify(message: &Message, asked: &Asked<'_>) -> Verdict {
     match message.rcode {
         0 | NXDOMAIN | YXDOMAIN => {}
-        FORMERR | NOTIMP | BADVERS if asked.had_edns => return Verdict::NoEdns,
+        BADVERS if asked.had_edns => return Verdict::NoEdns,
+        // Who sends an OPT record understands EDNS, and objects to something else (RFC 6891, 7).
+        FORMERR | NOTIMP if asked.had_edns && !message.has_opt => return Verdict::NoEdns,
         _ => return Verdict::Lame,
     }
     let is_authority = message.flags & AA != 0 || asked.is_forwarder;

@@ -36,9 +36,16 @@ impl Resolver {
         let mut verdict = classify(message, &asked);
         verdict.set_security(self.unvalidated());
         let is_minimised = step.is_minimised;
+        if !matches!(verdict, Verdict::NoEdns | Verdict::Lame) {
+            self.lame.clear(step.zone.name.as_name(), server);
+            if step.without_edns.contains(&server) {
+                self.servers.on_edns_failed(server, now); // It was that, and not the question.
+            }
+        }
         match verdict {
             Verdict::NoEdns => {
-                self.servers.on_edns_failed(server, now);
+                let task = self.tasks.get_mut(&id).expect("the message is about it");
+                task.step.as_mut().expect("the message is about it").without_edns.push(server);
                 if !self.ask(id, server, Transport::Udp, now) {
                     self.on_useless(id, server, Ede::INVALID_DATA, now);
                 }
@@ -221,8 +228,7 @@ impl Resolver {
             step.ede = ede;
         }
         if !step.is_minimised && step.zone.mode == Mode::Iterate {
-            let zone = step.zone.name.clone();
-            self.lame.note(zone.as_name(), server, now);
+            self.lame.note(step.zone.name.as_name(), server, step.qname.as_name(), now);
         }
         self.pursue(id, now);
     }

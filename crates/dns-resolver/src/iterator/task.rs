@@ -118,6 +118,8 @@ pub(crate) struct Step {
     pub(crate) tries: Vec<Candidate>,
     /// Servers that gave no useful answer.
     pub(crate) excluded: Vec<SocketAddr>,
+    /// Servers that are asked without EDNS, to see whether they answer that.
+    pub(crate) without_edns: Vec<SocketAddr>,
     /// Queries whose wait has not ended.
     pub(crate) waiting: Vec<QueryId>,
     /// Tasks that look for addresses.

@@ -25,7 +25,22 @@ type SameKey = (SocketAddr, Transport, bool, Question);
 
 /// Identical queries in flight, the oldest first, at most [`SAME_MAX`] of each kind.
 #[derive(Debug, Default)]
-pub(crate) struct SameQueries(BTreeMap<SameKey, Vec<QueryId>>);
+pub(crate) struct SameQueries {
+    queries: BTreeMap<SameKey, Vec<QueryId>>,
+    /// How many there are to each server.
+    counts: BTreeMap<SocketAddr, usize>,
+}
+
+/// What a query is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// A task's step.
+    Asked,
+    /// The same, to a server that seems not to understand EDNS.
+    WithoutEdns,
+    /// To measure the server.
+    Probe,
+}
 
 /// Whoever guesses answers has a chance with each copy of a query that is open (the birthday attack): one that is waited for, and one
 /// that may still answer late.
@@ -78,15 +93,16 @@ impl Resolver {
         let question = Question::new(step.qname.as_name(), step.rtype);
         let key = (server, transport, step.zone.mode == Mode::Forward, question);
         let name = step.qname.clone();
-        let joined = self.in_flight_for(&key);
-        let is_full = joined.is_none() && self.in_flight.len() >= self.options.limits.in_flight_max;
+        let without_edns = step.without_edns.contains(&server);
+        let joined = self.in_flight_for(&key).filter(|_| !without_edns);
+        let is_full = joined.is_none() && !self.has_room(server);
         if is_full || !task.account.take() {
             self.note_bound(id, is_full);
             return false;
         }
         let query = match joined {
             Some(query) => query,
-            None => self.send_for_step(key, name, tries, now),
+            None => self.send_for_step(key, name, tries, without_edns, now),
         };
         self.in_flight.get_mut(&query).expect("it was just found or sent").askers.push(asker);
         let step = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut());
@@ -96,18 +112,34 @@ impl Resolver {
 
     /// The query like `key` whose wait is not over.
     fn in_flight_for(&self, key: &SameKey) -> Option<QueryId> {
-        let newest = *self.same.0.get(key)?.last()?;
+        let newest = *self.same.like(key).last()?;
         self.in_flight.get(&newest).filter(|upstream| !upstream.is_late).map(|_| newest)
     }
 
+    /// Whether one more query may be in flight to a server. One that has not answered its last query, or none yet, gets few: else the questions
+    /// for one dead zone would take the places of all others.
+    pub(super) fn has_room(&self, server: SocketAddr) -> bool {
+        let limits = &self.options.limits;
+        let is_proven = self.servers.is_proven(server);
+        let max = if is_proven { limits.in_flight_per_server_max } else { limits.in_flight_to_silent_max };
+        self.in_flight.len() < limits.in_flight_max && self.same.count_to(server) < max
+    }
+
     /// Sends a query like `key`. If as many as may be are in flight, the newest of them gives way: the oldest may come from a slow server.
-    fn send_for_step(&mut self, key: SameKey, name: NameBuf, tries: u8, now: Instant) -> QueryId {
-        let copies = self.same.0.get(&key).map_or(&[][..], Vec::as_slice);
-        if let Some(newest) = copies.get(SAME_MAX - 1) {
+    fn send_for_step(
+        &mut self,
+        key: SameKey,
+        name: NameBuf,
+        tries: u8,
+        without_edns: bool,
+        now: Instant,
+    ) -> QueryId {
+        if let Some(newest) = self.same.like(&key).get(SAME_MAX - 1) {
             self.close(*newest);
         }
-        let query = self.send(key.0, key.1, (name, key.3.rtype, key.2), tries, false, now);
-        self.same.0.entry(key).or_default().push(query);
+        let why = if without_edns { Why::WithoutEdns } else { Why::Asked };
+        let query = self.send(key.0, key.1, (name, key.3.rtype, key.2), tries, why, now);
+        self.same.add(query, key);
         query
     }
 
@@ -124,7 +156,7 @@ impl Resolver {
                 return;
             }
             self.counters.probes += 1;
-            self.send(server, Transport::Udp, (zone.clone(), Rtype::SOA, false), 0, true, now);
+            self.send(server, Transport::Udp, (zone.clone(), Rtype::SOA, false), 0, Why::Probe, now);
         }
     }
 
@@ -134,14 +166,14 @@ impl Resolver {
         transport: Transport,
         (mut name, rtype, recursion): (NameBuf, Rtype, bool),
         tries: u8,
-        is_probe: bool,
+        why: Why,
         now: Instant,
     ) -> QueryId {
         if self.options.mixed_case {
             name = self.mix_case(&name);
         }
         let id = self.random.draw() as u16;
-        let had_edns = self.servers.takes_edns(server, now);
+        let had_edns = why != Why::WithoutEdns && self.servers.takes_edns(server, now);
         let payload = had_edns.then_some(self.options.udp_payload_max);
         let dnssec_ok = self.zones.trust.is_on();
         let octets = write_query(&UpstreamQuery {
@@ -161,7 +193,7 @@ impl Resolver {
         let (wait_until, patience_until) = (now + wait, now + self.options.selection.patience.max(wait));
         self.timers.set(wait_until, Timer::Wait(query));
         self.timers.set(patience_until, Timer::Patience(query));
-        self.servers.on_sent(server, is_probe, now);
+        self.servers.on_sent(server, why == Why::Probe, now);
         self.counters.upstream_queries += 1;
         let upstream = Upstream {
             askers: Vec::new(),
@@ -202,13 +234,19 @@ impl Resolver {
     /// The wait for a query's answer is over: the server counts as silent, and the task goes on with another one.
     pub(crate) fn on_wait_over(&mut self, query: QueryId, now: Instant) {
         let Some(upstream) = self.in_flight.get_mut(&query) else { return };
-        upstream.is_late = true;
-        let (server, transport, askers) = (upstream.server, upstream.transport, upstream.askers.clone());
         self.counters.timeouts += 1;
-        match transport {
-            Transport::Udp => self.servers.on_loss(server, now),
-            Transport::Tcp => self.servers.on_tcp_failed(server, now),
+        match upstream.transport {
+            Transport::Udp => self.servers.on_loss(upstream.server, now),
+            Transport::Tcp => self.servers.on_tcp_failed(upstream.server, now),
         }
+        self.end_wait(query, now);
+    }
+
+    /// The tasks of a query go on with another server.
+    fn end_wait(&mut self, query: QueryId, now: Instant) {
+        let Some(upstream) = self.in_flight.get_mut(&query) else { return };
+        upstream.is_late = true;
+        let askers = upstream.askers.clone();
         for (id, number) in askers {
             let Some(step) = self.current_step(id, number) else { continue };
             step.waiting.retain(|other| *other != query);
@@ -216,6 +254,13 @@ impl Resolver {
             self.pursue(id, now);
             self.check_hope(id, 0, now);
         }
+    }
+
+    /// A query could not be sent, for a want of this host: that says nothing about its server.
+    pub fn on_not_sent(&mut self, query: QueryId, now: Instant) {
+        self.end_wait(query, now);
+        self.close(query);
+        self.run_ready(now);
     }
 
     /// The network, or the server's host, says that a query cannot arrive.
@@ -322,11 +367,32 @@ impl SameQueries {
     pub(crate) fn remove(&mut self, query: QueryId, upstream: &Upstream) {
         let question = Question::new(upstream.name.as_name(), upstream.rtype);
         let key = (upstream.server, upstream.transport, upstream.recursion, question);
-        let Some(copies) = self.0.get_mut(&key) else { return };
+        let Some(copies) = self.queries.get_mut(&key) else { return };
+        let before = copies.len();
         copies.retain(|other| *other != query);
+        let removed = before - copies.len();
         if copies.is_empty() {
-            self.0.remove(&key);
+            self.queries.remove(&key);
         }
+        if let Some(count) = self.counts.get_mut(&upstream.server) {
+            *count -= removed;
+            if *count == 0 {
+                self.counts.remove(&upstream.server);
+            }
+        }
+    }
+
+    fn add(&mut self, query: QueryId, key: SameKey) {
+        *self.counts.entry(key.0).or_default() += 1;
+        self.queries.entry(key).or_default().push(query);
+    }
+
+    fn like(&self, key: &SameKey) -> &[QueryId] {
+        self.queries.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    fn count_to(&self, server: SocketAddr) -> usize {
+        self.counts.get(&server).copied().unwrap_or(0)
     }
 }
 

@@ -167,6 +167,8 @@ pub(super) struct LimitsTable {
     pub(super) clients_max: Option<u64>,
     pub(super) clients_per_question_max: Option<u64>,
     pub(super) in_flight_max: Option<u64>,
+    pub(super) in_flight_per_server_max: Option<u64>,
+    pub(super) in_flight_to_silent_max: Option<u64>,
     pub(super) forgeries_max: Option<u64>,
     pub(super) address_fetch_rate_max: Option<u64>,
 }

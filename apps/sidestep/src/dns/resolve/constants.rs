@@ -213,6 +213,16 @@ pub(super) fn limits(table: &LimitsTable) -> Result<Limits, ConfigError> {
             default.clients_per_question_max,
         )?,
         in_flight_max: large("limits.in-flight-max", table.in_flight_max, default.in_flight_max)?,
+        in_flight_per_server_max: large(
+            "limits.in-flight-per-server-max",
+            table.in_flight_per_server_max,
+            default.in_flight_per_server_max,
+        )?,
+        in_flight_to_silent_max: large(
+            "limits.in-flight-to-silent-max",
+            table.in_flight_to_silent_max,
+            default.in_flight_to_silent_max,
+        )?,
         forgeries_max: small("limits.forgeries-max", table.forgeries_max, default.forgeries_max)?,
         address_fetch_rate_max: fetches as u32,
     })

@@ -271,8 +271,8 @@ impl Server {
     fn deliver_all(&mut self) {
         while let Some(transmit) = self.resolver.poll_transmit() {
             let query = transmit.query;
-            if self.upstreams.send(transmit, self.poll.registry()).is_err() {
-                self.resolver.on_unreachable(query, self.clock.now());
+            if let Err(error) = self.upstreams.send(transmit, self.poll.registry()) {
+                self.on_send_error(query, &error);
             }
         }
         while let Some(query) = self.resolver.poll_closed() {
@@ -282,6 +282,19 @@ impl Server {
             if let Some(place) = self.clients.remove(&answer.client) {
                 self.answer(&place, &answer.octets);
             }
+        }
+    }
+
+    /// The network cannot reach a server, or this host lacks descriptors, ports or memory.
+    fn on_send_error(&mut self, query: QueryId, error: &io::Error) {
+        use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+        let now = self.clock.now();
+        match error.kind() {
+            // No address of ours is of the server's family.
+            AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkUnreachable => {
+                self.resolver.on_unreachable(query, now);
+            }
+            _ => self.resolver.on_not_sent(query, now),
         }
     }
 
