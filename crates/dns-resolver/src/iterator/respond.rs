@@ -204,7 +204,11 @@ impl Resolver {
         now: Instant,
     ) {
         match soa {
-            Some(soa) => self.cache.put_denial(name.as_name(), kind, soa, now),
+            Some(soa) => {
+                self.cache.put_denial(name.as_name(), kind, soa, now);
+                let ttl = Duration::from_secs(negative_ttl(soa).into());
+                self.gaps.note(soa, now + ttl.min(self.options.cache.negative_ttl_max));
+            }
             None => self.cache.forget(name.as_name(), Kind::Type(rtype)),
         }
     }

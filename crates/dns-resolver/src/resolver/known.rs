@@ -7,6 +7,7 @@ use dns_wire::{Name, NameBuf, Rtype};
 
 use super::Resolver;
 use crate::cache::{Content, Found, Kind};
+use crate::dnssec::gaps::Denied;
 use crate::iterator::classify::synthesise;
 use crate::message::Rrset;
 
@@ -67,8 +68,24 @@ impl Resolver {
         {
             return Some(knowledge);
         }
+        if !is_fresh && let Some(knowledge) = self.look_between(name, rtype, now) {
+            return Some(knowledge);
+        }
         let (kind, found) = best.filter(|_| is_fresh || stale_too)?;
         self.knowledge(name, kind, rtype, &found, now)
+    }
+
+    /// What denials of other names of the zone say (RFC 8198).
+    fn look_between(&mut self, name: Name<'_>, rtype: Rtype, now: Instant) -> Option<Knowledge> {
+        if self.directed(name).is_some() {
+            return None;
+        }
+        let (known, ttl) = match self.gaps.deny(name, rtype, now)? {
+            Denied::NoName(soa) => (Known::NoName(Arc::clone(&soa)), soa.ttl),
+            Denied::NoData(soa) => (Known::NoData(Arc::clone(&soa)), soa.ttl),
+        };
+        self.counters.synthesised += 1;
+        Some(Knowledge { known, is_stale: false, left: ttl, whole: ttl })
     }
 
     /// What fresh entries of the names above say: that nothing is below them (RFC 8020), or that they redirect what is (RFC 6672). Only

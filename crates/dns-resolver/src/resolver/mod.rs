@@ -12,6 +12,7 @@ use dns_wire::{Name, NameBuf};
 
 use crate::cache::Cache;
 use crate::dnssec::anchors::Trust;
+use crate::dnssec::gaps::Gaps;
 use crate::hints::Hints;
 use crate::iterator::lame::LameServers;
 use crate::iterator::task::{Task, TaskId};
@@ -114,12 +115,13 @@ pub struct Counters {
     pub forgeries: u64,
     pub prefetches: u64,
     pub bogus: u64,
+    pub synthesised: u64,
 }
 
 impl Counters {
     /// Name and value of each.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 14] {
+    pub fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("client_queries", self.client_queries),
             ("cache_hits", self.cache_hits),
@@ -135,6 +137,7 @@ impl Counters {
             ("forgeries", self.forgeries),
             ("prefetches", self.prefetches),
             ("bogus", self.bogus),
+            ("synthesised", self.synthesised),
         ]
     }
 }
@@ -151,6 +154,7 @@ pub struct Resolver {
     pub(crate) local: LocalZones,
     pub(crate) random: Random,
     pub(crate) cache: Cache,
+    pub(crate) gaps: Gaps,
     pub(crate) servers: Servers,
     pub(crate) lame: LameServers,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
@@ -187,6 +191,7 @@ impl Resolver {
         timers.set(now + SWEEP, Timer::Sweep);
         Resolver {
             cache: Cache::new(options.cache, options.stale.keep, seed),
+            gaps: Gaps::default(),
             servers: Servers::new(options.selection, now),
             local: local_zones(&options, &zones),
             lame: LameServers::default(),
@@ -224,6 +229,7 @@ impl Resolver {
         for changed in only_old.chain(only_new) {
             self.cache.flush(changed.zone.as_name());
         }
+        self.gaps.clear();
         // What counts as true has changed.
         if zones.trust != self.zones.trust || options.dnssec != self.options.dnssec {
             self.cache.flush(Name::ROOT);
@@ -307,6 +313,7 @@ impl Resolver {
 
     /// Drops what the cache has about `zone` and below; returns how many entries that were.
     pub fn flush(&mut self, zone: &NameBuf) -> usize {
+        self.gaps.clear();
         self.cache.flush(zone.as_name())
     }
 

@@ -3,7 +3,7 @@
 mod nsec;
 mod nsec3;
 
-use dns_wire::{Name, Rtype};
+use dns_wire::{Name, NameBuf, Rtype};
 
 use super::Budget;
 use crate::message::{Ede, Rrset};
@@ -44,6 +44,16 @@ pub(crate) fn prove(
         return Ok(Proven::Surely);
     }
     nsec3::prove(claim, zone, sets, options, budget).ok_or(Ede::NSEC_MISSING)
+}
+
+/// As [`prove`], but by NSEC alone.
+pub(crate) fn proves_by_nsec(claim: Claim<'_>, zone: Name<'_>, sets: &[Rrset]) -> bool {
+    nsec::proves(claim, zone, sets)
+}
+
+/// The wildcard that would answer for `name`, if the NSEC set `before`, at or before it, says that the name is not there.
+pub(crate) fn wildcard_for(name: Name<'_>, before: &Rrset) -> Option<NameBuf> {
+    nsec::wildcard_for(name, before)
 }
 
 /// Whether `sets`, which prove that `name` has no DS record, say that it is delegated: then the zone there is insecure.

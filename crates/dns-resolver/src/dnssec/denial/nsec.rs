@@ -26,6 +26,11 @@ pub(super) fn types_at<'a>(name: Name<'_>, sets: &'a [Rrset]) -> Option<Types<'a
     records(sets).find(|nsec| nsec.owner == name).map(|nsec| nsec.types)
 }
 
+pub(super) fn wildcard_for(name: Name<'_>, before: &Rrset) -> Option<NameBuf> {
+    let nsec = records(std::slice::from_ref(before)).next()?;
+    wildcard_below(nsec.closest_encloser(name))
+}
+
 pub(super) fn proves(claim: Claim<'_>, zone: Name<'_>, sets: &[Rrset]) -> bool {
     match claim {
         Claim::NoData(name, rtype) => no_data(name, rtype, zone, sets),

@@ -165,3 +165,44 @@ fn without_an_anchor_nothing_is_validated_and_no_signature_asked_for() {
     assert!(answer.sections[0].iter().all(|record| record.rtype == Rtype::A));
     assert!(internet.sent.iter().all(|(_, _, rtype)| ![Rtype::DNSKEY, Rtype::DS].contains(rtype)));
 }
+
+#[test]
+fn the_gaps_between_names_answer_for_what_is_in_them() {
+    let mut internet = Internet::new();
+    let zone = "ed25519-nsec.tld.";
+    assert_eq!(digest(&internet.ask(&format!("nothing.{zone} A"), "RD DO")), (3, true, 0, None));
+    assert_eq!(digest(&internet.ask(&format!("www.{zone} AAAA"), "RD DO")), (0, true, 0, None));
+    let queries = internet.sent.len();
+    for (question, rcode) in
+        [("nothing2.Z A", 3), ("maybe.Z TXT", 3), ("a.nothing3.Z MX", 3), ("www.Z MX", 0)]
+    {
+        let answer = internet.ask(&question.replace('Z', zone), "RD DO");
+        assert_eq!(digest(&answer), (rcode, true, 0, None), "{question}: {answer:#?}");
+        assert!(
+            answer.sections[1].iter().any(|record| record.rtype == Rtype::NSEC),
+            "{question}: with its proof"
+        );
+    }
+    assert_eq!(internet.sent.len(), queries, "RFC 8198, 5");
+    for (question, rcode, records) in
+        [("www.Z A", 0, 1), ("x.wild.Z A", 0, 1), ("www.unsigned.Z A", 0, 1), ("ent.Z A", 0, 0)]
+    {
+        let answer = internet.ask(&question.replace('Z', zone), "RD");
+        assert_eq!((answer.rcode, answer.sections[0].len()), (rcode, records), "{question} is there");
+    }
+    internet.now += clock::Duration::from_secs(61);
+    let queries = internet.sent.len();
+    assert_eq!(digest(&internet.ask(&format!("nothing4.{zone} A"), "RD DO")), (3, true, 0, None));
+    assert!(internet.sent.len() > queries, "a gap lasts as long as its record");
+}
+
+#[test]
+fn gaps_of_nsec3_and_of_unsigned_zones_answer_for_nothing() {
+    let mut internet = Internet::new();
+    for zone in ["ed25519-nsec3.tld.", "plain."] {
+        assert_eq!(internet.ask(&format!("nothing.{zone} A"), "RD").rcode, 3);
+        let queries = internet.sent.len();
+        assert_eq!(internet.ask(&format!("nothing2.{zone} A"), "RD").rcode, 3);
+        assert!(internet.sent.len() > queries, "{zone}");
+    }
+}
