@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dns_wire::{Name, NameBuf, Rtype};
 
+use crate::iterator::last_labels;
 use crate::message::{Rdatas, Rrset};
 
 /// Zones that are empty: RFC 6303, 4; RFC 7793 (shared addresses); RFC 8375 (home.arpa); RFC 6761 (invalid, test); RFC 7686 (onion).
@@ -61,6 +62,8 @@ pub(crate) enum LocalAnswer {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalZones {
     empty: Vec<NameBuf>,
+    /// The last labels of these, each once: nearly every question is for a name under another.
+    tops: Vec<NameBuf>,
 }
 
 impl LocalZones {
@@ -75,13 +78,20 @@ impl LocalZones {
             let zone = zone.as_name();
             except.clone().any(|other| zone.ends_with(other) && !other.is_root() || other.ends_with(zone))
         };
-        LocalZones { empty: zones.filter(|zone| !is_elsewhere(zone)).collect() }
+        let empty: Vec<NameBuf> = zones.filter(|zone| !is_elsewhere(zone)).collect();
+        let mut tops: Vec<NameBuf> = empty.iter().map(|zone| last_labels(zone.as_name(), 1).into()).collect();
+        tops.sort();
+        tops.dedup();
+        LocalZones { empty, tops }
     }
 
     /// The answer, if the name is one of these.
     pub(crate) fn answer(&self, name: Name<'_>, rtype: Rtype) -> Option<LocalAnswer> {
         if let Some(answer) = localhost(name, rtype) {
             return (!self.empty.is_empty()).then_some(answer);
+        }
+        if !self.tops.iter().any(|top| name.ends_with(top.as_name())) {
+            return None;
         }
         let zone = self.empty.iter().find(|zone| name.ends_with(zone.as_name()))?;
         if zone.as_name() != name {
@@ -99,8 +109,8 @@ impl LocalZones {
 fn localhost(name: Name<'_>, rtype: Rtype) -> Option<LocalAnswer> {
     const LOCALHOST: &[u8] = b"\x09localhost\0";
     const REVERSE: &[u8] = b"\x011\x010\x010\x03127\x07in-addr\x04arpa\0";
-    let owner = NameBuf::from(name);
     if name.ends_with(Name::from_wire(LOCALHOST).expect("it is a name")) {
+        let owner = NameBuf::from(name);
         let records = |rdata: &[u8]| LocalAnswer::Records(set(&owner, rtype, rdata).into());
         return Some(match rtype {
             Rtype::A => records(&Ipv4Addr::LOCALHOST.octets()),
@@ -109,7 +119,7 @@ fn localhost(name: Name<'_>, rtype: Rtype) -> Option<LocalAnswer> {
         });
     }
     let is_reverse = name == Name::from_wire(REVERSE).expect("it is a name") && rtype == Rtype::PTR;
-    is_reverse.then(|| LocalAnswer::Records(set(&owner, rtype, LOCALHOST).into()))
+    is_reverse.then(|| LocalAnswer::Records(set(&name.into(), rtype, LOCALHOST).into()))
 }
 
 fn set(owner: &NameBuf, rtype: Rtype, rdata: &[u8]) -> Rrset {

@@ -1,6 +1,9 @@
 //! Queries to servers and answers to clients.
 
+use std::ops::Range;
+
 use dns_wire::header::{Counts, HEADER_LEN, flag, write_header};
+use dns_wire::name::NAME_LEN_MAX;
 use dns_wire::{Class, Name, Query, Rcode, Rtype, fold};
 
 use super::Rrset;
@@ -205,6 +208,8 @@ pub(crate) fn write_answer(
     message
 }
 
+/// Octets that an answer seldom exceeds.
+const ROOM_USUAL: usize = 512;
 /// Names that later ones can point to, at most. More would cost more to search than they save.
 const POINTS_MAX: usize = 32;
 
@@ -213,15 +218,24 @@ struct Writer {
     counts: Counts,
     /// Octets that the records may reach; what comes behind them is not written.
     room: usize,
-    /// Where names start that later ones may point to.
-    points: Vec<(Vec<u8>, u16)>,
+    /// The names that later ones may point to, one after the other.
+    spelled: Vec<u8>,
+    /// Where each suffix of these starts and ends, and where it stands in the message.
+    points: Vec<(Range<usize>, u16)>,
 }
 
 impl Writer {
     fn new(head: &AnswerHead) -> Writer {
-        let mut message = vec![0; HEADER_LEN];
+        let mut message = Vec::with_capacity(ROOM_USUAL);
+        message.resize(HEADER_LEN, 0);
         message.extend_from_slice(&head.question);
-        let mut writer = Writer { message, counts: Counts::default(), room: 0, points: Vec::new() };
+        let mut writer = Writer {
+            message,
+            counts: Counts::default(),
+            room: 0,
+            spelled: Vec::with_capacity(NAME_LEN_MAX),
+            points: Vec::with_capacity(POINTS_MAX),
+        };
         writer.remember(head.qname(), head.qname().len(), HEADER_LEN);
         writer
     }
@@ -279,10 +293,11 @@ impl Writer {
         let start = self.message.len();
         let mut at = 0;
         while name[at] != 0 {
-            let known = self.points.iter().find(|(point, _)| fold::equal(point, &name[at..]));
-            if let Some(&(_, offset)) = known {
+            let known =
+                self.points.iter().find(|(point, _)| fold::equal(&self.spelled[point.clone()], &name[at..]));
+            if let Some((_, offset)) = known {
                 self.message.extend_from_slice(&name[..at]);
-                self.message.extend_from_slice(&(0xc000 | offset).to_be_bytes());
+                self.message.extend_from_slice(&(0xc000 | *offset).to_be_bytes());
                 return self.remember(name, at, start);
             }
             at += 1 + usize::from(name[at]);
@@ -293,10 +308,15 @@ impl Writer {
 
     /// Notes the suffixes of `name` that start among its first `spelled` octets, which stand at `start`.
     fn remember(&mut self, name: &[u8], spelled: usize, start: usize) {
+        if self.points.len() >= POINTS_MAX {
+            return;
+        }
         let mut at = 0;
+        let first = self.spelled.len();
+        self.spelled.extend_from_slice(name);
         // RFC 1035, 4.1.4: a pointer has 14 bits.
         while at < spelled && name[at] != 0 && self.points.len() < POINTS_MAX && start + at < 0x4000 {
-            self.points.push((name[at..].to_vec(), (start + at) as u16));
+            self.points.push((first + at..first + name.len(), (start + at) as u16));
             at += 1 + usize::from(name[at]);
         }
     }

@@ -44,12 +44,10 @@ impl Resolver {
         unchecked_too: bool,
         now: Instant,
     ) -> Option<Knowledge> {
-        let mut kinds = vec![Kind::Type(rtype), Kind::NoName];
-        if rtype != Rtype::CNAME {
-            kinds.push(Kind::Type(Rtype::CNAME));
-        }
+        let kinds = [Kind::Type(rtype), Kind::NoName, Kind::Type(Rtype::CNAME)];
+        let kinds = &kinds[..if rtype == Rtype::CNAME { 2 } else { 3 }];
         let mut best: Option<(Kind, Found)> = None;
-        for kind in kinds {
+        for &kind in kinds {
             let Some(found) = self.cache.get(name, kind, now) else { continue };
             if found.content.is_unchecked() && !unchecked_too {
                 continue;
