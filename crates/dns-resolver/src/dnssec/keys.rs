@@ -138,3 +138,41 @@ fn usable<'a>(ds: &'a Rdatas, options: &Dnssec) -> impl Iterator<Item = Ds<'a>> 
         .filter(move |ds| !has_better || ds.digest_type != algorithm::DIGEST_SHA1)
         .take(options.ds_max.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::NameBuf;
+
+    use super::*;
+
+    struct Ample;
+
+    impl Budget for Ample {
+        fn take_signature(&self) -> bool {
+            true
+        }
+
+        fn take_hash(&self) -> bool {
+            true
+        }
+    }
+
+    /// What is wrong with a zone that has one key with these flags and this protocol, which its DS record names, and no signature.
+    fn failure(flags: u16, protocol: u8, digest_type: u8) -> Ede {
+        let key = [&flags.to_be_bytes()[..], &[protocol, 15], &[7; 32]].concat();
+        let mut ds = ds_of(Name::ROOT, &key).unwrap();
+        ds[3] = digest_type;
+        let set = Rrset::unsigned(NameBuf::root(), Rtype::DNSKEY, 60, Rdatas::pack([&key[..]]));
+        verify_keys(&set, &Rdatas::pack([&ds[..]]), 0, &Dnssec::default(), &Ample).unwrap_err()
+    }
+
+    #[test]
+    fn a_parent_vouches_only_for_keys_of_zones_that_were_not_given_up() {
+        assert_eq!(failure(257, 3, 2), Ede::RRSIGS_MISSING, "the key is good");
+        assert_eq!(failure(256, 3, 2), Ede::RRSIGS_MISSING, "SEP is a hint (RFC 4034, 2.1.1)");
+        assert_eq!(failure(257 | REVOKED, 3, 2), Ede::DNSKEY_MISSING);
+        assert_eq!(failure(1, 3, 2), Ede::DNSKEY_MISSING, "no zone key");
+        assert_eq!(failure(257, 4, 2), Ede::DNSKEY_MISSING, "another protocol");
+        assert_eq!(failure(257, 3, 4), Ede::DNSKEY_MISSING, "another digest");
+    }
+}

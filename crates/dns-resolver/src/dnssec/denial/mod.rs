@@ -102,3 +102,6 @@ impl Types<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

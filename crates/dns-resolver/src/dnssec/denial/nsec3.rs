@@ -192,3 +192,28 @@ fn from_base32hex(label: &[u8]) -> Option<Hash> {
     }
     octets.try_into().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::NameBuf;
+
+    use super::*;
+
+    #[test]
+    fn names_hash_as_in_the_appendix_of_the_rfc() {
+        let parameters = Parameters { iterations: 12, salt: &[0xaa, 0xbb, 0xcc, 0xdd] };
+        for (text, label) in [
+            ("example.", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom"),
+            ("A.example.", "35mthgpgcu1qg68fab165klnsnk3dpvl"),
+            ("*.w.example.", "r53bq7cc2uvmubfu5ocmm6pers9tk9en"),
+        ] {
+            let name = NameBuf::from_text(text.as_bytes(), None).unwrap();
+            let wanted = from_base32hex(label.as_bytes());
+            assert!(
+                wanted.is_some() && hash(name.as_name(), parameters) == wanted,
+                "{text}: RFC 5155, appendix A"
+            );
+        }
+        assert_eq!(from_base32hex(b"0p9mhaveqvm6t7vbl5lop2u3t2rp3tow"), None, "w is no digit");
+    }
+}
