@@ -4,10 +4,12 @@ use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
 /// Names a value of a [`Slab`]. A handle of a value that has gone finds nothing, also when its place is in use again.
-pub struct Handle<T> {
+///
+/// `K` tells handles of different slabs apart: the type of the values, unless a slab says otherwise.
+pub struct Handle<K> {
     index: u32,
     generation: Generation,
-    kind: PhantomData<fn() -> T>,
+    kind: PhantomData<fn() -> K>,
 }
 
 const _: () = assert!(size_of::<Option<Handle<u8>>>() == 8);
@@ -15,7 +17,7 @@ const _: () = assert!(size_of::<Option<Handle<u8>>>() == 8);
 /// How often a place was in use, this time counted: never zero, so that no handle takes no more than a handle.
 type Generation = NonZeroU32;
 
-impl<T> Handle<T> {
+impl<K> Handle<K> {
     /// Its place. Places are dense from zero.
     pub const fn index(self) -> u32 {
         self.index
@@ -32,41 +34,41 @@ impl<T> Handle<T> {
     }
 }
 
-impl<T> Clone for Handle<T> {
+impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Handle<T> {}
+impl<K> Copy for Handle<K> {}
 
-impl<T> PartialEq for Handle<T> {
+impl<K> PartialEq for Handle<K> {
     fn eq(&self, other: &Self) -> bool {
         self.to_bits() == other.to_bits()
     }
 }
 
-impl<T> Eq for Handle<T> {}
+impl<K> Eq for Handle<K> {}
 
-impl<T> core::hash::Hash for Handle<T> {
+impl<K> core::hash::Hash for Handle<K> {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.to_bits().hash(state);
     }
 }
 
-impl<T> PartialOrd for Handle<T> {
+impl<K> PartialOrd for Handle<K> {
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Handle<T> {
+impl<K> Ord for Handle<K> {
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         self.to_bits().cmp(&other.to_bits())
     }
 }
 
-impl<T> core::fmt::Debug for Handle<T> {
+impl<K> core::fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}.{}", self.index, self.generation())
     }
@@ -77,11 +79,12 @@ const BLOCK: usize = 256;
 
 /// Values at stable places. Grows block by block up to its limit and never shrinks.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub struct Slab<T, K = T> {
     blocks: Vec<Box<[Place<T>]>>,
     free: Vec<u32>,
     used: u32,
     limit: u32,
+    kind: PhantomData<fn() -> K>,
 }
 
 #[derive(Debug)]
@@ -90,10 +93,10 @@ struct Place<T> {
     value: Option<T>,
 }
 
-impl<T> Slab<T> {
+impl<T, K> Slab<T, K> {
     /// Room for up to `limit` values.
-    pub fn new(limit: u32) -> Slab<T> {
-        Slab { blocks: Vec::new(), free: Vec::new(), used: 0, limit }
+    pub fn new(limit: u32) -> Slab<T, K> {
+        Slab { blocks: Vec::new(), free: Vec::new(), used: 0, limit, kind: PhantomData }
     }
 
     /// Number of values.
@@ -112,7 +115,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts the value that `make` returns for its handle into a free slot; `None` if there is none.
-    pub fn insert_with(&mut self, make: impl FnOnce(Handle<T>) -> T) -> Option<Handle<T>> {
+    pub fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
         if self.is_full() {
             return None;
         }
@@ -134,7 +137,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes the value out.
-    pub fn remove(&mut self, handle: Handle<T>) -> Option<T> {
+    pub fn remove(&mut self, handle: Handle<K>) -> Option<T> {
         let place = self.place_mut(handle.index).filter(|place| place.generation == handle.generation)?;
         let value = place.value.take()?;
         place.generation = place.generation.checked_add(1).unwrap_or(Generation::MIN);
@@ -145,14 +148,14 @@ impl<T> Slab<T> {
 
     /// The value, if it is still there.
     #[inline]
-    pub fn get(&self, handle: Handle<T>) -> Option<&T> {
+    pub fn get(&self, handle: Handle<K>) -> Option<&T> {
         let place = self.blocks.get(handle.index as usize / BLOCK)?.get(handle.index as usize % BLOCK)?;
         place.value.as_ref().filter(|_| place.generation == handle.generation)
     }
 
     /// The value, if it is still there.
     #[inline]
-    pub fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
+    pub fn get_mut(&mut self, handle: Handle<K>) -> Option<&mut T> {
         let place = self.place_mut(handle.index)?;
         let generation = place.generation;
         place.value.as_mut().filter(|_| generation == handle.generation)
@@ -160,7 +163,7 @@ impl<T> Slab<T> {
 
     /// The value at a place, whichever it is now, and its handle.
     #[inline]
-    pub fn at(&self, index: u32) -> Option<(Handle<T>, &T)> {
+    pub fn at(&self, index: u32) -> Option<(Handle<K>, &T)> {
         let place = self.blocks.get(index as usize / BLOCK)?.get(index as usize % BLOCK)?;
         let handle = Handle { index, generation: place.generation, kind: PhantomData };
         Some((handle, place.value.as_ref()?))
@@ -168,7 +171,7 @@ impl<T> Slab<T> {
 
     /// The value at a place, whichever it is now, and its handle.
     #[inline]
-    pub fn at_mut(&mut self, index: u32) -> Option<(Handle<T>, &mut T)> {
+    pub fn at_mut(&mut self, index: u32) -> Option<(Handle<K>, &mut T)> {
         let place = self.place_mut(index)?;
         let handle = Handle { index, generation: place.generation, kind: PhantomData };
         Some((handle, place.value.as_mut()?))
@@ -180,7 +183,7 @@ impl<T> Slab<T> {
     }
 
     /// All values in the order of their places.
-    pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         let places = (0..self.places()).filter_map(|index| self.at(index));
         places.take(self.used as usize)
     }
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_old_handle_does_not_find_the_new_value_at_its_place() {
-        let mut slab = Slab::new(10);
+        let mut slab: Slab<char> = Slab::new(10);
         let old = slab.insert_with(|_| 'a').unwrap();
         assert_eq!(slab.remove(old), Some('a'));
         let new = slab.insert_with(|_| 'b').unwrap();
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds() {
-        let mut slab = Slab::new(2);
+        let mut slab: Slab<i32> = Slab::new(2);
         let first = slab.insert_with(|_| 1).unwrap();
         slab.insert_with(|_| 2).unwrap();
         assert!(slab.insert_with(|_| 3).is_none());
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn values_are_listed_in_the_order_of_their_places() {
-        let mut slab = Slab::new(1000);
+        let mut slab: Slab<i32> = Slab::new(1000);
         let handles: Vec<_> = (0..600).map(|n| slab.insert_with(|_| n).unwrap()).collect();
         slab.remove(handles[5]);
         assert_eq!(slab.iter().count(), 599);
