@@ -1,7 +1,8 @@
 //! Within a crate arrows point one way too: modules of a directory lie on floors, and name only what lies below them.
 //!
 //! [`FLOORS`] lists the directories that have floors. The modules of one floor do not know each other. Tests may name anything, and
-//! modules within a file are not followed.
+//! modules within a file are not followed. Where all modules add methods to one type, [`STATES`] names it: calling such a method is an
+//! arrow to the file that has it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +57,99 @@ const FLOORS: &[House] = &[
             &["shares"],
         ],
     ),
+    (
+        "crates/posix/src",
+        &[
+            &["calls"],
+            &["wait"],
+            &["claiming"],
+            &["turns"],
+            &["closing", "observing"],
+            &["moves"],
+            &["shadows", "global"],
+            &["process"],
+            &["queue"],
+            &["socket"],
+            &["epoll", "kinship", "broker_side"],
+            &["address", "waiter", "own_thread"],
+            &["descriptors"],
+            &["ids", "request", "inside", "batch"],
+            &["errno"],
+        ],
+    ),
+    (
+        "crates/posix/src/calls",
+        &[
+            &["options", "sendfile"],
+            &["connect", "control", "kernel_only", "lifecycle", "receive", "send", "poll", "epoll_wait"],
+            &[
+                "accept",
+                "close",
+                "datagrams",
+                "duplicate",
+                "epoll_control",
+                "epoll_kernel",
+                "open",
+                "listen",
+                "names",
+            ],
+            &["error_queue", "option_answers"],
+            &["send_times", "option_value", "stream_messages", "udp_errors"],
+        ],
+    ),
+    (
+        "crates/posix/src/wait",
+        &[&["moving"], &["connecting", "inherit", "watchdog"], &["waiting"], &["callers", "driver"], &["on"]],
+    ),
+    ("crates/posix/src/turns", &[&["turn"], &["news"], &["report"]]),
+    (
+        "crates/posix/src/moves",
+        &[
+            &["inherited", "unserved", "usage"],
+            &["steps"],
+            &["keep", "to_stack"],
+            &["listener"],
+            &["datagrams", "renewal"],
+            &["queues"],
+            &["waiting"],
+            &["to_kernel", "places"],
+            &["behind", "ports", "family"],
+        ],
+    ),
+    ("crates/posix/src/shadows", &[&["claimed"], &["datagrams", "listener"], &["shadow"]]),
+    (
+        "crates/posix/src/process",
+        &[
+            &["traffic", "send_times"],
+            &["ready", "collect"],
+            &["bell", "broker", "connections", "watched"],
+            &["state"],
+        ],
+    ),
+    (
+        "crates/posix/src/queue",
+        &[&["state"], &["driver", "ended", "ports", "stalls", "runtime"], &["resting_ports"]],
+    ),
+    (
+        "crates/posix/src/socket",
+        &[
+            &["flags", "kernel_only"],
+            &["entry"],
+            &["send_times", "udp", "tcp_info"],
+            &["settings"],
+            &["judge", "udp_messages", "error_queue"],
+            &["option_table", "times", "touched", "place", "readiness", "own_run", "owner", "stall", "usage"],
+            &["control_messages"],
+        ],
+    ),
+    ("crates/posix/src/epoll", &[&["instance"], &["bell"]]),
+    ("crates/posix/src/broker_side", &[&["brokered"], &["handshake_message", "ways"], &["attachment"]]),
+    ("crates/posix/src/descriptors", &[&["fd_table", "internal"]]),
 ];
+
+/// Of a directory, the types whose methods are in many files, and what values of each are called.
+const STATES: &[(&str, &[(&str, &str)])] =
+    &[("crates/posix/src", &[("State", "state"), ("Process", "process"), ("Queue", "queue")])];
 
 /// What a file names by a path from `crate` or `super`: the module of the directory, or `None` for what its `mod.rs` has itself.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,9 +176,13 @@ fn modules_name_only_what_lies_below_them() {
             assert!(place_of.contains_key(module.as_str()), "{directory}: {module} has no floor");
         }
         let within = module_of(directory);
+        let methods = Methods::of(directory);
         let faults: Vec<String> = files
             .iter()
-            .flat_map(|(path, text)| arrows(&within, path, text))
+            .flat_map(|(path, text)| {
+                let own = [&within[..], path].concat();
+                arrows(&within, path, text).into_iter().chain(methods.arrows(&within, &own, text))
+            })
             .filter(|arrow| !goes_down(arrow, &place_of))
             .map(|Arrow { from, to }| format!("{from} -> {}", to.as_deref().unwrap_or("mod.rs")))
             .collect();
@@ -134,8 +231,7 @@ fn sources(directory: &Path) -> Vec<(Vec<String>, String)> {
 
 /// The arrows of a file: `within` is the directory's module, and `path` the file's from there.
 fn arrows(within: &[String], path: &[String], text: &str) -> Vec<Arrow> {
-    let production = text.lines().take_while(|line| !line.ends_with("mod tests {"));
-    let code: Vec<&str> = production.filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code: Vec<&str> = code(text).collect();
     let own: Vec<String> = [within, path].concat();
     let targets = named_paths(&code.join("\n")).into_iter().filter_map(|named| resolve(&own, &named));
     let inside = targets.filter_map(|target| target.strip_prefix(within).map(<[String]>::to_vec));
@@ -147,7 +243,99 @@ fn arrows(within: &[String], path: &[String], text: &str) -> Vec<Arrow> {
             .filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase()));
         Arrow { from: path[0].clone(), to }
     };
-    inside.filter(|target| !target.is_empty()).map(arrow).collect()
+    inside.filter(|target| target.first().is_some_and(|first| first != "tests")).map(arrow).collect()
+}
+
+/// The production code of a file, line by line.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let production = text.lines().take_while(|line| !line.ends_with("mod tests {"));
+    production.filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// Methods of [`STATES`]: for a type and a name the module that has it.
+struct Methods {
+    of: BTreeMap<(&'static str, String), Vec<String>>,
+    values: &'static [(&'static str, &'static str)],
+}
+
+impl Methods {
+    /// Those of the crate that a directory belongs to.
+    fn of(directory: &str) -> Methods {
+        let Some((crate_root, values)) = STATES.iter().find(|(root, _)| directory.starts_with(root)) else {
+            return Methods { of: BTreeMap::new(), values: &[] };
+        };
+        let mut methods = Methods { of: BTreeMap::new(), values };
+        for (path, text) in sources(&root().join(crate_root)) {
+            for (of, line) in methods.by_type(&text).collect::<Vec<_>>() {
+                let name = line.split_once("fn ").filter(|(before, _)| is_visibility(before));
+                let name = name.and_then(|(_, rest)| rest.split(['(', '<']).next());
+                if let (Some(of), Some(name)) = (of, name) {
+                    methods.of.insert((of, name.to_owned()), path.clone());
+                }
+            }
+        }
+        methods
+    }
+
+    /// The lines of a file, with the type whose methods they belong to.
+    fn by_type<'t>(&self, text: &'t str) -> impl Iterator<Item = (Option<&'static str>, &'t str)> {
+        let values = self.values;
+        code(text).scan(None, move |within, line| {
+            if line.starts_with("impl") {
+                let name = line.rsplit(' ').nth(1);
+                *within = values.iter().map(|(of, _)| *of).find(|of| Some(*of) == name);
+            } else if line.starts_with('}') {
+                *within = None;
+            }
+            Some((*within, line))
+        })
+    }
+
+    /// The methods that a file calls, as arrows within a directory.
+    fn arrows(&self, within: &[String], own: &[String], text: &str) -> Vec<Arrow> {
+        let mut found = Vec::new();
+        for (own_type, line) in self.by_type(text) {
+            for (called_on, name) in calls(line) {
+                let of = match called_on {
+                    "self" => own_type,
+                    "lock()" => Some("State"),
+                    word => {
+                        self.values.iter().find(|(of, value)| [*of, *value].contains(&word)).map(|it| it.0)
+                    }
+                };
+                let to = of.and_then(|of| self.of.get(&(of, name.to_owned())));
+                if let (Some(to), Some(from)) =
+                    (to.and_then(|to| to.strip_prefix(within)), own.strip_prefix(within))
+                    && let [from, ..] = from
+                    && let [to, ..] = to
+                {
+                    found.push(Arrow { from: from.clone(), to: Some(to.clone()) });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Whether this may stand before `fn` at the beginning of a method.
+fn is_visibility(before: &str) -> bool {
+    let words = before.split_whitespace().collect::<Vec<_>>();
+    words.is_empty() || words[0].starts_with("pub")
+}
+
+/// All `value.method` and `Type::method` of a line, as far as a call or the name of one may follow.
+fn calls(line: &str) -> Vec<(&str, &str)> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let dots = line.match_indices(['.', ':']);
+    let pairs = dots.filter_map(|(at, separator)| {
+        let before = line[..at].trim_end_matches(':');
+        let start = before.trim_end_matches("()").rfind(|c: char| !is_word(c)).map_or(0, |start| start + 1);
+        let after = &line[at + separator.len()..];
+        let name = &after[..after.find(|c: char| !is_word(c)).unwrap_or(after.len())];
+        let is_method = separator == ":" || after[name.len()..].starts_with('(');
+        (!name.is_empty() && is_method).then_some((&before[start..], name))
+    });
+    pairs.collect()
 }
 
 /// Where a path leads that a module names: `None` if out of the crate.
@@ -242,6 +430,28 @@ mod own {
         assert_eq!(arrow("moves", "use crate::protocol::Key;"), None);
         assert_eq!(arrow("moves", "// as super::broker does\n"), None);
         assert_eq!(arrow("moves", "#[cfg(test)]\nmod tests {\n    use super::super::broker;\n}"), None);
+    }
+
+    #[test]
+    fn a_method_is_called_on_a_value_or_named_by_its_type() {
+        assert_eq!(
+            calls("state.turn(now, self.moves); self.lock().hear(now)"),
+            [("state", "turn"), ("self", "lock"), ("lock()", "hear")]
+        );
+        assert_eq!(calls("with(Process::before_fork)"), [("Process", "before_fork")]);
+    }
+
+    #[test]
+    fn a_called_method_is_an_arrow_to_the_file_that_has_it() {
+        let methods = Methods {
+            of: BTreeMap::from([(("State", "hear".to_owned()), words("turns::news"))]),
+            values: &[("State", "state")],
+        };
+        let arrows = |text: &str| methods.arrows(&[], &words("moves::listener"), text);
+        let arrow = Arrow { from: "moves".to_owned(), to: Some("turns".to_owned()) };
+        assert_eq!(arrows("impl State {\n    fn f(&mut self) {\n        self.hear(now);"), [arrow]);
+        assert_eq!(arrows("impl Queue {\n    fn f(&mut self) {\n        self.hear(now);"), []);
+        assert_eq!(arrows("impl State {\n    // as self.hear(now)"), []);
     }
 
     #[test]

@@ -1,46 +1,53 @@
 //! The socket API on our stack: descriptors, blocking, epoll, poll, errno. The program's own calls drive the engine.
 //!
-//! Start at [`calls`]: one function for each family of system calls. Everything there takes safe types, which `preload` makes from
-//! C's. Behind it:
+//! Start at [`calls`]: one function for each system call, one file for each family of them. Everything there takes safe types, which
+//! `preload` makes from C's. Each floor uses what is below it, by names and by methods of [`process::State`] (`tests/tests/floors.rs` holds
+//! that):
 //!
-//! | file | what it has |
+//! | module | what it has |
 //! | --- | --- |
-//! | `fd_table.rs` | the kind of each descriptor, with one load |
-//! | `process.rs`, `global.rs` | the state behind one lock; the process that we are loaded into |
-//! | `runtime.rs`, `attachment.rs`, `brokered.rs`, `handshake_message.rs`, `ways.rs` | the engine, and the source of queues, claims and routes |
-//! | `drive.rs`, `waiter.rs`, `batch.rs`, `watchdog.rs`, `own_thread.rs` | turns of the engine, sleeping, waking |
-//! | `socket/`, `epoll/`, `poll.rs` | the calls themselves |
-//! | `held.rs` | descriptors that are closed while a call still uses them |
-//! | `status.rs`, `observing.rs` | reports, and tools that observe the process |
-//! | `socket/place.rs`, `socket/moves/` | where a socket is, between stack and kernel, and how it gets there |
-//! | `lifecycle.rs` | fork, exec, seccomp, exit |
+//! | `calls/` | a file for each family of calls: reads the arguments, looks up the socket, waits, answers; fork, exec and exit, too |
+//! | `wait/` | calls that wait: they drive the engine; the watchdog, which drives while no call does |
+//! | `claiming.rs` | sockets that are claimed as soon as a thread waits there |
+//! | `turns/` | a turn of the engine: packets, news of the broker, what is due |
+//! | `closing.rs`, `observing.rs` | what is closed while a call uses it; tools that observe the process |
+//! | `moves/` | sockets on their way between stack and kernel, or between processes |
+//! | `shadows/` | listeners and UDP sockets, which are on the stack and in the kernel |
+//! | `global.rs` | the process that we are loaded into |
+//! | `process/` | the state behind one lock: what belongs to the process, and one `Queue` |
+//! | `queue/` | what belongs to a queue: engine, ports, who sleeps on it |
+//! | `socket/` | a socket: role, place, settings; pure but for options that it reads of the kernel |
+//! | `epoll/`, `kinship.rs` | an epoll instance; what parent and children share |
+//! | `broker_side/` | requests to the broker, and its news |
+//! | `address.rs`, `waiter.rs`, `own_thread.rs` | `sockaddr`s; threads that sleep; threads of our own |
+//! | `descriptors/`, `ids.rs`, `request.rs`, `inside.rs`, `batch.rs`, `errno.rs` | the kind of each descriptor, with one load; names and values that all use |
 #![forbid(unsafe_code)]
 
-mod attachment;
+mod address;
 mod batch;
-mod brokered;
+mod broker_side;
 pub mod calls;
-mod drive;
+mod claiming;
+mod closing;
+mod descriptors;
 mod epoll;
 mod errno;
-mod fd_table;
 mod global;
-mod handshake_message;
-mod held;
+mod ids;
 pub mod inside;
-mod internal;
-mod lifecycle;
+mod kinship;
+mod moves;
 mod observing;
 mod own_thread;
-mod poll;
 mod process;
-mod runtime;
+mod queue;
+mod request;
+mod shadows;
 mod socket;
-mod status;
 #[cfg(test)]
 mod tests;
+mod turns;
+mod wait;
 mod waiter;
-mod watchdog;
-mod ways;
 
 pub use errno::Errno;

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use syscall::Message;
 
-use crate::fd_table::{Entry, FdTable};
-use crate::internal;
+use crate::broker_side::Observer;
+use crate::descriptors::fd_table::{Entry, FdTable};
+use crate::descriptors::internal;
 use crate::own_thread;
 use crate::process::{Process, State};
 
@@ -25,32 +26,25 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Octets of a thread's stack.
 const STACK: usize = 256 << 10;
 
-/// A tool's connection, and the process id as the tools see it.
-pub(crate) struct Observer {
-    pub(crate) stream: OwnedFd,
-    pub(crate) pid: u32,
-    pub(crate) program: String,
-}
-
 impl State {
     /// Begins to attend to a tool.
     pub(crate) fn on_observer(&mut self, observer: Observer) {
         let stream = Hidden::new(observer.stream, self.table);
         let Some(process) = crate::global::process() else { return };
-        let Some(runtime) = &self.runtime else { return stream.refuse("it has no queue") };
+        let Some(runtime) = &self.queue.runtime else { return stream.refuse("it has no queue") };
         if self.observers >= OBSERVERS_MAX {
             return stream.refuse(&format!("{OBSERVERS_MAX} others are looking already"));
         }
         let engine = runtime.handle.nudging(|| process.obey());
         let program = observe::Program::new(&observer.program, vec![engine]).with_pid(observer.pid);
         // Without a thread the tool sees the end of the connection.
-        let started = own_thread::start("sidestep-look", STACK, move || process.attend(stream, &program));
+        let started = own_thread::start("sidestep-look", STACK, move || process.serve(stream, &program));
         self.observers += usize::from(started);
     }
 }
 
 impl Process {
-    fn attend(&'static self, stream: Hidden, program: &observe::Program) {
+    fn serve(&'static self, stream: Hidden, program: &observe::Program) {
         let _leaving = Leaving(self); // Behind all else, as the last that is seen of it.
         observe::attend(stream.get(), program, &self.ending);
         drop(stream);
@@ -71,7 +65,7 @@ impl Process {
     fn obey(&self) {
         let mut state = self.lock();
         let now = self.now();
-        if let Some(runtime) = &mut state.runtime {
+        if let Some(runtime) = &mut state.queue.runtime {
             runtime.engine.obey(now);
         }
     }

@@ -5,8 +5,10 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fd_table::{Entry, FdTable};
-use crate::internal;
+use syscall::PollFd;
+
+use crate::descriptors::fd_table::{Entry, FdTable};
+use crate::descriptors::internal;
 
 /// One thread's wake-up.
 #[derive(Debug)]
@@ -114,4 +116,30 @@ pub(crate) fn remove(list: &mut Vec<Arc<Waiter>>, waiter: &Arc<Waiter>) {
     if let Some(at) = list.iter().position(|other| Arc::ptr_eq(other, waiter)) {
         list.swap_remove(at);
     }
+}
+
+/// Threads whose calls use something.
+#[derive(Default)]
+pub(crate) struct Callers(pub(crate) Vec<Arc<Waiter>>);
+
+impl Callers {
+    /// Whether there are any but the calling thread.
+    pub(crate) fn has_others(&self) -> bool {
+        self.0.iter().any(|waiter| !waiter.is_gone() && !waiter.is_own())
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|waiter| waiter.is_gone())
+    }
+
+    /// In a child, which has none of these threads.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// To be told when `fd` is readable.
+pub(crate) fn readable(fd: RawFd) -> PollFd {
+    PollFd { fd, events: libc::POLLIN, revents: 0 }
 }

@@ -1,14 +1,9 @@
-//! The error queue of connections (`MSG_ERRQUEUE`): completed sends with `MSG_ZEROCOPY`, and times.
+//! Entries of error queues (`MSG_ERRQUEUE`): completed sends with `MSG_ZEROCOPY`, times, ICMP errors.
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::SocketId;
-use super::address::encode;
-use super::control_messages::ControlWriter;
-use crate::Errno;
-use crate::calls::{Receive, Received};
-use crate::errno::fail;
-use crate::process::State;
+use crate::address::encode;
+use crate::socket::control_messages::ControlWriter;
 
 /// The source of an error: `ee_origin` of `struct sock_extended_err`.
 #[derive(Clone, Copy)]
@@ -51,7 +46,7 @@ impl ExtendedError {
 #[derive(Debug, Default)]
 pub(crate) struct ZeroCopySends {
     /// The number that the next one has.
-    next: u32,
+    pub(crate) next: u32,
     /// The first that was not told of.
     untold: u32,
 }
@@ -63,52 +58,11 @@ impl ZeroCopySends {
     }
 
     /// The first and the last of those that were not told of.
-    fn take(&mut self) -> Option<(u32, u32)> {
+    pub(crate) fn take(&mut self) -> Option<(u32, u32)> {
         let range = self.is_due().then(|| (self.untold, self.next.wrapping_sub(1)));
         self.untold = self.next;
         range
     }
-}
-
-impl State {
-    /// A call with `MSG_ZEROCOPY` has sent something.
-    pub(super) fn note_zero_copy(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        if !socket.settings.is_on(libc::SO_ZEROCOPY) {
-            return;
-        }
-        let sends = &mut socket.rare().zero_copy;
-        sends.next = sends.next.wrapping_add(1);
-        self.raise(id, libc::EPOLLERR as u32);
-    }
-
-    /// recvmsg(2) with `MSG_ERRQUEUE` on a connection.
-    pub(super) fn receive_completion(
-        &mut self,
-        id: SocketId,
-        request: &mut Receive<'_, '_>,
-    ) -> Result<Received, Errno> {
-        /// `SO_EE_CODE_ZEROCOPY_COPIED`.
-        const COPIED: u8 = 1;
-        let mut control = ControlWriter::new(request.control.as_deref_mut());
-        if self.tell_send_time(id, &mut control) {
-            return Ok(told(control));
-        }
-        let socket = self.sockets.get_mut(id).ok_or(Errno(libc::EBADF))?;
-        let Some((first, last)) = socket.rare.as_mut().and_then(|rare| rare.zero_copy.take()) else {
-            return fail(libc::EAGAIN);
-        };
-        let origin = ErrorOrigin::ZeroCopy;
-        let error = ExtendedError { errno: 0, origin, kind: 0, code: COPIED, info: first, data: last };
-        error.put(&mut control, socket.domain, None);
-        Ok(told(control))
-    }
-}
-
-/// An entry of the error queue that has no octets.
-fn told(control: ControlWriter<'_>) -> Received {
-    let (control_len, cut) = control.finish();
-    Received { control_len, flags: libc::MSG_ERRQUEUE | cut, ..Received::default() }
 }
 
 #[cfg(test)]

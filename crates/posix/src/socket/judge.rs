@@ -3,14 +3,14 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::address::NAME_MAX;
-use super::option_table::find;
-use super::times::TIMESTAMPING_NEW;
-use crate::Errno;
-use crate::internal::close;
+use crate::address::NAME_MAX;
+use crate::descriptors::internal::close;
+use crate::errno::Errno;
+use crate::socket::option_table::find;
+use crate::socket::times::TIMESTAMPING_NEW;
 
 /// A fresh socket of the kernel.
-pub(super) fn fresh(domain: i32) -> Result<OwnedFd, Errno> {
+pub(crate) fn fresh(domain: i32) -> Result<OwnedFd, Errno> {
     Ok(syscall::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?)
 }
 
@@ -18,7 +18,7 @@ pub(super) fn fresh(domain: i32) -> Result<OwnedFd, Errno> {
 ///
 /// Most options are the same for every socket, and those that are set often are among them. For the others there is a connection
 /// of the kernel's with itself: two sockets may connect to each other at the same time (RFC 9293, 3.5), and the two may be one.
-pub(super) fn of_connections(domain: i32, level: i32, option: i32) -> Result<OwnedFd, Errno> {
+pub(crate) fn of_connections(domain: i32, level: i32, option: i32) -> Result<OwnedFd, Errno> {
     let socket = fresh(domain)?;
     let is_the_same = find(level, option).is_some_and(|row| !row.is_of_the_beginning);
     let is_stamping = matches!(option, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW);
@@ -29,14 +29,14 @@ pub(super) fn of_connections(domain: i32, level: i32, option: i32) -> Result<Own
 }
 
 /// A connection of the kernel's with itself.
-pub(super) fn connected(domain: i32) -> Result<OwnedFd, Errno> {
+pub(crate) fn connected(domain: i32) -> Result<OwnedFd, Errno> {
     let socket = fresh(domain)?;
     connect_to_itself(&socket, domain);
     Ok(socket)
 }
 
 /// getsockopt(2) of an option that was not set.
-pub(super) fn get(domain: i32, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
+pub(crate) fn get(domain: i32, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
     let socket = fresh(domain)?;
     let mut got = syscall::getsockopt(socket.as_raw_fd(), level, option, value);
     if got.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {

@@ -180,7 +180,7 @@ pub(crate) fn set_at_kernel(fd: std::os::fd::RawFd, options: &TcpOptions) {
 /// Octets of the longest value.
 pub(crate) const VALUE_MAX: usize = 16;
 
-pub(super) fn int(value: &[u8]) -> i32 {
+pub(crate) fn int(value: &[u8]) -> i32 {
     value.first_chunk().map_or_else(|| octet(value).into(), |octets| i32::from_ne_bytes(*octets))
 }
 

@@ -19,23 +19,23 @@ enum Seen {
 
 impl OwnRun {
     /// Something of the stack's was taken.
-    pub(super) fn note_taken(&mut self) {
+    pub(crate) fn note_taken(&mut self) {
         self.taken = self.taken.saturating_add(1);
         self.seen = None;
     }
 
     /// Something of the stack's was looked at, and stays.
-    pub(super) fn note_seen(&mut self) {
+    pub(crate) fn note_seen(&mut self) {
         self.seen = Some(Seen::OfStack);
     }
 
     /// The shadow is looked at.
-    pub(super) fn note_seen_at_shadow(&mut self) {
+    pub(crate) fn note_seen_at_shadow(&mut self) {
         self.seen = Some(Seen::OfShadow);
     }
 
     /// Whether to ask the shadow first.
-    pub(super) fn is_shadows_turn(&self) -> bool {
+    pub(crate) fn is_shadows_turn(&self) -> bool {
         match self.seen {
             Some(Seen::OfStack) => false,
             Some(Seen::OfShadow) => true,
@@ -44,7 +44,7 @@ impl OwnRun {
     }
 
     /// The shadow has had its turn, or had nothing.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         *self = OwnRun::default();
     }
 }

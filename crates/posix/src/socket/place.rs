@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 
 use stack::ConnectionId;
 
-use crate::attachment::RequestId;
+use crate::broker_side::RequestId;
 
 /// The place of a TCP socket that does not listen.
 pub(crate) enum Place {

@@ -5,24 +5,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clock::Instant;
-use stack::ConnectionId;
-use stack::tcp::TcpInfo;
-
-use super::control_messages::{ControlWriter, messages};
-use super::error_queue::{ErrorOrigin, ExtendedError};
-use super::times::{
-    OPT_ID, OPT_ID_TCP, TIMESTAMPING_NEW, TX_ACK, TX_ANY, TX_SCHED, TX_SOFTWARE, on_the_wall, put_stamping,
-};
-use super::{Settings, SocketId};
-use crate::process::State;
+use crate::socket::settings::Settings;
+use crate::socket::times::{TIMESTAMPING_NEW, TX_ACK, TX_SCHED, TX_SOFTWARE};
 
 /// Times that wait to be told, at most; later ones are lost, as in a full error queue of Linux.
 const TOLD_MAX: usize = 256;
 
 /// What happened to octets: `ee_info` of `struct sock_extended_err`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
+pub(crate) enum Moment {
     Sent = 0,
     Scheduled = 1,
     Acknowledged = 2,
@@ -32,19 +23,19 @@ enum Moment {
 #[derive(Debug, Default)]
 pub(crate) struct SendTimes {
     /// The octet that numbers begin with.
-    first: u64,
-    due: VecDeque<Due>,
-    told: VecDeque<(Moment, u32, Duration)>,
+    pub(crate) first: u64,
+    pub(crate) due: VecDeque<Due>,
+    pub(crate) told: VecDeque<(Moment, u32, Duration)>,
 }
 
 /// Octets whose times are wanted.
 #[derive(Debug)]
-struct Due {
+pub(crate) struct Due {
     /// Behind the last of them.
-    end: u64,
-    key: u32,
+    pub(crate) end: u64,
+    pub(crate) key: u32,
     /// Which times are wanted still, by `TX_` flags.
-    wanted: i32,
+    pub(crate) wanted: i32,
 }
 
 impl SendTimes {
@@ -54,7 +45,7 @@ impl SendTimes {
     }
 
     /// Octets up to `sent` have left, those up to `acknowledged` arrived. Returns whether that is something to tell.
-    fn advance(&mut self, sent: u64, acknowledged: u64, wall: Duration) -> bool {
+    pub(crate) fn advance(&mut self, sent: u64, acknowledged: u64, wall: Duration) -> bool {
         let before = self.told.len();
         for due in &mut self.due {
             let happened = [
@@ -78,90 +69,11 @@ impl SendTimes {
 
 impl Settings {
     /// The flags of `SO_TIMESTAMPING`, and what the option was called that set them.
-    fn stamping(&self) -> (i32, i32) {
+    pub(crate) fn stamping(&self) -> (i32, i32) {
         let options = [TIMESTAMPING_NEW, libc::SO_TIMESTAMPING];
         let flags = options.map(|option| (option, self.int(libc::SOL_SOCKET, option)));
         flags.into_iter().find(|it| it.1 != 0).unwrap_or((libc::SO_TIMESTAMPING, 0))
     }
-}
-
-impl State {
-    /// `SO_TIMESTAMPING` was set: numbers begin here if they are wanted from now on.
-    pub(super) fn begin_send_times(&mut self, id: SocketId, connection: ConnectionId, now: Instant) {
-        let Some(info) = self.stack().and_then(|stack| stack.info(connection, now)) else { return };
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        let (_, flags) = socket.settings.stamping();
-        if flags & OPT_ID != 0 {
-            let queued = if flags & OPT_ID_TCP != 0 { u64::from(info.send_queue) } else { 0 };
-            socket.rare().send_times.first = info.bytes_acked + queued;
-        }
-    }
-
-    /// A call has sent something: its last octet's times are told, if they are wanted of all calls or of this one.
-    pub(super) fn note_send_times(
-        &mut self,
-        id: SocketId,
-        connection: ConnectionId,
-        control: Option<&[u8]>,
-        now: Instant,
-    ) {
-        let Some(info) = self.stack().and_then(|stack| stack.info(connection, now)) else { return };
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        let (_, flags) = socket.settings.stamping();
-        let wanted = messages(control.unwrap_or_default()).flatten().find_map(flags_of_call).unwrap_or(flags);
-        let wanted = wanted & (TX_SCHED | TX_SOFTWARE | TX_ACK);
-        if wanted == 0 {
-            return;
-        }
-        let times = &mut socket.rare().send_times;
-        let end = info.bytes_acked + u64::from(info.send_queue);
-        let key = if flags & OPT_ID != 0 { end.wrapping_sub(times.first + 1) as u32 } else { 0 };
-        times.due.push_back(Due { end, key, wanted });
-        if !self.stamped.contains(&id) {
-            self.stamped.push(id);
-        }
-        self.look_at_send_times(now);
-    }
-
-    /// What has left and what was acknowledged since the last look.
-    pub(crate) fn look_at_send_times(&mut self, now: Instant) {
-        for id in std::mem::take(&mut self.stamped) {
-            let connection = self.sockets.get(id).and_then(|socket| socket.connection());
-            let info = connection.and_then(|connection| self.stack()?.info(connection, now));
-            let (Some(info), Some(socket)) = (info, self.sockets.get_mut(id)) else { continue };
-            let TcpInfo { bytes_acked, send_queue, notsent_bytes, .. } = info;
-            let sent = bytes_acked + u64::from(send_queue - notsent_bytes);
-            let times = &mut socket.rare().send_times;
-            let has_news = times.advance(sent, bytes_acked, on_the_wall(now, now));
-            if !times.due.is_empty() {
-                self.stamped.push(id);
-            }
-            if has_news {
-                self.raise(id, libc::EPOLLERR as u32);
-            }
-        }
-    }
-
-    /// Tells the oldest time of octets that were sent; false if there is none.
-    pub(super) fn tell_send_time(&mut self, id: SocketId, out: &mut ControlWriter<'_>) -> bool {
-        let Some(socket) = self.sockets.get_mut(id) else { return false };
-        let Some(rare) = &mut socket.rare else { return false };
-        let Some((moment, key, wall)) = rare.send_times.told.pop_front() else { return false };
-        let (option, _) = socket.settings.stamping();
-        put_stamping(out, option, wall);
-        let origin = ErrorOrigin::Timestamping;
-        let error =
-            ExtendedError { errno: libc::ENOMSG, origin, kind: 0, code: 0, info: moment as u32, data: key };
-        error.put(out, socket.domain, None);
-        true
-    }
-}
-
-/// What one call wants in place of what the option says.
-fn flags_of_call((level, kind, data): (i32, i32, &[u8])) -> Option<i32> {
-    let is_it = level == libc::SOL_SOCKET && matches!(kind, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW);
-    let flags = i32::from_ne_bytes(*data.first_chunk().filter(|_| is_it)?);
-    Some(flags & TX_ANY)
 }
 
 #[cfg(test)]

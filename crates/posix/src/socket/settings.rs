@@ -6,12 +6,11 @@ use std::sync::{Arc, OnceLock};
 use clock::Duration;
 use stack::TcpOptions;
 
-use super::option_table::{TABLE, VALUE_MAX, find};
-use super::times::{TIMESTAMPING_NEW, Times};
-use super::touched::Touched;
-use super::{Socket, SocketId, judge};
-use crate::internal::close;
-use crate::process::State;
+use crate::descriptors::internal::close;
+use crate::socket::judge;
+use crate::socket::option_table::{TABLE, VALUE_MAX, find};
+use crate::socket::times::{TIMESTAMPING_NEW, Times};
+use crate::socket::touched::Touched;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 const TCP_INQ: i32 = 36;
@@ -20,7 +19,7 @@ const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
 const IPV6_FLOWINFO_SEND: i32 = 33;
 const IPV6_AUTOFLOWLABEL: i32 = 70;
 const IPV6_ADDR_PREFERENCES: i32 = 72;
-pub(super) const IPV6_MINHOPCOUNT: i32 = 73;
+pub(crate) const IPV6_MINHOPCOUNT: i32 = 73;
 const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_FREEBIND: i32 = 78;
 const SO_TIMESTAMP_NEW: i32 = 63;
@@ -105,12 +104,12 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn get(&self, level: i32, option: i32) -> Option<&[u8]> {
+    pub(crate) fn get(&self, level: i32, option: i32) -> Option<&[u8]> {
         let kept = self.kept.as_ref()?;
         kept.iter().find(|kept| (kept.0, kept.1) == (level, option)).map(|kept| &*kept.2)
     }
 
-    pub(super) fn set(&mut self, level: i32, option: i32, value: &[u8]) {
+    pub(crate) fn set(&mut self, level: i32, option: i32, value: &[u8]) {
         self.forget(level, option);
         let kept = Arc::make_mut(self.kept.get_or_insert_default());
         kept.push((level, option, value.to_vec()));
@@ -119,7 +118,7 @@ impl Settings {
         }
     }
 
-    pub(super) fn forget(&mut self, level: i32, option: i32) {
+    pub(crate) fn forget(&mut self, level: i32, option: i32) {
         if self.get(level, option).is_some() {
             let kept = Arc::make_mut(self.kept.get_or_insert_default());
             kept.retain(|kept| (kept.0, kept.1) != (level, option));
@@ -179,21 +178,11 @@ fn time_of(value: &[u8]) -> Option<Duration> {
     Some(time).filter(|time| !time.is_zero())
 }
 
-/// `SO_RCVTIMEO` or `SO_SNDTIMEO` of a kernel's socket, if it is set.
-impl State {
-    /// How long a call on a shadow waits, as the kernel's socket has it.
-    pub(crate) fn refresh_timeout(&mut self, id: SocketId) {
-        if let Some(socket) = self.sockets.get_mut(id) {
-            socket.receive_timeout = timeout_of(socket.fd(), libc::SO_RCVTIMEO);
-        }
-    }
-}
-
-pub(super) fn timeout_of(fd: RawFd, option: i32) -> Option<Duration> {
+pub(crate) fn timeout_of(fd: RawFd, option: i32) -> Option<Duration> {
     time_of(&read(fd, libc::SOL_SOCKET, option)?)
 }
 
-pub(super) fn read(fd: RawFd, level: i32, option: i32) -> Option<Vec<u8>> {
+pub(crate) fn read(fd: RawFd, level: i32, option: i32) -> Option<Vec<u8>> {
     let mut value = [0; VALUE_MAX];
     let len = syscall::getsockopt(fd, level, option, &mut value).ok()?;
     Some(value[..len.min(VALUE_MAX)].to_vec())
@@ -215,15 +204,8 @@ fn defaults(domain: i32) -> &'static [Option<Vec<u8>>] {
     })
 }
 
-impl Socket {
-    /// The options that were set on the kernel's socket, which is about to connect.
-    pub(super) fn options_of_shadow(&self) -> (TcpOptions, Settings) {
-        options_of_shadow(self.fd(), self.domain, self.touched)
-    }
-}
-
 /// The options that were set at a socket of the kernel: those in which it differs from a fresh one.
-fn options_of_shadow(fd: RawFd, domain: i32, touched: Touched) -> (TcpOptions, Settings) {
+pub(crate) fn options_of_shadow(fd: RawFd, domain: i32, touched: Touched) -> (TcpOptions, Settings) {
     let (mut options, mut settings) = (TcpOptions::default(), Settings::default());
     let of_interest =
         asked().zip(defaults(domain)).filter(|((level, option), _)| touched.has(*level, *option));

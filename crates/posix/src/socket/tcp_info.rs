@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use clock::Duration;
 use stack::tcp::TcpInfo;
 
-use super::judge;
+use crate::socket::judge;
 
 /// Octets of the structure as far as we know it; behind `tcpi_rehash` all is zero.
 const LEN_MAX: usize = 280;

@@ -4,26 +4,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clock::Instant;
 
-use super::control_messages::ControlWriter;
+use crate::socket::control_messages::ControlWriter;
 
 /// Options of `SOL_SOCKET` with a time as 64 bits, also where a long has fewer: the same as their older kin here.
 const TIMESTAMP_NEW: i32 = 63;
 const TIMESTAMPNS_NEW: i32 = 64;
-pub(super) const TIMESTAMPING_NEW: i32 = 65;
+pub(crate) const TIMESTAMPING_NEW: i32 = 65;
 
 // Flags of `SO_TIMESTAMPING`.
 const TX_HARDWARE: i32 = 1;
-pub(super) const TX_SOFTWARE: i32 = 1 << 1;
+pub(crate) const TX_SOFTWARE: i32 = 1 << 1;
 const RX_SOFTWARE: i32 = 1 << 3;
 const SOFTWARE: i32 = 1 << 4;
-pub(super) const OPT_ID: i32 = 1 << 7;
-pub(super) const TX_SCHED: i32 = 1 << 8;
-pub(super) const TX_ACK: i32 = 1 << 9;
-pub(super) const OPT_ID_TCP: i32 = 1 << 16;
+pub(crate) const OPT_ID: i32 = 1 << 7;
+pub(crate) const TX_SCHED: i32 = 1 << 8;
+pub(crate) const TX_ACK: i32 = 1 << 9;
+pub(crate) const OPT_ID_TCP: i32 = 1 << 16;
 const OPT_RX_FILTER: i32 = 1 << 17;
 const TX_COMPLETION: i32 = 1 << 18;
 /// Those that want a time of sending.
-pub(super) const TX_ANY: i32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK | TX_COMPLETION;
+pub(crate) const TX_ANY: i32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK | TX_COMPLETION;
 
 /// The times that a socket wants to be told; each as the option that asks, which is what the control message is called, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Times {
 }
 
 /// `struct scm_timestamping`: a time of the software; those of the hardware are not known.
-pub(super) fn put_stamping(out: &mut ControlWriter<'_>, kind: i32, time: Duration) {
+pub(crate) fn put_stamping(out: &mut ControlWriter<'_>, kind: i32, time: Duration) {
     let (seconds, nanos) = (time.as_secs().to_ne_bytes(), u64::from(time.subsec_nanos()).to_ne_bytes());
     let none = [0; 8];
     out.put(libc::SOL_SOCKET, kind, &[seconds, nanos, none, none, none, none].concat());

@@ -13,16 +13,16 @@ const PLAIN: [(i32, i32); 7] = [
 
 /// A bit for each of [`PLAIN`], and one for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Touched(u8);
+pub(crate) struct Touched(u8);
 
 impl Touched {
     /// None was set.
-    pub(super) const NONE: Touched = Touched(0);
+    pub(crate) const NONE: Touched = Touched(0);
     /// Any may have been set.
-    pub(super) const ANY: Touched = Touched(u8::MAX);
+    pub(crate) const ANY: Touched = Touched(u8::MAX);
 
     /// The program sets an option.
-    pub(super) fn note(&mut self, level: i32, option: i32) {
+    pub(crate) fn note(&mut self, level: i32, option: i32) {
         match bit_of(level, option) {
             Some(bit) => self.0 |= bit,
             // Nothing is kept of it.
@@ -32,12 +32,12 @@ impl Touched {
     }
 
     /// Whether an option may have been set.
-    pub(super) fn has(self, level: i32, option: i32) -> bool {
+    pub(crate) fn has(self, level: i32, option: i32) -> bool {
         self == Touched::ANY || bit_of(level, option).is_some_and(|bit| self.0 & bit != 0)
     }
 
     /// Whether only options were set, if any, that change nothing but themselves.
-    pub(super) fn is_plain(self) -> bool {
+    pub(crate) fn is_plain(self) -> bool {
         self != Touched::ANY
     }
 }

@@ -5,9 +5,9 @@ use std::os::fd::RawFd;
 
 use stack::udp::{Received, UdpSend};
 
-use super::address::encode;
-use super::control_messages::{ControlWriter, messages};
-use super::times::Times;
+use crate::address::encode;
+use crate::socket::control_messages::{ControlWriter, messages};
+use crate::socket::times::Times;
 
 const IPV6_RECVORIGDSTADDR: i32 = 74;
 

@@ -13,7 +13,7 @@ fn bound_with(process: &Process, flags: i32) -> (RawFd, u16) {
     let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
     syscall::bind(fd, &name[..len]).unwrap();
     process.on_bind(fd);
-    (fd, crate::socket::address::local_of(fd).unwrap().port())
+    (fd, crate::address::local_of(fd).unwrap().port())
 }
 
 /// The same, after a read.
@@ -55,7 +55,7 @@ fn inject_all(pair: &Pair, from: u16, to: u16, all: &[&[u8]]) {
     let mut state = pair.right.lock();
     let now = pair.right.now();
     state.attach(now);
-    let stack = state.stack().unwrap();
+    let stack = state.queue.stack().unwrap();
     let socket = stack.udp_bind(&stack::udp::UdpBind::new(SocketAddr::new(RIGHT, from))).unwrap();
     let to = Some(SocketAddr::new(LEFT, to));
     let send = stack::udp::UdpSend { to, hop: Some(Hop::default()), ..Default::default() };

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 
 use super::{Pair, RIGHT};
-use crate::Errno;
-use crate::calls::Verdict;
-use crate::socket::address::{decode, encode};
+use crate::address::{decode, encode};
+use crate::errno::Errno;
+use crate::request::Verdict;
 
 /// Longer than it takes until it is looked which connections are over.
 const NOTICED: Duration = Duration::from_millis(25);

@@ -8,7 +8,7 @@ use libc::{
 };
 
 use super::*;
-use crate::calls::PollFd;
+use crate::request::PollFd;
 
 #[test]
 fn by_level_it_is_told_until_it_is_read() {

@@ -56,7 +56,7 @@ fn what_waits_at_a_listener_that_becomes_the_kernels_is_accepted() {
     let accepted = pair.left.accept4(listener, 0).unwrap();
     assert_eq!(limit_hops(&pair.left, listener), Ok(()));
     assert!(!pair.left.table.is_ours(accepted), "what comes to its port is the kernel's now");
-    let mut fds = [crate::calls::PollFd { fd: listener, events: libc::POLLIN, revents: 0 }];
+    let mut fds = [crate::request::PollFd { fd: listener, events: libc::POLLIN, revents: 0 }];
     assert_eq!(done(pair.left.poll(&mut fds, None, None)), Ok(1));
     let waiting = pair.left.accept4(listener, 0).unwrap();
     assert!(!pair.left.table.is_ours(waiting));
@@ -114,7 +114,7 @@ fn a_program_that_chooses_among_sockets_holds_for_all_of_the_port() {
         syscall::bind(fd, &name[..len]).unwrap();
         syscall::listen(fd, 4).unwrap();
         pair.left.on_listen(fd, 4);
-        crate::socket::address::local_of(fd).unwrap().port()
+        crate::address::local_of(fd).unwrap().port()
     };
     let (first, second, third) = (sharing(), sharing(), sharing());
     let port = listen(first, 0);

@@ -21,15 +21,16 @@ use device::memory::{self, MemoryDevice};
 use stack::tcp::Detached;
 use stack::{Handshake, Hop, LateSegment, LinkId};
 
-use crate::Errno;
-use crate::attachment::{
+use crate::address::{decode, encode};
+use crate::broker_side::{
     Attachment, ClaimId, Incident, MovedSocket, NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
 };
-use crate::calls::{EpollEvent, Receive, Received, Send, Verdict};
-use crate::fd_table::FdTable;
+use crate::descriptors::fd_table::FdTable;
+use crate::errno::Errno;
+use crate::ids::SocketId;
 use crate::process::Process;
-use crate::socket::address::{decode, encode};
-use crate::socket::{Inherited, Place, Role, SocketId};
+use crate::request::{EpollEvent, Receive, Received, Send, Verdict};
+use crate::socket::{Inherited, Place, Role};
 
 pub(crate) use clock::Clock;
 
@@ -282,7 +283,7 @@ impl Pair {
     /// A listener on the left that does not block.
     fn listen(&self) -> (RawFd, SocketAddr) {
         let fd = self.left.listen_anywhere(libc::SOCK_NONBLOCK);
-        let port = super::socket::address::local_of(fd).unwrap().port();
+        let port = crate::address::local_of(fd).unwrap().port();
         // The first call that asks for connections makes it ours.
         assert_eq!(self.left.accept4(fd, 0), Err(Errno(libc::EAGAIN)));
         (fd, SocketAddr::new(LEFT, port))
@@ -309,7 +310,7 @@ impl Pair {
 impl Process {
     /// Waits until so many threads sleep in calls.
     fn until_asleep(&self, count: usize) {
-        until("threads sleep", || self.lock().sleepers.len() >= count);
+        until("threads sleep", || self.lock().queue.sleepers.len() >= count);
     }
 
     fn tcp_socket(&self, flags: i32) -> RawFd {

@@ -8,10 +8,10 @@ use ::clock::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT};
 
 use super::{EAGAIN, LEFT, PATIENCE, Pair, RIGHT, done, until_readable};
-use crate::Errno;
-use crate::attachment::RequestId;
-use crate::calls::{EpollEvent, PollFd, Receive, Verdict};
-use crate::socket::address::{encode, local_of};
+use crate::address::{encode, local_of};
+use crate::broker_side::RequestId;
+use crate::errno::Errno;
+use crate::request::{EpollEvent, PollFd, Receive, Verdict};
 use crate::socket::{Inherited, Place, Role};
 
 /// Longer than what waits is left alone.
@@ -209,14 +209,14 @@ fn what_ended_before_the_queue_was_given_back_is_told_and_read() {
     pair.left.pass_on(listener);
     pair.left.shut_down(listener);
     assert_eq!(pair.others.gave_back.load(Ordering::Relaxed), 1);
-    assert!(pair.left.lock().runtime.is_some(), "there is something to be read");
+    assert!(pair.left.lock().queue.runtime.is_some(), "there is something to be read");
     assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLHUP)]);
     let mut room = [0; 8];
     assert_eq!(pair.left.recv(left, &mut room, 0).map(|count| room[..count].to_vec()), Ok(b"last".to_vec()));
     assert_eq!(pair.left.recv(left, &mut room, 0), Ok(0));
     pair.left.shut_down(left);
     pair.settle();
-    assert!(pair.left.lock().runtime.is_none());
+    assert!(pair.left.lock().queue.runtime.is_none());
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn what_failed_while_the_queue_was_given_back_is_told() {
     pair.others.take_none.store(true, Ordering::Relaxed);
     pair.left.pass_on(listener);
     pair.left.shut_down(listener);
-    assert!(pair.left.lock().runtime.is_none());
+    assert!(pair.left.lock().queue.runtime.is_none());
     assert_eq!(pair.left.ready(epfd), [(left, EPOLLIN | EPOLLHUP | EPOLLERR)]);
 }
 
@@ -531,7 +531,7 @@ fn who_polls_an_epoll_instance_is_told_of_what_another_thread_adds_to_it() {
 fn move_one_or_all(pair: &Pair, fd: RawFd, all: bool) {
     if all {
         assert!(pair.left.before_confinement());
-        assert!(pair.left.lock().runtime.is_none());
+        assert!(pair.left.lock().queue.runtime.is_none());
     } else {
         pair.left.pass_on(fd);
     }
@@ -613,7 +613,7 @@ fn what_others_left_to_a_listener_before_it_had_a_queue_is_accepted() {
         let claim = socket.claim.unwrap();
         let Role::Listener { on_stack, .. } = &mut socket.role else { panic!("it listens") };
         let on_stack = on_stack.take().unwrap();
-        state.stack().unwrap().close_listener(on_stack, now);
+        state.queue.stack().unwrap().close_listener(on_stack, now);
         state.on_adopt(claim, given, now);
         state.install_listener(id);
     }

@@ -118,7 +118,7 @@ fn a_copy_of_a_descriptor_keeps_the_connection() {
 fn blocking_calls_wait_for_each_other() {
     let pair = Pair::new();
     let listener = pair.left.listen_anywhere(0);
-    let port = super::super::socket::address::local_of(listener).unwrap().port();
+    let port = crate::address::local_of(listener).unwrap().port();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let fd = pair.left.accept4(listener, 0).unwrap();
@@ -197,7 +197,7 @@ fn free_bind(fd: RawFd) {
 /// What the kernel's poll(2) and ours have together.
 fn polled(process: &Process, fd: RawFd) -> i16 {
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
-    let mut fds = [crate::calls::PollFd { fd, events, revents: 0 }];
+    let mut fds = [crate::request::PollFd { fd, events, revents: 0 }];
     match process.poll(&mut fds, Some(std::time::Duration::ZERO), None) {
         Verdict::Done(count) => assert!(count.is_ok()),
         Verdict::Kernel => {
@@ -305,7 +305,7 @@ fn a_handler_of_what_a_calls_own_mask_blocks_does_not_end_it() {
     const SHORT: Option<std::time::Duration> = Some(std::time::Duration::from_millis(20));
     let pair = Pair::new();
     let (_, left, _) = pair.accepted(0);
-    let mut fds = [crate::calls::PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
+    let mut fds = [crate::request::PollFd { fd: left, events: libc::POLLIN, revents: 0 }];
     when_the_next_sleep_ends(|| ());
     assert_eq!(done(pair.left.poll(&mut fds, SHORT, Some(0))), Err(Errno(libc::EINTR)));
     when_the_next_sleep_ends(|| ());

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::drive::On;
+use crate::wait::On;
 
 /// Sends `calls` times so many octets, and reads them at the other end. The octets that were sent before a call was left to the kernel.
 fn send(pair: &Pair, (left, right): (RawFd, RawFd), calls: usize, octets: usize) -> usize {

@@ -1,0 +1,289 @@
+//! What a process needs from a privileged one: queues, claims, routes to peers.
+//!
+//! The broker's client implements it ([`crate::brokered`]); tests have an implementation over a wire in memory. What takes long is
+//! started by one call, and its result is an [`Incident`]. Calls that answer at once may take a round trip to another process; they
+//! are made when sockets are set up, never on the data path.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use clock::{Duration, Instant};
+use device::Device;
+use stack::tcp::Detached;
+use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp, SourceFilter};
+use wire::MacAddress;
+
+/// Names a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClaimId(pub(crate) u64);
+
+/// Names something that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestId(pub(crate) u64);
+
+/// What a shadow is claimed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A TCP listener.
+    Listener,
+    /// Our end of a TCP connection that we make.
+    Outgoing,
+    /// A UDP socket.
+    Udp,
+}
+
+/// The peer that a socket will connect to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer<'n> {
+    /// Its address.
+    pub(crate) ip: IpAddr,
+    /// The same as connect(2) takes it, for a socket of this domain.
+    pub(crate) name: &'n [u8],
+    pub(crate) domain: i32,
+}
+
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The address that packets leave from.
+    pub(crate) local: IpAddr,
+    /// How they leave.
+    pub(crate) hop: Hop,
+    /// Whether all queues of the interface are ours: if not, answers may arrive at a process that does not know the connection.
+    pub(crate) is_whole: bool,
+}
+
+/// What was found of the way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Routed {
+    /// This one.
+    Way(Way),
+    /// None by an interface of ours: the kernel may have one.
+    NotOurs,
+    /// The peer, or the router in front of it, does not answer.
+    NoHost,
+}
+
+/// Properties, unknown to the stack, of a socket whose connection moves to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MovedSocket {
+    /// It is of IPv6, also if the addresses are of IPv4.
+    pub is_ipv6: bool,
+    /// It has `SO_REUSEADDR`.
+    pub(crate) reuse_address: bool,
+}
+
+/// What happened.
+pub(crate) enum Incident {
+    /// Packets come and go by this device as well from now on.
+    Granted {
+        /// The interface.
+        link: LinkId,
+        /// The kernel's number for it.
+        index: u32,
+        /// The device.
+        device: Box<dyn Device>,
+        /// Descriptors that the device keeps, to be closed in a child that must not touch it.
+        descriptors: Vec<RawFd>,
+    },
+    /// The devices of an interface are good for nothing any more.
+    Lost(LinkId),
+    /// What [`Attachment::begin_route`] asked.
+    Routed(RequestId, Routed),
+    /// What [`Attachment::begin_inherit`] asked: the kernel's socket, if there is one.
+    ParentAnswers(RequestId, Option<OwnedFd>),
+    /// A connection of the kernel that a claim's listener must accept.
+    Adopt {
+        /// The claim.
+        claim: ClaimId,
+        /// The connection.
+        socket: OwnedFd,
+    },
+    /// A child wants a connection that it inherited.
+    ChildAsks {
+        /// To be named in the answer.
+        token: u64,
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A handshake that another process began at a listener that is ours too.
+    Handshake(Box<Handshake>),
+    /// An interface takes packets of another size.
+    Mtu(LinkId, u16),
+    /// Peers on an interface may open connections from these addresses.
+    Sources(LinkId, Vec<SourceFilter>),
+    /// A neighbour has another hardware address.
+    Neighbour {
+        /// Of which interface.
+        link: LinkId,
+        /// The address that it had.
+        old: MacAddress,
+        /// The address that it has.
+        new: MacAddress,
+    },
+    /// The largest TCP segments by route. They replace the earlier ones.
+    SegmentsClamped(Vec<RouteClamp>),
+    /// A tool asks for the status: answer by [`Attachment::report`].
+    StatusWanted,
+    /// A tool has connected.
+    Observer(Observer),
+    /// The broker has ended: new sockets run on the kernel.
+    Gone,
+}
+
+/// A socket, as status shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SocketStatus {
+    /// The program's descriptor.
+    pub(crate) fd: RawFd,
+    /// Whether it is UDP; else TCP.
+    pub(crate) is_udp: bool,
+    /// Where it is bound.
+    pub(crate) local: SocketAddr,
+    /// The peer.
+    pub(crate) remote: Option<SocketAddr>,
+    /// In the words of ss(8).
+    pub(crate) state: &'static str,
+    /// On the stack.
+    pub(crate) accelerated: bool,
+    /// Why not, or not wholly.
+    pub(crate) why: Option<String>,
+}
+
+/// A process's report about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Some sockets, the most telling first.
+    pub(crate) sockets: Vec<SocketStatus>,
+    /// How many are not among them.
+    pub(crate) more: u64,
+    /// Connections on the stack.
+    pub(crate) accelerated: u64,
+    /// Those that were, or might have been.
+    pub(crate) left_to_kernel: LeftToKernel,
+    /// Counters, by name.
+    pub(crate) counters: Vec<(String, u64)>,
+}
+
+/// Why a connection is not the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotMoved {
+    /// The kernel has heard nothing of it: it can go on here.
+    Refused,
+    /// The kernel may have a part of it, or may get it yet.
+    Lost,
+}
+
+/// A privileged process, or a stand-in for it.
+pub(crate) trait Attachment: Send {
+    /// Becomes readable when there is an incident.
+    fn descriptor(&self) -> Option<RawFd>;
+
+    /// Sees to it that there is a way to whoever answers the rest, and says whether there is; before anything else is asked.
+    fn reach(&mut self) -> bool;
+
+    /// Whether there is an incident already, so that the descriptor need not become readable for it: it may have come while
+    /// another call waited for its answer.
+    fn has_incident(&self) -> bool;
+
+    /// How long calls look for packets before they sleep.
+    fn spin(&self) -> Duration;
+
+    /// How long packets may gather while they sleep, see [`engine::Config::gather`].
+    fn gather(&self) -> Duration;
+
+    /// Largest TCP segment to announce and to send, if there is a limit.
+    fn mss_clamp(&self) -> Option<u16> {
+        None
+    }
+
+    /// Whether sockets for this are worth taking from the kernel.
+    fn wants(&self, purpose: Purpose) -> bool;
+
+    /// Whether connections that the kernel serves better are to be left to it, and can be now.
+    fn leaves_unsuited(&mut self) -> bool {
+        false
+    }
+
+    /// Asks for queues: what there is now comes as incidents before this returns, what becomes free later comes later.
+    fn attach(&mut self);
+
+    /// The devices of an interface that were granted are driven by an engine from now on.
+    fn ready(&mut self, link: LinkId);
+
+    /// Has packets to where `shadow` is bound come to us. The error is the reason why not, for people.
+    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String>;
+
+    /// Ends claims.
+    fn release(&mut self, claims: &[ClaimId]);
+
+    /// Looks for the way to a peer from `from`, if the socket is bound: [`Incident::Routed`], at once if it is known. `None` if it is
+    /// known at once that there is none at all: the kernel's own connect(2) says why.
+    fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
+
+    /// Has the kernel take a connection that our stack let go of; the kernel's socket.
+    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved>;
+
+    /// Gives the kernel a segment that came for a connection after it was moved.
+    fn deliver_late(&mut self, segment: &LateSegment);
+
+    /// Answers [`Incident::ChildAsks`] by the kernel's socket.
+    fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>);
+
+    /// A connection that was asked for by [`Incident::ChildAsks`] is not ours.
+    fn refuse_child(&mut self, token: u64);
+
+    /// Asks for a connection that this process has inherited: [`Incident::ParentAnswers`].
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId>;
+
+    /// Whether another process has claimed the same socket.
+    fn is_shared(&mut self, claim: ClaimId) -> bool;
+
+    /// Has the kernel deliver a datagram that came to `shadow`.
+    fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]);
+
+    /// Hands a connection of the kernel to some process that has its listener.
+    fn move_to_sibling(&mut self, socket: OwnedFd);
+
+    /// Hands a handshake of ours, which the stack let go of, to some process that has its listener and gets our queue.
+    fn move_handshake(&mut self, handshake: &Handshake);
+
+    /// Has new connections of a claim be the kernel's.
+    fn drain(&mut self, claim: ClaimId);
+
+    /// Gives back all queues, whose devices are closed, and asks for no others.
+    fn give_back(&mut self);
+
+    /// Tells of the process.
+    fn report(&mut self, status: Status);
+
+    /// The next thing that happened; does not wait.
+    fn poll(&mut self) -> Option<Incident>;
+
+    /// In a child of fork(2): another of the same kind, that knows nothing yet; this one is the parent's.
+    fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>>;
+}
+
+/// A tool's connection, and the process id as the tools see it.
+pub(crate) struct Observer {
+    pub(crate) stream: OwnedFd,
+    pub(crate) pid: u32,
+    pub(crate) program: String,
+}
+
+/// Connections of the kernel's: so far, also those that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftToKernel {
+    /// Accepted from the kernel's queue of a listener, or left to us by another process.
+    pub(crate) accepted: u64,
+    /// Begun by the program, and made by the kernel.
+    pub(crate) made: u64,
+    /// Connections that have left the stack.
+    pub(crate) moved: u64,
+    /// Those of them that moved much by large calls.
+    pub(crate) bulk: u64,
+    /// Those of them whose threads mostly had to be woken by another thread.
+    pub(crate) threads: u64,
+}

@@ -1,0 +1,511 @@
+//! The broker as an [`Attachment`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use broker::client::{Client, ClientError, Event, Granted, Ticket};
+use broker::protocol::{
+    KEYS_MAX, Key, News, ProgramReport, Purpose as Asked, Refusal, Route, SocketReport, Sources, Transport,
+    Welcome,
+};
+use clock::{Duration, Instant};
+use device_xdp::XdpDevice;
+use stack::tcp::{Detached, State};
+use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter};
+use tcp_repair::Established;
+use wire::{MacAddress, VlanTag};
+
+use crate::address::source_for;
+use crate::broker_side::attachment::{
+    Attachment, ClaimId, Incident, MovedSocket, NotMoved, Observer, Peer, Purpose, RequestId, Routed,
+    SocketStatus, Status, Way,
+};
+use crate::broker_side::handshake_message::{begun_of, handshake_of};
+use crate::broker_side::ways::Ways;
+use crate::descriptors::internal;
+
+/// A client of the broker, with what it was asked and has not answered.
+pub(crate) struct Brokered {
+    name: String,
+    /// Those of the processes that this one was forked from, the nearest first.
+    inherited_keys: Vec<Key>,
+    line: Line,
+    welcome: Welcome,
+    routes: Vec<AskedWay>,
+    ways: Ways,
+    inherits: Vec<(RequestId, Ticket)>,
+    incidents: std::collections::VecDeque<Incident>,
+    /// Queues that were granted and are not driven yet.
+    granted: Vec<(LinkId, Vec<u16>)>,
+    next_request: u64,
+}
+
+/// A question for the way to a peer.
+struct AskedWay {
+    request: RequestId,
+    ticket: Ticket,
+    /// Where to, from where, and when that was asked; `None` if something changed since, so that the answer may be of before.
+    asked: Option<((IpAddr, Option<IpAddr>), Instant)>,
+}
+
+/// The way to the broker.
+enum Line {
+    /// Nothing had to be said yet: most children only become another program.
+    Idle,
+    Open(Box<Client>),
+    /// It is gone.
+    Cut,
+}
+
+impl Brokered {
+    /// Reaches the broker of that name; `None` if it is not there.
+    pub(crate) fn connect(name: &str) -> Option<Brokered> {
+        let (client, welcome) = dial(name)?;
+        let mut brokered = Brokered::idle(name.to_owned(), Vec::new(), welcome);
+        brokered.line = Line::Open(Box::new(client));
+        Some(brokered)
+    }
+
+    /// One that reaches the broker when it has something to say.
+    fn idle(name: String, inherited_keys: Vec<Key>, welcome: Welcome) -> Brokered {
+        Brokered {
+            name,
+            inherited_keys,
+            line: Line::Idle,
+            welcome,
+            routes: Vec::new(),
+            ways: Ways::default(),
+            inherits: Vec::new(),
+            incidents: std::collections::VecDeque::new(),
+            granted: Vec::new(),
+            next_request: 0,
+        }
+    }
+
+    /// Asks, unless the broker is gone; notices if it is by now.
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
+        let Line::Open(client) = &mut self.line else { return Err("the broker has ended".to_owned()) };
+        ask(client).map_err(|error| {
+            if error.is_fatal() {
+                self.line = Line::Cut;
+                self.incidents.push_back(Incident::Gone);
+            }
+            error.to_string()
+        })
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    fn on_granted(&mut self, granted: Granted) {
+        let link = LinkId(granted.grant.interface.link);
+        let descriptors: Vec<RawFd> = granted.sockets.iter().map(AsRawFd::as_raw_fd).collect();
+        let queues = granted.grant.queues;
+        let index = granted.grant.interface.index;
+        // A queue that cannot be mapped stays silent until the process ends, and the kernel's sockets continue.
+        if let Ok(device) = XdpDevice::adopt(granted.grant.layout, granted.memory, granted.sockets) {
+            self.granted.push((link, queues));
+            self.incidents.push_back(Incident::Granted {
+                link,
+                index,
+                device: Box::new(device),
+                descriptors,
+            });
+            let filters = granted.grant.sources.into_iter().map(filter_of).collect();
+            self.incidents.push_back(Incident::Sources(link, filters));
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        if changes_ways(&event) {
+            self.forget_ways();
+        }
+        match event {
+            Event::QueueGranted(granted) => self.on_granted(granted),
+            Event::Adopt { claim, socket, .. } => {
+                self.incidents.push_back(Incident::Adopt { claim: ClaimId(claim.0), socket });
+            }
+            Event::Observer { pid, program, stream } => {
+                self.incidents.push_back(Incident::Observer(Observer { stream, pid, program }));
+            }
+            Event::News(news) => self.incidents.extend(incident_of(news)),
+        }
+    }
+
+    /// Ways that were told, or are about to be, may not be so any more.
+    fn forget_ways(&mut self) {
+        self.ways.forget();
+        self.routes.iter_mut().for_each(|route| route.asked = None);
+    }
+
+    /// The answers that have come to questions which take their time.
+    fn poll_tickets(&mut self) -> Vec<Incident> {
+        let mut answers = Vec::new();
+        for AskedWay { request, ticket, asked } in std::mem::take(&mut self.routes) {
+            let routed = match self.ask(|client| unless_refused(client.poll_route(&ticket))) {
+                Ok(Ok(None)) => {
+                    self.routes.push(AskedWay { request, ticket, asked });
+                    continue;
+                }
+                Ok(Ok(Some(route))) => {
+                    let way = way_of(route);
+                    asked.into_iter().for_each(|(ends, at)| self.ways.note(ends, way, at));
+                    Routed::Way(way)
+                }
+                Ok(Err(Refusal::NoNeighbour)) => Routed::NoHost,
+                Ok(Err(_)) | Err(_) => Routed::NotOurs,
+            };
+            answers.push(Incident::Routed(request, routed));
+        }
+        for (request, ticket) in std::mem::take(&mut self.inherits) {
+            match self.ask(|client| client.poll_move_for(&ticket)) {
+                Ok(None) => self.inherits.push((request, ticket)),
+                answer => answers.push(Incident::ParentAnswers(request, answer.ok().flatten())),
+            }
+        }
+        answers
+    }
+}
+
+impl Attachment for Brokered {
+    fn descriptor(&self) -> Option<RawFd> {
+        match &self.line {
+            Line::Open(client) => Some(client.fd().as_raw_fd()),
+            Line::Idle | Line::Cut => None,
+        }
+    }
+
+    fn reach(&mut self) -> bool {
+        if matches!(self.line, Line::Idle) {
+            match dial(&self.name) {
+                Some((client, welcome)) => {
+                    (self.line, self.welcome) = (Line::Open(Box::new(client)), welcome)
+                }
+                None => {
+                    self.line = Line::Cut;
+                    self.incidents.push_back(Incident::Gone);
+                }
+            }
+        }
+        matches!(self.line, Line::Open(_))
+    }
+
+    fn has_incident(&self) -> bool {
+        !self.incidents.is_empty() || matches!(&self.line, Line::Open(client) if client.has_news())
+    }
+
+    fn spin(&self) -> Duration {
+        Duration::from_micros(self.welcome.options.spin_us.into())
+    }
+
+    fn gather(&self) -> Duration {
+        Duration::from_micros(self.welcome.options.gather_us.into())
+    }
+
+    fn mss_clamp(&self) -> Option<u16> {
+        self.welcome.options.mss_clamp
+    }
+
+    fn leaves_unsuited(&mut self) -> bool {
+        let Line::Open(client) = &mut self.line else { return false };
+        self.welcome.options.profile.leaves_unsuited && client.is_behind().is_ok_and(|is_behind| !is_behind)
+    }
+
+    fn wants(&self, purpose: Purpose) -> bool {
+        let profile = &self.welcome.options.profile;
+        !matches!(self.line, Line::Cut)
+            && match purpose {
+                Purpose::Listener => profile.listeners,
+                Purpose::Outgoing => profile.outgoing,
+                Purpose::Udp => profile.udp,
+            }
+    }
+
+    fn attach(&mut self) {
+        if let Ok(attached) = self.ask(Client::attach) {
+            attached.granted.into_iter().for_each(|granted| self.on_granted(granted));
+        }
+    }
+
+    fn ready(&mut self, link: LinkId) {
+        for (granted, queues) in std::mem::take(&mut self.granted) {
+            if granted == link {
+                // If the broker is gone, so are the queues.
+                let _ = self.ask(|client| client.ready(link.0, &queues));
+            } else {
+                self.granted.push((granted, queues));
+            }
+        }
+    }
+
+    fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String> {
+        let (transport, purpose) = match purpose {
+            Purpose::Listener => (Transport::Tcp, Asked::Listener),
+            Purpose::Outgoing => (Transport::Tcp, Asked::Outgoing),
+            Purpose::Udp => (Transport::Udp, Asked::Udp),
+        };
+        self.ask(|client| client.claim(transport, purpose, shadow)).map(|(claim, _)| ClaimId(claim.0))
+    }
+
+    fn release(&mut self, claims: &[ClaimId]) {
+        let claims: Vec<_> = claims.iter().map(|claim| broker::protocol::ClaimId(claim.0)).collect();
+        // If the broker is gone, so are the claims; here as below.
+        let _ = self.ask(|client| client.release_all(&claims));
+    }
+
+    fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId> {
+        let ends = (peer.ip, from);
+        if let Some(way) = self.ways.find(ends, now) {
+            let request = self.next_request();
+            self.incidents.push_back(Incident::Routed(request, Routed::Way(way)));
+            return Some(request);
+        }
+        source_for(peer.name, peer.domain)?;
+        let ticket = self.ask(|client| client.begin_route(peer.ip, from)).ok()?;
+        let request = self.next_request();
+        self.routes.push(AskedWay { request, ticket, asked: Some((ends, now)) });
+        Some(request)
+    }
+
+    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved> {
+        let established = established_of(connection, socket).ok_or(NotMoved::Refused)?;
+        let moved = self.ask(|client| match client.move_connection(established) {
+            Err(ClientError::Refused(Refusal::Lost(_))) => Ok(Err(NotMoved::Lost)),
+            Err(ClientError::Refused(_)) => Ok(Err(NotMoved::Refused)),
+            moved => moved.map(Ok),
+        });
+        // Without an answer nobody knows.
+        moved.unwrap_or(Err(NotMoved::Lost))
+    }
+
+    fn deliver_late(&mut self, segment: &LateSegment) {
+        // What the kernel does not get, the peer sends again.
+        let _ = self.ask(|client| client.deliver_late(segment.local, segment.remote, &segment.octets));
+    }
+
+    fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) {
+        let _ = self.ask(|client| client.surrender(token, socket));
+    }
+
+    fn refuse_child(&mut self, token: u64) {
+        let _ = self.ask(|client| client.refuse_surrender(token));
+    }
+
+    fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId> {
+        let keys = self.inherited_keys.clone();
+        let ticket = self.ask(|client| client.begin_move_for(&keys, local, remote)).ok()?;
+        let request = self.next_request();
+        self.inherits.push((request, ticket));
+        Some(request)
+    }
+
+    fn is_shared(&mut self, claim: ClaimId) -> bool {
+        self.ask(|client| client.is_shared(broker::protocol::ClaimId(claim.0))).unwrap_or(false)
+    }
+
+    fn deliver(&mut self, shadow: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr, octets: &[u8]) {
+        // What cannot be delivered is lost, as datagrams may be.
+        let _ = self.ask(|client| client.deliver(shadow, local, remote, octets));
+    }
+
+    fn move_to_sibling(&mut self, socket: OwnedFd) {
+        if self.ask(|client| client.hand_over(socket.as_fd())).is_err() {
+            // No process has its listener any more: connections that waited there are reset.
+            let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+            let _ = syscall::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &at_once);
+        }
+        let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
+    }
+
+    fn move_handshake(&mut self, handshake: &Handshake) {
+        // If no process will have it, the peer is reset, as by a kernel that has forgotten the connection.
+        let _ = self.ask(|client| client.hand_on(begun_of(handshake)));
+    }
+
+    fn drain(&mut self, claim: ClaimId) {
+        let _ = self.ask(|client| client.drain(broker::protocol::ClaimId(claim.0)));
+    }
+
+    fn give_back(&mut self) {
+        self.forget_ways();
+        let _ = self.ask(Client::give_back);
+        // What was granted meanwhile is not ours either.
+        while let Ok(Some(event)) = self.ask(Client::poll_event) {
+            self.on_event(event);
+        }
+        self.granted.clear();
+        self.incidents.retain(|incident| !matches!(incident, Incident::Granted { .. }));
+    }
+
+    fn report(&mut self, status: Status) {
+        let sockets = status.sockets.into_iter().map(socket_report).collect();
+        let report = ProgramReport {
+            sockets,
+            more: status.more,
+            accelerated: status.accelerated,
+            accepted_from_kernel: status.left_to_kernel.accepted,
+            made_by_kernel: status.left_to_kernel.made,
+            moved_to_kernel: status.left_to_kernel.moved,
+            moved_for_bulk: status.left_to_kernel.bulk,
+            moved_for_threads: status.left_to_kernel.threads,
+            counters: status.counters,
+        };
+        let _ = self.ask(|client| client.report(report));
+    }
+
+    fn poll(&mut self) -> Option<Incident> {
+        if self.incidents.is_empty() {
+            let answers = self.poll_tickets();
+            // What came before an answer goes before it: a way that needs all queues is of no use until they are there.
+            while let Ok(Some(event)) = self.ask(Client::poll_event) {
+                self.on_event(event);
+            }
+            self.incidents.extend(answers);
+        }
+        self.incidents.pop_front()
+    }
+
+    fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {
+        // One that never said anything has nothing that could be inherited.
+        let own = matches!(self.line, Line::Open(_)).then_some(self.welcome.key);
+        let keys = own.into_iter().chain(self.inherited_keys.iter().copied());
+        let child = match self.line {
+            Line::Cut => None,
+            _ => Some(Brokered::idle(self.name.clone(), keys.take(KEYS_MAX).collect(), self.welcome.clone())),
+        };
+        // Its descriptors were closed by number, as all internal ones.
+        std::mem::forget(self);
+        child.map(|child| Box::new(child) as Box<dyn Attachment>)
+    }
+}
+
+/// Connects to the broker of that name.
+fn dial(name: &str) -> Option<(Client, Welcome)> {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = program.to_string_lossy().into_owned();
+    let pid = u32::try_from(syscall::process_id()).ok()?;
+    Client::connect(name.as_bytes(), &program, pid, internal::floor()).ok()
+}
+
+/// Takes a refusal for an answer.
+fn unless_refused<T>(answer: Result<T, ClientError>) -> Result<Result<T, Refusal>, ClientError> {
+    match answer {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(ClientError::Refused(refusal)) => Ok(Err(refusal)),
+        Err(error) => Err(error),
+    }
+}
+
+fn incident_of(news: News) -> Option<Incident> {
+    Some(match news {
+        News::QueuesLost { link } => Incident::Lost(LinkId(link)),
+        News::MtuChanged { link, mtu } => Incident::Mtu(LinkId(link), mtu),
+        News::SourcesChanged { link, sources } => {
+            Incident::Sources(LinkId(link), sources.into_iter().map(filter_of).collect())
+        }
+        News::NeighbourMoved { link, old, new } => {
+            Incident::Neighbour { link: LinkId(link), old: MacAddress(old), new: MacAddress(new) }
+        }
+        News::SegmentsClamped { clamps } => {
+            Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
+        }
+        News::Surrender { token, local, remote } => Incident::ChildAsks { token, local, remote },
+        News::Handshake(begun) => Incident::Handshake(Box::new(handshake_of(begun))),
+        News::ReportStatus => Incident::StatusWanted,
+        News::Closing => Incident::Gone,
+        // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.
+        News::QueueGranted(_)
+        | News::Adopt { .. }
+        | News::Observer { .. }
+        | News::AddressesChanged { .. }
+        | News::WaysChanged => return None,
+    })
+}
+
+fn clamp_of((network, prefix_len, mss): (IpAddr, u8, u16)) -> RouteClamp {
+    RouteClamp { network, prefix_len, mss }
+}
+
+fn filter_of(sources: Sources) -> SourceFilter {
+    let allowed = sources.allowed.into_iter().map(|(first, last)| first..=last).collect();
+    SourceFilter { vlan: sources.vlan, allowed }
+}
+
+/// Whether the way to a peer may be another than before, or its interface another's.
+fn changes_ways(event: &Event) -> bool {
+    match event {
+        Event::QueueGranted(_) => true,
+        Event::Adopt { .. } | Event::Observer { .. } => false,
+        Event::News(news) => matches!(
+            news,
+            News::QueuesLost { .. }
+                | News::AddressesChanged { .. }
+                | News::NeighbourMoved { .. }
+                | News::WaysChanged
+        ),
+    }
+}
+
+fn way_of(route: Route) -> Way {
+    let tag = |vlan: u16| (vlan != 0).then_some(VlanTag { tpid: 0x8100, control: vlan });
+    let header = LinkHeader {
+        destination: MacAddress(route.destination),
+        source: MacAddress(route.source),
+        tags: route.vlan.map(tag),
+    };
+    let hop = Hop { link: LinkId(route.link), header };
+    Way { local: route.local, hop, is_whole: route.all_queues_yours }
+}
+
+/// The connection as the kernel is to have it; `None` for one that has no more to do.
+fn established_of(connection: &Detached, socket: MovedSocket) -> Option<Established> {
+    let state = match connection.state {
+        State::Established => tcp_repair::State::Established,
+        State::FinWait1 => tcp_repair::State::FinWait1,
+        State::FinWait2 => tcp_repair::State::FinWait2,
+        State::CloseWait => tcp_repair::State::CloseWait,
+        State::Closing => tcp_repair::State::Closing,
+        State::LastAck => tcp_repair::State::LastAck,
+        State::SynSent | State::SynReceived | State::TimeWait | State::Closed => return None,
+    };
+    let timestamps = connection.timestamps;
+    Some(Established {
+        local: connection.local,
+        remote: connection.remote,
+        scope_id: 0,
+        ipv6_socket: socket.is_ipv6,
+        reuse_address: socket.reuse_address,
+        state,
+        snd_una: connection.snd_una.0,
+        snd_wnd: connection.snd_wnd,
+        snd_wl1: connection.snd_wl1.0,
+        max_window: connection.max_window,
+        rcv_nxt: connection.rcv_nxt.0,
+        rcv_wnd: connection.rcv_wnd,
+        rcv_wup: connection.rcv_wup.0,
+        snd_wscale: connection.snd_wscale,
+        rcv_wscale: connection.rcv_wscale,
+        peer_mss: connection.peer_mss,
+        sack_permitted: connection.sack_permitted,
+        timestamps: timestamps.map(|it| tcp_repair::Timestamps { value: it.value, echo: it.echo }),
+        unacked: connection.unacked.clone(),
+        unsent: connection.unsent.clone(),
+        received: connection.received.clone(),
+        fin_sent: connection.fin_sent,
+        read_closed: connection.read_closed,
+    })
+}
+
+fn socket_report(socket: SocketStatus) -> SocketReport {
+    SocketReport {
+        fd: socket.fd,
+        transport: if socket.is_udp { Transport::Udp } else { Transport::Tcp },
+        local: socket.local,
+        remote: socket.remote,
+        state: socket.state.to_owned(),
+        accelerated: socket.accelerated,
+        why: socket.why,
+    }
+}

@@ -1,0 +1,8 @@
+//! The broker as a process sees it: what can be asked of it, and what it tells.
+
+mod attachment;
+pub(crate) mod brokered;
+mod handshake_message;
+mod ways;
+
+pub(crate) use attachment::*;

@@ -1,0 +1,245 @@
+//! sendmsg(2) and its special cases, on connections.
+
+use std::io::IoSlice;
+use std::os::fd::RawFd;
+use std::sync::{Arc, MutexGuard};
+
+use clock::Instant;
+use stack::tcp::SendError;
+use stack::{ConnectionId, TcpOptions};
+use syscall::Message;
+
+use crate::calls::stream_messages::check_stream_control;
+use crate::errno::{Errno, fail};
+use crate::ids::SocketId;
+use crate::inside;
+use crate::process::{Process, State};
+use crate::request::{Send, Verdict};
+use crate::socket::{Place, Role, Socket};
+use crate::wait::{On, Stop, Waiting};
+
+/// Octets need not be copied, if there is a way around it.
+const MSG_ZEROCOPY: i32 = 0x400_0000;
+
+impl Process {
+    /// sendmsg(2).
+    pub(crate) fn send(&self, fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
+        if state.is_unsuited(id) && state.leave_unsuited(id, self.now()) {
+            return Verdict::Kernel;
+        }
+        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
+        match &socket.role {
+            Role::Stream(Place::Stack(connection)) => {
+                let (connection, moves) = (*connection, state.moves);
+                let sent = self.send_stream(state, id, connection, request);
+                let failed = matches!(sent, Err(errno) if errno.0 != libc::EAGAIN);
+                if failed && self.was_moved(id, moves) { Verdict::Kernel } else { Verdict::Done(sent) }
+            }
+            Role::Udp(_) => self.send_datagram(state, id, fd, request),
+            Role::Stream(Place::Kernel) if socket.error.is_some() => {
+                let mut state = state;
+                state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno)))
+            }
+            Role::Stream(Place::Kernel) | Role::Listener { .. } => Verdict::Kernel,
+            Role::Stream(Place::ToStack { .. }) => match self.wait_routed(state, id, request.flags) {
+                Ok(()) => self.send(fd, request),
+                Err(errno) => Verdict::Done(Err(errno)),
+            },
+            Role::Stream(Place::Lost) => {
+                let mut state = state;
+                Verdict::Done(state.take_error(id).map_or(fail(libc::EPIPE), Err))
+            }
+            Role::Stream(Place::FromParent(_)) => self.inherit_for_kernel(state, id),
+        }
+    }
+
+    fn send_stream(
+        &self,
+        state: MutexGuard<'_, State>,
+        id: SocketId,
+        connection: ConnectionId,
+        request: &Send<'_, '_>,
+    ) -> Result<usize, Errno> {
+        check_stream_control(request.control)?;
+        let wants_times = |socket: &Socket| request.control.is_some() || socket.settings.stamps_sends;
+        let is_stamped = state.sockets.get(id).is_some_and(wants_times);
+        let sent = self.send_octets(state, id, connection, request);
+        if is_stamped && matches!(sent, Ok(1..)) {
+            self.lock().note_send_times(id, connection, request.control, self.now());
+        }
+        if request.flags & MSG_ZEROCOPY != 0 && matches!(sent, Ok(1..)) {
+            self.lock().note_zero_copy(id);
+        }
+        sent
+    }
+
+    fn send_octets(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        id: SocketId,
+        connection: ConnectionId,
+        request: &Send<'_, '_>,
+    ) -> Result<usize, Errno> {
+        let (now, moves) = (self.now(), state.moves);
+        state.hold_back(id, connection, request.flags & libc::MSG_MORE != 0, now);
+        let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
+        let result = progress.push(&mut state, connection, request, now);
+        if let Some(socket) = state.sockets.get_mut(id) {
+            socket.note_sent(progress.all, progress.done);
+        }
+        if let Some(result) = result {
+            state.queue.leave(now);
+            return result;
+        }
+        let Some(socket) = state.sockets.get(id) else { return fail(libc::EBADF) };
+        if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
+            // What is queued leaves, and what it is answered by makes room: the kernel's queue empties as it is filled.
+            self.turn_in_passing(&mut state, now);
+            if let Some(result) = progress.push(&mut state, connection, request, now) {
+                state.queue.leave(now);
+                return result;
+            }
+            state.queue.leave(now);
+            return if progress.done > 0 { Ok(progress.done) } else { fail(libc::EAGAIN) };
+        }
+        let (fd, timeout) = (socket.fd(), socket.send_timeout);
+        let deadline = timeout.map(|timeout| now + timeout);
+        let waiting = Waiting { on: On::Socket(id, None), deadline, mask: None, restarts: timeout.is_none() };
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            let result = progress.push(state, connection, request, now);
+            // Nothing wakes a thread that waits on a closed socket.
+            result.or_else(|| state.sockets.get(id).is_none().then(|| fail(libc::EBADF)))
+        });
+        match result {
+            Ok(result) => {
+                let mut state = self.lock();
+                let now = self.now();
+                state.queue.leave(now);
+                drop(state);
+                match result {
+                    Ok(done @ 1..) if done < progress.all && self.was_moved(id, moves) => {
+                        Ok(done + send_rest(fd, request, done))
+                    }
+                    result => result,
+                }
+            }
+            Err(_) if progress.done > 0 => Ok(progress.done),
+            Err(Stop::TimedOut) => fail(libc::EAGAIN),
+            Err(Stop::Interrupted) => fail(libc::EINTR),
+        }
+    }
+
+    /// What was sent with `MSG_MORE` is followed by nothing.
+    pub(crate) fn hold_back_no_longer(&self, fd: RawFd) {
+        let mut state = self.lock();
+        let Some(id) = state.socket_of(fd) else { return };
+        let Some(connection) = state.sockets.get(id).and_then(|socket| socket.connection()) else { return };
+        let now = self.now();
+        state.hold_back(id, connection, false, now);
+        state.queue.leave(now);
+    }
+}
+
+/// The connection has become the kernel's after a call that waits had sent `done` octets: the rest goes that way. Returns how much of it
+/// did; an error is for the next call to tell.
+fn send_rest(fd: RawFd, request: &Send<'_, '_>, done: usize) -> usize {
+    let mut skip = done;
+    let mut rest = Vec::with_capacity(request.buffers.len());
+    for buffer in request.buffers {
+        let skipped = skip.min(buffer.len());
+        rest.push(IoSlice::new(&buffer[skipped..]));
+        skip -= skipped;
+    }
+    let message = Message { buffers: &rest, ..Message::default() };
+    let flags = request.flags | libc::MSG_NOSIGNAL; // This call has sent something, and does not fail.
+    match inside::outside(|| syscall::send_message(fd, &message, flags)) {
+        Some(Ok(count)) => count,
+        Some(Err(_)) | None => 0,
+    }
+}
+
+/// What one call has sent by now.
+struct Progress {
+    done: usize,
+    all: usize,
+}
+
+impl Progress {
+    /// Queues what there is room for; `None` if the call is to wait for more room.
+    fn push(
+        &mut self,
+        state: &mut State,
+        connection: ConnectionId,
+        request: &Send<'_, '_>,
+        now: Instant,
+    ) -> Option<Result<usize, Errno>> {
+        let Some(stack) = state.queue.stack() else {
+            return Some(if self.done > 0 { Ok(self.done) } else { fail(libc::ECONNRESET) });
+        };
+        // After sending a part, the next call reports the error, which it finds only if it is not taken here.
+        if self.done > 0 && stack.readiness(connection).is_none_or(|ready| ready.error) {
+            return Some(Ok(self.done));
+        }
+        if self.all == 0 {
+            return Some(match stack.send(connection, &[], now) {
+                Ok(_) | Err(SendError::WouldBlock | SendError::Connecting) => Ok(0),
+                Err(error) => Err(error.into()),
+            });
+        }
+        let mut skip = self.done;
+        for buffer in request.buffers {
+            if skip >= buffer.len() {
+                skip -= buffer.len();
+                continue;
+            }
+            let data = &buffer[std::mem::take(&mut skip)..];
+            let is_urgent = request.flags & libc::MSG_OOB != 0;
+            let taken = match is_urgent {
+                true => stack.send_urgent(connection, data, now),
+                false => stack.send(connection, data, now),
+            };
+            match taken {
+                Ok(count) => {
+                    self.done += count;
+                    if count < data.len() {
+                        return None;
+                    }
+                }
+                Err(SendError::WouldBlock | SendError::Connecting) => return None,
+                Err(_) if self.done > 0 => return Some(Ok(self.done)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+        if self.done < self.all {
+            return None;
+        }
+        if request.flags & libc::MSG_EOR != 0 {
+            stack.end_record(connection);
+        }
+        Some(Ok(self.done))
+    }
+}
+
+impl State {
+    /// `MSG_MORE`: what does not fill a segment waits for the next call, as if corked until then.
+    fn hold_back(&mut self, id: SocketId, connection: ConnectionId, more: bool, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let was_held = std::mem::replace(&mut socket.settings.is_held_back, more);
+        if was_held == more {
+            return;
+        }
+        let Some(stack) = self.queue.stack() else { return };
+        let Some(options) = stack.options(connection) else { return };
+        if more && options.cork {
+            // Corked anyway: uncorking is not ours to do.
+            if let Some(socket) = self.sockets.get_mut(id) {
+                socket.settings.is_held_back = false;
+            }
+            return;
+        }
+        let options = Arc::new(TcpOptions { cork: more, ..TcpOptions::clone(options) });
+        stack.set_options(connection, options, now);
+    }
+}

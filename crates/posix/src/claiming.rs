@@ -1,0 +1,85 @@
+//! Claims sockets when a thread waits on them: packets to them are ours from then on.
+
+use std::os::fd::AsFd;
+
+use clock::Instant;
+
+use crate::broker_side::Purpose;
+use crate::ids::SocketId;
+use crate::process::State;
+use crate::socket::Role;
+
+impl State {
+    /// Asks for queues, if that was not done yet; claims take effect with the first queue.
+    pub(crate) fn attach(&mut self, now: Instant) {
+        if self.attached {
+            return;
+        }
+        self.attached = self.reach();
+        if let Some(attachment) = self.attachment.as_mut().filter(|_| self.attached) {
+            attachment.attach();
+        }
+        self.hear(now);
+    }
+
+    /// Claims where a shadow is bound, once. Returns whether that is ours now, or will be with the first queue.
+    pub(crate) fn claim(&mut self, id: SocketId, purpose: Purpose, now: Instant) -> bool {
+        let Some(socket) = self.sockets.get(id) else { return false };
+        if socket.claim.is_some() || socket.unclaimable.is_some() {
+            return socket.claim.is_some();
+        }
+        let fd = socket.fd();
+        let Some(local) = crate::address::local_of(fd) else { return false };
+        if local.ip().is_loopback() || local.port() == 0 {
+            self.note_unclaimable(id, "bound to loopback".to_owned());
+            return false;
+        }
+        if let Some(reason) = self.why_kernel_only(id, local) {
+            self.note_unclaimable(id, reason.to_owned());
+            return false;
+        }
+        self.attach(now);
+        let Some(attachment) = &mut self.attachment else { return false };
+        if !attachment.wants(purpose) {
+            self.note_unclaimable(id, "the profile leaves it to the kernel".to_owned());
+            return false;
+        }
+        let Some(shadow) = crate::descriptors::internal::copy(fd) else { return false };
+        let claimed = attachment.claim(shadow.as_fd(), purpose);
+        crate::descriptors::internal::close(shadow);
+        match claimed {
+            Ok(claim) => {
+                if let Some(socket) = self.sockets.get_mut(id) {
+                    socket.claim = Some(claim);
+                    // It may have been made so, by another process too; from here on we are told.
+                    let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+                    socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+                }
+                self.refresh_timeout(id);
+                self.supersede_ended(local);
+                self.install(id);
+                self.hear(now); // Handshakes may be waiting for who claims this.
+                true
+            }
+            Err(reason) => {
+                self.note_unclaimable(id, reason);
+                false
+            }
+        }
+    }
+
+    fn note_unclaimable(&mut self, id: SocketId, reason: String) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.unclaimable = Some(reason.into());
+        }
+    }
+
+    /// A thread waits for connections or datagrams at a shadow.
+    pub(crate) fn claim_to_read(&mut self, id: SocketId, now: Instant) -> bool {
+        match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Listener { .. }) => self.claim(id, Purpose::Listener, now),
+            Some(Role::Udp(udp)) if udp.is_bound => self.claim(id, Purpose::Udp, now),
+            _ => false,
+        }
+    }
+}

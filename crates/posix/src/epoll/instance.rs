@@ -1,0 +1,205 @@
+//! epoll(7): each instance stays a kernel instance for the kernel's descriptors, with a list of our ready sockets beside it.
+//!
+//! A shadow is in both: the kernel reports what it received itself. An item is queued when an event occurs that it asks for,
+//! and examined when the program collects: its readiness at that moment is reported, as on Linux.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Instant;
+use stack::slab::Slab;
+
+use crate::epoll::bell::Bell;
+use crate::ids::{Interests, ItemId, OfItems, SocketId, Target};
+use crate::waiter::{Callers, Waiter, readable};
+
+/// `EPOLLET`.
+pub(crate) const EDGE: u32 = libc::EPOLLET as u32;
+/// `EPOLLONESHOT`.
+pub(crate) const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
+
+/// Items of one instance at most.
+const ITEMS_MAX: u32 = 1 << 24;
+
+/// One descriptor that is watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) target: Target,
+    pub(crate) fd: RawFd,
+    /// `EPOLL` bits as the program gave them; none are left of a one-shot item that was reported.
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    pub(crate) queued: bool,
+    /// The kernel's instance has it as well.
+    pub(crate) in_kernel: bool,
+}
+
+/// An epoll instance.
+pub(crate) struct Epoll {
+    pub(crate) fd: RawFd,
+    dups: Vec<RawFd>,
+    pub(crate) items: Slab<Item, OfItems>,
+    pub(crate) ready: VecDeque<ItemId>,
+    pub(crate) waiters: Vec<Arc<Waiter>>,
+    /// Threads that only look whether there is something to be collected.
+    pub(crate) onlookers: Vec<Arc<Waiter>>,
+    /// Threads whose calls wait here: it lives until they are over.
+    pub(crate) callers: Callers,
+    /// Instances that watch this one.
+    pub(crate) watchers: Interests,
+    /// Items of shadows that the kernel watches too.
+    pub(crate) shadows: Vec<ItemId>,
+    /// Some of `shadows` has not been looked at whether it can be claimed.
+    pub(crate) has_news: bool,
+    /// Of the events that a call has so far, those which the kernel may tell as well: where they are, and of what.
+    pub(crate) told: Vec<(usize, ItemId)>,
+    pub(crate) kernel_asked_at: Instant,
+    /// The last time there was more of ours than room, a place was left for the kernel.
+    was_kernels_turn: bool,
+    /// Something of ours was added once.
+    pub(crate) is_busy: bool,
+    pub(crate) bell: Bell,
+    pub(crate) room: Room,
+}
+
+impl Epoll {
+    pub(crate) fn new(fd: RawFd) -> Epoll {
+        Epoll {
+            fd,
+            dups: Vec::new(),
+            items: Slab::new(ITEMS_MAX),
+            ready: VecDeque::new(),
+            waiters: Vec::new(),
+            onlookers: Vec::new(),
+            callers: Callers::default(),
+            watchers: Interests::default(),
+            shadows: Vec::new(),
+            has_news: false,
+            told: Vec::new(),
+            kernel_asked_at: Instant::ZERO,
+            was_kernels_turn: false,
+            is_busy: false,
+            bell: Bell::default(),
+            room: Room::default(),
+        }
+    }
+
+    /// All of its descriptors.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        std::iter::once(self.fd).chain(self.dups.iter().copied())
+    }
+
+    /// One of its descriptors.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    /// It was closed, and is known by this number from now on; none if negative.
+    pub(crate) fn set_fd(&mut self, fd: RawFd) {
+        self.fd = fd;
+    }
+
+    pub(crate) fn add_fd(&mut self, fd: RawFd) {
+        self.dups.push(fd);
+    }
+
+    /// Takes a descriptor away; true if it was the last.
+    pub(crate) fn remove_fd(&mut self, fd: RawFd) -> bool {
+        if self.fd != fd {
+            self.dups.retain(|dup| *dup != fd);
+            return false;
+        }
+        match self.dups.pop() {
+            Some(dup) => self.fd = dup,
+            None => return true,
+        }
+        false
+    }
+
+    /// The kernel watches the socket of an item as well from now on.
+    pub(crate) fn note_shadow(&mut self, item: ItemId) {
+        self.shadows.push(item);
+        self.has_news = true;
+    }
+
+    /// Sockets that the kernel watches too.
+    pub(crate) fn shadow_sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
+        self.shadows.iter().filter_map(|item| match self.items.get(*item)?.target {
+            Target::Socket(id) => Some(id),
+            Target::Epoll(_) => None,
+        })
+    }
+
+    pub(crate) fn queue(&mut self, id: ItemId) {
+        if let Some(item) = self.items.get_mut(id)
+            && !std::mem::replace(&mut item.queued, true)
+        {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Wakes one thread that waits here, as the kernel does; false if none does.
+    pub(crate) fn wake_one(&mut self) -> bool {
+        while let Some(waiter) = self.waiters.pop() {
+            waiter.tell();
+            if !waiter.is_gone() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Bits beside the events themselves.
+pub(crate) const PRIVATE: u32 =
+    (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
+/// Events that are always reported.
+pub(crate) const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+/// Instances within instances, at most.
+pub(crate) const NESTING_MAX: u32 = 5;
+
+/// Events of the kernel's that are taken at once, whatever a program has room for.
+const KERNEL_MAX: usize = 1 << 16;
+
+/// Where the kernel writes events. It is kept with an instance: programs have room for thousands, and mostly get a few.
+#[derive(Default)]
+pub(crate) struct Room {
+    events: Vec<syscall::EpollEvent>,
+    /// How many are wanted.
+    wanted: usize,
+}
+
+impl Room {
+    /// As many as are wanted.
+    pub(crate) fn events(&mut self) -> &mut [syscall::EpollEvent] {
+        &mut self.events[..self.wanted]
+    }
+}
+
+impl Epoll {
+    /// Room for `wanted` events of the kernel's, to be given back.
+    pub(crate) fn lend_room(&mut self, wanted: usize) -> Room {
+        let mut room = std::mem::take(&mut self.room);
+        room.wanted = wanted.min(KERNEL_MAX);
+        if room.events.len() < room.wanted {
+            room.events.resize(room.wanted, syscall::EpollEvent { events: 0, u64: 0 });
+        }
+        room
+    }
+
+    /// Whether one of as many places as are wanted is left for the kernel: it has something, and ours would fill them. Every second
+    /// time, as there may be one place only.
+    pub(crate) fn is_kernels_turn(&mut self, wanted: usize) -> bool {
+        let was = std::mem::take(&mut self.was_kernels_turn);
+        self.was_kernels_turn = !was && self.ready.len() >= wanted && is_readable(self.fd);
+        self.was_kernels_turn
+    }
+}
+
+/// Whether the kernel has something to tell at one of its instances.
+fn is_readable(epfd: RawFd) -> bool {
+    let mut fds = [readable(epfd)];
+    syscall::ppoll(&mut fds, Some(Duration::ZERO), None).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,59 @@
+//! Connections that a child has from its parent: the child asks, the parent moves them to the kernel.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use clock::Instant;
+
+use crate::broker_side::RequestId;
+use crate::errno::Errno;
+use crate::ids::SocketId;
+use crate::kinship::Ends;
+use crate::process::State;
+use crate::socket::{Happening, Place, Role, Socket};
+
+impl State {
+    /// A child wants a connection that it inherited from us.
+    pub(crate) fn on_child_asks(&mut self, token: u64, local: SocketAddr, remote: SocketAddr, now: Instant) {
+        let ends = (local, remote);
+        self.read_notes();
+        // What no child can have inherited, no other process can ask for.
+        if self.kinship.is_held_by_child(ends) && self.kinship.kept_for_children(ends).is_none() {
+            self.move_common(ends, now);
+        }
+        if !self.move_to_child(token, ends)
+            && let Some(attachment) = self.attachment()
+        {
+            attachment.refuse_child(token);
+        }
+    }
+
+    /// Moves a connection to the kernel that children have as well: they get it from there.
+    fn move_common(&mut self, ends: Ends, now: Instant) {
+        let is_common = |socket: &Socket| socket.is_common && socket.connection().is_some();
+        let common = self.sockets.iter().filter(|(_, socket)| is_common(socket));
+        let ids: Vec<SocketId> = common.map(|(id, _)| id).collect();
+        if let Some(id) = ids.into_iter().find(|id| self.endpoints(*id) == Some(ends)) {
+            // One that is lost on the way is nobody's.
+            let step = self.step(id, Happening::ChildAsks);
+            let _ = self.carry_out(id, step, now);
+        }
+    }
+
+    /// The parent gave a connection up, or does not have it any more.
+    pub(crate) fn on_parent_answers(&mut self, request: RequestId, kernel: Option<OwnedFd>) {
+        let is_it = |socket: &Socket| matches!(&socket.role, Role::Stream(Place::FromParent(inherited)) if inherited.request == Some(request));
+        let Some(id) = self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(id, _)| id) else {
+            return;
+        };
+        match kernel {
+            Some(kernel) => {
+                if let Some(ends) = self.endpoints(id) {
+                    self.kinship.note_let_go(ends);
+                }
+                self.replace_by(id, kernel);
+            }
+            None => self.fail_socket(id, Errno(libc::ECONNRESET)),
+        }
+    }
+}

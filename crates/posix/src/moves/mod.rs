@@ -1,0 +1,30 @@
+//! Sockets that change their place: what `socket/place.rs` decides is carried out here.
+//!
+//! Everything that brings a connection to another place is a *move*; what a child has from its parent is *inherited*.
+//!
+//! | file | what moves |
+//! | --- | --- |
+//! | `inherited.rs`, `unserved.rs`, `usage.rs` | what a child asks for; what no thread takes; what the kernel serves better |
+//! | `steps.rs` | a step of the table, whatever it is |
+//! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
+//! | `listener.rs`, `datagrams.rs`, `renewal.rs` | all that a listener has; what waits at a UDP socket; back to a socket without a past |
+//! | `queues.rs`, `waiting.rs` | all connections, then the queues; connections that wait for accept |
+//! | `to_kernel.rs` | a connection of the stack: off it, to the kernel, behind the same descriptors |
+//! | `places.rs`, `ports.rs`, `behind.rs`, `family.rs` | where a socket is; its port; its descriptors; who of the family has it |
+
+mod behind;
+mod datagrams;
+mod family;
+mod inherited;
+mod keep;
+mod listener;
+mod places;
+pub(crate) mod ports;
+mod queues;
+mod renewal;
+mod steps;
+pub(crate) mod to_kernel;
+mod to_stack;
+mod unserved;
+mod usage;
+mod waiting;

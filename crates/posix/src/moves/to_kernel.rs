@@ -1,0 +1,152 @@
+//! Connections that move to the kernel, and connections that have moved.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use clock::Instant;
+use stack::tcp::Detached;
+use stack::{Stack, TcpOptions};
+
+use crate::broker_side::{MovedSocket, NotMoved};
+use crate::errno::{Errno, fail};
+use crate::ids::SocketId;
+use crate::process::State;
+use crate::socket::settings::Settings;
+use crate::socket::{Place, Role};
+
+/// What becomes of a connection that the kernel does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfRefused {
+    /// It is lost: it cannot stay where it is.
+    Lost,
+    /// It goes on where it is.
+    Stays,
+}
+
+impl State {
+    /// Takes a connection off the stack and has the kernel go on with it, behind the same descriptors. One that is not established yet
+    /// cannot move, and stays.
+    pub(crate) fn move_to_kernel(
+        &mut self,
+        id: SocketId,
+        refused: IfRefused,
+        now: Instant,
+    ) -> Result<(), Errno> {
+        let ends = self.endpoints(id);
+        let kernel = self.take_off_stack(id, refused, now)?;
+        if let Some(ends) = ends {
+            self.share_with_children(id, ends, &kernel);
+        }
+        self.replace_by(id, kernel);
+        Ok(())
+    }
+
+    /// Takes a connection off the stack. Returns the kernel's socket of it, with all options and flags that the program has set.
+    pub(crate) fn take_off_stack(
+        &mut self,
+        id: SocketId,
+        refused: IfRefused,
+        now: Instant,
+    ) -> Result<OwnedFd, Errno> {
+        // What has come until now goes with it.
+        self.take_in(now);
+        let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
+        let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
+        let settings = socket.settings.clone();
+        let stack = self.queue.stack().ok_or(Errno(libc::ENOTCONN))?;
+        let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
+        match self.ask_kernel(&detached, kind, &settings) {
+            Ok(kernel) => {
+                self.set_flags_at_kernel(id, &kernel);
+                self.follow_moved();
+                return Ok(kernel);
+            }
+            Err(NotMoved::Refused) if refused == IfRefused::Stays => self.put_back(id, &detached, now),
+            Err(_) => {
+                self.reset_lost(&detached);
+                self.fail_socket(id, Errno(libc::ECONNRESET));
+            }
+        }
+        fail(libc::ECONNRESET)
+    }
+
+    /// A connection that was to leave stays on the stack.
+    fn put_back(&mut self, id: SocketId, detached: &Detached, now: Instant) {
+        let back = self.queue.stack().and_then(|stack| stack.attach(detached, detached.hop, now).ok());
+        let (Some(back), Some(socket)) = (back, self.sockets.get_mut(id)) else {
+            return self.fail_socket(id, Errno(libc::ECONNRESET));
+        };
+        socket.role = Role::Stream(Place::Stack(back));
+        if let Some(stack) = self.queue.stack() {
+            stack.set_token(back, id.to_bits());
+        }
+    }
+
+    /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so.
+    pub(crate) fn move_detached(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+    ) -> Option<OwnedFd> {
+        let moved = self.ask_kernel(connection, kind, settings).ok();
+        if moved.is_none() {
+            self.reset_lost(connection);
+        }
+        moved
+    }
+
+    /// The kernel's socket of a connection that is off the stack, with its options. What becomes of one that it does not take is left to
+    /// the caller.
+    fn ask_kernel(
+        &mut self,
+        connection: &Detached,
+        kind: MovedSocket,
+        settings: &Settings,
+    ) -> Result<OwnedFd, NotMoved> {
+        let kernel = self.attachment().ok_or(NotMoved::Refused)?.move_to_kernel(connection, kind)?;
+        settle_kernel_socket(&kernel, connection, settings);
+        self.left_to_kernel.moved += 1;
+        Ok(kernel)
+    }
+
+    /// Resets a connection that is off the stack already.
+    fn reset_lost(&mut self, connection: &Detached) {
+        let now = self.clock.now();
+        let Some(stack) = self.queue.stack() else { return };
+        if let Ok(back) = stack.attach(connection, connection.hop, now) {
+            stack.set_token(back, u64::MAX); // What happens to it is nobody's business.
+            stack.abort(back, now);
+        }
+    }
+
+    /// Connections have become the kernel's: what came for them while they did follows them. The peer would notice after 200 ms that
+    /// it has to be sent again.
+    pub(crate) fn follow_moved(&mut self) {
+        let now = self.clock.now();
+        self.take_in(now);
+        self.pass_on_late();
+    }
+
+    /// Gives the kernel what was taken in for connections that it has by now. A packet that the steering program had in hand when it
+    /// was told of the move may come some turns later.
+    pub(crate) fn pass_on_late(&mut self) {
+        while let Some(segment) = self.queue.stack().and_then(Stack::next_late_segment) {
+            if let Some(attachment) = self.attachment() {
+                attachment.deliver_late(&segment);
+            }
+        }
+    }
+}
+
+/// What repairing does not bring: a FIN that is due, options, and what else was set of the socket.
+pub(crate) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
+    // What was held back for MSG_MORE looks corked, and nobody would uncork it.
+    let cork = from.options.cork && !settings.is_held_back;
+    let options = TcpOptions { cork, ..TcpOptions::clone(&from.options) };
+    crate::socket::option_table::set_at_kernel(kernel.as_raw_fd(), &options);
+    settings.set_at_kernel(kernel.as_raw_fd());
+    if from.write_closed && !from.fin_sent {
+        // The connection is there and open: nothing to fail.
+        let _ = syscall::shutdown(kernel.as_raw_fd(), libc::SHUT_WR);
+    }
+}

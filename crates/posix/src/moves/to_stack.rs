@@ -1,0 +1,201 @@
+//! Connections that we make, from the known way to the peer until they are begun.
+//!
+//! The program's descriptor stays that of a kernel socket; the connection is in the stack. The kernel socket is bound and so has the port,
+//! unless it is a resting port (`queue/resting_ports.rs`): then the socket of the first connection on that port keeps it. If the route to
+//! the peer uses no interface of ours, or not all of its queues are ours, the kernel connects.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, RawFd};
+use std::sync::Arc;
+
+use clock::Instant;
+use stack::{Connect, ConnectionId};
+
+use crate::address::{encode, local_of, source_for};
+use crate::broker_side::{ClaimId, Purpose, RequestId, Routed, Way};
+use crate::descriptors::internal;
+use crate::errno::Errno;
+use crate::ids::SocketId;
+use crate::moves::ports::BIND_ADDRESS_NO_PORT;
+use crate::process::State;
+use crate::socket::settings::Settings;
+use crate::socket::{Place, Role, WRITABLE};
+
+/// `IP_LOCAL_PORT_RANGE`.
+const LOCAL_PORT_RANGE: i32 = 51;
+
+impl State {
+    /// The broker knows the way, or that there is none of ours.
+    pub(crate) fn on_routed(&mut self, request: RequestId, routed: Routed, now: Instant) {
+        let Some(place) = self.awaiting_route.iter().position(|(asked, _)| *asked == request) else { return };
+        let (_, id) = self.awaiting_route.swap_remove(place);
+        let remote = match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Stream(Place::ToStack { request: own, remote })) if *own == request => *remote,
+            _ => return, // It was closed, or disconnected, and may ask anew.
+        };
+        let begun = match routed {
+            Routed::NoHost => return self.fail_socket(id, Errno(libc::EHOSTUNREACH)),
+            Routed::Way(way) if way.is_whole && self.attached => self.connect_on_stack(id, remote, way, now),
+            Routed::Way(_) | Routed::NotOurs => None,
+        };
+        if begun.is_none() {
+            self.connect_by_kernel(id, remote);
+        }
+        self.queue.flush(now);
+    }
+
+    /// Connects on the stack, from a port that rests or from a new one.
+    fn connect_on_stack(&mut self, id: SocketId, remote: SocketAddr, way: Way, now: Instant) -> Option<()> {
+        // As the program left them: binding changes some.
+        let (options, settings) = self.sockets.get(id)?.options_of_shadow();
+        let local = SocketAddr::new(way.local, 0);
+        let mut connect = Connect { local, remote, hop: way.hop, options: Arc::new(options), data: &[] };
+        let rested = self.connect_from_resting_port(id, &mut connect, now);
+        let begun = rested.or_else(|| self.connect_from_new_port(id, &mut connect, &settings, now));
+        let (connection, claim) = begun?;
+        self.queue.stack()?.set_token(connection, id.to_bits());
+        let socket = self.sockets.get_mut(id)?;
+        socket.receive_timeout = settings.receive_timeout();
+        socket.send_timeout = settings.send_timeout();
+        socket.settings = settings;
+        socket.role = Role::Stream(Place::Stack(connection));
+        socket.claim = Some(claim);
+        Some(())
+    }
+
+    /// Connects from a port that we still have of a connection that is over, if the port does not matter to the program.
+    fn connect_from_resting_port(
+        &mut self,
+        id: SocketId,
+        connect: &mut Connect<'_>,
+        now: Instant,
+    ) -> Option<(ConnectionId, ClaimId)> {
+        let port = self.queue.resting_ports.rested(connect.local.ip(), now)?;
+        let socket = self.sockets.get(id)?;
+        let has_range = !socket.touched.is_plain() && has_range_of_ports(socket.fd());
+        if has_range || local_of(socket.fd())?.port() != 0 {
+            return None;
+        }
+        connect.local = port.local;
+        // With this peer the port may be in TIME-WAIT here: then it rests on, and so do those that began later.
+        let connection = self.queue.stack()?.tcp_connect(connect, now).ok()?;
+        self.queue.resting_ports.wake(port);
+        Some((connection, port.claim))
+    }
+
+    /// Binds the shadow, claims its port, and connects from there.
+    fn connect_from_new_port(
+        &mut self,
+        id: SocketId,
+        connect: &mut Connect<'_>,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<(ConnectionId, ClaimId)> {
+        let fd = self.sockets.get(id)?.fd();
+        let is_chosen = self.bind_for_stack(id, connect.local.ip())?;
+        connect.local = local_of(fd)?;
+        let shadow = internal::copy(fd)?;
+        let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
+        internal::close(shadow);
+        let claim = claim.ok()?;
+        let Some(Ok(connection)) = self.queue.stack().map(|stack| stack.tcp_connect(connect, now)) else {
+            self.release_claim(Some(claim));
+            return None;
+        };
+        // With these the kernel may have given the port to others as well.
+        let is_shared = settings.is_on(libc::SO_REUSEADDR) || settings.is_on(libc::SO_REUSEPORT);
+        if is_chosen && !is_shared {
+            self.queue.resting_ports.note_chosen(claim, connect.local);
+        }
+        Some((connection, claim))
+    }
+
+    /// Binds the shadow of a connection to be made to `source` and a port, as far as the program has not; returns whether the kernel
+    /// chose the port.
+    fn bind_for_stack(&mut self, id: SocketId, source: IpAddr) -> Option<bool> {
+        let bound = local_of(self.sockets.get(id)?.fd())?;
+        if bound.port() != 0 && !bound.ip().is_unspecified() {
+            return Some(false);
+        }
+        if self.bind_shadow(id, source, bound).is_none() {
+            // The kernel may have run out of ports while we have some.
+            self.give_back_resting_ports();
+            self.bind_shadow(id, source, bound)?;
+        }
+        Some(bound.port() == 0)
+    }
+
+    fn bind_shadow(&mut self, id: SocketId, source: IpAddr, bound: SocketAddr) -> Option<()> {
+        let socket = self.sockets.get_mut(id)?;
+        let fd = socket.fd();
+        // A port has to be ours alone, which the kernel sees to if it does not wait for connect.
+        let _ = syscall::setsockopt(fd, libc::SOL_IP, BIND_ADDRESS_NO_PORT, &0i32.to_ne_bytes());
+        let (name, len) = encode(SocketAddr::new(source, bound.port()), socket.domain);
+        syscall::bind(fd, &name[..len]).ok()?;
+        socket.bound_before = Some(bound);
+        Some(())
+    }
+
+    /// The program asks for the name of a socket whose route is not known yet: on the kernel it has one as soon as it connects.
+    pub(crate) fn name_before_route(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        let Role::Stream(Place::ToStack { remote, .. }) = socket.role else { return };
+        let (name, len) = encode(remote, socket.domain);
+        if let Some(source) = source_for(&name[..len], socket.domain) {
+            let _ = self.bind_for_stack(id, source); // Without a port there is no name.
+        }
+    }
+
+    /// The kernel is to connect, though it was begun here, and no peer has answered yet.
+    pub(crate) fn connect_by_kernel_instead(&mut self, id: SocketId, now: Instant) {
+        let remote = match self.sockets.get(id).map(|socket| &socket.role) {
+            Some(Role::Stream(Place::ToStack { remote, .. })) => Some(*remote),
+            _ => self.endpoints(id).map(|(_, remote)| remote),
+        };
+        let Some(remote) = remote else { return };
+        if self.sockets.get(id).is_some_and(|socket| socket.connection().is_some()) {
+            self.renew(id, None, now);
+        }
+        self.awaiting_route.retain(|(_, other)| *other != id);
+        self.connect_by_kernel(id, remote);
+    }
+
+    /// There is no route of ours: the kernel begins to connect, and the socket is the kernel's from then on, even for threads that wait
+    /// for it.
+    fn connect_by_kernel(&mut self, id: SocketId, remote: SocketAddr) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        self.left_to_kernel.made += 1;
+        socket.role = Role::Stream(Place::Kernel);
+        let (name, len) = encode(remote, socket.domain);
+        match connect_without_waiting(socket.fd(), &name[..len]) {
+            Ok(true) => {
+                socket.is_connecting = false;
+                self.watch_at_kernel(id);
+                self.moves = self.moves.wrapping_add(1);
+                self.raise(id, WRITABLE);
+            }
+            Ok(false) => self.keep_at_kernel(id),
+            Err(errno) => self.fail_socket(id, errno),
+        }
+    }
+}
+
+/// Whether the program has said from which ports the kernel is to choose.
+fn has_range_of_ports(fd: RawFd) -> bool {
+    let mut range = [0; 4];
+    syscall::getsockopt(fd, libc::SOL_IP, LOCAL_PORT_RANGE, &mut range).is_ok() && range != [0; 4]
+}
+
+/// Has the kernel begin to connect; returns whether it is connected, or an error, if it says so at once.
+fn connect_without_waiting(fd: RawFd, name: &[u8]) -> Result<bool, Errno> {
+    let status = i64::from(syscall::fcntl(fd, libc::F_GETFL, 0)?);
+    let nonblocking = status | i64::from(libc::O_NONBLOCK);
+    syscall::fcntl(fd, libc::F_SETFL, nonblocking)?;
+    let begun = syscall::connect(fd, name);
+    syscall::fcntl(fd, libc::F_SETFL, status)?;
+    match begun {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

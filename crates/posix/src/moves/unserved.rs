@@ -1,0 +1,87 @@
+//! Listeners and UDP sockets that other processes have as well.
+//!
+//! On Linux, what arrives at such a socket goes to the first process that asks. Here it goes to the process by whose claim it was taken.
+//! That is fine while this process takes it. But a process that only watches the socket (a super-server that starts a program on
+//! activity, a parent that waits on its children's socket) never does. So:
+//!
+//! ```text
+//!   something waits --20 ms, untouched--> has another process claimed this socket? --yes--> all of it moves:
+//!                                                 no: checked again, ever less often         the kernel gets what waits, for all
+//! ```
+//!
+//! A process that has taken something before gets more time. It keeps the claim of a listener, and only moves what waits:
+//! so workers that serve one connection at a time help each other. A socket that moved is claimed again when the
+//! process waits on it again.
+
+use clock::Instant;
+
+use crate::ids::SocketId;
+use crate::process::State;
+use crate::queue::stalls::LOOK_EVERY;
+use crate::socket::Role;
+use crate::socket::stall::Stall;
+
+/// Looks that who has taken something before is given, powers of two: with a listener, of which little moves, and with a UDP
+/// socket.
+const PATIENCE: u32 = 2;
+const PATIENCE_WITH_DATAGRAMS: u32 = 64;
+
+impl State {
+    /// Looks from time to time for what no thread takes.
+    pub(crate) fn look_at_stalls(&mut self, now: Instant) {
+        let Some(at) = self.queue.stalls.look_at.filter(|at| now >= *at) else { return };
+        if now.since(at) >= LOOK_EVERY {
+            // The process has not run meanwhile, and had no time to take anything.
+            self.queue.stalls.look_at = Some(now + LOOK_EVERY);
+            return;
+        }
+        self.queue.stalls.look_at = None;
+        for id in std::mem::take(&mut self.queue.stalls.at) {
+            let waits = self.has_waiting(id);
+            let Some(socket) = self.sockets.get_mut(id) else { continue };
+            if !waits {
+                socket.stall = Stall { taken: socket.stall.taken, ..Stall::default() };
+                continue;
+            }
+            self.queue.stalls.at.push(id);
+            let is_udp = matches!(socket.role, Role::Udp(_));
+            let patience = if is_udp { PATIENCE_WITH_DATAGRAMS } else { PATIENCE };
+            let (is_due, claim) = (socket.stall.look(patience), socket.claim);
+            let shared =
+                is_due && claim.is_some_and(|claim| self.attachment().is_some_and(|it| it.is_shared(claim)));
+            if shared {
+                self.move_unserved(id, now);
+            }
+        }
+        if !self.queue.stalls.at.is_empty() {
+            self.queue.stalls.look_at = Some(now + LOOK_EVERY);
+        }
+    }
+
+    /// Whether something waits to be taken from the stack, or was left to us.
+    fn has_waiting(&mut self, id: SocketId) -> bool {
+        let Some(socket) = self.sockets.get(id).filter(|socket| socket.is_shadow()) else { return false };
+        let stack = self.queue.runtime.as_mut().map(|runtime| &*runtime.stack());
+        socket.poll(stack) & crate::socket::READABLE != 0
+    }
+
+    /// Others are to have what waits at a socket.
+    fn move_unserved(&mut self, id: SocketId, now: Instant) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.is_common = true; // As was just found.
+        match &socket.role {
+            Role::Listener { .. } if socket.stall.taken > 0 => {
+                socket.stall.settle();
+                self.move_waiting(id, now);
+                return;
+            }
+            Role::Listener { .. } => self.close_listener(id, now),
+            Role::Udp(_) => self.move_datagrams_and_queues(id, now),
+            _ => return,
+        }
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.stall.reset();
+        }
+        self.note_news(id);
+    }
+}

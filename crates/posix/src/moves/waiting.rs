@@ -1,0 +1,73 @@
+//! Connections that wait for `accept` move to the kernel, for another process to accept.
+
+use std::os::fd::OwnedFd;
+
+use clock::Instant;
+use stack::tcp::Detached;
+
+use crate::broker_side::ClaimId;
+use crate::descriptors::internal::close;
+use crate::ids::SocketId;
+use crate::process::State;
+use crate::socket::{READABLE, Role};
+
+impl State {
+    /// Another process left a connection to us.
+    pub(crate) fn on_adopt(&mut self, claim: ClaimId, connection: OwnedFd, now: Instant) {
+        let listener = self.sockets.iter().find(|(_, socket)| socket.claim == Some(claim)).map(|(id, _)| id);
+        // It was closed a moment ago: then a third one is to have it.
+        let Some(id) = listener else { return self.move_to_sibling(connection) };
+        if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        {
+            adopted.push_back(connection);
+            self.raise(id, READABLE);
+            self.note_arrival(id, now);
+        }
+    }
+
+    /// Takes the connections that wait at a listener off the stack; returns the kernel's sockets of them, as far as they are not lost.
+    /// `None` if none waited: then nothing was taken in either.
+    pub(crate) fn take_waiting(&mut self, id: SocketId, now: Instant) -> Option<Vec<OwnedFd>> {
+        let Some(Role::Listener { on_stack, adopted, .. }) =
+            self.sockets.get_mut(id).map(|socket| &mut socket.role)
+        else {
+            return None;
+        };
+        let (on_stack, adopted) = (*on_stack, std::mem::take(adopted));
+        let detached =
+            on_stack.and_then(|listener| Some(self.queue.stack()?.detach_accept_queue(listener, now)));
+        let detached = detached.unwrap_or_default();
+        if adopted.is_empty() && detached.is_empty() {
+            return None;
+        }
+        let moved = self.move_waiting_to_kernel(id, &detached);
+        Some(adopted.into_iter().chain(moved).collect())
+    }
+
+    /// The kernel's sockets of connections that waited at a listener and are off the stack, but for those that are lost: with what
+    /// accepted sockets have from their listener.
+    pub(crate) fn move_waiting_to_kernel(&mut self, id: SocketId, waiting: &[Detached]) -> Vec<OwnedFd> {
+        let Some(listener) = self.sockets.get(id) else { return Vec::new() };
+        let (kind, settings) = (listener.kind_to_move(), listener.settings.clone());
+        let moved = waiting.iter().filter_map(|connection| self.move_detached(connection, kind, &settings));
+        let moved = moved.collect();
+        self.follow_moved();
+        moved
+    }
+
+    /// Some other process that has the listener is to have a connection that waited there.
+    pub(crate) fn move_to_sibling(&mut self, socket: OwnedFd) {
+        match self.attachment() {
+            Some(attachment) => attachment.move_to_sibling(socket),
+            None => close(socket),
+        }
+    }
+
+    /// Connections that wait to be accepted become the kernel's, for others to accept; false if there were none.
+    pub(crate) fn move_waiting(&mut self, id: SocketId, now: Instant) -> bool {
+        let waiting = self.take_waiting(id, now);
+        let were_any = waiting.is_some();
+        waiting.into_iter().flatten().for_each(|socket| self.move_to_sibling(socket));
+        were_any
+    }
+}

@@ -1,0 +1,17 @@
+//! What belongs to a queue: its engine, the ports and sockets that wait for something, and the thread that sleeps on it.
+
+mod driver;
+pub(crate) mod ended;
+pub(crate) mod ports;
+mod resting_ports;
+mod runtime;
+pub(crate) mod stalls;
+mod state;
+
+pub(crate) use driver::Driver;
+pub(crate) use ended::Ended;
+pub(crate) use ports::KeptPort;
+pub(crate) use resting_ports::RestingPorts;
+pub(crate) use runtime::Runtime;
+pub(crate) use stalls::Stalls;
+pub(crate) use state::Queue;

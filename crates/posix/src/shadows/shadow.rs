@@ -1,0 +1,47 @@
+//! What is asked of the kernel's socket behind a listener or a UDP socket.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use crate::address::local_of;
+use crate::ids::SocketId;
+use crate::process::State;
+use crate::socket::Socket;
+use crate::socket::kernel_only::REUSEPORT_PROGRAM;
+use crate::socket::settings::timeout_of;
+
+impl State {
+    /// Why a socket that is bound to `local` may not be claimed: for options of its own, or of one that shares the port.
+    pub(crate) fn why_kernel_only(&self, id: SocketId, local: SocketAddr) -> Option<&'static str> {
+        let chooses = |socket: &Socket| {
+            socket.kernel_only == Some(REUSEPORT_PROGRAM) && local_of(socket.fd()) == Some(local)
+        };
+        let own = self.sockets.get(id).and_then(|socket| socket.kernel_only);
+        own.or_else(|| self.sockets.iter().any(|(_, socket)| chooses(socket)).then_some(REUSEPORT_PROGRAM))
+    }
+
+    /// A shadow has become claimable: instances that watch it already check it again.
+    pub(crate) fn note_news(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(id) else { return };
+        for interest in socket.interests.iter() {
+            if let Some(epoll) = self.epolls.get_mut(interest.epoll) {
+                epoll.has_news = true;
+            }
+        }
+    }
+}
+
+pub(crate) fn is_v6_only(fd: RawFd) -> bool {
+    let mut value = [0; 4];
+    let read = syscall::getsockopt(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY, &mut value);
+    read.is_ok() && i32::from_ne_bytes(value) != 0
+}
+
+impl State {
+    /// How long a call on a shadow waits, as the kernel's socket has it.
+    pub(crate) fn refresh_timeout(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.receive_timeout = timeout_of(socket.fd(), libc::SO_RCVTIMEO);
+        }
+    }
+}
