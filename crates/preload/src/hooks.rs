@@ -156,15 +156,15 @@ hooks! {
 
     // Streams, which read and write past all hooks.
     [fdopen _IO_fdopen](fd: c_int, mode: *const c_char) -> Stream
-        { if ours(fd) => stdio::surrender(fd) }
+        { if ours(fd) => stdio::move_to_kernel(fd) }
     [fclose _IO_fclose](stream: *mut FILE) -> c_int
-        { if stdio::is_ours(stream) => stdio::surrender_stream(stream) }
+        { if stdio::is_ours(stream) => stdio::move_stream(stream) }
     [freopen freopen64](path: *const c_char, mode: *const c_char, stream: *mut FILE) -> Stream
-        { if stdio::is_ours(stream) => stdio::surrender_stream(stream) }
+        { if stdio::is_ours(stream) => stdio::move_stream(stream) }
     [vdprintf](fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int
-        { if ours(fd) => stdio::surrender(fd) }
+        { if ours(fd) => stdio::move_to_kernel(fd) }
     [__vdprintf_chk](fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int
-        { if ours(fd) => stdio::surrender(fd) }
+        { if ours(fd) => stdio::move_to_kernel(fd) }
 
     // Processes.
     [_Fork]() -> pid_t
@@ -186,7 +186,7 @@ hooks! {
     [posix_spawnp](pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int
         { when active() => exec::spawn(environment, |environment| next::posix_spawnp(pid, file, actions, attributes, arguments, environment)) }
     [posix_spawn_file_actions_adddup2](actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int
-        { if ours(from) => exec::surrender_to_child(from) }
+        { if ours(from) => exec::move_for_child(from) }
     [system](command: *const c_char) -> c_int
         { if active() => exec::before_spawn() }
     [popen _IO_popen](command: *const c_char, kind: *const c_char) -> Stream

@@ -109,19 +109,19 @@ trampolines! {
 
 extern "C" fn before_dprintf(fd: c_int) -> *mut c_void {
     static NEXT: Next = Next::new(c"dprintf");
-    surrender(fd);
+    move_to_kernel(fd);
     NEXT.address()
 }
 
 extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
     static NEXT: Next = Next::new(c"__dprintf_chk");
-    surrender(fd);
+    move_to_kernel(fd);
     NEXT.address()
 }
 
-fn surrender(fd: c_int) {
+fn move_to_kernel(fd: c_int) {
     if ours(fd) {
-        tell(|| asked::surrender(fd));
+        tell(|| asked::move_to_kernel(fd));
     }
 }
 

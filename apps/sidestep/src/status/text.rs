@@ -17,7 +17,7 @@ use broker::server::{ClaimStatus, InterfaceStatus, ProgramStatus, StatusReport};
 
 use super::process::Process;
 
-/// What a program reports of a socket that it has not used yet (posix/src/status.rs).
+/// What a program reports of a socket that it has not used yet (posix/src/turns/report.rs).
 const NOT_WAITED: &str = "the program has not waited there";
 
 /// The report of one `sidestep run`; `look` says what the kernel knows of a process.

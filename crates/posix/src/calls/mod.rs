@@ -195,7 +195,7 @@ pub fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> {
 
 /// `fd` is about to get out of sight, by SCM_RIGHTS or to a program that knows nothing of us: it becomes the kernel's,
 /// and [`is_ours`] says no from then on.
-pub fn surrender(fd: RawFd) {
+pub fn move_to_kernel(fd: RawFd) {
     with_ours(fd, |process| process.pass_on(fd));
 }
 

@@ -1,14 +1,15 @@
 //! poll(2), and select(2) on top of it.
 
-use std::os::fd::RawFd;
+use std::sync::MutexGuard;
 use std::time::Duration;
+
+use clock::Instant;
 
 use crate::descriptors::fd_table::Entry;
 use crate::errno::{Errno, fail};
 use crate::ids::{EpollId, SocketId};
 use crate::process::{Process, State};
 use crate::request::{PollFd, SignalMask, Verdict};
-use crate::socket::Socket;
 use crate::socket::kernel_only::has_adopted;
 use crate::wait::{On, Several, Stop, Waiting};
 use crate::{batch, inside};
@@ -27,6 +28,17 @@ enum Watched {
     Epoll(EpollId),
     /// A descriptor of our own, which does not exist for the program.
     Invalid,
+}
+
+/// What one call polls.
+struct Polled {
+    /// In the order of the program's descriptors.
+    watched: Vec<Watched>,
+    /// The kernel's part of it; what the kernel has nothing of is negative.
+    kernel: Vec<syscall::PollFd>,
+    /// `State::moves` when the kernel's part was put together.
+    moves: u32,
+    kernel_asked_at: Instant,
 }
 
 impl Process {
@@ -48,91 +60,71 @@ impl Process {
             state = self.lock();
         }
         let now = self.now();
-        let (mut sockets, mut epolls) = (Vec::new(), Vec::new());
-        let watched: Vec<Watched> = fds.iter().map(|it| state.watched(it.fd)).collect();
-        for (it, fd) in watched.iter().zip(fds.iter()) {
-            match it {
-                Watched::Socket(id) => {
-                    if fd.events & (libc::POLLIN | libc::POLLRDNORM) != 0 {
-                        state.claim_to_read(*id, now);
-                    }
-                    sockets.push(*id);
-                }
-                Watched::Epoll(id) => epolls.push(*id),
-                Watched::Kernel | Watched::Invalid => {}
-            }
-        }
-        let only_kernel = |it: &Watched| match it {
-            Watched::Kernel => true,
-            Watched::Socket(id) => {
-                let is_kernels = |it: &Socket| {
-                    it.is_shadow()
-                        && it.claim.is_none()
-                        && !it.is_on_stack()
-                        && it.error.is_none()
-                        && !has_adopted(it)
-                };
-                state.sockets.get(*id).is_some_and(is_kernels)
-            }
-            // Another thread may add something of ours while the kernel sleeps, which would not hear of it.
-            Watched::Epoll(id) => {
-                state.epolls.get(*id).is_none_or(|epoll| epoll.items.is_empty() && inside::is_alone())
-            }
-            Watched::Invalid => false,
-        };
-        if watched.iter().all(only_kernel) && !(state.attached && state.queue.runtime.is_none()) {
+        let watched: Vec<Watched> = fds.iter().map(|it| state.watch(it, now)).collect();
+        let has_no_queue_yet = state.attached && state.queue.runtime.is_none();
+        if !has_no_queue_yet && watched.iter().all(|it| state.is_kernels_alone(*it)) {
             return Verdict::Kernel;
         }
         self.start_watchdog(&mut state);
-        let mut kernel: Vec<syscall::PollFd> = Vec::with_capacity(fds.len());
-        for (it, fd) in watched.iter().zip(fds.iter()) {
-            let is_in_kernel = match it {
-                Watched::Kernel | Watched::Epoll(_) => true,
-                Watched::Socket(id) => state.sockets.get(*id).is_some_and(|socket| socket.is_shadow()),
-                Watched::Invalid => false,
-            };
-            let number = if is_in_kernel { fd.fd } else { -1 };
-            kernel.push(syscall::PollFd { fd: number, events: fd.events, revents: 0 });
-        }
-        batch::close();
+        let kernel = watched.iter().zip(fds.iter()).map(|(it, fd)| state.kernel_part(*it, fd)).collect();
+        let polled = Polled { watched, kernel, moves: state.moves, kernel_asked_at: Instant::ZERO };
         let deadline = timeout.map(|timeout| now + timeout.into());
-        let sleeping = kernel.clone();
-        let several = Several { sockets: &sockets, epolls: &epolls, kernel: &sleeping };
-        let waiting = Waiting { on: On::Many(several), deadline, mask, restarts: false };
-        let mut asked_at = clock::Instant::ZERO;
-        let moves = state.moves;
-        let mut told_at = now;
-        let result = self.wait(state, &waiting, &mut |state, now| {
-            if state.moves != moves && state.is_any_moved(&watched, &kernel) {
-                return Some(Err(MOVED));
-            }
-            told_at = now;
-            // Closing it wakes the threads that wait there: the kernel then looks the number up again.
-            let Some(own) = state.poll_own(&watched, fds) else { return Some(Err(MOVED)) };
-            let ask = own == 0 && now.since(asked_at) >= KERNEL_EVERY || own > 0;
-            if ask {
-                asked_at = now;
-                if let Err(errno) = ask_kernel(&mut kernel, fds) {
-                    return Some(Err(errno));
-                }
-            }
-            let count = fds.iter().filter(|it| it.revents != 0).count();
-            (count > 0).then_some(Ok(count))
-        });
-        if result == Ok(Err(MOVED)) {
-            let now = self.now();
-            let remaining = deadline.map(|deadline| deadline.since(now).into());
-            return match self.poll(fds, remaining, mask) {
-                // The program's own call would begin with the whole time again.
-                Verdict::Kernel => Verdict::Done(poll_kernel(fds, remaining, mask)),
-                done => done,
-            };
+        match self.poll_until(state, polled, fds, deadline, mask) {
+            Err(MOVED) => self.poll_again(fds, deadline, mask),
+            result => Verdict::Done(result),
         }
-        Verdict::Done(match result {
+    }
+
+    fn poll_until(
+        &self,
+        state: MutexGuard<'_, State>,
+        mut polled: Polled,
+        fds: &mut [PollFd],
+        deadline: Option<Instant>,
+        mask: Option<SignalMask>,
+    ) -> Result<usize, Errno> {
+        batch::close();
+        let (sockets, epolls, kernel) = (polled.sockets(), polled.epolls(), polled.kernel.clone());
+        let several = Several { sockets: &sockets, epolls: &epolls, kernel: &kernel };
+        let waiting = Waiting { on: On::Many(several), deadline, mask, restarts: false };
+        let mut told_at = Instant::ZERO;
+        let result = self.wait(state, &waiting, &mut |state, now| {
+            told_at = now;
+            state.look_at_polled(&mut polled, fds, now)
+        });
+        match result {
             Ok(result) => result.inspect(|count| batch::open(*count, told_at)),
             Err(Stop::TimedOut) => Ok(0),
             Err(Stop::Interrupted) => fail(libc::EINTR),
-        })
+        }
+    }
+
+    /// Something moved in the middle of a call, which goes on with the time that is left.
+    fn poll_again(
+        &self,
+        fds: &mut [PollFd],
+        deadline: Option<Instant>,
+        mask: Option<SignalMask>,
+    ) -> Verdict<usize> {
+        let now = self.now();
+        let remaining = deadline.map(|deadline| deadline.since(now).into());
+        match self.poll(fds, remaining, mask) {
+            // The program's own call would begin with the whole time again.
+            Verdict::Kernel => Verdict::Done(poll_kernel(fds, remaining, mask)),
+            done => done,
+        }
+    }
+}
+
+impl Polled {
+    fn sockets(&self) -> Vec<SocketId> {
+        let socket = |it: &Watched| if let Watched::Socket(id) = it { Some(*id) } else { None };
+        self.watched.iter().filter_map(socket).collect()
+    }
+
+    fn epolls(&self) -> Vec<EpollId> {
+        let epoll = |it: &Watched| if let Watched::Epoll(id) = it { Some(*id) } else { None };
+        self.watched.iter().filter_map(epoll).collect()
     }
 }
 
@@ -164,13 +156,72 @@ fn ask_kernel(kernel: &mut [syscall::PollFd], fds: &mut [PollFd]) -> Result<(), 
 }
 
 impl State {
-    fn watched(&self, fd: RawFd) -> Watched {
-        match self.table.get(fd) {
+    /// What a descriptor is. Who polls a listener or a UDP socket for reading waits there: it is claimed.
+    fn watch(&mut self, polled: &PollFd, now: Instant) -> Watched {
+        let watched = match self.table.get(polled.fd) {
             Entry::None => Watched::Kernel,
             Entry::Internal => Watched::Invalid,
-            Entry::Socket(_) => self.socket_of(fd).map_or(Watched::Kernel, Watched::Socket),
-            Entry::Epoll(_) => self.epoll_of(fd).map_or(Watched::Kernel, Watched::Epoll),
+            Entry::Socket(_) => self.socket_of(polled.fd).map_or(Watched::Kernel, Watched::Socket),
+            Entry::Epoll(_) => self.epoll_of(polled.fd).map_or(Watched::Kernel, Watched::Epoll),
+        };
+        if let Watched::Socket(id) = watched
+            && polled.events & (libc::POLLIN | libc::POLLRDNORM) != 0
+        {
+            self.claim_to_read(id, now);
         }
+        watched
+    }
+
+    /// Whether the kernel knows all that there is to know of a descriptor for as long as a call sleeps.
+    fn is_kernels_alone(&self, watched: Watched) -> bool {
+        match watched {
+            Watched::Kernel => true,
+            Watched::Invalid => false,
+            Watched::Socket(id) => self.sockets.get(id).is_some_and(|socket| {
+                socket.is_shadow()
+                    && socket.claim.is_none()
+                    && !socket.is_on_stack()
+                    && socket.error.is_none()
+                    && !has_adopted(socket)
+            }),
+            // Another thread may add something of ours while the kernel sleeps, which would not hear of it.
+            Watched::Epoll(id) => {
+                self.epolls.get(id).is_none_or(|epoll| epoll.items.is_empty() && inside::is_alone())
+            }
+        }
+    }
+
+    /// What the kernel is asked about a descriptor.
+    fn kernel_part(&self, watched: Watched, polled: &PollFd) -> syscall::PollFd {
+        let is_in_kernel = match watched {
+            Watched::Kernel | Watched::Epoll(_) => true,
+            Watched::Socket(id) => self.sockets.get(id).is_some_and(|socket| socket.is_shadow()),
+            Watched::Invalid => false,
+        };
+        let fd = if is_in_kernel { polled.fd } else { -1 };
+        syscall::PollFd { fd, events: polled.events, revents: 0 }
+    }
+
+    /// What there is now: of ours, and now and then of the kernel's; `None` for nothing.
+    fn look_at_polled(
+        &mut self,
+        polled: &mut Polled,
+        fds: &mut [PollFd],
+        now: Instant,
+    ) -> Option<Result<usize, Errno>> {
+        if self.moves != polled.moves && self.is_any_moved(&polled.watched, &polled.kernel) {
+            return Some(Err(MOVED));
+        }
+        // Closing it wakes the threads that wait there: the kernel then looks the number up again.
+        let Some(own) = self.poll_own(&polled.watched, fds) else { return Some(Err(MOVED)) };
+        if own > 0 || now.since(polled.kernel_asked_at) >= KERNEL_EVERY {
+            polled.kernel_asked_at = now;
+            if let Err(errno) = ask_kernel(&mut polled.kernel, fds) {
+                return Some(Err(errno));
+            }
+        }
+        let count = fds.iter().filter(|it| it.revents != 0).count();
+        (count > 0).then_some(Ok(count))
     }
 
     /// Whether a watched socket moved to the kernel after the kernel got the list.

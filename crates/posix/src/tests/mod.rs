@@ -65,7 +65,7 @@ struct Others {
     /// The far ends of what became the kernel's.
     far_ends: Mutex<Vec<RawFd>>,
     /// What children got: whether `SO_KEEPALIVE` was set, and `O_NONBLOCK`.
-    surrendered: Mutex<Vec<(u32, bool)>>,
+    given_to_children: Mutex<Vec<(u32, bool)>>,
     /// How often all queues were given back.
     gave_back: AtomicU32,
     /// The kernel takes no connections.
@@ -161,7 +161,7 @@ impl Attachment for Wire {
         syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &mut value).unwrap();
         let flags = syscall::fcntl(socket.as_raw_fd(), libc::F_GETFL, 0).unwrap();
         let seen = (u32::from_ne_bytes(value), flags & libc::O_NONBLOCK != 0);
-        self.others.surrendered.lock().unwrap().push(seen);
+        self.others.given_to_children.lock().unwrap().push(seen);
     }
 
     fn refuse_child(&mut self, _: u64) {}

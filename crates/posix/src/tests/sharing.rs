@@ -711,7 +711,7 @@ fn a_child_gets_a_connection_with_the_options_that_its_parent_has_set() {
     let (local, remote) = (address, pair.left.peer_of(fd));
     let now = pair.left.now();
     pair.left.lock().on_child_asks(1, local, remote, now);
-    assert_eq!(*pair.others.surrendered.lock().unwrap(), [(1, true)]);
+    assert_eq!(*pair.others.given_to_children.lock().unwrap(), [(1, true)]);
     drop(child);
 }
 
@@ -723,17 +723,17 @@ fn each_child_gets_a_connection_that_it_holds() {
     let ends = (address, pair.left.peer_of(fd));
     let first = pair.left.lock().bear();
     let second = pair.left.lock().bear();
-    let surrendered = || {
-        let before = pair.others.surrendered.lock().unwrap().len();
+    let given = || {
+        let before = pair.others.given_to_children.lock().unwrap().len();
         let now = pair.left.now();
         pair.left.lock().on_child_asks(1, ends.0, ends.1, now);
-        pair.others.surrendered.lock().unwrap().len() - before
+        pair.others.given_to_children.lock().unwrap().len() - before
     };
-    assert_eq!((surrendered(), surrendered()), (1, 1));
+    assert_eq!((given(), given()), (1, 1));
     pair.left.shut_down(fd);
-    assert_eq!(surrendered(), 1, "neither has said that it has it");
+    assert_eq!(given(), 1, "neither has said that it has it");
     drop((first, second));
-    assert_eq!(surrendered(), 0, "they have ended");
+    assert_eq!(given(), 0, "they have ended");
 }
 
 #[test]

@@ -220,7 +220,7 @@ pub(crate) fn dup(from: RawFd, to: Option<RawFd>, flags: i32) -> Verdict<RawFd> 
     done(copy)
 }
 
-pub(crate) fn surrender(_fd: RawFd) {}
+pub(crate) fn move_to_kernel(_fd: RawFd) {}
 
 pub(crate) fn on_accept(_fd: RawFd) {}
 

@@ -29,7 +29,7 @@ pub(crate) fn dup(from: c_int) -> Asked<c_int> {
 /// What became of a copy: a connection that standard output, or input, is now, may be printed to.
 fn printed_to(from: c_int, copied: Verdict<c_int>) -> Verdict<c_int> {
     if matches!(copied, Verdict::Done(Ok(..=LAST_OF_STDIO))) {
-        asked::surrender(from);
+        asked::move_to_kernel(from);
     }
     copied
 }
@@ -37,7 +37,7 @@ fn printed_to(from: c_int, copied: Verdict<c_int>) -> Verdict<c_int> {
 /// dup3(2), and dup2(2) between different descriptors. What becomes standard output may be printed to.
 pub(crate) fn dup3(from: c_int, to: c_int, flags: c_int) -> Asked<c_int> {
     if to <= LAST_OF_STDIO && ours(from) {
-        asked::surrender(from);
+        asked::move_to_kernel(from);
     }
     Ok(asked::dup(from, Some(to), flags))
 }

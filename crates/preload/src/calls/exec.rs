@@ -108,8 +108,8 @@ pub(crate) fn before_spawn<T>() -> Asked<T> {
 }
 
 /// A child will get `fd` under another number: it moves to the kernel before that.
-pub(crate) fn surrender_to_child(fd: c_int) -> Asked<c_int> {
-    asked::surrender(fd);
+pub(crate) fn move_for_child(fd: c_int) -> Asked<c_int> {
+    asked::move_to_kernel(fd);
     Ok(Verdict::Kernel)
 }
 

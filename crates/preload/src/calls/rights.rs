@@ -20,12 +20,12 @@ pub(crate) unsafe fn may_pass(message: *const msghdr) -> bool {
 ///
 /// # Safety
 /// `message` is as for sendmsg(2).
-pub(crate) unsafe fn surrender(message: &msghdr) {
+pub(crate) unsafe fn move_passed(message: &msghdr) {
     // SAFETY: as the caller says.
     unsafe {
         for_each_descriptor(message, |fd| {
             if ours(fd) {
-                asked::surrender(fd)
+                asked::move_to_kernel(fd)
             }
         })
     }

@@ -60,7 +60,7 @@ pub(crate) unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     let message = unsafe { memory::at(message)? };
     if !ours(fd) {
         // SAFETY: as the caller says.
-        unsafe { rights::surrender(message) };
+        unsafe { rights::move_passed(message) };
         return Ok(Verdict::Kernel);
     }
     // SAFETY: as the caller says.
@@ -79,7 +79,7 @@ pub(crate) unsafe fn sendmmsg(
     let messages = unsafe { memory::array_mut(messages, (count as usize).min(UIO_MAXIOV))? };
     if !ours(fd) {
         // SAFETY: as the caller says.
-        messages.iter().for_each(|message| unsafe { rights::surrender(&message.msg_hdr) });
+        messages.iter().for_each(|message| unsafe { rights::move_passed(&message.msg_hdr) });
         return Ok(Verdict::Kernel);
     }
     for (index, message) in messages.iter_mut().enumerate() {

@@ -9,8 +9,8 @@ use libc::FILE;
 use crate::answer::{Asked, active, errno, ours, set_errno};
 
 /// `fd` is about to be used from inside of the C library.
-pub(crate) fn surrender<T>(fd: c_int) -> Asked<T> {
-    asked::surrender(fd);
+pub(crate) fn move_to_kernel<T>(fd: c_int) -> Asked<T> {
+    asked::move_to_kernel(fd);
     Ok(Verdict::Kernel)
 }
 
@@ -31,7 +31,7 @@ pub(crate) unsafe fn is_ours(stream: *mut FILE) -> bool {
 
 /// # Safety
 /// As fclose(3).
-pub(crate) unsafe fn surrender_stream<T>(stream: *mut FILE) -> Asked<T> {
+pub(crate) unsafe fn move_stream<T>(stream: *mut FILE) -> Asked<T> {
     // SAFETY: as the caller says.
-    surrender(unsafe { libc::fileno(stream) })
+    move_to_kernel(unsafe { libc::fileno(stream) })
 }
