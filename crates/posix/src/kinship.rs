@@ -27,6 +27,8 @@ pub(crate) type Ends = (SocketAddr, SocketAddr);
 const NOTE_LEN: usize = 36;
 /// A note that has an end of a cord beside it: the sender is about to fork.
 const A_CHILD: u8 = 1;
+/// The first octet of a note from an ancestor that ends: the kernel's socket of the connection that follows is beside it.
+const A_CONNECTION: u8 = 2;
 /// How often a process that never sleeps looks for notes.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Notes of one child that are read at a time: a child that never stops must not keep its ancestors from their work.
@@ -71,6 +73,8 @@ pub(crate) struct Kinship {
     to_ancestors: Vec<OwnedFd>,
     /// About to fork: the child's ends of its cords to the same ancestors.
     child_to_ancestors: Vec<OwnedFd>,
+    /// What ancestors have left to us when they ended.
+    left: Vec<Kept>,
     looked_at: Instant,
 }
 
@@ -85,12 +89,14 @@ impl Kinship {
             cord: None,
             to_ancestors: Vec::new(),
             child_to_ancestors: Vec::new(),
+            left: Vec::new(),
             looked_at: Instant::ZERO,
         }
     }
 
     /// About to fork: whether the child will have connections of ours, and whether it may hold some of our ancestors'.
     pub(crate) fn tie_cords(&mut self, has_own: bool, inherits: bool) {
+        self.read_legacies(); // The child has its own cords, by which nothing comes that was sent before.
         self.cord = has_own.then(|| self.cord()).flatten();
         let ancestors = if inherits { self.to_ancestors.as_slice() } else { &[] };
         self.child_to_ancestors = ancestors.iter().filter_map(|it| self.cord_to(it)).collect();
@@ -139,11 +145,49 @@ impl Kinship {
         // What the parent keeps for its other children, and its own cords, are closed by number as all internal descriptors.
         std::mem::forget((before.children, before.kept, before.to_ancestors));
         self.to_ancestors = before.child_to_ancestors;
+        self.left = before.left;
         if let Some(Cord { reader, writer }) = before.cord {
             std::mem::forget(reader);
             self.to_ancestors.push(writer);
         }
-        self.to_ancestors.iter().map(AsRawFd::as_raw_fd).collect()
+        let left = self.left.iter().map(|left| &left.kernel);
+        self.to_ancestors.iter().chain(left).map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// The process ends: children get what it has kept for them.
+    pub(crate) fn leave_to_children(&mut self) {
+        for kept in &self.kept {
+            let note = [&[A_CONNECTION][..], &octets_of(kept.ends.0), &octets_of(kept.ends.1)].concat();
+            for child in self.children.iter().filter(|child| child.holds.contains(&kept.ends)) {
+                // A child that has ended needs nothing. Where there is no room, it loses the connection.
+                let _ = syscall::send_descriptor(child.notes.as_raw_fd(), &note, kept.kernel.as_fd());
+            }
+        }
+    }
+
+    /// The kernel's socket of a connection that an ancestor has left to us.
+    pub(crate) fn take_legacy(&mut self, ends: Ends) -> Option<OwnedFd> {
+        self.read_legacies();
+        let at = self.left.iter().position(|left| left.ends == ends)?;
+        let kernel = self.left.swap_remove(at).kernel;
+        self.table.set(kernel.as_raw_fd(), Entry::None);
+        Some(kernel)
+    }
+
+    fn read_legacies(&mut self) {
+        for ancestor in &self.to_ancestors {
+            let mut room = [0; NOTE_LEN + 1];
+            // An ancestor says nothing else.
+            while let Ok((len @ 1.., legacy)) = syscall::receive_descriptor(ancestor.as_raw_fd(), &mut room) {
+                let Some(kernel) = legacy.and_then(internal::raise) else { continue };
+                if len == room.len() && room[0] == A_CONNECTION {
+                    self.table.set(kernel.as_raw_fd(), Entry::Internal);
+                    self.left.push(Kept { ends: ends_of(&room[1..]), kernel });
+                } else {
+                    internal::close(kernel);
+                }
+            }
+        }
     }
 
     /// In a child: a connection of an ancestor's is closed here, or has come from there. The others do not know it.
@@ -314,8 +358,7 @@ fn take_note(child: &mut Child) -> Note {
         Ok((0, None)) => Note::End,
         Ok((1, notes)) if room[0] == A_CHILD => Note::Child(notes),
         Ok((NOTE_LEN, None)) => {
-            let (local, remote) = room.split_at(NOTE_LEN / 2);
-            child.holds.remove(&(address_of(local), address_of(remote)));
+            child.holds.remove(&ends_of(&room));
             Note::Taken
         }
         Ok((_, surplus)) => {
@@ -336,6 +379,11 @@ fn octets_of(address: SocketAddr) -> [u8; NOTE_LEN / 2] {
     octets[..16].copy_from_slice(&ip.octets());
     octets[16..].copy_from_slice(&address.port().to_be_bytes());
     octets
+}
+
+fn ends_of(octets: &[u8]) -> Ends {
+    let (local, remote) = octets.split_at(NOTE_LEN / 2);
+    (address_of(local), address_of(remote))
 }
 
 fn address_of(octets: &[u8]) -> SocketAddr {
@@ -387,6 +435,24 @@ mod tests {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         syscall::set_signal_mask(before);
         assert!(status.contains("\nSigPnd:\t0000000000000000\n"), "{status}");
+    }
+
+    #[test]
+    fn what_an_ancestor_leaves_when_it_ends_is_for_the_child_and_its_children() {
+        let (mut ancestor, cord) = ancestor_of(&[ends(1), ends(2)]);
+        let mut child = kinship();
+        child.to_ancestors.push(cord);
+        for port in 1..4 {
+            ancestor.keep_for_children(ends(port), syscall::eventfd().unwrap());
+        }
+        ancestor.leave_to_children();
+        drop(ancestor);
+        assert!(child.take_legacy(ends(1)).is_some() && child.take_legacy(ends(1)).is_none());
+        assert!(child.take_legacy(ends(3)).is_none(), "it did not hold that");
+        child.tie_cords(false, true);
+        let kept_open = child.become_child();
+        let left = child.take_legacy(ends(2)).expect("a grandchild has it too");
+        assert!(kept_open.contains(&left.as_raw_fd()));
     }
 
     #[test]

@@ -55,9 +55,9 @@ print('moves:', moves, 'lost:', lost, 'sent again:', again)
 const MOVES: u32 = 300;
 
 /// Answers on the stack, and then by three processes in turn: two children, and the parent, which has the connection open all the time. Or by a child, while
-/// its own child has inherited the connection over exec.
+/// its own child has inherited the connection over exec. Or by a child, once its parent has ended.
 const FAMILY: &str = "
-import os, signal, socket, sys
+import os, signal, socket, sys, time
 listener = socket.create_server(('', 7000), backlog=16)
 def answer(connection):
     connection.sendall(connection.recv(64))
@@ -83,10 +83,19 @@ def answer_beside_another_program(connection):
         os._exit(0)
     connection.close()
     os.wait()
+def answer_once_alone(connection):
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent: time.sleep(0.001)
+        for _ in range(3): answer(connection)
+    os._exit(0)
 while True:
+    if sys.argv[1] == 'alone' and os.fork() != 0:
+        os.wait()
+        continue
     connection, _ = listener.accept()
     for _ in range(4): answer(connection)
-    dict(turn=answer_in_turn, beside=answer_beside_another_program)[sys.argv[1]](connection)
+    dict(alone=answer_once_alone, turn=answer_in_turn, beside=answer_beside_another_program)[sys.argv[1]](connection)
     connection.close()
 ";
 
@@ -128,6 +137,11 @@ fn a_connection_is_answered_by_all_processes_that_have_it() {
 #[test]
 fn a_connection_is_answered_by_a_child_while_another_program_has_it_too() {
     assert_family_answers("beside");
+}
+
+#[test]
+fn a_connection_is_answered_by_a_child_that_outlives_its_parent() {
+    assert_family_answers("alone");
 }
 
 fn assert_family_answers(how: &str) {

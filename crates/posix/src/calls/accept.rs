@@ -1,6 +1,7 @@
 //! accept4(2).
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::MutexGuard;
 
 use clock::Instant;
 use stack::ListenerId;
@@ -8,6 +9,7 @@ use stack::ListenerId;
 use crate::address::write_name;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
+use crate::inside;
 use crate::process::{Process, State};
 use crate::request::Verdict;
 use crate::socket::kernel_only::has_adopted;
@@ -17,20 +19,28 @@ use crate::wait::{On, Stop, Waiting};
 /// The shadow is asked this often by a call that waits.
 const KERNEL_EVERY: clock::Duration = clock::Duration::from_micros(50);
 
-/// Told among ourselves: the kernel's own call is to go on. No errno has this number.
-const LEFT_TO_KERNEL: i32 = i32::MAX;
+const EAGAIN: Errno = Errno(libc::EAGAIN);
 
 /// What accept4(2) returns.
 type Accepted = Result<(RawFd, usize), Errno>;
 
+/// What accept4(2) was asked.
+struct Asked<'n> {
+    fd: RawFd,
+    name: Option<&'n mut [u8]>,
+    flags: i32,
+}
+
+/// What a call that waits has found.
+enum Found {
+    Accepted(Accepted),
+    /// The shadow has a connection.
+    AtShadow,
+}
+
 impl Process {
     /// accept4(2).
-    pub(crate) fn accept(
-        &self,
-        fd: RawFd,
-        mut name: Option<&mut [u8]>,
-        flags: i32,
-    ) -> Verdict<(RawFd, usize)> {
+    pub(crate) fn accept(&self, fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Verdict<(RawFd, usize)> {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return Verdict::Kernel };
         let now = self.now();
@@ -46,43 +56,67 @@ impl Process {
             return Verdict::Done(fail(libc::EINVAL));
         }
         self.start_watchdog(&mut state);
-        let of_kernel = state.accept_in_shadows_turn(id, name.as_deref_mut(), flags);
-        if let Some(accepted) = of_kernel.or_else(|| state.accept_own(id, name.as_deref_mut(), flags)) {
+        let mut asked = Asked { fd, name, flags };
+        if state.is_shadows_turn(id) {
+            drop(state);
+            match self.accept_of_kernel(&mut asked) {
+                Err(EAGAIN) => state = self.lock(),
+                accepted => return Verdict::Done(accepted),
+            }
+        }
+        if let Some(accepted) = state.accept_own(id, &mut asked) {
             return Verdict::Done(accepted);
         }
-        let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
-        if socket.nonblocking {
-            return Verdict::Done(self.accept_now(state, id, fd, name, flags));
+        if state.is_nonblocking(id) {
+            return self.accept_now(state, id, &mut asked).map_or(Verdict::Kernel, Verdict::Done);
         }
-        let timeout = socket.receive_timeout;
-        let deadline = timeout.map(|timeout| now + timeout);
+        Verdict::Done(self.accept_patiently(state, id, &mut asked))
+    }
+
+    /// Waits until the stack or the shadow has a connection.
+    fn accept_patiently<'p>(
+        &'p self,
+        mut state: MutexGuard<'p, State>,
+        id: SocketId,
+        asked: &mut Asked<'_>,
+    ) -> Accepted {
+        let timeout = state.sockets.get(id).and_then(|socket| socket.receive_timeout);
+        let deadline = timeout.map(|timeout| self.now() + timeout);
         let on = On::Socket(id, Some(libc::POLLIN));
         let waiting = Waiting { on, deadline, mask: None, restarts: timeout.is_none() };
         let mut asked_at = Instant::ZERO;
-        let result = self.wait(state, &waiting, &mut |state, now| {
-            state.accept_own(id, name.as_deref_mut(), flags).or_else(|| {
-                let is_time = now.since(asked_at) >= KERNEL_EVERY;
-                asked_at = if is_time { now } else { asked_at };
-                let Some(socket) = state.sockets.get(id) else { return Some(fail(libc::EBADF)) };
-                // The program may have closed the number meanwhile.
-                let own = socket.fd();
-                let is_known = fd == own;
-                let mut accept = |state: &mut State| match state.sockets.get(id) {
-                    Some(socket) if socket.is_common && is_known => fail(LEFT_TO_KERNEL),
-                    _ => state.accept_of_kernel(own, name.as_deref_mut(), flags),
-                };
-                (is_time && has_kernel_connection(own)).then(|| accept(state))
-            })
-        });
-        if result == Ok(fail(LEFT_TO_KERNEL)) {
-            // Another process may be faster: then the call waits in the kernel, and must not hold the lock. What comes to the stack
-            // meanwhile is for others that have the listener.
-            return Verdict::Kernel;
+        loop {
+            let found = self.wait(state, &waiting, &mut |state, now| {
+                let own = state.accept_own(id, asked).map(Found::Accepted);
+                own.or_else(|| state.find_at_shadow(id, asked, &mut asked_at, now))
+            });
+            match found {
+                Ok(Found::Accepted(accepted)) => return accepted,
+                Ok(Found::AtShadow) => match self.accept_of_kernel(asked) {
+                    Err(EAGAIN) => state = self.lock(),
+                    accepted => return accepted,
+                },
+                Err(Stop::TimedOut) => return Err(EAGAIN),
+                Err(Stop::Interrupted) => return fail(libc::EINTR),
+            }
+            if state.is_nonblocking(id) {
+                return Err(EAGAIN); // Another process has made it so meanwhile.
+            }
         }
-        Verdict::Done(result.unwrap_or_else(|stop| match stop {
-            Stop::TimedOut => fail(libc::EAGAIN),
-            Stop::Interrupted => fail(libc::EINTR),
-        }))
+    }
+
+    /// A connection that came to the shadow. Another process may be faster, and then a call at a socket that blocks waits in the kernel: never
+    /// with the lock. What comes to the stack meanwhile is for others that have the listener.
+    fn accept_of_kernel(&self, asked: &mut Asked<'_>) -> Accepted {
+        let accepted = loop {
+            match inside::outside(|| syscall::accept(asked.fd, asked.name.as_deref_mut(), asked.flags)) {
+                Some(accepted) => break accepted?,
+                None if inside::interrupted() => return fail(libc::EINTR),
+                None => {}
+            }
+        };
+        self.on_accept();
+        Ok(accepted)
     }
 
     /// accept4(2) on a listener that we know succeeded by the kernel.
@@ -90,24 +124,19 @@ impl Process {
         self.lock().left_to_kernel.accepted += 1;
     }
 
-    /// What a non-blocking socket has beside the stack's queue: another look at the devices for who asks twice, and the
-    /// kernel's queue.
+    /// What a non-blocking socket has beside the stack's queue: another look at the devices for who asks twice. All else is the kernel's.
     fn accept_now(
         &self,
-        mut state: std::sync::MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         id: SocketId,
-        fd: RawFd,
-        mut name: Option<&mut [u8]>,
-        flags: i32,
-    ) -> Accepted {
-        if self.asks_again(&mut state, id) {
-            let now = self.now();
-            self.turn_in_passing(&mut state, now);
-            if let Some(accepted) = state.accept_own(id, name.as_deref_mut(), flags) {
-                return accepted;
-            }
+        asked: &mut Asked<'_>,
+    ) -> Option<Accepted> {
+        if !self.asks_again(&mut state, id) {
+            return None;
         }
-        state.accept_of_kernel(fd, name, flags)
+        let now = self.now();
+        self.turn_in_passing(&mut state, now);
+        state.accept_own(id, asked)
     }
 }
 
@@ -117,33 +146,51 @@ fn has_kernel_connection(fd: RawFd) -> bool {
 }
 
 impl State {
-    /// A connection that came to the shadow.
-    fn accept_of_kernel(&mut self, fd: RawFd, name: Option<&mut [u8]>, flags: i32) -> Accepted {
-        let accepted = syscall::accept(fd, name, flags)?;
-        self.left_to_kernel.accepted += 1;
-        Ok(accepted)
+    /// Whether the shadow has a connection that is to be asked for before the stack. Another process could take it first, and the call would
+    /// wait: where others may have the listener, only one that does not block has turns.
+    fn is_shadows_turn(&mut self, id: SocketId) -> bool {
+        let Some(socket) = self.sockets.get_mut(id) else { return false };
+        if !socket.own_run.is_shadows_turn() {
+            return false;
+        }
+        socket.own_run.begin();
+        let (fd, is_common) = (socket.fd(), socket.is_common);
+        (!is_common || self.is_nonblocking(id)) && has_kernel_connection(fd)
     }
 
-    /// A connection that came to the shadow, if that is to be asked before the stack. Another process could take it first, and the
-    /// call would wait: where others may have the listener, only one that does not block has turns.
-    fn accept_in_shadows_turn(
+    /// What the shadow has for a call that waits, and asked it at `asked_at`.
+    fn find_at_shadow(
         &mut self,
         id: SocketId,
-        name: Option<&mut [u8]>,
-        flags: i32,
-    ) -> Option<Accepted> {
-        let socket = self.sockets.get_mut(id).filter(|socket| socket.own_run.is_shadows_turn())?;
-        socket.own_run.begin();
-        let fd = socket.fd();
-        let may_wait = socket.is_common && !socket.nonblocking;
-        if may_wait || !has_kernel_connection(fd) {
+        asked: &mut Asked<'_>,
+        asked_at: &mut Instant,
+        now: Instant,
+    ) -> Option<Found> {
+        let Some(socket) = self.sockets.get(id) else { return Some(Found::Accepted(fail(libc::EBADF))) };
+        let own = socket.fd();
+        if now.since(*asked_at) < KERNEL_EVERY {
             return None;
         }
-        Some(self.accept_of_kernel(fd, name, flags)).filter(|accepted| *accepted != fail(libc::EAGAIN))
+        *asked_at = now;
+        if !has_kernel_connection(own) {
+            return None;
+        }
+        match (own == asked.fd, socket.is_common) {
+            (true, _) => Some(Found::AtShadow),
+            // The program has closed the number meanwhile, and what was opened since has it. Nobody but this call has the description: there is a
+            // connection, so that nothing waits.
+            (false, false) => {
+                let accepted = syscall::accept(own, asked.name.as_deref_mut(), asked.flags);
+                self.left_to_kernel.accepted += u64::from(accepted.is_ok());
+                Some(Found::Accepted(accepted.map_err(Errno::from)))
+            }
+            (false, true) => None, // It is for the others.
+        }
     }
 
     /// A connection of the stack's, or one that another process left to us.
-    fn accept_own(&mut self, id: SocketId, name: Option<&mut [u8]>, flags: i32) -> Option<Accepted> {
+    fn accept_own(&mut self, id: SocketId, asked: &mut Asked<'_>) -> Option<Accepted> {
+        let (name, flags) = (asked.name.as_deref_mut(), asked.flags);
         let socket = self.sockets.get_mut(id)?;
         let Role::Listener { on_stack, adopted, .. } = &mut socket.role else {
             return Some(fail(libc::EINVAL));

@@ -18,6 +18,7 @@ use crate::process::{Process, State};
 use crate::request::{Receive, Received, Send, Verdict};
 use crate::socket::Role;
 use crate::socket::control_messages::ControlWriter;
+use crate::socket::learned_ways::LearnedWay;
 use crate::socket::times::on_the_wall;
 use crate::socket::udp::scatter;
 use crate::socket::udp_messages::apply_udp_control;
@@ -49,7 +50,7 @@ impl Process {
         }
         let Some(socket) = state.sockets.get(id) else { return Verdict::Kernel };
         let timeout = socket.receive_timeout;
-        if socket.nonblocking || request.flags & libc::MSG_DONTWAIT != 0 {
+        if request.flags & libc::MSG_DONTWAIT != 0 || state.is_nonblocking(id) {
             if self.asks_again(&mut state, id) {
                 self.turn_in_passing(&mut state, now);
                 if let Some(result) = state.receive_datagram_own(id, request, now) {
@@ -107,7 +108,6 @@ impl Process {
         &self,
         mut state: MutexGuard<'_, State>,
         id: SocketId,
-        _fd: RawFd,
         request: &Send<'_, '_>,
     ) -> Verdict<usize> {
         let now = self.now();
@@ -118,6 +118,36 @@ impl Process {
             }
             None => Verdict::Kernel,
         }
+    }
+
+    /// sendmmsg(2) on a UDP socket of the stack; `None` for all else.
+    pub(crate) fn datagrams(&self, fd: RawFd) -> Option<Datagrams<'_>> {
+        let state = self.lock();
+        let id = state.socket_of(fd)?;
+        let is_it = matches!(state.sockets.get(id)?.role, Role::Udp(_)) && state.has_own_datagrams(id);
+        let now = self.now();
+        is_it.then_some(Datagrams { state, id, now })
+    }
+}
+
+/// The datagrams of one call: the lock is taken once for all of them, and they leave together.
+pub struct Datagrams<'p> {
+    state: MutexGuard<'p, State>,
+    id: SocketId,
+    now: Instant,
+}
+
+impl Datagrams<'_> {
+    /// Sends the next one.
+    pub fn send(&mut self, request: &Send<'_, '_>) -> Verdict<usize> {
+        let sent = self.state.send_datagram_own(self.id, request, self.now);
+        sent.map_or(Verdict::Kernel, Verdict::Done)
+    }
+}
+
+impl Drop for Datagrams<'_> {
+    fn drop(&mut self) {
+        self.state.queue.leave(self.now);
     }
 }
 
@@ -204,14 +234,9 @@ impl State {
         } else {
             socket.own_run.note_taken()
         }
-        udp.learn(received.remote, received.local, received.hop, now);
-        let truncated = received.full_len > room;
-        let whole = request.flags & libc::MSG_TRUNC != 0;
-        let mut result = Received {
-            len: if whole { received.full_len } else { received.len },
-            flags: if truncated { libc::MSG_TRUNC } else { 0 } | request.flags & libc::MSG_CMSG_CLOEXEC,
-            ..Received::default()
-        };
+        let (remote, local, hop) = (received.remote, received.local, received.hop);
+        udp.learn(LearnedWay { remote, local, hop }, now);
+        let mut result = told_of(&received, room, request.flags);
         if let Some(name) = request.name.as_deref_mut() {
             result.name_len = write_name(received.remote, domain, name);
         }
@@ -281,6 +306,17 @@ impl State {
             // The kernel fragments, waits, or knows better.
             Err(_) => None,
         }
+    }
+}
+
+/// What a call with these flags and so much room is told of a datagram's length.
+fn told_of(received: &stack::udp::Received, room: usize, flags: i32) -> Received {
+    let truncated = received.full_len > room;
+    let whole = flags & libc::MSG_TRUNC != 0;
+    Received {
+        len: if whole { received.full_len } else { received.len },
+        flags: if truncated { libc::MSG_TRUNC } else { 0 } | flags & libc::MSG_CMSG_CLOEXEC,
+        ..Received::default()
     }
 }
 

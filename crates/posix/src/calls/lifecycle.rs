@@ -189,6 +189,8 @@ impl State {
             self.close_listeners(now);
             self.hear_if_due(now);
             self.move_all(None);
+            self.read_notes();
+            self.kinship.leave_to_children();
             self.queue.flush(now);
         }
     }

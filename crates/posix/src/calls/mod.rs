@@ -35,6 +35,8 @@ use crate::broker_side::brokered::Brokered;
 use crate::descriptors::fd_table::FdTable;
 use crate::global;
 use crate::process::Process;
+pub use datagrams::Datagrams;
+
 pub use crate::request::{EpollEvent, PollFd, Receive, Received, Send, SignalMask, Verdict};
 
 /// The program starts, not yet in `main`, and the environment names `broker`. Without a broker there (false) nothing else is ever asked.
@@ -121,6 +123,12 @@ pub fn receive(fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
 /// caller raises it.
 pub fn send(fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
     verdict(fd, |process| process.send(fd, request))
+}
+
+/// sendmmsg(2) on a UDP socket, datagram by datagram; `None` if each is to be sent by [`send`]. No other function may be called until it is
+/// dropped.
+pub fn datagrams(fd: RawFd) -> Option<Datagrams<'static>> {
+    if is_ours(fd) { global::process()?.datagrams(fd) } else { None }
 }
 
 /// sendfile(2) to `out`. Without `offset` the file's own position moves.

@@ -37,7 +37,7 @@ impl Process {
                 let failed = matches!(sent, Err(errno) if errno.0 != libc::EAGAIN);
                 if failed && self.was_moved(id, moves) { Verdict::Kernel } else { Verdict::Done(sent) }
             }
-            Role::Udp(_) => self.send_datagram(state, id, fd, request),
+            Role::Udp(_) => self.send_datagram(state, id, request),
             Role::Stream(Place::Kernel) if socket.error.is_some() => {
                 let mut state = state;
                 state.take_error(id).map_or(Verdict::Kernel, |errno| Verdict::Done(Err(errno)))

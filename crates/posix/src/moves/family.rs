@@ -74,6 +74,12 @@ impl State {
         true
     }
 
+    /// The kernel's socket of an inherited connection whose owner has ended.
+    pub(crate) fn take_legacy(&mut self, id: SocketId) -> Option<OwnedFd> {
+        let ends = self.endpoints(id)?;
+        self.kinship.take_legacy(ends)
+    }
+
     /// Reads what children have closed, from time to time.
     pub(crate) fn look_after_children(&mut self, now: Instant) {
         if self.kinship.is_due(now) {

@@ -46,14 +46,17 @@ impl State {
         let Some(id) = self.sockets.iter().find(|(_, socket)| is_it(socket)).map(|(id, _)| id) else {
             return;
         };
-        match kernel {
-            Some(kernel) => {
-                if let Some(ends) = self.endpoints(id) {
-                    self.kinship.note_let_go(ends);
-                }
-                self.replace_by(id, kernel);
-            }
+        match kernel.or_else(|| self.take_legacy(id)) {
+            Some(kernel) => self.go_on_with(id, kernel),
             None => self.fail_socket(id, Errno(libc::ECONNRESET)),
         }
+    }
+
+    /// An inherited connection is the kernel's by now, and ours as well.
+    pub(crate) fn go_on_with(&mut self, id: SocketId, kernel: OwnedFd) {
+        if let Some(ends) = self.endpoints(id) {
+            self.kinship.note_let_go(ends);
+        }
+        self.replace_by(id, kernel);
     }
 }

@@ -6,17 +6,34 @@ use std::os::fd::RawFd;
 use crate::address::local_of;
 use crate::ids::SocketId;
 use crate::process::State;
-use crate::socket::Socket;
 use crate::socket::kernel_only::REUSEPORT_PROGRAM;
 use crate::socket::settings::timeout_of;
+use crate::socket::udp_messages::udp_int;
+use crate::socket::{Role, Socket};
+
+/// Why a listener stays the kernel's.
+const BY_PROCESSOR: &str =
+    "the kernel chooses among the listeners of its port by processor (SO_INCOMING_CPU)";
 
 impl State {
+    /// Whether calls on a socket return at once. The flag is the description's: another process that has it as well may have changed it.
+    pub(crate) fn is_nonblocking(&mut self, id: SocketId) -> bool {
+        let Some(socket) = self.sockets.get_mut(id) else { return true };
+        if socket.is_common && socket.is_shadow() {
+            let flags = syscall::fcntl(socket.fd(), libc::F_GETFL, 0);
+            socket.nonblocking = flags.map_or(socket.nonblocking, |flags| flags & libc::O_NONBLOCK != 0);
+        }
+        socket.nonblocking
+    }
+
     /// Why a socket that is bound to `local` may not be claimed: for options of its own, or of one that shares the port.
     pub(crate) fn why_kernel_only(&self, id: SocketId, local: SocketAddr) -> Option<&'static str> {
         let chooses = |socket: &Socket| {
             socket.kernel_only == Some(REUSEPORT_PROGRAM) && local_of(socket.fd()) == Some(local)
         };
         let own = self.sockets.get(id).and_then(|socket| socket.kernel_only);
+        let own = own
+            .or_else(|| self.sockets.get(id).filter(|it| is_chosen_by_processor(it)).map(|_| BY_PROCESSOR));
         own.or_else(|| self.sockets.iter().any(|(_, socket)| chooses(socket)).then_some(REUSEPORT_PROGRAM))
     }
 
@@ -44,4 +61,12 @@ impl State {
             socket.receive_timeout = timeout_of(socket.fd(), libc::SO_RCVTIMEO);
         }
     }
+}
+
+/// Whether a listener is one of several at its port of which each is for connections that come by its own processor.
+fn is_chosen_by_processor(socket: &Socket) -> bool {
+    let int = |option| udp_int(socket.fd(), libc::SOL_SOCKET, option);
+    matches!(socket.role, Role::Listener { .. })
+        && int(libc::SO_REUSEPORT).is_some_and(|value| value != 0)
+        && int(libc::SO_INCOMING_CPU).is_some_and(|processor| processor >= 0)
 }

@@ -6,6 +6,7 @@ pub(crate) mod error_queue;
 pub(crate) mod flags;
 pub(crate) mod judge;
 pub(crate) mod kernel_only;
+pub(crate) mod learned_ways;
 pub(crate) mod option_table;
 pub(crate) mod own_run;
 mod owner;

@@ -2,18 +2,14 @@
 
 use std::net::SocketAddr;
 
-use clock::{Duration, Instant};
+use clock::Instant;
+use stack::Stack;
 use stack::tcp::Readiness;
 use stack::udp::UdpId;
-use stack::{Hop, Stack};
 
+use crate::socket::learned_ways::{LearnedWay, LearnedWays};
 use crate::socket::readiness::{READABLE, WRITABLE};
 use crate::socket::udp_messages::Asked;
-
-/// Destinations whose route is cached.
-const WAYS_MAX: usize = 64;
-/// How long a way is believed: neighbours change, and the kernel knows.
-const WAY_LIFETIME: Duration = Duration::from_secs(30);
 
 /// A UDP socket.
 #[derive(Default)]
@@ -21,7 +17,7 @@ pub(crate) struct UdpRole {
     pub(crate) on_stack: Option<UdpId>,
     /// bind(2) was called: threads that wait for datagrams there get them from the stack.
     pub(crate) is_bound: bool,
-    ways: Vec<LearnedWay>,
+    ways: Box<LearnedWays>,
     /// What it wants to be told of datagrams.
     pub(crate) asked: Asked,
     /// The kernel alone can do with what it sends what was asked for.
@@ -32,14 +28,6 @@ pub(crate) struct UdpRole {
     pub(crate) peer: Option<SocketAddr>,
     /// Room to put a datagram together that comes in pieces, or is to leave so.
     pub(crate) room: Vec<u8>,
-}
-
-/// How a datagram came: what goes back goes the same way.
-pub(crate) struct LearnedWay {
-    remote: SocketAddr,
-    pub(crate) local: SocketAddr,
-    pub(crate) hop: Hop,
-    at: Instant,
 }
 
 impl UdpRole {
@@ -57,20 +45,13 @@ impl UdpRole {
         bits | if error { libc::EPOLLERR as u32 } else { 0 }
     }
 
-    pub(crate) fn learn(&mut self, remote: SocketAddr, local: SocketAddr, hop: Hop, now: Instant) {
-        match self.ways.iter_mut().find(|way| way.remote == remote) {
-            Some(way) => *way = LearnedWay { remote, local, hop, at: now },
-            None => {
-                if self.ways.len() >= WAYS_MAX {
-                    self.ways.remove(0);
-                }
-                self.ways.push(LearnedWay { remote, local, hop, at: now });
-            }
-        }
+    /// A datagram came this way: what goes back goes the same.
+    pub(crate) fn learn(&mut self, way: LearnedWay, now: Instant) {
+        self.ways.note(way, now);
     }
 
     pub(crate) fn way_to(&self, remote: SocketAddr, now: Instant) -> Option<&LearnedWay> {
-        self.ways.iter().find(|way| way.remote == remote && now.since(way.at) < WAY_LIFETIME)
+        self.ways.find(remote, now)
     }
 }
 

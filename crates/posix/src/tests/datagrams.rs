@@ -79,6 +79,44 @@ fn a_datagram_is_answered_the_way_it_came() {
 }
 
 #[test]
+fn more_peers_than_a_thousand_are_answered_the_way_they_came() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    let mut room = [0; 64];
+    assert!(receive(&pair.left, left, &mut room, 0).is_none());
+    let peers = 10_000..11_200;
+    for peer in peers.clone() {
+        inject(&pair, peer, port, b"hello");
+        pair.settle();
+        assert!(receive(&pair.left, left, &mut room, 0).is_some());
+    }
+    for peer in peers {
+        assert!(send(&pair.left, left, SocketAddr::new(RIGHT, peer), b"hi"), "{peer}");
+        pair.settle();
+    }
+}
+
+#[test]
+fn datagrams_of_one_call_leave_together() {
+    let pair = Pair::new();
+    let (left, port) = bound(&pair.left);
+    let mut room = [0; 64];
+    assert!(pair.left.datagrams(left).is_none(), "each is the kernel's");
+    assert!(receive(&pair.left, left, &mut room, 0).is_none());
+    inject(&pair, 9999, port, b"hello");
+    pair.settle();
+    assert!(receive(&pair.left, left, &mut room, 0).is_some());
+    let (name, len) = encode(SocketAddr::new(RIGHT, 9999), libc::AF_INET);
+    let (stranger, _) = encode(SocketAddr::new(RIGHT, 7777), libc::AF_INET);
+    let mut datagrams = pair.left.datagrams(left).unwrap();
+    for (name, is_own) in [(&name[..len], true), (&name[..len], true), (&stranger[..len], false)] {
+        let buffers = [IoSlice::new(b"hi")];
+        let sent = datagrams.send(&Send { buffers: &buffers, name: Some(name), control: None, flags: 0 });
+        assert_eq!(matches!(sent, Verdict::Done(Ok(2))), is_own);
+    }
+}
+
+#[test]
 fn what_is_too_long_for_the_room_is_told() {
     let pair = Pair::new();
     let (left, port) = bound(&pair.left);

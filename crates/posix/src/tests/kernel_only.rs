@@ -45,6 +45,29 @@ fn a_listener_that_signs_is_not_claimed() {
 }
 
 #[test]
+fn a_listener_for_one_processor_among_others_at_its_port_is_not_claimed() {
+    let pair = Pair::new();
+    for (reuse_port, is_claimed) in [(0i32, true), (1, false)] {
+        let fd = pair.left.tcp_socket(libc::SOCK_NONBLOCK);
+        for (option, value) in [(libc::SO_REUSEPORT, reuse_port), (libc::SO_INCOMING_CPU, 0)] {
+            syscall::setsockopt(fd, libc::SOL_SOCKET, option, &value.to_ne_bytes()).unwrap();
+        }
+        let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
+        syscall::bind(fd, &name[..len]).unwrap();
+        syscall::listen(fd, 4).unwrap();
+        pair.left.on_listen(fd, 4);
+        assert_eq!(pair.left.accept4(fd, 0), Err(EAGAIN));
+        let state = pair.left.lock();
+        let socket = state.socket_of(fd).and_then(|id| state.sockets.get(id)).unwrap();
+        assert_eq!(socket.claim.is_some(), is_claimed);
+        assert_eq!(
+            socket.unclaimable.as_ref().is_some_and(|why| why.contains("SO_INCOMING_CPU")),
+            !is_claimed
+        );
+    }
+}
+
+#[test]
 fn what_waits_at_a_listener_that_becomes_the_kernels_is_accepted() {
     let pair = Pair::new();
     let (listener, address) = pair.listen();

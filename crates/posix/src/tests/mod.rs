@@ -331,7 +331,14 @@ impl Process {
     }
 
     fn accept4(&self, fd: RawFd, flags: i32) -> Result<RawFd, Errno> {
-        done(self.accept(fd, None, flags)).map(|(fd, _)| fd)
+        match self.accept(fd, None, flags) {
+            Verdict::Done(accepted) => accepted.map(|(fd, _)| fd),
+            Verdict::Kernel => {
+                let (accepted, _) = syscall::accept(fd, None, flags)?;
+                self.on_accept();
+                Ok(accepted)
+            }
+        }
     }
 
     fn connect_to(&self, fd: RawFd, address: SocketAddr) -> Result<(), Errno> {

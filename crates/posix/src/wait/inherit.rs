@@ -21,6 +21,10 @@ impl State {
         if inherited.request.is_some() {
             return true;
         }
+        if let Some(kernel) = self.take_legacy(id) {
+            self.go_on_with(id, kernel);
+            return true;
+        }
         self.reach();
         let request = self.attachment().and_then(|attachment| attachment.begin_inherit(local, remote));
         if let Some(Role::Stream(Place::FromParent(inherited))) =

@@ -64,7 +64,7 @@ pub(crate) unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         return Ok(Verdict::Kernel);
     }
     // SAFETY: as the caller says.
-    Ok(map(unsafe { send_header(fd, message, flags)? }, octets_sent))
+    Ok(map(unsafe { send_header(message, flags, |request| send_message(fd, request))? }, octets_sent))
 }
 
 /// # Safety
@@ -82,9 +82,14 @@ pub(crate) unsafe fn sendmmsg(
         messages.iter().for_each(|message| unsafe { rights::move_passed(&message.msg_hdr) });
         return Ok(Verdict::Kernel);
     }
+    let mut together = asked::datagrams(fd);
     for (index, message) in messages.iter_mut().enumerate() {
+        let send = |request: &Send<'_, '_>| match &mut together {
+            Some(datagrams) => datagrams.send(request),
+            None => send_message(fd, request),
+        };
         // SAFETY: as the caller says.
-        match unsafe { send_header(fd, &message.msg_hdr, flags) } {
+        match unsafe { send_header(&message.msg_hdr, flags, send) } {
             Ok(Verdict::Done(Ok(sent))) => message.msg_len = sent as c_uint,
             _ if index > 0 => return Ok(Verdict::Done(Ok(index as c_int))),
             other => return Ok(map(other?, |_| 0)),
@@ -95,7 +100,11 @@ pub(crate) unsafe fn sendmmsg(
 
 /// # Safety
 /// As sendmsg(2).
-unsafe fn send_header(fd: c_int, message: &msghdr, flags: c_int) -> Asked<usize> {
+unsafe fn send_header(
+    message: &msghdr,
+    flags: c_int,
+    send: impl FnOnce(&Send<'_, '_>) -> Verdict<usize>,
+) -> Asked<usize> {
     let name = match message.msg_name.is_null() {
         true => None,
         // SAFETY: as the caller says.
@@ -104,7 +113,7 @@ unsafe fn send_header(fd: c_int, message: &msghdr, flags: c_int) -> Asked<usize>
     // SAFETY: as the caller says.
     let control = unsafe { memory::bytes(message.msg_control, message.msg_controllen)? };
     let control = (!control.is_empty()).then_some(control);
-    let ask = |buffers: &[IoSlice<'_>]| Ok(send_message(fd, &Send { buffers, name, control, flags }));
+    let ask = |buffers: &[IoSlice<'_>]| Ok(send(&Send { buffers, name, control, flags }));
     // SAFETY: as the caller says.
     unsafe { memory::with_buffers(message.msg_iov, message.msg_iovlen, Errno(libc::EMSGSIZE), ask) }
 }
