@@ -1,7 +1,8 @@
 //! Turns C's pointers into types, and refuses what the kernel refuses.
 //!
-//! The kernel returns `EFAULT` for any address that does not belong to the program. Here only null is recognised, and a wild pointer ends
-//! the program.
+//! The kernel returns `EFAULT` for any address that does not belong to the program. Here that is so for addresses that no program has: null
+//! and the rest of the first page, and the kernel's half. Any other wild pointer ends the program: to ask the kernel about each address costs
+//! more than the calls themselves (docs/limits.md has figures).
 
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
@@ -25,15 +26,31 @@ const FEW: usize = 8;
 pub(crate) const EFAULT: Errno = Errno(libc::EFAULT);
 pub(crate) const EINVAL: Errno = Errno(libc::EINVAL);
 
+/// No program has memory below this address: mmap(2) gives none there to who may not.
+const LOWEST: usize = 4096;
+/// Nor above: the kernel's half, and what is between that and programs with the most bits that an address has.
+#[cfg(target_arch = "x86_64")]
+const HIGHEST: usize = 1 << 56;
+#[cfg(not(target_arch = "x86_64"))]
+const HIGHEST: usize = 1 << 55;
+
+/// Whether no program can have `len` octets there.
+fn is_bad(address: usize, len: usize) -> bool {
+    // The topmost octet is a tag there, which counts for nothing.
+    #[cfg(target_arch = "aarch64")]
+    let address = address & (usize::MAX >> 8);
+    !(LOWEST..HIGHEST).contains(&address) || len > HIGHEST - address
+}
+
 /// `len` octets to be read.
 ///
 /// # Safety
-/// `address` is null or has `len` octets, which nothing changes for as long as the result lives.
+/// `address` is bad ([`is_bad`]) or has `len` octets, which nothing changes for as long as the result lives.
 pub(crate) unsafe fn bytes<'a>(address: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
-    match (address.is_null(), len) {
+    match (is_bad(address.addr(), len.min(MAX_RW_COUNT)), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(EFAULT),
-        // SAFETY: not null, and as long as the caller says or shorter.
+        // SAFETY: not bad, and as long as the caller says or shorter.
         (false, len) => Ok(unsafe { std::slice::from_raw_parts(address.cast(), len.min(MAX_RW_COUNT)) }),
     }
 }
@@ -41,12 +58,12 @@ pub(crate) unsafe fn bytes<'a>(address: *const c_void, len: usize) -> Result<&'a
 /// `len` octets to be written.
 ///
 /// # Safety
-/// `address` is null or has `len` octets, which nothing else refers to for as long as the result lives.
+/// `address` is bad ([`is_bad`]) or has `len` octets, which nothing else refers to for as long as the result lives.
 pub(crate) unsafe fn bytes_mut<'a>(address: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
-    match (address.is_null(), len) {
+    match (is_bad(address.addr(), len.min(MAX_RW_COUNT)), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(EFAULT),
-        // SAFETY: not null, and as long as the caller says or shorter; what is there is octets, whatever they are.
+        // SAFETY: not bad, and as long as the caller says or shorter; what is there is octets, whatever they are.
         (false, len) => Ok(unsafe { std::slice::from_raw_parts_mut(address.cast(), len.min(MAX_RW_COUNT)) }),
     }
 }
@@ -54,18 +71,24 @@ pub(crate) unsafe fn bytes_mut<'a>(address: *mut c_void, len: usize) -> Result<&
 /// What `address` points to.
 ///
 /// # Safety
-/// `address` is null or points to a `T` that nothing changes for as long as the result lives.
+/// `address` is bad ([`is_bad`]) or points to a `T` that nothing changes for as long as the result lives.
 pub(crate) unsafe fn at<'a, T>(address: *const T) -> Result<&'a T, Errno> {
-    // SAFETY: as the caller says.
+    if is_bad(address.addr(), size_of::<T>()) {
+        return Err(EFAULT);
+    }
+    // SAFETY: not bad, and then as the caller says.
     unsafe { address.as_ref() }.ok_or(EFAULT)
 }
 
 /// What `address` points to, to be changed.
 ///
 /// # Safety
-/// `address` is null or points to a `T` that nothing else refers to for as long as the result lives.
+/// `address` is bad ([`is_bad`]) or points to a `T` that nothing else refers to for as long as the result lives.
 pub(crate) unsafe fn at_mut<'a, T>(address: *mut T) -> Result<&'a mut T, Errno> {
-    // SAFETY: as the caller says.
+    if is_bad(address.addr(), size_of::<T>()) {
+        return Err(EFAULT);
+    }
+    // SAFETY: not bad, and then as the caller says.
     unsafe { address.as_mut() }.ok_or(EFAULT)
 }
 
@@ -74,10 +97,10 @@ pub(crate) unsafe fn at_mut<'a, T>(address: *mut T) -> Result<&'a mut T, Errno> 
 /// # Safety
 /// `address` is null or has `count` elements, which nothing else refers to for as long as the result lives.
 pub(crate) unsafe fn array_mut<'a, T>(address: *mut T, count: usize) -> Result<&'a mut [T], Errno> {
-    match (address.is_null(), count) {
+    match (is_bad(address.addr(), count.saturating_mul(size_of::<T>())), count) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(EFAULT),
-        // SAFETY: not null, and `count` elements as the caller says.
+        // SAFETY: not bad, and `count` elements as the caller says.
         (false, count) => Ok(unsafe { std::slice::from_raw_parts_mut(address, count) }),
     }
 }
@@ -199,10 +222,10 @@ unsafe fn vector_array<'a>(
     if count > UIO_MAXIOV {
         return Err(too_many);
     }
-    let vectors: &[iovec] = match (vectors.is_null(), count) {
+    let vectors: &[iovec] = match (is_bad(vectors.addr(), count * size_of::<iovec>()), count) {
         (_, 0) => &[],
         (true, _) => return Err(EFAULT),
-        // SAFETY: not null, and `count` elements as the caller says.
+        // SAFETY: not bad, and `count` elements as the caller says.
         (false, count) => unsafe { std::slice::from_raw_parts(vectors, count) },
     };
     if vectors.iter().any(|vector| isize::try_from(vector.iov_len).is_err()) {
@@ -238,4 +261,34 @@ pub(crate) unsafe fn timeout(time: *const timespec) -> Result<Option<Duration>, 
 pub(crate) unsafe fn signal_mask(mask: *const libc::sigset_t) -> Option<SignalMask> {
     // SAFETY: null or a signal mask; it begins with the kernel's word.
     (!mask.is_null()).then(|| unsafe { *mask.cast::<u64>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_program_has_is_a_fault_and_not_the_end() {
+        for address in [0, 1, 4095, HIGHEST, 3 * (HIGHEST / 2), HIGHEST - 9] {
+            let address = std::ptr::without_provenance_mut::<c_void>(address);
+            // SAFETY: no program has memory there.
+            unsafe {
+                assert_eq!(bytes(address, 10), Err(EFAULT), "{address:?}");
+                assert_eq!(bytes_mut(address, 10), Err(EFAULT));
+                assert_eq!(bytes(address, 0), Ok(&[][..]), "nothing is read");
+                assert_eq!(array_mut(address.cast::<[u8; 16]>(), 1), Err(EFAULT));
+                assert!(
+                    at(address.cast::<[u8; 16]>()).is_err() && at_mut(address.cast::<[u8; 16]>()).is_err()
+                );
+                assert!(vector_array(address.cast(), 1, EINVAL).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_program_has_is_not() {
+        let octets = [7; 10];
+        // SAFETY: they are there.
+        assert_eq!(unsafe { bytes(octets.as_ptr().cast(), 10) }, Ok(&octets[..]));
+    }
 }
