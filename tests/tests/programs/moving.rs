@@ -55,9 +55,9 @@ print('moves:', moves, 'lost:', lost, 'sent again:', again)
 const MOVES: u32 = 300;
 
 /// Answers on the stack, and then by three processes in turn: two children, and the parent, which has the connection open all the time. Or by a child, while
-/// its own child has inherited the connection over exec. Or by a child, once its parent has ended.
+/// its own child has inherited the connection over exec.
 const FAMILY: &str = "
-import os, signal, socket, sys, time
+import os, signal, socket, sys
 listener = socket.create_server(('', 7000), backlog=16)
 def answer(connection):
     connection.sendall(connection.recv(64))
@@ -83,19 +83,10 @@ def answer_beside_another_program(connection):
         os._exit(0)
     connection.close()
     os.wait()
-def answer_once_alone(connection):
-    parent = os.getpid()
-    if os.fork() == 0:
-        while os.getppid() == parent: time.sleep(0.001)
-        for _ in range(3): answer(connection)
-    os._exit(0)
 while True:
-    if sys.argv[1] == 'alone' and os.fork() != 0:
-        os.wait()
-        continue
     connection, _ = listener.accept()
     for _ in range(4): answer(connection)
-    dict(alone=answer_once_alone, turn=answer_in_turn, beside=answer_beside_another_program)[sys.argv[1]](connection)
+    dict(turn=answer_in_turn, beside=answer_beside_another_program)[sys.argv[1]](connection)
     connection.close()
 ";
 
@@ -112,6 +103,49 @@ for connection in range(40):
         except ConnectionResetError:
             ends.append('reset')
 print('well:', ends.count(b''), 'reset:', ends.count('reset'))
+";
+
+/// Answers on the stack, forks, and ends; then the child answers. Its own parent keeps the listener.
+const SURVIVOR: &str = "
+import os, socket, time
+listener = socket.create_server(('', 7000), backlog=64)
+def answer(connection):
+    request = connection.recv(64)
+    connection.sendall(request)
+    return request
+def serve():
+    connections = []
+    while len(connections) < 20: # Who only looks whether there is a server asks nothing.
+        connection, _ = listener.accept()
+        if answer(connection): connections.append(connection)
+    for _ in range(3):
+        for connection in connections: answer(connection)
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent: time.sleep(0.001)
+        for _ in range(3):
+            for connection in connections: answer(connection)
+    os._exit(0)
+if os.fork() == 0: serve()
+os.wait()
+time.sleep(60)
+";
+
+const SURVIVORS_CLIENT: &str = "
+import socket, sys
+alive = {socket.create_connection((sys.argv[1], 7000), timeout=30) for _ in range(20)}
+def each(act):
+    for connection in list(alive):
+        try: act(connection)
+        except (ConnectionResetError, BrokenPipeError): alive.remove(connection)
+def hear(expected):
+    def act(connection): assert connection.recv(1) == expected
+    return act
+for request in range(7):
+    each(lambda connection: connection.sendall(b'x'))
+    each(hear(b'x'))
+each(hear(b''))
+print('well:', len(alive), 'reset:', 20 - len(alive))
 ";
 
 #[test]
@@ -141,7 +175,14 @@ fn a_connection_is_answered_by_a_child_while_another_program_has_it_too() {
 
 #[test]
 fn a_connection_is_answered_by_a_child_that_outlives_its_parent() {
-    assert_family_answers("alone");
+    let Some(trial) = Trial::of("accept, fork and end") else { return };
+    let server =
+        Program::new("accept, fork and end", "python3 -c").argument(SURVIVOR).ready(Ready::Port(PORT));
+    let running = trial.start(&server);
+    let mut client = trial.lab.command(Side::Client, "python3");
+    let said = trial.on_the_stack(|| finish(client.args(["-c", SURVIVORS_CLIENT, SERVER_V4])));
+    assert_eq!(said.trim(), "well: 20 reset: 0");
+    trial.end(running);
 }
 
 fn assert_family_answers(how: &str) {
