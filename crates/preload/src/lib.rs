@@ -13,7 +13,7 @@
 //! drop at that point (`macros`). A panic of ours does not leave: `answer::ask` ends the process.
 //!
 //! # What a program can notice
-//! * A wild pointer ends it, where the kernel would return `EFAULT`. A null pointer returns `EFAULT` here, too.
+//! * A wild pointer ends it, where the kernel would return `EFAULT`. Null, and what else no program has, is `EFAULT` here, too.
 //! * The child of vfork(2) has its own memory, as the standard permits.
 //! * Calls that do not go through the C library bypass all hooks: system calls by the program's own instructions (Go), and
 //!   io_uring(7), which `sidestep run` refuses. They see the kernel's socket, which for a connection on our stack is not connected. A process that was
