@@ -21,7 +21,7 @@ const REPLACE: Duration = Duration::from_millis(100);
 /// Time between attempts to open queues again that the engines were told to close. The kernel frees them after a while.
 const REOPEN: Duration = Duration::from_millis(20);
 /// How long claimed TCP waits for that at most.
-const REOPEN_MAX: Duration = Duration::from_secs(1);
+pub(crate) const REOPEN_MAX: Duration = Duration::from_secs(1);
 
 /// The interface in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 use device::{DataPath, Device, Opened, PathError};
 use steering::{ListenAddress, LocalAddress, Transport};
 
@@ -11,7 +11,7 @@ use crate::clamps::{ClampWatch, SegmentClamp};
 use crate::mirror::{Change, Mirror};
 use crate::monitor::{MonitorError, NetlinkMonitor};
 use crate::neighbours::{NeighbourMove, NeighbourWatch};
-use crate::plan::{Action, PortPlan, PortView};
+use crate::plan::{Action, PortPlan, PortView, REOPEN_MAX};
 use crate::sources::{SourceWatch, Sources};
 
 /// An interface, its claims and its engines.
@@ -210,10 +210,10 @@ impl PortSupervisor {
             }
             Action::Reopen => {
                 events.push(PortEvent::Reopening);
-                self.path.set_reopening(true)?;
+                self.path.set_reopening(REOPEN_MAX)?;
             }
             Action::Reopened => {
-                self.path.set_reopening(false)?;
+                self.path.set_reopening(Duration::ZERO)?;
                 self.plan.on_reopened();
             }
             Action::Attach => {

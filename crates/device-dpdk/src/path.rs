@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use clock::Duration;
 use device::{DataPath, Opened, PathError};
 use exception_path::{Counts, Steered, TapInterface};
 use steering::{Claim, ClaimTable};
@@ -61,7 +62,7 @@ impl DataPath for DpdkPath {
         Ok(())
     }
 
-    fn set_reopening(&mut self, _reopening: bool) -> Result<(), PathError> {
+    fn set_reopening(&mut self, _max: Duration) -> Result<(), PathError> {
         Ok(())
     }
 

@@ -120,12 +120,13 @@ struct {
 	__type(value, __u32);
 } xsks SEC(".maps");
 
-// Not zero: sockets are being opened anew, and claimed TCP waits for them.
+// Sockets are being opened anew, and claimed TCP waits for them until this time of bpf_ktime_get_ns at the latest: whoever opens them
+// may be killed meanwhile.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __u64);
 } reopening SEC(".maps");
 
 struct {

@@ -45,9 +45,9 @@ static __always_inline int has_socket(__u32 queue)
 static __always_inline int is_reopening(void)
 {
 	__u32 zero = 0;
-	__u32 *value = bpf_map_lookup_elem(&reopening, &zero);
+	__u64 *until = bpf_map_lookup_elem(&reopening, &zero);
 
-	return value && *value;
+	return until && *until && bpf_ktime_get_ns() < *until;
 }
 
 static __always_inline int is_tcp_segment(const struct packet *packet)

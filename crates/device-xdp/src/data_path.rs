@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use clock::Duration;
 use device::{DataPath, Opened, PathError};
 use steering::Claim;
 
@@ -48,8 +49,8 @@ impl DataPath for XdpPath {
         Ok(self.attached().set_claims(claims)?)
     }
 
-    fn set_reopening(&mut self, reopening: bool) -> Result<(), PathError> {
-        Ok(self.attached().set_reopening(reopening)?)
+    fn set_reopening(&mut self, max: Duration) -> Result<(), PathError> {
+        Ok(self.attached().set_reopening(max)?)
     }
 
     fn open(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<Opened, PathError> {

@@ -8,11 +8,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use aya::maps::{Array, Map, MapData, MapError, XskMap};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use clock::Duration;
 use steering::{Claim, ClaimTerms, Transport};
 
 use crate::claims::Claims;
@@ -26,7 +27,7 @@ use crate::{AttachMode, XdpError, syscalls};
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
 /// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
-const LOADING_MAX: Duration = Duration::from_secs(1);
+const LOADING_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct SteeringProgram {
     claims: Claims,
     kernel_flows: KernelFlows,
     xsks: XskMap<MapData>,
-    reopening: Array<MapData, u32>,
+    reopening: Array<MapData, u64>,
     outcomes: Outcomes,
     /// Queues that the interface had when the program was last given to the driver.
     covered_queues: u16,
@@ -167,10 +168,11 @@ impl SteeringProgram {
         self.kernel_flows.contains(transport, local, remote)
     }
 
-    /// Says whether sockets are being opened anew. Meanwhile claimed TCP on a queue without one is dropped, for its sender to
-    /// send it again, instead of being the kernel's, which would reset connections that it does not know.
-    pub fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError> {
-        self.reopening.set(0, u32::from(reopening), 0).map_err(map_error("reopening"))
+    /// Says that sockets are being opened anew, for so long at most. Meanwhile claimed TCP on a queue without one is dropped, for its
+    /// sender to send it again, instead of being the kernel's, which would reset connections that it does not know.
+    pub fn set_reopening(&mut self, max: Duration) -> Result<(), XdpError> {
+        let until = if max.is_zero() { 0 } else { syscalls::program_time().saturating_add(max.as_nanos()) };
+        self.reopening.set(0, until, 0).map_err(map_error("reopening"))
     }
 
     /// Has claimed packets of receive queue `queue` delivered to the AF_XDP socket `xsk`, bound to that queue, until the

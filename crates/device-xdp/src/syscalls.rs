@@ -1,6 +1,8 @@
 //! One small safe function per system call. See xsk's kernel page, Documentation/networking/af_xdp.rst, and the manual
 //! page that each function names.
 
+mod bpf;
+
 use std::ffi::c_void;
 use std::io;
 use std::mem;
@@ -8,6 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use frame::Region;
+
+pub(crate) use bpf::{attach_xdp, detach_link, open_pinned, pin, program_time, update_link};
 
 /// `SOL_XDP` option of Linux 6.17: most frames that one sendto moves in copy mode, 32 before.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
@@ -280,87 +284,6 @@ pub(crate) fn map_ring(fd: BorrowedFd<'_>, ring: RingKind, len: usize) -> io::Re
 pub(crate) fn page_size() -> usize {
     // SAFETY: no pointers. Never fails for this name.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
-/// What BPF_LINK_CREATE reads of `union bpf_attr` (linux/bpf.h).
-#[repr(C)]
-struct LinkCreate {
-    program: u32,
-    interface: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
-/// Attaches an XDP program to an interface for as long as the returned link is open, see bpf(2), BPF_LINK_CREATE.
-///
-/// Never replaces a program: EBUSY or EEXIST if there is one. `flags` are XDP_FLAGS_DRV_MODE or XDP_FLAGS_SKB_MODE.
-pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
-    const BPF_LINK_CREATE: libc::c_int = 28;
-    const BPF_XDP: u32 = 37;
-    let attr = LinkCreate { program: program.as_raw_fd() as u32, interface, attach_type: BPF_XDP, flags };
-    let size = mem::size_of_val(&attr) as libc::c_uint;
-    // SAFETY: `attr` has the layout that the command reads, is `size` octets long and outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const attr, size) };
-    owned(fd as libc::c_int)
-}
-
-/// What BPF_LINK_UPDATE reads of `union bpf_attr` (linux/bpf.h).
-#[repr(C)]
-struct LinkUpdate {
-    link: u32,
-    new_program: u32,
-    flags: u32,
-    old_program: u32,
-}
-
-/// Has a link run `program` instead of the program that it ran, without a gap, see bpf(2), BPF_LINK_UPDATE.
-pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    const BPF_LINK_UPDATE: libc::c_int = 29;
-    let (link, new_program) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
-    let attr = LinkUpdate { link, new_program, flags: 0, old_program: 0 };
-    let size = mem::size_of_val(&attr) as libc::c_uint;
-    // SAFETY: as for `attach_xdp`.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_UPDATE, &raw const attr, size) };
-    checked(result as libc::c_int).map(drop)
-}
-
-/// Detaches a link's program now, even if other processes have the link open, see bpf(2), BPF_LINK_DETACH.
-pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
-    const BPF_LINK_DETACH: libc::c_int = 34;
-    let link_fd = link.as_raw_fd() as u32;
-    let size = mem::size_of_val(&link_fd) as libc::c_uint;
-    // SAFETY: the command reads one u32, the link's descriptor; `link_fd` outlives the call.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_DETACH, &raw const link_fd, size) };
-    checked(result as libc::c_int).map(drop)
-}
-
-/// What BPF_OBJ_PIN and BPF_OBJ_GET read of `union bpf_attr` (linux/bpf.h).
-#[repr(C)]
-struct Pin {
-    path: u64,
-    object: u32,
-    flags: u32,
-}
-
-/// Keeps a link, and the program and maps behind it, under a name in a BPF file system until that is removed, see bpf(2), BPF_OBJ_PIN.
-pub(crate) fn pin(object: BorrowedFd<'_>, path: &std::ffi::CStr) -> io::Result<()> {
-    const BPF_OBJ_PIN: libc::c_int = 6;
-    bpf_at(BPF_OBJ_PIN, path, object.as_raw_fd() as u32).map(drop)
-}
-
-/// Opens what is kept under that name, see bpf(2), BPF_OBJ_GET.
-pub(crate) fn open_pinned(path: &std::ffi::CStr) -> io::Result<OwnedFd> {
-    const BPF_OBJ_GET: libc::c_int = 7;
-    owned(bpf_at(BPF_OBJ_GET, path, 0)?)
-}
-
-fn bpf_at(command: libc::c_int, path: &std::ffi::CStr, object: u32) -> io::Result<libc::c_int> {
-    let attr = Pin { path: path.as_ptr() as u64, object, flags: 0 };
-    let size = mem::size_of_val(&attr) as libc::c_uint;
-    // SAFETY: `attr` has the layout that both commands read, is `size` octets long and outlives the call, as does the terminated
-    // string that it points to.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const attr, size) };
-    checked(result as libc::c_int)
 }
 
 /// Lifts the limit on locked memory as far as allowed, see setrlimit(2). Kernels before 5.11 count BPF maps against it.

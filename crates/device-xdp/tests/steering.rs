@@ -334,7 +334,7 @@ fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
 fn while_sockets_are_reopened_claimed_tcp_waits_for_them() {
     let Some(mut setting) = Setting::new(ClaimTerms::default()) else { return };
     let segment = tcp(4000, PORT, ACK, 10);
-    setting.program.set_reopening(true).unwrap();
+    setting.program.set_reopening(clock::Duration::from_secs(3600)).unwrap();
     assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "dropped_reopening");
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "dropped_reopening");
     assert_eq!(setting.outcome(&unreadable(&segment)[0].1), "dropped_claimed_tcp");
@@ -345,7 +345,16 @@ fn while_sockets_are_reopened_claimed_tcp_waits_for_them() {
     assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "redirected");
     setting.program.remove_queue(0).unwrap();
     setting.program.remove_queue(0).unwrap();
-    setting.program.set_reopening(false).unwrap();
+    setting.program.set_reopening(clock::Duration::ZERO).unwrap();
     assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "passed_no_socket", "though somebody has the socket");
     drop(device);
+}
+
+/// Whoever opens them may be killed.
+#[test]
+fn claimed_tcp_waits_no_longer_than_was_said() {
+    let Some(mut setting) = Setting::new(ClaimTerms::default()) else { return };
+    setting.program.set_reopening(clock::Duration::from_nanos(1)).unwrap();
+    let segment = tcp(4000, PORT, ACK, 10);
+    assert_eq!(setting.outcome(&ipv4(TCP, &segment)), "passed_no_socket");
 }

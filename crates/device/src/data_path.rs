@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
+use clock::Duration;
 use steering::Claim;
 
 use crate::Device;
@@ -26,8 +27,9 @@ pub trait DataPath: Send {
     /// From now on exactly these packets are taken from the kernel.
     fn set_claims(&mut self, claims: &BTreeSet<Claim>) -> Result<(), PathError>;
 
-    /// While true, devices are about to be opened again, and claimed TCP is dropped until then: the kernel would reset it.
-    fn set_reopening(&mut self, reopening: bool) -> Result<(), PathError>;
+    /// Devices are about to be opened again, within `max`, or are again, if that is zero. Claimed TCP is dropped meanwhile: the kernel would
+    /// reset it.
+    fn set_reopening(&mut self, max: Duration) -> Result<(), PathError>;
 
     /// Opens some queues as one device. `frame_size` is what [`DataPath::frame_size_for`] returned for the interface's MTU.
     fn open(&mut self, queues: &[u16], frame_size: Option<u16>) -> Result<Opened, PathError>;

@@ -289,11 +289,6 @@ impl Registry {
         }
     }
 
-    /// Whether a client is still waiting to get all its queues again.
-    pub fn is_reopening(&self, link: LinkNumber) -> bool {
-        self.interfaces.get(&link).is_some_and(|interface| interface.queues.is_reopening())
-    }
-
     /// Queues could not be lent; that is tried again after `pause`.
     pub fn on_not_lent(&mut self, link: LinkNumber, queues: &[u16], pause: Duration, now: Instant) {
         if let Some(interface) = self.interfaces.get_mut(&link) {

@@ -101,11 +101,6 @@ impl QueueTable {
         owned
     }
 
-    /// Whether some have not been lent again yet.
-    pub(super) fn is_reopening(&self) -> bool {
-        !self.anew.is_empty()
-    }
-
     /// `client` serves these of its queues.
     pub(super) fn on_ready(&mut self, client: ClientId, queues: &[u16]) {
         let ready: QueueSet = self.owned(client).filter(|queue| queues.contains(queue)).collect();
@@ -319,11 +314,10 @@ mod tests {
         assert_eq!(table.reopen(), BTreeMap::from([(B, vec![1]), (C, vec![0])]));
         assert_eq!(table.deal(&nowhere, at(300)), [(B, vec![1]), (C, vec![0])]);
         table.block(&[1], at(320));
-        assert!(table.is_reopening() && table.served_by(B).contains(1));
+        assert!(table.served_by(B).contains(1));
         assert_eq!(table.deal(&nowhere, at(319)), []);
         assert_eq!(table.poll_timeout(), Some(at(320)));
         assert_eq!(table.deal(&nowhere, at(320)), [(B, vec![1])]);
-        assert!(!table.is_reopening());
         table.reopen();
         table.detach(B, &BTreeSet::new(), at(400));
         assert_eq!(table.deal(&nowhere, at(400)), [(C, vec![0])], "who has gone gets nothing");

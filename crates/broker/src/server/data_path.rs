@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use clock::Duration;
 use device_xdp::{
     AttachMode, Lent, LentLayout, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
     queue_pairs,
@@ -14,6 +15,8 @@ use steering::{Claim, ClaimTerms, Transport};
 use super::machine::memory_len;
 use super::pins::Pins;
 
+/// How long claimed TCP waits for queues to be lent anew.
+const REOPEN_MAX: Duration = Duration::from_secs(1);
 /// Flows of the kernel that are remembered on each interface at least and at most; more, and the longest unused are forgotten.
 const KERNEL_FLOWS_MIN: usize = 1 << 16;
 const KERNEL_FLOWS_MAX: usize = 1 << 18;
@@ -36,8 +39,8 @@ pub(crate) trait DataPath: Send {
         frame_size: Option<u16>,
         zero_copy: bool,
     ) -> Result<LentQueues, XdpError>;
-    /// Says whether queues are being lent anew: claimed TCP waits meanwhile, instead of being the kernel's, which would reset it.
-    fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError>;
+    /// Queues are lent anew: claimed TCP waits for a moment, instead of being the kernel's, which would reset it.
+    fn begin_reopening(&mut self) -> Result<(), XdpError>;
     /// Delivers nothing to the socket of this queue any more.
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError>;
     /// Takes packets from the kernel.
@@ -168,8 +171,8 @@ impl DataPath for XdpPath {
         Ok(LentQueues { layout, memory, sockets })
     }
 
-    fn set_reopening(&mut self, reopening: bool) -> Result<(), XdpError> {
-        self.program.set_reopening(reopening)
+    fn begin_reopening(&mut self) -> Result<(), XdpError> {
+        self.program.set_reopening(REOPEN_MAX)
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {

@@ -101,23 +101,12 @@ impl Broker {
         }
         let Some(port) = self.port(link) else { return };
         let interface = port.name.clone();
-        let begun = port.open.as_mut().map_or(Ok(()), |open| open.begin_reopening(now));
+        let begun = port.open.as_mut().map_or(Ok(()), |open| open.path.begin_reopening());
         self.notices.push(Notice::Outgrown { interface });
         if let Err(error) = begun {
             self.fail(link, &error);
         }
         self.registry.on_reopening(link);
         self.settle_registry(now); // Devices are given up before their MTU is another one.
-    }
-
-    pub(super) fn end_reopening(&mut self, now: Instant) {
-        for place in 0..self.ports.len() {
-            let link = place as LinkNumber;
-            let all_are_lent = !self.registry.is_reopening(link);
-            let open = self.ports[place].open.as_mut();
-            if let Some(Err(error)) = open.map(|open| open.end_reopening(all_are_lent, now)) {
-                self.fail(link, &error);
-            }
-        }
     }
 }

@@ -114,7 +114,7 @@ impl DataPath for MadeUp {
         Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
     }
 
-    fn set_reopening(&mut self, _reopening: bool) -> Result<(), XdpError> {
+    fn begin_reopening(&mut self) -> Result<(), XdpError> {
         Ok(())
     }
 

@@ -16,8 +16,6 @@ use crate::registry::{LinkNumber, View};
 const RETRY: Duration = Duration::from_secs(1);
 /// How long clients get to close the sockets of an interface before another program takes the place of one.
 const REPLACE: Duration = Duration::from_millis(100);
-/// How long claimed TCP waits at most for queues to be lent anew.
-const REOPEN_MAX: Duration = Duration::from_secs(1);
 /// Ranges of sources that fit a message beside the rest. Where routes make more of them, sources are not checked.
 const RANGES_MAX: usize = 256;
 
@@ -48,8 +46,6 @@ pub(super) struct Open {
     pub(super) mtu: u16,
     /// Of the devices on it. They keep it when the interface needs less.
     pub(super) frame_size: Option<u16>,
-    /// Queues are being lent anew, and until when claimed TCP waits for that.
-    reopening: Option<Instant>,
 }
 
 /// What happened to an interface.
@@ -167,7 +163,7 @@ impl Port {
         match paths.open(&self.name) {
             Ok(path) => {
                 let Found { view, mac, mtu, frame_size } = found;
-                self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size, reopening: None });
+                self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size });
                 self.failure = None;
                 Some(Change::Attached)
             }
@@ -221,10 +217,9 @@ impl Port {
         }
     }
 
-    /// When to attach again, or to let claimed TCP wait no longer.
+    /// When to attach again.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        let reopened = self.open.as_ref().and_then(|open| open.reopening);
-        (self.is_wanted() && self.not_before > now).then_some(self.not_before).or(reopened)
+        (self.is_wanted() && self.not_before > now).then_some(self.not_before)
     }
 
     /// Whether it should be attached and is not.
@@ -271,20 +266,6 @@ impl Open {
         }
         (self.view, self.mac, self.mtu) = (found.view, found.mac, mtu);
         changes
-    }
-
-    /// Queues are lent anew from now on: claimed TCP waits for that.
-    pub(super) fn begin_reopening(&mut self, now: Instant) -> Result<(), XdpError> {
-        self.reopening = Some(now + REOPEN_MAX);
-        self.path.set_reopening(true)
-    }
-
-    /// Claimed TCP does not wait any more if all are lent, or it has waited long enough.
-    pub(super) fn end_reopening(&mut self, all_are_lent: bool, now: Instant) -> Result<(), XdpError> {
-        match self.reopening.take_if(|until| all_are_lent || now >= *until) {
-            Some(_) => self.path.set_reopening(false),
-            None => Ok(()),
-        }
     }
 
     /// The addresses for clients, so many at most.

@@ -160,7 +160,6 @@ impl Broker {
         }
         self.end_what_is_overdue(now);
         self.settle_registry(now); // Somebody may have been disconnected.
-        self.end_reopening(now);
         close_all(self.doomed.drain(..));
     }
 
