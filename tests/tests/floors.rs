@@ -14,16 +14,33 @@ type House = (&'static str, &'static [&'static [&'static str]]);
 const FLOORS: &[House] = &[
     (
         "crates/broker/src",
-        &[&["client", "server"], &["fuzz"], &["registry"], &["moving", "transfer"], &["protocol"], &["peer"]],
+        &[
+            &["client", "server"],
+            &["fuzz"],
+            &["registry"],
+            &["moving", "transfer"],
+            &["protocol"],
+            &["peer", "machine_clock"],
+        ],
     ),
     (
         "crates/broker/src/server",
         &[
-            &["handle", "fuzz"],
+            &["handle", "fuzz", "place"],
             &["made_up"],
             &["turns"],
             &["requests"],
-            &["claiming", "ways", "moves", "deliveries", "inheritance", "succession", "observers", "status"],
+            &[
+                "return_of_clients",
+                "claiming",
+                "ways",
+                "moves",
+                "deliveries",
+                "inheritance",
+                "succession",
+                "observers",
+                "status",
+            ],
             &["interfaces"],
             &["actions"],
             &["clients", "aside"],
@@ -37,6 +54,7 @@ const FLOORS: &[House] = &[
                 "kept_sockets",
                 "kernel_memory",
                 "under_way",
+                "successor",
             ],
             &["port", "connection", "outcome"],
             &["helpers", "data_path"],
@@ -105,7 +123,7 @@ const FLOORS: &[House] = &[
     (
         "crates/posix/src/moves",
         &[
-            &["inherited", "unserved", "usage"],
+            &["brokers", "inherited", "unserved", "usage"],
             &["steps"],
             &["keep", "to_stack"],
             &["listener"],

@@ -96,7 +96,7 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Hello { .. } => Some(Event::Connect),
         Request::Attach => Some(Event::Attach(client)),
         Request::Ready { link: of, queues } => link(of).map(|link| Event::Ready(client, link, queues)),
-        Request::Claim { transport, purpose } => claim(client, socket, transport.into(), purpose),
+        Request::Claim { transport, purpose, .. } => claim(client, socket, transport.into(), purpose),
         Request::Release { claims } => {
             return claims.into_iter().map(|claim| Event::ReleaseBy(client, claim)).collect();
         }
@@ -107,8 +107,9 @@ fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> 
         Request::Adopt => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),
         // The registry has no part in these.
-        Request::Route { .. }
-        | Request::Surrendered { .. }
+        Request::Return { .. }
+        | Request::Route { .. }
+        | Request::MovedForChild { .. }
         | Request::MoveFor { .. }
         | Request::Deliver { .. }
         | Request::Late { .. }

@@ -4,13 +4,14 @@
 //! | --- | --- |
 //! | `protocol/` | the messages between a program's library and the broker |
 //! | `client/` | the library's end |
-//! | `peer.rs` | the process at the other end of a socket |
+//! | `peer.rs`, `machine_clock.rs` | the process at the other end of a socket; the clock that all processes share |
 //! | `registry/` | who has which claim and which queue, and the resulting actions; pure |
 //! | `server/` | sockets, the kernel, and the clock around the registry |
 #![forbid(unsafe_code)]
 
 pub mod client;
 mod fuzz;
+mod machine_clock;
 mod moving;
 mod peer;
 pub mod protocol;

@@ -45,7 +45,7 @@ fn ready(client: u8, queues: &[u16]) -> Vec<u8> {
 
 fn claim(client: u8, socket: u8, purpose: Purpose) -> Vec<u8> {
     let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
-    say_with(client, socket, Request::Claim { transport, purpose })
+    say_with(client, socket, Request::Claim { transport, purpose, again: None })
 }
 
 fn listen(client: u8) -> Vec<u8> {
@@ -162,8 +162,11 @@ fn histories_of_claims() -> Vec<Case> {
         ("second_interface_while_marking", second_while_marking.concat()),
         (
             "udp_socket_as_a_listener",
-            [serving(), say(0, Request::Claim { transport: Transport::Udp, purpose: Purpose::Listener })]
-                .concat(),
+            [
+                serving(),
+                say(0, Request::Claim { transport: Transport::Udp, purpose: Purpose::Listener, again: None }),
+            ]
+            .concat(),
         ),
     ]
 }

@@ -49,6 +49,7 @@ fn the_cases_have_every_request() {
     }
     let all = [
         "hello",
+        "return",
         "attach",
         "ready",
         "claim",
@@ -56,7 +57,7 @@ fn the_cases_have_every_request() {
         "drain",
         "route",
         "move",
-        "surrendered",
+        "moved_for_child",
         "move_for",
         "adopt",
         "handshake",
@@ -73,6 +74,7 @@ fn the_cases_have_every_request() {
 fn name_of(request: &Request) -> &'static str {
     match request {
         Request::Hello { .. } => "hello",
+        Request::Return { .. } => "return",
         Request::Attach => "attach",
         Request::Ready { .. } => "ready",
         Request::Claim { .. } => "claim",
@@ -80,7 +82,7 @@ fn name_of(request: &Request) -> &'static str {
         Request::Drain { .. } => "drain",
         Request::Route { .. } => "route",
         Request::Move { .. } => "move",
-        Request::Surrendered { .. } => "surrendered",
+        Request::MovedForChild { .. } => "moved_for_child",
         Request::MoveFor { .. } => "move_for",
         Request::Adopt => "adopt",
         Request::Handshake(_) => "handshake",
@@ -116,7 +118,7 @@ fn hello(client: u8) -> Vec<u8> {
 
 fn claim(client: u8, socket: u8, purpose: Purpose) -> Vec<u8> {
     let transport = if purpose == Purpose::Udp { Transport::Udp } else { Transport::Tcp };
-    say_with(client, socket, Request::Claim { transport, purpose })
+    say_with(client, socket, Request::Claim { transport, purpose, again: None })
 }
 
 fn listen(client: u8) -> Vec<u8> {
@@ -169,7 +171,7 @@ fn moving(local: SocketAddr, lens: [u32; 3]) -> Moving {
 
 fn moved(client: u8, file: u8, lens: [u32; 3]) -> Vec<u8> {
     let connection = moving(at(LISTENER), lens);
-    say_with(client, file, Request::Move { connection })
+    say_with(client, file, Request::Move { connection, until: None })
 }
 
 fn handshake(local: SocketAddr) -> Handshake {
@@ -293,19 +295,23 @@ fn of_families() -> Vec<Case> {
         say(2, Request::MoveFor { keys, local: at(LISTENER), remote: peer() })
     };
     let family = || [serving(), hello(1), hello(2)].concat();
-    let surrendered = |client, socket, token| say_with(client, socket, Request::Surrendered { token });
-    let refuses = |client, token| say(client, Request::Surrendered { token });
+    let returned = |key, queues| Request::Return { key: Key([key, 0]), queues };
+    let returns = |client, key| say(client, returned(key, vec![(0, vec![0, 1]), (9, vec![0])]));
+    let moves = |client, socket, token| say_with(client, socket, Request::MovedForChild { token });
+    let refuses = |client, token| say(client, Request::MovedForChild { token });
     vec![
-        ("a_parent_surrenders", [family(), asks(&[0]), surrendered(0, ACCEPTED, 1)].concat()),
+        ("a_parent_moves_it_for_a_child", [family(), asks(&[0]), moves(0, ACCEPTED, 1)].concat()),
         (
-            "a_parent_refuses_and_the_next_surrenders",
-            [family(), asks(&[0, 1]), refuses(0, 1), surrendered(1, UDP, 2)].concat(),
+            "a_parent_refuses_and_the_next_moves_it",
+            [family(), asks(&[0, 1]), refuses(0, 1), moves(1, UDP, 2)].concat(),
         ),
         ("a_parent_says_nothing", [family(), asks(&[1, 0]), pass_tenths(31), pass_tenths(31)].concat()),
         ("a_parent_goes", [family(), asks(&[1]), leave(1)].concat()),
-        ("a_child_goes", [family(), asks(&[1]), leave(2), surrendered(1, ACCEPTED, 1)].concat()),
+        ("a_child_goes", [family(), asks(&[1]), leave(2), moves(1, ACCEPTED, 1)].concat()),
         ("keys_of_nobody", [family(), asks(&[9]), asks(&[]), asks(&[2]), asks(&[0; 20])].concat()),
-        ("answers_to_others_questions", [family(), asks(&[0]), refuses(1, 1), surrendered(1, 0, 1)].concat()),
+        ("answers_to_others_questions", [family(), asks(&[0]), refuses(1, 1), moves(1, 0, 1)].concat()),
+        ("returns", [family(), returns(1, 0), returns(0, 9), leave(0), returns(2, 0)].concat()),
+        ("returns_with_too_much", [hello(0), say(0, returned(9, vec![(0, vec![0; 65])]))].concat()),
         ("a_parent_moves_it", [family(), asks(&[0]), moved(0, FILE, [1, 2, 3]), refuses(0, 1)].concat()),
     ]
 }

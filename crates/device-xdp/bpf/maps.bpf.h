@@ -10,6 +10,8 @@
 #include <bpf/bpf_helpers.h>
 
 #define QUEUES_MAX 1024
+// Those that can be lent to other processes.
+#define QUEUES_LENT_MAX 64
 #define CLAIMS_MAX 65536
 #define PORT_WORDS (65536 / 64)
 // A default only: user space says how many it wants.
@@ -119,6 +121,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } xsks SEC(".maps");
+
+// Who has which queue: see owners.rs. The program does not look at it.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, QUEUES_LENT_MAX);
+	__type(key, __u32);
+	__type(value, __u64[3]);
+} owners SEC(".maps");
 
 // Sockets are being opened anew, and claimed TCP waits for them until this time of bpf_ktime_get_ns at the latest: whoever opens them
 // may be killed meanwhile.

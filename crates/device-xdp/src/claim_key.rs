@@ -1,8 +1,8 @@
 //! The layouts of claims that are shared with `bpf/maps.bpf.h`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use steering::{Claim, ClaimTerms, Transport};
+use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
 
 /// Words of the port bitmap that one transport has.
 const PORT_WORDS: u32 = 65536 / 64;
@@ -36,6 +36,22 @@ impl From<Claim> for ClaimKey {
     }
 }
 
+impl ClaimKey {
+    /// The claim; `None` for another transport, which nobody claims.
+    pub(crate) fn claim(self) -> Option<Claim> {
+        let transports = [Transport::Udp, Transport::Tcp];
+        let transport = transports.into_iter().find(|it| it.number() == self.protocol)?;
+        let [outer, inner] = [self.vlan_outer, self.vlan_inner].map(u16::from_be_bytes);
+        let address = Ipv6Addr::from(self.address).to_canonical();
+        let local = LocalAddress { address, vlan: VlanTags { outer, inner } };
+        Some(Claim { transport, local, port: u16::from_be_bytes(self.port) })
+    }
+}
+
+/// Flags of [`ClaimValue`].
+const KERNEL_NEW: u32 = 1;
+const KERNEL_SOME: u32 = 2;
+
 /// `struct claim_terms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -50,11 +66,17 @@ unsafe impl aya::Pod for ClaimValue {}
 
 impl From<ClaimTerms> for ClaimValue {
     fn from(terms: ClaimTerms) -> ClaimValue {
-        const KERNEL_NEW: u32 = 1;
-        const KERNEL_SOME: u32 = 2;
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let flags = flag(terms.kernel_new, KERNEL_NEW) | flag(terms.kernel_some, KERNEL_SOME);
         ClaimValue { queues: terms.queues.bits(), flags, epoch: terms.epoch }
+    }
+}
+
+impl From<ClaimValue> for ClaimTerms {
+    fn from(value: ClaimValue) -> ClaimTerms {
+        let has = |flag: u32| value.flags & flag != 0;
+        let (kernel_new, kernel_some) = (has(KERNEL_NEW), has(KERNEL_SOME));
+        ClaimTerms { queues: QueueSet::from_bits(value.queues), kernel_new, kernel_some, epoch: value.epoch }
     }
 }
 
@@ -88,7 +110,6 @@ impl PortBit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steering::{LocalAddress, QueueSet, VlanTags};
 
     fn claim(address: &str, transport: Transport, port: u16) -> Claim {
         let vlan = VlanTags { outer: 0x0102, inner: 0x0304 };
@@ -127,6 +148,18 @@ mod tests {
         let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false, epoch: 7 };
         assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, epoch: 7 });
         assert_eq!(value(ClaimTerms { kernel_some: true, ..terms }).flags, 3);
+    }
+
+    #[test]
+    fn who_reads_the_map_finds_what_was_claimed() {
+        for (address, transport) in [("192.0.2.1", Transport::Tcp), ("2001:db8::1", Transport::Udp)] {
+            let claim = claim(address, transport, 443);
+            assert_eq!(ClaimKey::from(claim).claim(), Some(claim));
+        }
+        assert_eq!(ClaimKey { protocol: 1, ..claim("192.0.2.1", Transport::Tcp, 1).into() }.claim(), None);
+        let queues = QueueSet::from_iter([1, 63]);
+        let terms = ClaimTerms { queues, kernel_new: false, kernel_some: true, epoch: 7 };
+        assert_eq!(ClaimTerms::from(ClaimValue::from(terms)), terms);
     }
 
     #[test]

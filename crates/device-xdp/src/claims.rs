@@ -19,8 +19,20 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn new(claims: HashMap<MapData, ClaimKey, ClaimValue>, ports: Array<MapData, u64>) -> Claims {
-        Claims { claims, ports, current: BTreeMap::new(), port_users: BTreeMap::new() }
+    /// What the maps hold: something only if another process left it.
+    pub(crate) fn read(
+        claims: HashMap<MapData, ClaimKey, ClaimValue>,
+        ports: Array<MapData, u64>,
+    ) -> Result<Claims, XdpError> {
+        let mut current = BTreeMap::new();
+        let mut port_users: BTreeMap<PortBit, usize> = BTreeMap::new();
+        for entry in claims.iter() {
+            let (key, value) = entry.map_err(map_error("claims"))?;
+            let Some(claim) = key.claim() else { continue };
+            *port_users.entry(PortBit::of(&claim)).or_default() += 1;
+            current.insert(claim, ClaimTerms::from(value));
+        }
+        Ok(Claims { claims, ports, current, port_users })
     }
 
     pub(crate) fn current(&self) -> &BTreeMap<Claim, ClaimTerms> {

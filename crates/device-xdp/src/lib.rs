@@ -8,7 +8,8 @@
 //!
 //! [`SteeringProgram`] decides which packets leave the kernel; [`XdpDevice`] opens one AF_XDP socket per queue, all on
 //! one umem, and is a [`Device`](::device::Device). Both belong to the network namespace that the thread was in when it made them.
-//! Nothing is pinned: when the process ends, the kernel detaches the program and serves the flows itself.
+//! When the process ends, the kernel detaches the program and serves the flows itself, unless the program is kept
+//! ([`SteeringProgram::attach_kept`]) for another process to take over.
 //!
 //! Attaching and opening need privileges, serving needs none: one process may make a device by [`XdpDevice::lend`], and another
 //! one take it over by [`XdpDevice::adopt`].
@@ -27,8 +28,10 @@ mod error;
 mod kernel_flows;
 mod lane;
 mod lending;
+mod loading;
 mod netdev;
 mod options;
+mod owners;
 mod queue;
 mod ring;
 mod sockets;
@@ -48,7 +51,8 @@ pub use crate::error::XdpError;
 pub use crate::lending::{Lent, LentLayout, Spare};
 pub use crate::netdev::queue_pairs;
 pub use crate::options::{BusyPoll, XdpOptions};
-pub use crate::steering_program::{SteeringOptions, SteeringProgram};
+pub use crate::owners::QueueOwner;
+pub use crate::steering_program::{KEPT_LAYOUT, SteeringOptions, SteeringProgram};
 
 /// How packets come out of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

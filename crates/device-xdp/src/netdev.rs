@@ -10,8 +10,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use crate::XdpError;
 use crate::syscalls;
+use crate::{AttachMode, XdpError};
 
 /// An interface of the calling thread's network namespace.
 #[derive(Debug)]
@@ -50,14 +50,26 @@ impl Interface {
         u16::try_from(queues.max(1)).unwrap_or(u16::MAX)
     }
 
-    /// The XDP program on the interface, if there is one.
-    pub(crate) fn xdp_program(&self) -> io::Result<Option<u32>> {
-        let attributes = self.link_attributes()?;
-        let xdp = attributes.into_iter().find_map(|attribute| match attribute {
+    /// How the XDP program on the interface is attached, if there is one.
+    pub(crate) fn xdp_mode(&self) -> io::Result<Option<AttachMode>> {
+        Ok(self.xdp()?.into_iter().find_map(|xdp| match xdp {
+            LinkXdp::DrvProgId(id) if id != 0 => Some(AttachMode::Native),
+            LinkXdp::SkbProgId(id) if id != 0 => Some(AttachMode::Generic),
+            _ => None,
+        }))
+    }
+
+    fn xdp(&self) -> io::Result<Vec<LinkXdp>> {
+        let xdp = self.link_attributes()?.into_iter().find_map(|attribute| match attribute {
             LinkAttribute::Xdp(xdp) => Some(xdp),
             _ => None,
         });
-        Ok(xdp.unwrap_or_default().into_iter().find_map(|xdp| match xdp {
+        Ok(xdp.unwrap_or_default())
+    }
+
+    /// The XDP program on the interface, if there is one.
+    pub(crate) fn xdp_program(&self) -> io::Result<Option<u32>> {
+        Ok(self.xdp()?.into_iter().find_map(|xdp| match xdp {
             LinkXdp::ProgId(id) | LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) if id != 0 => Some(id),
             _ => None,
         }))

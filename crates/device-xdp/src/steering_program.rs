@@ -1,33 +1,29 @@
 //! The steering program on one interface: loading, attaching, claims.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::ffi::CString;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use aya::maps::{Array, Map, MapData, MapError, XskMap};
+use aya::Ebpf;
+use aya::maps::{Array, MapData, XskMap};
 use aya::programs::Xdp;
-use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use clock::Duration;
 use steering::{Claim, ClaimTerms, Transport};
 
 use crate::claims::Claims;
 use crate::counters::{Outcomes, SteeringCounters};
-use crate::error::{absent_is_fine, causes, chain, map_error};
+use crate::error::{absent_is_fine, map_error};
 use crate::kernel_flows::KernelFlows;
+use crate::loading::{attach_program, load, load_error, load_program, open_object, program, typed};
 use crate::netdev::Interface;
+use crate::owners::{Owners, QueueOwner};
 use crate::{AttachMode, XdpError, syscalls};
-
-/// Compiled from `bpf/steer.bpf.c` by the build script.
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
-
-/// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
-const LOADING_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// How the program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,8 +35,11 @@ pub struct SteeringOptions {
     pub kernel_flows: u32,
 }
 
+/// Counts changes of what a kept program's maps mean. One of another number cannot be taken over.
+pub const KEPT_LAYOUT: u16 = 1;
+
 /// The steering program, attached to one interface for as long as this value lives, and no longer: the kernel detaches
-/// it when the process ends, however it ends, unless it is pinned.
+/// it when the process ends, however it ends, unless it is kept.
 pub struct SteeringProgram {
     interface: Interface,
     mode: AttachMode,
@@ -49,12 +48,13 @@ pub struct SteeringProgram {
     xsks: XskMap<MapData>,
     reopening: Array<MapData, u64>,
     outcomes: Outcomes,
+    owners: Owners,
     /// Queues that the interface had when the program was last given to the driver.
     covered_queues: u16,
     object: Ebpf,
     link: OwnedFd,
-    /// Where the link is pinned.
-    pin: Option<PathBuf>,
+    /// What keeps it.
+    directory: Option<PathBuf>,
 }
 
 impl SteeringProgram {
@@ -62,40 +62,101 @@ impl SteeringProgram {
     /// in generic mode. Claims nothing yet.
     pub fn attach(interface: &str, options: SteeringOptions) -> Result<SteeringProgram, XdpError> {
         let interface = Interface::open(interface)?;
-        syscalls::raise_memlock_limit();
-        let mut loader = EbpfLoader::new();
-        loader.map_max_entries("kernel_flows", options.kernel_flows.max(1)); // The kernel makes no empty map.
-        let mut object = loader.load(OBJECT).map_err(|error| load_error(&error))?;
-        let covered_queues = interface.queue_pairs();
+        let mut object = open_object(options, None)?;
         let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
+        SteeringProgram::assemble(object, interface, mode, link, None)
+    }
+
+    /// The same, kept: if this process is killed, the program stays attached, with its claims, sockets and owners. What keeps it has names
+    /// in a directory of a BPF file system, which is made. Dropping this value still detaches the program, and removes the directory.
+    pub fn attach_kept(
+        interface: &str,
+        options: SteeringOptions,
+        directory: &Path,
+    ) -> Result<SteeringProgram, XdpError> {
+        let attach = || {
+            let interface = Interface::open(interface)?;
+            DirBuilder::new().mode(0o700).create(directory).map_err(XdpError::system("mkdir"))?;
+            let mut object = open_object(options, Some(directory))?;
+            let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
+            syscalls::pin(link.as_fd(), &link_in(directory)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
+            SteeringProgram::assemble(object, interface, mode, link, Some(directory.to_owned()))
+        };
+        attach().inspect_err(|_| drop(fs::remove_dir_all(directory))) // What is not there need not go.
+    }
+
+    /// Takes over a kept program whose process was killed, with all that it has: [`SteeringProgram::claims`],
+    /// [`SteeringProgram::owners`], sockets and flows. No packet is lost: the interface gets this version of the program on the same maps.
+    ///
+    /// After an error the program is as it was.
+    pub fn take_over(
+        interface: &str,
+        options: SteeringOptions,
+        directory: &Path,
+    ) -> Result<SteeringProgram, XdpError> {
+        let interface = Interface::open(interface)?;
+        let link = open_link(directory)?;
+        let mode = interface.xdp_mode().map_err(XdpError::system("looking at the interface's program"))?;
+        let mode =
+            mode.ok_or_else(|| XdpError::system("the interface's program")(io::ErrorKind::NotFound.into()))?;
+        let mut object = open_object(options, Some(directory))?;
+        update(&link, load_program(&mut object)?)?;
+        SteeringProgram::assemble(object, interface, mode, link, Some(directory.to_owned()))
+    }
+
+    fn assemble(
+        mut object: Ebpf,
+        interface: Interface,
+        mode: AttachMode,
+        link: OwnedFd,
+        directory: Option<PathBuf>,
+    ) -> Result<SteeringProgram, XdpError> {
         Ok(SteeringProgram {
-            claims: Claims::new(typed(&mut object, "claims")?, typed(&mut object, "ports")?),
+            claims: Claims::read(typed(&mut object, "claims")?, typed(&mut object, "ports")?)?,
             kernel_flows: KernelFlows(typed(&mut object, "kernel_flows")?),
             xsks: typed(&mut object, "xsks")?,
             reopening: typed(&mut object, "reopening")?,
             outcomes: typed(&mut object, "outcomes")?,
+            owners: Owners(typed(&mut object, "owners")?),
+            covered_queues: interface.queue_pairs(),
             interface,
             mode,
-            covered_queues,
             object,
             link,
-            pin: None,
+            directory,
         })
     }
 
-    /// Has the program stay attached, with its claims and sockets, if this process is killed: under a name in a BPF file system, until
-    /// [`SteeringProgram::detach_pinned`]. Dropping this value still detaches it.
-    pub fn pin(&mut self, path: &Path) -> Result<(), XdpError> {
-        syscalls::pin(self.link.as_fd(), &terminated(path)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
-        self.pin = Some(path.to_owned());
+    /// Whether it goes on if this process is killed.
+    pub fn is_kept(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Gives the directory that keeps the program another name in the same place.
+    pub fn rename_kept(&mut self, directory: &Path) -> Result<(), XdpError> {
+        if let Some(old) = self.directory.as_deref().filter(|old| *old != directory) {
+            fs::rename(old, directory).map_err(XdpError::system("rename"))?;
+            self.directory = Some(directory.to_owned());
+        }
         Ok(())
     }
 
-    /// Detaches a program that a process left which was killed, and removes its name.
-    pub fn detach_pinned(path: &Path) -> Result<(), XdpError> {
-        let link = syscalls::open_pinned(&terminated(path)?).map_err(XdpError::system("BPF_OBJ_GET"))?;
-        let _ = syscalls::detach_link(link.as_fd()); // Fails only if the interface is gone, and the program with it.
-        std::fs::remove_file(path).map_err(XdpError::system("unlink"))
+    /// Detaches a kept program whose process was killed, and removes what keeps it.
+    pub fn remove_kept(directory: &Path) -> Result<(), XdpError> {
+        if let Ok(link) = open_link(directory) {
+            let _ = syscalls::detach_link(link.as_fd()); // Fails only if the interface is gone, and the program with it.
+        }
+        fs::remove_dir_all(directory).map_err(XdpError::system("removing a directory of a BPF file system"))
+    }
+
+    /// Notes who has a queue, for who takes the program over.
+    pub fn set_owner(&mut self, queue: u16, owner: Option<QueueOwner>) -> Result<(), XdpError> {
+        self.owners.set(queue, owner)
+    }
+
+    /// Who has which queue.
+    pub fn owners(&self) -> Result<Vec<(u16, QueueOwner)>, XdpError> {
+        self.owners.all()
     }
 
     /// Takes exactly these claims from the kernel, all of each, from the next packet on.
@@ -196,9 +257,7 @@ impl SteeringProgram {
         let program = program(&mut self.object)?;
         program.unload().map_err(|error| load_error(&error))?; // The link still holds the old copy.
         load(program)?;
-        let program = program.fd().map_err(|error| load_error(&error))?;
-        syscalls::update_link(self.link.as_fd(), program.as_fd())
-            .map_err(XdpError::system("BPF_LINK_UPDATE"))?;
+        update(&self.link, program)?;
         self.covered_queues = covered_queues;
         Ok(())
     }
@@ -233,117 +292,25 @@ impl Drop for SteeringProgram {
     fn drop(&mut self) {
         // Fails only if the interface is gone, and the program with it.
         let _ = syscalls::detach_link(self.link.as_fd());
-        if let Some(pin) = &self.pin {
-            let _ = std::fs::remove_file(pin); // Somebody else may have.
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory); // Somebody else may have.
         }
     }
 }
 
-/// A path as system calls want it.
-fn terminated(path: &Path) -> Result<CString, XdpError> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|error| XdpError::system("a path")(error.into()))
+/// Has the link run this program instead of the one that it runs.
+fn update(link: &OwnedFd, program: &Xdp) -> Result<(), XdpError> {
+    let program = program.fd().map_err(|error| load_error(&error))?;
+    syscalls::update_link(link.as_fd(), program.as_fd()).map_err(XdpError::system("BPF_LINK_UPDATE"))
 }
 
-fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
-    let program = object.program_mut("sidestep_steer").expect("the object holds the program");
-    program.try_into().map_err(|error: aya::programs::ProgramError| load_error(&error))
+/// The link of a kept program.
+fn open_link(directory: &Path) -> Result<OwnedFd, XdpError> {
+    syscalls::open_pinned(&link_in(directory)?).map_err(XdpError::system("BPF_OBJ_GET"))
 }
 
-fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
-    let program = program(object)?;
-    load(program)?;
-    Ok(program)
-}
-
-/// Has the kernel verify and take the program. Verifying ends with EAGAIN when a signal comes to the thread: signals wait until it is
-/// done, lest they come more often than it takes. For others that make the kernel stop it is tried again.
-fn load(program: &mut Xdp) -> Result<(), XdpError> {
-    let began = Instant::now();
-    loop {
-        match syscalls::with_signals_blocked(|| program.load()) {
-            Err(error) if refusal(&error) == Some(libc::EAGAIN) && began.elapsed() < LOADING_MAX => {}
-            outcome => return outcome.map_err(|error| load_error(&error)),
-        }
-    }
-}
-
-fn attach_program(
-    program: &Xdp,
-    interface: &Interface,
-    options: SteeringOptions,
-) -> Result<(OwnedFd, AttachMode), XdpError> {
-    const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
-    let program = program.fd().map_err(|error| load_error(&error))?.as_fd();
-    let native = if options.force_generic {
-        io::Error::other("not asked for")
-    } else {
-        match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_DRV_MODE) {
-            Ok(link) => return Ok((link, AttachMode::Native)),
-            Err(error) => error,
-        }
-    };
-    if let Some(present) = program_present(&native, interface) {
-        return Err(present);
-    }
-    match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_SKB_MODE) {
-        Ok(link) => Ok((link, AttachMode::Generic)),
-        Err(source) if source.raw_os_error() == Some(libc::EPERM) => {
-            Err(XdpError::NotPermitted { operation: "attaching an XDP program", source })
-        }
-        Err(generic) => Err(program_present(&generic, interface).unwrap_or_else(|| XdpError::Attach {
-            interface: interface.name.clone(),
-            native,
-            generic,
-        })),
-    }
-}
-
-/// Whether that is why the interface takes none. EBUSY: a program in the same mode; EEXIST: one in the other mode, or one at an
-/// interface above this one, such as its bridge.
-fn program_present(refusal: &io::Error, interface: &Interface) -> Option<XdpError> {
-    if !matches!(refusal.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
-        return None;
-    }
-    let id = match interface.xdp_program() {
-        Ok(Some(id)) => id,
-        Ok(None) => return None,
-        Err(_) => 0,
-    };
-    let programs = aya::programs::loaded_programs().filter_map(Result::ok);
-    let program =
-        programs.filter(|info| info.id() == id).find_map(|info| info.name_as_str().map(str::to_owned));
-    let (interface, program) = (interface.name.clone(), program.unwrap_or_default());
-    Some(XdpError::ProgramPresent { interface, program, id })
-}
-
-fn typed<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, XdpError> {
-    let map = object.take_map(name).expect("the object defines the map");
-    T::try_from(map).map_err(map_error(name))
-}
-
-/// The error number that is the cause of an error, if one is.
-fn refusal(error: &(dyn Error + 'static)) -> Option<i32> {
-    causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
-}
-
-/// Tells "not permitted" from "not possible".
-fn load_error(error: &(dyn Error + 'static)) -> XdpError {
-    match refusal(error) {
-        Some(errno @ (libc::EPERM | libc::EACCES)) if !is_verifier(error) => XdpError::NotPermitted {
-            operation: "loading the steering program",
-            source: io::Error::from_raw_os_error(errno),
-        },
-        _ => XdpError::Load(chain(error)),
-    }
-}
-
-/// The verifier refuses a program with EACCES too, but says why.
-fn is_verifier(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(|cause| match cause.downcast_ref::<aya::programs::ProgramError>() {
-        Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => {
-            !verifier_log.to_string().is_empty()
-        }
-        _ => false,
-    })
+/// Its name, as system calls want it.
+fn link_in(directory: &Path) -> Result<CString, XdpError> {
+    CString::new(directory.join("link").into_os_string().into_vec())
+        .map_err(|error| XdpError::system("a path")(error.into()))
 }

@@ -118,7 +118,7 @@ fn answered_connection(trial: &Trial) -> TcpStream {
     stream
 }
 
-fn connect(trial: &Trial, server: SocketAddr) -> std::io::Result<TcpStream> {
+pub(crate) fn connect(trial: &Trial, server: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = trial.inside(|| TcpStream::connect_timeout(&server, PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
@@ -258,7 +258,7 @@ fn kill_broker() -> Option<Duration> {
 }
 
 /// Echoes, and listens at another port when it is told to.
-const ECHO: &str = "
+pub(crate) const ECHO: &str = "
 import selectors, socket
 listeners = [socket.create_server(('', 7000), backlog=16)]
 ready = selectors.DefaultSelector()
@@ -277,7 +277,7 @@ while True:
 ";
 
 /// Has the echo answer.
-fn answers(stream: &mut TcpStream, request: &str) {
+pub(crate) fn answers(stream: &mut TcpStream, request: &str) {
     let mut answer = [0; 64];
     stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
     let answered = stream.write_all(request.as_bytes()).and_then(|()| stream.read(&mut answer));
@@ -317,63 +317,6 @@ fn a_program_whose_broker_is_stopped_keeps_its_connections() {
     trial.on_the_stack(|| (0..100).for_each(|_| answers(&mut other, "y")));
     drop((stream, other));
     trial.end(running);
-}
-
-/// Runs the echo, and once more when the file is there. Pins are of this mount namespace, and end with it.
-const TWICE: &str = "
-mount -t bpf bpf /sys/fs/bpf
-\"$0\" run --device \"$1\" -- python3 -c \"$2\" &
-echo broker $!
-wait $! || true
-while [ ! -e \"$3\" ]; do sleep 0.1; done
-exec \"$0\" run --device \"$1\" -- python3 -c \"$2\"";
-
-#[test]
-fn a_program_keeps_its_connections_when_its_broker_is_killed_where_xdp_programs_can_be_pinned() {
-    let Some(trial) = Trial::of("echo, broker killed") else { return };
-    if trial.network == Network::Kernel {
-        return; // There is no broker.
-    }
-    let directory = lab::Directory::new().unwrap();
-    let again = directory.path().join("again");
-    let mut command = trial.lab.command(Side::Server, "sh");
-    command.args(["-ec", TWICE]).arg(lab::sidestep_binary()).args([SERVER_INTERFACE, ECHO]).arg(&again);
-    let mut shell = Child::spawn("two brokers", &mut command).unwrap();
-    let line = shell.wait_for_line("broker ", PATIENCE).unwrap();
-    let broker = Pid::from_raw(line.trim_start_matches("broker ").trim().parse().unwrap()).unwrap();
-    let kernel_has_none =
-        || trial.ask_from(Side::Server, "ss -Htn state established sport = :7000").trim().is_empty();
-    let on_the_stack = || {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Ok(mut stream) = connect(&trial, server(7000)) {
-                answers(&mut stream, "x");
-                if kernel_has_none() {
-                    return stream;
-                }
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        panic!("connections stay on the kernel");
-    };
-    let mut stream = on_the_stack();
-    kill_process(broker, Signal::KILL).unwrap();
-    thread::sleep(Duration::from_millis(500));
-    for _ in 0..50 {
-        answers(&mut stream, "x");
-        answers(&mut connect(&trial, server(7000)).unwrap(), "z");
-    }
-    assert!(kernel_has_none(), "connections are the kernel's");
-    answers(&mut stream, "listen 7001");
-    answers(&mut connect(&trial, server(7001)).unwrap(), "y");
-
-    let program = trial.ask_from(Side::Server, "pgrep -f create_server");
-    let pids = trial.pids(Side::Server);
-    let program = program.lines().find(|pid| pids.lines().any(|inside| inside == *pid)).unwrap();
-    kill_process(Pid::from_raw(program.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
-    std::fs::write(&again, "").unwrap();
-    on_the_stack();
-    shell.end();
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod databases;
 mod ends;
 mod fallback;
 mod interpreted;
+mod killed;
 mod moving;
 mod mtu;
 mod names;

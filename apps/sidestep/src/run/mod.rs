@@ -11,12 +11,16 @@ mod profile;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::sync::mpsc::channel;
+use std::thread;
 
-use broker::protocol::ENVIRONMENT;
+use broker::protocol::{ENVIRONMENT, Profile};
 use broker::server::{Config, Server};
 use clap::Args;
 use clock::Duration;
 use log::{Level, LevelFilter};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::logging::LogOptions;
 use crate::status;
@@ -67,13 +71,17 @@ pub(crate) struct Options {
     /// queues then, and can hold up those that are not theirs.
     #[arg(long)]
     zero_copy: bool,
+    /// Start no program: serve those of a `sidestep run` that was killed, until they have ended or this is stopped, which moves their
+    /// connections to the kernel.
+    #[arg(long, conflicts_with = "command")]
+    take_over: bool,
     /// Report each socket that is accelerated or not, as it happens.
     #[arg(long)]
     verbose: bool,
     #[command(flatten)]
     log: LogOptions,
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "take_over", trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
@@ -88,6 +96,9 @@ impl Options {
 /// Runs the program, and returns its exit status.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     options.log.start(if options.verbose { LevelFilter::Info } else { LevelFilter::Warn });
+    if options.take_over {
+        return take_over(options);
+    }
     let (name, arguments) = options.command.split_first().expect("clap requires a program");
     let program = match Executable::find(name) {
         Ok(program) => program,
@@ -122,7 +133,12 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         return Err(obstacle.to_string());
     }
     let library = library::find()?;
-    let config = Config {
+    let server = Server::open(config(options, profile)).map_err(|error| error.to_string())?;
+    Ok((server, library.into_os_string()))
+}
+
+fn config(options: &Options, profile: Profile) -> Config {
+    Config {
         interfaces: options.devices.clone(),
         spin: Duration::from_micros(options.spin_us.into()),
         gather: options.gather(),
@@ -133,9 +149,36 @@ fn prepare(options: &Options, program: &Executable) -> Result<(Server, OsString)
         observed_in: Some(observe::own_directory()),
         kept_in: Some(KEPT_IN.into()),
         zero_copy: options.zero_copy,
-    };
-    let server = Server::open(config).map_err(|error| error.to_string())?;
-    Ok((server, library.into_os_string()))
+        take_over: options.take_over,
+    }
+}
+
+/// Serves the programs of a broker that was killed, until they have ended or a signal comes.
+fn take_over(options: &Options) -> anyhow::Result<ExitCode> {
+    let profile = profile::choose(options.profile, "").map_err(anyhow::Error::msg)?;
+    let server = Server::open(config(options, profile))?;
+    server.notes().iter().for_each(|reason| log::info!("{reason}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let serving = server.start()?;
+    let status_socket = status::serve(serving.reporter());
+    if let Err(error) = &status_socket {
+        log::warn!("`sidestep status` will not show these programs: {error}");
+    }
+    let (over, is_over) = channel();
+    let (reporter, also_over) = (serving.reporter(), over.clone());
+    // Both threads end with the process at the latest. Whoever comes second is not heard.
+    thread::spawn(move || {
+        reporter.linger(Duration::from_nanos(u64::MAX));
+        let _ = also_over.send(());
+    });
+    thread::spawn(move || {
+        signals.forever().next();
+        let _ = over.send(());
+    });
+    let _ = is_over.recv();
+    drop(status_socket);
+    serving.stop();
+    Ok(ExitCode::SUCCESS)
 }
 
 fn accelerate(
@@ -181,7 +224,7 @@ fn accelerate(
         }
     };
     drop(status_socket);
-    serving.linger(LINGER_MAX);
+    serving.reporter().linger(LINGER_MAX);
     serving.stop();
     Ok(ExitCode::from(code))
 }

@@ -141,13 +141,19 @@ fn claims(text: &mut String, claims: &[ClaimStatus]) {
 }
 
 fn interface(text: &mut String, status: &InterfaceStatus) {
-    let InterfaceStatus { name, mode, failure, queues, lent, .. } = status;
+    let InterfaceStatus { name, mode, failure, queues, lent, left, .. } = status;
     let _ = match mode {
         Some(mode) => writeln!(text, "{name}: {mode}; {lent} of {queues} queues lent"),
         None => writeln!(text, "{name}: not used"),
     };
     if let Some(failure) = failure {
         let _ = writeln!(text, "  {failure}");
+    }
+    if *left > 0 {
+        let _ = writeln!(
+            text,
+            "  {left} more are of programs of a killed broker that have not come back: they are stopped, or of another version of Sidestep"
+        );
     }
     counters(text, &status.counters);
 }
@@ -287,6 +293,7 @@ mod tests {
             failure: Some("it is somebody else's".to_owned()),
             queues: 0,
             lent: 0,
+            left: 0,
             counters: Vec::new(),
         };
         let report = StatusReport { programs: Vec::new(), interfaces: vec![interface] };

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::ClientError;
-use crate::protocol::{ClaimId, Grant, News, Refusal};
+use crate::protocol::{ClaimId, Grant, News, Refusal, Welcome};
 use crate::transfer::discard;
 
 /// What came without being asked for.
@@ -34,6 +34,9 @@ pub enum Event {
         /// The connection, for [`observe::attend`].
         stream: OwnedFd,
     },
+    /// Another broker has taken the place of one that was killed, and knows our queues. Claims are to be made again, by
+    /// [`Client::claim_again`](super::Client::claim_again).
+    Returned(Box<Welcome>),
     /// Any other, which has no descriptors.
     News(News),
 }

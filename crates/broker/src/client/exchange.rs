@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::event::{event, raise_all};
+use super::without_broker::Line;
 use super::{Client, ClientError, PATIENCE, Ticket};
 use crate::protocol::{Answer, FromBroker, News, Refusal, Request, ToBroker, decode, encode};
 use crate::transfer::{Arrival, Internal, discard, send};
@@ -53,11 +54,11 @@ impl Client {
         if !self.unawaited.is_empty() {
             while self.receive()? {}
         }
-        Ok(self.is_left_alone || !self.unawaited.is_empty())
+        Ok(self.is_left_alone() || !self.unawaited.is_empty())
     }
 
     pub(super) fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
-        if self.is_behind()? && (self.is_left_alone || matches!(request, Request::Route { .. })) {
+        if self.is_behind()? && (self.is_left_alone() || matches!(request, Request::Route { .. })) {
             return Err(ClientError::TimedOut);
         }
         let id = self.send(&request, &[], Instant::now() + PATIENCE)?;
@@ -68,7 +69,7 @@ impl Client {
     pub(super) fn poll_answer(&mut self, ticket: &Ticket) -> Result<Option<Arrived<Answer>>, ClientError> {
         while self.open.get(&ticket.0).is_some_and(Option::is_none) {
             if !self.receive()? {
-                return if self.is_left_alone { Err(self.give_up(ticket)) } else { Ok(None) };
+                return if self.is_left_alone() { Err(self.give_up(ticket)) } else { Ok(None) };
             }
         }
         // A ticket whose answer was taken has none any more.
@@ -100,7 +101,7 @@ impl Client {
         let id = self.send(request, fds, deadline)?;
         self.open.insert(id, None);
         while self.open.get(&id).is_some_and(Option::is_none) {
-            if !self.receive()? && (self.is_left_alone || !self.wait_for(PollFlags::IN, deadline)?) {
+            if !self.receive()? && (self.is_left_alone() || !self.wait_for(PollFlags::IN, deadline)?) {
                 self.open.remove(&id);
                 self.unawaited.insert(id, late(request));
                 return Err(ClientError::TimedOut);
@@ -114,7 +115,7 @@ impl Client {
         let octets = self.number(request)?;
         match self.try_send(&octets, fds)? {
             true => {}
-            false if self.is_left_alone => return Ok(self.last_id),
+            false if self.is_left_alone() => return Ok(self.last_id),
             false if fds.is_empty() && self.unsent.len() < UNSENT_MAX => self.unsent.push_back(octets),
             false => return Err(ClientError::TimedOut),
         }
@@ -125,7 +126,7 @@ impl Client {
     /// Sends if there is room, behind what there was no room for before.
     pub(super) fn try_send(&mut self, octets: &[u8], fds: &[BorrowedFd<'_>]) -> Result<bool, ClientError> {
         self.send_unsent()?;
-        if self.is_left_alone || !self.unsent.is_empty() {
+        if self.is_left_alone() || !self.unsent.is_empty() {
             return Ok(false);
         }
         let sent = send(&self.socket, octets, fds);
@@ -139,7 +140,7 @@ impl Client {
             Err(Errno::AGAIN) => Ok(false),
             Err(Errno::PIPE | Errno::CONNRESET) => {
                 while self.receive()? {}
-                if self.is_left_alone { Ok(false) } else { Err(ClientError::Gone) }
+                if self.is_left_alone() { Ok(false) } else { Err(ClientError::Gone) }
             }
             Err(error) => Err(error.into()),
         }
@@ -171,7 +172,7 @@ impl Client {
         let octets = self.number(request)?;
         let id = self.last_id;
         while !self.try_send(&octets, fds)? {
-            if self.is_left_alone || !self.wait_for(PollFlags::OUT, deadline)? {
+            if self.is_left_alone() || !self.wait_for(PollFlags::OUT, deadline)? {
                 return Err(ClientError::TimedOut);
             }
         }
@@ -180,7 +181,8 @@ impl Client {
 
     /// Takes one message if there is one, and puts it where it belongs.
     pub(super) fn receive(&mut self) -> Result<bool, ClientError> {
-        if self.is_left_alone {
+        if matches!(self.line, Line::Alone) {
+            self.look_for_broker()?;
             return Ok(false);
         }
         let (message, fds) = match self.inbox.receive(&self.socket, Internal::new)? {
@@ -191,6 +193,9 @@ impl Client {
         self.send_unsent()?; // It reads, too.
         let fds = raise_all(fds.into_iter().map(Internal::into_inner), self.fd_floor);
         match message? {
+            FromBroker::Answer { id, answer } if self.on_returning(id, &answer)? => {
+                fds.into_iter().for_each(discard);
+            }
             FromBroker::Answer { id, answer } => match self.open.get_mut(&id) {
                 Some(place) => *place = Some(Arrived { message: answer, fds }),
                 None => {
@@ -202,7 +207,10 @@ impl Client {
                 fds.into_iter().for_each(discard);
             }
             FromBroker::News(news) => {
-                self.keeps = self.keeps.after(&news);
+                self.note_kept(&news);
+                if let News::QueuesLost { link } = &news {
+                    self.served.remove(link);
+                }
                 self.events.extend(event(news, fds)?);
             }
         }
@@ -247,7 +255,7 @@ pub(super) fn wait_for(socket: impl AsFd, what: PollFlags, deadline: Instant) ->
 /// What is to be done about the answer to a request if it comes late.
 pub(super) fn late(request: &Request) -> Late {
     match request {
-        Request::Claim { .. } => Late::Release,
+        Request::Claim { again: None, .. } => Late::Release,
         Request::GiveBack => Late::GaveBack,
         _ => Late::Forget,
     }

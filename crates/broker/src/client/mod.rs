@@ -12,8 +12,8 @@
 //! up but the answer. Until the broker has caught up, what wants an answer is [`ClientError::TimedOut`] at once, and what does not is sent
 //! without waiting: the broker does it when it goes on.
 //!
-//! A broker that was killed is as one that never answers again, if the queues that it has lent go on without it
-//! ([`is_kept`](crate::protocol::Grant::is_kept)).
+//! A broker that was killed is as one that does not answer, if the queues that it has lent go on without it
+//! ([`is_kept`](crate::protocol::Grant::is_kept)), until another one takes its place: [`Event::Returned`].
 //!
 //! | file | what it has |
 //! | --- | --- |
@@ -40,6 +40,7 @@ use tcp_repair::Established;
 pub use error::ClientError;
 pub use event::{Attached, Event, Granted};
 
+use crate::machine_clock;
 use crate::moving::pack;
 use crate::peer::Peer;
 use crate::protocol::{
@@ -49,13 +50,16 @@ use crate::protocol::{
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
 use exchange::{Arrived, Late, moved, unexpected};
-use without_broker::Keeps;
+use without_broker::Line;
 
 /// How long an answer may take that does not depend on others.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The same for a connection that the stack has let go of: whoever gives up loses it.
 const PATIENCE_TO_MOVE: Duration = Duration::from_secs(60);
+
+/// How long the answer about an offered connection may take after the time when the broker refuses it.
+const PATIENCE_AFTER: Duration = Duration::from_secs(2);
 
 /// A request whose answer takes time.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,9 +83,15 @@ pub struct Client {
     /// The broker's name, and our own introduction.
     name: Vec<u8>,
     hello: Vec<u8>,
-    keeps: Keeps,
-    /// The broker was killed, and `socket` is a descriptor on which nothing happens.
-    is_left_alone: bool,
+    /// [`Welcome::key`].
+    pub(crate) key: Key,
+    /// Queues that we serve, by link.
+    served: BTreeMap<u16, Vec<u16>>,
+    /// We want queues.
+    has_attached: bool,
+    /// What the broker has lent goes on if it is killed.
+    is_kept: bool,
+    line: Line,
 }
 
 impl Client {
@@ -107,15 +117,21 @@ impl Client {
             events: VecDeque::new(),
             name: name.to_owned(),
             hello: Vec::new(),
-            keeps: Keeps::Nothing,
-            is_left_alone: false,
+            key: Key([0; 2]),
+            served: BTreeMap::new(),
+            has_attached: false,
+            is_kept: false,
+            line: Line::Connected,
         };
         connect(&client.socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         client.check_peer()?;
         let request = Request::Hello { version: VERSION, program: program.to_owned(), pid };
         client.hello = encode(&ToBroker { id: 1, request: request.clone() })?;
         match client.ask(request, &[])?.message {
-            Answer::Welcome(welcome) => Ok((client, welcome)),
+            Answer::Welcome(welcome) => {
+                (client.key, client.is_kept) = (welcome.key, welcome.is_kept);
+                Ok((client, welcome))
+            }
             answer => Err(unexpected(answer)),
         }
     }
@@ -137,7 +153,7 @@ impl Client {
 
     /// The same, also for the answers of tickets.
     pub fn has_news(&self) -> bool {
-        self.has_event() || self.open.values().any(|answer| answer.is_some() || self.is_left_alone)
+        self.has_event() || self.open.values().any(|answer| answer.is_some() || self.is_left_alone())
     }
 
     /// What came, if anything; never waits.
@@ -152,6 +168,7 @@ impl Client {
 
     /// Asks for queues. Once is enough: a queue that is released later comes as an [`Event::QueueGranted`].
     pub fn attach(&mut self) -> Result<Attached, ClientError> {
+        self.has_attached = true;
         if self.is_behind()? {
             self.say(&Request::Attach, &[])?; // What there is comes as events.
             return Err(ClientError::TimedOut);
@@ -164,6 +181,7 @@ impl Client {
 
     /// Says that granted queues are served: an engine has the device, and polls it. Claims take hold of them from now on.
     pub fn ready(&mut self, link: u16, queues: &[u16]) -> Result<(), ClientError> {
+        self.served.entry(link).or_default().extend(queues);
         self.ask_for_done(Request::Ready { link, queues: queues.to_vec() }, &[])
     }
 
@@ -174,10 +192,22 @@ impl Client {
         purpose: Purpose,
         shadow: BorrowedFd<'_>,
     ) -> Result<(ClaimId, Vec<Claimed>), ClientError> {
-        match self.ask(Request::Claim { transport, purpose }, &[shadow])?.message {
+        match self.ask(Request::Claim { transport, purpose, again: None }, &[shadow])?.message {
             Answer::Claimed { claim, on } => Ok((claim, on)),
             answer => Err(unexpected(answer)),
         }
+    }
+
+    /// Claims again what a broker has granted that was killed, after an [`Event::Returned`]. Does not wait for the answer: if there is another
+    /// one by now that has the port, packets are that one's after a minute.
+    pub fn claim_again(
+        &mut self,
+        transport: Transport,
+        purpose: Purpose,
+        shadow: BorrowedFd<'_>,
+        claim: ClaimId,
+    ) -> Result<(), ClientError> {
+        self.say(&Request::Claim { transport, purpose, again: Some(claim) }, &[shadow]).map(drop)
     }
 
     /// Gives a claim back; at the latest before its shadow is closed, unless it is drained.
@@ -215,26 +245,33 @@ impl Client {
         }
     }
 
-    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket.
-    pub fn move_connection(&mut self, connection: Established) -> Result<OwnedFd, ClientError> {
-        if self.is_left_alone {
+    /// Hands over a connection that the stack has let go of, a few milliseconds at most; returns the kernel's socket. One that is only
+    /// `offered` goes on at the stack if there is no answer: the broker does not move it later.
+    pub fn move_connection(
+        &mut self,
+        connection: Established,
+        offered: bool,
+    ) -> Result<OwnedFd, ClientError> {
+        if self.is_left_alone() {
             return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
         }
         let (connection, content) = pack(connection)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
-        let answer = self.ask_within(PATIENCE_TO_MOVE, &Request::Move { connection }, &fds);
+        let until = offered.then(|| machine_clock::nanoseconds() + PATIENCE.as_nanos() as u64);
+        let patience = if offered { PATIENCE + PATIENCE_AFTER } else { PATIENCE_TO_MOVE };
+        let answer = self.ask_within(patience, &Request::Move { connection, until }, &fds);
         content.into_iter().for_each(discard);
         moved(answer?)
     }
 
-    /// Answers a [`News::Surrender`](crate::protocol::News::Surrender) by a kernel socket.
-    pub fn surrender(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Surrendered { token }, &[socket])
+    /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) by a kernel socket.
+    pub fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
+        self.ask_for_done(Request::MovedForChild { token }, &[socket])
     }
 
-    /// Answers a [`News::Surrender`](crate::protocol::News::Surrender) that names no connection of ours.
-    pub fn refuse_surrender(&mut self, token: u64) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Surrendered { token }, &[])
+    /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) that names no connection of ours.
+    pub fn refuse_child(&mut self, token: u64) -> Result<(), ClientError> {
+        self.ask_for_done(Request::MovedForChild { token }, &[])
     }
 
     /// Asks for a connection of a process that this one was forked from. `keys` are the [`Welcome::key`]s of its parent, its
@@ -307,6 +344,8 @@ impl Client {
     /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
     /// ours either.
     pub fn give_back(&mut self) -> Result<(), ClientError> {
+        self.has_attached = false;
+        self.served.clear();
         self.ask_for_done(Request::GiveBack, &[])
     }
 
@@ -347,7 +386,7 @@ impl Drop for Client {
                     sockets.into_iter().for_each(discard);
                 }
                 Event::Adopt { socket, .. } | Event::Observer { stream: socket, .. } => discard(socket),
-                Event::News(_) => {}
+                Event::News(_) | Event::Returned(_) => {}
             }
         }
         let answers = std::mem::take(&mut self.open).into_values().flatten();

@@ -30,7 +30,7 @@ pub use values::{
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";
@@ -97,6 +97,15 @@ pub enum Request {
         /// Its process, as it knows itself. Behind a PID namespace the broker knows it by another number.
         pid: u32,
     },
+    /// We had queues of the killed broker whose place this one has taken, and serve them still: [`Answer::Done`]. What is ours no more
+    /// comes before the answer, as [`News::QueuesLost`], and what may have changed meanwhile. Claims that are not asked for again are
+    /// forgotten after a minute.
+    Return {
+        /// [`Welcome::key`] of that broker, which is our key again.
+        key: Key,
+        /// Links and their queues.
+        queues: Vec<(u16, Vec<u16>)>,
+    },
     /// Queues, please: [`Answer::Attached`]. What there is comes before the answer, what is released later comes later; both as
     /// [`News::QueueGranted`].
     Attach,
@@ -116,6 +125,9 @@ pub enum Request {
         transport: Transport,
         /// What the socket is for.
         purpose: Purpose,
+        /// The number that the killed broker gave it whose place this one has taken: the claim keeps it.
+        #[serde(default)]
+        again: Option<ClaimId>,
     },
     /// Claims are no longer needed: [`Answer::Done`], or a refusal if one of them is none of ours.
     Release {
@@ -141,12 +153,15 @@ pub enum Request {
     Move {
         /// The connection.
         connection: Moving,
+        /// After this time of CLOCK_BOOTTIME, in nanoseconds, it goes on where it is, and must not become the kernel's any more.
+        #[serde(default)]
+        until: Option<u64>,
     },
-    /// Answers a [`News::Surrender`]: [`Answer::Done`].
+    /// Answers a [`News::ChildAsks`]: [`Answer::Done`].
     ///
     /// Beside it: the kernel's socket of the connection, unless that is not ours.
-    Surrendered {
-        /// The [`News::Surrender`] that asked for this.
+    MovedForChild {
+        /// The [`News::ChildAsks`] that asked for this.
         token: u64,
     },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
@@ -280,8 +295,8 @@ pub enum News {
     },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
-    /// A child wants a connection that it inherited: answer by [`Request::Surrendered`].
-    Surrender {
+    /// A child wants a connection that it inherited: answer by [`Request::MovedForChild`].
+    ChildAsks {
         /// To be named in the answer.
         token: u64,
         /// Our end.
@@ -313,7 +328,7 @@ pub enum News {
         /// What the broker calls the program.
         program: String,
     },
-    /// The broker ends. What is claimed becomes the kernel's.
+    /// The broker is about to end. Who gives its queues back soon can move connections to the kernel before.
     Closing,
 }
 

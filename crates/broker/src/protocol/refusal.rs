@@ -77,6 +77,9 @@ pub enum Refusal {
     /// Neither the peer nor the router in front of it answers.
     #[error("the next hop does not answer")]
     NoNeighbour,
+    /// The connection goes on at the client's stack by now.
+    #[error("the broker was asked too long ago")]
+    TooLate,
     /// The kernel did not take the connection.
     #[error("the kernel refused the connection: {0}")]
     NotTaken(String),

@@ -50,8 +50,11 @@ pub struct Welcome {
     pub interfaces: Vec<Interface>,
     /// How the program is to run.
     pub options: Options,
-    /// Proves to the broker that a process was forked from this one.
+    /// Proves to the broker that a process was forked from this one, and to the next broker that queues are ours.
     pub key: Key,
+    /// Whether queues go on if the broker is killed, so that it is worth waiting for the next one.
+    #[serde(default)]
+    pub is_kept: bool,
 }
 
 /// A random number that the broker gives to each client, and that its children inherit with its memory.

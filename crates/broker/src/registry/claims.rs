@@ -25,6 +25,21 @@ const FORMER_MAX: usize = 256;
 impl Registry {
     /// A client proved that it has `shadow`, and wants its packets.
     pub fn claim(&mut self, client: ClientId, shadow: Shadow) -> Result<ClaimId, Refusal> {
+        let id = ClaimId(self.last_claim + 1);
+        self.admit(client, shadow, id)?;
+        self.last_claim = id.0;
+        Ok(id)
+    }
+
+    /// The same, by the number that a killed broker gave the claim whose place this one has taken.
+    pub fn claim_again(&mut self, client: ClientId, shadow: Shadow, id: ClaimId) -> Result<ClaimId, Refusal> {
+        if id.0 > self.others_claims || self.claims.get(id).is_some() {
+            return Err(Refusal::NoSuchClaim);
+        }
+        self.admit(client, shadow, id).map(|()| id)
+    }
+
+    fn admit(&mut self, client: ClientId, shadow: Shadow, id: ClaimId) -> Result<(), Refusal> {
         let own = self.clients.get(&client).ok_or(Refusal::NotYours)?;
         if self.interfaces.is_empty() {
             return Err(Refusal::NoInterface);
@@ -40,15 +55,13 @@ impl Registry {
         if own.len() >= CLAIMS_MAX || alike >= ALIKE_MAX || !self.interfaces.values().all(has_room) {
             return Err(Refusal::TooMany);
         }
-        self.last_claim += 1;
-        let id = ClaimId(self.last_claim);
         self.claims.insert(id, Claim { client, shadow, draining: false });
         self.alike.insert(Likeness::of(client, &shadow), alike + 1);
         self.clients.entry(client).or_default().insert(id);
         let links: Vec<LinkNumber> = self.interfaces.keys().copied().collect();
         let is_first = alike == 0;
         links.into_iter().for_each(|link| self.place(id, link, is_first));
-        Ok(id)
+        Ok(())
     }
 
     /// A claim is no longer needed.
@@ -116,8 +129,11 @@ impl Registry {
         let is_there = |other: &Shadow| own.iter().any(|own| own.bound.may_meet(other.bound));
         let is_others =
             |it: &Claim| it.client != client && !it.draining && it.listens() && is_there(&it.shadow);
-        let mut others = covering().filter(|it| is_others(it));
-        !own.is_empty() && !others.any(|it| !is_own(&it.shadow))
+        if own.is_empty() {
+            let is_new_owner = |it: &Claim| it.client != client && !it.draining && it.listens();
+            return self.has_left(client, transport, local) && !covering().any(|it| is_new_owner(it));
+        }
+        !covering().filter(|it| is_others(it)).any(|it| !is_own(&it.shadow))
     }
 
     /// Whether another client has the very same socket, and wants what comes there.

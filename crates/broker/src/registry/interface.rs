@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clock::Instant;
 use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport};
 
+use super::left::LeftQueue;
 use super::queues::QueueTable;
 use crate::protocol::ClaimId;
 
@@ -25,6 +26,8 @@ pub(super) struct Interface {
     pub(super) view: View,
     pub(super) queues: QueueTable,
     pub(super) keys: BTreeMap<Key, KeyState>,
+    /// Queues of a killed broker: see `left.rs`.
+    pub(super) left: BTreeMap<u16, LeftQueue>,
 }
 
 /// What the steering program looks up; ordered so that a port's are together.
@@ -43,13 +46,23 @@ pub(super) struct KeyState {
     pub(super) cleared: QueueSet,
     /// Since when new connections are left to the kernel, for those that it has to be known.
     pub(super) marked_at: Option<Instant>,
+    /// Queues on which a killed broker's claim still holds, and whether it was drained.
+    pub(super) left: QueueSet,
+    pub(super) is_left_drained: bool,
     /// The latest terms in the steering program.
     pub(super) told: Option<ClaimTerms>,
 }
 
 impl Default for KeyState {
     fn default() -> KeyState {
-        KeyState { users: BTreeSet::new(), cleared: QueueSet::NONE, marked_at: None, told: None }
+        KeyState {
+            users: BTreeSet::new(),
+            cleared: QueueSet::NONE,
+            marked_at: None,
+            left: QueueSet::NONE,
+            is_left_drained: false,
+            told: None,
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod bound;
 mod claim_table;
 mod claims;
 mod interface;
+mod left;
 pub(crate) mod model;
 mod ports;
 mod queues;
@@ -39,6 +40,7 @@ use steering::{ClaimTerms, QueueSet, Transport};
 pub(crate) use bound::is_link_local;
 pub use bound::{Bound, Scope};
 pub use interface::View;
+pub use left::RETURN_MAX;
 
 use crate::protocol::{ClaimId, Purpose};
 use claim_table::ClaimTable;
@@ -147,6 +149,8 @@ pub struct Registry {
     dirty: BTreeSet<(LinkNumber, Key)>,
     last_client: u64,
     last_claim: u64,
+    /// Numbers up to this one may be those of brokers whose place this one has taken.
+    others_claims: u64,
     /// The last heir.
     last_heir: Option<ClaimId>,
 }
@@ -204,12 +208,20 @@ impl Registry {
         let mut touched = Vec::new();
         for (&link, interface) in &mut self.interfaces {
             let queues = interface.queues.detach(client, &listeners, now);
+            let given_back = queues.iter().copied().collect();
+            self.dirty.extend(interface.forget_left(given_back, true).into_iter().map(|key| (link, key)));
             if !queues.is_empty() {
                 self.actions.push_back(Action::Withdraw { link, queues });
                 touched.push(link);
             }
         }
         touched.into_iter().for_each(|link| self.touch_client(client, link));
+    }
+
+    /// Nobody gets queues any more.
+    pub fn refuse_all(&mut self) {
+        self.attached.clear();
+        self.interfaces.values_mut().for_each(|interface| interface.queues.refuse_all());
     }
 
     /// Whether whatever arrives at the interface arrives at this client.
@@ -321,6 +333,7 @@ impl Registry {
             self.touch_port(port);
         }
         self.expire_drained(now);
+        self.expire_left(now);
         if self.actions.is_empty() {
             self.deal(now);
         }
@@ -337,7 +350,8 @@ impl Registry {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let queues = self.interfaces.values().filter_map(|interface| interface.queues.poll_timeout());
         let drained = self.drained.first().map(|(at, _)| *at);
-        queues.chain(self.ports.poll_timeout()).chain(drained).min()
+        let left = self.interfaces.values().filter_map(Interface::left_timeout);
+        queues.chain(self.ports.poll_timeout()).chain(drained).chain(left).min()
     }
 
     fn deal(&mut self, now: Instant) {

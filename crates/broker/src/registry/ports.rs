@@ -21,6 +21,8 @@ pub(super) struct PortTable {
     /// How often it was found of a port that the kernel has none any more. What the steering programs have noted of flows before
     /// that is about other connections than those that may be there under the same names.
     epochs: BTreeMap<u16, u32>,
+    /// The epoch of ports on which that never was.
+    first_epoch: u32,
     /// Until when there may be flows without an owner, which a client will get.
     awaited: BTreeMap<u16, Instant>,
 }
@@ -62,7 +64,7 @@ impl PortTable {
     /// No client claims the port any more, or the kernel has no connections there.
     pub(super) fn forget(&mut self, port: u16) {
         if self.ports.remove(&port).is_some() {
-            let epoch = self.epochs.entry(port).or_default();
+            let epoch = self.epochs.entry(port).or_insert(self.first_epoch);
             *epoch = epoch.wrapping_add(1) & EPOCH_MAX;
         }
     }
@@ -89,7 +91,17 @@ impl PortTable {
 
     /// What notes of flows on this port say that count now.
     pub(super) fn epoch(&self, port: u16) -> u32 {
-        self.epochs.get(&port).copied().unwrap_or_default()
+        self.epochs.get(&port).copied().unwrap_or(self.first_epoch)
+    }
+
+    /// Epochs of ports that are not restored begin here: what was noted before, nobody knows.
+    pub(super) fn begin_at(&mut self, epoch: u64) {
+        self.first_epoch = epoch as u32 & EPOCH_MAX;
+    }
+
+    /// The epoch of a port in the steering programs, as a killed broker left it.
+    pub(super) fn restore(&mut self, port: u16, epoch: u32) {
+        self.epochs.insert(port, epoch & EPOCH_MAX);
     }
 
     /// Whether SYNs pass to the kernel.

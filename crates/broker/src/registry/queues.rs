@@ -63,11 +63,36 @@ impl QueueTable {
         }
     }
 
+    /// Nobody gets a queue any more, until somebody asks.
+    pub(super) fn refuse_all(&mut self) {
+        self.attached.clear();
+    }
+
     /// `client` gets the rest of the queues now if nobody else wants any.
     pub(super) fn settle(&mut self, client: ClientId, now: Instant) {
         if self.attached == [client] {
             self.settled_at = self.settled_at.min(now);
         }
+    }
+
+    /// Queues that clients of a killed broker have: nobody else gets them before this time.
+    pub(super) fn reserve(&mut self, queues: &[u16], until: Instant) {
+        self.blocked.extend(queues.iter().map(|queue| (*queue, until)));
+    }
+
+    /// `client` has these, and serves them, by a killed broker; returns those of which nobody else is the owner by now.
+    pub(super) fn take_back(&mut self, client: ClientId, queues: &[u16], now: Instant) -> Vec<u16> {
+        let is_free = |queue: &&u16| **queue < self.count.min(QUEUES_MAX) && !self.owners.contains_key(queue);
+        let own: Vec<u16> = queues.iter().filter(is_free).copied().collect();
+        for &queue in &own {
+            self.owners.insert(queue, client);
+            self.blocked.remove(&queue);
+        }
+        if !own.is_empty() {
+            self.on_ready(client, &own);
+            self.attach(client, now);
+        }
+        own
     }
 
     /// `client`, which had these listeners, wants no more queues; returns what was its own.

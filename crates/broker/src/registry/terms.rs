@@ -26,7 +26,8 @@ impl Registry {
         let is_shared = self.is_shared(link, key);
         let Some(state) = self.key_mut(link, key) else { return };
         state.cleared = match is_shared {
-            true => QueueSet::from_bits(state.cleared.bits() & wanted.bits()),
+            // What a killed broker took is taken, and the kernel's connections are known.
+            true => QueueSet::from_bits((state.cleared.bits() | state.left.bits()) & wanted.bits()),
             false => wanted,
         };
         if state.cleared == wanted {
@@ -75,7 +76,7 @@ impl Registry {
         let state = interface.keys.get_mut(&key)?;
         let before = std::mem::replace(&mut state.told, terms);
         let is_awaited = key.transport == Transport::Tcp && self.ports.is_awaited(key.port);
-        if state.users.is_empty() && !is_awaited {
+        if state.users.is_empty() && state.left == QueueSet::NONE && !is_awaited {
             interface.keys.remove(&key);
             if key.transport == Transport::Tcp {
                 self.forget_unused_port(key.port);
@@ -100,16 +101,18 @@ impl Registry {
     /// `None`: not to be claimed.
     fn terms_for(&self, link: LinkNumber, key: Key) -> Option<ClaimTerms> {
         let is_awaited = key.transport == Transport::Tcp && self.ports.is_awaited(key.port);
-        if self.queues_for(link, key) == QueueSet::NONE && !is_awaited {
+        let state = self.interfaces.get(&link)?.keys.get(&key)?;
+        let is_held = self.queues_for(link, key) != QueueSet::NONE || state.left != QueueSet::NONE;
+        if !is_held && !is_awaited {
             return None;
         }
-        let state = self.interfaces.get(&link)?.keys.get(&key)?;
-        let queues = state.cleared;
+        let queues = QueueSet::from_bits(state.cleared.bits() | state.left.bits());
         if key.transport == Transport::Udp {
             return Some(ClaimTerms { queues, kernel_new: false, kernel_some: false, epoch: 0 });
         }
         let is_draining = |id: &ClaimId| self.claims.get(*id).is_some_and(|claim| claim.draining);
-        let kernel_new = self.ports.is_marking(key.port) || state.users.iter().any(is_draining);
+        let is_draining = state.is_left_drained || state.users.iter().any(is_draining);
+        let kernel_new = self.ports.is_marking(key.port) || is_draining;
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
         Some(ClaimTerms { queues, kernel_new, kernel_some, epoch: self.ports.epoch(key.port) })
     }

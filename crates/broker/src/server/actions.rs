@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clock::{Duration, Instant};
 use control::SegmentClamp;
 use control::sock_diag::{KernelSocket, tcp_connections, tcp_listeners, udp_sockets};
-use device_xdp::XdpError;
+use device_xdp::{QueueOwner, XdpError};
 use steering::Transport;
 
 use super::broker::{ADDRESSES_MAX, Broker, List};
@@ -38,11 +38,15 @@ impl Broker {
 
     fn lend(&mut self, client: ClientId, link: LinkNumber, queues: Vec<u16>, now: Instant) {
         let zero_copy = self.zero_copy || self.is_as_privileged(client);
+        let Some(connection) = self.connections.get(&client) else { return };
+        let owner = QueueOwner { secret: connection.key.0, user: connection.user };
         let Some(port) = self.port(link) else { return };
         let Some(open) = &mut port.open else { return };
-        match open.path.lend(&queues, open.frame_size, zero_copy) {
+        match open.path.lend(&queues, open.frame_size, zero_copy, owner) {
             Ok(lent) => {
                 let is_kept = open.path.is_kept();
+                self.registry.on_lent(link, &queues);
+                let Some(port) = self.ports.iter().find(|port| port.link == link) else { return };
                 let Some(interface) = port.interface(ADDRESSES_MAX) else { return };
                 let sources = port.sources().to_vec();
                 let all_queues_yours = self.registry.has_all_queues(client, link);
@@ -58,12 +62,9 @@ impl Broker {
             }
             Err(error) => {
                 let is_busy = matches!(error, XdpError::QueueBusy { .. });
-                self.registry.on_not_lent(
-                    link,
-                    &queues,
-                    if is_busy { BUSY_PAUSE } else { FAILURE_PAUSE },
-                    now,
-                );
+                let is_soon = is_busy && !self.registry.is_left(link, &queues);
+                let pause = if is_soon { BUSY_PAUSE } else { FAILURE_PAUSE };
+                self.registry.on_not_lent(link, &queues, pause, now);
                 if !is_busy {
                     self.fail(link, &error);
                 }

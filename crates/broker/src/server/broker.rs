@@ -26,6 +26,7 @@ use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
 use super::shadow;
+use super::successor::Succession;
 use super::under_way::UnderWay;
 use crate::protocol::Options;
 use crate::registry::{ClientId, LinkNumber, Registry};
@@ -58,6 +59,8 @@ pub(super) struct Broker {
     /// Segment sizes by route.
     pub(super) clamps: ClampWatch,
     pub(super) registry: Registry,
+    /// What is known of the killed broker whose place this one has taken, if it has.
+    pub(super) succession: Option<Succession>,
     pub(super) connections: BTreeMap<ClientId, Connection>,
     pub(super) kept: KeptSockets,
     pub(super) kernel_memory: KernelMemory,
@@ -93,9 +96,9 @@ impl Broker {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether no client is connected.
-    pub(super) fn is_alone(&self) -> bool {
-        self.connections.is_empty()
+    /// Whether no client is connected, or about to come back.
+    pub(super) fn is_alone(&self, now: Instant) -> bool {
+        self.connections.is_empty() && !self.succession.as_ref().is_some_and(|it| it.is_awaited(now))
     }
 
     /// Whether an interface can be used.
@@ -110,7 +113,7 @@ impl Broker {
     }
 
     pub(super) fn port(&mut self, link: LinkNumber) -> Option<&mut Port> {
-        self.ports.get_mut(usize::from(link))
+        self.ports.iter_mut().find(|port| port.link == link)
     }
 }
 

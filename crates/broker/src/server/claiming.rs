@@ -17,8 +17,7 @@ impl Broker {
     pub(super) fn examine_shadow(
         &mut self,
         (client, id): (ClientId, u64),
-        transport: Transport,
-        purpose: Purpose,
+        (transport, purpose, again): (Transport, Purpose, Option<ClaimId>),
         socket: Theirs,
         now: Instant,
     ) -> Outcome {
@@ -38,7 +37,7 @@ impl Broker {
         };
         type Found = (Result<Shadow, Refusal>, Option<Theirs>);
         let then = move |broker: &mut Broker, (found, socket): Found, now: Instant| {
-            broker.claim(client, found?, socket, now).map(|answer| Some((answer, None)))
+            broker.claim(client, (found?, again), socket, now).map(|answer| Some((answer, None)))
         };
         self.set_aside((client, id), move |_| look(socket), then, now)
     }
@@ -46,7 +45,7 @@ impl Broker {
     fn claim(
         &mut self,
         client: ClientId,
-        shadow: Shadow,
+        (shadow, again): (Shadow, Option<ClaimId>),
         kept: Option<Theirs>,
         now: Instant,
     ) -> Result<Answer, Refusal> {
@@ -54,7 +53,10 @@ impl Broker {
         if purpose == Purpose::Outgoing && !self.kept.have_room(self.user_of(client)) {
             return Err(Refusal::TooMany);
         }
-        let claim = self.registry.claim(client, shadow)?;
+        let claim = match again {
+            Some(id) => self.registry.claim_again(client, shadow, id)?,
+            None => self.registry.claim(client, shadow)?,
+        };
         self.offer_handshakes(client, now);
         kept.into_iter().for_each(|socket| self.kept.insert(claim, socket));
         let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);

@@ -73,7 +73,8 @@ impl Broker {
         let own = self.connections.values().filter(|connection| connection.pid == pid).count();
         let users = self.connections.values().map(|connection| connection.user);
         let is_one_too_many = !has_room(CLIENTS_MAX, users, user) || own >= CLIENTS_OF_A_PROCESS_MAX;
-        if is_one_too_many || !self.family.includes(socket.as_fd(), &peer) {
+        let is_welcome = self.family.includes(socket.as_fd(), &peer) || self.may_come_back(&peer);
+        if is_one_too_many || !is_welcome {
             return None;
         }
         raise_descriptor_limit();

@@ -31,6 +31,8 @@ pub struct Config {
     pub kept_in: Option<PathBuf>,
     /// Programs have queues in zero-copy mode, where interfaces have it, though they have less privilege than the broker.
     pub zero_copy: bool,
+    /// Only serves the programs of a broker that was killed, on the interfaces that it had: fails if there is none.
+    pub take_over: bool,
 }
 
 /// Why there is no broker.
@@ -39,6 +41,9 @@ pub enum OpenError {
     /// Nothing can be accelerated: each interface and its obstacle.
     #[error("{0}")]
     NoInterface(String),
+    /// There is nothing to take over.
+    #[error("no broker was killed whose programs could be taken over")]
+    NothingLeft,
     /// The kernel's state cannot be read.
     #[error(transparent)]
     Monitor(#[from] MonitorError),

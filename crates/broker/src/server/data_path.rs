@@ -5,15 +5,16 @@ use std::os::fd::OwnedFd;
 
 use clock::Duration;
 use device_xdp::{
-    AttachMode, Lent, LentLayout, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError, XdpOptions,
-    queue_pairs,
+    AttachMode, Lent, LentLayout, QueueOwner, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError,
+    XdpOptions, queue_pairs,
 };
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use steering::{Claim, ClaimTerms, Transport};
 
 use super::machine::memory_len;
-use super::pins::Pins;
+use super::pins::{Kept, Pins};
+use crate::registry::LinkNumber;
 
 /// How long claimed TCP waits for queues to be lent anew.
 const REOPEN_MAX: Duration = Duration::from_secs(1);
@@ -38,7 +39,12 @@ pub(crate) trait DataPath: Send {
         queues: &[u16],
         frame_size: Option<u16>,
         zero_copy: bool,
+        owner: QueueOwner,
     ) -> Result<LentQueues, XdpError>;
+    /// Who has which queue, also by a broker that was killed.
+    fn owners(&self) -> Vec<(u16, QueueOwner)>;
+    /// The claims in force: at first those that a broker has left which was killed.
+    fn claims(&self) -> Vec<(Claim, ClaimTerms)>;
     /// Queues are lent anew: claimed TCP waits for a moment, instead of being the kernel's, which would reset it.
     fn begin_reopening(&mut self) -> Result<(), XdpError>;
     /// Delivers nothing to the socket of this queue any more.
@@ -74,8 +80,8 @@ pub(crate) struct LentQueues {
 
 /// Opens data paths, and says what can be known without one.
 pub(crate) trait DataPaths: Send {
-    /// Attaches to the interface of this name.
-    fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError>;
+    /// Attaches to the interface of this name, which programs know by this number; or takes over what a killed broker left there.
+    fn open(&self, interface: &str, link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError>;
     /// Its queues.
     fn queues(&self, interface: &str) -> Result<u16, XdpError>;
     /// Octets of the frames that fit an MTU; a larger size needs other devices.
@@ -87,12 +93,12 @@ pub(crate) trait DataPaths: Send {
 pub(crate) struct Xdp {
     /// How devices are made.
     device: XdpOptions,
-    /// What keeps programs attached.
-    pins: Option<Pins>,
+    /// What keeps XDP programs, and the name of the broker's socket.
+    pins: Option<(Pins, String)>,
 }
 
 impl Xdp {
-    pub(super) fn new(pins: Option<Pins>) -> Xdp {
+    pub(super) fn new(pins: Option<(Pins, String)>) -> Xdp {
         Xdp { device: XdpOptions::default(), pins }
     }
 
@@ -100,22 +106,34 @@ impl Xdp {
         SteeringOptions { kernel_flows: kernel_flows(memory_len()), ..SteeringOptions::default() }
     }
 
-    /// Detaches what killed brokers left on an interface.
-    fn detach_those_of_the_dead(&self, interface: &str) {
-        let index = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-            .and_then(|socket| name_to_index(socket, interface));
-        if let (Some(pins), Ok(index)) = (&self.pins, index) {
-            pins.detach_those_of_the_dead(index);
+    /// A program that goes on if this process is killed: one that a killed broker left, or a new one. `None`: there can be none.
+    fn open_kept(&self, interface: &str, link: LinkNumber) -> Option<SteeringProgram> {
+        let (pins, broker) = self.pins.as_ref()?;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+        let index = name_to_index(socket, interface).ok()?;
+        let own = pins.path(&Kept { interface: index, link, broker: broker.clone() });
+        let left =
+            pins.left().into_iter().filter(|left| left.interface == index).map(|left| pins.path(&left));
+        for path in left.chain([own.clone()]).filter(|path| path.exists()) {
+            match SteeringProgram::take_over(interface, self.steering(), &path) {
+                Ok(mut program) => {
+                    let _ = program.rename_kept(&own); // It goes on by the other name, and the next broker does not find it.
+                    return Some(program);
+                }
+                Err(_) => drop(SteeringProgram::remove_kept(&path)), // Attaching ours will tell.
+            }
         }
+        SteeringProgram::attach_kept(interface, self.steering(), &own).ok()
     }
 }
 
 impl DataPaths for Xdp {
-    fn open(&self, interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
-        self.detach_those_of_the_dead(interface);
-        let mut program = SteeringProgram::attach(interface, self.steering())?;
-        let is_kept = self.pins.as_ref().is_some_and(|pins| pins.keep(&mut program).is_ok());
-        Ok(Box::new(XdpPath { program, is_kept, device: self.device.clone(), spare: None }))
+    fn open(&self, interface: &str, link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
+        let program = match self.open_kept(interface, link) {
+            Some(program) => program,
+            None => SteeringProgram::attach(interface, self.steering())?,
+        };
+        Ok(Box::new(XdpPath { program, device: self.device.clone(), spare: None }))
     }
 
     fn queues(&self, interface: &str) -> Result<u16, XdpError> {
@@ -133,7 +151,6 @@ fn kernel_flows(memory: usize) -> u32 {
 
 struct XdpPath {
     program: SteeringProgram,
-    is_kept: bool,
     device: XdpOptions,
     /// For the queues that were busy when they were last asked for, in this way.
     spare: Option<(XdpOptions, Spare)>,
@@ -146,7 +163,7 @@ impl DataPath for XdpPath {
     }
 
     fn is_kept(&self) -> bool {
-        self.is_kept
+        self.program.is_kept()
     }
 
     fn is_native(&self) -> bool {
@@ -158,6 +175,7 @@ impl DataPath for XdpPath {
         queues: &[u16],
         frame_size: Option<u16>,
         zero_copy: bool,
+        owner: QueueOwner,
     ) -> Result<LentQueues, XdpError> {
         let options = XdpOptions {
             frame_size: frame_size.or(self.device.frame_size),
@@ -168,6 +186,7 @@ impl DataPath for XdpPath {
         let lent = XdpDevice::lend_with(&mut self.program, queues, &options, &mut spare);
         self.spare = spare.map(|spare| (options, spare));
         let Lent { layout, memory, sockets } = lent?;
+        queues.iter().try_for_each(|queue| self.program.set_owner(*queue, Some(owner)))?;
         Ok(LentQueues { layout, memory, sockets })
     }
 
@@ -176,7 +195,16 @@ impl DataPath for XdpPath {
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
-        self.program.remove_queue(queue)
+        self.program.remove_queue(queue)?;
+        self.program.set_owner(queue, None)
+    }
+
+    fn owners(&self) -> Vec<(u16, QueueOwner)> {
+        self.program.owners().unwrap_or_default() // Who cannot be known to have a queue gets none back.
+    }
+
+    fn claims(&self) -> Vec<(Claim, ClaimTerms)> {
+        self.program.claims().iter().map(|(claim, terms)| (*claim, *terms)).collect()
     }
 
     fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError> {

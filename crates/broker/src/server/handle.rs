@@ -17,6 +17,8 @@ use super::status::StatusReport;
 const LOG_TARGET: &str = "sidestep::run";
 /// Longer than the broker ever sleeps, or takes for a turn.
 const SLEEP_MAX: Duration = Duration::from_secs(2);
+/// How long programs may take to move their connections to the kernel when the broker ends.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// How long a program may take to report.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -71,7 +73,7 @@ pub(super) fn start(broker: Broker, verbose: bool) -> io::Result<Handle> {
     };
     let serve = move || {
         while serving.turn() {}
-        serving.broker.close();
+        serving.close();
     };
     let thread = std::thread::Builder::new().name("broker".to_owned()).spawn(serve)?;
     Ok(Handle { reporter: Reporter { requests, wake }, thread })
@@ -96,13 +98,6 @@ impl Handle {
         self.reporter.clone()
     }
 
-    /// Waits until no client is connected, but no longer than `max`.
-    pub fn linger(&self, max: Duration) {
-        let (sender, receiver) = channel();
-        self.reporter.send(Request::TellWhenAlone(sender));
-        let _ = receiver.recv_timeout(std::time::Duration::from_nanos(max.as_nanos())); // Both answers are fine.
-    }
-
     /// Tells all clients that this is the end, gives everything back to the kernel, and waits until that is done.
     pub fn stop(self) {
         self.reporter.send(Request::Stop);
@@ -116,6 +111,13 @@ impl Reporter {
         let (sender, receiver) = channel();
         self.send(Request::Report(sender));
         receiver.recv().ok()
+    }
+
+    /// Waits until no client is connected, but no longer than `max`.
+    pub fn linger(&self, max: Duration) {
+        let (sender, receiver) = channel();
+        self.send(Request::TellWhenAlone(sender));
+        let _ = receiver.recv_timeout(std::time::Duration::from_nanos(max.as_nanos())); // Both answers are fine.
     }
 
     /// Has programs asked, and does not wait for them.
@@ -159,12 +161,24 @@ impl Serving {
         true
     }
 
+    /// Gives programs the time to move what they have to the kernel. One that makes no calls, or is stopped, is not waited for longer.
+    fn close(&mut self) {
+        let now = self.now();
+        let until = now + CLOSE_MAX;
+        self.broker.begin_to_close(now);
+        while self.broker.has_lent() && self.now() < until {
+            self.wait();
+            let now = self.now();
+            self.broker.turn(now);
+        }
+    }
+
     fn answer(&mut self, now: Instant) {
         let is_whole = !self.broker.awaits_reports();
         for (_, sender) in self.reports.extract_if(.., |(until, _)| is_whole || now >= *until) {
             let _ = sender.send(self.broker.status(now)); // Who asked may have given up.
         }
-        if self.broker.is_alone() {
+        if self.broker.is_alone(now) {
             for sender in self.alone.drain(..) {
                 let _ = sender.send(()); // As above.
             }

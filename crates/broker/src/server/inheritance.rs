@@ -37,7 +37,7 @@ impl Broker {
 
     fn tell_holder(&mut self, question: Question, now: Instant) {
         let Question { token, holder, local, remote, .. } = question;
-        self.tell(holder, News::Surrender { token, local, remote }, Vec::new(), now);
+        self.tell(holder, News::ChildAsks { token, local, remote }, Vec::new(), now);
     }
 
     /// Passes the holder's answer to the client that asked, or asks the next one; returns whether a client had asked.

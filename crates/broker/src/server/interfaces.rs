@@ -44,14 +44,14 @@ impl Broker {
     /// Compares the interfaces with the kernel's, and informs all clients that are concerned.
     pub(super) fn follow_interfaces(&mut self, now: Instant) {
         for place in 0..self.ports.len() {
-            let paths = self.paths.as_ref();
+            let (paths, link) = (self.paths.as_ref(), self.ports[place].link);
             let changes = self.ports[place].follow(paths, self.monitor.mirror(), now);
-            changes.into_iter().for_each(|change| self.on_change(place as LinkNumber, change, now));
+            changes.into_iter().for_each(|change| self.on_change(link, change, now));
         }
     }
 
     fn on_change(&mut self, link: LinkNumber, change: Change, now: Instant) {
-        let Some(port) = self.ports.get(usize::from(link)) else { return };
+        let Some(port) = self.ports.iter().find(|port| port.link == link) else { return };
         let interface = port.name.clone();
         let Some(open) = &port.open else {
             match change {
@@ -67,7 +67,9 @@ impl Broker {
         match change {
             Change::Attached => {
                 let (view, mode) = (open.view.clone(), open.path.describe());
+                let (claims, owners) = (open.path.claims(), open.path.owners());
                 self.registry.on_attached(link, view, now);
+                self.take_over_left(link, &claims, &owners, now);
                 self.notices.push(Notice::Attached { interface, mode });
             }
             Change::Queues => {

@@ -1,17 +1,21 @@
 //! An interface that is made up, for tests and fuzzers: it lends queues, and steers nothing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device_xdp::{AttachMode, CopyMode, LentLayout, XdpError, XdpMode};
+use device_xdp::{AttachMode, CopyMode, LentLayout, QueueOwner, XdpError, XdpMode};
 use steering::{Claim, ClaimTerms};
+#[cfg(test)]
+use steering::{LocalAddress, Transport, VlanTags};
 
 use super::data_path::{DataPath, DataPaths, LentQueues};
 use super::family::Family;
 use super::turns::{Setup, listen_anywhere};
 use crate::protocol::{Options, Profile};
+use crate::registry::LinkNumber;
 
 /// A connection from this port belongs to the kernel.
 pub(super) const OF_THE_KERNEL: u16 = 4999;
@@ -31,22 +35,69 @@ impl Log {
     }
 }
 
+/// The maps of a made-up interface: one broker leaves them to the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Maps(Arc<Mutex<(BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>)>>);
+
+impl Maps {
+    fn lock(&self) -> MutexGuard<'_, (BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims a port for a queue.
+    #[cfg(test)]
+    pub(super) fn put(&self, port: u16, queue: u16) {
+        let local = LocalAddress { address: [192, 0, 2, 9].into(), vlan: VlanTags::default() };
+        let terms = ClaimTerms { queues: [queue].into_iter().collect(), ..ClaimTerms::default() };
+        self.lock().0.insert(Claim { transport: Transport::Tcp, local, port }, terms);
+    }
+
+    /// Whether a port is claimed.
+    #[cfg(test)]
+    pub(super) fn has(&self, port: u16) -> bool {
+        self.lock().0.keys().any(|claim| claim.port == port)
+    }
+}
+
 struct MadeUp {
     queues: u16,
     log: Log,
+    maps: Maps,
 }
 
 /// A broker whose loopback interface is made up, for descendants of `head` or members of a group.
 pub(super) fn setup(queues: u16, log: &Log, family: Family, profile: Profile) -> Setup {
     Setup {
         socket: listen_anywhere().expect("there are sockets"),
-        interfaces: vec!["lo".to_owned()],
-        paths: Box::new(MadeUp { queues, log: log.clone() }),
+        interfaces: vec![(0, "lo".to_owned())],
+        is_successor: false,
+        paths: Box::new(MadeUp { queues, log: log.clone(), maps: Maps::default() }),
         family,
         options: Options { spin_us: 20, gather_us: 30, mss_clamp: None, verbose: false, profile },
         observed_in: None,
         zero_copy: false,
     }
+}
+
+/// The same at an interface with such maps; with a name, in the place of the killed broker of that name.
+#[cfg(test)]
+pub(super) fn setup_with(maps: &Maps, killed: Option<&str>, queues: u16, family: Family) -> Setup {
+    let log = Log::default();
+    let mut setup = setup(queues, &log, family, all());
+    setup.paths = Box::new(MadeUp { queues, log, maps: maps.clone() });
+    if let Some(name) = killed {
+        // A helper closes the socket of the one that is gone.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let socket = loop {
+            match super::turns::listen_at(name) {
+                Ok(socket) => break socket,
+                Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        };
+        (setup.socket, setup.is_successor) = ((name.to_owned(), socket), true);
+    }
+    setup
 }
 
 /// Everything is accelerated.
@@ -62,8 +113,8 @@ pub(super) fn all() -> Profile {
 }
 
 impl DataPaths for MadeUp {
-    fn open(&self, _interface: &str) -> Result<Box<dyn DataPath>, XdpError> {
-        Ok(Box::new(MadeUp { queues: self.queues, log: self.log.clone() }))
+    fn open(&self, _interface: &str, _link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
+        Ok(Box::new(MadeUp { queues: self.queues, log: self.log.clone(), maps: self.maps.clone() }))
     }
 
     fn queues(&self, _interface: &str) -> Result<u16, XdpError> {
@@ -93,7 +144,9 @@ impl DataPath for MadeUp {
         queues: &[u16],
         _frame_size: Option<u16>,
         zero_copy: bool,
+        owner: QueueOwner,
     ) -> Result<LentQueues, XdpError> {
+        self.maps.lock().1.extend(queues.iter().map(|queue| (*queue, owner)));
         self.log.note(format!("lend {queues:?}"));
         if zero_copy {
             self.log.note(format!("lend {queues:?} in zero-copy mode"));
@@ -114,20 +167,31 @@ impl DataPath for MadeUp {
         Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
     }
 
+    fn owners(&self) -> Vec<(u16, QueueOwner)> {
+        self.maps.lock().1.iter().map(|(queue, owner)| (*queue, *owner)).collect()
+    }
+
+    fn claims(&self) -> Vec<(Claim, ClaimTerms)> {
+        self.maps.lock().0.iter().map(|(claim, terms)| (*claim, *terms)).collect()
+    }
+
     fn begin_reopening(&mut self) -> Result<(), XdpError> {
         Ok(())
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
         self.log.note(format!("remove {queue}"));
+        self.maps.lock().1.remove(&queue);
         Ok(())
     }
 
-    fn put_claim(&mut self, _claim: Claim, _terms: ClaimTerms) -> Result<(), XdpError> {
+    fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError> {
+        self.maps.lock().0.insert(claim, terms);
         Ok(())
     }
 
-    fn remove_claim(&mut self, _claim: Claim) -> Result<(), XdpError> {
+    fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError> {
+        self.maps.lock().0.remove(&claim);
         Ok(())
     }
 

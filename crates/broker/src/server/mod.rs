@@ -7,14 +7,14 @@
 //! | `handle.rs`; `fuzz.rs`, `made_up.rs` | the thread, and the handle of `sidestep run` on it; the whole broker for fuzzers, at an interface that is made up |
 //! | `turns.rs` | how it starts, what it does in a turn, how it ends |
 //! | `requests.rs` | what comes in |
-//! | `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
+//! | `return_of_clients.rs`, `claiming.rs`, `ways.rs`, `moves.rs`, `deliveries.rs`, `inheritance.rs`, `succession.rs`, `observers.rs`, `status.rs` | each kind of request |
 //! | `interfaces.rs` | interfaces, addresses and routes that change |
 //! | `actions.rs` | the registry's actions; sockets that were closed without a message |
 //! | `clients.rs`, `aside.rs` | clients: connecting, sending, leaving; requests on which helpers work |
 //! | `broker.rs` | the broker's state, on which all of these are methods |
-//! | `port.rs`, `routes.rs`, `questions.rs`, `orphans.rs`, `handshakes.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs` | its parts |
+//! | `port.rs`, `routes.rs`, `questions.rs`, `orphans.rs`, `handshakes.rs`, `recent_moves.rs`, `kept_sockets.rs`, `kernel_memory.rs`, `under_way.rs`, `connection.rs`, `successor.rs` | its parts |
 //! | `helpers.rs`, `outcome.rs` | threads for what may take long; what comes of a request |
-//! | `data_path.rs`, `pins.rs` | operations on an interface; what keeps them if the broker is killed |
+//! | `data_path.rs`, `pins.rs`, `place.rs` | operations on an interface; what keeps them if the broker is killed; whose place this one takes |
 //! | `shadow.rs`, `datagram.rs`, `family.rs`, `privilege.rs`, `confinement.rs`, `shares.rs`, `names.rs`, `notice.rs`, `token.rs`, `machine.rs`, `choice.rs`, `config.rs` | single questions and values |
 
 mod actions;
@@ -47,16 +47,19 @@ mod observers;
 mod orphans;
 mod outcome;
 mod pins;
+mod place;
 mod port;
 mod privilege;
 mod questions;
 mod recent_moves;
 mod requests;
+mod return_of_clients;
 mod routes;
 mod shadow;
 mod shares;
 mod status;
 mod succession;
+mod successor;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -78,7 +81,8 @@ use broker::{Broker, own_namespace};
 use data_path::Xdp;
 use family::Family;
 use pins::Pins;
-use turns::{Setup, listen_anywhere};
+use place::Place;
+use turns::Setup;
 
 /// A broker that is attached to its interfaces and serves nobody yet. Dropping it undoes everything.
 pub struct Server {
@@ -101,18 +105,20 @@ impl Server {
             observed_in,
             kept_in,
             zero_copy,
+            take_over,
             ..
         } = config;
-        let is_chosen = named.is_empty();
+        let pins = Pins::in_directory(&kept_in.unwrap_or_default(), own_namespace()?);
+        let left = pins.as_ref().map(Pins::left).unwrap_or_default();
+        let is_chosen = named.is_empty() && !take_over;
         let mut interfaces = if is_chosen { choice::candidates()? } else { named };
         let mut notes = choice::take_out_useless(&mut interfaces)?;
-        let (name, socket) = listen_anywhere()?;
-        let namespace = own_namespace()?;
-        let pins = kept_in.and_then(|directory| Pins::in_directory(&directory, namespace, &name));
+        let Place { name, socket, interfaces, is_successor } = Place::take(&left, interfaces, take_over)?;
         let setup = Setup {
-            socket: (name, socket),
+            socket: (name.clone(), socket),
             interfaces,
-            paths: Box::new(Xdp::new(pins)),
+            is_successor,
+            paths: Box::new(Xdp::new(pins.map(|pins| (pins, name)))),
             family: Family { head: std::process::id(), group },
             options: Options { spin_us, gather_us, mss_clamp, verbose, profile },
             observed_in,

@@ -26,6 +26,7 @@ use super::kernel_memory::Reservation;
 use super::outcome::Outcome;
 use super::shares::User;
 use super::under_way::BrokerThread;
+use crate::machine_clock;
 use crate::moving::unpack;
 use crate::protocol::{Answer, Moving, Refusal};
 use crate::registry::ClientId;
@@ -36,7 +37,7 @@ impl Broker {
     pub(super) fn take_over(
         &mut self,
         (client, id): (ClientId, u64),
-        moving: Moving,
+        (moving, until): (Moving, Option<u64>),
         file: Option<Theirs>,
         now: Instant,
     ) -> Outcome {
@@ -49,7 +50,10 @@ impl Broker {
             file.into_iter().for_each(Theirs::close);
             let prepared = prepared.map_err(not_taken)?;
             broker
-                .ask(move |broker, now| broker.let_pass(client, ends, now))
+                .ask(move |broker, now| match until {
+                    Some(until) if machine_clock::nanoseconds() > until => Err(Refusal::TooLate),
+                    _ => broker.let_pass(client, ends, now),
+                })
                 .ok_or(Refusal::NoSuchClaim)??;
             // Its packets go to the kernel by now, which may have sent something.
             let socket = prepared.start().map_err(|error| Refusal::Lost(error.to_string()))?;

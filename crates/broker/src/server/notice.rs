@@ -16,6 +16,13 @@ pub(super) enum Notice {
         /// How.
         mode: String,
     },
+    /// A killed broker's program on an interface is this one's.
+    TakenOver {
+        /// Its name.
+        interface: String,
+        /// How many queues programs have.
+        queues: usize,
+    },
     /// The interface went, or must be opened anew.
     Detached {
         /// Its name.
@@ -67,7 +74,10 @@ impl Notice {
     /// How much it matters in a log.
     pub(super) fn level(&self) -> Level {
         match self {
-            Notice::Attached { .. } | Notice::Detached { .. } | Notice::Outgrown { .. } => Level::Info,
+            Notice::Attached { .. }
+            | Notice::TakenOver { .. }
+            | Notice::Detached { .. }
+            | Notice::Outgrown { .. } => Level::Info,
             Notice::Failed { .. }
             | Notice::Disconnected { .. }
             | Notice::NotTold { .. }
@@ -81,6 +91,12 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::Attached { interface, mode } => write!(f, "{interface}: {mode}"),
+            Notice::TakenOver { interface, queues } => {
+                write!(
+                    f,
+                    "{interface}: taken over from a broker that was killed; its programs have {queues} queues"
+                )
+            }
             Notice::Detached { interface } => {
                 write!(f, "{interface}: closed; it is opened again if it comes back")
             }

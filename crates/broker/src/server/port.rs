@@ -160,7 +160,7 @@ impl Port {
     }
 
     fn attach(&mut self, paths: &dyn DataPaths, found: Found, now: Instant) -> Option<Change> {
-        match paths.open(&self.name) {
+        match paths.open(&self.name, self.link) {
             Ok(path) => {
                 let Found { view, mac, mtu, frame_size } = found;
                 self.open = Some(Open { path, view, mac, mtu: octets(mtu), frame_size });

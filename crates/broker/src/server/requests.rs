@@ -59,15 +59,16 @@ impl Broker {
             Request::Hello { version, program, .. } => self.hello(client, version, program),
             Request::Attach => Ok(Some((self.attach(client, now), None))),
             Request::Ready { link, queues } => done(self.ready(client, link, &queues)),
-            Request::Claim { transport, purpose } => {
+            Request::Return { key, queues } => done(self.take_back(client, key, &queues, now)),
+            Request::Claim { transport, purpose, again } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
-                self.examine_shadow((client, id), transport, purpose, socket, now)
+                self.examine_shadow((client, id), (transport, purpose, again), socket, now)
             }
             Request::Release { claims } => self.release((client, id), claims, now),
             Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
-            Request::Move { connection } => self.take_over((client, id), connection, fd, now),
-            Request::Surrendered { token } => {
+            Request::Move { connection, until } => self.take_over((client, id), (connection, until), fd, now),
+            Request::MovedForChild { token } => {
                 let asked = self.answer_question(client, token, fd.as_ref(), now);
                 done(asked.then_some(()).ok_or(Refusal::NotAsked))
             }
@@ -109,7 +110,8 @@ impl Broker {
         let interfaces = self.ports.iter().filter_map(|port| port.interface(addresses_max)).collect();
         let connection = self.connections.get_mut(&client).ok_or(Refusal::NotYours)?;
         connection.program = Some(name_of(connection.pid, &program));
-        Ok(Some((Answer::Welcome(Welcome { interfaces, options, key: connection.key }), None)))
+        let is_kept = self.ports.iter().filter_map(|port| port.open.as_ref()).any(|open| open.path.is_kept());
+        Ok(Some((Answer::Welcome(Welcome { interfaces, options, key: connection.key, is_kept }), None)))
     }
 
     fn attach(&mut self, client: ClientId, now: Instant) -> Answer {
@@ -152,7 +154,7 @@ fn takes_fd(request: &Request) -> bool {
         request,
         Request::Claim { .. }
             | Request::Move { .. }
-            | Request::Surrendered { .. }
+            | Request::MovedForChild { .. }
             | Request::Adopt
             | Request::Deliver { .. }
     )

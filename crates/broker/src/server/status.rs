@@ -32,6 +32,9 @@ pub struct InterfaceStatus {
     pub queues: u16,
     /// Queues that belong to a process.
     pub lent: u16,
+    /// Queues of programs of a killed broker that have not come back: their libraries are of another version, or they are stopped.
+    #[serde(default)]
+    pub left: u16,
     /// What became of its packets.
     pub counters: Vec<(String, u64)>,
 }
@@ -96,6 +99,7 @@ impl Broker {
             failure: port.failure.clone(),
             queues: port.open.as_ref().map_or(0, |open| open.view.queues),
             lent: self.registry.queues_lent(port.link),
+            left: self.registry.queues_left(port.link),
             counters: port.open.as_ref().map(|open| open.path.counters()).unwrap_or_default(),
         });
         let programs = self.connections.iter();

@@ -24,10 +24,12 @@ use super::port::Port;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
 use super::routes::Routes;
+use super::successor::Succession;
 use super::token;
 use super::under_way::UnderWay;
+use crate::machine_clock;
 use crate::protocol::{News, Options};
-use crate::registry::Registry;
+use crate::registry::{LinkNumber, Registry};
 use crate::transfer::Inbox;
 
 /// How often the interfaces' queues are counted, of which the kernel does not tell, and shadows are looked after.
@@ -41,8 +43,10 @@ const BACKLOG: i32 = 128;
 pub(super) struct Setup {
     /// Where programs reach it: the abstract name, and the socket.
     pub(super) socket: (String, OwnedFd),
-    /// Names of interfaces. They need not be there yet.
-    pub(super) interfaces: Vec<String>,
+    /// Names of interfaces, and what they are to programs. They need not be there yet.
+    pub(super) interfaces: Vec<(LinkNumber, String)>,
+    /// It takes the place of a broker that was killed.
+    pub(super) is_successor: bool,
     /// How they are used.
     pub(super) paths: Box<dyn DataPaths>,
     /// The processes that may connect.
@@ -81,8 +85,9 @@ impl Broker {
             deaf_until: None,
             epoll,
             monitor,
-            ports: (0..).zip(names).map(|(link, name)| Port::new(link, name)).collect(),
+            ports: names.map(|(link, name)| Port::new(link, name)).collect(),
             registry: Registry::default(),
+            succession: setup.is_successor.then(Succession::default),
             connections: BTreeMap::new(),
             kept: KeptSockets::default(),
             kernel_memory: KernelMemory::of_this_machine(),
@@ -99,6 +104,9 @@ impl Broker {
             next_tick: now + TICK,
             notices: Vec::new(),
         };
+        if setup.is_successor {
+            broker.registry.number_from(machine_clock::nanoseconds());
+        }
         broker.follow_segment_clamps(true, now);
         broker.follow_interfaces(now);
         broker.settle(now);
@@ -163,11 +171,15 @@ impl Broker {
         close_all(self.doomed.drain(..));
     }
 
-    /// Tells all clients that this is the end, and gives everything back.
-    pub(super) fn close(mut self) {
-        for connection in self.connections.values_mut() {
-            let _ = connection.tell(News::Closing, Vec::new()); // Who does not read it sees the end of the connection.
-        }
+    /// Tells all clients that this is the end: they move what they have to the kernel, and give their queues back. Nobody gets one any more.
+    pub(super) fn begin_to_close(&mut self, now: Instant) {
+        self.registry.refuse_all();
+        self.tell_all(&News::Closing, now);
+    }
+
+    /// Whether clients have queues, or are about to come back to those that they had.
+    pub(super) fn has_lent(&self) -> bool {
+        self.ports.iter().any(|port| self.registry.queues_lent(port.link) > 0)
     }
 
     /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can
@@ -192,11 +204,17 @@ impl Broker {
 
 /// Listens at an abstract name that is not in use.
 pub(super) fn listen_anywhere() -> io::Result<(String, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     let [random, _] = random_numbers()?;
     let name = format!("sidestep-run-{}-{random:016x}", std::process::id());
+    let socket = listen_at(&name)?;
+    Ok((name, socket))
+}
+
+/// Listens at this abstract name, if nobody does.
+pub(super) fn listen_at(name: &str) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     listen(&socket, BACKLOG)?;
-    Ok((name, socket))
+    Ok(socket)
 }

@@ -71,6 +71,8 @@ pub(crate) struct MovedSocket {
     pub is_ipv6: bool,
     /// It has `SO_REUSEADDR`.
     pub(crate) reuse_address: bool,
+    /// It need not move: without an answer it goes on at the stack.
+    pub(crate) is_offered: bool,
 }
 
 /// What happened.
@@ -129,6 +131,10 @@ pub(crate) enum Incident {
     StatusWanted,
     /// A tool has connected.
     Observer(Observer),
+    /// Another broker has taken the place of one that was killed, and knows our queues: answer by [`Attachment::claim_again`].
+    Returned,
+    /// The broker is about to end, and moves connections to the kernel until then.
+    Closing,
     /// The broker has ended: new sockets run on the kernel.
     Gone,
 }
@@ -215,6 +221,9 @@ pub(crate) trait Attachment: Send {
 
     /// Has packets to where `shadow` is bound come to us. The error is the reason why not, for people.
     fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String>;
+
+    /// After [`Incident::Returned`]: claims again what was claimed before.
+    fn claim_again(&mut self, _shadow: BorrowedFd<'_>, _purpose: Purpose, _claim: ClaimId) {}
 
     /// Ends claims.
     fn release(&mut self, claims: &[ClaimId]);

@@ -130,6 +130,10 @@ impl Brokered {
             Event::Observer { pid, program, stream } => {
                 self.incidents.push_back(Incident::Observer(Observer { stream, pid, program }));
             }
+            Event::Returned(welcome) => {
+                self.welcome = *welcome;
+                self.incidents.push_back(Incident::Returned);
+            }
             Event::News(news) => self.incidents.extend(incident_of(news)),
         }
     }
@@ -241,12 +245,13 @@ impl Attachment for Brokered {
     }
 
     fn claim(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose) -> Result<ClaimId, String> {
-        let (transport, purpose) = match purpose {
-            Purpose::Listener => (Transport::Tcp, Asked::Listener),
-            Purpose::Outgoing => (Transport::Tcp, Asked::Outgoing),
-            Purpose::Udp => (Transport::Udp, Asked::Udp),
-        };
+        let (transport, purpose) = asked(purpose);
         self.ask(|client| client.claim(transport, purpose, shadow)).map(|(claim, _)| ClaimId(claim.0))
+    }
+
+    fn claim_again(&mut self, shadow: BorrowedFd<'_>, purpose: Purpose, claim: ClaimId) {
+        let ((transport, purpose), claim) = (asked(purpose), broker::protocol::ClaimId(claim.0));
+        let _ = self.ask(|client| client.claim_again(transport, purpose, shadow, claim)); // If that one is gone, too, there will be another.
     }
 
     fn release(&mut self, claims: &[ClaimId]) {
@@ -271,8 +276,9 @@ impl Attachment for Brokered {
 
     fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved> {
         let established = established_of(connection, socket).ok_or(NotMoved::Refused)?;
-        let moved = self.ask(|client| match client.move_connection(established) {
+        let moved = self.ask(|client| match client.move_connection(established, socket.is_offered) {
             Err(ClientError::Refused(Refusal::Lost(_))) => Ok(Err(NotMoved::Lost)),
+            Err(ClientError::TimedOut) if socket.is_offered => Ok(Err(NotMoved::Refused)),
             Err(ClientError::Refused(_)) => Ok(Err(NotMoved::Refused)),
             moved => moved.map(Ok),
         });
@@ -286,11 +292,11 @@ impl Attachment for Brokered {
     }
 
     fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) {
-        let _ = self.ask(|client| client.surrender(token, socket));
+        let _ = self.ask(|client| client.give_to_child(token, socket));
     }
 
     fn refuse_child(&mut self, token: u64) {
-        let _ = self.ask(|client| client.refuse_surrender(token));
+        let _ = self.ask(|client| client.refuse_child(token));
     }
 
     fn begin_inherit(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<RequestId> {
@@ -411,10 +417,10 @@ fn incident_of(news: News) -> Option<Incident> {
         News::SegmentsClamped { clamps } => {
             Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
         }
-        News::Surrender { token, local, remote } => Incident::ChildAsks { token, local, remote },
+        News::ChildAsks { token, local, remote } => Incident::ChildAsks { token, local, remote },
         News::Handshake(begun) => Incident::Handshake(Box::new(handshake_of(begun))),
         News::ReportStatus => Incident::StatusWanted,
-        News::Closing => Incident::Gone,
+        News::Closing => Incident::Closing,
         // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.
         News::QueueGranted(_)
         | News::Adopt { .. }
@@ -422,6 +428,15 @@ fn incident_of(news: News) -> Option<Incident> {
         | News::AddressesChanged { .. }
         | News::WaysChanged => return None,
     })
+}
+
+/// What a claim is for, in the words of the protocol.
+fn asked(purpose: Purpose) -> (Transport, Asked) {
+    match purpose {
+        Purpose::Listener => (Transport::Tcp, Asked::Listener),
+        Purpose::Outgoing => (Transport::Tcp, Asked::Outgoing),
+        Purpose::Udp => (Transport::Udp, Asked::Udp),
+    }
 }
 
 fn clamp_of((network, prefix_len, mss): (IpAddr, u8, u16)) -> RouteClamp {
@@ -436,7 +451,7 @@ fn filter_of(sources: Sources) -> SourceFilter {
 /// Whether the way to a peer may be another than before, or its interface another's.
 fn changes_ways(event: &Event) -> bool {
     match event {
-        Event::QueueGranted(_) => true,
+        Event::QueueGranted(_) | Event::Returned(_) => true,
         Event::Adopt { .. } | Event::Observer { .. } => false,
         Event::News(news) => matches!(
             news,

@@ -5,6 +5,7 @@
 //! | file | what moves |
 //! | --- | --- |
 //! | `inherited.rs`, `unserved.rs`, `usage.rs` | what a child asks for; what no thread takes; what the kernel serves better |
+//! | `brokers.rs` | all, when the broker ends; when another has taken the place of a killed one, it learns of our claims |
 //! | `steps.rs` | a step of the table, whatever it is |
 //! | `keep.rs`, `to_stack.rs` | a shadow that only the kernel may have; a socket that connects |
 //! | `listener.rs`, `datagrams.rs`, `renewal.rs` | all that a listener has; what waits at a UDP socket; back to a socket without a past |
@@ -13,6 +14,7 @@
 //! | `places.rs`, `ports.rs`, `behind.rs`, `family.rs` | where a socket is; its port; its descriptors; who of the family has it |
 
 mod behind;
+mod brokers;
 mod datagrams;
 mod family;
 mod inherited;

@@ -87,7 +87,8 @@ impl State {
         let mut gone = Vec::with_capacity(detached.len());
         for (id, detached) in detached {
             // It has only its port left, and a listener with SO_REUSEADDR may want that.
-            let kind = MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true };
+            let kind =
+                MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true, is_offered: false };
             self.move_detached(&detached, kind, &Settings::default()).into_iter().for_each(close);
             gone.push(id);
         }

@@ -51,7 +51,8 @@ impl State {
         self.take_in(now);
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
-        let settings = socket.settings.clone();
+        let (settings, is_offered) = (socket.settings.clone(), refused == IfRefused::Stays);
+        let kind = MovedSocket { is_offered, ..kind };
         let stack = self.queue.stack().ok_or(Errno(libc::ENOTCONN))?;
         let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
         match self.ask_kernel(&detached, kind, &settings) {

@@ -190,6 +190,7 @@ impl Socket {
         MovedSocket {
             is_ipv6: self.domain == libc::AF_INET6,
             reuse_address: self.settings.is_on(libc::SO_REUSEADDR),
+            is_offered: false,
         }
     }
 

@@ -62,6 +62,11 @@ impl State {
             }
             Incident::StatusWanted => self.report(now),
             Incident::Observer(observer) => self.on_observer(observer),
+            Incident::Returned => self.claim_all_again(),
+            Incident::Closing => {
+                self.leave_to_kernel(now);
+                self.on_broker_gone();
+            }
             Incident::Gone => self.on_broker_gone(),
         }
     }

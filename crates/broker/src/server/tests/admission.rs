@@ -133,10 +133,10 @@ fn a_library_from_before_the_last_change_of_the_protocol_is_refused_and_named() 
     send(&client, hello, SendFlags::NOSIGNAL).unwrap();
     let known = *broker.connections.keys().next().unwrap();
     broker.serve(known, super::super::token::socket(known), EventFlags::IN, now);
-    assert_eq!(hears(&client), r#"{"answer":{"id":1,"answer":{"refused":{"version":5}}}}"#);
+    assert_eq!(hears(&client), r#"{"answer":{"id":1,"answer":{"refused":{"version":6}}}}"#);
     let told: String = broker.take_notices().iter().map(ToString::to_string).collect();
     assert!(
-        told.contains("its library speaks version 3 of the protocol, and the broker version 5"),
+        told.contains("its library speaks version 3 of the protocol, and the broker version 6"),
         "{told}"
     );
 }
@@ -171,7 +171,7 @@ fn who_breaks_a_rule_is_disconnected_and_nobody_else() {
     let mut too_long = encode(&ask(Request::Attach)).unwrap();
     too_long.resize((64 << 10) + 1, b' '); // Cut off, it would be a message.
     let release = || ask(Request::Release { claims: vec![crate::protocol::ClaimId(1)] });
-    let claim = || ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener });
+    let claim = || ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener, again: None });
     let bad = [
         ("a request before hello", first),
         ("hello twice", octets(&encode(&hello()).unwrap())),
@@ -240,7 +240,7 @@ fn count_what_is_left() {
             let any = TcpListener::bind("0.0.0.0:0").unwrap();
             client.claim(Transport::Tcp, Purpose::Listener, any.as_fd()).unwrap();
         }
-        served.handle.as_ref().unwrap().linger(PATIENCE.into());
+        served.handle.as_ref().unwrap().reporter().linger(PATIENCE.into());
     };
     serve_some();
     let before = count();

@@ -87,7 +87,7 @@ fn the_port_of_an_outgoing_connection_is_kept_until_it_is_released() {
     let bound = bind().unwrap();
     client.claim(Transport::Tcp, Purpose::Outgoing, bound.as_fd()).unwrap();
     drop((client, bound));
-    served.handle.as_ref().unwrap().linger(PATIENCE.into());
+    served.handle.as_ref().unwrap().reporter().linger(PATIENCE.into());
     wait_until(|| bind().is_ok()); // Nor is it kept longer than its client lives.
 }
 

@@ -7,6 +7,7 @@ use rustix::net::bind;
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
 
 use super::super::helpers::Helpers;
+use super::stopped::while_it_serves;
 use super::*;
 
 /// The linger time that is longest.
@@ -59,7 +60,7 @@ fn lingering() -> (OwnedFd, TcpStream) {
 }
 
 fn claim() -> ToBroker {
-    ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Outgoing })
+    ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Outgoing, again: None })
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_kept_socket_that_lingers_holds_up_only_whose_it_was() {
     let connect = || Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
     let mut client = connect();
     let (claim, _peer) = kept(&mut client);
-    assert!(client.release(claim).is_err());
+    let _ = client.release(claim); // No answer comes.
     wait_until(|| matches!(client.poll_event(), Err(ClientError::Gone)));
     assert!(is_served(&name));
     let mut other = connect();
@@ -176,7 +177,7 @@ fn keep_busy(helpers: &Arc<Helpers>, count: usize) -> std::sync::mpsc::Sender<()
 fn claims(broker: &Late) -> OwnedFd {
     let client = broker.raw();
     let listener = OwnedFd::from(TcpListener::bind("0.0.0.0:0").unwrap());
-    let listens = ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener });
+    let listens = ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener, again: None });
     say_with(&client, &listens, &[&listener]);
     say(&client, &ask(Request::GiveBack));
     client
@@ -212,7 +213,7 @@ fn who_locks_its_sockets_is_disconnected_after_a_while_and_others_are_served_mea
 fn broker_with_address() -> Late {
     let family = Family { head: std::process::id(), group: None };
     let setup = Setup {
-        interfaces: vec![lab::SERVER_INTERFACE.to_owned()],
+        interfaces: vec![(0, lab::SERVER_INTERFACE.to_owned())],
         ..setup(1, &Log::default(), family, all())
     };
     Late(Broker::open(setup, clock::Instant::ZERO).unwrap())
@@ -242,7 +243,8 @@ fn connections_that_move_with_much_data_have_a_limit() {
         let (handle, name) = broker.serve();
         let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
-        let mut moved = |port, received| client.move_connection(connection_from(&listener, port, received));
+        let mut moved =
+            |port, received| client.move_connection(connection_from(&listener, port, received), false);
         let first = moved(4000, 8 << 20).unwrap();
         assert!(matches!(refusal(moved(4001, 8 << 20)), Refusal::NotTaken(_)));
         let small = moved(4002, 1 << 20).unwrap();
@@ -270,7 +272,7 @@ fn who_moves_connections_to_the_kernel_holds_up_nobody() {
         let (mut client, mut other) = (connect(), connect());
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
         let release = keep_busy(&helpers, 16);
-        let moving = std::thread::spawn(move || client.move_connection(connection));
+        let moving = std::thread::spawn(move || client.move_connection(connection, false));
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(500) {
             other.give_back().unwrap();
@@ -279,5 +281,33 @@ fn who_moves_connections_to_the_kernel_holds_up_nobody() {
         drop(release);
         moving.join().unwrap().unwrap();
         handle.stop();
+    });
+}
+
+/// Its client waits for some seconds.
+#[test]
+fn an_offered_connection_that_goes_on_by_now_is_not_moved() {
+    if !lab::require_root_and_xdp() {
+        return;
+    }
+    let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lab = lab::Lab::new().unwrap();
+    lab.inside(lab::Side::Server, || {
+        let mut broker = broker_with_address().0;
+        let name = broker.name().to_owned();
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let mut client = while_it_serves(&mut broker, || {
+            let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
+            client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
+            client.move_connection(connection_from(&listener, 4000, 8), true).unwrap();
+            client
+        });
+        let offered = client.move_connection(connection_from(&listener, 4001, 8), true);
+        assert!(matches!(offered, Err(ClientError::TimedOut)));
+        while_it_serves(&mut broker, || wait_until(|| !client.is_behind().unwrap()));
+        let port = listener.local_addr().unwrap().port();
+        let remotes =
+            control::sock_diag::tcp_connections(&[port]).unwrap().into_iter().map(|it| it.remote.port());
+        assert!(!remotes.into_iter().any(|remote| remote == 4001));
     });
 }

@@ -8,6 +8,7 @@ mod held_up;
 mod moves;
 mod observers;
 mod queues;
+mod returning;
 mod stopped;
 
 use std::io::{IoSlice, Read, Write};
@@ -26,7 +27,7 @@ use rustix::net::{
 use super::broker::Broker;
 use super::family::Family;
 use super::handle::{self, Handle};
-use super::made_up::{Log, OF_THE_KERNEL, all, setup};
+use super::made_up::{Log, Maps, OF_THE_KERNEL, all, setup, setup_with};
 use super::turns::Setup;
 use crate::client::{Client, ClientError, Event};
 use crate::protocol::{

@@ -11,7 +11,7 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     let mut connection = crate::moving::tests::connection(b"received", b"", b"");
     connection.local = SocketAddr::from(([127, 0, 0, 1], port));
-    assert_eq!(refusal(client.move_connection(connection)), Refusal::Local);
+    assert_eq!(refusal(client.move_connection(connection, false)), Refusal::Local);
 
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let local = udp.local_addr().unwrap();
@@ -37,7 +37,7 @@ fn ends() -> (SocketAddr, SocketAddr) {
 
 fn token(event: &Event) -> u64 {
     match event {
-        Event::News(News::Surrender { token, local, remote }) if (*local, *remote) == ends() => *token,
+        Event::News(News::ChildAsks { token, local, remote }) if (*local, *remote) == ends() => *token,
         event => panic!("{event:?}"),
     }
 }
@@ -50,11 +50,11 @@ fn a_child_gets_its_parents_connection_by_the_inherited_key() {
     let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
     let token = token(&next_event(&mut parent));
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    parent.surrender(token, theirs.as_fd()).unwrap();
+    parent.give_to_child(token, theirs.as_fd()).unwrap();
     let mut got = UnixStream::from(moved(&mut child, &ticket).unwrap());
     ours.write_all(b"x").unwrap();
     got.read_exact(&mut [0]).unwrap();
-    assert_eq!(refusal(parent.surrender(token, theirs.as_fd())), Refusal::NotAsked);
+    assert_eq!(refusal(parent.give_to_child(token, theirs.as_fd())), Refusal::NotAsked);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn ancestors_are_asked_one_after_the_other() {
     let (local, remote) = ends();
     let ticket = child.begin_move_for(&[first.key, second.key], local, remote).unwrap();
     let asked = token(&next_event(&mut near));
-    near.refuse_surrender(asked).unwrap();
+    near.refuse_child(asked).unwrap();
     token(&next_event(&mut far));
     drop(far);
     assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
@@ -82,8 +82,8 @@ fn nobody_gets_a_connection_by_a_guessed_key_or_answers_for_others() {
     assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
     let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
     let token = token(&next_event(&mut parent));
-    assert_eq!(refusal(served.connect().refuse_surrender(token)), Refusal::NotAsked);
-    parent.refuse_surrender(token).unwrap();
+    assert_eq!(refusal(served.connect().refuse_child(token)), Refusal::NotAsked);
+    parent.refuse_child(token).unwrap();
     assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
 }
 
@@ -92,7 +92,7 @@ fn a_connection_that_nobody_claimed_cannot_be_moved() {
     let served = Served::new(1);
     let mut client = served.connect();
     let connection = crate::moving::tests::connection(b"received", b"", b"");
-    assert_eq!(refusal(client.move_connection(connection)), Refusal::NoSuchClaim);
+    assert_eq!(refusal(client.move_connection(connection, false)), Refusal::NoSuchClaim);
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! Clients of a killed broker, whose place this one has taken.
+//!
+//! The XDP programs have gone on, and the clients with them. They come back to the name of the killed broker, which is this one's now, and
+//! say which queues they serve. That a queue is theirs shows the key that was noted when it was lent ([`device_xdp::QueueOwner`]).
+
+use clock::Instant;
+use device_xdp::QueueOwner;
+use steering::{Claim, ClaimTerms};
+
+use super::actions::segments_clamped;
+use super::broker::Broker;
+use super::notice::Notice;
+use crate::peer::Peer;
+use crate::protocol::{Key, News, QUEUES_MAX, Refusal};
+use crate::registry::{ClientId, LinkNumber, RETURN_MAX};
+
+/// Interfaces in a [`crate::protocol::Request::Return`] at most.
+const LINKS_MAX: usize = 64;
+
+impl Broker {
+    /// An interface was attached on which a killed broker left these claims, and owners of queues.
+    pub(super) fn take_over_left(
+        &mut self,
+        link: LinkNumber,
+        claims: &[(Claim, ClaimTerms)],
+        owners: &[(u16, QueueOwner)],
+        now: Instant,
+    ) {
+        if claims.is_empty() && owners.is_empty() {
+            return;
+        }
+        let queues: Vec<u16> = owners.iter().map(|(queue, _)| *queue).collect();
+        self.registry.on_left(link, claims, &queues, now);
+        if let Some(succession) = self.succession.as_mut().filter(|_| !queues.is_empty()) {
+            succession.note(owners.iter().map(|(_, owner)| owner.user), now + RETURN_MAX);
+        }
+        let interface = self.port(link).map(|port| port.name.clone()).unwrap_or_default();
+        self.notices.push(Notice::TakenOver { interface, queues: queues.len() });
+    }
+
+    /// Whether a process that does not descend from this one may be one of the killed broker's. Its parents are not known any more; its
+    /// user is.
+    pub(super) fn may_come_back(&self, peer: &Peer) -> bool {
+        self.succession.as_ref().is_some_and(|it| peer.uid == 0 || it.knows(peer.uid))
+    }
+
+    /// A client says what it had, and has still.
+    pub(super) fn take_back(
+        &mut self,
+        client: ClientId,
+        key: Key,
+        queues: &[(LinkNumber, Vec<u16>)],
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let is_too_much = |(_, queues): &(LinkNumber, Vec<u16>)| queues.len() > usize::from(QUEUES_MAX);
+        if queues.len() > LINKS_MAX || queues.iter().any(is_too_much) {
+            return Err(Refusal::TooMany);
+        }
+        if self.succession.is_none() || self.connections.values().any(|other| other.key == key) {
+            return Err(Refusal::NotYours);
+        }
+        let mut lost = Vec::new();
+        for (link, served) in queues {
+            let owners = self.port(*link).and_then(|port| port.open.as_ref()).map(|open| open.path.owners());
+            let owners = owners.unwrap_or_default();
+            let is_proven =
+                |queue: &u16| owners.iter().any(|(it, owner)| it == queue && owner.secret == key.0);
+            let is_whole = served.iter().all(is_proven)
+                && self.registry.on_return(client, *link, served, now).len() == served.len();
+            lost.extend((!is_whole).then_some(*link));
+        }
+        if !queues.is_empty() && lost.len() == queues.len() {
+            return Err(Refusal::NotYours);
+        }
+        if !queues.is_empty()
+            && let Some(connection) = self.connections.get_mut(&client)
+        {
+            connection.key = key;
+        }
+        self.bring_up_to_date(client, queues, &lost, now);
+        self.show(client);
+        Ok(())
+    }
+
+    /// Tells a client that has come back what may have changed meanwhile.
+    fn bring_up_to_date(
+        &mut self,
+        client: ClientId,
+        queues: &[(LinkNumber, Vec<u16>)],
+        lost: &[LinkNumber],
+        now: Instant,
+    ) {
+        let mut news = Vec::new();
+        for &(link, _) in queues {
+            let port = self.ports.iter().find(|port| port.link == link);
+            match port.and_then(|port| Some((port, port.open.as_ref()?))) {
+                Some((port, open)) if !lost.contains(&link) => {
+                    news.push(News::MtuChanged { link, mtu: open.mtu });
+                    news.push(News::SourcesChanged { link, sources: port.sources().to_vec() });
+                }
+                _ => news.push(News::QueuesLost { link }),
+            }
+        }
+        news.push(segments_clamped(self.clamps.clamps()));
+        news.push(News::WaysChanged);
+        news.into_iter().for_each(|news| self.tell(client, news, Vec::new(), now));
+    }
+}

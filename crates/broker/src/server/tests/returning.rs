@@ -1,0 +1,136 @@
+//! A broker that is killed, the one that takes its place, and the clients of both.
+
+use super::stopped::{claim, client_of, while_it_serves};
+use super::*;
+use crate::protocol::{ClaimId, Key};
+
+fn family() -> Family {
+    Family { head: std::process::id(), group: None }
+}
+
+/// A broker at an interface with such maps, in the place of the one of that name if there is a name.
+fn broker_with(maps: &Maps, killed: Option<&str>) -> Broker {
+    Broker::open(setup_with(maps, killed, 1, family()), clock::Instant::ZERO).unwrap()
+}
+
+/// Waits until the client has come back, and returns what it was told before.
+fn await_return(client: &mut Client) -> Vec<News> {
+    let mut told = Vec::new();
+    loop {
+        match next_event(client) {
+            Event::Returned(_) => return told,
+            Event::News(news) => told.push(news),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn next_event(client: &mut Client) -> Event {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "nothing comes");
+        let _ = client.wait(Duration::from_millis(100)).unwrap();
+        if let Some(event) = client.poll_event().unwrap() {
+            return event;
+        }
+    }
+}
+
+/// A client that serves the queue and has claimed a listener, whose broker is killed.
+fn left_alone(maps: &Maps, listener: &TcpListener) -> (String, Client, ClaimId) {
+    let mut broker = broker_with(maps, None);
+    let name = broker.name().to_owned();
+    let mut client = client_of(&mut broker, true);
+    let claimed = while_it_serves(&mut broker, || {
+        client.ready(0, &[0]).unwrap();
+        claim(&mut client, listener).unwrap()
+    });
+    drop(broker); // Without a word.
+    (name, client, claimed)
+}
+
+#[test]
+fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut client, claimed) = left_alone(&maps, &listener);
+    assert!(matches!(claim(&mut client, &listener), Err(ClientError::TimedOut)));
+
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || {
+        let told = await_return(&mut client);
+        assert!(
+            told.contains(&News::WaysChanged) && told.iter().any(|it| matches!(it, News::MtuChanged { .. }))
+        );
+        client.claim_again(Transport::Tcp, Purpose::Listener, listener.as_fd(), claimed).unwrap();
+        wait_until(|| client.poll_event().unwrap().is_none() && !client.is_behind().unwrap());
+        let second = TcpListener::bind("0.0.0.0:0").unwrap();
+        assert!(claim(&mut client, &second).unwrap() > claimed, "numbers are not used twice");
+        client.release(claimed).unwrap();
+        assert_eq!(refusal(client.release(claimed)), Refusal::NoSuchClaim);
+    });
+    let known = *next.connections.keys().next().unwrap();
+    assert!(next.registry.queues_of(known, 0).contains(0));
+    assert_eq!(next.registry.queues_left(0), 0);
+}
+
+#[test]
+fn a_queue_is_not_its_own_for_who_does_not_know_the_key() {
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (name, mut client, _) = left_alone(&maps, &listener);
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || {
+        let thief = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&thief, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        say(&thief, &hello());
+        assert!(hears(&thief).contains("welcome"));
+        say(&thief, &ask(Request::Return { key: Key([1, 2]), queues: vec![(0, vec![0])] }));
+        while !hears(&thief).contains("not_yours") {}
+        await_return(&mut client);
+        say(&thief, &ask(Request::Return { key: client.key, queues: vec![(0, vec![0])] }));
+        while !hears(&thief).contains("not_yours") {}
+    });
+}
+
+#[test]
+fn what_is_not_claimed_again_is_forgotten_after_a_minute_and_what_nobody_returns_to_stays() {
+    let maps = Maps::default();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (name, mut client, _) = left_alone(&maps, &listener);
+    // loopback is no address of the interface, so the claim is put here.
+    maps.put(port, 0);
+    let mut next = broker_with(&maps, Some(&name));
+    let at = |secs| clock::Instant::ZERO + clock::Duration::from_secs(secs);
+    next.turn(at(3600));
+    assert!(maps.has(port), "its owner may be stopped, or of another version");
+    assert!(!next.is_alone(at(1)) && next.is_alone(at(3600)), "it is waited for, for a while");
+    while_it_serves(&mut next, || drop(await_return(&mut client)));
+    next.turn(at(59));
+    assert!(maps.has(port));
+    next.turn(at(3600 + 120));
+    assert!(!maps.has(port));
+}
+
+#[test]
+fn who_had_no_queue_comes_back_and_gets_one() {
+    let maps = Maps::default();
+    let mut broker = broker_with(&maps, None);
+    let name = broker.name().to_owned();
+    let mut has = client_of(&mut broker, true);
+    let mut waits = while_it_serves(&mut broker, || {
+        has.ready(0, &[0]).unwrap();
+        let mut waits = Client::connect(name.as_bytes(), "waits", std::process::id(), 3).unwrap().0;
+        assert!(waits.attach().unwrap().granted.is_empty());
+        waits
+    });
+    drop(broker);
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || {
+        await_return(&mut has);
+        await_return(&mut waits);
+        has.give_back().unwrap();
+        assert!(matches!(next_event(&mut waits), Event::QueueGranted(_)));
+    });
+}

@@ -1,0 +1,144 @@
+//! Loading the steering program, and attaching it.
+
+use std::error::Error;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use aya::maps::{Map, MapError};
+use aya::programs::Xdp;
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+
+use crate::error::{causes, chain, map_error};
+use crate::netdev::Interface;
+use crate::{AttachMode, SteeringOptions, XdpError, syscalls};
+
+/// Compiled from `bpf/steer.bpf.c` by the build script.
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+
+/// The maps of the program, as `bpf/maps.bpf.h` names them.
+const MAPS: [&str; 7] = ["ports", "claims", "kernel_flows", "xsks", "reopening", "outcomes", "owners"];
+/// How long it is tried to load the program while the kernel is made to stop: programs lose patience with a broker after some seconds.
+const LOADING_MAX: Duration = Duration::from_secs(1);
+
+/// The maps, and the program that is to be loaded on them. Maps that have names in `directory` are taken from there; others are made, and
+/// get names if there is a directory.
+pub(crate) fn open_object(options: SteeringOptions, directory: Option<&Path>) -> Result<Ebpf, XdpError> {
+    syscalls::raise_memlock_limit();
+    let mut loader = EbpfLoader::new();
+    loader.map_max_entries("kernel_flows", options.kernel_flows.max(1)); // The kernel makes no empty map.
+    if let Some(directory) = directory {
+        for name in MAPS {
+            loader.map_pin_path(name, directory.join(name));
+        }
+    }
+    loader.load(OBJECT).map_err(|error| load_error(&error))
+}
+
+pub(crate) fn program(object: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
+    let program = object.program_mut("sidestep_steer").expect("the object holds the program");
+    program.try_into().map_err(|error: aya::programs::ProgramError| load_error(&error))
+}
+
+pub(crate) fn load_program(object: &mut Ebpf) -> Result<&Xdp, XdpError> {
+    let program = program(object)?;
+    load(program)?;
+    Ok(program)
+}
+
+/// Has the kernel verify and take the program. Verifying ends with EAGAIN when a signal comes to the thread: signals wait until it is
+/// done, lest they come more often than it takes. For others that make the kernel stop it is tried again.
+pub(crate) fn load(program: &mut Xdp) -> Result<(), XdpError> {
+    let began = Instant::now();
+    loop {
+        match syscalls::with_signals_blocked(|| program.load()) {
+            Err(error) if refusal(&error) == Some(libc::EAGAIN) && began.elapsed() < LOADING_MAX => {}
+            outcome => return outcome.map_err(|error| load_error(&error)),
+        }
+    }
+}
+
+pub(crate) fn attach_program(
+    program: &Xdp,
+    interface: &Interface,
+    options: SteeringOptions,
+) -> Result<(OwnedFd, AttachMode), XdpError> {
+    const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    let program = program.fd().map_err(|error| load_error(&error))?.as_fd();
+    let native = if options.force_generic {
+        io::Error::other("not asked for")
+    } else {
+        match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_DRV_MODE) {
+            Ok(link) => return Ok((link, AttachMode::Native)),
+            Err(error) => error,
+        }
+    };
+    if let Some(present) = program_present(&native, interface) {
+        return Err(present);
+    }
+    match syscalls::attach_xdp(program, interface.index, XDP_FLAGS_SKB_MODE) {
+        Ok(link) => Ok((link, AttachMode::Generic)),
+        Err(source) if source.raw_os_error() == Some(libc::EPERM) => {
+            Err(XdpError::NotPermitted { operation: "attaching an XDP program", source })
+        }
+        Err(generic) => Err(program_present(&generic, interface).unwrap_or_else(|| XdpError::Attach {
+            interface: interface.name.clone(),
+            native,
+            generic,
+        })),
+    }
+}
+
+/// Whether that is why the interface takes none. EBUSY: a program in the same mode; EEXIST: one in the other mode, or one at an
+/// interface above this one, such as its bridge.
+fn program_present(refusal: &io::Error, interface: &Interface) -> Option<XdpError> {
+    if !matches!(refusal.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
+        return None;
+    }
+    let id = match interface.xdp_program() {
+        Ok(Some(id)) => id,
+        Ok(None) => return None,
+        Err(_) => 0,
+    };
+    let programs = aya::programs::loaded_programs().filter_map(Result::ok);
+    let program =
+        programs.filter(|info| info.id() == id).find_map(|info| info.name_as_str().map(str::to_owned));
+    let (interface, program) = (interface.name.clone(), program.unwrap_or_default());
+    Some(XdpError::ProgramPresent { interface, program, id })
+}
+
+pub(crate) fn typed<T: TryFrom<Map, Error = MapError>>(
+    object: &mut Ebpf,
+    name: &'static str,
+) -> Result<T, XdpError> {
+    let map = object.take_map(name).expect("the object defines the map");
+    T::try_from(map).map_err(map_error(name))
+}
+
+/// The error number that is the cause of an error, if one is.
+fn refusal(error: &(dyn Error + 'static)) -> Option<i32> {
+    causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
+}
+
+/// Tells "not permitted" from "not possible".
+pub(crate) fn load_error(error: &(dyn Error + 'static)) -> XdpError {
+    match refusal(error) {
+        Some(errno @ (libc::EPERM | libc::EACCES)) if !is_verifier(error) => XdpError::NotPermitted {
+            operation: "loading the steering program",
+            source: io::Error::from_raw_os_error(errno),
+        },
+        _ => XdpError::Load(chain(error)),
+    }
+}
+
+/// The verifier refuses a program with EACCES too, but says why.
+fn is_verifier(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|cause| match cause.downcast_ref::<aya::programs::ProgramError>() {
+        Some(aya::programs::ProgramError::LoadError { verifier_log, .. }) => {
+            !verifier_log.to_string().is_empty()
+        }
+        _ => false,
+    })
+}
