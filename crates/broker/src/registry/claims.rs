@@ -131,7 +131,7 @@ impl Registry {
             |it: &Claim| it.client != client && !it.draining && it.listens() && is_there(&it.shadow);
         if own.is_empty() {
             let is_new_owner = |it: &Claim| it.client != client && !it.draining && it.listens();
-            return self.has_left(client, transport, local) && !covering().any(|it| is_new_owner(it));
+            return self.has_left(client, transport, local) && !covering().any(is_new_owner);
         }
         !covering().filter(|it| is_others(it)).any(|it| !is_own(&it.shadow))
     }

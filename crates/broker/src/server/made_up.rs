@@ -37,10 +37,12 @@ impl Log {
 
 /// The maps of a made-up interface: one broker leaves them to the next.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Maps(Arc<Mutex<(BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>)>>);
+pub(super) struct Maps(Arc<Mutex<Entries>>);
+
+type Entries = (BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>);
 
 impl Maps {
-    fn lock(&self) -> MutexGuard<'_, (BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>)> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
