@@ -262,33 +262,3 @@ pub(crate) unsafe fn signal_mask(mask: *const libc::sigset_t) -> Option<SignalMa
     // SAFETY: null or a signal mask; it begins with the kernel's word.
     (!mask.is_null()).then(|| unsafe { *mask.cast::<u64>() })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_no_program_has_is_a_fault_and_not_the_end() {
-        for address in [0, 1, 4095, HIGHEST, 3 * (HIGHEST / 2), HIGHEST - 9] {
-            let address = std::ptr::without_provenance_mut::<c_void>(address);
-            // SAFETY: no program has memory there.
-            unsafe {
-                assert_eq!(bytes(address, 10), Err(EFAULT), "{address:?}");
-                assert_eq!(bytes_mut(address, 10), Err(EFAULT));
-                assert_eq!(bytes(address, 0), Ok(&[][..]), "nothing is read");
-                assert_eq!(array_mut(address.cast::<[u8; 16]>(), 1), Err(EFAULT));
-                assert!(
-                    at(address.cast::<[u8; 16]>()).is_err() && at_mut(address.cast::<[u8; 16]>()).is_err()
-                );
-                assert!(vector_array(address.cast(), 1, EINVAL).is_err());
-            }
-        }
-    }
-
-    #[test]
-    fn what_a_program_has_is_not() {
-        let octets = [7; 10];
-        // SAFETY: they are there.
-        assert_eq!(unsafe { bytes(octets.as_ptr().cast(), 10) }, Ok(&octets[..]));
-    }
-}

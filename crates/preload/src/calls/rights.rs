@@ -6,14 +6,15 @@ use crate::asked;
 use libc::{cmsghdr, mmsghdr, msghdr, ssize_t};
 
 use crate::answer::{active, ours};
+use crate::memory;
 
 /// Whether `message` has control messages at all.
 ///
 /// # Safety
 /// As sendmsg(2).
 pub(crate) unsafe fn may_pass(message: *const msghdr) -> bool {
-    // SAFETY: null, or as the caller says.
-    active() && unsafe { message.as_ref() }.is_some_and(|message| message.msg_controllen > 0)
+    // SAFETY: as the caller says.
+    active() && unsafe { memory::at(message) }.is_ok_and(|message| message.msg_controllen > 0)
 }
 
 /// What is passed by `message` becomes the kernel's: the receiver gets the kernel's socket.

@@ -127,7 +127,7 @@ pub(crate) unsafe fn sendfile(
     count: size_t,
 ) -> Asked<ssize_t> {
     // SAFETY: as the caller says.
-    let offset = unsafe { offset.as_mut() };
+    let offset = if offset.is_null() { None } else { Some(unsafe { memory::at_mut(offset)? }) };
     Ok(map(with_signal(out, 0, asked::sendfile(out, file, offset, count)), octets_sent))
 }
 

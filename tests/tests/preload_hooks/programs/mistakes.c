@@ -1,17 +1,19 @@
 // Wrong arguments, and what the kernel says to them.
 #include "show.h"
 
-// The compiler would warn about the null pointers that are the point here.
-static void *volatile nothing = NULL;
+// Addresses where no program has anything: the compiler would warn about null pointers, which are the point here.
+static void *const NOWHERE[] = {NULL, (void *)1, (void *)4095, (void *)-1, (void *)-4096, (void *)(1ul << 63)};
+static void *volatile nothing;
 
 // Which mistake is told first, if there is another, is the kernel's own affair.
-static void on(int fd, int connected) {
+static void on_at(int fd, int connected) {
     char data[8];
     struct sockaddr_in name;
     socklen_t len = sizeof name, negative = -1;
     struct iovec wrong = {nothing, 5}, huge = {data, (size_t)-1};
     struct msghdr message = {.msg_iov = &wrong, .msg_iovlen = 1};
-    SHOW(recv(fd, nothing, 0, MSG_DONTWAIT));
+    // Of the kernel's half the kernel says EFAULT here, too, though nothing is to go there.
+    if ((size_t)nothing < 4096) SHOW(recv(fd, nothing, 0, MSG_DONTWAIT));
     if (connected) SHOW(send(fd, nothing, 5, MSG_NOSIGNAL));
     if (connected) SHOW(writev(fd, &wrong, 1));
     SHOW(writev(fd, &huge, 1));
@@ -40,6 +42,13 @@ static void on(int fd, int connected) {
     SHOW(fcntl(fd, 12345, 0));
     SHOW(fcntl(fd, F_DUPFD, -1));
     SHOW(sendto(fd, "x", 1, 0, nothing, 16) >= -1);
+}
+
+static void on(int fd, int connected) {
+    for (size_t at = 0; at < sizeof NOWHERE / sizeof *NOWHERE; at++) {
+        nothing = NOWHERE[at];
+        on_at(fd, connected);
+    }
 }
 
 static void on_none(int fd) {
