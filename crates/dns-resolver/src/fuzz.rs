@@ -3,7 +3,7 @@
 use clock::{Duration, Instant};
 
 use crate::resolver::{Transmit, Transport};
-use crate::{CacheOptions, ClientId, Limits, Options, Resolver, Zones};
+use crate::{CacheOptions, ClientId, Limits, Options, Resolver, Trust, TrustAnchor, Zones};
 
 /// Small bounds, so that short inputs reach them.
 fn options() -> Options {
@@ -20,13 +20,19 @@ fn options() -> Options {
     }
 }
 
-/// Plays `data`. An event is an octet that says what happens, one that says how long its octets are, and these octets.
+/// Plays `data`, without validation and with it. An event is an octet that says what happens, one that says how long its octets are, and these octets.
 ///
 /// # Panics
 ///
 /// If a bound is crossed, a question gets no answer or two, or something is left in the end.
-pub fn fuzz_resolver(mut data: &[u8]) {
-    let mut resolver = Resolver::new(options(), Zones::default(), [7; 16], Instant::ZERO);
+pub fn fuzz_resolver(data: &[u8]) {
+    play(data, Trust::default());
+    play(data, Trust { anchors: vec![TrustAnchor::root()], negative: Vec::new() });
+}
+
+fn play(mut data: &[u8], trust: Trust) {
+    let zones = Zones { trust, ..Zones::default() };
+    let mut resolver = Resolver::new(options(), zones, [7; 16], Instant::ZERO);
     let mut stage = Stage { now: Instant::ZERO, sent: Vec::new(), asked: 0, answered: 0 };
     while let [kind, len, rest @ ..] = data {
         let (octets, tail) = rest.split_at(usize::from(*len).min(rest.len()));

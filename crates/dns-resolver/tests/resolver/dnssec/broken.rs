@@ -377,3 +377,29 @@ fn an_unsigned_name_in_a_signed_zone_cannot_hide_behind_a_delegation_that_is_not
     let below_cut = internet.ask("www.unsigned.ed25519-nsec.tld. A", "RD DO");
     assert_eq!(below_cut.rcode, 0);
 }
+
+#[test]
+fn octets_changed_at_random_never_make_another_answer() {
+    let mut random = dns_resolver::Random::new([9; 16]);
+    for round in 0..300 {
+        let seeds: Vec<u64> = (0..64).map(|_| random.draw()).collect();
+        let mut internet = Internet::mangled(move |internet, _, response| {
+            let seed = seeds[internet.sent.len() % seeds.len()];
+            let records = response.sections[..2].iter_mut().flatten();
+            let mut records: Vec<&mut Record> = records.filter(|record| !record.rdata.is_empty()).collect();
+            if seed % 3 == 0 && !records.is_empty() {
+                let index = seed as usize / 7 % records.len();
+                let at = seed as usize / 101 % records[index].rdata.len();
+                records[index].rdata[at] ^= 1 << (seed >> 40 & 7);
+            }
+        });
+        let zone = ["ed25519-nsec.tld.", "ed25519-nsec3.tld.", "ecdsap256sha256-nsec.tld."][round % 3];
+        let answer = internet.ask(&format!("www.{zone} A"), "RD DO");
+        let addresses: Vec<&Record> = answer.sections[0].iter().filter(|r| r.rtype == Rtype::A).collect();
+        match answer.rcode {
+            0 => assert!(addresses.len() == 1 && addresses[0].rdata == [192, 0, 2, 80] && answer.has("AD")),
+            rcode => assert!(rcode == 2 && addresses.is_empty(), "round {round}: {answer:#?}"),
+        }
+        assert_eq!(internet.ask(&format!("nothing.{zone} A"), "RD DO").sections[0], []);
+    }
+}
