@@ -210,7 +210,7 @@ pub struct Dnssec {
     pub signatures_max: u8,
     /// DS records of one zone that are looked at. Three digests of two keys are the most that makes sense.
     pub ds_max: u8,
-    /// Signatures that are checked for one question, with its look-ups. A chain of five zones takes about fifteen with an empty cache; each
+    /// Signatures that are checked for one question, with its look-ups; one that fails counts as four. A chain of five zones takes about fifteen with an empty cache; each
     /// costs up to a tenth of a millisecond.
     pub signatures_per_question_max: u16,
     /// Iterations of NSEC3 beyond which a denial is taken for insecure (RFC 9276, 3.2). Zones are to have none; 50 is what BIND and Knot

@@ -87,9 +87,12 @@ pub(super) fn ds_of(owner: Name<'_>, rdata: &[u8]) -> Option<Vec<u8>> {
     Some([&key.tag().to_be_bytes()[..], &[key.algorithm, SHA256], digest.as_ref()].concat())
 }
 
+/// Keys of one zone that are looked at. Zones in a roll-over have four to eight.
+const KEYS_MAX: usize = 64;
+
 /// The keys of a DNSKEY set.
 pub(super) fn keys(set: &Rrset) -> Vec<Dnskey<'_>> {
-    set.rdatas.iter().filter_map(Dnskey::parse).collect()
+    set.rdatas.iter().filter_map(Dnskey::parse).take(KEYS_MAX).collect()
 }
 
 /// Whether we know the algorithm and the digest of any of the DS records `ds`; if not, why their zone is insecure (RFC 4035, 5.2).

@@ -115,10 +115,9 @@ impl Resolver {
             Outcome::NoData(chain, Some(soa)) | Outcome::NoName(chain, Some(soa)) if chain.is_empty() => {
                 Fact::Absent(soa.clone())
             }
-            Outcome::Answer(chain)
-            | Outcome::NoData(chain, _)
-            | Outcome::NoName(chain, _)
-            | Outcome::TooLong(chain) => {
+            // It is not validated, so nothing follows from it.
+            Outcome::TooLong(_) => Fact::Failed(Ede::BOGUS),
+            Outcome::Answer(chain) | Outcome::NoData(chain, _) | Outcome::NoName(chain, _) => {
                 // Only what is insecure is denied without an SOA record.
                 Fact::Other(chain.first().map_or(Security::Insecure(None), |set| set.security))
             }

@@ -116,6 +116,12 @@ const WAYS: &[(&str, &str, u16, Break)] = &[
             m.sections = other.sections;
         }
     }),
+    ("YXDOMAIN in place of DS, and no signatures", "www.Z A", BOGUS, |_, z, m| {
+        if m.question == Some((z.clone(), Rtype::DS)) {
+            (m.rcode, m.sections) = (6, Default::default());
+        }
+        each(m, |r| r.rtype != Rtype::RRSIG);
+    }),
     ("no proof of NXDOMAIN", "nothing.Z A", NSEC_MISSING, |_, _, m| each(m, |r| !is_denial(r))),
     ("proofs without signatures", "nothing.Z A", NSEC_MISSING, |_, _, m| {
         each(m, |r| !matches!(covers(r), Some(Rtype::NSEC | Rtype::NSEC3)));
