@@ -393,7 +393,7 @@ fn octets_changed_at_random_never_make_another_answer() {
             let seed = seeds[internet.sent.len() % seeds.len()];
             let records = response.sections[..2].iter_mut().flatten();
             let mut records: Vec<&mut Record> = records.filter(|record| !record.rdata.is_empty()).collect();
-            if seed % 3 == 0 && !records.is_empty() {
+            if seed.is_multiple_of(3) && !records.is_empty() {
                 let index = seed as usize / 7 % records.len();
                 let at = seed as usize / 101 % records[index].rdata.len();
                 records[index].rdata[at] ^= 1 << (seed >> 40 & 7);
