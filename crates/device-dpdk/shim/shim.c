@@ -73,10 +73,11 @@ int shim_port_info(uint16_t port, struct shim_port_info *info)
 	return 0;
 }
 
-int shim_port_configure(uint16_t port, uint16_t queues, uint64_t tx_offloads, uint64_t rss_functions)
+int shim_port_configure(uint16_t port, uint16_t queues, uint16_t mtu, uint64_t tx_offloads, uint64_t rss_functions)
 {
 	struct rte_eth_conf conf = {};
 
+	conf.rxmode.mtu = mtu;
 	conf.txmode.offloads = tx_offloads;
 	if (queues > 1 && rss_functions) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -207,7 +208,8 @@ uint16_t shim_rx_burst(uint16_t port, uint16_t queue, const struct shim_pool *po
 		const struct rte_mbuf *mbuf = mbufs[i];
 
 		// Some drivers hand on mbufs of whoever sent them (net_ring), and chain those that are longer than a slot.
-		if (unlikely(mbuf->pool != pool->mempool || mbuf->nb_segs != 1)) {
+		if (unlikely(mbuf->pool != pool->mempool || mbuf->nb_segs != 1 ||
+			     mbuf->data_off + mbuf->data_len > pool->slot_size)) {
 			rte_pktmbuf_free(mbufs[i]);
 			++*invalid;
 			continue;
@@ -267,7 +269,8 @@ uint16_t shim_tx_burst(uint16_t port, uint16_t queue, const struct shim_pool *po
 		if (checksums)
 			prepare_checksums(mbufs[i]);
 	}
-	return rte_eth_tx_burst(port, queue, mbufs, count);
+	// Some drivers look at the first one without looking at the count.
+	return count ? rte_eth_tx_burst(port, queue, mbufs, count) : 0;
 }
 
 int shim_alloc(const struct shim_pool *pool, uint32_t *slot)

@@ -48,7 +48,7 @@ int shim_eal_init(int argc, char **argv);
 const char *shim_port_name(uint16_t nth);
 int shim_port_by_name(const char *name, uint16_t *port);
 int shim_port_info(uint16_t port, struct shim_port_info *info);
-int shim_port_configure(uint16_t port, uint16_t queues, uint64_t tx_offloads, uint64_t rss_functions);
+int shim_port_configure(uint16_t port, uint16_t queues, uint16_t mtu, uint64_t tx_offloads, uint64_t rss_functions);
 int shim_port_queue(uint16_t port, uint16_t queue, uint16_t descriptors, const struct shim_pool *pool);
 int shim_port_start(uint16_t port);
 void shim_port_close(uint16_t port);

@@ -5,6 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{DpdkError, PortName, ffi};
 
+/// Free huge pages of less than this are left alone: the tables of some queues need more than a few MiB.
+const HUGE_MIN_KIB: u64 = 128 << 10;
+
 /// The port that EAL was started with.
 static STARTED: Mutex<Option<PortName>> = Mutex::new(None);
 
@@ -48,11 +51,17 @@ fn arguments(port: &PortName, further: &[String], cores: &rustix::thread::CpuSet
     arguments
 }
 
-/// Whether a huge page of any size is free.
+/// Whether so much memory is free in huge pages that EAL can do with them.
 fn has_huge_pages() -> bool {
     let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return false };
-    let free = |size: std::fs::DirEntry| std::fs::read_to_string(size.path().join("free_hugepages")).ok();
-    sizes.flatten().filter_map(free).any(|count| count.trim().parse().is_ok_and(|count: u64| count > 0))
+    // Directories are called hugepages-2048kB.
+    let free_kib = |size: std::fs::DirEntry| -> Option<u64> {
+        let name = size.file_name().into_string().ok()?;
+        let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let free = std::fs::read_to_string(size.path().join("free_hugepages")).ok()?;
+        Some(kib * free.trim().parse::<u64>().ok()?)
+    };
+    sizes.flatten().filter_map(free_kib).sum::<u64>() >= HUGE_MIN_KIB
 }
 
 fn init(arguments: &[String]) -> c_int {

@@ -52,7 +52,13 @@ unsafe extern "C" {
     pub(crate) fn shim_port_name(nth: u16) -> *const c_char;
     pub(crate) fn shim_port_by_name(name: *const c_char, port: *mut u16) -> c_int;
     pub(crate) fn shim_port_info(port: u16, info: *mut PortInfo) -> c_int;
-    pub(crate) fn shim_port_configure(port: u16, queues: u16, tx_offloads: u64, rss_functions: u64) -> c_int;
+    pub(crate) fn shim_port_configure(
+        port: u16,
+        queues: u16,
+        mtu: u16,
+        tx_offloads: u64,
+        rss_functions: u64,
+    ) -> c_int;
     pub(crate) fn shim_port_queue(port: u16, queue: u16, descriptors: u16, pool: *const Pool) -> c_int;
     pub(crate) fn shim_port_start(port: u16) -> c_int;
     pub(crate) fn shim_port_close(port: u16);

@@ -44,8 +44,9 @@ impl OpenPort {
         let checksums = info.tx_offloads & CHECKSUMS == CHECKSUMS;
         let offloads = if checksums { CHECKSUMS } else { 0 };
         // SAFETY: numbers only.
-        let answer =
-            unsafe { ffi::shim_port_configure(number, options.queues, offloads, info.rss_functions) };
+        let answer = unsafe {
+            ffi::shim_port_configure(number, options.queues, info.mtu, offloads, info.rss_functions)
+        };
         ffi::checked(answer).map_err(failed("configuring"))?;
         let mut port = OpenPort {
             number,

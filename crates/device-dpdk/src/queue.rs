@@ -72,7 +72,10 @@ impl DpdkDevice {
                 continue;
             }
             if frame.pool() != pool.id() {
-                let Some(copy) = copied(pool, frame).filter(|_| !self.foreign.is_full()) else { break };
+                if self.foreign.is_full() {
+                    break;
+                }
+                let Some(copy) = copied(pool, frame) else { break };
                 self.foreign.push(std::mem::replace(frame, copy));
             }
             packets.push(pool.describe(frame));

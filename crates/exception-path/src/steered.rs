@@ -197,7 +197,10 @@ impl<D: Device> Device for Steered<D> {
 
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
         self.device.wait_fds(fds);
-        fds.push(self.tap.as_fd());
+        // What waits there can only be taken when what was taken before has left.
+        if !self.unsent.is_full() {
+            fds.push(self.tap.as_fd());
+        }
     }
 
     fn prepare_wait(&mut self) -> bool {

@@ -89,6 +89,10 @@ impl ClaimTable {
             protocol::TCP => Transport::Tcp,
             _ => return Verdict::OtherProtocol,
         };
+        // An error is for whoever sent the packet that it quotes (RFC 5927, 4): one that goes elsewhere is none of ours.
+        if flow.source.ip() != ip.destination() {
+            return Verdict::OtherProtocol;
+        }
         self.of_flow(transport, ethernet, flow.source.ip(), flow.source.port())
     }
 

@@ -49,7 +49,7 @@ use crate::protocol::{
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
-use exchange::{Arrived, Late, moved, unexpected};
+use exchange::{Arrived, Late, late, moved, unexpected};
 use without_broker::Line;
 
 /// How long an answer may take that does not depend on others.
@@ -198,8 +198,8 @@ impl Client {
         }
     }
 
-    /// Claims again what a broker has granted that was killed, after an [`Event::Returned`]. Does not wait for the answer: if there is another
-    /// one by now that has the port, packets are that one's after a minute.
+    /// Claims again what a broker has granted that was killed, after an [`Event::Returned`]. Waits until there is room for the request, and not
+    /// for its answer: if there is another one by now that has the port, packets are that one's after a minute.
     pub fn claim_again(
         &mut self,
         transport: Transport,
@@ -207,7 +207,12 @@ impl Client {
         shadow: BorrowedFd<'_>,
         claim: ClaimId,
     ) -> Result<(), ClientError> {
-        self.say(&Request::Claim { transport, purpose, again: Some(claim) }, &[shadow]).map(drop)
+        // The broker answers one after the other, and hears nobody who does not listen to it.
+        while self.receive()? {}
+        let request = Request::Claim { transport, purpose, again: Some(claim) };
+        let id = self.send(&request, &[shadow], Instant::now() + PATIENCE)?;
+        self.unawaited.insert(id, late(&request));
+        Ok(())
     }
 
     /// Gives a claim back; at the latest before its shadow is closed, unless it is drained.

@@ -97,14 +97,16 @@ fn is_ours_alone(directory: &Path) -> bool {
     })
 }
 
-/// Whether no broker has a socket of this name. Anybody may take a name that is free: it takes who may be a broker.
+/// Whether no broker has a socket of this name. Anybody may take a name that is free: it takes who may be a broker. It does not wait for who
+/// accepts nobody.
 fn is_free(broker: &str) -> bool {
     let bound = || -> Result<(), Errno> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         bind(&socket, &SocketAddrUnix::new_abstract_name(broker.as_bytes())?)
     };
     let owner = || -> Result<Peer, Errno> {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         connect(&socket, &SocketAddrUnix::new_abstract_name(broker.as_bytes())?)?;
         Peer::of(&socket)
     };

@@ -114,6 +114,7 @@ fn an_icmp_error_is_claimed_if_it_quotes_a_packet_of_ours() {
     };
     assert_eq!(table().verdict(&error(&quote(SERVER))), Verdict::Claimed);
     assert_eq!(table().verdict(&error(&quote("192.0.2.1:5000"))), Verdict::UnclaimedPort);
+    assert_eq!(table().verdict(&error(&quote("192.0.2.2:53"))), Verdict::OtherProtocol, "sent by another");
     assert_eq!(table().verdict(&error(b"nothing")), Verdict::OtherProtocol);
 }
 

@@ -74,6 +74,31 @@ fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
     assert_eq!(next.registry.queues_left(0), 0);
 }
 
+/// More than a socket's buffer holds at once.
+#[test]
+fn who_comes_back_claims_all_of_a_thousand_sockets() {
+    let maps = Maps::default();
+    let listeners: Vec<_> = (0..1000).map(|_| TcpListener::bind("0.0.0.0:0").unwrap()).collect();
+    let mut broker = broker_with(&maps, None);
+    let name = broker.name().to_owned();
+    let mut client = client_of(&mut broker, true);
+    let claimed: Vec<ClaimId> = while_it_serves(&mut broker, || {
+        client.ready(0, &[0]).unwrap();
+        listeners.iter().map(|listener| claim(&mut client, listener).unwrap()).collect()
+    });
+    drop(broker);
+    let mut next = broker_with(&maps, Some(&name));
+    while_it_serves(&mut next, || {
+        await_return(&mut client);
+        for (listener, claim) in listeners.iter().zip(&claimed) {
+            client.claim_again(Transport::Tcp, Purpose::Listener, listener.as_fd(), *claim).unwrap();
+        }
+        for claim in &claimed {
+            client.release(*claim).unwrap(); // What was not claimed is refused.
+        }
+    });
+}
+
 #[test]
 fn a_queue_is_not_its_own_for_who_does_not_know_the_key() {
     let maps = Maps::default();
