@@ -25,6 +25,12 @@ impl Context<'_> {
         self.trust.anchor_for(name, self.wall_secs)
     }
 
+    /// The same for records of `rtype` at `name`: a DS set is in the zone above.
+    pub(super) fn anchor_of(&self, name: Name<'_>, rtype: Rtype) -> Option<&TrustAnchor> {
+        let above = name.parent().filter(|_| rtype == Rtype::DS);
+        self.anchor_for(above.unwrap_or(name))
+    }
+
     /// As signatures count it: serial numbers of 32 bits (RFC 4034, 3.1.5).
     pub(super) fn wall_secs(&self) -> u32 {
         self.wall_secs as u32
@@ -86,7 +92,7 @@ impl Facts {
         rtype: Rtype,
         context: &Context<'_>,
     ) -> Result<Security, Stop> {
-        let Some(anchor) = context.anchor_for(name) else { return Ok(Security::Insecure(None)) };
+        let Some(anchor) = context.anchor_of(name, rtype) else { return Ok(Security::Insecure(None)) };
         // A DS set is in the zone above.
         let lowest = if rtype == Rtype::DS { name.parent().unwrap_or(name) } else { name };
         let first = from.label_count().max(anchor.zone().as_name().label_count());

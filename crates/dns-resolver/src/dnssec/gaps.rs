@@ -15,6 +15,8 @@ use crate::message::{Proof, Rrset};
 
 /// NSEC sets of all zones that are kept; beyond it they are forgotten. Each takes about 700 octets.
 const GAPS_MAX: usize = 20_000;
+/// Octets of a set with its signatures, at most: longer ones are not kept.
+const GAP_OCTETS_MAX: usize = 2048;
 
 /// A set, and when it ends.
 #[derive(Debug)]
@@ -46,14 +48,21 @@ pub(crate) enum Denied {
     NoData(Arc<Rrset>),
 }
 
+/// Octets of a set's records and signatures.
+fn octets(set: &Rrset) -> usize {
+    set.rdatas.octets() + set.proof.as_ref().map_or(0, |proof| proof.sigs.octets())
+}
+
 impl Gaps {
     /// Notes what proves a denial: `soa` is its SOA record.
     pub(crate) fn note(&mut self, soa: &Rrset, until: Instant) {
         if soa.security != Security::Secure {
             return;
         }
-        let nsec: Vec<&Rrset> = soa.absence().iter().filter(|set| set.rtype == Rtype::NSEC).collect();
-        if nsec.is_empty() {
+        let is_short = |set: &&Rrset| octets(set) <= GAP_OCTETS_MAX;
+        let nsec: Vec<&Rrset> =
+            soa.absence().iter().filter(|set| set.rtype == Rtype::NSEC).filter(is_short).collect();
+        if nsec.is_empty() || octets(soa) > GAP_OCTETS_MAX {
             return;
         }
         if self.count + nsec.len() > GAPS_MAX {

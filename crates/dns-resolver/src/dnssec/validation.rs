@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dns_wire::{Name, Rtype};
 
+use super::anchors::TrustAnchor;
 use super::chain::{Context, Ds, Fact, Facts, Keys, Stop};
 use super::denial::{self, Claim, Proven};
 use super::keys::{self, Dnskey};
@@ -106,16 +107,16 @@ impl Validation {
 
     fn judge(&self, set: &Rrset, context: &Context<'_>) -> Result<Judged, Stop> {
         let owner = set.owner.as_name();
-        if context.anchor_for(owner).is_none() {
+        let Some(anchor) = context.anchor_of(owner, set.rtype) else {
             return Ok(Judged::unsigned(Security::Insecure(None)));
-        }
+        };
         if let Some(dname) = self.dname_of_link(set) {
             return Ok(Judged { ttl_max: dname.ttl, ..Judged::unsigned(dname.security) });
         }
         if set.rtype == Rtype::DNSKEY {
             return self.judge_keys(set, context);
         }
-        let Some(signer) = signer_of(set, owner, set.rtype) else {
+        let Some(signer) = signer_of(set, owner, set.rtype, anchor) else {
             return self.facts.walk(self.zone.as_name(), owner, set.rtype, context).map(Judged::unsigned);
         };
         let keys = match self.facts.keys(signer, context)? {
@@ -156,11 +157,11 @@ impl Validation {
         soa: Option<&Rrset>,
         context: &Context<'_>,
     ) -> Result<Judged, Stop> {
-        if context.anchor_for(name).is_none() {
+        let Some(anchor) = context.anchor_of(name, self.rtype) else {
             return Ok(Judged::unsigned(Security::Insecure(None)));
-        }
+        };
         let mut sets = soa.into_iter().chain(&self.absence);
-        let Some(signer) = sets.find_map(|set| signer_of(set, name, self.rtype)) else {
+        let Some(signer) = sets.find_map(|set| signer_of(set, name, self.rtype, anchor)) else {
             return self.facts.walk(self.zone.as_name(), name, self.rtype, context).map(Judged::unsigned);
         };
         let keys = match self.facts.keys(signer, context)? {
@@ -194,10 +195,13 @@ impl Validation {
     }
 }
 
-/// The zone that signed `set`, if it can speak of `name` and `rtype`: a DS set, or its absence, belongs to the zone above.
-fn signer_of<'a>(set: &'a Rrset, name: Name<'_>, rtype: Rtype) -> Option<Name<'a>> {
+/// The zone that signed `set`, if it can speak of `name` and `rtype`: a DS set, or its absence, belongs to the zone above. Who claims to be above
+/// the anchor that counts for the name is not believed: no chain of trust leads there, and it would make the name insecure.
+fn signer_of<'a>(set: &'a Rrset, name: Name<'_>, rtype: Rtype, anchor: &TrustAnchor) -> Option<Name<'a>> {
     let is_above = |signer: &Name<'_>| {
-        name.ends_with(*signer) && (rtype != Rtype::DS || *signer != name || name.is_root())
+        name.ends_with(*signer)
+            && signer.ends_with(anchor.zone().as_name())
+            && (rtype != Rtype::DS || *signer != name || name.is_root())
     };
     signature::signer(set).filter(is_above)
 }

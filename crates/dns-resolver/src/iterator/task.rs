@@ -57,6 +57,11 @@ impl Account {
         }))
     }
 
+    /// Whether a bound of validation has been met: then nothing is known of what was not checked.
+    pub(crate) fn is_spent(&self) -> bool {
+        [&self.0.signatures, &self.0.hashes].iter().any(|left| left.load(Ordering::Relaxed) == 0)
+    }
+
     /// Takes one query; false if none is left.
     pub(crate) fn take(&self) -> bool {
         take_one(&self.0.queries)

@@ -62,6 +62,10 @@ impl Resolver {
                     let checking = task.checking.take().expect("it is being validated");
                     return self.conclude(id, checking.validation.into_verdict(), now);
                 }
+                Progress::Bogus(_) if account.is_spent() => {
+                    self.note_bound(id, true);
+                    return self.finish(id, Outcome::Failed(Ede::OTHER), now);
+                }
                 Progress::Bogus(ede) => return self.on_bogus(id, ede, now),
                 Progress::Failed(ede) => return self.finish(id, Outcome::Failed(ede), now),
             }

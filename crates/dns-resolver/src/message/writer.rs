@@ -162,15 +162,16 @@ pub(crate) enum Section {
 
 /// Writes an answer without records.
 pub(crate) fn write_error(head: &AnswerHead, rcode: Rcode, ede: Option<Ede>) -> Vec<u8> {
-    write_answer(head, rcode, &[], ede)
+    write_answer(head, rcode, &[], false, ede)
 }
 
 /// Writes an answer with `sets`, which are in the order of their sections, and with their signatures and proofs if the client wants them.
-/// If they have no room, TC is set and none is written.
+/// If they have no room, TC is set and none is written. AD is set where all sets are secure and `was_validated` says so of what no set stands for.
 pub(crate) fn write_answer(
     head: &AnswerHead,
     rcode: Rcode,
     sets: &[(Section, &Rrset)],
+    was_validated: bool,
     ede: Option<Ede>,
 ) -> Vec<u8> {
     let mut writer = Writer::new(head);
@@ -190,7 +191,8 @@ pub(crate) fn write_answer(
     counts.question = u16::from(!head.question.is_empty());
     let mut message = writer.message;
     let mut flags = head.flags | flag::QR | super::flag::RA | rcode.low();
-    let is_secure = !sets.is_empty() && sets.iter().all(|(_, set)| set.security == Security::Secure);
+    let is_secure =
+        was_validated && !sets.is_empty() && sets.iter().all(|(_, set)| set.security == Security::Secure);
     if is_secure && (head.wants_ad || head.wants_signatures()) {
         flags |= super::flag::AD;
     }
@@ -354,7 +356,8 @@ mod tests {
 
     #[test]
     fn an_answer_reads_back_with_the_spelling_of_the_client() {
-        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(2))], None);
+        let octets =
+            write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(2))], true, None);
         let message = Message::parse(&octets).unwrap();
         assert_eq!((&octets[..2], message.answer.len(), message.has_opt), (&[0, 7][..], 2, true));
         assert_eq!(message.question.unwrap().name.as_name().as_bytes(), b"\x03wWw\0");
@@ -363,10 +366,12 @@ mod tests {
 
     #[test]
     fn an_answer_without_room_is_empty_and_truncated() {
-        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(40))], None);
+        let octets =
+            write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None);
         let message = Message::parse(&octets).unwrap();
         assert_eq!((message.flags & flag::TC, message.answer.len()), (flag::TC, 0));
-        let octets = write_answer(&head(1232), Rcode::NoError, &[(Section::Answer, &addresses(40))], None);
+        let octets =
+            write_answer(&head(1232), Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None);
         assert_eq!(Message::parse(&octets).unwrap().answer.len(), 40);
     }
 
@@ -375,7 +380,7 @@ mod tests {
         let rdata = [&b"\0\x0a\x04mail"[..], b"\x03www\0"].concat();
         let rdatas = Rdatas::pack([&rdata[..]]);
         let mx = Rrset::unsigned(name("www."), Rtype::MX, 60, rdatas);
-        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], None);
+        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], true, None);
         assert_eq!(octets.len(), 12 + 9 + 2 + 10 + 2 + 5 + 2 + 11);
         assert!(fold::equal(&Message::parse(&octets).unwrap().answer[0].rdata, &rdata));
     }

@@ -324,7 +324,10 @@ impl Resolver {
         self.counters.stale_answers += u64::from(is_stale);
         let answers = chain.iter().map(|set| (Section::Answer, set));
         let sets: Vec<_> = answers.chain(soa.map(|soa| (Section::Authority, soa))).collect();
-        self.answer(client, write_answer(head, rcode, &sets, ede));
+        // A denial without SOA record, and a name that became too long, were not validated; expired data was, once.
+        let is_denied = !matches!(outcome, Outcome::Answer(_));
+        let was_validated = !is_stale && (!is_denied || soa.is_some());
+        self.answer(client, write_answer(head, rcode, &sets, was_validated, ede));
     }
 }
 
@@ -355,5 +358,5 @@ fn minimal_any(head: &AnswerHead, name: Name<'_>) -> Vec<u8> {
     const TTL: u32 = 3600;
     let rdatas = Rdatas::pack([&b"\x07RFC8482\0"[..]]);
     let set = Rrset::unsigned(NameBuf::from(name), Rtype::HINFO, TTL, rdatas);
-    write_answer(head, Rcode::NoError, &[(Section::Answer, &set)], None)
+    write_answer(head, Rcode::NoError, &[(Section::Answer, &set)], false, None)
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use clock::Duration;
 use dns_wire::{NameBuf, Rtype};
 
-use super::authority::covers;
-use super::internet::{Internet, TODAY, options, trust};
+use super::authority::{Zone, covers};
+use super::internet::{Internet, TODAY, anchor, options, suspended, trust};
 use crate::rpl::message::{Message, Record, name, record};
 use dns_resolver::{Options, Stale, Trust, TrustAnchor};
 
@@ -258,6 +258,33 @@ fn each_way_to_break_a_zone_ends_in_servfail_with_its_reason() {
     }
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
     assert!(WAYS.len() >= 30);
+}
+
+/// With an anchor for one zone only, no chain of trust leads to the root: a signature that says it is the root's must not end the matter.
+#[test]
+fn who_is_above_the_anchor_signs_nothing_below_it() {
+    let anchors = vec![anchor(&Zone::load("ed25519-nsec.zone"))];
+    let mut internet = Internet::with(options(), Trust { anchors, ..Trust::default() });
+    internet.mangle = Box::new(|_, _, response| {
+        alter(response, Rtype::A, |record| record.rdata[3] ^= 1);
+        sig(response, Rtype::A, |record| set_signer(record, "ed25519-nsec.tld.".len() + 1, &NameBuf::root()));
+    });
+    let answer = internet.ask("www.ed25519-nsec.tld. A", "RD DO");
+    assert_eq!((answer.rcode, answer.ede), (2, Some(RRSIGS_MISSING)));
+}
+
+#[test]
+fn a_denial_that_nobody_could_check_is_not_authentic() {
+    let target = "ecdsap256sha256-nsec.tld.";
+    let mut internet =
+        Internet::with(options(), Trust { negative: vec![suspended(target, None)], ..trust() });
+    internet.mangle = Box::new(move |_, _, response| {
+        if response.question.as_ref().is_some_and(|(qname, _)| *qname == name(&format!("www.{target}"))) {
+            (response.rcode, response.sections) = (3, Default::default());
+        }
+    });
+    let answer = internet.ask("away.ed25519-nsec.tld. A", "RD DO");
+    assert_eq!((answer.rcode, answer.has("AD")), (3, false), "the alias was checked, and the denial was not");
 }
 
 #[test]

@@ -155,6 +155,12 @@ fn an_anchor_may_stand_below_the_root() {
     assert_eq!(digest(&internet.ask("www.ed25519-nsec.tld. A", "RD DO")), (0, true, 1, None));
     assert_eq!(digest(&internet.ask("www.ed25519-nsec3.tld. A", "RD DO")), (0, false, 1, None));
     assert_eq!(digest(&internet.ask("www.plain. A", "RD DO")), (0, false, 1, None));
+    let ds = internet.ask("ed25519-nsec.tld. DS", "RD DO");
+    assert_eq!(
+        (ds.rcode, ds.has("AD")),
+        (0, false),
+        "its DS set is in the zone above, which is not anchored"
+    );
 }
 
 #[test]
