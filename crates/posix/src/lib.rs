@@ -1,7 +1,7 @@
 //! The socket API on our stack: descriptors, blocking, epoll, poll, errno. The program's own calls drive the engine.
 //!
 //! Start at [`calls`]: one function for each system call, one file for each family of them. Everything there takes safe types, which
-//! `preload` makes from C's. Each floor uses what is below it, by names and by methods of [`process::State`] (`tests/tests/floors.rs` holds
+//! `preload` makes from C's. Each floor uses what is below it, by names and by methods of `process::State` (`tests/tests/floors.rs` holds
 //! that):
 //!
 //! | module | what it has |

@@ -1,6 +1,6 @@
 //! What a process needs from a privileged one: queues, claims, routes to peers.
 //!
-//! The broker's client implements it ([`crate::brokered`]); tests have an implementation over a wire in memory. What takes long is
+//! The broker's client implements it ([`super::brokered`]); tests have an implementation over a wire in memory. What takes long is
 //! started by one call, and its result is an [`Incident`]. Calls that answer at once may take a round trip to another process; they
 //! are made when sockets are set up, never on the data path.
 

@@ -119,13 +119,13 @@ pub fn receive(fd: RawFd, request: &mut Receive<'_, '_>) -> Verdict<Received> {
     verdict(fd, |process| process.receive(fd, request))
 }
 
-/// sendmsg(2) and all that are special cases of it. Whether `SIGPIPE` is due is told by [`Errno`] `EPIPE` without `MSG_NOSIGNAL`; the
+/// sendmsg(2) and all that are special cases of it. Whether `SIGPIPE` is due is told by `EPIPE` without `MSG_NOSIGNAL`; the
 /// caller raises it.
 pub fn send(fd: RawFd, request: &Send<'_, '_>) -> Verdict<usize> {
     verdict(fd, |process| process.send(fd, request))
 }
 
-/// sendmmsg(2) on a UDP socket, datagram by datagram; `None` if each is to be sent by [`send`]. No other function may be called until it is
+/// sendmmsg(2) on a UDP socket, datagram by datagram; `None` if each is to be sent by [`send()`]. No other function may be called until it is
 /// dropped.
 pub fn datagrams(fd: RawFd) -> Option<Datagrams<'static>> {
     if is_ours(fd) { global::process()?.datagrams(fd) } else { None }

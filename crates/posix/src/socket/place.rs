@@ -1,4 +1,4 @@
-//! Where a socket is, and what becomes of it when something happens to it: one table. It is pure; [`super::moves`] carries it out.
+//! Where a socket is, and what becomes of it when something happens to it: one table. It is pure; [`crate::moves`] carries it out.
 //!
 //! | | `Kernel` | `Routing` | `Connecting` | `Stack` | `Parent` | `Over` | `Lost` | `Shadow` |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
