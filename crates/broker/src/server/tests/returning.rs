@@ -88,11 +88,18 @@ fn who_comes_back_claims_all_of_a_thousand_sockets() {
     });
     drop(broker);
     let mut next = broker_with(&maps, Some(&name));
-    while_it_serves(&mut next, || {
-        await_return(&mut client);
+    while_it_serves(&mut next, || drop(await_return(&mut client)));
+    let claim_all = || {
         for (listener, claim) in listeners.iter().zip(&claimed) {
             client.claim_again(Transport::Tcp, Purpose::Listener, listener.as_fd(), *claim).unwrap();
         }
+    };
+    std::thread::scope(|scope| {
+        let claiming = scope.spawn(claim_all);
+        std::thread::sleep(Duration::from_millis(200)); // The buffer fills before the broker reads.
+        while_it_serves(&mut next, || claiming.join().unwrap());
+    });
+    while_it_serves(&mut next, || {
         for claim in &claimed {
             client.release(*claim).unwrap(); // What was not claimed is refused.
         }
