@@ -20,6 +20,11 @@ answers() {
     less=$(collect "$binaries/responder" "$names" 128000)
     more=$(collect "$binaries/responder" "$names" 256000)
     echo "instructions an answer, $names names, type A, without EDNS: $(((more - less) / 128000))"
+    for labels in 3 115; do
+        less=$(collect "$binaries/responder" denials "$labels" 64000)
+        more=$(collect "$binaries/responder" denials "$labels" 128000)
+        echo "instructions to deny a name of $labels labels: $(((more - less) / 64000))"
+    done
 }
 
 # each WHAT COUNT [OPTION...]: instructions for each of those that `segments WHAT` does.

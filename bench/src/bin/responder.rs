@@ -1,7 +1,7 @@
 //! The responder alone, on one core: answers a second, and instructions an answer under callgrind.
 //!
 //! Usage: `responder [NAMES [ANSWERS]]`   (without arguments: 10 000 and 1 000 000 names, medians of five)
-//!        `responder denials LABELS`      (names that are not there, of so many labels, among 10 000)
+//!        `responder denials LABELS [ANSWERS]`   (names that are not there, of so many labels, among 10 000)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
 
@@ -20,11 +20,14 @@ const SHORT: usize = 64;
 const LONG: usize = 12 + 255 + 4;
 
 fn main() {
-    if let Some(labels) = std::env::args().skip_while(|word| word != "denials").nth(1) {
-        return table_of_denials(labels.parse().expect("a number of labels"));
-    }
+    let denials = std::env::args().nth(1).is_some_and(|word| word == "denials");
     let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     match arguments[..] {
+        [labels] if denials => table_of_denials(labels),
+        [labels, answers] if denials => {
+            let rate = Bench::<LONG>::of_denials(labels).run(answers);
+            println!("{labels} labels, {answers} answers: {:.2} million a second", rate / 1e6);
+        }
         [names, answers] => {
             let rate = Bench::<SHORT>::of_addresses(names, false).run(answers);
             println!("{names} names, {answers} answers: {:.1} million a second", rate / 1e6);
@@ -55,11 +58,9 @@ fn table(sizes: &[usize]) {
 }
 
 fn table_of_denials(labels: usize) {
-    const NAMES: usize = 10_000;
     let offered = "names that are not there, type A, in batches of 64";
     println!("{}\n", Conditions::here(&format!("responder denials {labels}"), "none", offered));
-    let bench = Bench::<LONG>::new(NAMES, &denials(1 << 16, labels, 42));
-    println!("{labels} labels: {:.2} {UNIT}", median(&mut rates(bench, 1 << 21)));
+    println!("{labels} labels: {:.2} {UNIT}", median(&mut rates(Bench::<LONG>::of_denials(labels), 1 << 21)));
 }
 
 /// Five runs of `count` answers each, in millions a second.
@@ -82,6 +83,10 @@ struct Bench<const LEN: usize> {
 impl<const LEN: usize> Bench<LEN> {
     fn of_addresses(names: usize, edns: bool) -> Bench<LEN> {
         Bench::new(names, &queries((1 << 20).min(names * 16), names, edns, 42))
+    }
+
+    fn of_denials(labels: usize) -> Bench<LEN> {
+        Bench::new(10_000, &denials(1 << 16, labels, 42))
     }
 
     fn new(names: usize, queries: &[Vec<u8>]) -> Bench<LEN> {

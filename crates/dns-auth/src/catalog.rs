@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dns_wire::fold::{self, Folded};
-use dns_wire::{Name, NameBuf};
+use dns_wire::{LabelStarts, Name, NameBuf};
 use dns_zone::Zone;
 use dns_zone::index::Index;
 
@@ -103,9 +103,8 @@ impl Catalog {
         for served in &self.zones {
             let mut above = served.origin().parent();
             while let Some(name) = above {
-                let mut folded = Folded::default();
-                folded.set(name.as_bytes(), name.len() as u8);
-                let Some(number) = self.find_number(&folded, name.label_count() as u8) else { break };
+                let folded = Folded::of(name.as_bytes());
+                let Some(number) = self.find_number(&folded, &LabelStarts::of(name)) else { break };
                 self.zones_below[number as usize] = true;
                 above = self.zones[number as usize].origin().parent();
             }
@@ -139,29 +138,24 @@ impl Catalog {
         &self.zones
     }
 
-    /// The zone with the longest origin at or above `name`, which has `label_count` labels besides the root.
-    pub fn find(&self, name: &[u8], label_count: u8) -> Option<&ServedZone> {
-        let mut folded = Folded::default();
-        folded.set(name, name.len() as u8); // A name has at most 255 octets.
-        self.find_number(&folded, label_count).map(|number| &*self.zones[number as usize])
+    /// The zone with the longest origin at or above `name`.
+    pub fn find(&self, name: Name<'_>) -> Option<&ServedZone> {
+        let folded = Folded::of(name.as_bytes());
+        self.find_number(&folded, &LabelStarts::of(name)).map(|number| &*self.zones[number as usize])
     }
 
-    /// As [`Catalog::find`], but the zone's place in [`Catalog::zones`].
+    /// As [`Catalog::find`], but the zone's place in [`Catalog::zones`]. `labels` are those of `name`.
     #[inline(always)]
-    pub fn find_number(&self, name: &Folded, label_count: u8) -> Option<u32> {
-        let octets = name.name();
+    pub fn find_number(&self, name: &Folded, labels: &LabelStarts) -> Option<u32> {
         let (shortest, longest) = self.depths;
-        let mut from = 0;
-        let mut depth = label_count;
-        while depth >= shortest {
-            if depth <= longest {
-                let found = self.lookup(&octets[from..], name.hash_suffix(from, self.seed));
-                if found.is_some() || depth == 0 {
-                    return found;
-                }
-            }
-            from += 1 + usize::from(octets[from]);
+        let mut depth = longest.min(labels.count()) + 1;
+        while depth > shortest {
             depth -= 1;
+            let from = labels.of_last(depth);
+            let found = self.lookup(&name.name()[from..], name.hash_suffix(from, self.seed));
+            if found.is_some() {
+                return found;
+            }
         }
         None
     }
@@ -186,8 +180,7 @@ mod tests {
 
     fn found(catalog: &Catalog, name: &str) -> Option<String> {
         let name = NameBuf::from_text(name.as_bytes(), None).unwrap();
-        let served = catalog.find(name.as_name().as_bytes(), name.as_name().label_count() as u8)?;
-        Some(served.origin().to_string())
+        catalog.find(name.as_name()).map(|served| served.origin().to_string())
     }
 
     #[test]

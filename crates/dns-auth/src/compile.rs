@@ -1,6 +1,6 @@
 //! From a zone tree to its answer table.
 
-use dns_wire::{Name, Rcode, Rtype};
+use dns_wire::{LabelStarts, Name, Rcode, Rtype};
 use dns_zone::builder::is_service_binding;
 use dns_zone::{Node, Rrset, Zone};
 
@@ -93,7 +93,8 @@ impl<'z> Compiler<'z> {
     /// All else: the tree's own answer, if it is whole and from this zone alone.
     fn composed(&mut self, name: &[u8], rtype: Rtype) {
         let start = 12 + name.len() + 4;
-        self.scratch.begin(Name::from_wire(name).expect("the tree holds valid names"));
+        let qname = Name::from_wire(name).expect("the tree holds valid names");
+        self.scratch.begin(qname, &LabelStarts::of(qname));
         let bounds = (start, self.message.len());
         let found = resolve(Zones::Only(self.zone), &self.scratch, rtype, &mut self.message[..], bounds, 0);
         if !is_self_contained(&found) {

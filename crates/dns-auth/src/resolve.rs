@@ -14,13 +14,15 @@
 
 use std::cell::OnceCell;
 
+use arrayvec::ArrayVec;
+use dns_wire::fold::{self, Folded};
 use dns_wire::header::Counts;
-use dns_wire::{Name, NameBuf, Rcode, Rtype, fold};
+use dns_wire::{LabelStarts, Name, NameBuf, Rcode, Rtype};
 use dns_zone::builder::{is_service_binding, target_offset};
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::{Catalog, ServedZone, Unavailable};
-use crate::writer::{Full, Mark, Owner, Writer, label_count, name_len};
+use crate::writer::{Full, Mark, Owner, Question, Writer, name_len};
 
 /// Names that one answer follows at most, the question's included.
 pub const HOPS_MAX: usize = 16;
@@ -30,8 +32,8 @@ const TARGETS_MAX: usize = 64;
 /// Where zones are looked up.
 #[derive(Clone, Copy)]
 pub enum Zones<'a> {
-    /// Among all that are served.
-    Catalog(&'a Catalog),
+    /// Among all that are served. The number is the place of the question's zone.
+    Catalog(&'a Catalog, Option<u32>),
     /// In this one alone: when its answers are compiled.
     Only(&'a Zone),
 }
@@ -40,13 +42,15 @@ pub enum Zones<'a> {
 #[derive(Default)]
 pub struct Scratch {
     qname: NameBuf,
+    labels: LabelStarts,
     synthesised: [OnceCell<NameBuf>; HOPS_MAX],
 }
 
 impl Scratch {
-    /// Forgets the last answer and takes a copy of the next question's name.
-    pub fn begin(&mut self, qname: Name<'_>) {
+    /// Forgets the last answer and takes a copy of the next question's name, whose labels are `labels`.
+    pub fn begin(&mut self, qname: Name<'_>, labels: &LabelStarts) {
         self.qname.set(qname);
+        self.labels = *labels;
         let used = self.synthesised.iter_mut().map(OnceCell::take);
         used.take_while(Option::is_some).for_each(drop);
     }
@@ -90,7 +94,8 @@ pub fn resolve<'a>(
     rotation: u16,
 ) -> Resolution {
     let qname = scratch.qname.as_name().as_bytes();
-    let writer = Writer::new(message, start, limit, qname);
+    let question = Question { name: qname, labels: &scratch.labels };
+    let mut writer = Writer::new(message, start, limit, question);
     let resolution = Resolution {
         rcode: Rcode::NoError,
         authoritative: false,
@@ -101,26 +106,26 @@ pub fn resolve<'a>(
         left_zones: false,
         unavailable: None,
     };
-    let (visited, dnames) = ([&[][..]; HOPS_MAX], [&[][..]; HOPS_MAX]);
-    let mut walk = Walk { zones, scratch, writer, qtype, rotation, resolution, visited, dnames };
-    let empty = walk.writer.mark();
+    let empty = writer.mark();
+    let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
+    let mut walk = Walk { zones, scratch, writer: &mut writer, qtype, rotation, resolution, visited, dnames };
     if walk.run(qname).is_err() {
         walk.truncate(empty);
     }
     Resolution { end: walk.writer.position(), ..walk.resolution }
 }
 
-struct Walk<'m, 'a> {
+struct Walk<'w, 'm, 'a> {
     zones: Zones<'a>,
     scratch: &'a Scratch,
-    writer: Writer<'m, 'a>,
+    writer: &'w mut Writer<'m, 'a>,
     qtype: Rtype,
     rotation: u16,
     resolution: Resolution,
     /// Names followed so far, to end loops.
-    visited: [&'a [u8]; HOPS_MAX],
-    /// By hop, the owner of the DNAME that redirected it, or nothing. A chain may come by the same one again.
-    dnames: [&'a [u8]; HOPS_MAX],
+    visited: ArrayVec<&'a [u8], HOPS_MAX>,
+    /// Owners of the DNAMEs that redirected it. A chain may come by the same one again.
+    dnames: ArrayVec<&'a [u8], HOPS_MAX>,
 }
 
 /// What a zone has to say about one name.
@@ -131,12 +136,12 @@ enum Step<'a> {
     Follow(&'a [u8]),
 }
 
-impl<'a> Walk<'_, 'a> {
+impl<'a> Walk<'_, '_, 'a> {
     fn run(&mut self, qname: &'a [u8]) -> Result<(), Full> {
-        let mut name = qname;
+        let (mut name, mut labels) = (qname, self.scratch.labels);
         for hop in 0..HOPS_MAX {
-            self.visited[hop] = name;
-            let zone = match self.find_zone(name) {
+            self.visited.push(name);
+            let zone = match self.find_zone(hop, name, &labels) {
                 Some(Ok(zone)) => zone,
                 missing => {
                     self.leave_zones(hop, missing.and_then(Result::err));
@@ -144,16 +149,19 @@ impl<'a> Walk<'_, 'a> {
                 }
             };
             self.resolution.hops = hop + 1;
-            match self.step(zone, name)? {
+            match self.step(zone, name, &labels)? {
                 Step::Done(rcode) => {
                     self.resolution.rcode = rcode;
                     return Ok(());
                 }
                 // A loop ends where it closes: all its records are in the answer already.
-                Step::Follow(next) if self.visited[..=hop].iter().any(|seen| fold::equal(seen, next)) => {
+                Step::Follow(next) if self.visited.iter().any(|seen| fold::equal(seen, next)) => {
                     return Ok(());
                 }
-                Step::Follow(next) => name = next,
+                Step::Follow(next) => {
+                    labels.scan(next).expect("zones hold valid names");
+                    name = next;
+                }
             }
         }
         Ok(())
@@ -169,29 +177,35 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    /// The zone to ask about `name`: longest match, but the parent's for DS at a cut.
-    fn find_zone(&self, name: &'a [u8]) -> Option<Result<&'a Zone, Unavailable>> {
-        let catalog = match self.zones {
-            Zones::Catalog(catalog) => catalog,
+    /// The zone to ask about `name`, the one that hop number `hop` leads to: longest match, but the parent's for DS at a cut.
+    fn find_zone(
+        &self,
+        hop: usize,
+        name: &'a [u8],
+        labels: &LabelStarts,
+    ) -> Option<Result<&'a Zone, Unavailable>> {
+        let (catalog, number) = match self.zones {
+            Zones::Catalog(catalog, number) if hop == 0 => (catalog, number),
+            Zones::Catalog(catalog, _) => (catalog, catalog.find_number(&Folded::of(name), labels)),
             Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok(zone)),
         };
-        let labels = label_count(name);
-        let served = catalog.find(name, labels)?;
-        if self.qtype != Rtype::DS || labels == 0 || usize::from(labels) != served.origin().label_count() {
+        let served = &catalog.zones()[number? as usize];
+        let depth = labels.count();
+        if self.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count() {
             return Some(served.tree());
         }
-        let above = &name[1 + usize::from(name[0])..];
+        let above = Name::from_wire(&name[labels.of_last(depth - 1)..]).expect("an ending of a name is one");
         // Below another boundary the cut is not the parent's to speak of, and the child is all that there is.
         let delegates = |node: Node<'_>| node.is_cut() && !node.is_occluded();
-        match catalog.find(above, labels - 1).map(ServedZone::tree) {
+        match catalog.find(above).map(ServedZone::tree) {
             Some(Ok(parent)) if parent.find(name).is_some_and(delegates) => Some(Ok(parent)),
             Some(Err(reason)) => Some(Err(reason)), // It may delegate: nobody can tell.
             _ => Some(served.tree()),
         }
     }
 
-    fn step(&mut self, zone: &'a Zone, name: &'a [u8]) -> Result<Step<'a>, Full> {
-        let encloser = zone.closest_encloser(name);
+    fn step(&mut self, zone: &'a Zone, name: &'a [u8], labels: &LabelStarts) -> Result<Step<'a>, Full> {
+        let encloser = zone.closest_encloser(name, labels);
         let exact = encloser.name().len() == name.len();
         if let Some(boundary) = boundary_at(encloser) {
             let at_boundary = exact && boundary.id() == encloser.id();
@@ -238,7 +252,7 @@ impl<'a> Walk<'_, 'a> {
         if !self.dnames.iter().any(|owner| *owner == boundary.name()) {
             self.answer(boundary.name(), dname)?;
         }
-        self.dnames[self.resolution.hops - 1] = boundary.name();
+        self.dnames.push(boundary.name());
         let Some(target) = substitute(name, boundary.name(), first_record(dname)) else {
             return Ok(Step::Done(Rcode::YxDomain));
         };

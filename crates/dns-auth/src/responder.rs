@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
-use dns_wire::{Class, Edns, Name, Query, QueryError, Rcode, Rtype};
+use dns_wire::{Class, Edns, LabelStarts, Query, QueryError, Rcode, Rtype};
 
 use crate::catalog::{Catalog, Unavailable};
 use crate::counters::{Counters, Dropped, Transport};
@@ -36,6 +36,8 @@ pub struct Prepared {
     search: Search,
     /// The question's name.
     name: Folded,
+    /// Its labels.
+    labels: LabelStarts,
 }
 
 impl Default for Prepared {
@@ -46,6 +48,7 @@ impl Default for Prepared {
             zone: None,
             search: Search::default(),
             name: Folded::default(),
+            labels: LabelStarts::default(),
         }
     }
 }
@@ -80,14 +83,14 @@ impl Responder {
     /// Step 1: reads the message that is the first `len` octets of `buffer`, and finds its zone.
     #[inline(always)]
     pub fn prepare(&self, catalog: &Catalog, buffer: &[u8], len: usize, prepared: &mut Prepared) {
-        prepared.query = Query::parse(&buffer[..len]);
+        prepared.query = Query::parse_noting(&buffer[..len], &mut prepared.labels);
         prepared.zone = None;
         let Ok(query) = &prepared.query else {
             prepared.malformed = Query::parse_malformed(&buffer[..len]);
             return;
         };
         prepared.name.set(&buffer[HEADER_LEN..], query.qname_len);
-        prepared.zone = catalog.find_number(&prepared.name, query.label_count);
+        prepared.zone = catalog.find_number(&prepared.name, &prepared.labels);
         if let Some(number) = prepared.zone {
             let table = catalog.zones()[number as usize].table();
             prepared.search = table.search(&prepared.name, query.qtype.0);
@@ -128,7 +131,7 @@ impl Responder {
                 return Outcome::Reply(len);
             }
         }
-        self.complete_slowly(catalog, query, buffer, limit)
+        self.complete_slowly(catalog, query, prepared, buffer, limit)
     }
 
     /// All steps for one query of `len` octets.
@@ -189,6 +192,7 @@ impl Responder {
         &mut self,
         catalog: &Catalog,
         query: &Query,
+        prepared: &Prepared,
         buffer: &mut [u8],
         limit: usize,
     ) -> Outcome {
@@ -211,11 +215,12 @@ impl Responder {
             (Class::IN, _) => {}
             _ => return self.finish_empty(query, Rcode::Refused, buffer, limit),
         }
-        self.scratch.begin(Name::from_wire(query.qname(buffer)).expect("the query was parsed"));
+        self.scratch.begin(query.qname(buffer), &prepared.labels);
         let rotation = self.next_rotation();
         let start = query.question_end();
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
-        let found = resolve(Zones::Catalog(catalog), &self.scratch, query.qtype, buffer, bounds, rotation);
+        let zones = Zones::Catalog(catalog, prepared.zone);
+        let found = resolve(zones, &self.scratch, query.qtype, buffer, bounds, rotation);
         self.finish(query, &found, buffer, limit)
     }
 
@@ -228,7 +233,7 @@ impl Responder {
 
     /// RFC 4892 and common practice: the server's version and names, in class CHAOS.
     fn chaos(&mut self, query: &Query, buffer: &mut [u8], limit: usize) -> Outcome {
-        let text = chaos_text(&self.settings, query.qname(buffer))
+        let text = chaos_text(&self.settings, query.qname(buffer).as_bytes())
             .filter(|_| matches!(query.qtype, Rtype::TXT | Rtype::ANY));
         let start = query.question_end();
         let Some(text) = text else { return self.finish_empty(query, Rcode::Refused, buffer, limit) };

@@ -1,6 +1,7 @@
 //! Composes the part of a message behind its question: records with compressed names, within a limit.
 
-use dns_wire::{Rtype, fold};
+use arrayvec::ArrayVec;
+use dns_wire::{LabelStarts, Rtype, fold};
 use dns_zone::Rrset;
 
 /// The message has no room for what was to be written; nothing of it was.
@@ -33,6 +34,15 @@ pub enum Owner<'a> {
     Name(&'a [u8]),
 }
 
+/// The question's name, and where its labels start.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// A copy of the name.
+    pub name: &'a [u8],
+    /// Its labels.
+    pub labels: &'a LabelStarts,
+}
+
 /// Writes records into a message behind its question.
 ///
 /// A name is compressed to an earlier one of the zone without regard to case (RFC 4343, 4.1), so it may take the spelling that the zone has
@@ -43,10 +53,9 @@ pub struct Writer<'m, 'a> {
     message: &'m mut [u8],
     position: usize,
     limit: usize,
-    /// The question's name, or nothing when no name is compressed to it.
-    question: &'a [u8],
-    points: [Point<'a>; POINTS_MAX],
-    point_count: usize,
+    /// `None` when no name is compressed to it.
+    question: Option<Question<'a>>,
+    points: ArrayVec<Point<'a>, POINTS_MAX>,
 }
 
 /// The pointer to the question's name, at offset 12 of every message (RFC 1035, 4.1.4).
@@ -54,17 +63,20 @@ pub const TO_QNAME: [u8; 2] = [0xc0, 0x0c];
 const QNAME_OFFSET: usize = 12;
 
 impl<'m, 'a> Writer<'m, 'a> {
-    /// Starts behind the question, at `position`, and never writes at or beyond `limit`. `qname` is a copy of the
-    /// question's name.
-    pub fn new(message: &'m mut [u8], position: usize, limit: usize, qname: &'a [u8]) -> Writer<'m, 'a> {
+    /// Starts behind `question`, at `position`, and never writes at or beyond `limit`.
+    pub fn new(
+        message: &'m mut [u8],
+        position: usize,
+        limit: usize,
+        question: Question<'a>,
+    ) -> Writer<'m, 'a> {
         let limit = limit.min(message.len());
-        let points = [Point { name: &[], offset: 0 }; POINTS_MAX];
-        Writer { message, position, limit, question: qname, points, point_count: 0 }
+        Writer { message, position, limit, question: Some(question), points: ArrayVec::new() }
     }
 
     /// Compresses no name to the question from here on.
     pub fn forget_question(&mut self) {
-        self.question = &[];
+        self.question = None;
     }
 
     /// Offset behind the last octet written.
@@ -74,13 +86,13 @@ impl<'m, 'a> Writer<'m, 'a> {
 
     /// The place that [`Writer::rewind`] returns to.
     pub fn mark(&self) -> Mark {
-        Mark { position: self.position, points: self.point_count }
+        Mark { position: self.position, points: self.points.len() }
     }
 
     /// Takes back all that was written since `mark`.
     pub fn rewind(&mut self, mark: Mark) {
         self.position = mark.position;
-        self.point_count = mark.points;
+        self.points.truncate(mark.points);
     }
 
     /// Writes a whole RRset, its records in order beginning with number `first` modulo their count, with `ttl`. Returns
@@ -159,14 +171,14 @@ impl<'m, 'a> Writer<'m, 'a> {
     }
 
     fn find(&self, name: &[u8]) -> Option<u16> {
-        let points = &self.points[..self.point_count];
-        let point = points.iter().find(|point| fold::equal(point.name, name));
+        let point = self.points.iter().find(|point| fold::equal(point.name, name));
         point.map(|point| point.offset).or_else(|| self.find_in_question(name))
     }
 
     fn find_in_question(&self, name: &[u8]) -> Option<u16> {
-        let start = self.question.len().checked_sub(name.len())?;
-        let found = self.question[start..] == *name && starts_label(self.question, start);
+        let question = self.question?;
+        let start = question.name.len().checked_sub(name.len())?;
+        let found = question.name[start..] == *name && question.labels.contains(start);
         found.then_some((QNAME_OFFSET + start) as u16) // At most 267.
     }
 
@@ -174,9 +186,8 @@ impl<'m, 'a> Writer<'m, 'a> {
     fn remember(&mut self, name: &'a [u8], spelled: usize, offset: usize) {
         let mut at = 0;
         // RFC 1035, 4.1.4: a pointer has 14 bits.
-        while at < spelled && name[at] != 0 && self.point_count < POINTS_MAX && offset + at < 0x4000 {
-            self.points[self.point_count] = Point { name: &name[at..], offset: (offset + at) as u16 };
-            self.point_count += 1;
+        while at < spelled && name[at] != 0 && !self.points.is_full() && offset + at < 0x4000 {
+            self.points.push(Point { name: &name[at..], offset: (offset + at) as u16 });
             at += 1 + usize::from(name[at]);
         }
     }
@@ -193,15 +204,6 @@ impl<'m, 'a> Writer<'m, 'a> {
     }
 }
 
-/// Whether a label of `name` starts at `offset`: octets within a label may look like one.
-fn starts_label(name: &[u8], offset: usize) -> bool {
-    let mut at = 0;
-    while at < offset {
-        at += 1 + usize::from(name[at]);
-    }
-    at == offset
-}
-
 /// Length of the valid name that `octets` start with.
 pub(crate) fn name_len(octets: &[u8]) -> usize {
     let mut at = 0;
@@ -209,14 +211,4 @@ pub(crate) fn name_len(octets: &[u8]) -> usize {
         at += 1 + usize::from(octets[at]);
     }
     at + 1
-}
-
-/// Number of labels of a valid name, without the root.
-pub(crate) fn label_count(name: &[u8]) -> u8 {
-    let (mut at, mut labels) = (0, 0);
-    while name[at] != 0 {
-        at += 1 + usize::from(name[at]);
-        labels += 1;
-    }
-    labels
 }

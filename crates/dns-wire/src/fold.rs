@@ -61,6 +61,16 @@ impl Default for Folded {
 }
 
 impl Folded {
+    /// This name.
+    ///
+    /// # Panics
+    /// If it is longer than 255 octets.
+    pub fn of(name: &[u8]) -> Folded {
+        let mut folded = Folded::default();
+        folded.set(name, u8::try_from(name.len()).expect("a name has at most 255 octets"));
+        folded
+    }
+
     /// Takes the name that is the first `len` octets of `octets`. What follows them there does not matter, but lets the
     /// last block be read whole.
     ///

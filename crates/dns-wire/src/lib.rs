@@ -5,11 +5,13 @@
 
 pub mod fold;
 pub mod header;
+mod labels;
 pub mod name;
 pub mod query;
 pub mod rtype;
 
 pub use header::Rcode;
+pub use labels::LabelStarts;
 pub use name::{Name, NameBuf, NameError};
 pub use query::{Edns, Query, QueryError};
 pub use rtype::{Class, Rtype};

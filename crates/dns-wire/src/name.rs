@@ -72,6 +72,11 @@ impl<'a> Name<'a> {
         }
     }
 
+    /// All of `octets`, which were found to be one name.
+    pub(crate) const fn checked(octets: &'a [u8]) -> Name<'a> {
+        Name(octets)
+    }
+
     /// The uncompressed name at the start of `octets`, and what follows it.
     pub fn split_from(octets: &'a [u8]) -> Result<(Name<'a>, &'a [u8]), NameError> {
         let mut at = 0;

@@ -1,15 +1,13 @@
 //! From the octets of a message to a question that can be answered.
 
 use crate::header::{Counts, HEADER_LEN, flag};
-use crate::{Class, Rtype};
+use crate::{Class, LabelStarts, Name, Rtype};
 
 /// A well-formed query of opcode QUERY with one question. It holds lengths, not the name: that stays in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
     /// Octets of the question's name, with the root label.
     pub qname_len: u8,
-    /// Labels of the question's name, without the root label.
-    pub label_count: u8,
     /// QTYPE.
     pub qtype: Rtype,
     /// QCLASS.
@@ -48,8 +46,13 @@ pub enum QueryError {
 
 impl Query {
     /// Reads a whole message.
-    #[inline(always)]
     pub fn parse(message: &[u8]) -> Result<Query, QueryError> {
+        Query::parse_noting(message, &mut LabelStarts::default())
+    }
+
+    /// Reads a whole message. `labels` are then those of the question's name.
+    #[inline(always)]
+    pub fn parse_noting(message: &[u8], labels: &mut LabelStarts) -> Result<Query, QueryError> {
         let header: &[u8; HEADER_LEN] = message.first_chunk().ok_or(QueryError::Short)?;
         let flags = be16(header, 2);
         if flags & flag::QR != 0 {
@@ -59,7 +62,7 @@ impl Query {
             return Err(QueryError::Opcode);
         }
         let counts = read_counts(header);
-        let mut query = Query::read_question(message, flags, counts).ok_or(QueryError::Format)?;
+        let mut query = Query::read_question(message, flags, counts, labels).ok_or(QueryError::Format)?;
         let rest = &message[query.question_end()..];
         if !(rest.is_empty() && counts == (Counts { question: 1, ..Counts::default() })) {
             query.edns = read_records(rest, counts)?;
@@ -73,21 +76,21 @@ impl Query {
     pub fn parse_malformed(message: &[u8]) -> Option<Query> {
         let header: &[u8; HEADER_LEN] = message.first_chunk()?;
         let counts = read_counts(header);
-        let mut query = Query::read_question(message, be16(header, 2), counts)?;
+        let mut query = Query::read_question(message, be16(header, 2), counts, &mut LabelStarts::default())?;
         query.edns = find_opt(&message[query.question_end()..], counts);
         Some(query)
     }
 
     /// Reads the question; RFC 9619: at most one, and none asks nothing.
     #[inline(always)]
-    fn read_question(message: &[u8], flags: u16, counts: Counts) -> Option<Query> {
+    fn read_question(message: &[u8], flags: u16, counts: Counts, labels: &mut LabelStarts) -> Option<Query> {
         if counts.question != 1 {
             return None;
         }
-        let (qname_len, label_count) = scan_name(&message[HEADER_LEN..])?;
+        let qname_len = labels.scan(&message[HEADER_LEN..])?;
         let fixed = message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>()?;
         let (qtype, qclass) = (Rtype(be16(fixed, 0)), Class(be16(fixed, 2)));
-        Some(Query { qname_len, label_count, qtype, qclass, flags, edns: None })
+        Some(Query { qname_len, qtype, qclass, flags, edns: None })
     }
 
     /// Offset of the first octet behind the question.
@@ -98,27 +101,8 @@ impl Query {
 
     /// The question's name within `message`, the one that was parsed.
     #[inline(always)]
-    pub fn qname<'a>(&self, message: &'a [u8]) -> &'a [u8] {
-        &message[HEADER_LEN..HEADER_LEN + usize::from(self.qname_len)]
-    }
-}
-
-/// Length in octets and number of labels of the uncompressed name that `octets` start with.
-///
-/// In a question a compression pointer could only point to the header or to itself: refused like any bad label.
-#[inline(always)]
-fn scan_name(octets: &[u8]) -> Option<(u8, u8)> {
-    let (mut at, mut labels) = (0usize, 0u8);
-    loop {
-        let len = usize::from(*octets.get(at)?);
-        if len == 0 {
-            return Some((at as u8 + 1, labels)); // `at` < 255, checked below.
-        }
-        at += 1 + len;
-        if len > 63 || at > 254 {
-            return None;
-        }
-        labels += 1;
+    pub fn qname<'a>(&self, message: &'a [u8]) -> Name<'a> {
+        Name::checked(&message[HEADER_LEN..HEADER_LEN + usize::from(self.qname_len)])
     }
 }
 
@@ -261,7 +245,7 @@ mod tests {
     #[test]
     fn a_plain_query_is_read() {
         let query = Query::parse(&message([1, 0, 0, 0], b"")).unwrap();
-        assert_eq!((query.qname_len, query.label_count), (13, 2));
+        assert_eq!(query.qname_len, 13);
         assert_eq!((query.qtype, query.qclass), (Rtype::A, Class::IN));
         assert_eq!((query.flags, query.edns), (flag::RD, None));
     }

@@ -69,7 +69,7 @@ impl ZoneBuilder {
             index: Index::default(),
             seed,
             record_count: 0,
-            depths: (origin.label_count(), 0),
+            depths: (origin.label_count() as u8, 0), // A name has at most 127 labels.
         };
         let mut builder = ZoneBuilder { zone, last: NodeId(0) };
         let hash = fold::hash_name(origin.as_bytes(), seed);
@@ -222,7 +222,7 @@ impl ZoneBuilder {
             parent: parent.0,
         };
         let labels = Name::from_wire(name).expect("names are checked before they come here").label_count();
-        zone.depths.1 = zone.depths.1.max(labels);
+        zone.depths.1 = zone.depths.1.max(labels as u8);
         zone.names.extend_from_slice(name);
         zone.nodes.push(entry);
         zone.index.insert(hash, id);
@@ -366,7 +366,10 @@ fn number(count: usize) -> Result<u32, RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use dns_wire::LabelStarts;
+
     use super::*;
+    use crate::Node;
 
     const SOA: &[u8] =
         b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
@@ -420,13 +423,17 @@ mod tests {
         assert_eq!(between.rrsets().count(), 0);
     }
 
+    fn encloser<'z>(zone: &'z Zone, asked: &str) -> Node<'z> {
+        let asked = name(asked);
+        zone.closest_encloser(asked.as_name().as_bytes(), &LabelStarts::of(asked.as_name()))
+    }
+
     #[test]
     fn the_closest_encloser_is_the_longest_existing_ancestor() {
         let mut builder = builder();
         add(&mut builder, "a.b.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
         let zone = builder.finish().unwrap();
-        let encloser = zone.closest_encloser(name("x.y.b.example.").as_name().as_bytes());
-        assert_eq!(encloser.name(), name("b.example.").as_name().as_bytes());
+        assert_eq!(encloser(&zone, "x.y.b.example.").name(), name("b.example.").as_name().as_bytes());
     }
 
     #[test]
@@ -437,15 +444,14 @@ mod tests {
         add(&mut builder, "y.example.", Rtype::A, &[192, 0, 2, 1]).unwrap();
         let zone = builder.finish().unwrap();
         for existing in 0..=30 {
-            let encloser = "x.".repeat(existing) + "example.";
+            let existing = "x.".repeat(existing) + "example.";
             for missing in 0..90 {
-                let asked = name(&("z.".repeat(missing) + &encloser));
-                let found = zone.closest_encloser(asked.as_name().as_bytes());
-                assert_eq!(found.name(), name(&encloser).as_name().as_bytes(), "{asked}");
+                let asked = "z.".repeat(missing) + &existing;
+                let found = encloser(&zone, &asked);
+                assert_eq!(found.name(), name(&existing).as_name().as_bytes(), "{asked}");
             }
         }
-        let below_other = name("x.x.y.example.");
-        assert_eq!(zone.closest_encloser(below_other.as_name().as_bytes()).name(), b"\x01y\x07example\0");
+        assert_eq!(encloser(&zone, "x.x.y.example.").name(), b"\x01y\x07example\0");
     }
 
     #[test]
@@ -453,9 +459,8 @@ mod tests {
         let mut builder = builder();
         add(&mut builder, &("x.".repeat(30) + "example."), Rtype::A, &[192, 0, 2, 1]).unwrap();
         let zone = builder.finish().unwrap();
-        let asked = name(&("z.".repeat(100) + "example."));
         let before = zone.index.searches();
-        zone.closest_encloser(asked.as_name().as_bytes());
+        encloser(&zone, &("z.".repeat(100) + "example."));
         assert!(zone.index.searches() - before <= 5, "30 labels, halved each time");
     }
 

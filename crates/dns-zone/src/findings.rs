@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dns_wire::{Name, NameBuf, Rtype};
+use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
 
 use crate::builder::target_offset;
 use crate::tree::{Node, Zone};
@@ -84,7 +84,7 @@ fn of_host(zone: &Zone, owner: Node<'_>, rtype: Rtype, host: Name<'_>) -> Option
     if host.is_root() && rtype != Rtype::NS || !host.ends_with(zone.origin()) {
         return None;
     }
-    let encloser = zone.closest_encloser(host.as_bytes());
+    let encloser = zone.closest_encloser(host.as_bytes(), &LabelStarts::of(host));
     let exact = encloser.name().len() == host.len();
     let has_address = |node: Node<'_>| node.rrset(Rtype::A).or_else(|| node.rrset(Rtype::AAAA)).is_some();
     let is_beyond = |boundary: Node<'_>| boundary.is_cut() || !exact || boundary.id() != encloser.id();

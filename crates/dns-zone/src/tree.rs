@@ -4,8 +4,7 @@
 //! index over whole names; a name's ancestors up to the origin always exist as nodes too, so an empty non-terminal
 //! (RFC 4592, 2.2.2) is a node without record sets. Parents precede their children.
 
-use dns_wire::name::LABEL_COUNT_MAX;
-use dns_wire::{Name, NameBuf, Rtype, fold};
+use dns_wire::{LabelStarts, Name, NameBuf, Rtype, fold};
 
 use crate::index::Index;
 use crate::octets::{Octets, Offset};
@@ -24,7 +23,7 @@ pub struct Zone {
     pub(crate) seed: u64,
     pub(crate) record_count: usize,
     /// Labels of the origin, and of the longest name.
-    pub(crate) depths: (usize, usize),
+    pub(crate) depths: (u8, u8),
 }
 
 /// Numbers a node within its zone.
@@ -141,36 +140,23 @@ impl Zone {
     /// those of the zone's longest name.
     ///
     /// # Panics
-    /// If `name` is not at or below the origin, or not a valid uncompressed name.
-    pub fn closest_encloser(&self, name: &[u8]) -> Node<'_> {
-        let mut starts = [0; LABEL_COUNT_MAX + 1];
-        let labels = label_starts(name, &mut starts);
+    /// If `name` is not at or below the origin, or `labels` are not its.
+    pub fn closest_encloser(&self, name: &[u8], labels: &LabelStarts) -> Node<'_> {
         let (mut exists, longest) = self.depths;
         let mut encloser = None;
-        let mut may_exist = labels.min(longest);
+        let mut may_exist = labels.count().min(longest);
         while exists < may_exist {
-            let middle = (exists + may_exist).div_ceil(2);
-            match self.find(&name[usize::from(starts[labels - middle])..]) {
+            let middle = exists + (may_exist - exists).div_ceil(2);
+            match self.find(&name[labels.of_last(middle)..]) {
                 Some(node) => (encloser, exists) = (Some(node), middle),
                 None => may_exist = middle - 1,
             }
         }
         encloser.unwrap_or_else(|| {
-            assert!(labels >= self.depths.0, "the origin is above every name that is asked for");
+            assert!(labels.count() >= self.depths.0, "the origin is above every name that is asked for");
             self.apex()
         })
     }
-}
-
-/// Writes where the labels of a valid name start, the root's at last; returns how many there are before that.
-fn label_starts(name: &[u8], starts: &mut [u8; LABEL_COUNT_MAX + 1]) -> usize {
-    let (mut at, mut count) = (0, 0);
-    while name[at] != 0 {
-        at += 1 + usize::from(name[at]);
-        count += 1;
-        starts[count] = at as u8; // A name has at most 255 octets.
-    }
-    count
 }
 
 /// A name of the zone, with what lies there.

@@ -93,7 +93,7 @@ impl Resolver {
             self.counters.refused += 1;
             return self.answer(client, write_error(&head, rcode, ede));
         }
-        let Ok(name) = Name::from_wire(query.qname(octets)) else { return self.drop_client(client) };
+        let name = query.qname(octets);
         if query.qtype == Rtype::ANY {
             return self.answer(client, minimal_any(&head, name));
         }
