@@ -68,11 +68,11 @@ fn measure(path: &Path) -> Load {
         "{count} records in {seconds:.2} s ({user:.2} s in our own code); octets a record: tree {:.0}, \
          answer table {:.0}, resident {:.0}, peak {:.0}",
         zone.memory() as f64 / count,
-        served.table().memory() as f64 / count,
+        served.tables().memory() as f64 / count,
         (memory("VmRSS") - before) / count,
         (memory("VmHWM") - before) / count,
     );
-    let octets = (zone.memory() + served.table().memory()) as f64 / count;
+    let octets = (zone.memory() + served.tables().memory()) as f64 / count;
     Load { rate: count / seconds, octets }
 }
 

@@ -7,14 +7,14 @@ use dns_wire::{LabelStarts, Name, NameBuf};
 use dns_zone::Zone;
 use dns_zone::index::Index;
 
-use crate::table::AnswerTable;
+use crate::table::Tables;
 
 /// A zone that the server is configured for: loaded, with its precompiled answers, or unavailable.
 #[derive(Debug)]
 pub struct ServedZone {
     origin: NameBuf,
     tree: Result<Zone, Unavailable>,
-    table: AnswerTable,
+    tables: Tables,
 }
 
 /// Why a zone that the server is configured for has no data. Its queries are answered with SERVFAIL; without it, a zone above
@@ -38,14 +38,14 @@ impl Unavailable {
 }
 
 impl ServedZone {
-    /// A loaded zone. `table` holds answers that depend on nothing but this zone.
-    pub fn new(zone: Zone, table: AnswerTable) -> ServedZone {
-        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), table }
+    /// A loaded zone. `tables` hold answers that depend on nothing but this zone.
+    pub fn new(zone: Zone, tables: Tables) -> ServedZone {
+        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), tables }
     }
 
     /// The placeholder of a zone that has no data.
     pub fn unavailable(origin: NameBuf, reason: Unavailable) -> ServedZone {
-        ServedZone { origin, tree: Err(reason), table: AnswerTable::default() }
+        ServedZone { origin, tree: Err(reason), tables: Tables::default() }
     }
 
     /// The name of the apex.
@@ -60,8 +60,8 @@ impl ServedZone {
 
     /// Precompiled answers; none while the zone is unavailable.
     #[inline(always)]
-    pub fn table(&self) -> &AnswerTable {
-        &self.table
+    pub fn tables(&self) -> &Tables {
+        &self.tables
     }
 }
 

@@ -5,8 +5,8 @@ use dns_zone::builder::is_service_binding;
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::ServedZone;
-use crate::resolve::{Resolution, Scratch, Zones, resolve};
-use crate::table::{Entry, TableBuilder, flag};
+use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
+use crate::table::{AnswerTable, Entry, TableBuilder, Tables, flag};
 use crate::writer::TO_QNAME;
 
 /// Compiles the answers of `zone` that depend on no other zone: for each name with authoritative data each of its types,
@@ -14,38 +14,49 @@ use crate::writer::TO_QNAME;
 ///
 /// Everything else is left to the tree: delegations, wildcards, denials, chains that leave the zone.
 pub fn compile(zone: Zone) -> ServedZone {
-    let mut compiler = Compiler::new(&zone);
+    let plain = table(&zone, false);
+    let signed = zone.is_signed().then(|| table(&zone, true));
+    ServedZone::new(zone, Tables { plain, signed })
+}
+
+/// The answers for clients that set DO, or for the others.
+fn table(zone: &Zone, dnssec: bool) -> AnswerTable {
+    let mut compiler = Compiler::new(zone, dnssec);
     for node in zone.nodes().filter(|node| is_plain(*node)) {
         compiler.node(node);
     }
-    let table = compiler.table.finish();
-    ServedZone::new(zone, table)
+    compiler.table.finish()
 }
 
 /// Whether the data at this name is authoritative and reached without a boundary in between.
 fn is_plain(node: Node<'_>) -> bool {
-    !node.is_occluded() && !node.is_cut()
+    !node.is_occluded() && !node.is_cut() && !node.is_hashed()
 }
 
 struct Compiler<'z> {
     zone: &'z Zone,
     table: TableBuilder,
     scratch: Scratch,
+    dnssec: bool,
     message: Box<[u8; 65_535]>,
 }
 
 impl<'z> Compiler<'z> {
-    fn new(zone: &'z Zone) -> Compiler<'z> {
+    fn new(zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
         let (mut rrsets, mut octets) = (0, 0);
         for node in zone.nodes() {
-            for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::RRSIG) {
+            for rrset in node.rrsets() {
+                if rrset.rtype() == Rtype::RRSIG {
+                    octets += if dnssec { rrset.records().map(|rdata| 12 + rdata.len()).sum() } else { 0 };
+                    continue;
+                }
                 rrsets += 1;
                 // A good estimate for address records, which large zones consist of.
                 octets += (12 + node.name().len() + 16 * usize::from(rrset.count())).next_multiple_of(8);
             }
         }
         let table = TableBuilder::with_capacity(rrsets, octets, zone.hash_seed());
-        Compiler { zone, table, scratch: Scratch::default(), message: Box::new([0; 65_535]) }
+        Compiler { zone, table, scratch: Scratch::default(), dnssec, message: Box::new([0; 65_535]) }
     }
 
     fn node(&mut self, node: Node<'z>) {
@@ -56,7 +67,7 @@ impl<'z> Compiler<'z> {
                 Rtype::DS => {}    // Asked of the parent, if the parent is served too.
                 Rtype::RRSIG => {} // Seldom asked for, and much of a signed zone.
                 rtype if has_names(rtype) => self.composed(name, rtype),
-                rtype => self.copied(name, rtype, rrset),
+                _ => self.copied(name, node, rrset),
             }
         }
         if node.has_cname() {
@@ -66,9 +77,11 @@ impl<'z> Compiler<'z> {
     }
 
     /// The common case, without a search: records that hold no names and lead nowhere.
-    fn copied(&mut self, name: &[u8], rtype: Rtype, rrset: Rrset<'_>) {
+    fn copied(&mut self, name: &[u8], node: Node<'z>, rrset: Rrset<'z>) {
+        let signatures = self.dnssec.then(|| node.signatures(rrset.rtype())).flatten();
+        let records = |rrset: Rrset<'z>| rrset.records().map(move |rdata| (rrset.rtype(), rdata));
         let mut end = 0;
-        for rdata in rrset.records() {
+        for (rtype, rdata) in records(rrset).chain(signatures.into_iter().flat_map(records)) {
             if end + 12 + rdata.len() > self.message.len() {
                 return; // A single record may be longer than any message: the tree says so.
             }
@@ -82,12 +95,16 @@ impl<'z> Compiler<'z> {
             end += record.len();
         }
         let entry = Entry {
-            counts: [rrset.count(), 0, 0],
-            flags: if rrset.count() > 1 { flag::ROTATABLE } else { 0 },
+            counts: [rrset.count() + signatures.map_or(0, Rrset::count), 0, 0],
+            flags: match (rrset.count(), signatures) {
+                (1, _) => 0,
+                (_, None) => flag::ROTATABLE,
+                (_, Some(_)) => flag::ORDERED,
+            },
             name,
             body: &self.message[..end],
         };
-        self.table.insert(rtype.0, entry);
+        self.table.insert(rrset.rtype().0, entry);
     }
 
     /// All else: the tree's own answer, if it is whole and from this zone alone.
@@ -96,7 +113,8 @@ impl<'z> Compiler<'z> {
         let qname = Name::from_wire(name).expect("the tree holds valid names");
         self.scratch.begin(qname, &LabelStarts::of(qname));
         let bounds = (start, self.message.len());
-        let found = resolve(Zones::Only(self.zone), &self.scratch, rtype, &mut self.message[..], bounds, 0);
+        let wanted = Wanted { qtype: rtype, dnssec: self.dnssec, rotation: 0 };
+        let found = resolve(Zones::Only(self.zone), &self.scratch, wanted, &mut self.message[..], bounds);
         if !is_self_contained(&found) {
             return;
         }
@@ -169,9 +187,9 @@ pub(crate) mod tests {
         let owner = name(owner);
         let mut folded = Folded::default();
         folded.set(owner.as_name().as_bytes(), owner.as_name().len() as u8);
-        let mut search = served.table().search(&folded, rtype.0);
-        served.table().fetch(&mut search);
-        served.table().find(&search, folded.name(), rtype.0).is_some()
+        let mut search = served.tables().plain.search(&folded, rtype.0);
+        served.tables().plain.fetch(&mut search);
+        served.tables().plain.find(&search, folded.name(), rtype.0).is_some()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use dns_zone::{Zone, ZoneBuilder};
 
 use crate::compile::compile;
 use crate::due::{Due, due};
-use crate::table::AnswerTable;
+use crate::table::Tables;
 use crate::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport};
 
 /// Answers `data` over UDP and TCP, from compiled answers and from the tree, and checks what every answer has to be.
@@ -248,7 +248,7 @@ fn catalogs() -> &'static [Catalog; 2] {
         let catalog = |serve: fn(Zone) -> ServedZone| {
             Catalog::new(ZONES.map(|(origin, text)| Arc::new(serve(zone(origin, text)))), 5)
         };
-        [catalog(compile), catalog(|zone| ServedZone::new(zone, AnswerTable::default()))]
+        [catalog(compile), catalog(|zone| ServedZone::new(zone, Tables::default()))]
     })
 }
 

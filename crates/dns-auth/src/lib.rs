@@ -15,6 +15,7 @@ pub mod counters;
 mod due;
 #[doc(hidden)]
 pub mod fuzz;
+mod proof;
 pub mod resolve;
 pub mod responder;
 pub mod settings;

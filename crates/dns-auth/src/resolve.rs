@@ -22,6 +22,7 @@ use dns_zone::builder::{is_service_binding, target_offset};
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::{Catalog, ServedZone, Unavailable};
+use crate::proof::{Missing, Proof};
 use crate::writer::{Full, Mark, Owner, Question, Writer, name_len};
 
 /// Names that one answer follows at most, the question's included.
@@ -83,15 +84,24 @@ pub struct Resolution {
     pub unavailable: Option<Unavailable>,
 }
 
-/// Answers the question `scratch` was begun with, of type `qtype` and class IN, behind `start` in `message`, within
-/// `limit` octets. The answer's RRsets begin with record number `rotation` modulo their count.
+/// What an answer is asked for besides the name.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The type, in class IN.
+    pub qtype: Rtype,
+    /// Signatures and proofs, too: the DO bit (RFC 4035, 3.1).
+    pub dnssec: bool,
+    /// The answer's RRsets begin with this record, modulo their count.
+    pub rotation: u16,
+}
+
+/// Answers the question `scratch` was begun with, behind `start` in `message`, within `limit` octets.
 pub fn resolve<'a>(
     zones: Zones<'a>,
     scratch: &'a Scratch,
-    qtype: Rtype,
+    wanted: Wanted,
     message: &mut [u8],
     (start, limit): (usize, usize),
-    rotation: u16,
 ) -> Resolution {
     let qname = scratch.qname.as_name().as_bytes();
     let question = Question { name: qname, labels: &scratch.labels };
@@ -108,8 +118,9 @@ pub fn resolve<'a>(
     };
     let empty = writer.mark();
     let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
-    let mut walk = Walk { zones, scratch, writer: &mut writer, qtype, rotation, resolution, visited, dnames };
-    if walk.run(qname).is_err() {
+    let (writer, proof) = (&mut writer, Proof::default());
+    let mut walk = Walk { zones, scratch, writer, wanted, resolution, visited, dnames, proof };
+    if walk.run(qname).and_then(|()| walk.write_proof()).is_err() {
         walk.truncate(empty);
     }
     Resolution { end: walk.writer.position(), ..walk.resolution }
@@ -119,13 +130,14 @@ struct Walk<'w, 'm, 'a> {
     zones: Zones<'a>,
     scratch: &'a Scratch,
     writer: &'w mut Writer<'m, 'a>,
-    qtype: Rtype,
-    rotation: u16,
+    wanted: Wanted,
     resolution: Resolution,
     /// Names followed so far, to end loops.
     visited: ArrayVec<&'a [u8], HOPS_MAX>,
     /// Owners of the DNAMEs that redirected it. A chain may come by the same one again.
     dnames: ArrayVec<&'a [u8], HOPS_MAX>,
+    /// What denies, to be written behind the answer section.
+    proof: Proof<'a>,
 }
 
 /// What a zone has to say about one name.
@@ -191,7 +203,8 @@ impl<'a> Walk<'_, '_, 'a> {
         };
         let served = &catalog.zones()[number? as usize];
         let depth = labels.count();
-        if self.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count() {
+        if self.wanted.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count()
+        {
             return Some(served.tree());
         }
         let above = Name::from_wire(&name[labels.of_last(depth - 1)..]).expect("an ending of a name is one");
@@ -209,7 +222,7 @@ impl<'a> Walk<'_, '_, 'a> {
         let exact = encloser.name().len() == name.len();
         if let Some(boundary) = boundary_at(encloser) {
             let at_boundary = exact && boundary.id() == encloser.id();
-            if boundary.is_cut() && !(at_boundary && self.qtype == Rtype::DS) {
+            if boundary.is_cut() && !(at_boundary && self.wanted.qtype == Rtype::DS) {
                 return self.referral(zone, boundary);
             }
             if !boundary.is_cut() && !at_boundary {
@@ -218,31 +231,54 @@ impl<'a> Walk<'_, '_, 'a> {
         }
         self.resolution.authoritative |= self.resolution.counts.answer == 0;
         if exact {
-            return self.answer_from(zone, encloser, name);
+            return self.answer_from(zone, encloser, name, None);
         }
-        match encloser.wildcard() {
-            Some(wildcard) => self.answer_from(zone, wildcard, name),
-            None => self.negative(zone, Rcode::NxDomain),
+        let missing = Missing { name, labels, encloser };
+        if let Some(wildcard) = encloser.wildcard() {
+            return self.answer_from(zone, wildcard, name, Some(missing));
         }
+        if self.wanted.dnssec {
+            self.proof.no_name(zone, missing);
+        }
+        self.negative(zone, Rcode::NxDomain)
     }
 
-    /// The data of `node`, which is that of `name` or the wildcard above it.
-    fn answer_from(&mut self, zone: &'a Zone, node: Node<'a>, name: &'a [u8]) -> Result<Step<'a>, Full> {
-        let qtype = self.qtype;
+    /// The data of `node`, which is that of `name` or, if `name` is `missing`, the wildcard above it.
+    fn answer_from(
+        &mut self,
+        zone: &'a Zone,
+        node: Node<'a>,
+        name: &'a [u8],
+        missing: Option<Missing<'_, 'a>>,
+    ) -> Result<Step<'a>, Full> {
+        let qtype = self.wanted.qtype;
         let mut rrsets = node.rrsets().filter(|rrset| qtype == Rtype::ANY || rrset.rtype() == qtype);
-        if let Some(rrset) = rrsets.next() {
-            self.answer(name, rrset)?;
-            if qtype == Rtype::RRSIG {
-                rrsets.try_for_each(|rrset| self.answer(name, rrset))?; // One set for each type covered.
-            }
-            self.add_targets(zone, (name, node), rrset);
-            return Ok(Step::Done(Rcode::NoError));
-        }
-        let Some(cname) = node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten() else {
+        let cname = || node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten();
+        let Some(rrset) = rrsets.next().or_else(cname) else {
+            self.prove_no_data(zone, node, missing);
             return self.negative(zone, Rcode::NoError);
         };
-        self.answer(name, cname)?;
-        Ok(Step::Follow(first_record(cname)))
+        self.answer(name, node, rrset)?;
+        if let Some(missing) = missing.filter(|_| self.wanted.dnssec) {
+            self.proof.no_closer(zone, missing);
+        }
+        if rrset.rtype() == Rtype::CNAME && !matches!(qtype, Rtype::CNAME | Rtype::ANY) {
+            return Ok(Step::Follow(first_record(rrset)));
+        }
+        if qtype == Rtype::RRSIG {
+            rrsets.try_for_each(|rrset| self.answer(name, node, rrset))?; // One set for each type covered.
+        }
+        self.write_proof()?;
+        self.add_targets(zone, (name, node), rrset);
+        Ok(Step::Done(Rcode::NoError))
+    }
+
+    fn prove_no_data(&mut self, zone: &'a Zone, node: Node<'a>, missing: Option<Missing<'_, 'a>>) {
+        match missing {
+            _ if !self.wanted.dnssec => {}
+            Some(missing) => self.proof.no_data_at_wildcard(zone, node, missing),
+            None => self.proof.no_data(zone, node),
+        }
     }
 
     /// RFC 6672, 3.2: the DNAME, a CNAME made from it, and on with the new name.
@@ -250,7 +286,7 @@ impl<'a> Walk<'_, '_, 'a> {
         let dname = boundary.rrset(Rtype::DNAME).expect("the node's flag says so");
         self.resolution.authoritative |= self.resolution.counts.answer == 0;
         if !self.dnames.iter().any(|owner| *owner == boundary.name()) {
-            self.answer(boundary.name(), dname)?;
+            self.answer(boundary.name(), boundary, dname)?;
         }
         self.dnames.push(boundary.name());
         let Some(target) = substitute(name, boundary.name(), first_record(dname)) else {
@@ -263,7 +299,7 @@ impl<'a> Walk<'_, '_, 'a> {
             .record(owner, Rtype::CNAME, dname.ttl(), target)
             .inspect_err(|_| self.writer.rewind(mark))?;
         self.resolution.counts.answer += 1;
-        if matches!(self.qtype, Rtype::CNAME | Rtype::ANY) {
+        if matches!(self.wanted.qtype, Rtype::CNAME | Rtype::ANY) {
             return Ok(Step::Done(Rcode::NoError)); // The question was for the CNAME itself, or for anything.
         }
         Ok(Step::Follow(target))
@@ -273,6 +309,9 @@ impl<'a> Walk<'_, '_, 'a> {
         let servers = cut.rrset(Rtype::NS).expect("the node's flag says so");
         let owner = Owner::Name(cut.name());
         self.resolution.counts.authority += self.writer.rrset(owner, servers, servers.ttl(), 0)?;
+        if self.wanted.dnssec {
+            self.prove_delegation(zone, cut)?;
+        }
         let targets = || servers.records().filter_map(|name| Some((name, zone_node(zone, name)?)));
         for (name, node) in targets().filter(|(name, _)| is_below(name, cut.name())) {
             if self.add_addresses(name, node).is_err() {
@@ -291,14 +330,57 @@ impl<'a> Walk<'_, '_, 'a> {
     fn negative(&mut self, zone: &'a Zone, rcode: Rcode) -> Result<Step<'a>, Full> {
         let owner = Owner::Name(zone.origin().as_bytes());
         self.resolution.rcode = rcode; // Even if the SOA has no room.
-        self.resolution.counts.authority += self.writer.rrset(owner, zone.soa(), zone.negative_ttl(), 0)?;
+        let ttl = zone.negative_ttl();
+        self.resolution.counts.authority += self.writer.rrset(owner, zone.soa(), ttl, 0)?;
+        if let Some(signatures) = self.signatures(zone.apex(), Rtype::SOA) {
+            self.resolution.counts.authority += self.writer.rrset(owner, signatures, ttl, 0)?;
+        }
+        self.write_proof()?;
         Ok(Step::Done(rcode))
     }
 
-    fn answer(&mut self, name: &'a [u8], rrset: Rrset<'a>) -> Result<(), Full> {
+    /// RFC 4035, 3.1.4: the keys of the zone below, or that it has none.
+    fn prove_delegation(&mut self, zone: &'a Zone, cut: Node<'a>) -> Result<(), Full> {
+        match cut.rrset(Rtype::DS) {
+            Some(keys) => self.add_authority(cut, keys)?,
+            None => self.proof.no_data(zone, cut),
+        }
+        self.write_proof()
+    }
+
+    /// Writes the records that deny, of which RFC 5155, 7.2 and RFC 4035, 3.1.3 let none be left out.
+    fn write_proof(&mut self) -> Result<(), Full> {
+        while let Some(node) = self.proof.take() {
+            let record = node.rrset(Rtype::NSEC3).or_else(|| node.rrset(Rtype::NSEC));
+            self.add_authority(node, record.expect("a node of the chain has a record"))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a set of a node to the authority section, with its signatures.
+    fn add_authority(&mut self, node: Node<'a>, rrset: Rrset<'a>) -> Result<(), Full> {
+        let owner = Owner::Name(node.name());
+        self.resolution.counts.authority += self.writer.rrset(owner, rrset, rrset.ttl(), 0)?;
+        if let Some(signatures) = self.signatures(node, rrset.rtype()) {
+            self.resolution.counts.authority += self.writer.rrset(owner, signatures, signatures.ttl(), 0)?;
+        }
+        Ok(())
+    }
+
+    /// The signatures of a node's record set, if the question wants them.
+    fn signatures(&self, node: Node<'a>, rtype: Rtype) -> Option<Rrset<'a>> {
+        if self.wanted.dnssec { node.signatures(rtype) } else { None }
+    }
+
+    /// Adds a set of `node` to the answer, as one of `name`, with its signatures.
+    fn answer(&mut self, name: &'a [u8], node: Node<'a>, rrset: Rrset<'a>) -> Result<(), Full> {
         self.writer.forget_question();
         let owner = self.owner(name);
-        self.resolution.counts.answer += self.writer.rrset(owner, rrset, rrset.ttl(), self.rotation)?;
+        self.resolution.counts.answer +=
+            self.writer.rrset(owner, rrset, rrset.ttl(), self.wanted.rotation)?;
+        if let Some(signatures) = self.signatures(node, rrset.rtype()) {
+            self.resolution.counts.answer += self.writer.rrset(owner, signatures, signatures.ttl(), 0)?;
+        }
         Ok(())
     }
 
@@ -335,6 +417,11 @@ impl<'a> Walk<'_, '_, 'a> {
         if let Some(rrset) = node.rrset(rtype) {
             let owner = self.owner(name);
             self.resolution.counts.additional += self.writer.rrset(owner, rrset, rrset.ttl(), 0)?;
+            if let Some(signatures) = self.signatures(node, rtype) {
+                // RFC 4035, 3.1.1: without room they are left out, and the answer is whole.
+                let written = self.writer.rrset(owner, signatures, signatures.ttl(), 0);
+                self.resolution.counts.additional += written.unwrap_or(0);
+            }
         }
         Ok(())
     }

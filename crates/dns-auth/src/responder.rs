@@ -8,7 +8,7 @@ use dns_wire::{Class, Edns, LabelStarts, Query, QueryError, Rcode, Rtype};
 
 use crate::catalog::{Catalog, Unavailable};
 use crate::counters::{Counters, Dropped, Transport};
-use crate::resolve::{Resolution, Scratch, Zones, resolve};
+use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
 use crate::settings::Settings;
 use crate::table::{Entry, Search, flag};
 
@@ -92,7 +92,7 @@ impl Responder {
         prepared.name.set(&buffer[HEADER_LEN..], query.qname_len);
         prepared.zone = catalog.find_number(&prepared.name, &prepared.labels);
         if let Some(number) = prepared.zone {
-            let table = catalog.zones()[number as usize].table();
+            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
             prepared.search = table.search(&prepared.name, query.qtype.0);
         }
     }
@@ -100,8 +100,9 @@ impl Responder {
     /// Step 2: has the precompiled answer fetched.
     #[inline(always)]
     pub fn fetch(&self, catalog: &Catalog, prepared: &mut Prepared) {
-        if let Some(number) = prepared.zone {
-            catalog.zones()[number as usize].table().fetch(&mut prepared.search);
+        if let (Some(number), Ok(query)) = (prepared.zone, &prepared.query) {
+            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
+            table.fetch(&mut prepared.search);
         }
     }
 
@@ -123,7 +124,7 @@ impl Responder {
         let limit = self.limit(query, transport).min(buffer.len());
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
-            let table = catalog.zones()[number as usize].table();
+            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
             if let Some(entry) = table.find(&prepared.search, prepared.name.name(), query.qtype.0)
                 && (entry.flags == 0 || self.is_usable(entry.flags, catalog.has_zone_below(number)))
                 && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
@@ -216,11 +217,12 @@ impl Responder {
             _ => return self.finish_empty(query, Rcode::Refused, buffer, limit),
         }
         self.scratch.begin(query.qname(buffer), &prepared.labels);
-        let rotation = self.next_rotation();
+        let wanted =
+            Wanted { qtype: query.qtype, dnssec: wants_dnssec(query), rotation: self.next_rotation() };
         let start = query.question_end();
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
         let zones = Zones::Catalog(catalog, prepared.zone);
-        let found = resolve(zones, &self.scratch, query.qtype, buffer, bounds, rotation);
+        let found = resolve(zones, &self.scratch, wanted, buffer, bounds);
         self.finish(query, &found, buffer, limit)
     }
 
@@ -373,6 +375,12 @@ impl Responder {
         }
         body.rotate_left(at);
     }
+}
+
+/// Whether the client wants signatures and proofs (RFC 3225).
+#[inline(always)]
+fn wants_dnssec(query: &Query) -> bool {
+    query.edns.is_some_and(|edns| edns.dnssec_ok)
 }
 
 /// The flags of a response to a query with `flags`: QR, the query's opcode, RD and CD, and the code.

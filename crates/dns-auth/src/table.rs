@@ -24,6 +24,31 @@ pub struct AnswerTable {
     seed: u64,
 }
 
+/// The answers of one zone version for clients of both kinds.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Without signatures.
+    pub plain: AnswerTable,
+    /// With signatures, for clients that set DO; `None` in a zone that has none.
+    pub signed: Option<AnswerTable>,
+}
+
+impl Tables {
+    /// The answers for clients that set DO, or for the others.
+    #[inline(always)]
+    pub fn of(&self, dnssec: bool) -> &AnswerTable {
+        match &self.signed {
+            Some(signed) if dnssec => signed,
+            _ => &self.plain,
+        }
+    }
+
+    /// Octets of memory.
+    pub fn memory(&self) -> usize {
+        self.plain.memory() + self.signed.as_ref().map_or(0, AnswerTable::memory)
+    }
+}
+
 /// An [`AnswerTable`] in the making.
 #[derive(Debug)]
 pub struct TableBuilder {

@@ -3,10 +3,11 @@
 use dns_wire::{Name, NameBuf, Rtype, fold};
 use thiserror::Error;
 
+use crate::denial::Chain;
 use crate::index::Index;
 use crate::octets::{Octets, Offset};
 use crate::tree::{
-    NEXT_LEN, NONE, NodeEntry, NodeId, RrsetEntry, Zone, node_flag, parent, record, type_covered,
+    NEXT_LEN, NONE, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record, type_covered,
 };
 
 /// Why a record cannot be part of the zone.
@@ -70,6 +71,8 @@ impl ZoneBuilder {
             seed,
             record_count: 0,
             depths: (origin.label_count() as u8, 0), // A name has at most 127 labels.
+            chain: Chain::default(),
+            is_signed: false,
         };
         let mut builder = ZoneBuilder { zone, last: NodeId(0) };
         let hash = fold::hash_name(origin.as_bytes(), seed);
@@ -118,6 +121,7 @@ impl ZoneBuilder {
             return Err(ZoneError::NoSoa);
         }
         self.give_ttls_to_signatures();
+        self.mark_hashed();
         let zone = &mut self.zone;
         for id in 1..zone.nodes.len() {
             let above = zone.nodes[zone.nodes[id].parent as usize].flags; // Parents precede children.
@@ -125,6 +129,7 @@ impl ZoneBuilder {
                 zone.nodes[id].flags |= node_flag::OCCLUDED;
             }
         }
+        zone.chain = Chain::of(zone);
         zone.nodes.shrink_to_fit();
         zone.names.shrink_to_fit();
         zone.rrsets.shrink_to_fit();
@@ -145,6 +150,24 @@ impl ZoneBuilder {
                 }
                 at = next;
             }
+        }
+    }
+
+    /// Marks the names that hold an NSEC3 record and nothing else. They are children of the apex that have no children.
+    fn mark_hashed(&mut self) {
+        let zone = &mut self.zone;
+        let of_hash =
+            |rrset: Rrset<'_>| rrset.rtype() == Rtype::NSEC3 || rrset.covered() == Some(Rtype::NSEC3);
+        for id in 1..zone.nodes.len() {
+            let node = zone.node(NodeId(id as u32));
+            let is_hashed = node.rrset(Rtype::NSEC3).is_some() && node.rrsets().all(of_hash);
+            if is_hashed && zone.nodes[id].parent == 0 {
+                zone.nodes[id].flags |= node_flag::HASHED;
+            }
+        }
+        for id in 1..zone.nodes.len() {
+            let parent = zone.nodes[id].parent as usize;
+            zone.nodes[parent].flags &= !node_flag::HASHED;
         }
     }
 
@@ -258,6 +281,7 @@ impl ZoneBuilder {
         let entry =
             RrsetEntry { next: NONE, first_record: record, last_record: record, ttl, rtype, count: 1 };
         zone.rrsets.push(entry);
+        zone.is_signed |= rtype == Rtype::RRSIG;
         let node_entry = &mut zone.nodes[node.0 as usize];
         node_entry.flags |= flags_for(rtype, node);
         let mut at = node_entry.first_rrset;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+mod denial;
 pub mod findings;
 pub mod index;
 mod load;
@@ -13,5 +14,6 @@ pub mod text;
 pub mod tree;
 
 pub use builder::{RecordError, ZoneBuilder, ZoneError};
+pub use denial::{Denial, Nsec, Nsec3};
 pub use load::load_zone;
 pub use tree::{Node, NodeId, Rrset, Zone};

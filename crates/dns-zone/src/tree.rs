@@ -6,6 +6,7 @@
 
 use dns_wire::{LabelStarts, Name, NameBuf, Rtype, fold};
 
+use crate::denial::{Chain, Denial};
 use crate::index::Index;
 use crate::octets::{Octets, Offset};
 
@@ -24,6 +25,9 @@ pub struct Zone {
     pub(crate) record_count: usize,
     /// Labels of the origin, and of the longest name.
     pub(crate) depths: (u8, u8),
+    pub(crate) chain: Chain,
+    /// Whether there are signatures.
+    pub(crate) is_signed: bool,
 }
 
 /// Numbers a node within its zone.
@@ -63,6 +67,8 @@ pub(crate) mod node_flag {
     pub(crate) const WILDCARD_CHILD: u8 = 8;
     /// A CNAME.
     pub(crate) const CNAME: u8 = 16;
+    /// Holds an NSEC3 record, and nothing but its signatures: the name itself does not exist (RFC 5155, 7.2.8).
+    pub(crate) const HASHED: u8 = 32;
 }
 
 impl Zone {
@@ -113,6 +119,17 @@ impl Zone {
             + self.rrsets.capacity() * size_of::<RrsetEntry>()
             + self.records.capacity()
             + self.index.memory()
+            + self.chain.memory()
+    }
+
+    /// Whether there are signatures in the zone.
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// What proves that a name does not exist, or has no records of some type; `None` in a zone that is not signed.
+    pub fn denial(&self) -> Option<Denial<'_>> {
+        Denial::of(self)
     }
 
     /// All nodes, parents before children.
@@ -152,9 +169,10 @@ impl Zone {
                 None => may_exist = middle - 1,
             }
         }
+        let encloser = encloser.filter(|node| node.entry.flags & node_flag::HASHED == 0);
         encloser.unwrap_or_else(|| {
             assert!(labels.count() >= self.depths.0, "the origin is above every name that is asked for");
-            self.apex()
+            self.apex() // The owner of an NSEC3 record is a child of the apex.
         })
     }
 }
@@ -199,6 +217,11 @@ impl<'a> Node<'a> {
         self.entry.flags & node_flag::OCCLUDED != 0
     }
 
+    /// Whether this is only the owner of an NSEC3 record, and no name of the zone (RFC 5155, 7.2.8).
+    pub fn is_hashed(self) -> bool {
+        self.entry.flags & node_flag::HASHED != 0
+    }
+
     /// Whether there is a CNAME.
     pub fn has_cname(self) -> bool {
         self.entry.flags & node_flag::CNAME != 0
@@ -227,6 +250,11 @@ impl<'a> Node<'a> {
         self.rrsets().find(|rrset| rrset.rtype() == rtype)
     }
 
+    /// The signatures of the record set of this type.
+    pub fn signatures(self, rtype: Rtype) -> Option<Rrset<'a>> {
+        self.rrsets().find(|rrset| rrset.covered() == Some(rtype))
+    }
+
     /// All record sets, in the order in which the zone brought them.
     #[inline(always)]
     pub fn rrsets(self) -> impl Iterator<Item = Rrset<'a>> {
@@ -252,6 +280,11 @@ impl<'a> Rrset<'a> {
     #[inline(always)]
     pub fn rtype(self) -> Rtype {
         self.entry.rtype
+    }
+
+    /// The type of the set that these signatures cover; `None` for other sets.
+    pub fn covered(self) -> Option<Rtype> {
+        type_covered(self.entry.rtype, record(&self.zone.records, self.entry.first_record).1)
     }
 
     /// Their TTL in seconds, one for all (RFC 2181, 5.2).

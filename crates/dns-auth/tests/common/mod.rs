@@ -14,7 +14,7 @@ use std::{fmt, io};
 
 use dns_auth::compile::compile;
 use dns_auth::fuzz::{Record, Reply};
-use dns_auth::table::AnswerTable;
+use dns_auth::table::Tables;
 use dns_auth::{Catalog, Counters, Outcome, Responder, ServedZone, Settings, Transport, Unavailable};
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::text::{Files, Limits, TextFile, read_zone};
@@ -157,7 +157,7 @@ pub fn catalogs(zones: &[ZoneList]) -> [Catalog; 2] {
 
 /// The same with zones that are unavailable.
 pub fn catalogs_with(zones: &[ZoneList], unavailable: &[(NameBuf, Unavailable)]) -> [Catalog; 2] {
-    let plain = |zone: Zone| ServedZone::new(zone, AnswerTable::default());
+    let plain = |zone: Zone| ServedZone::new(zone, Tables::default());
     let catalog = |serve: &dyn Fn(Zone) -> ServedZone| {
         let loaded = zones.iter().map(|zone| serve(zone.build()));
         let others =
@@ -194,6 +194,12 @@ pub struct Edns {
 }
 
 impl Query {
+    /// The same with the DO bit.
+    pub fn with_dnssec(mut self) -> Query {
+        self.edns.get_or_insert_default().flags |= 0x8000;
+        self
+    }
+
     /// A query in class IN without EDNS.
     pub fn new(qname: &[u8], qtype: Rtype) -> Query {
         Query { id: 0x5aa5, flags: 0, qname: qname.to_vec(), qtype, qclass: 1, edns: None }

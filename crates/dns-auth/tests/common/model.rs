@@ -297,9 +297,15 @@ fn is_cut(zone: &ZoneList, name: &[u8]) -> bool {
     !same(name, zone.origin.as_name().as_bytes()) && has(zone, name, Rtype::NS)
 }
 
-/// RFC 4592, 2.2.2: a name exists if it, or any name below it, has data.
+/// RFC 4592, 2.2.2: a name exists if it, or any name below it, has data. RFC 5155, 7.2.8: a hash is no name.
 fn exists(zone: &ZoneList, name: &[u8]) -> bool {
-    zone.records.iter().any(|record| is_at_or_below(record.owner.as_name().as_bytes(), name))
+    let of_hash = |record: &ZoneRecord| match record.rtype {
+        Rtype::NSEC3 => true,
+        Rtype::RRSIG => record.rdata.starts_with(&Rtype::NSEC3.0.to_be_bytes()),
+        _ => false,
+    };
+    let mut records = zone.records.iter().filter(|record| !of_hash(record));
+    records.any(|record| is_at_or_below(record.owner.as_name().as_bytes(), name))
 }
 
 /// The names from the apex of the zone down to `name`.

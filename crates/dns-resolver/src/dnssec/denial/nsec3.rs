@@ -1,29 +1,14 @@
 //! Proofs by NSEC3 records (RFC 5155, 8).
 
-use dns_wire::name::NAME_LEN_MAX;
 use dns_wire::{Name, Rtype};
+use nsec3::{Hash, OPT_OUT, Parameters};
 
 use super::nsec::wildcard_below;
 use super::{Claim, Proven, Types};
-use crate::dnssec::{Budget, algorithm};
+use crate::dnssec::Budget;
 use crate::iterator::last_labels;
 use crate::message::Rrset;
 use crate::options::Dnssec;
-
-/// Octets of a hash by SHA-1, the only one there is.
-const HASH_LEN: usize = 20;
-const SHA1: u8 = 1;
-/// Names between this one and the next may be delegations that have no record.
-const OPT_OUT: u8 = 1;
-
-type Hash = [u8; HASH_LEN];
-
-/// How names are hashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Parameters<'a> {
-    iterations: u16,
-    salt: &'a [u8],
-}
 
 /// The hash of a name of the zone, and the next in order.
 #[derive(Clone, Copy, Debug)]
@@ -38,16 +23,14 @@ struct Nsec3<'a> {
 impl<'a> Nsec3<'a> {
     /// The record of a set, if we know its hash and its flags (RFC 5155, 8.1 and 8.2).
     fn parse(set: &'a Rrset) -> Option<Nsec3<'a>> {
-        let ([algorithm, flags, high, low, salt_len], rest) =
-            set.rdatas.iter().next()?.split_first_chunk()?;
-        let (salt, rest) = rest.split_at_checked(usize::from(*salt_len))?;
+        let (parameters, flags, rest) = Parameters::split_from(set.rdatas.iter().next()?)?;
         let (hash_len, rest) = rest.split_first()?;
         let (next, types) = rest.split_at_checked(usize::from(*hash_len))?;
-        let is_known = set.rtype == Rtype::NSEC3 && *algorithm == SHA1 && *flags & !OPT_OUT == 0;
+        let is_known = set.rtype == Rtype::NSEC3 && flags & !OPT_OUT == 0;
         is_known.then_some(Nsec3 {
-            parameters: Parameters { iterations: u16::from_be_bytes([*high, *low]), salt },
-            is_opt_out: *flags == OPT_OUT,
-            owner: from_base32hex(set.owner.as_name().labels().next()?)?,
+            parameters,
+            is_opt_out: flags == OPT_OUT,
+            owner: nsec3::from_base32hex(set.owner.as_name().labels().next()?)?,
             next: next.try_into().ok()?,
             types: Types(types),
         })
@@ -98,7 +81,7 @@ pub(super) fn prove(
 /// The types at `name`, by a record that was part of a proof: the number of its iterations was found good.
 pub(super) fn types_at<'a>(name: Name<'_>, sets: &'a [Rrset]) -> Option<Types<'a>> {
     let records: Vec<Nsec3<'_>> = sets.iter().filter_map(Nsec3::parse).collect();
-    let hash = hash(name, records.first()?.parameters)?;
+    let hash = records.first()?.parameters.hash(name);
     records.iter().find(|record| record.owner == hash).map(|record| record.types)
 }
 
@@ -158,62 +141,6 @@ impl<'a> Chain<'a> {
         if !self.budget.take_hash() {
             return None;
         }
-        hash(name, self.parameters)
-    }
-}
-
-/// RFC 5155, 5.
-fn hash(name: Name<'_>, parameters: Parameters<'_>) -> Option<Hash> {
-    let mut lower = [0; NAME_LEN_MAX];
-    let name = name.lowercase(&mut lower);
-    let mut hash: Hash =
-        algorithm::digest(SHA1, &[name.as_bytes(), parameters.salt])?.as_ref().try_into().ok()?;
-    for _ in 0..parameters.iterations {
-        hash = algorithm::digest(SHA1, &[&hash, parameters.salt])?.as_ref().try_into().ok()?;
-    }
-    Some(hash)
-}
-
-/// RFC 4648, 7: 32 characters of five bits each.
-fn from_base32hex(label: &[u8]) -> Option<Hash> {
-    let (mut bits, mut count, mut octets) = (0u32, 0, Vec::with_capacity(HASH_LEN));
-    for character in label {
-        let value = match character {
-            b'0'..=b'9' => character - b'0',
-            b'a'..=b'v' => character - b'a' + 10,
-            b'A'..=b'V' => character - b'A' + 10,
-            _ => return None,
-        };
-        (bits, count) = (bits << 5 | u32::from(value), count + 5);
-        if count >= 8 {
-            count -= 8;
-            octets.push((bits >> count) as u8);
-        }
-    }
-    octets.try_into().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use dns_wire::NameBuf;
-
-    use super::*;
-
-    #[test]
-    fn names_hash_as_in_the_appendix_of_the_rfc() {
-        let parameters = Parameters { iterations: 12, salt: &[0xaa, 0xbb, 0xcc, 0xdd] };
-        for (text, label) in [
-            ("example.", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom"),
-            ("A.example.", "35mthgpgcu1qg68fab165klnsnk3dpvl"),
-            ("*.w.example.", "r53bq7cc2uvmubfu5ocmm6pers9tk9en"),
-        ] {
-            let name = NameBuf::from_text(text.as_bytes(), None).unwrap();
-            let wanted = from_base32hex(label.as_bytes());
-            assert!(
-                wanted.is_some() && hash(name.as_name(), parameters) == wanted,
-                "{text}: RFC 5155, appendix A"
-            );
-        }
-        assert_eq!(from_base32hex(b"0p9mhaveqvm6t7vbl5lop2u3t2rp3tow"), None, "w is no digit");
+        Some(self.parameters.hash(name))
     }
 }
