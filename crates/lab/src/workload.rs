@@ -32,6 +32,10 @@ pub enum Workload {
     Tcp,
     /// What an authority is asked in practice: a mix of types and names.
     Authority,
+    /// As [`Workload::Address`], with DO, from a signed zone.
+    Signed,
+    /// As [`Workload::NxDomain`], with DO, from a signed zone.
+    SignedNxDomain,
 }
 
 /// A workload with its zone and its queries.
@@ -73,7 +77,7 @@ const AUTHORITY: [(u32, Subject); 5] = [
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 11] = [
         Workload::Address,
         Workload::NxDomain,
         Workload::Deep,
@@ -83,6 +87,8 @@ impl Workload {
         Workload::MixedCase,
         Workload::Tcp,
         Workload::Authority,
+        Workload::Signed,
+        Workload::SignedNxDomain,
     ];
 
     /// Its name on command lines and in tables.
@@ -97,6 +103,8 @@ impl Workload {
             Workload::MixedCase => "0x20",
             Workload::Tcp => "tcp",
             Workload::Authority => "authority",
+            Workload::Signed => "signed",
+            Workload::SignedNxDomain => "signed-nxdomain",
         }
     }
 
@@ -110,6 +118,11 @@ impl Workload {
         self == Workload::Tcp
     }
 
+    /// Whether the zone is signed, and the questions have the DO bit.
+    fn is_signed(self) -> bool {
+        matches!(self, Workload::Signed | Workload::SignedNxDomain)
+    }
+
     /// Writes its zone and its queries.
     pub fn prepare(self, directory: &Directory) -> Result<Questions, LabError> {
         let subjects = self.subjects();
@@ -118,12 +131,14 @@ impl Workload {
             subjects.iter().for_each(|(_, subject)| subject.write_records(number, &mut records));
         }
         let zone = Zone::with_records(directory, &records)?;
+        let zone = if self.is_signed() { zone.signed(directory)? } else { zone };
+        let flags = if self.is_signed() { " D" } else { "" };
         let mut random = Random(1);
         let mut queries = String::new();
         for number in scattered(QUESTIONS) {
             let query = pick(subjects, random.below(100)).query(number, &zone.origin);
             let spelled = if self == Workload::MixedCase { random.spell(&query) } else { query };
-            let _ = writeln!(queries, "{spelled}"); // A String takes everything.
+            let _ = writeln!(queries, "{spelled}{flags}"); // A String takes everything.
         }
         let file = directory.write("queries.txt", &queries)?;
         Ok(Questions { workload: self, zone, file })
@@ -132,8 +147,12 @@ impl Workload {
     /// What is asked, and in how many hundredths of the questions.
     fn subjects(self) -> &'static [(u32, Subject)] {
         match self {
-            Workload::Address | Workload::MixedCase | Workload::Tcp => &[(100, Subject::Address)],
+            Workload::Address | Workload::MixedCase | Workload::Tcp | Workload::Signed => {
+                &[(100, Subject::Address)]
+            }
             Workload::NxDomain => &[(100, Subject::Nothing)],
+            // The zone has something to deny between.
+            Workload::SignedNxDomain => &[(0, Subject::Address), (100, Subject::Nothing)],
             Workload::Deep => &[(100, Subject::NothingDeep)],
             Workload::Referral => &[(100, Subject::Delegation)],
             Workload::Mx => &[(100, Subject::Mail)],
@@ -298,7 +317,7 @@ mod tests {
             let (good, bad) = (report.rcode("NOERROR"), report.rcode("NXDOMAIN"));
             assert_eq!(good + bad, report.queries, "{workload}: {}", report.text);
             match workload {
-                Workload::NxDomain | Workload::Deep => assert_eq!(good, 0),
+                Workload::NxDomain | Workload::Deep | Workload::SignedNxDomain => assert_eq!(good, 0),
                 Workload::Authority => assert!(bad > 0 && bad * 10 < good, "{}", report.text),
                 _ => assert_eq!(bad, 0, "{workload}"),
             }
