@@ -252,7 +252,7 @@ fn catalogs() -> &'static [Catalog; 2] {
     })
 }
 
-const ZONES: [(&str, &str); 3] = [
+const ZONES: [(&str, &str); 5] = [
     (
         "example.",
         "@ 300 SOA ns hostmaster 1 2 3 4 60\n@ NS ns\n@ NS ns.sub\n@ MX 10 a\nns A 192.0.2.1\n\
@@ -264,6 +264,8 @@ const ZONES: [(&str, &str); 3] = [
     ),
     ("child.example.", "@ 300 SOA @ @ 1 2 3 4 5\n@ NS ns\nns A 192.0.2.5\nwww CNAME a.example.\n"),
     ("other.", "@ 300 SOA @ @ 1 2 3 4 5\n@ NS @\n@ A 192.0.2.9\n@ DNAME example.\n"),
+    ("ed25519-nsec.tld.", include_str!("../../../specs/dns/dnssec/ed25519-nsec.zone")),
+    ("optout.tld.", include_str!("../../../specs/dns/dnssec/optout.zone")),
 ];
 
 /// Every file is this text.

@@ -28,13 +28,15 @@ pub fn workspace() -> PathBuf {
 }
 
 /// Zone files of `specs/zones` that make a zone.
-pub const SAMPLES: [&str; 6] = [
+pub const SAMPLES: [&str; 8] = [
     "2.0.192.in-addr.arpa.zone",
     "example.com.zone",
     "exotic.example.zone",
     "exotic.example.generic.zone",
     "included.example.zone",
     "windows.example.zone",
+    "../dns/dnssec/ed25519-nsec.zone",
+    "../dns/dnssec/optout.zone",
 ];
 
 /// A name from its text.
