@@ -7,6 +7,10 @@ use dns_wire::{LabelStarts, Name, NameBuf, Rtype};
 use crate::builder::target_offset;
 use crate::tree::{Node, Zone};
 
+mod signatures;
+
+pub use signatures::SignatureFault;
+
 /// One thing that works badly. Its text says what it is, what comes of it, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -27,6 +31,8 @@ pub enum FindingKind {
     NoAddress(Rtype, NameBuf),
     /// A record names an alias (RFC 2181, 10.3).
     Alias(Rtype, NameBuf),
+    /// Signatures of this set, and of so many sets altogether, are not as validators want them. This is the first.
+    Signatures(SignatureFault, Rtype, usize),
 }
 
 impl fmt::Display for FindingKind {
@@ -50,17 +56,44 @@ impl fmt::Display for FindingKind {
                 "the {rtype} record names {host}, which is an alias; RFC 2181, 10.3 forbids that, and some resolvers do not follow \
                  it: name the host that the alias leads to"
             ),
+            FindingKind::Signatures(fault, rtype, count) => {
+                let others = match count - 1 {
+                    0 => String::new(),
+                    1 => ", as has one other set".to_owned(),
+                    others => format!(", as have {others} other sets"),
+                };
+                match fault {
+                    SignatureFault::Missing => write!(
+                        f,
+                        "the {rtype} set has no signature{others}, though the zone is signed, so validators refuse it: sign the zone anew"
+                    ),
+                    SignatureFault::Expired => write!(
+                        f,
+                        "the {rtype} set has no signature that is still valid{others}, so validators refuse it: sign the zone anew"
+                    ),
+                    SignatureFault::Early => write!(
+                        f,
+                        "the {rtype} set has a signature that is not valid yet{others}, so validators refuse it: look at the signer's clock"
+                    ),
+                    SignatureFault::ExpiresSoon => write!(
+                        f,
+                        "the {rtype} set has a signature that expires within three days{others}: sign the zone anew before that"
+                    ),
+                }
+            }
         }
     }
 }
 
-/// Everything that works badly in `zone`, in the order of its names.
-pub fn findings(zone: &Zone) -> impl Iterator<Item = Finding> {
+/// Everything that works badly in `zone`, in the order of its names. `now` is in seconds since 1970, of which signatures know the lower
+/// 32 bits.
+pub fn findings(zone: &Zone, now: u32) -> impl Iterator<Item = Finding> {
     let no_servers =
         zone.apex().rrset(Rtype::NS).is_none().then(|| finding(zone.apex(), FindingKind::NoServers));
     // What lies below a boundary is for others to answer, or for nobody.
     let nodes = zone.nodes().filter(|node| !node.is_occluded());
-    no_servers.into_iter().chain(nodes.flat_map(move |node| of_node(zone, node)))
+    let of_hosts = nodes.flat_map(move |node| of_node(zone, node));
+    no_servers.into_iter().chain(of_hosts).chain(signatures::of_zone(zone, now))
 }
 
 fn of_node<'a>(zone: &'a Zone, node: Node<'a>) -> impl Iterator<Item = Finding> + 'a {
@@ -120,12 +153,13 @@ mod tests {
 
     fn found(text: &str) -> Vec<String> {
         let zone = load_zone(&mut Only(text), Path::new("test.zone"), None, &Limits::default(), 1).unwrap();
-        let all = findings(&zone).map(|found| {
+        let all = findings(&zone, 0).map(|found| {
             let kind = match &found.kind {
                 FindingKind::NoServers => "no servers".to_owned(),
                 FindingKind::MissingGlue(host) => format!("glue {host}"),
                 FindingKind::NoAddress(rtype, host) => format!("address {rtype} {host}"),
                 FindingKind::Alias(rtype, host) => format!("alias {rtype} {host}"),
+                FindingKind::Signatures(fault, rtype, _) => format!("{fault:?} {rtype}"),
             };
             format!("{} {kind}", found.owner)
         });

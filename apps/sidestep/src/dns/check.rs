@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use dns_wire::NameBuf;
 use dns_zone::Zone;
@@ -20,7 +21,8 @@ use crate::output::to_stdout;
 pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(&options.sources.to_serve())?;
     let server = options.server.as_deref().map(|text| parse_listen(text, 53)).transpose()?;
-    let mut report = Report::default();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut report = Report { now: since_1970.as_secs() as u32, ..Report::default() };
     report.become_reader(&config)?;
     for spec in &config.zones {
         match load::read(spec) {
@@ -37,6 +39,8 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
 struct Report {
     lines: Vec<String>,
     has_errors: bool,
+    /// Seconds since 1970.
+    now: u32,
     /// The file of each zone.
     files: HashMap<NameBuf, PathBuf>,
 }
@@ -81,7 +85,7 @@ impl Report {
             );
             self.error(format!("{}:1", spec.file.display()), what);
         }
-        for found in findings(zone) {
+        for found in findings(zone, self.now) {
             self.warning(format!("{} {}", zone.origin(), found.owner), found.kind);
         }
         if let Some(server) = server {
