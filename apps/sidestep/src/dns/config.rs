@@ -32,6 +32,11 @@ pub(crate) enum ConfigError {
     /// A core that the machine has not, or that we may not use.
     #[error("cores: core {core} is not available, expected some of {available}")]
     NoCore { core: usize, available: String },
+    /// Options of DPDK without one of its ports.
+    #[error(
+        "{option} is for a port of DPDK, and the device is {device}: name a port with --device dpdk:PORT, or leave {option} out"
+    )]
+    NoPort { option: &'static str, device: String },
     /// Nothing to serve.
     #[error("no zone to serve: name one with --zone FILE, or in a configuration file with [[zone]]")]
     NoZone,
@@ -120,7 +125,7 @@ impl Config {
         let cores = options.cores.as_ref().or(file.cores.as_ref());
         Ok(Config {
             zones,
-            device: parse_device(&device, listen, dpdk_options(options, file.dpdk))?,
+            device: parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?,
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
             busy_poll: options.busy_poll.or(file.busy_poll).unwrap_or_default(),
@@ -143,15 +148,20 @@ fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
 }
 
-/// What the command line says of DPDK, else the file, else the defaults.
-fn dpdk_options(options: &Serve, file: DpdkTable) -> DpdkOptions {
+/// What the command line says of DPDK, else the file, else the defaults. On the command line these options are for a port only; a file may
+/// keep its table while another device is tried.
+fn dpdk_options(options: &Serve, file: DpdkTable, device: &str) -> Result<DpdkOptions, ConfigError> {
     let defaults = DpdkOptions::default();
     let given = Some(&options.eal_args).filter(|arguments| !arguments.is_empty()).cloned();
-    DpdkOptions {
+    let named = [("--tap", options.tap.is_some()), ("--eal-args", given.is_some())];
+    if let Some((option, _)) = named.into_iter().find(|(_, given)| *given && !device.starts_with("dpdk:")) {
+        return Err(ConfigError::NoPort { option, device: device.to_owned() });
+    }
+    Ok(DpdkOptions {
         tap: options.tap.clone().or(file.tap).unwrap_or(defaults.tap),
         eal_arguments: given.unwrap_or(file.eal_args),
         ..defaults
-    }
+    })
 }
 
 fn parse_device(device: &str, listen: &[String], dpdk: DpdkOptions) -> anyhow::Result<DeviceChoice> {
@@ -330,6 +340,10 @@ mod tests {
         assert_eq!(port.to_string(), "net_memif0,role=client");
         assert_eq!(options.eal_arguments, ["-n", "1", "--no-huge"]);
         assert!(error(&["--zone", "a.zone", "--device", "dpdk:"]).contains("device"));
+        for words in [["--tap", "dns0"], ["--eal-args", "--no-huge"]] {
+            let words = [&["--zone", "a.zone", "--device", "eth0"][..], &words].concat();
+            assert!(error(&words).contains("is for a port of DPDK"), "{words:?}");
+        }
     }
 
     #[test]
