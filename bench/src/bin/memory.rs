@@ -14,7 +14,7 @@ use bench::load::{queries, zone};
 use bench::record::{Figure, Run};
 use bench::report::median;
 use device::{BURST, Burst, Device, memory};
-use dns_auth::{Catalog, Counters, Settings};
+use dns_auth::{Catalog, Counters};
 use dns_server::{DnsResponder, Published};
 use engine::{Config, DeviceId, Engine, Role};
 use lab::Conditions;
@@ -41,7 +41,7 @@ fn run(names: usize, span: Duration) -> f64 {
     let (mut left, mut right) =
         memory::pair(&memory::Config { ring: 2 * WINDOW, ..memory::Config::default() });
     let catalog = Arc::new(Catalog::new([Arc::new(zone(names))], 7));
-    let published = Published { catalog, settings: Arc::new(Settings::default()) };
+    let published = Published { catalog, settings: Arc::default(), transfers: Arc::default() };
     let published = Arc::new(ArcSwap::from_pointee(published));
     let responder = DnsResponder::new(&published, Arc::new(Counters::default()));
     let config = Config { core: Some(1), never_sleep: true, ..Config::default() };

@@ -69,19 +69,19 @@ impl Default for Counters {
 impl Counters {
     /// A query came by `transport`.
     #[inline(always)]
-    pub(crate) fn on_query(&self, transport: Transport) {
+    pub fn on_query(&self, transport: Transport) {
         bump(&self.by_transport[transport as usize]);
     }
 
     /// It asked for `qtype`.
     #[inline(always)]
-    pub(crate) fn on_type(&self, qtype: Rtype) {
+    pub fn on_type(&self, qtype: Rtype) {
         bump(&self.by_type[usize::from(qtype.0).min(TYPES - 1)]);
     }
 
     /// It was answered.
     #[inline(always)]
-    pub(crate) fn on_response(&self, rcode: Rcode) {
+    pub fn on_response(&self, rcode: Rcode) {
         bump(&self.by_rcode[rcode as usize]);
     }
 

@@ -53,6 +53,17 @@ impl Default for Prepared {
     }
 }
 
+impl Prepared {
+    /// Whether the message is more than a question that any responder can answer: it asks for a transfer, is signed, or has another opcode.
+    #[inline(always)]
+    pub fn is_special(&self) -> bool {
+        match &self.query {
+            Ok(query) => query.is_signed || matches!(query.qtype, Rtype::AXFR | Rtype::IXFR),
+            Err(error) => *error == QueryError::Opcode,
+        }
+    }
+}
+
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

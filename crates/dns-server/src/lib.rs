@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod responder;
+mod special;
 mod tcp;
 
-pub use responder::{DnsResponder, Published};
+pub use responder::{Answer, DnsResponder, Published};
+pub use special::TransferService;
 pub use tcp::{
-    Admission, DnsOverTcp, Nonsense, Permit, QueryStream, StreamResponder, TcpCounters, TcpLimits,
+    Admission, DnsOverTcp, Permit, QueryStream, StreamResponder, TcpCounters, TcpLimits, Unanswerable,
 };

@@ -1,11 +1,15 @@
 //! Passes the engine's batches to `dns-auth` and back.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+use dns_transfer::Transfer;
 use engine::{Datagram, UdpResponder};
+
+use crate::special::{Special, TransferService, handle_special};
 
 /// What all responders answer from. Replaced as a whole; each responder takes it for a batch, and holds it no longer than that: what
 /// was replaced is soon its owner's alone, to be freed where no query waits for it.
@@ -14,6 +18,19 @@ pub struct Published {
     pub catalog: Arc<Catalog>,
     /// The choices about answers.
     pub settings: Arc<Settings>,
+    /// Who may transfer zones, and where notices go.
+    pub transfers: Arc<TransferService>,
+}
+
+/// What a message over TCP gets.
+#[derive(Debug)]
+pub enum Answer {
+    /// The message of this many octets in the buffer.
+    Reply(usize),
+    /// The messages of a transfer.
+    Transfer(Box<Transfer>),
+    /// Nothing.
+    None,
 }
 
 /// Answers DNS queries that came by UDP.
@@ -21,6 +38,7 @@ pub struct DnsResponder {
     responder: Responder,
     published: Arc<ArcSwap<Published>>,
     settings: Arc<Settings>,
+    counters: Arc<Counters>,
     prepared: Box<[Prepared; BURST]>,
 }
 
@@ -29,18 +47,36 @@ impl DnsResponder {
     pub fn new(published: &Arc<ArcSwap<Published>>, counters: Arc<Counters>) -> DnsResponder {
         let settings = Arc::clone(&published.load().settings);
         DnsResponder {
-            responder: Responder::new(Arc::clone(&settings), counters),
+            responder: Responder::new(Arc::clone(&settings), Arc::clone(&counters)),
             published: Arc::clone(published),
             settings,
+            counters,
             prepared: Box::new([Prepared::default(); BURST]),
         }
     }
 
-    /// Answers one query of `len` octets in `buffer`, which came by `transport`.
-    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, transport: Transport) -> Outcome {
+    /// Answers one query of `len` octets in `buffer`, which `client` sent by TCP.
+    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, client: IpAddr) -> Answer {
         let published = self.published.load();
         self.pick_up(&published);
-        self.responder.respond(&published.catalog, buffer, len, transport)
+        let mut prepared = Prepared::default();
+        self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
+        if prepared.is_special() {
+            match self.respond_specially(&published, buffer, len, client, Transport::Tcp) {
+                Special::Answered(answer) => return answer,
+                Special::Ordinary => {}
+            }
+        }
+        self.responder.fetch(&published.catalog, &mut prepared);
+        match self.responder.complete(&published.catalog, &prepared, buffer, Transport::Tcp) {
+            Outcome::Reply(len) => Answer::Reply(len),
+            Outcome::Drop(_) => Answer::None,
+        }
+    }
+
+    /// The time for signatures, in seconds since 1970.
+    pub(crate) fn unix_time(&self) -> u64 {
+        (self.published.load().transfers.unix_time)()
     }
 
     fn pick_up(&mut self, published: &Published) {
@@ -49,6 +85,18 @@ impl DnsResponder {
             self.responder.set_settings(Arc::clone(&published.settings));
         }
     }
+
+    #[cold]
+    fn respond_specially(
+        &mut self,
+        published: &Published,
+        buffer: &mut [u8],
+        len: usize,
+        client: IpAddr,
+        transport: Transport,
+    ) -> Special {
+        handle_special(published, &mut self.responder, &self.counters, buffer, len, client, transport)
+    }
 }
 
 impl UdpResponder for DnsResponder {
@@ -56,14 +104,24 @@ impl UdpResponder for DnsResponder {
         let published = self.published.load();
         self.pick_up(&published);
         let catalog = &*published.catalog;
-        let prepared = &mut self.prepared[..batch.len()];
-        for (datagram, prepared) in batch.iter().zip(&mut *prepared) {
+        for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
             self.responder.prepare(catalog, datagram.buffer, datagram.len, prepared);
         }
-        for prepared in &mut *prepared {
+        for prepared in &mut self.prepared[..batch.len()] {
             self.responder.fetch(catalog, prepared);
         }
-        for (datagram, prepared) in batch.iter_mut().zip(prepared) {
+        for (number, datagram) in batch.iter_mut().enumerate() {
+            let prepared = &self.prepared[number];
+            if prepared.is_special() {
+                let (client, len) = (datagram.source().ip(), datagram.len);
+                let outcome =
+                    self.respond_specially(&published, datagram.buffer, len, client, Transport::Udp);
+                if let Special::Answered(answer) = outcome {
+                    datagram.reply = if let Answer::Reply(len) = answer { Some(len) } else { None };
+                    continue;
+                }
+            }
+            let prepared = &self.prepared[number];
             let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp);
             datagram.reply = match outcome {
                 Outcome::Reply(len) => Some(len),

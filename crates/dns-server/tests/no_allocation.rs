@@ -146,5 +146,9 @@ fn published() -> Arc<ArcSwap<Published>> {
     }
     let catalog = Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5);
     let settings = Arc::new(Settings::default());
-    Arc::new(ArcSwap::from_pointee(Published { catalog: Arc::new(catalog), settings }))
+    Arc::new(ArcSwap::from_pointee(Published {
+        catalog: Arc::new(catalog),
+        settings,
+        transfers: Arc::default(),
+    }))
 }

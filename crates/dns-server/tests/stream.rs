@@ -1,14 +1,17 @@
 //! The stream of one client: RFC 7766.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use clock::{Duration, Instant};
 use dns_auth::compile::compile;
-use dns_auth::{Catalog, Counters, Settings};
-use dns_server::{DnsResponder, Nonsense, Published, QueryStream, StreamResponder};
+use dns_auth::{Catalog, Counters};
+use dns_server::{DnsResponder, Published, QueryStream, StreamResponder, Unanswerable};
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::ZoneBuilder;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), None).unwrap()
@@ -22,7 +25,7 @@ fn responder() -> StreamResponder {
         builder.add(name("example.").as_name(), 60, rtype, &rdata).unwrap();
     }
     let catalog = Arc::new(Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5));
-    let published = Published { catalog, settings: Arc::new(Settings::default()) };
+    let published = Published { catalog, settings: Arc::default(), transfers: Arc::default() };
     let published = Arc::new(ArcSwap::from_pointee(published));
     StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
 }
@@ -51,7 +54,7 @@ fn at(seconds: u64) -> Instant {
 
 #[test]
 fn queries_that_come_together_are_answered_together_and_in_order() {
-    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(0)), responder());
     let input: Vec<u8> = (0..20).flat_map(framed).collect();
     assert_eq!(stream.answer(&input, &mut responder, at(0)), Ok(input.len()));
     assert_eq!(ids(stream.output()), (0..20).collect::<Vec<_>>());
@@ -59,7 +62,7 @@ fn queries_that_come_together_are_answered_together_and_in_order() {
 
 #[test]
 fn a_query_that_comes_in_parts_is_answered_when_it_is_whole() {
-    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(0)), responder());
     let input = framed(7);
     for end in 0..input.len() {
         assert_eq!(stream.answer(&input[..end], &mut responder, at(0)), Ok(0), "{end}");
@@ -70,13 +73,13 @@ fn a_query_that_comes_in_parts_is_answered_when_it_is_whole() {
 
 #[test]
 fn a_message_without_octets_is_nonsense() {
-    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
-    assert_eq!(stream.answer(&[0, 0], &mut responder, at(0)), Err(Nonsense));
+    let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(0)), responder());
+    assert_eq!(stream.answer(&[0, 0], &mut responder, at(0)), Err(Unanswerable));
 }
 
 #[test]
 fn a_client_that_does_not_read_is_not_answered_until_it_does() {
-    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(0)), responder());
     let input: Vec<u8> = (0..4000).flat_map(framed).collect();
     let answered = stream.answer(&input, &mut responder, at(0)).unwrap();
     assert!(answered > 0 && answered < input.len() && !stream.has_room());
@@ -90,7 +93,7 @@ const IDLE: Duration = Duration::from_secs(10);
 
 #[test]
 fn idle_is_measured_in_whole_queries() {
-    let (mut stream, mut responder) = (QueryStream::new(at(1)), responder());
+    let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(1)), responder());
     let ask = |stream: &mut QueryStream, responder: &mut StreamResponder, octets: &[u8], now| {
         stream.answer(octets, responder, now).unwrap();
         stream.on_sent(stream.output().len(), responder);
@@ -104,7 +107,7 @@ fn idle_is_measured_in_whole_queries() {
 
 /// A stream of which a client took its last query at second 0 and has `count` answers to take.
 fn with_answers(count: u16) -> (QueryStream, StreamResponder) {
-    let (mut stream, mut responder) = (QueryStream::new(at(0)), responder());
+    let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(0)), responder());
     let input: Vec<u8> = (0..count).flat_map(framed).collect();
     stream.answer(&input, &mut responder, at(0)).unwrap();
     (stream, responder)

@@ -37,13 +37,15 @@ pub enum Rcode {
     Refused = 5,
     /// A name became too long by substitution (RFC 6672, 2.2).
     YxDomain = 6,
+    /// The server is not responsible for the zone, or does not accept a signature (RFC 8945, 5.2).
+    NotAuth = 9,
     /// The EDNS version is not supported.
     BadVers = 16,
 }
 
 impl Rcode {
     /// Every response code that Sidestep sends.
-    pub const ALL: [Rcode; 8] = [
+    pub const ALL: [Rcode; 9] = [
         Rcode::NoError,
         Rcode::FormErr,
         Rcode::ServFail,
@@ -51,6 +53,7 @@ impl Rcode {
         Rcode::NotImp,
         Rcode::Refused,
         Rcode::YxDomain,
+        Rcode::NotAuth,
         Rcode::BadVers,
     ];
 
@@ -64,6 +67,7 @@ impl Rcode {
             Rcode::NotImp => "NOTIMP",
             Rcode::Refused => "REFUSED",
             Rcode::YxDomain => "YXDOMAIN",
+            Rcode::NotAuth => "NOTAUTH",
             Rcode::BadVers => "BADVERS",
         }
     }

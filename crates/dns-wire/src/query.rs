@@ -16,6 +16,8 @@ pub struct Query {
     pub flags: u16,
     /// What the OPT record said, if there was one.
     pub edns: Option<Edns>,
+    /// The last record is a signature (TSIG, RFC 8945). Whether it is right is not looked at.
+    pub is_signed: bool,
 }
 
 /// The parts of an OPT record that change an answer (RFC 6891).
@@ -65,7 +67,7 @@ impl Query {
         let mut query = Query::read_question(message, flags, counts, labels).ok_or(QueryError::Format)?;
         let rest = &message[query.question_end()..];
         if !(rest.is_empty() && counts == (Counts { question: 1, ..Counts::default() })) {
-            query.edns = read_records(rest, counts)?;
+            (query.edns, query.is_signed) = read_records(rest, counts)?;
         }
         Ok(query)
     }
@@ -90,7 +92,7 @@ impl Query {
         let qname_len = labels.scan(&message[HEADER_LEN..])?;
         let fixed = message[HEADER_LEN + usize::from(qname_len)..].first_chunk::<4>()?;
         let (qtype, qclass) = (Rtype(be16(fixed, 0)), Class(be16(fixed, 2)));
-        Some(Query { qname_len, qtype, qclass, flags, edns: None })
+        Some(Query { qname_len, qtype, qclass, flags, edns: None, is_signed: false })
     }
 
     /// Offset of the first octet behind the question.
@@ -107,14 +109,15 @@ impl Query {
 }
 
 /// Walks the records behind the question; all must be whole, and nothing may follow them.
-fn read_records(mut rest: &[u8], counts: Counts) -> Result<Option<Edns>, QueryError> {
-    let mut edns = None;
+fn read_records(mut rest: &[u8], counts: Counts) -> Result<(Option<Edns>, bool), QueryError> {
+    let (mut edns, mut is_signed) = (None, false);
     for _ in 0..u32::from(counts.answer) + u32::from(counts.authority) {
         rest = Record::split(rest).ok_or(QueryError::Format)?.1;
     }
     for _ in 0..counts.additional {
         let (record, tail) = Record::split(rest).ok_or(QueryError::Format)?;
         rest = tail;
+        is_signed = record.rtype == Rtype::TSIG;
         if record.rtype != Rtype::OPT {
             continue;
         }
@@ -124,7 +127,7 @@ fn read_records(mut rest: &[u8], counts: Counts) -> Result<Option<Edns>, QueryEr
         }
         edns = Some(Edns::from_record(&record).ok_or(QueryError::Format)?);
     }
-    if rest.is_empty() { Ok(edns) } else { Err(QueryError::Format) }
+    if rest.is_empty() { Ok((edns, is_signed)) } else { Err(QueryError::Format) }
 }
 
 /// The first OPT record of the additional section whose fixed part can be read. Its data, and what follows, may be malformed.

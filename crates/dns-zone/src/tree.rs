@@ -137,6 +137,11 @@ impl Zone {
         (0..self.nodes.len() as u32).map(|id| self.node(NodeId(id)))
     }
 
+    /// The node at this place in the order of [`Zone::nodes`], for readers that go on later where they stopped.
+    pub fn node_at(&self, place: usize) -> Option<Node<'_>> {
+        (place < self.nodes.len()).then(|| self.node(NodeId(place as u32))) // Nodes are numbered in 32 bits.
+    }
+
     /// The node with this number.
     #[inline(always)]
     pub fn node(&self, id: NodeId) -> Node<'_> {

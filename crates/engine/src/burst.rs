@@ -263,10 +263,15 @@ fn answer<R: UdpResponder>(
         .zip(headers)
         .map(|(frame, headers)| {
             let request = headers.payload_range();
-            let room = &mut frame.bytes_and_tailroom_mut()[request.start..];
+            let (before, room) = frame.bytes_and_tailroom_mut().split_at_mut(request.start);
             // A request may exceed our MTU if its sender's is larger; the answer may not.
             let most = headers.max_payload(mtu).max(request.len()).min(room.len());
-            Datagram { buffer: &mut room[..most], len: request.len(), reply: None }
+            Datagram {
+                buffer: &mut room[..most],
+                len: request.len(),
+                headers: (before, headers),
+                reply: None,
+            }
         })
         .collect();
     responder.respond(&mut batch);

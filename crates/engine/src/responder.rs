@@ -1,5 +1,9 @@
 //! What answers datagrams.
 
+use std::net::SocketAddr;
+
+use wire::UdpHeaders;
+
 /// A request, and room for its answer in the same place.
 #[derive(Debug)]
 pub struct Datagram<'f> {
@@ -7,8 +11,17 @@ pub struct Datagram<'f> {
     pub buffer: &'f mut [u8],
     /// Octets of the request; at most the length of `buffer`.
     pub len: usize,
+    /// The octets of the frame in front of `buffer`, and where its headers lie in them.
+    pub(crate) headers: (&'f [u8], &'f UdpHeaders),
     /// Octets of the answer, which the responder left in `buffer`; `None` sends nothing.
     pub reply: Option<usize>,
+}
+
+impl Datagram<'_> {
+    /// Who sent it.
+    pub fn source(&self) -> SocketAddr {
+        self.headers.1.source(self.headers.0)
+    }
 }
 
 /// A service that answers each datagram with at most one, in place. Never blocks.

@@ -13,6 +13,7 @@ mod resolver;
 mod serving;
 mod sources;
 mod stack;
+mod transfers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};

@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::privileges::explain_denial;
+use super::transfers::Transfers;
 
 /// A wrong value; the message names the option, the value, and what it may be.
 #[derive(Debug, Error)]
@@ -94,6 +95,7 @@ pub(crate) struct Config {
     /// Whom root's server becomes, if the user named somebody.
     pub(crate) user: Option<String>,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) transfers: Transfers,
     pub(crate) tcp: TcpLimits,
     /// How long a stop waits for clients to acknowledge answers over TCP.
     pub(crate) tcp_linger: Duration,
@@ -107,13 +109,16 @@ impl Config {
     /// Reads the configuration file, if there is one, lets the command line override it, and checks everything.
     pub(crate) fn resolve(options: &Serve) -> anyhow::Result<Config> {
         let (file, directory) = read_file(options.sources.config.as_deref())?;
+        let mut transfers = Transfers::resolve(&file, &directory)?;
         let device = options.device.clone().or(file.device).unwrap_or_else(|| "kernel".to_owned());
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
         let responder = options.responder.unwrap_or_default();
         let mut zones = Vec::new();
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
-            zones.push(ZoneSpec { file: directory.join(&table.file), origin });
+            let spec = ZoneSpec { file: directory.join(&table.file), origin };
+            transfers.add_zone(&spec, table.allow_transfer.as_deref())?;
+            zones.push(spec);
         }
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
@@ -134,6 +139,7 @@ impl Config {
             control: options.control.clone().or(file.control),
             user: options.user.clone().or(file.user),
             settings: Arc::new(settings(file.answers)?),
+            transfers,
             tcp: tcp_limits(&file.tcp)?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
         })

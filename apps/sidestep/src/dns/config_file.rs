@@ -28,6 +28,14 @@ pub(crate) struct ConfigFile {
     pub(crate) control: Option<PathBuf>,
     /// User to become.
     pub(crate) user: Option<String>,
+    /// Who may transfer zones: addresses, prefixes, names of keys.
+    #[serde(default)]
+    pub(crate) allow_transfer: Vec<String>,
+    /// Outgoing transfers at once, 1 to 100000.
+    pub(crate) transfers_max: Option<usize>,
+    /// `[[key]]` tables.
+    #[serde(default, rename = "key")]
+    pub(crate) keys: Vec<KeyTable>,
     /// `[[zone]]` tables.
     #[serde(default, rename = "zone")]
     pub(crate) zones: Vec<ZoneTable>,
@@ -53,14 +61,30 @@ pub(crate) struct DpdkTable {
     pub(crate) eal_args: Vec<String>,
 }
 
+/// A key for signatures (TSIG).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct KeyTable {
+    /// Its name, which both sides have to know it by.
+    pub(crate) name: String,
+    /// `hmac-sha256` and others.
+    pub(crate) algorithm: Option<String>,
+    /// In base64.
+    pub(crate) secret: Option<String>,
+    /// A file with the secret in base64.
+    pub(crate) secret_file: Option<PathBuf>,
+}
+
 /// One zone.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ZoneTable {
     /// Its file; a relative path starts at the configuration file's directory.
     pub(crate) file: PathBuf,
     /// Its origin, if that is not the owner of the SOA.
     pub(crate) origin: Option<String>,
+    /// Who may transfer it, in place of those who may transfer all.
+    pub(crate) allow_transfer: Option<Vec<String>>,
 }
 
 /// What answers look like.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, ServedZone, Unavailable};
-use dns_wire::NameBuf;
+use dns_wire::{Name, NameBuf};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
 use dns_zone::{Zone, load_zone};
 
@@ -124,6 +124,11 @@ impl Loaded {
     /// The zones that have data.
     fn trees(&self) -> impl Iterator<Item = &Zone> {
         self.catalog.zones().iter().filter_map(|served| served.tree().ok())
+    }
+
+    /// What the configuration says of each zone, and its origin.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = (&ZoneSpec, Name<'_>)> {
+        self.zones.iter().map(|entry| (&entry.spec, entry.served.origin()))
     }
 
     /// Number of zones with data.

@@ -12,6 +12,7 @@
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
+//! | `transfers.rs` | who may transfer zones, and with which keys |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `stats.rs` | counters, over a Unix socket |
@@ -35,6 +36,7 @@ mod service;
 mod stats;
 mod tcp;
 mod tcp_connection;
+mod transfers;
 
 use std::process::ExitCode;
 

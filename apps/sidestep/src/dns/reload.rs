@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use dns_server::Published;
+use dns_transfer::Slots;
 
 use super::config::Config;
 use super::events::Events;
@@ -19,6 +20,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) options: &'s Serve,
     pub(crate) events: &'s Events,
     pub(crate) published: &'s ArcSwap<Published>,
+    /// Of all transfers, whatever version they began with.
+    pub(crate) slots: Arc<Slots>,
     /// What cannot change while the server runs.
     pub(crate) running: Config,
     pub(crate) loaded: Arc<Loaded>,
@@ -56,6 +59,7 @@ impl Reloads<'_> {
             ("mss-clamp", config.mss_clamp != running.mss_clamp),
             ("control", config.control != running.control),
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
+            ("transfers-max", config.transfers.max != running.transfers.max),
             ("user", config.user != running.user),
         ];
         for (name, _) in fixed.iter().filter(|(_, changed)| *changed) {
@@ -77,7 +81,7 @@ impl Reloads<'_> {
     }
 
     fn publish(&mut self, config: &Config, replacement: Loaded) {
-        let old_publication = self.published.swap(Arc::new(publication(config, &replacement)));
+        let old_publication = self.published.swap(Arc::new(publication(config, &replacement, &self.slots)));
         let old_zones = std::mem::replace(&mut self.loaded, Arc::new(replacement));
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::Counters;
 use dns_server::{Admission, DnsResponder, Published};
+use dns_transfer::Slots;
 use engine::EngineHandle;
 use log::LevelFilter;
 use signal_hook::consts::SIGHUP;
@@ -21,7 +22,7 @@ use super::options::{ResponderKind, Serve};
 use super::reload::Reloads;
 use super::stats;
 use super::tcp::{self, TcpHandle};
-use super::{descriptors, privileges};
+use super::{descriptors, privileges, transfers};
 use crate::systemd;
 
 /// Serves until SIGTERM or SIGINT.
@@ -39,7 +40,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     if loaded.zone_count() == 0 && config.responder == ResponderKind::Dns {
         bail!("none of the zones could be loaded");
     }
-    let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded)));
+    let slots = Slots::new(config.transfers.max);
+    let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &slots)));
 
     let admission = Admission::new(descriptors::fit(config.tcp, &config.device, descriptors));
     let engines = start_engines(&config, cores, &published, &admission)?;
@@ -68,6 +70,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         options,
         events: &events,
         published: &published,
+        slots,
         running: config,
         loaded: Arc::new(loaded),
         is_loading: false,
@@ -106,8 +109,9 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
 }
 
 /// What responders answer from.
-pub(crate) fn publication(config: &Config, loaded: &Loaded) -> Published {
-    Published { catalog: Arc::clone(&loaded.catalog), settings: Arc::clone(&config.settings) }
+pub(crate) fn publication(config: &Config, loaded: &Loaded, slots: &Arc<Slots>) -> Published {
+    let (catalog, settings) = (Arc::clone(&loaded.catalog), Arc::clone(&config.settings));
+    Published { catalog, settings, transfers: Arc::new(transfers::service(config, loaded, slots)) }
 }
 
 struct Tcp {

@@ -39,7 +39,7 @@ impl DnsOverTcp {
             // A message that is not there yet need not be copied.
             let input = connection.contiguous(if connection.unread() < len { 0 } else { len });
             match client.stream.answer(input, &mut self.responder, now) {
-                Ok(0) => return !connection.is_ended(),
+                Ok(0) if client.stream.output().is_empty() => return !connection.is_ended(),
                 Ok(count) => connection.consume(count),
                 Err(_) => return false,
             }
@@ -56,7 +56,7 @@ impl TcpHandler for DnsOverTcp {
             connection.close();
             return None;
         };
-        let mut stream = QueryStream::new(connection.now());
+        let mut stream = QueryStream::new(connection.remote().ip(), connection.now());
         let until = stream.idle_until(0, self.admission.limits().idle_timeout, connection.now());
         connection.set_deadline(Some(until));
         Some(Client { stream, _permit: permit })

@@ -6,4 +6,4 @@ mod stream;
 
 pub use admission::{Admission, Permit, TcpCounters, TcpLimits};
 pub use handler::DnsOverTcp;
-pub use stream::{Nonsense, QueryStream, StreamResponder};
+pub use stream::{QueryStream, StreamResponder, Unanswerable};

@@ -1,20 +1,21 @@
 //! One client's stream: octets in, length-prefixed messages, octets out (RFC 1035, 4.2.2; RFC 7766).
 
 use std::mem;
+use std::net::IpAddr;
 
 use clock::{Duration, Instant};
-use dns_auth::{Outcome, Transport};
+use dns_transfer::{Compressor, Transfer};
 
-use crate::DnsResponder;
+use crate::{Answer, DnsResponder};
 
 /// Answers that wait for a client to read them, in octets; beyond it no more queries of that client are answered.
 const OUTPUT_MAX: usize = 64 << 10;
 /// A client that takes its answers slowly has to take [`OUTPUT_MAX`] octets within this many idle time-outs.
 const SLOW_TIMEOUTS: u32 = 12;
 
-/// The client sent something other than DNS: close the connection.
+/// The stream cannot go on, close the connection: the client sent something other than DNS, or its transfer cannot be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nonsense;
+pub struct Unanswerable;
 
 /// What answers the messages of all streams of a thread.
 pub struct StreamResponder {
@@ -23,27 +24,44 @@ pub struct StreamResponder {
     scratch: Vec<u8>,
     /// A buffer for answers that no stream needs now.
     spare: Vec<u8>,
+    /// Where names stand in the message of a transfer that is being written.
+    compressor: Compressor,
+    /// That message.
+    message: Vec<u8>,
 }
 
 impl StreamResponder {
     /// One that answers by `responder`.
     pub fn new(responder: DnsResponder) -> StreamResponder {
-        StreamResponder { responder, scratch: vec![0; 65_535], spare: Vec::new() }
+        StreamResponder {
+            responder,
+            scratch: vec![0; 65_535],
+            spare: Vec::new(),
+            compressor: Compressor::default(),
+            message: Vec::new(),
+        }
     }
 
-    /// The answer to one message, if it gets one.
-    fn answer(&mut self, message: &[u8]) -> Option<&[u8]> {
+    /// Answers one message; a reply is then in the scratch.
+    fn answer(&mut self, message: &[u8], client: IpAddr) -> Answer {
         self.scratch[..message.len()].copy_from_slice(message);
-        match self.responder.respond_one(&mut self.scratch, message.len(), Transport::Tcp) {
-            Outcome::Reply(len) => Some(&self.scratch[..len]),
-            Outcome::Drop(_) => None,
-        }
+        self.responder.respond_one(&mut self.scratch, message.len(), client)
+    }
+
+    /// The next message of a transfer.
+    fn continue_transfer(&mut self, transfer: &mut Transfer) -> Result<&[u8], Unanswerable> {
+        let now = self.responder.unix_time();
+        let written = transfer.write_next(&mut self.compressor, &mut self.message, now);
+        written.map(|()| &self.message[..]).map_err(|_| Unanswerable)
     }
 }
 
 /// What is kept of one client. The input stays where it came: the caller shows it, and drops what was answered.
 #[derive(Debug)]
 pub struct QueryStream {
+    client: IpAddr,
+    /// The transfer that is under way. Queries behind it wait.
+    transfer: Option<Box<Transfer>>,
     output: Vec<u8>,
     /// Octets of the output that are sent.
     sent: usize,
@@ -72,8 +90,10 @@ enum Delivery {
 
 impl QueryStream {
     /// The stream of a client that connects now.
-    pub fn new(now: Instant) -> QueryStream {
+    pub fn new(client: IpAddr, now: Instant) -> QueryStream {
         QueryStream {
+            client,
+            transfer: None,
             output: Vec::new(),
             sent: 0,
             last_query: now,
@@ -82,13 +102,14 @@ impl QueryStream {
         }
     }
 
-    /// Answers the whole messages at the start of `input`, as long as the output has room; returns how many octets they are.
+    /// Goes on with a transfer, and answers the whole messages at the start of `input`, as long as the output has room; returns how many octets
+    /// those are. It may be none although there is more output.
     pub fn answer(
         &mut self,
         input: &[u8],
         responder: &mut StreamResponder,
         now: Instant,
-    ) -> Result<usize, Nonsense> {
+    ) -> Result<usize, Unanswerable> {
         if self.output.capacity() == 0 {
             mem::swap(&mut self.output, &mut responder.spare);
         }
@@ -96,22 +117,34 @@ impl QueryStream {
         self.sent = 0;
         let mut at = 0;
         while self.has_room() {
+            if let Some(mut transfer) = self.transfer.take() {
+                self.push(responder.continue_transfer(&mut transfer)?);
+                self.last_query = now;
+                self.transfer = Some(transfer).filter(|transfer| !transfer.is_done());
+                continue;
+            }
             let Some((prefix, rest)) = input[at..].split_first_chunk::<2>() else { break };
             let len = usize::from(u16::from_be_bytes(*prefix));
             let Some(message) = rest.get(..len) else { break };
             if len == 0 {
-                return Err(Nonsense);
+                return Err(Unanswerable);
             }
-            if let Some(reply) = responder.answer(message) {
-                self.output.extend_from_slice(&(reply.len() as u16).to_be_bytes()); // At most 65535.
-                self.output.extend_from_slice(reply);
-                self.written += 2 + reply.len() as u64;
+            match responder.answer(message, self.client) {
+                Answer::Reply(len) => self.push(&responder.scratch[..len]),
+                Answer::Transfer(transfer) => self.transfer = Some(transfer),
+                Answer::None => {}
             }
             self.last_query = now;
             at += 2 + len;
         }
         self.release_buffer(responder);
         Ok(at)
+    }
+
+    fn push(&mut self, message: &[u8]) {
+        self.output.extend_from_slice(&(message.len() as u16).to_be_bytes()); // At most 65535.
+        self.output.extend_from_slice(message);
+        self.written += 2 + message.len() as u64;
     }
 
     /// Answers to send.
@@ -193,7 +226,7 @@ mod tests {
     use std::sync::Arc;
 
     use arc_swap::ArcSwap;
-    use dns_auth::{Catalog, Counters, Settings};
+    use dns_auth::{Catalog, Counters};
 
     use super::*;
     use crate::Published;
@@ -201,7 +234,8 @@ mod tests {
     /// One that has no zone, and refuses.
     fn responder() -> StreamResponder {
         let catalog = Arc::new(Catalog::new([], 1));
-        let published = Published { catalog, settings: Arc::new(Settings::default()) };
+        let (settings, transfers) = Default::default();
+        let published = Published { catalog, settings, transfers };
         let published = Arc::new(ArcSwap::from_pointee(published));
         StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
     }
@@ -209,7 +243,7 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_kept_while_more_is_to_be_sent() {
         let (mut responder, now) = (responder(), Instant::ZERO);
-        let mut stream = QueryStream::new(now);
+        let mut stream = QueryStream::new([192, 0, 2, 1].into(), now);
         let query = b"\x00\x11\x12\x34\0\0\0\x01\0\0\0\0\0\0\0\0\x01\0\x01";
         let input = query.repeat(10_000);
         for _ in 0..100 {

@@ -1,0 +1,182 @@
+//! Who may transfer zones, from the configuration: keys, lists of addresses and keys.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow, bail};
+use dns_server::TransferService;
+use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Slots, ZonePolicy};
+use dns_wire::NameBuf;
+
+use super::config::{Config, ZoneSpec, in_range, parse_domain};
+use super::config_file::{ConfigFile, KeyTable};
+use super::load::Loaded;
+use super::privileges::explain_denial;
+
+/// All about transfers that the configuration says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transfers {
+    keys: Keys,
+    allow_transfer: AccessList,
+    /// Outgoing transfers at once.
+    pub(crate) max: usize,
+    /// What single zones have of their own.
+    zones: HashMap<ZoneSpec, ZoneTransfers>,
+}
+
+/// What one zone has of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ZoneTransfers {
+    allow_transfer: Option<AccessList>,
+}
+
+impl Transfers {
+    /// Checks what the file says. Relative paths start at `directory`.
+    pub(crate) fn resolve(file: &ConfigFile, directory: &Path) -> anyhow::Result<Transfers> {
+        let mut keys = Keys::default();
+        for table in &file.keys {
+            let key = read_key(table, directory).with_context(|| format!("key {:?}", table.name))?;
+            keys.insert(key);
+        }
+        let max = file.transfers_max.unwrap_or(100);
+        in_range("transfers-max", max as u64, 1, 100_000)?;
+        let allow_transfer = access_list(&file.allow_transfer, &keys)?;
+        Ok(Transfers { keys, allow_transfer, max, zones: HashMap::new() })
+    }
+
+    /// Adds what a zone has of its own.
+    pub(crate) fn add_zone(&mut self, spec: &ZoneSpec, allow: Option<&[String]>) -> anyhow::Result<()> {
+        let allow_transfer = allow.map(|texts| access_list(texts, &self.keys)).transpose()?;
+        self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer });
+        Ok(())
+    }
+
+    /// What responders go by, for the zones that are loaded.
+    fn policy(&self, loaded: &Loaded, slots: &Arc<Slots>) -> Policy {
+        let zones = loaded.specs().filter_map(|(spec, origin)| {
+            let own = self.zones.get(spec)?;
+            let policy = ZonePolicy { allow_transfer: own.allow_transfer.clone(), primaries: Vec::new() };
+            Some((NameBuf::from(origin), policy))
+        });
+        Policy {
+            keys: self.keys.clone(),
+            allow_transfer: self.allow_transfer.clone(),
+            zones: zones.collect(),
+            slots: Some(Arc::clone(slots)),
+        }
+    }
+}
+
+/// What responders need besides zones and settings.
+pub(crate) fn service(config: &Config, loaded: &Loaded, slots: &Arc<Slots>) -> TransferService {
+    TransferService {
+        policy: config.transfers.policy(loaded, slots),
+        unix_time,
+        ..TransferService::default()
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+fn access_list(texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
+    let allowed = texts.iter().map(|text| {
+        if let Some(prefix) = Prefix::from_text(text) {
+            return Ok(Allowed::Address(prefix));
+        }
+        let name = parse_domain("allow-transfer", text)?;
+        match keys.get(name.as_name()) {
+            Some(_) => Ok(Allowed::Key(name)),
+            None => Err(anyhow!(
+                "allow-transfer: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]"
+            )),
+        }
+    });
+    allowed.collect::<anyhow::Result<_>>().map(AccessList)
+}
+
+fn read_key(table: &KeyTable, directory: &Path) -> anyhow::Result<Key> {
+    let name = parse_domain("name", &table.name)?;
+    let algorithm = table.algorithm.as_deref().unwrap_or("hmac-sha256");
+    let algorithm = Algorithm::from_text(algorithm).ok_or_else(|| {
+        anyhow!("algorithm: {algorithm:?} is not hmac-sha256, hmac-sha384, hmac-sha512 or hmac-sha1")
+    })?;
+    let text = match (&table.secret, &table.secret_file) {
+        (Some(secret), None) => secret.clone(),
+        (None, Some(file)) => {
+            let path: PathBuf = directory.join(file);
+            let text = std::fs::read_to_string(&path).map_err(explain_denial);
+            text.with_context(|| format!("reading {}", path.display()))?
+        }
+        _ => bail!("expected either secret or secret-file"),
+    };
+    // The message must not show the secret.
+    let secret = decode_base64(text.trim()).ok_or_else(|| anyhow!("the secret is not base64"))?;
+    Ok(Key::new(name.as_name(), algorithm, &secret))
+}
+
+/// RFC 4648, 4.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = text.trim_end_matches('=');
+    if text.is_empty() || text.len() % 4 != 0 || text.len() - digits.len() > 2 {
+        return None;
+    }
+    let (mut bits, mut count, mut octets) = (0u32, 0, Vec::new());
+    for digit in digits.bytes() {
+        bits = bits << 6 | ALPHABET.iter().position(|letter| *letter == digit)? as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            octets.push((bits >> count) as u8);
+        }
+    }
+    Some(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(text: &str) -> anyhow::Result<Transfers> {
+        Transfers::resolve(&toml::from_str(text).unwrap(), Path::new("/nowhere"))
+    }
+
+    const KEY: &str = "[[key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n";
+
+    #[test]
+    fn addresses_and_keys_may_be_named_and_nothing_else() {
+        let list = |allow: &str| resolve(&format!("allow-transfer = [{allow}]\n{KEY}"));
+        assert_eq!(list(r#""192.0.2.0/24", "::1", "K.""#).unwrap().allow_transfer.0.len(), 3);
+        let error = list(r#""other""#).unwrap_err().to_string();
+        assert!(error.starts_with("allow-transfer: \"other\" is neither an address"), "{error}");
+        assert!(resolve("").unwrap().allow_transfer.0.is_empty(), "nobody may by default");
+    }
+
+    #[test]
+    fn a_key_that_is_wrong_is_named_and_its_secret_never() {
+        let error = |text: &str| format!("{:#}", resolve(text).unwrap_err());
+        let wrong = error("[[key]]\nname = \"k\"\nsecret = \"geheim!\"\n");
+        assert_eq!(wrong, "key \"k\": the secret is not base64");
+        assert!(error("[[key]]\nname = \"k\"\n").contains("either secret or secret-file"));
+        assert!(
+            error("[[key]]\nname = \"k\"\nalgorithm = \"md5\"\nsecret = \"\"\n").contains("\"md5\" is not")
+        );
+        let missing = error("[[key]]\nname = \"k\"\nsecret-file = \"f\"\n");
+        assert!(missing.contains("reading /nowhere/f"), "{missing}");
+    }
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (text, octets) in [("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmFy", "foobar")] {
+            assert_eq!(decode_base64(text).as_deref(), Some(octets.as_bytes()), "{text}");
+        }
+        for text in ["", "Zg", "Z===", "Zm9v!", "Zm9vY"] {
+            assert_eq!(decode_base64(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Transfers, notices and signed queries, beside the way of all other queries.
+
+use std::net::IpAddr;
+
+use dns_auth::{Counters, Outcome, Responder, Transport};
+use dns_transfer::tsig::Signer;
+use dns_transfer::{Handled, Policy, handle};
+use dns_wire::{NameBuf, Query, Rcode};
+
+use crate::{Answer, Published};
+
+/// Who may transfer zones, what time it is, and who wants to hear of notices.
+pub struct TransferService {
+    /// Who may do what.
+    pub policy: Policy,
+    /// Seconds since 1970: signatures have the time in them.
+    pub unix_time: fn() -> u64,
+    /// Gets each zone for which a primary has sent a NOTIFY. It must not wait.
+    pub on_notify: Box<dyn Fn(NameBuf, IpAddr) + Send + Sync>,
+}
+
+impl Default for TransferService {
+    /// Nobody may transfer anything, and no zone is secondary.
+    fn default() -> TransferService {
+        TransferService { policy: Policy::default(), unix_time: || 0, on_notify: Box::new(|_, _| {}) }
+    }
+}
+
+/// What became of a message that seemed special.
+pub(crate) enum Special {
+    /// It is answered so.
+    Answered(Answer),
+    /// It is to be answered like others.
+    Ordinary,
+}
+
+/// Handles the message of `len` octets in `buffer`; a reply takes its place there.
+pub(crate) fn handle_special(
+    published: &Published,
+    responder: &mut Responder,
+    counters: &Counters,
+    buffer: &mut [u8],
+    len: usize,
+    client: IpAddr,
+    transport: Transport,
+) -> Special {
+    let service = &*published.transfers;
+    let now = (service.unix_time)();
+    let handled = handle(&service.policy, &published.catalog, &buffer[..len], client, transport, now);
+    if !matches!(handled, Handled::Ordinary | Handled::Query(..)) {
+        counters.on_query(transport);
+        if let Ok(query) = Query::parse(&buffer[..len]) {
+            counters.on_type(query.qtype);
+        }
+    }
+    let reply = match handled {
+        Handled::Ordinary => return Special::Ordinary,
+        Handled::Transfer(transfer) => {
+            counters.on_response(Rcode::NoError);
+            return Special::Answered(Answer::Transfer(transfer));
+        }
+        Handled::Query(query, signer) => answer_signed(published, responder, &query, *signer, transport, now),
+        Handled::Notified(zone, reply) => {
+            (service.on_notify)(zone, client);
+            count_reply(counters, &reply);
+            Some(reply)
+        }
+        Handled::Reply(reply) => {
+            count_reply(counters, &reply);
+            Some(reply)
+        }
+    };
+    let Some(reply) = reply.filter(|reply| reply.len() <= buffer.len()) else {
+        return Special::Answered(Answer::None);
+    };
+    buffer[..reply.len()].copy_from_slice(&reply);
+    Special::Answered(Answer::Reply(reply.len()))
+}
+
+fn count_reply(counters: &Counters, reply: &[u8]) {
+    let rcode = Rcode::ALL.into_iter().find(|rcode| *rcode as u8 == reply[3] & 0xf);
+    rcode.into_iter().for_each(|rcode| counters.on_response(rcode));
+}
+
+/// Answers a query whose signature was right, and signs the answer, which leaves room for that.
+fn answer_signed(
+    published: &Published,
+    responder: &mut Responder,
+    query: &[u8],
+    mut signer: Signer,
+    transport: Transport,
+    now: u64,
+) -> Option<Vec<u8>> {
+    let limit = match transport {
+        Transport::Tcp => 65_535,
+        Transport::Udp => {
+            let size = Query::parse(query).ok()?.edns.map_or(512, |edns| edns.payload_size);
+            usize::from(size.clamp(512, published.settings.udp_payload_max.max(512)))
+        }
+    };
+    let mut buffer = vec![0; limit.saturating_sub(signer.record_len()).max(query.len())];
+    buffer[..query.len()].copy_from_slice(query);
+    match responder.respond(&published.catalog, &mut buffer, query.len(), transport) {
+        Outcome::Reply(len) => buffer.truncate(len),
+        Outcome::Drop(_) => return None,
+    }
+    signer.sign(&mut buffer, now);
+    Some(buffer)
+}

@@ -1,0 +1,92 @@
+//! Who may do what: addresses and keys.
+
+use std::net::IpAddr;
+
+use dns_wire::{Name, NameBuf};
+
+/// Addresses whose first `bits` bits are those of one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    /// Reads `192.0.2.0/24`, `2001:db8::/32`, or one address.
+    pub fn from_text(text: &str) -> Option<Prefix> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address.parse().ok()?, Some(bits.parse::<u8>().ok()?)),
+            None => (text.parse().ok()?, None),
+        };
+        let most = if matches!(address, IpAddr::V4(_)) { 32 } else { 128 };
+        let bits = bits.unwrap_or(most);
+        (bits <= most).then_some(Prefix { address, bits })
+    }
+
+    /// Whether `address` is one of them. An IPv4 address that is mapped into IPv6 is an IPv4 address.
+    pub fn contains(self, address: IpAddr) -> bool {
+        let differ = match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => u128::from(u32::from(own) ^ u32::from(other)) << 96,
+            (IpAddr::V6(own), IpAddr::V6(other)) => u128::from(own) ^ u128::from(other),
+            _ => return false,
+        };
+        differ.leading_zeros() >= u32::from(self.bits)
+    }
+}
+
+/// One of those who are allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Whoever has such an address.
+    Address(Prefix),
+    /// Whoever signs with the key of this name.
+    Key(NameBuf),
+}
+
+/// Those who are allowed; nobody by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessList(pub Vec<Allowed>);
+
+impl AccessList {
+    /// Whether a client is allowed which has this address and has signed with this key, if it has signed. One match is enough.
+    pub fn allows(&self, address: IpAddr, key: Option<Name<'_>>) -> bool {
+        self.0.iter().any(|allowed| match allowed {
+            Allowed::Address(prefix) => prefix.contains(address),
+            Allowed::Key(name) => key == Some(name.as_name()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_prefix_contains_its_addresses_and_no_others() {
+        let contains = |prefix, text| Prefix::from_text(prefix).unwrap().contains(address(text));
+        assert!(contains("192.0.2.0/25", "192.0.2.127") && !contains("192.0.2.0/25", "192.0.2.128"));
+        assert!(contains("192.0.2.1", "::ffff:192.0.2.1") && !contains("192.0.2.1", "192.0.2.2"));
+        assert!(contains("2001:db8::/32", "2001:db8:1::") && !contains("2001:db8::/32", "2001:db9::"));
+        assert!(contains("0.0.0.0/0", "203.0.113.9") && !contains("0.0.0.0/0", "::1"));
+        for text in ["192.0.2.0/33", "::/129", "key", "192.0.2.0/", ""] {
+            assert_eq!(Prefix::from_text(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_allowed_unless_an_address_or_a_key_matches() {
+        let key = NameBuf::from_text(b"Key.", None).unwrap();
+        assert!(!AccessList::default().allows(address("192.0.2.1"), Some(key.as_name())));
+        let list = AccessList(vec![
+            Allowed::Key(NameBuf::from_text(b"key.", None).unwrap()),
+            Allowed::Address(Prefix::from_text("192.0.2.1").unwrap()),
+        ]);
+        assert!(list.allows(address("198.51.100.1"), Some(key.as_name())));
+        assert!(list.allows(address("192.0.2.1"), None));
+        assert!(!list.allows(address("198.51.100.1"), None));
+    }
+}

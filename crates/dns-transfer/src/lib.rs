@@ -1,0 +1,32 @@
+//! Zone transfers without sockets and clocks.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `request.rs` | what a server does with AXFR, IXFR, NOTIFY and signed requests |
+//! | `outgoing.rs` | [`Transfer`]: the messages of an AXFR, one at a time, from one version of a zone |
+//! | `incoming.rs` | [`Incoming`]: an answer to AXFR or IXFR, checked and made into a zone |
+//! | `secondary.rs` | [`Secondary`]: when a secondary zone looks for changes, and when it expires |
+//! | `text.rs` | a zone as a zone file |
+//! | `access.rs` | who may transfer |
+//! | `tsig.rs` | signatures: keys, signing, checking (RFC 8945) |
+//! | `message.rs` | messages, read and written |
+//!
+//! Start reading at [`handle`]. Octets, time and the zone are arguments.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod incoming;
+pub mod message;
+pub mod outgoing;
+pub mod request;
+pub mod secondary;
+pub mod text;
+pub mod tsig;
+
+pub use access::{AccessList, Allowed, Prefix};
+pub use incoming::{Incoming, IncomingError, Received};
+pub use message::Compressor;
+pub use outgoing::{Slots, TooLong, Transfer};
+pub use request::{Handled, Policy, ZonePolicy, handle};
+pub use secondary::{Due, Secondary, SoaTimers};
+pub use tsig::{Algorithm, Key, Keys};

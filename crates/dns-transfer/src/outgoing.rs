@@ -1,0 +1,204 @@
+//! A zone on its way out: the messages of an AXFR, one at a time (RFC 5936).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dns_auth::ServedZone;
+use dns_wire::Rtype;
+use dns_zone::{Node, Zone};
+
+use crate::message::{Compressor, add_to_count};
+use crate::tsig::Signer;
+
+/// A message ends when it has that many octets: no name behind them can be pointed to. One record may make it longer, up to 65535.
+const MESSAGE_LEN: usize = 16 << 10;
+/// Octets of the longest message, with its signature.
+const MESSAGE_MAX: usize = 65_535;
+
+/// An OPT record that takes 1232 octets over UDP and has no options.
+pub(crate) const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+/// A record is too long for a message with a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record is too long for a message with a signature")]
+pub struct TooLong;
+
+/// How many transfers there may be at once, and are.
+#[derive(Debug)]
+pub struct Slots {
+    max: usize,
+    taken: AtomicUsize,
+}
+
+impl Slots {
+    /// `max` slots, none of them taken.
+    pub fn new(max: usize) -> Arc<Slots> {
+        Arc::new(Slots { max, taken: AtomicUsize::new(0) })
+    }
+
+    /// Takes one; `None` if all are taken.
+    pub fn take(self: &Arc<Slots>) -> Option<Slot> {
+        let take = |taken: usize| (taken < self.max).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(Slot(Arc::clone(self)))
+    }
+}
+
+/// One transfer's slot, until it is dropped.
+#[derive(Debug)]
+pub struct Slot(Arc<Slots>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A transfer to one client. It holds one version of the zone, and goes on whenever the client can take another message.
+#[derive(Debug)]
+pub struct Transfer {
+    zone: Arc<ServedZone>,
+    /// The first message up to the end of its question, with the flags of all.
+    head: Vec<u8>,
+    /// Whether the client knows EDNS.
+    has_edns: bool,
+    signer: Option<Signer>,
+    next: Next,
+    _slot: Slot,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The SOA, with which a transfer begins.
+    FirstSoa,
+    /// Of the node of this number, the record of this number.
+    Record(usize, usize),
+    /// All is written.
+    Nothing,
+}
+
+impl Transfer {
+    /// A transfer that answers a request. `head` is the answer's header and question.
+    pub(crate) fn new(
+        zone: Arc<ServedZone>,
+        head: Vec<u8>,
+        has_edns: bool,
+        signer: Option<Signer>,
+        slot: Slot,
+    ) -> Transfer {
+        Transfer { zone, head, has_edns, signer, next: Next::FirstSoa, _slot: slot }
+    }
+
+    /// Whether all messages were written.
+    pub fn is_done(&self) -> bool {
+        self.next == Next::Nothing
+    }
+
+    /// Writes the next message into `message`, in place of what that has. `now` is in seconds since 1970.
+    ///
+    /// # Panics
+    /// If the transfer is done.
+    ///
+    /// # Errors
+    /// A record has no room in any message beside the signature: the transfer cannot go on.
+    pub fn write_next(
+        &mut self,
+        compressor: &mut Compressor,
+        message: &mut Vec<u8>,
+        now: u64,
+    ) -> Result<(), TooLong> {
+        assert!(!self.is_done(), "a transfer that is done has no more messages");
+        let zone = Arc::clone(&self.zone);
+        let zone = zone.tree().expect("only zones that have data are transferred");
+        let with_opt = self.next == Next::FirstSoa && self.has_edns;
+        self.begin(compressor, message);
+        let start = message.len();
+        let reserved =
+            self.signer.as_ref().map_or(0, Signer::record_len) + if with_opt { OPT.len() } else { 0 };
+        loop {
+            let end = message.len();
+            let (owner, rtype, ttl, rdata) = match self.next {
+                Next::FirstSoa => soa(zone),
+                Next::Record(node, record) => match record_at(zone, node, record) {
+                    Found::Record(record) => record,
+                    Found::EndOfNode => {
+                        self.next = Next::Record(node + 1, 0);
+                        continue;
+                    }
+                    Found::EndOfZone => soa(zone),
+                },
+                Next::Nothing => break,
+            };
+            compressor.push_record(message, owner, rtype, ttl, rdata);
+            if message.len() + reserved > MESSAGE_MAX {
+                message.truncate(end);
+                if end == start {
+                    return Err(TooLong); // Another message would have no more room.
+                }
+                break;
+            }
+            add_to_count(message, 0, 1);
+            self.next = match self.next {
+                Next::FirstSoa => Next::Record(0, 0),
+                Next::Record(node, record) if node < zone.node_count() => Next::Record(node, record + 1),
+                _ => Next::Nothing,
+            };
+            if message.len() >= MESSAGE_LEN {
+                break;
+            }
+        }
+        if with_opt {
+            message.extend_from_slice(OPT);
+            add_to_count(message, 2, 1);
+        }
+        if let Some(signer) = &mut self.signer {
+            signer.sign(message, now);
+        }
+        Ok(())
+    }
+
+    /// Writes the header; in the first message also the question and, for a client with EDNS, the OPT record (RFC 5936, 2.2).
+    fn begin(&self, compressor: &mut Compressor, message: &mut Vec<u8>) {
+        compressor.clear();
+        message.clear();
+        if self.next != Next::FirstSoa {
+            message.extend_from_slice(&self.head[..4]);
+            message.extend_from_slice(&[0; 8]);
+            return;
+        }
+        message.extend_from_slice(&self.head[..12]);
+        // Through the compressor, so that the records' owners point to it.
+        compressor.push_name(message, &self.head[12..self.head.len() - 4]);
+        message.extend_from_slice(&self.head[self.head.len() - 4..]);
+    }
+}
+
+type RecordParts<'z> = (&'z [u8], Rtype, u32, &'z [u8]);
+
+fn soa(zone: &Zone) -> RecordParts<'_> {
+    let soa = zone.soa();
+    let rdata = soa.records().next().expect("a record set has a record");
+    (zone.apex().name(), Rtype::SOA, soa.ttl(), rdata)
+}
+
+enum Found<'z> {
+    Record(RecordParts<'z>),
+    EndOfNode,
+    EndOfZone,
+}
+
+/// Record number `record` of node number `node`, without the SOA, which frames a transfer.
+fn record_at(zone: &Zone, node: usize, record: usize) -> Found<'_> {
+    let Some(node) = zone.node_at(node) else { return Found::EndOfZone };
+    let mut before = record;
+    for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::SOA) {
+        let count = usize::from(rrset.count());
+        if before < count {
+            let rdata = rrset.records().nth(before).expect("a record set has as many records as it counts");
+            return Found::Record((Node::name(node), rrset.rtype(), rrset.ttl(), rdata));
+        }
+        before -= count;
+    }
+    Found::EndOfNode
+}

@@ -1,0 +1,263 @@
+//! What a server of zones does with requests that are more than a question: AXFR, IXFR, NOTIFY, and anything that is signed.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dns_auth::{Catalog, ServedZone, Transport};
+use dns_wire::fold::Folded;
+use dns_wire::header::flag as header_flag;
+use dns_wire::{Class, LabelStarts, Name, NameBuf, Rcode, Rtype};
+
+use crate::access::AccessList;
+use crate::message::{Compressor, Malformed, Message, Question, add_to_count, flag, is_older, serial_of};
+use crate::outgoing::{OPT, Slots, Transfer};
+use crate::tsig::{Keys, RequestSignature, Signer, verify_request};
+
+/// Who may do what, and with which keys.
+#[derive(Debug, Default)]
+pub struct Policy {
+    /// All keys.
+    pub keys: Keys,
+    /// Who may transfer the zones that have no list of their own.
+    pub allow_transfer: AccessList,
+    /// Zones that are special.
+    pub zones: BTreeMap<NameBuf, ZonePolicy>,
+    /// Transfers at once; none without.
+    pub slots: Option<Arc<Slots>>,
+}
+
+/// What holds for one zone.
+#[derive(Debug, Default)]
+pub struct ZonePolicy {
+    /// Who may transfer it, if that differs.
+    pub allow_transfer: Option<AccessList>,
+    /// Whose NOTIFY counts: the primaries of a secondary zone, and the key that a primary signs with.
+    pub primaries: Vec<(IpAddr, Option<NameBuf>)>,
+}
+
+impl Policy {
+    fn may_transfer(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
+        let own = self.zones.get(&NameBuf::from(zone)).and_then(|policy| policy.allow_transfer.as_ref());
+        own.unwrap_or(&self.allow_transfer).allows(client, key)
+    }
+
+    /// Whether a NOTIFY for `zone` comes from one of its primaries (RFC 1996, 3.10); `None` if the zone is not secondary here.
+    fn is_primary(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> Option<bool> {
+        let policy = self.zones.get(&NameBuf::from(zone)).filter(|policy| !policy.primaries.is_empty())?;
+        let client = client.to_canonical();
+        Some(policy.primaries.iter().any(|(address, wanted)| {
+            address.to_canonical() == client
+                && (wanted.is_none() || wanted.as_ref().map(NameBuf::as_name) == key)
+        }))
+    }
+}
+
+/// What is to be done with a request.
+#[derive(Debug)]
+pub enum Handled {
+    /// Send this.
+    Reply(Vec<u8>),
+    /// Send the messages of this, one after the other.
+    Transfer(Box<Transfer>),
+    /// Answer this query, which had a signature, and sign the answer.
+    Query(Vec<u8>, Box<Signer>),
+    /// A primary says that the zone has changed: look, and send this.
+    Notified(NameBuf, Vec<u8>),
+    /// Answer the message like any other.
+    Ordinary,
+}
+
+/// Largest UDP message for a client without EDNS (RFC 1035, 2.3.4).
+const PLAIN_UDP_MAX: usize = 512;
+
+/// A request that was read, up to its signature.
+struct Request {
+    octets: Vec<u8>,
+    question: Question,
+    signer: Option<Box<Signer>>,
+    now: u64,
+}
+
+/// Handles a request of `client`, at `now` in seconds since 1970.
+pub fn handle(
+    policy: &Policy,
+    catalog: &Catalog,
+    request: &[u8],
+    client: IpAddr,
+    transport: Transport,
+    now: u64,
+) -> Handled {
+    let opcode =
+        request.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]) & header_flag::OPCODE);
+    if opcode != 0 && opcode != flag::NOTIFY {
+        return Handled::Ordinary; // Whoever answers ordinary queries knows no others.
+    }
+    let mut octets = request.to_vec();
+    let signature = match verify_request(&mut octets, &policy.keys, now) {
+        Ok(signature) => signature,
+        Err(Malformed) => return Handled::Reply(answer_to(request, Rcode::FormErr)),
+    };
+    let signer = match signature {
+        RequestSignature::None => None,
+        RequestSignature::Right(signer) => Some(Box::new(signer)),
+        RequestSignature::Wrong(_, signer) => {
+            let mut answer = answer_to(&octets, Rcode::NotAuth);
+            signer.sign(&mut answer, now);
+            return Handled::Reply(answer);
+        }
+    };
+    let question = Message::parse(&octets).ok().and_then(|message| message.question().cloned());
+    let Some(question) = question else { return Handled::Reply(answer_to(request, Rcode::FormErr)) };
+    let request = Request { octets, question, signer, now };
+    match (opcode, request.question.qtype) {
+        (flag::NOTIFY, _) => request.notified(policy, client),
+        (0, Rtype::AXFR | Rtype::IXFR) if request.question.qclass == Class::IN => {
+            request.transfer(policy, catalog, client, transport)
+        }
+        _ => match request.signer {
+            Some(signer) => Handled::Query(request.octets, signer),
+            None => Handled::Ordinary,
+        },
+    }
+}
+
+impl Request {
+    fn key(&self) -> Option<Name<'_>> {
+        self.signer.as_ref().map(|signer| signer.key().name())
+    }
+
+    /// Octets by which the answer will grow.
+    fn signature_len(&self) -> usize {
+        self.signer.as_ref().map_or(0, |signer| signer.record_len())
+    }
+
+    fn reply(mut self, mut answer: Vec<u8>) -> Vec<u8> {
+        if let Some(signer) = &mut self.signer {
+            signer.sign(&mut answer, self.now);
+        }
+        answer
+    }
+
+    fn refuse(self, rcode: Rcode) -> Handled {
+        let answer = answer_to(&self.octets, rcode);
+        Handled::Reply(self.reply(answer))
+    }
+
+    /// RFC 1996, 3.11 and 3.12: a notice from a primary is answered, and starts a refresh.
+    fn notified(self, policy: &Policy, client: IpAddr) -> Handled {
+        let zone = self.question.name.clone();
+        match policy.is_primary(zone.as_name(), client, self.key()) {
+            None => self.refuse(Rcode::NotAuth),
+            Some(true) if self.question.qtype == Rtype::SOA && self.question.qclass == Class::IN => {
+                let answer = answer_to(&self.octets, Rcode::NoError);
+                Handled::Notified(zone, self.reply(answer))
+            }
+            Some(_) => self.refuse(Rcode::Refused),
+        }
+    }
+
+    /// RFC 5936, 2.2, and RFC 1995, 4: the whole zone, or its SOA if the client has it or asks by UDP.
+    fn transfer(self, policy: &Policy, catalog: &Catalog, client: IpAddr, transport: Transport) -> Handled {
+        let Some(zone) = find(catalog, self.question.name.as_name()) else {
+            return self.refuse(Rcode::NotAuth);
+        };
+        if !policy.may_transfer(zone.origin(), client, self.key()) {
+            return self.refuse(Rcode::Refused);
+        }
+        let Ok(tree) = zone.tree() else { return self.refuse(Rcode::ServFail) };
+        let Ok(asked) = Asked::read(&self.octets) else { return self.refuse(Rcode::FormErr) };
+        match (self.question.qtype, transport, asked.serial) {
+            (Rtype::IXFR, _, None) | (Rtype::AXFR, Transport::Udp, _) => return self.refuse(Rcode::FormErr),
+            (Rtype::IXFR, Transport::Udp, _) => {}
+            (Rtype::IXFR, _, Some(serial)) if !is_older(serial, tree.serial()) => {}
+            _ => {
+                let Some(slot) = policy.slots.as_ref().and_then(Slots::take) else {
+                    return self.refuse(Rcode::ServFail); // The client tries again later.
+                };
+                let head = authoritative_head(&self.octets);
+                let signer = self.signer.map(|signer| *signer);
+                return Handled::Transfer(Box::new(Transfer::new(
+                    Arc::clone(zone),
+                    head,
+                    asked.has_edns,
+                    signer,
+                    slot,
+                )));
+            }
+        }
+        let mut answer = authoritative_head(&self.octets);
+        let soa = tree.soa();
+        if let Some(rdata) = soa.records().next() {
+            Compressor::default().push_record(
+                &mut answer,
+                zone.origin().as_bytes(),
+                Rtype::SOA,
+                soa.ttl(),
+                rdata,
+            );
+            add_to_count(&mut answer, 0, 1);
+        }
+        if asked.has_edns {
+            answer.extend_from_slice(OPT);
+            add_to_count(&mut answer, 2, 1);
+        } else if transport == Transport::Udp && answer.len() + self.signature_len() > PLAIN_UDP_MAX {
+            answer = authoritative_head(&self.octets);
+            answer[2] |= (header_flag::TC >> 8) as u8;
+        }
+        Handled::Reply(self.reply(answer))
+    }
+}
+
+/// What a transfer's request has behind its question.
+struct Asked {
+    /// The SERIAL of the version that the client has (RFC 1995, 3).
+    serial: Option<u32>,
+    has_edns: bool,
+}
+
+impl Asked {
+    fn read(octets: &[u8]) -> Result<Asked, Malformed> {
+        let mut message = Message::parse(octets)?;
+        let [answers, authorities, additionals] = message.counts().map(u32::from);
+        let mut asked = Asked { serial: None, has_edns: false };
+        for number in 0..answers + authorities + additionals {
+            let record = message.next_record()?;
+            if record.rtype == Rtype::SOA && (answers..answers + authorities).contains(&number) {
+                asked.serial = serial_of(&record.rdata);
+            }
+            asked.has_edns |= record.rtype == Rtype::OPT;
+        }
+        if message.is_at_end() { Ok(asked) } else { Err(Malformed) }
+    }
+}
+
+/// The zone whose origin is `name`.
+fn find<'c>(catalog: &'c Catalog, name: Name<'_>) -> Option<&'c Arc<ServedZone>> {
+    let number = catalog.find_number(&Folded::of(name.as_bytes()), &LabelStarts::of(name))?;
+    Some(&catalog.zones()[number as usize]).filter(|zone| zone.origin() == name)
+}
+
+/// Header and question of an authoritative answer.
+fn authoritative_head(request: &[u8]) -> Vec<u8> {
+    let mut answer = answer_to(request, Rcode::NoError);
+    answer[2] |= (header_flag::AA >> 8) as u8;
+    answer
+}
+
+/// An answer without records: the request's ID, opcode, RD and, if it can be read, question.
+fn answer_to(request: &[u8], rcode: Rcode) -> Vec<u8> {
+    let header = request.first_chunk::<12>().copied().unwrap_or_default();
+    let question = Message::parse(request).ok().filter(|message| message.question().is_some());
+    let end = question.as_ref().map_or(12, Message::position);
+    let kept = u16::from_be_bytes([header[2], header[3]]) & (header_flag::OPCODE | header_flag::RD);
+    let mut answer = header.to_vec();
+    answer.extend_from_slice(request.get(12..end).unwrap_or_default());
+    answer[2..4].copy_from_slice(&(header_flag::QR | kept | rcode.low()).to_be_bytes());
+    answer[4..12].copy_from_slice(&[0, u8::from(question.is_some()), 0, 0, 0, 0, 0, 0]);
+    answer
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,248 @@
+//! Requests for a zone of many names.
+
+use std::collections::BTreeSet;
+
+use dns_auth::compile::compile;
+use dns_zone::ZoneBuilder;
+
+use super::*;
+use crate::access::Allowed;
+use crate::access::Prefix;
+use crate::message::{push_record, question_message};
+use crate::tsig::{Algorithm, Key, sign_request};
+
+const NOW: u64 = 1_700_000_000;
+const CLIENT: &str = "192.0.2.1";
+const SERIAL: u32 = 7;
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), None).unwrap()
+}
+
+fn soa_rdata(serial: u32) -> Vec<u8> {
+    let numbers = [serial, 1, 2, 3, 4].map(u32::to_be_bytes).concat();
+    [name("ns.Example.").as_name().as_bytes(), name("host.Example.").as_name().as_bytes(), &numbers].concat()
+}
+
+/// A zone with `hosts` names, each with two addresses.
+fn catalog(hosts: u32) -> Catalog {
+    let origin = name("Example.");
+    let mut builder = ZoneBuilder::new(origin.as_name(), 2);
+    builder.add(origin.as_name(), 60, Rtype::NS, name("ns.Example.").as_name().as_bytes()).unwrap();
+    builder.add(origin.as_name(), 60, Rtype::SOA, &soa_rdata(SERIAL)).unwrap();
+    for host in 0..hosts {
+        let owner = name(&format!("host-{host}.sub.Example."));
+        for last in [1, 2] {
+            builder
+                .add(owner.as_name(), 300, Rtype::A, &[host.to_be_bytes()[2], host.to_be_bytes()[3], 0, last])
+                .unwrap();
+        }
+    }
+    Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5)
+}
+
+fn key() -> Arc<Key> {
+    Arc::new(Key::new(name("key.").as_name(), Algorithm::Sha256, b"secret"))
+}
+
+/// Clients with the address or the key may transfer, two at once.
+fn policy() -> Policy {
+    let allowed = vec![Allowed::Address(Prefix::from_text(CLIENT).unwrap()), Allowed::Key(name("key."))];
+    let mut policy =
+        Policy { allow_transfer: AccessList(allowed), slots: Some(Slots::new(2)), ..Policy::default() };
+    policy.keys.insert(Key::new(name("key.").as_name(), Algorithm::Sha256, b"secret"));
+    policy
+}
+
+fn axfr() -> Vec<u8> {
+    question_message(1, 0, name("example.").as_name(), Rtype::AXFR)
+}
+
+fn ixfr(serial: u32) -> Vec<u8> {
+    let mut request = question_message(1, 0, name("example.").as_name(), Rtype::IXFR);
+    push_record(&mut request, name("example.").as_name(), Rtype::SOA, Class::IN, 0, &soa_rdata(serial));
+    add_to_count(&mut request, 1, 1);
+    request
+}
+
+fn ask(policy: &Policy, catalog: &Catalog, request: &[u8], client: &str, transport: Transport) -> Handled {
+    handle(policy, catalog, request, client.parse().unwrap(), transport, NOW)
+}
+
+fn reply(handled: Handled) -> Vec<u8> {
+    match handled {
+        Handled::Reply(reply) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rcode(handled: Handled) -> u8 {
+    reply(handled)[3] & 0xf
+}
+
+fn transfer(handled: Handled) -> Box<Transfer> {
+    match handled {
+        Handled::Transfer(transfer) => transfer,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn messages(mut transfer: Box<Transfer>) -> Vec<Vec<u8>> {
+    let (mut compressor, mut messages) = (Compressor::default(), Vec::new());
+    while !transfer.is_done() {
+        let mut message = Vec::new();
+        transfer.write_next(&mut compressor, &mut message, NOW).unwrap();
+        messages.push(message);
+    }
+    messages
+}
+
+fn records(messages: &[Vec<u8>]) -> Vec<(String, Rtype, u32, Vec<u8>)> {
+    let mut records = Vec::new();
+    for octets in messages {
+        let mut message = Message::parse(octets).unwrap();
+        for _ in 0..message.counts()[0] {
+            let record = message.next_record().unwrap();
+            records.push((record.owner.to_string(), record.rtype, record.ttl, record.rdata));
+        }
+        assert!(message.is_at_end() || message.counts()[2] == 1);
+    }
+    records
+}
+
+#[test]
+fn a_transfer_has_every_record_once_between_two_soas_with_its_case() {
+    let catalog = catalog(20_000);
+    let messages = messages(transfer(ask(&policy(), &catalog, &axfr(), CLIENT, Transport::Tcp)));
+    let octets: usize = messages.iter().map(Vec::len).sum();
+    assert!(messages.len() > 20 && messages.iter().all(|message| message.len() <= (16 << 10) + 64));
+    assert!(octets < 40_000 * 25, "names are compressed: {octets} octets");
+    let records = records(&messages);
+    assert_eq!(records.len(), 40_000 + 3);
+    assert_eq!((records[0].1, &records[0]), (Rtype::SOA, &records[records.len() - 1]));
+    let distinct: BTreeSet<_> =
+        records.iter().map(|(owner, rtype, _, rdata)| (owner, rtype.0, rdata)).collect();
+    assert_eq!(distinct.len(), 40_000 + 2);
+    assert!(records.iter().all(|(owner, ..)| owner.ends_with("Example.")));
+    for message in &messages {
+        assert_eq!((&message[..2], message[2], message[3]), (&[0, 1][..], 0x84, 0));
+    }
+}
+
+#[test]
+fn a_record_of_the_longest_kind_has_a_message_of_its_own() {
+    let origin = name("example.");
+    let mut builder = ZoneBuilder::new(origin.as_name(), 2);
+    builder.add(origin.as_name(), 60, Rtype::SOA, &soa_rdata(1)).unwrap();
+    for number in 0..3 {
+        builder
+            .add(name(&format!("n{number}.example.")).as_name(), 60, Rtype(65_280), &[number; 60_000])
+            .unwrap();
+    }
+    let catalog = Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5);
+    let messages = messages(transfer(ask(&policy(), &catalog, &axfr(), CLIENT, Transport::Tcp)));
+    assert_eq!(records(&messages).len(), 5);
+    assert!(messages.iter().all(|message| message.len() <= 65_535));
+}
+
+#[test]
+fn nobody_gets_a_transfer_without_being_allowed() {
+    let catalog = catalog(1);
+    for policy in [policy(), Policy::default()] {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            assert_eq!(rcode(ask(&policy, &catalog, &axfr(), "192.0.2.2", transport)), 5);
+            assert_eq!(rcode(ask(&policy, &catalog, &ixfr(1), "192.0.2.2", transport)), 5);
+        }
+    }
+    let other = question_message(1, 0, name("sub.example.").as_name(), Rtype::AXFR);
+    assert_eq!(rcode(ask(&policy(), &catalog, &other, CLIENT, Transport::Tcp)), 9, "no zone begins there");
+}
+
+#[test]
+fn the_list_of_a_zone_takes_the_place_of_that_for_all() {
+    let mut policy = policy();
+    let own = ZonePolicy { allow_transfer: Some(AccessList::default()), ..ZonePolicy::default() };
+    policy.zones.insert(name("example."), own);
+    assert_eq!(rcode(ask(&policy, &catalog(1), &axfr(), CLIENT, Transport::Tcp)), 5);
+}
+
+#[test]
+fn a_key_allows_from_any_address_and_every_message_is_signed() {
+    let catalog = catalog(2_000);
+    let mut request = axfr();
+    let mut verifier = sign_request(&mut request, &key(), NOW);
+    let mut messages = messages(transfer(ask(&policy(), &catalog, &request, "203.0.113.1", Transport::Tcp)));
+    assert!(messages.len() > 2);
+    for message in &mut messages {
+        verifier.verify(message, NOW).unwrap();
+        assert!(verifier.is_complete());
+    }
+    assert_eq!(records(&messages).len(), 4_000 + 3);
+}
+
+#[test]
+fn a_wrong_signature_is_answered_with_notauth() {
+    let mut request = axfr();
+    sign_request(&mut request, &Arc::new(Key::new(name("key.").as_name(), Algorithm::Sha256, b"other")), NOW);
+    assert_eq!(rcode(ask(&policy(), &catalog(1), &request, CLIENT, Transport::Tcp)), 9);
+}
+
+#[test]
+fn transfers_at_once_are_limited_and_one_that_ends_makes_room() {
+    let (policy, catalog) = (policy(), catalog(1));
+    let begin = || ask(&policy, &catalog, &axfr(), CLIENT, Transport::Tcp);
+    let (first, _second) = (transfer(begin()), transfer(begin()));
+    assert_eq!(rcode(begin()), 2);
+    drop(first);
+    transfer(begin());
+}
+
+#[test]
+fn an_incremental_request_is_answered_with_the_soa_for_who_is_current_and_else_with_the_zone() {
+    let (policy, catalog) = (policy(), catalog(10));
+    for (serial, transport) in [(SERIAL, Transport::Tcp), (SERIAL + 1, Transport::Tcp), (1, Transport::Udp)] {
+        let answer = reply(ask(&policy, &catalog, &ixfr(serial), CLIENT, transport));
+        let records = records(&[answer]);
+        assert_eq!((records.len(), records[0].1), (1, Rtype::SOA));
+        assert_eq!(records[0].3, soa_rdata(SERIAL));
+    }
+    let whole = transfer(ask(&policy, &catalog, &ixfr(SERIAL - 1), CLIENT, Transport::Tcp));
+    assert_eq!(records(&messages(whole)).len(), 23);
+    let without_serial = question_message(1, 0, name("example.").as_name(), Rtype::IXFR);
+    assert_eq!(rcode(ask(&policy, &catalog, &without_serial, CLIENT, Transport::Tcp)), 1);
+    assert_eq!(rcode(ask(&policy, &catalog, &axfr(), CLIENT, Transport::Udp)), 1);
+}
+
+#[test]
+fn a_signed_question_is_answered_without_its_signature_and_an_unsigned_one_like_any() {
+    let mut query = question_message(1, 0, name("example.").as_name(), Rtype::SOA);
+    let plain = query.clone();
+    assert!(matches!(ask(&policy(), &catalog(1), &query, CLIENT, Transport::Udp), Handled::Ordinary));
+    sign_request(&mut query, &key(), NOW);
+    match ask(&policy(), &catalog(1), &query, CLIENT, Transport::Udp) {
+        Handled::Query(query, _) => assert_eq!(query, plain),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
+    let catalog = catalog(1);
+    let mut policy = policy();
+    let notice = question_message(9, flag::NOTIFY, name("example.").as_name(), Rtype::SOA);
+    assert_eq!(rcode(ask(&policy, &catalog, &notice, CLIENT, Transport::Udp)), 9, "it is not secondary here");
+    let primaries = vec![(CLIENT.parse().unwrap(), None), ("192.0.2.3".parse().unwrap(), Some(name("key.")))];
+    policy.zones.insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
+    match ask(&policy, &catalog, &notice, CLIENT, Transport::Udp) {
+        Handled::Notified(zone, answer) => {
+            assert_eq!(zone, name("example."));
+            assert_eq!(answer[..4], [0, 9, 0xa0, 0]);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rcode(ask(&policy, &catalog, &notice, "192.0.2.2", Transport::Udp)), 5);
+    assert_eq!(rcode(ask(&policy, &catalog, &notice, "192.0.2.3", Transport::Udp)), 5, "without its key");
+    let mut signed = notice;
+    sign_request(&mut signed, &key(), NOW);
+    assert!(matches!(ask(&policy, &catalog, &signed, "192.0.2.3", Transport::Udp), Handled::Notified(..)));
+}

@@ -1,0 +1,185 @@
+//! Zone transfers to real secondaries: NSD, Knot and kdig, with keys and without, from our own stack and from kernel sockets.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Instant;
+
+use lab::{CLIENT_V4, Child, Device, Directory, Lab, Peer, SERVER_V4, Server, Side, Sidestep, Zone};
+use rustix::process::Signal;
+use tests::VersionedZone;
+
+use crate::{PATIENCE, empty_lab};
+
+const SECRET: &str = "c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh";
+const ORIGIN: &str = "example.com";
+/// Names of a zone that takes many messages.
+const HOSTS: u32 = 100_000;
+
+/// A primary, Sidestep, in a laboratory.
+struct Primary {
+    // Dropped in this order.
+    secondary: Option<Child>,
+    server: Server,
+    directory: Directory,
+    lab: Lab,
+    _turn: std::sync::MutexGuard<'static, ()>,
+}
+
+impl Primary {
+    /// Serves `zone` by `device`; whoever `allowed` names may transfer it.
+    fn start(device: Device, zone: &VersionedZone, allowed: &str) -> Option<Primary> {
+        let (lab, turn) = empty_lab()?;
+        let directory = Directory::new().unwrap();
+        let text = format!(
+            "allow-transfer = [{allowed}]\n[[key]]\nname = \"transfer.key\"\nsecret = \"{SECRET}\"\n\
+             [[key]]\nname = \"long.key\"\nalgorithm = \"hmac-sha512\"\nsecret = \"{SECRET}\"\n"
+        );
+        let config = directory.write("sidestep.toml", &text).unwrap().display().to_string();
+        let zone = Zone { origin: ORIGIN.to_owned(), file: zone.file() };
+        let sidestep = Sidestep::on(device).with(&["--config", &config]);
+        let server = Peer::Sidestep(sidestep).start(&lab, &zone).unwrap();
+        Some(Primary { secondary: None, server, directory, lab, _turn: turn })
+    }
+
+    /// What kdig prints of a transfer from `server`: its records, one a line.
+    fn transfer_from(&self, server: &str, options: &[&str]) -> Result<Vec<String>, String> {
+        let at = format!("@{server}");
+        let words = [&[&at, ORIGIN, "AXFR", "+noall", "+answer", "+time=60"], options].concat();
+        let text = self.lab.run_in(Side::Client, "kdig", &words).map_err(|error| error.to_string())?;
+        let records = text.lines().filter(|line| !line.is_empty() && !line.starts_with(';'));
+        Ok(records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
+    }
+
+    /// Whether kdig gets the zone.
+    fn gives(&self, options: &[&str]) -> bool {
+        self.transfer_from(SERVER_V4, options).is_ok_and(|records| !records.is_empty())
+    }
+
+    /// The serial that `server` has; kdig prints nothing of what is not there.
+    fn serial_at(&self, server: &str) -> Option<String> {
+        let words = [&format!("@{server}"), ORIGIN, "SOA", "+short", "+time=1", "+retry=0"];
+        let text = self.lab.run_in(Side::Client, "kdig", &words).ok()?;
+        text.split_whitespace().nth(2).map(str::to_owned)
+    }
+
+    fn wait_for_serial(&self, serial: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.serial_at(CLIENT_V4).as_deref() != Some(serial) {
+            let secondary = self.secondary.as_ref().map(Child::output);
+            assert!(Instant::now() < deadline, "no serial {serial}: {secondary:?}");
+            thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+
+    /// The secondary has what the primary has, which is `records` records.
+    fn assert_is_equal(&self, records: usize) {
+        let own = self.transfer_from(SERVER_V4, &KEY).unwrap();
+        let theirs = self.transfer_from(CLIENT_V4, &[]).unwrap();
+        assert_eq!(own.len(), records + 1, "the SOA comes twice");
+        let sets = [own, theirs].map(|lines| lines.into_iter().collect::<BTreeSet<_>>());
+        assert_eq!(sets[0].len(), records);
+        assert!(sets[0] == sets[1], "primary and secondary differ");
+    }
+
+    fn start_nsd(&mut self) {
+        let own = self.directory.path().display();
+        let text = format!(
+            "server:\n  server-count: 1\n  ip-address: {CLIENT_V4}@53\n  username: \"\"\n  chroot: \"\"\n  database: \"\"\n\
+             \x20 zonesdir: \"{own}\"\n  pidfile: \"{own}/nsd.pid\"\n  xfrdfile: \"{own}/xfrd.state\"\n  xfrdir: \"{own}\"\n\
+             \x20 zonelistfile: \"{own}/zone.list\"\n  xfrd-reload-timeout: 0\n  rrl-ratelimit: 0\n\
+             remote-control:\n  control-enable: no\n\
+             key:\n  name: transfer.key\n  algorithm: hmac-sha256\n  secret: \"{SECRET}\"\n\
+             zone:\n  name: {ORIGIN}\n  zonefile: secondary.zone\n  request-xfr: {SERVER_V4} transfer.key\n\
+             \x20 provide-xfr: {CLIENT_V4} NOKEY\n  provide-xfr: 127.0.0.1 NOKEY\n"
+        );
+        let config = self.directory.write("nsd.conf", &text).unwrap().display().to_string();
+        self.secondary = Some(self.lab.spawn_in(Side::Client, "nsd", &["-d", "-c", &config]).unwrap());
+    }
+
+    fn start_knot(&mut self) {
+        let own = self.directory.path().display();
+        let text = format!(
+            "server:\n    rundir: \"{own}\"\n    listen: {CLIENT_V4}@53\n    udp-workers: 1\n    tcp-workers: 1\n\
+             \x20   background-workers: 1\nlog:\n  - target: stderr\n    any: info\ndatabase:\n    storage: \"{own}\"\n\
+             key:\n  - id: transfer.key\n    algorithm: hmac-sha256\n    secret: {SECRET}\n\
+             remote:\n  - id: primary\n    address: {SERVER_V4}@53\n    key: transfer.key\n\
+             acl:\n  - id: anybody\n    action: transfer\n\
+             zone:\n  - domain: {ORIGIN}\n    master: primary\n    acl: anybody\n    storage: \"{own}\"\n    zonefile-sync: -1\n"
+        );
+        let config = self.directory.write("knot.conf", &text).unwrap().display().to_string();
+        self.secondary = Some(self.lab.spawn_in(Side::Client, "knotd", &["-c", &config]).unwrap());
+    }
+}
+
+const KEY: [&str; 2] = ["-y", "hmac-sha256:transfer.key:c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh"];
+
+/// A secondary gets a zone of many messages, and what changes in it.
+fn follows(device: Device, start: fn(&mut Primary)) {
+    let zone = VersionedZone::new(1, HOSTS);
+    let Some(mut primary) = Primary::start(device, &zone, r#""transfer.key""#) else { return };
+    start(&mut primary);
+    primary.wait_for_serial("1");
+    primary.assert_is_equal(HOSTS as usize + 4);
+    zone.set(2, HOSTS + 7);
+    primary.server.process.signal(Signal::HUP);
+    primary.wait_for_serial("2");
+    primary.assert_is_equal(HOSTS as usize + 11);
+}
+
+#[test]
+fn nsd_follows_a_zone_of_100_000_names_on_our_stack() {
+    follows(Device::Xdp, Primary::start_nsd);
+}
+
+#[test]
+fn nsd_follows_a_zone_of_100_000_names_on_kernel_sockets() {
+    follows(Device::Kernel, Primary::start_nsd);
+}
+
+#[test]
+fn knot_follows_a_zone_of_100_000_names_on_our_stack() {
+    follows(Device::Xdp, Primary::start_knot);
+}
+
+#[test]
+fn knot_follows_a_zone_of_100_000_names_on_kernel_sockets() {
+    follows(Device::Kernel, Primary::start_knot);
+}
+
+#[test]
+fn transfers_go_to_the_keys_that_are_named_and_to_nobody_else() {
+    let zone = VersionedZone::new(1, 1000);
+    for device in [Device::Xdp, Device::Kernel] {
+        let allowed = r#""transfer.key", "long.key", "203.0.113.0/24""#;
+        let Some(primary) = Primary::start(device, &zone, allowed) else { return };
+        assert!(primary.gives(&KEY));
+        assert!(primary.gives(&["-y", &format!("hmac-sha512:long.key:{SECRET}")]));
+        assert!(!primary.gives(&[]), "neither key nor address");
+        assert!(!primary.gives(&["-y", "hmac-sha256:transfer.key:d3Jvbmc="]), "another secret");
+        assert!(!primary.gives(&["-y", &format!("hmac-sha256:other.key:{SECRET}")]), "an unknown key");
+        assert!(!primary.gives(&["-y", &format!("hmac-sha512:transfer.key:{SECRET}")]), "another algorithm");
+    }
+}
+
+#[test]
+fn transfers_go_to_the_addresses_that_are_named() {
+    let zone = VersionedZone::new(1, 1000);
+    for (allowed, gives) in [(format!("\"{CLIENT_V4}\""), true), (String::new(), false)] {
+        let Some(primary) = Primary::start(Device::Xdp, &zone, &allowed) else { return };
+        assert_eq!(primary.gives(&[]), gives, "{allowed}");
+    }
+}
+
+#[test]
+fn signed_questions_get_signed_answers_by_udp_and_tcp() {
+    let zone = VersionedZone::new(1, 1);
+    let Some(primary) = Primary::start(Device::Xdp, &zone, "") else { return };
+    for transport in ["+notcp", "+tcp"] {
+        // kdig checks the signature of the answer.
+        let words =
+            [&["@10.53.0.1", ORIGIN, "SOA", transport, "+noall", "+answer", "+comments"][..], &KEY].concat();
+        let text = primary.lab.run_in(Side::Client, "kdig", &words).unwrap();
+        assert!(text.contains("NOERROR") && text.contains("ns1.example.com."), "{text}");
+        assert!(!text.to_lowercase().contains("tsig"), "no complaint: {text}");
+    }
+}
