@@ -10,6 +10,7 @@ mod observe;
 mod privileges;
 mod reload;
 mod resolver;
+mod secondary;
 mod serving;
 mod sources;
 mod stack;

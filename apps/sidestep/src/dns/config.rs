@@ -123,7 +123,7 @@ impl Config {
         for text in &options.sources.zones {
             zones.push(parse_zone(text)?);
         }
-        if zones.is_empty() && responder == ResponderKind::Dns {
+        if zones.is_empty() && transfers.secondaries.is_empty() && responder == ResponderKind::Dns {
             return Err(ConfigError::NoZone.into());
         }
         let spin_us = options.spin_us.or(file.spin_us).unwrap_or(20);
@@ -194,12 +194,17 @@ fn parse_device(device: &str, listen: &[String], dpdk: DpdkOptions) -> anyhow::R
     Ok(DeviceChoice::Kernel(vec![loopback([127, 0, 0, 1].into()), loopback([0, 0, 0, 0, 0, 0, 0, 1].into())]))
 }
 
-/// `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:53`.
+/// An address to serve.
 pub(crate) fn parse_listen(text: &str, port: u16) -> Result<SocketAddr, ConfigError> {
+    parse_address("listen", text, port)
+}
+
+/// `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:53`.
+pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Result<SocketAddr, ConfigError> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse().map(|address: IpAddr| SocketAddr::new(address, port));
     address.or_else(|_| text.parse()).map_err(|_| ConfigError::Form {
-        option: "listen",
+        option,
         value: text.to_owned(),
         expected: "an address with or without a port, such as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53",
     })

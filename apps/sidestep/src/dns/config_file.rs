@@ -39,6 +39,9 @@ pub(crate) struct ConfigFile {
     /// `[[zone]]` tables.
     #[serde(default, rename = "zone")]
     pub(crate) zones: Vec<ZoneTable>,
+    /// `[[secondary]]` tables.
+    #[serde(default, rename = "secondary")]
+    pub(crate) secondaries: Vec<SecondaryTable>,
     /// `[answers]`.
     #[serde(default)]
     pub(crate) answers: AnswersTable,
@@ -83,6 +86,22 @@ pub(crate) struct ZoneTable {
     pub(crate) file: PathBuf,
     /// Its origin, if that is not the owner of the SOA.
     pub(crate) origin: Option<String>,
+    /// Who may transfer it, in place of those who may transfer all.
+    pub(crate) allow_transfer: Option<Vec<String>>,
+}
+
+/// One zone that is transferred from others.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SecondaryTable {
+    /// Its name.
+    pub(crate) zone: String,
+    /// Addresses, with or without ports, in the order in which they are asked.
+    pub(crate) primaries: Vec<String>,
+    /// The key that requests are signed with.
+    pub(crate) key: Option<String>,
+    /// Where the zone is kept over a restart.
+    pub(crate) file: Option<PathBuf>,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
 }

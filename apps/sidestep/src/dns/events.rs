@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use dns_auth::ServedZone;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
 use super::load::{Loaded, load_catalog};
+use super::secondary::Publish;
 
 /// Something that happened.
 pub(crate) enum Event {
     /// SIGHUP, SIGTERM or SIGINT came.
     Signal(i32),
+    /// A secondary zone has another version.
+    Secondary(Arc<ServedZone>),
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }
@@ -36,6 +40,12 @@ impl Events {
         };
         thread::Builder::new().name("signals".to_owned()).spawn(pass_on)?;
         Ok(events)
+    }
+
+    /// Passes on versions of secondary zones.
+    pub(crate) fn publisher(&self) -> Publish {
+        let sender = self.sender.clone();
+        Box::new(move |zone| drop(sender.send(Event::Secondary(zone)))) // A server that ends needs no zones.
     }
 
     /// Waits for the next one.

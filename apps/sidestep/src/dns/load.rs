@@ -121,6 +121,15 @@ struct Entry {
 }
 
 impl Loaded {
+    /// All zones together, `others` among them.
+    pub(crate) fn catalog_with<'a>(&self, others: impl Iterator<Item = &'a Arc<ServedZone>>) -> Arc<Catalog> {
+        let mut others = others.peekable();
+        if others.peek().is_none() {
+            return Arc::clone(&self.catalog);
+        }
+        Arc::new(Catalog::new(self.catalog.zones().iter().cloned().chain(others.cloned()), random_seed()))
+    }
+
     /// The zones that have data.
     fn trees(&self) -> impl Iterator<Item = &Zone> {
         self.catalog.zones().iter().filter_map(|served| served.tree().ok())
@@ -259,7 +268,7 @@ fn origin_of(spec: &ZoneSpec, errors: &ZoneTextErrors) -> Option<NameBuf> {
 }
 
 /// A number that nobody outside can guess.
-fn random_seed() -> u64 {
+pub(crate) fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }

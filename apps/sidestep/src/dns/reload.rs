@@ -6,22 +6,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use dns_auth::ServedZone;
 use dns_server::Published;
-use dns_transfer::Slots;
 
 use super::config::Config;
 use super::events::Events;
 use super::load::Loaded;
 use super::options::Serve;
-use super::service::{counted, publication, what_is_served};
+use super::service::{Shared, counted, origin_of, publication, what_is_served};
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
     pub(crate) options: &'s Serve,
     pub(crate) events: &'s Events,
     pub(crate) published: &'s ArcSwap<Published>,
-    /// Of all transfers, whatever version they began with.
-    pub(crate) slots: Arc<Slots>,
+    /// What stays from version to version.
+    pub(crate) shared: Shared,
+    /// The configuration of what is served.
+    pub(crate) current: Config,
     /// What cannot change while the server runs.
     pub(crate) running: Config,
     pub(crate) loaded: Arc<Loaded>,
@@ -59,6 +61,7 @@ impl Reloads<'_> {
             ("mss-clamp", config.mss_clamp != running.mss_clamp),
             ("control", config.control != running.control),
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
+            ("secondary", config.transfers.secondaries != running.transfers.secondaries),
             ("transfers-max", config.transfers.max != running.transfers.max),
             ("user", config.user != running.user),
         ];
@@ -80,8 +83,20 @@ impl Reloads<'_> {
         }
     }
 
+    /// Serves another version of a secondary zone.
+    pub(crate) fn replace_secondary(&mut self, zone: Arc<ServedZone>) {
+        let old_zone = self.shared.secondaries.insert(origin_of(&zone), zone);
+        let publication = publication(&self.current, &self.loaded, &self.shared);
+        let old_publication = self.published.swap(Arc::new(publication));
+        wait_until_unused(&old_publication);
+        drop((old_publication, old_zone));
+    }
+
     fn publish(&mut self, config: &Config, replacement: Loaded) {
-        let old_publication = self.published.swap(Arc::new(publication(config, &replacement, &self.slots)));
+        self.current = config.clone();
+        self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
+        let old_publication =
+            self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
         let old_zones = std::mem::replace(&mut self.loaded, Arc::new(replacement));
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));

@@ -1,14 +1,17 @@
 //! `sidestep dns serve`: the parts put together.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
-use dns_auth::Counters;
+use dns_auth::{Counters, ServedZone};
 use dns_server::{Admission, DnsResponder, Published};
 use dns_transfer::Slots;
+use dns_wire::NameBuf;
 use engine::EngineHandle;
 use log::LevelFilter;
 use signal_hook::consts::SIGHUP;
@@ -20,9 +23,10 @@ use super::events::{Event, Events};
 use super::load::Loaded;
 use super::options::{ResponderKind, Serve};
 use super::reload::Reloads;
+use super::secondary::Notice;
 use super::stats;
 use super::tcp::{self, TcpHandle};
-use super::{descriptors, privileges, transfers};
+use super::{descriptors, privileges, secondary, transfers};
 use crate::systemd;
 
 /// Serves until SIGTERM or SIGINT.
@@ -37,11 +41,23 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let events = Events::start().context("handling signals")?;
     events.load(config, None).context("starting a thread")?;
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
-    if loaded.zone_count() == 0 && config.responder == ResponderKind::Dns {
+    if loaded.zone_count() == 0
+        && config.transfers.secondaries.is_empty()
+        && config.responder == ResponderKind::Dns
+    {
         bail!("none of the zones could be loaded");
     }
-    let slots = Slots::new(config.transfers.max);
-    let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &slots)));
+    let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys);
+    let (notices, heard) = channel();
+    let shared = Shared {
+        slots: Slots::new(config.transfers.max),
+        secondaries: prepared
+            .iter()
+            .map(|zone| (origin_of(&zone.served), Arc::clone(&zone.served)))
+            .collect(),
+        notices,
+    };
+    let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
 
     let admission = Admission::new(descriptors::fit(config.tcp, &config.device, descriptors));
     let engines = start_engines(&config, cores, &published, &admission)?;
@@ -64,13 +80,19 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         })
         .ok();
 
+    if !prepared.is_empty() {
+        let channel = (shared.notices.clone(), heard);
+        secondary::start(prepared, events.publisher(), channel)
+            .context("starting threads for secondary zones")?;
+    }
     log::info!("{}", ready_line(&config, &loaded, &devices, engines.len()));
     systemd::notify_ready();
     let mut reloads = Reloads {
         options,
         events: &events,
         published: &published,
-        slots,
+        shared,
+        current: config.clone(),
         running: config,
         loaded: Arc::new(loaded),
         is_loading: false,
@@ -79,6 +101,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     loop {
         match events.next() {
             Event::Signal(SIGHUP) => reloads.begin(),
+            Event::Secondary(zone) => reloads.replace_secondary(zone),
             Event::Signal(_) => break, // A load that is under way ends with the process.
             Event::Loaded(replacement) => {
                 let (config, loaded) = *replacement;
@@ -98,6 +121,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
         match events.next() {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
+            Event::Secondary(_) => {} // They begin later.
             Event::Loaded(loaded) => {
                 if again {
                     events.repeat(SIGHUP); // What was read first may have changed since.
@@ -109,9 +133,25 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
 }
 
 /// What responders answer from.
-pub(crate) fn publication(config: &Config, loaded: &Loaded, slots: &Arc<Slots>) -> Published {
-    let (catalog, settings) = (Arc::clone(&loaded.catalog), Arc::clone(&config.settings));
-    Published { catalog, settings, transfers: Arc::new(transfers::service(config, loaded, slots)) }
+pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> Published {
+    let catalog = loaded.catalog_with(shared.secondaries.values());
+    let transfers = Arc::new(transfers::service(config, loaded, &shared.slots, &shared.notices));
+    Published { catalog, settings: Arc::clone(&config.settings), transfers }
+}
+
+/// What stays from version to version.
+pub(crate) struct Shared {
+    /// Of all outgoing transfers, whatever version they began with.
+    pub(crate) slots: Arc<Slots>,
+    /// The secondary zones, as they are now.
+    pub(crate) secondaries: BTreeMap<NameBuf, Arc<ServedZone>>,
+    /// Where notices of primaries go.
+    pub(crate) notices: Sender<Notice>,
+}
+
+/// The name of a zone.
+pub(crate) fn origin_of(zone: &ServedZone) -> NameBuf {
+    NameBuf::from(zone.origin())
 }
 
 struct Tcp {

@@ -1,8 +1,10 @@
 //! Who may transfer zones, from the configuration: keys, lists of addresses and keys.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
@@ -10,18 +12,21 @@ use dns_server::TransferService;
 use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Slots, ZonePolicy};
 use dns_wire::NameBuf;
 
-use super::config::{Config, ZoneSpec, in_range, parse_domain};
-use super::config_file::{ConfigFile, KeyTable};
-use super::load::Loaded;
+use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
+use super::config_file::{ConfigFile, KeyTable, SecondaryTable};
+use super::load::{self, Loaded};
 use super::privileges::explain_denial;
+use super::secondary::Notice;
 
 /// All about transfers that the configuration says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
-    keys: Keys,
+    pub(crate) keys: Keys,
     allow_transfer: AccessList,
     /// Outgoing transfers at once.
     pub(crate) max: usize,
+    /// Zones that are transferred from others.
+    pub(crate) secondaries: Vec<Arc<SecondarySpec>>,
     /// What single zones have of their own.
     zones: HashMap<ZoneSpec, ZoneTransfers>,
 }
@@ -29,6 +34,17 @@ pub(crate) struct Transfers {
 /// What one zone has of its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZoneTransfers {
+    allow_transfer: Option<AccessList>,
+}
+
+/// A zone that is transferred from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecondarySpec {
+    pub(crate) origin: NameBuf,
+    pub(crate) primaries: Vec<SocketAddr>,
+    /// Name of the key that requests are signed with.
+    pub(crate) key: Option<NameBuf>,
+    pub(crate) file: Option<PathBuf>,
     allow_transfer: Option<AccessList>,
 }
 
@@ -43,7 +59,12 @@ impl Transfers {
         let max = file.transfers_max.unwrap_or(100);
         in_range("transfers-max", max as u64, 1, 100_000)?;
         let allow_transfer = access_list(&file.allow_transfer, &keys)?;
-        Ok(Transfers { keys, allow_transfer, max, zones: HashMap::new() })
+        let secondaries = file.secondaries.iter().map(|table| {
+            let spec = secondary(table, &keys, directory);
+            spec.map(Arc::new).with_context(|| format!("secondary {:?}", table.zone))
+        });
+        let secondaries = secondaries.collect::<anyhow::Result<_>>()?;
+        Ok(Transfers { keys, allow_transfer, max, secondaries, zones: HashMap::new() })
     }
 
     /// Adds what a zone has of its own.
@@ -60,22 +81,35 @@ impl Transfers {
             let policy = ZonePolicy { allow_transfer: own.allow_transfer.clone(), primaries: Vec::new() };
             Some((NameBuf::from(origin), policy))
         });
+        let secondaries = self.secondaries.iter().map(|spec| {
+            let primaries = spec.primaries.iter().map(|primary| (primary.ip(), spec.key.clone())).collect();
+            (spec.origin.clone(), ZonePolicy { allow_transfer: spec.allow_transfer.clone(), primaries })
+        });
         Policy {
             keys: self.keys.clone(),
             allow_transfer: self.allow_transfer.clone(),
-            zones: zones.collect(),
+            zones: zones.chain(secondaries).collect(),
             slots: Some(Arc::clone(slots)),
         }
     }
 }
 
-/// What responders need besides zones and settings.
-pub(crate) fn service(config: &Config, loaded: &Loaded, slots: &Arc<Slots>) -> TransferService {
-    TransferService {
-        policy: config.transfers.policy(loaded, slots),
-        unix_time,
-        ..TransferService::default()
-    }
+/// What responders need besides zones and settings. Notices of primaries go to `notices`.
+pub(crate) fn service(
+    config: &Config,
+    loaded: &Loaded,
+    slots: &Arc<Slots>,
+    notices: &Sender<Notice>,
+) -> TransferService {
+    let notices = notices.clone();
+    // Without secondary zones nobody listens, and there are no notices.
+    let on_notify = Box::new(move |zone, from| drop(notices.send(Notice::Notify(zone, from))));
+    TransferService { policy: config.transfers.policy(loaded, slots), unix_time, on_notify }
+}
+
+/// A number that nobody outside can guess.
+pub(crate) fn random_number() -> u32 {
+    load::random_seed() as u32
 }
 
 /// Seconds since 1970.
@@ -138,6 +172,28 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(octets)
 }
 
+fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::Result<SecondarySpec> {
+    let mut primaries = Vec::new();
+    for text in &table.primaries {
+        let address = parse_address("primaries", text, 53)?;
+        primaries.push(SocketAddr::new(IpAddr::to_canonical(&address.ip()), address.port()));
+    }
+    if primaries.is_empty() {
+        bail!("primaries: none is named, expected at least one address");
+    }
+    let key = table.key.as_deref().map(|text| parse_domain("key", text)).transpose()?;
+    if let Some(unknown) = key.as_ref().filter(|key| keys.get(key.as_name()).is_none()) {
+        bail!("key: there is no [[key]] of the name {unknown}");
+    }
+    Ok(SecondarySpec {
+        origin: parse_domain("zone", &table.zone)?,
+        primaries,
+        key,
+        file: table.file.as_ref().map(|file| directory.join(file)),
+        allow_transfer: table.allow_transfer.as_deref().map(|texts| access_list(texts, keys)).transpose()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +224,22 @@ mod tests {
         );
         let missing = error("[[key]]\nname = \"k\"\nsecret-file = \"f\"\n");
         assert!(missing.contains("reading /nowhere/f"), "{missing}");
+    }
+
+    #[test]
+    fn a_secondary_zone_has_primaries_and_a_key_that_is_there() {
+        let table = |rest: &str| format!("{KEY}[[secondary]]\nzone = \"example\"\n{rest}");
+        let good =
+            resolve(&table("primaries = [\"192.0.2.1\", \"[::1]:5353\"]\nkey = \"K\"\nfile = \"f\"\n"))
+                .unwrap();
+        let spec = &good.secondaries[0];
+        assert_eq!(spec.primaries, ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]);
+        assert_eq!(spec.file.as_deref(), Some(Path::new("/nowhere/f")));
+        let error = |rest: &str| format!("{:#}", resolve(&table(rest)).unwrap_err());
+        assert!(error("primaries = []\n").starts_with("secondary \"example\": primaries: none is named"));
+        assert!(error("primaries = [\"x\"]\n").contains("primaries: \"x\" is not an address"));
+        let unknown = error("primaries = [\"::1\"]\nkey = \"other\"\n");
+        assert_eq!(unknown, "secondary \"example\": key: there is no [[key]] of the name other.");
     }
 
     #[test]

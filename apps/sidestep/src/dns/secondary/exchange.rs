@@ -1,0 +1,148 @@
+//! Questions to primaries and transfers from them, on sockets of the kernel that may wait.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dns_auth::ServedZone;
+use dns_transfer::incoming::{serial_in, transfer_request};
+use dns_transfer::message::{Message, question_message};
+use dns_transfer::tsig::{Verifier, VerifyError, sign_request};
+use dns_transfer::{Incoming, IncomingError, Key, Received};
+use dns_wire::header::flag as header_flag;
+use dns_wire::{Name, Rtype};
+use thiserror::Error;
+
+use super::super::transfers::{random_number, unix_time};
+
+/// Time for an answer by UDP, and for a connection.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+const UDP_TRIES: usize = 2;
+/// Silence in a transfer after which it is given up, and the longest transfer.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+const TRANSFER_MAX: Duration = Duration::from_secs(3600);
+/// Octets of the longest transfer.
+const OCTETS_MAX: u64 = 8 << 30;
+
+/// Why a primary gave nothing that can be used.
+#[derive(Debug, Error)]
+pub(super) enum ExchangeError {
+    /// The network, or silence.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What it sent.
+    #[error(transparent)]
+    Incoming(#[from] IncomingError),
+    /// How it signed.
+    #[error(transparent)]
+    Signature(#[from] VerifyError),
+    /// It takes too long.
+    #[error("the transfer takes more than an hour")]
+    TooSlow,
+}
+
+/// One primary of one zone.
+pub(super) struct Primary<'a> {
+    pub(super) address: SocketAddr,
+    pub(super) origin: Name<'a>,
+    pub(super) key: Option<&'a Arc<Key>>,
+}
+
+impl Primary<'_> {
+    /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP.
+    pub(super) fn serial(&self) -> Result<u32, ExchangeError> {
+        for _ in 0..UDP_TRIES {
+            match self.ask_by_udp() {
+                Ok(Some(serial)) => return Ok(serial),
+                Err(ExchangeError::Io(_)) => {}
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
+        let mut stream = self.connect(&request)?;
+        let mut answer = read_message(&mut stream)?;
+        verify(verifier.as_mut(), &mut answer)?;
+        Ok(serial_in(&answer, id, self.origin)?)
+    }
+
+    /// `None` if the answer is truncated.
+    fn ask_by_udp(&self) -> Result<Option<u32>, ExchangeError> {
+        let any: IpAddr =
+            if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(self.address)?;
+        socket.set_read_timeout(Some(ANSWER_MAX))?;
+        socket.send(&request)?;
+        let mut answer = vec![0; 4096];
+        let len = socket.recv(&mut answer)?;
+        answer.truncate(len);
+        let is_truncated = |answer: &[u8]| {
+            Message::parse(answer).is_ok_and(|message| message.flags() & header_flag::TC != 0)
+        };
+        if is_truncated(&answer) {
+            return Ok(None);
+        }
+        verify(verifier.as_mut(), &mut answer)?;
+        Ok(Some(serial_in(&answer, id, self.origin)?))
+    }
+
+    /// Transfers the zone: the differences from `held` if there is one, else all of it. `ours` is the serial that we have.
+    pub(super) fn transfer(
+        &self,
+        held: Option<&Arc<ServedZone>>,
+        ours: Option<u32>,
+    ) -> Result<Received, ExchangeError> {
+        let began = Instant::now();
+        let zone = held.and_then(|held| held.tree().ok());
+        let (id, request, mut verifier) = self.signed(|id| transfer_request(id, self.origin, zone));
+        let mut stream = self.connect(&request)?;
+        let seed = u64::from(random_number()) << 32 | u64::from(random_number());
+        let mut incoming = Incoming::new(id, self.origin, held.cloned(), OCTETS_MAX, seed);
+        loop {
+            let mut message = read_message(&mut stream)?;
+            verify(verifier.as_mut(), &mut message)?;
+            if incoming.on_message(&message)? {
+                break;
+            }
+            if began.elapsed() > TRANSFER_MAX {
+                return Err(ExchangeError::TooSlow);
+            }
+        }
+        if verifier.is_some_and(|verifier| !verifier.is_complete()) {
+            return Err(VerifyError::Unsigned.into());
+        }
+        Ok(incoming.finish(ours)?)
+    }
+
+    /// A request with a random ID, signed if there is a key.
+    fn signed(&self, make: impl FnOnce(u16) -> Vec<u8>) -> (u16, Vec<u8>, Option<Verifier>) {
+        let id = random_number() as u16;
+        let mut request = make(id);
+        let verifier = self.key.map(|key| sign_request(&mut request, key, unix_time()));
+        (id, request, verifier)
+    }
+
+    fn connect(&self, request: &[u8]) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect_timeout(&self.address, ANSWER_MAX)?;
+        stream.set_read_timeout(Some(SILENCE_MAX))?;
+        stream.set_write_timeout(Some(SILENCE_MAX))?;
+        let framed = [&(request.len() as u16).to_be_bytes()[..], request].concat(); // A request is short.
+        stream.write_all(&framed)?;
+        Ok(stream)
+    }
+}
+
+fn verify(verifier: Option<&mut Verifier>, message: &mut Vec<u8>) -> Result<(), VerifyError> {
+    verifier.map_or(Ok(()), |verifier| verifier.verify(message, unix_time()))
+}
+
+fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut message)?;
+    Ok(message)
+}

@@ -1,0 +1,274 @@
+//! Secondary zones: one thread that keeps the timers, and a few that ask primaries and may wait for them.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `exchange.rs` | the questions to a primary, and transfers from it |
+//! | `store.rs` | the file of a zone |
+
+mod exchange;
+mod store;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::SystemTime;
+
+use clock::{Duration, Instant};
+use dns_auth::compile::compile;
+use dns_auth::{ServedZone, Unavailable};
+use dns_transfer::message::is_older;
+use dns_transfer::{Due, IncomingError, Key, Keys, Received, Secondary, SoaTimers};
+use dns_wire::NameBuf;
+use engine::Clock;
+
+use self::exchange::{ExchangeError, Primary};
+use super::config::ZoneSpec;
+use super::load;
+use super::transfers::{SecondarySpec, random_number};
+
+/// Threads that ask primaries. More zones than that wait for one another.
+const WORKERS: usize = 4;
+
+/// A zone as it is to be served from now on.
+pub(crate) type Publish = Box<dyn Fn(Arc<ServedZone>) + Send>;
+
+/// What the thread with the timers hears.
+pub(crate) enum Notice {
+    /// A primary says that a zone changed.
+    Notify(NameBuf, IpAddr),
+    /// What came of a refresh of the zone of this number.
+    Refreshed(usize, Outcome),
+}
+
+/// What came of asking all primaries.
+pub(crate) enum Outcome {
+    /// We have the version that a primary has.
+    Confirmed,
+    /// There is a new one.
+    New(Arc<ServedZone>),
+    /// None gave anything that can be used; the log says why.
+    Failed,
+}
+
+/// A secondary zone that was made ready before the server starts.
+pub(crate) struct Prepared {
+    spec: Arc<SecondarySpec>,
+    key: Option<Arc<Key>>,
+    /// From its file; else a placeholder.
+    pub(crate) served: Arc<ServedZone>,
+    /// How old the file is.
+    age: Duration,
+}
+
+/// Reads the files of all secondary zones. One that cannot be read is transferred.
+pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys) -> Vec<Prepared> {
+    let prepare = |spec: &Arc<SecondarySpec>| {
+        let (zone, age) = read_file(spec).unzip();
+        let served = zone.unwrap_or_else(|| placeholder(spec));
+        let key = spec.key.as_ref().and_then(|name| keys.get(name.as_name())).cloned();
+        Prepared { spec: Arc::clone(spec), key, served: Arc::new(served), age: age.unwrap_or_default() }
+    };
+    specs.iter().map(prepare).collect()
+}
+
+fn placeholder(spec: &SecondarySpec) -> ServedZone {
+    ServedZone::unavailable(spec.origin.clone(), Unavailable::NotReady)
+}
+
+fn read_file(spec: &SecondarySpec) -> Option<(ServedZone, Duration)> {
+    let path = spec.file.as_ref()?;
+    let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
+    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+    match load::read(&ZoneSpec { file: path.clone(), origin: Some(spec.origin.clone()) }) {
+        Ok(zone) if zone.origin() == spec.origin.as_name() => {
+            Some((compile(zone), Duration::from_secs(age.as_secs())))
+        }
+        Ok(_) => None,
+        Err(errors) => {
+            log::warn!("zone {}: its file is of no use, and it will be transferred: {errors}", spec.origin);
+            None
+        }
+    }
+}
+
+/// Starts the threads. New versions go to `publish`; notices come by the channel.
+pub(crate) fn start(
+    zones: Vec<Prepared>,
+    publish: Publish,
+    (sender, receiver): (Sender<Notice>, Receiver<Notice>),
+) -> std::io::Result<()> {
+    let (jobs, queue) = channel::<Job>();
+    let queue = Arc::new(Mutex::new(queue));
+    for number in 0..WORKERS.min(zones.len()) {
+        let (queue, sender) = (Arc::clone(&queue), sender.clone());
+        thread::Builder::new().name(format!("secondary-{number}")).spawn(move || work(&queue, &sender))?;
+    }
+    let clock = Clock::start();
+    let now = clock.now();
+    let zones = zones.into_iter().map(|zone| Followed::new(zone, now)).collect();
+    let keeper = Keeper { zones, clock, jobs, publish };
+    thread::Builder::new().name("secondaries".to_owned()).spawn(move || keeper.run(&receiver))?;
+    Ok(())
+}
+
+/// A zone with its timers.
+struct Followed {
+    spec: Arc<SecondarySpec>,
+    key: Option<Arc<Key>>,
+    /// The last version that came; kept when it expires, so that differences suffice later.
+    held: Option<Arc<ServedZone>>,
+    is_expired: bool,
+    timers: Secondary,
+}
+
+impl Followed {
+    fn new(zone: Prepared, now: Instant) -> Followed {
+        let held = zone.served.tree().is_ok().then(|| Arc::clone(&zone.served));
+        let timers = held.as_ref().and_then(|held| held.tree().ok()).map(SoaTimers::of);
+        let timers = match timers {
+            Some(timers) => Secondary::resumed(timers, zone.age, now),
+            None => Secondary::empty(now),
+        };
+        Followed { spec: zone.spec, key: zone.key, held, is_expired: false, timers }
+    }
+}
+
+/// One refresh.
+struct Job {
+    number: usize,
+    spec: Arc<SecondarySpec>,
+    key: Option<Arc<Key>>,
+    held: Option<Arc<ServedZone>>,
+}
+
+/// Keeps the timers of all secondary zones.
+struct Keeper {
+    zones: Vec<Followed>,
+    clock: Clock,
+    jobs: Sender<Job>,
+    publish: Publish,
+}
+
+impl Keeper {
+    fn run(mut self, receiver: &Receiver<Notice>) {
+        const IDLE: Duration = Duration::from_secs(3600);
+        loop {
+            let now = self.clock.now();
+            (0..self.zones.len()).for_each(|number| self.poll(number, now));
+            let deadline = self.zones.iter().filter_map(|zone| zone.timers.deadline()).min();
+            let wait = deadline.map_or(IDLE, |deadline| deadline.since(now));
+            match receiver.recv_timeout(wait.into()) {
+                Ok(Notice::Notify(zone, from)) => self.on_notify(&zone, from),
+                Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn poll(&mut self, number: usize, now: Instant) {
+        let zone = &mut self.zones[number];
+        while let Some(due) = zone.timers.poll(now) {
+            match due {
+                Due::Refresh => {
+                    let (spec, key) = (Arc::clone(&zone.spec), zone.key.clone());
+                    let job = Job { number, spec, key, held: zone.held.clone() };
+                    let _ = self.jobs.send(job); // The workers live as long as this thread.
+                }
+                Due::Expire => {
+                    let origin = &zone.spec.origin;
+                    log::error!(
+                        "zone {origin} has expired, and is answered with SERVFAIL until a primary has it"
+                    );
+                    zone.is_expired = true;
+                    (self.publish)(Arc::new(placeholder(&zone.spec)));
+                }
+            }
+        }
+    }
+
+    fn on_notify(&mut self, origin: &NameBuf, from: IpAddr) {
+        log::debug!("zone {origin}: NOTIFY from {from}");
+        let now = self.clock.now();
+        let zones = self.zones.iter_mut().filter(|zone| zone.spec.origin == *origin);
+        zones.for_each(|zone| zone.timers.on_notify(now));
+    }
+
+    fn on_refreshed(&mut self, number: usize, outcome: Outcome) {
+        let now = self.clock.now();
+        let zone = &mut self.zones[number];
+        let new = match outcome {
+            Outcome::Failed => return zone.timers.on_failed(random_number(), now),
+            Outcome::Confirmed => zone.held.clone().filter(|_| zone.is_expired),
+            Outcome::New(new) => Some(new),
+        };
+        if let Some(new) = new {
+            zone.held = Some(Arc::clone(&new));
+            zone.is_expired = false;
+            (self.publish)(new);
+        }
+        if let Some(held) = zone.held.as_ref().and_then(|held| held.tree().ok()) {
+            zone.timers.on_confirmed(SoaTimers::of(held), random_number(), now);
+        }
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>, sender: &Sender<Notice>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        let outcome = refresh(&job);
+        if sender.send(Notice::Refreshed(job.number, outcome)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks the primaries in their order.
+fn refresh(job: &Job) -> Outcome {
+    let origin = &job.spec.origin;
+    for &address in &job.spec.primaries {
+        match refresh_from(job, address) {
+            Ok(Received::Current) => {
+                if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
+                    log::debug!("zone {origin}: noting the time in its file: {error}");
+                }
+                return Outcome::Confirmed;
+            }
+            Ok(Received::Zone(zone)) => {
+                log::info!(
+                    "zone {origin}: serial {} from {address}, {} records",
+                    zone.serial(),
+                    zone.record_count()
+                );
+                if let Some(error) = job.spec.file.as_ref().and_then(|file| store::save(file, &zone).err()) {
+                    log::error!("zone {origin} is served, and its file stays old: {error:#}");
+                }
+                return Outcome::New(Arc::new(compile(*zone)));
+            }
+            Err(error) => log::warn!("zone {origin} from {address}: {error}"),
+        }
+    }
+    Outcome::Failed
+}
+
+fn refresh_from(job: &Job, address: SocketAddr) -> Result<Received, ExchangeError> {
+    let primary = Primary { address, origin: job.spec.origin.as_name(), key: job.key.as_ref() };
+    let ours = job.held.as_ref().and_then(|held| held.tree().ok()).map(dns_zone::Zone::serial);
+    let Some(ours) = ours else { return primary.transfer(None, None) };
+    let theirs = primary.serial()?;
+    if ours == theirs {
+        return Ok(Received::Current);
+    }
+    if !is_older(ours, theirs) {
+        return Err(IncomingError::WentBack { ours, theirs }.into());
+    }
+    match primary.transfer(job.held.as_ref(), Some(ours)) {
+        Err(ExchangeError::Incoming(error)) => {
+            log::info!("zone {} from {address}: not by differences ({error}), so all of it", job.spec.origin);
+            primary.transfer(None, Some(ours))
+        }
+        outcome => outcome,
+    }
+}
