@@ -29,6 +29,16 @@ pub(crate) struct PacketInfo {
     pub(crate) interface: u32,
 }
 
+impl PacketInfo {
+    /// The interface that the address belongs to, if it is one of a link; else 0, and routing decides.
+    pub(crate) fn link(self) -> u32 {
+        match self.address {
+            IpAddr::V6(address) if address.is_unicast_link_local() => self.interface,
+            _ => 0,
+        }
+    }
+}
+
 /// Writes `address` into `name`; returns its length.
 pub(crate) fn write_name(name: &mut Name, address: SocketAddr) -> u32 {
     name[2..4].copy_from_slice(&address.port().to_be_bytes());

@@ -12,6 +12,9 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Serve only packets that come by this interface (SO_BINDTODEVICE).
     pub interface: Option<String>,
+    /// Let other sockets of this user have the same addresses; the kernel spreads clients over them (SO_REUSEPORT). Without it a second
+    /// server at an address is told that it is in use.
+    pub share_port: bool,
     /// Open addresses that no interface has yet (IP_FREEBIND). Then nothing reports a mistyped address.
     pub free_bind: bool,
     /// Octets of receive buffer per socket (SO_RCVBUF), which absorbs bursts. Without CAP_NET_ADMIN the kernel silently limits it to
@@ -34,6 +37,7 @@ impl Default for Config {
         Config {
             listen: Vec::new(),
             interface: None,
+            share_port: true,
             free_bind: false,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,

@@ -1,7 +1,7 @@
 //! Sockets as a [`Device`].
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use clock::Instant;
@@ -153,7 +153,9 @@ impl KernelSockets {
         };
         let headers_len = if socket.local().is_ipv4() { HEADERS_LEN - 20 } else { HEADERS_LEN };
         // The error concerns an earlier datagram (ICMP) or the interface; the socket stays usable.
-        let received = self.batch.receive(socket.as_fd(), &mut self.empty[..count], headers_len).unwrap_or(0);
+        let rooms =
+            self.empty[..count].iter_mut().map(|frame| &mut frame.bytes_and_tailroom_mut()[headers_len..]);
+        let received = self.batch.receive(socket.as_fd(), rooms).unwrap_or(0);
         let local = socket.local();
         if received == wanted {
             self.served_last = place;
@@ -181,11 +183,12 @@ fn enclose(frame: &mut Frame, received: Received, bound: SocketAddr, interface: 
     let Some(endpoints) = Endpoints::new(source, asked) else {
         return false;
     };
-    *interface = match (source, received.local) {
-        (SocketAddr::V6(source), _) if source.ip().is_unicast_link_local() => source.scope_id(),
-        (_, Some(info)) if is_link_local(info.address) => info.interface,
-        _ => 0,
-    };
+    *interface = received.local.map_or(0, PacketInfo::link);
+    if let SocketAddr::V6(source) = source
+        && source.ip().is_unicast_link_local()
+    {
+        *interface = source.scope_id();
+    }
     let room = frame.bytes_and_tailroom_mut();
     let headers = write_udp_headers(room, &Envelope::untagged(endpoints), received.len, true);
     headers.map(|headers| frame.set_len(headers.payload_range().end)).is_some()
@@ -287,7 +290,7 @@ impl Device for KernelSockets {
                 continue;
             };
             let socket = self.sockets[place].as_ref().expect("a route leads to an open socket");
-            match self.batch.send(socket.as_fd(), &burst[..count]) {
+            match self.batch.send(socket.as_fd(), burst[..count].iter().map(Frame::bytes)) {
                 Ok(sent) => self.retire(burst, sent),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -333,8 +336,4 @@ impl Drop for KernelSockets {
     fn drop(&mut self) {
         self.empty.drain(..).for_each(|frame| self.pool.release(frame));
     }
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }

@@ -7,6 +7,8 @@
 //! Each engine has its own [`KernelSockets`] on the same addresses; the kernel spreads clients over them
 //! (SO_REUSEPORT). The kernel still fragments, reassembles, filters and routes the packets.
 //!
+//! [`Datagrams`] is one UDP socket by the same calls, with datagrams as octets, for programs that answer later than at once.
+//!
 //! [`PacketSocket`] is an interface with all its frames, for programs that stand between two wires.
 //!
 //! # Where the unsafe is
@@ -16,6 +18,7 @@
 
 mod address;
 mod config;
+mod datagrams;
 mod device;
 mod message;
 mod option;
@@ -23,6 +26,7 @@ mod packet;
 mod socket;
 
 pub use config::{Config, PAYLOAD_MAX};
+pub use datagrams::{Datagrams, Peer};
 pub use device::KernelSockets;
 pub use packet::PacketSocket;
 pub use socket::OpenError;

@@ -1,4 +1,4 @@
-//! recvmmsg(2) and sendmmsg(2) on bursts of frames.
+//! recvmmsg(2) and sendmmsg(2) on up to [`BURST`] buffers.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use device::BURST;
-use frame::Frame;
 
 use crate::address::{Control, Name, PacketInfo, read_name, write_name};
 
@@ -19,7 +18,7 @@ pub(crate) struct Batch {
     parts: [libc::iovec; BURST],
     names: [Name; BURST],
     controls: [Control; BURST],
-    /// Where the payload of each staged frame lies in it.
+    /// Where the payload of each staged buffer lies in it.
     payloads: [Range<usize>; BURST],
 }
 
@@ -30,9 +29,9 @@ unsafe impl Send for Batch {}
 /// What the kernel reports about one received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
-    /// Octets of payload in the frame.
+    /// Octets of payload in the buffer.
     pub(crate) len: usize,
-    /// The datagram was longer than the frame.
+    /// The datagram was longer than the buffer.
     pub(crate) truncated: bool,
     /// The sender.
     pub(crate) source: Option<SocketAddr>,
@@ -53,25 +52,22 @@ impl Batch {
         })
     }
 
-    /// Receives up to one datagram per frame, without waiting, and writes each payload `offset` octets behind the start of
-    /// its frame; the frames' lengths are left to the caller. Returns how many came.
-    pub(crate) fn receive(
+    /// Receives up to one datagram per buffer, without waiting. Returns how many came.
+    pub(crate) fn receive<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
-        frames: &mut [Frame],
-        offset: usize,
+        buffers: impl Iterator<Item = &'a mut [u8]>,
     ) -> io::Result<usize> {
-        let count = frames.len().min(BURST);
-        for (index, frame) in frames.iter_mut().enumerate().take(count) {
-            let room = &mut frame.bytes_and_tailroom_mut()[offset..];
-            let part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-            self.point(index, part);
-            let header = &mut self.headers[index].msg_hdr;
+        let mut count = 0;
+        for buffer in buffers.take(BURST) {
+            self.point(count, libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() });
+            let header = &mut self.headers[count].msg_hdr;
             header.msg_namelen = size_of::<Name>() as u32;
             header.msg_controllen = Control::SIZE as _;
+            count += 1;
         }
         // SAFETY: the first `count` headers were pointed to live memory just now: names, control buffers and parts are of
-        // `self`, which is borrowed exclusively; payloads are of `frames`, likewise, within their slots. Lengths are those of the buffers.
+        // `self`, which is borrowed exclusively; `buffers` are borrowed so for 'a, which outlives this call. Lengths are those of the buffers.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -84,7 +80,7 @@ impl Batch {
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
-    /// What the last [`Batch::receive`] brought into frame `index`.
+    /// What the last [`Batch::receive`] brought into buffer `index`.
     pub(crate) fn received(&self, index: usize) -> Received {
         let header = &self.headers[index];
         Received {
@@ -95,7 +91,7 @@ impl Batch {
         }
     }
 
-    /// Notes for the next [`Batch::send`] where the payload of the frame at `index` lies, its destination, and its source
+    /// Notes for the next [`Batch::send`] where the payload of the buffer at `index` lies, its destination, and its source
     /// address; `None` for the address that the socket is bound to.
     pub(crate) fn stage(
         &mut self,
@@ -110,16 +106,21 @@ impl Batch {
         self.payloads[index] = payload;
     }
 
-    /// Sends the payloads of `frames`, which were staged before, without waiting. Returns how many the kernel took, in order. An
+    /// Sends the payloads in `buffers`, which were staged before, without waiting. Returns how many the kernel took, in order. An
     /// error concerns the first.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, frames: &[Frame]) -> io::Result<usize> {
-        let count = frames.len().min(BURST);
-        for (index, frame) in frames.iter().enumerate().take(count) {
-            let payload = &frame.bytes()[self.payloads[index].clone()];
+    pub(crate) fn send<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        for buffer in buffers.take(BURST) {
+            let payload = &buffer[self.payloads[count].clone()];
             let base = payload.as_ptr().cast_mut().cast(); // sendmmsg(2) only reads.
-            self.point(index, libc::iovec { iov_base: base, iov_len: payload.len() });
+            self.point(count, libc::iovec { iov_base: base, iov_len: payload.len() });
+            count += 1;
         }
-        // SAFETY: as in `receive`; the kernel only reads, and `frames` are borrowed for the call. Lengths of names and
+        // SAFETY: as in `receive`; the kernel only reads, and `buffers` are borrowed for the call. Lengths of names and
         // control messages are those that `stage` or the kernel wrote, at most the buffers' own.
         let sent = unsafe {
             libc::sendmmsg(

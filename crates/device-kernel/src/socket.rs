@@ -76,7 +76,7 @@ impl UdpSocket {
         let socket =
             Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))
                 .map_err(failed("open a socket"))?;
-        socket.set_reuse_port(true).map_err(failed("share the port between engines"))?;
+        socket.set_reuse_port(config.share_port).map_err(failed("share the port between engines"))?;
         set_path_options(&socket, address).map_err(failed("set IP options"))?;
         if address.ip().is_unspecified() {
             request_packet_info(socket.as_fd(), address.is_ipv6())
