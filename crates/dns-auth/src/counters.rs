@@ -46,7 +46,7 @@ const TYPES: usize = 259;
 pub struct Counters {
     by_transport: [AtomicU64; 2],
     by_type: [AtomicU64; TYPES],
-    by_rcode: [AtomicU64; 17],
+    by_rcode: [AtomicU64; 24],
     dropped: [AtomicU64; Dropped::ALL.len()],
     truncated: AtomicU64,
     from_table: AtomicU64,

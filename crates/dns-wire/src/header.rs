@@ -41,6 +41,8 @@ pub enum Rcode {
     NotAuth = 9,
     /// The EDNS version is not supported.
     BadVers = 16,
+    /// The cookie of the client is missing or wrong (RFC 7873, 5.2.3).
+    BadCookie = 23,
 }
 
 impl Rcode {
@@ -55,6 +57,7 @@ impl Rcode {
         Rcode::YxDomain,
         Rcode::NotAuth,
         Rcode::BadVers,
+        Rcode::BadCookie,
     ];
 
     /// The mnemonic of the IANA registry.
@@ -69,6 +72,7 @@ impl Rcode {
             Rcode::YxDomain => "YXDOMAIN",
             Rcode::NotAuth => "NOTAUTH",
             Rcode::BadVers => "BADVERS",
+            Rcode::BadCookie => "BADCOOKIE",
         }
     }
 

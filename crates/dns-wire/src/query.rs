@@ -101,6 +101,19 @@ impl Query {
         HEADER_LEN + usize::from(self.qname_len) + 4
     }
 
+    /// The data of the first EDNS option of that code in `message`, the one that was parsed.
+    pub fn option<'a>(&self, message: &'a [u8], code: u16) -> Option<&'a [u8]> {
+        self.edns?;
+        let mut rest = &message[self.question_end()..];
+        loop {
+            let (record, tail) = Record::split(rest)?;
+            rest = tail;
+            if record.rtype == Rtype::OPT && record.owner_is_root {
+                return Options(record.rdata).find(|(own, _)| *own == code).map(|(_, data)| data);
+            }
+        }
+    }
+
     /// The question's name within `message`, the one that was parsed.
     #[inline(always)]
     pub fn qname<'a>(&self, message: &'a [u8]) -> Name<'a> {
@@ -201,13 +214,26 @@ impl Edns {
     #[inline(always)]
     fn from_record(record: &Record<'_>) -> Option<Edns> {
         let mut edns = Edns::from_fixed(record.class, record.ttl);
-        let mut options = record.rdata;
-        while !options.is_empty() {
-            let (fixed, tail) = options.split_first_chunk::<4>()?;
-            options = tail.split_at_checked(usize::from(be16(fixed, 2)))?.1;
-            edns.nsid |= be16(fixed, 0) == Edns::NSID;
+        let mut options = Options(record.rdata);
+        for (code, _) in &mut options {
+            edns.nsid |= code == Edns::NSID;
         }
-        Some(edns)
+        options.0.is_empty().then_some(edns)
+    }
+}
+
+/// The options in the data of an OPT record, code and data of each. What is left after the last is no whole option.
+struct Options<'a>(&'a [u8]);
+
+impl<'a> Iterator for Options<'a> {
+    type Item = (u16, &'a [u8]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let (fixed, tail) = self.0.split_first_chunk::<4>()?;
+        let (data, rest) = tail.split_at_checked(usize::from(be16(fixed, 2)))?;
+        self.0 = rest;
+        Some((be16(fixed, 0), data))
     }
 }
 
@@ -263,6 +289,16 @@ mod tests {
     fn an_nsid_request_is_seen_among_other_options() {
         let opt = b"\x00\x00\x29\x10\x00\x00\x00\x00\x00\x00\x0c\x00\x0a\x00\x04abcd\x00\x03\x00\x00";
         assert!(Query::parse(&message([1, 0, 0, 1], opt)).unwrap().edns.unwrap().nsid);
+    }
+
+    #[test]
+    fn an_option_is_found_by_its_code() {
+        let opt = b"\x00\x00\x29\x10\x00\x00\x00\x00\x00\x00\x0c\x00\x0a\x00\x04abcd\x00\x03\x00\x00";
+        let message = message([1, 0, 0, 1], opt);
+        let query = Query::parse(&message).unwrap();
+        assert_eq!(query.option(&message, 10), Some(&b"abcd"[..]));
+        assert_eq!(query.option(&message, Edns::NSID), Some(&b""[..]));
+        assert_eq!(query.option(&message, 11), None);
     }
 
     #[test]
