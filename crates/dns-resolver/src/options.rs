@@ -40,6 +40,9 @@ pub struct Options {
     /// Whether the addresses of name servers are fetched from their own zone and then preferred to glue. It costs two queries a
     /// name server, in the background, and finds servers that have moved or are closer.
     pub fetch_child_addresses: bool,
+    /// Whether servers are sent cookies (RFC 7873), and those that have sent theirs are only believed with it. It costs 12 to 44 octets a query,
+    /// and ends what who cannot see our queries might forge.
+    pub cookies: bool,
     /// What validation may cost, where there is a trust anchor.
     pub dnssec: Dnssec,
     /// Whether the local zones of RFC 6303 and RFC 6761 are answered here. Without them such questions leak to the root.
@@ -60,6 +63,7 @@ impl Default for Options {
             server_port: 53,
             udp_payload_max: 1232,
             fetch_child_addresses: true,
+            cookies: true,
             dnssec: Dnssec::default(),
             local_zones: true,
         }

@@ -30,6 +30,11 @@ impl Random {
         hasher.finish()
     }
 
+    /// A key for something else.
+    pub fn key(&mut self) -> [u8; 16] {
+        (u128::from(self.draw()) << 64 | u128::from(self.draw())).to_le_bytes()
+    }
+
     /// The next number below `bound`, or 0 if that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The bias is at most bound / 2^64.

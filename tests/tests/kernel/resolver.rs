@@ -19,6 +19,10 @@ struct Resolver {
 
 /// A resolver at a free port, whose root is at an address of loopback where nobody listens.
 fn start(config: &str) -> Resolver {
+    start_at("127.0.0.1:0", config)
+}
+
+fn start_at(listen: &str, config: &str) -> Resolver {
     let directory = Directory::new().unwrap();
     directory.write("root.hints", ". 3600 NS a.root.\na.root. 3600 A 127.0.0.9\n").unwrap();
     let text =
@@ -26,7 +30,7 @@ fn start(config: &str) -> Resolver {
     let config = directory.write("resolver.toml", &text).unwrap().display().to_string();
     let control = directory.path().join("control.sock").display().to_string();
     let mut command = Command::new(sidestep_binary());
-    command.args(["dns", "resolve", "--listen", "127.0.0.1:0", "--config", &config, "--control", &control]);
+    command.args(["dns", "resolve", "--listen", listen, "--config", &config, "--control", &control]);
     if rustix::process::geteuid().is_root() {
         command.args(["--user", "root"]); // The files of a test are root's.
     }
@@ -47,6 +51,60 @@ fn what_needs_nobody_is_answered_over_udp_and_tcp() {
         let any = Dig::ask(resolver.address, transport, &["example.com", "ANY"]);
         assert_eq!(any.section("ANSWER"), ["example.com. 3600 IN HINFO \"RFC8482\" \"\""], "{}", any.text);
     }
+}
+
+/// dig takes no answer from another address than the one that it asked.
+#[test]
+fn a_resolver_at_all_addresses_answers_from_the_one_that_was_asked() {
+    let resolver = start_at("0.0.0.0:0", "");
+    for host in [1, 2, 99] {
+        let asked = SocketAddr::from(([127, 0, 0, host], resolver.address.port()));
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let localhost = Dig::ask(asked, transport, &["localhost", "A"]);
+            assert_eq!(localhost.status(), "NOERROR", "{}", localhost.text);
+        }
+    }
+}
+
+#[test]
+fn a_client_gets_a_cookie_that_another_resolver_with_the_same_secret_takes() {
+    let secrets = Directory::new().unwrap();
+    let file = secrets.write("secrets", "e5e973e5a6b2a43f48e7dc849e37bfcf\n").unwrap().display().to_string();
+    let config = format!("[cookies]\nrequire = true\nsecrets-file = \"{file}\"");
+    let [one, other] = [start(&config), start(&config)];
+    let ask = |resolver: &Resolver, option: &str| {
+        Dig::ask(resolver.address, Transport::Udp, &["+nobadcookie", option, "localhost", "A"])
+    };
+    let first = ask(&one, "+cookie=0102030405060708");
+    assert_eq!(first.status(), "BADCOOKIE", "{}", first.text);
+    let line = first.text.lines().find_map(|line| line.strip_prefix("; COOKIE: ")).unwrap();
+    let (cookie, judgement) = line.split_once(' ').unwrap();
+    assert_eq!((cookie.len(), judgement), (48, "(good)"));
+    for resolver in [&one, &other] {
+        let answer = ask(resolver, &format!("+cookie={cookie}"));
+        assert_eq!(answer.status(), "NOERROR", "{}", answer.text);
+    }
+    let without = ask(&one, "+nocookie");
+    assert_eq!(without.status(), "NOERROR", "{}", without.text);
+    let malformed = ask(&one, "+cookie=01020304050607");
+    assert_eq!(malformed.status(), "FORMERR", "{}", malformed.text);
+}
+
+#[test]
+fn beyond_its_rate_a_client_is_truncated_over_udp_and_refused_over_tcp() {
+    let limits = "[rate]\nper-address = 1\nslip = 1\nburst-ms = 10000\nexempt = [\"192.0.2.1\"]";
+    let resolver = start(limits);
+    let ask = |transport, client: &str| {
+        Dig::ask(resolver.address, transport, &["+nocookie", "-b", client, "localhost", "A"])
+    };
+    let answers: Vec<Dig> = (0..30).map(|_| ask(Transport::Udp, "127.0.0.1")).collect();
+    let truncated = answers.iter().find(|answer| answer.has_flag("tc")).expect("there were more than ten");
+    assert!(truncated.section("ANSWER").is_empty(), "{}", truncated.text);
+    assert_eq!(ask(Transport::Udp, "127.0.0.2").status(), "NOERROR");
+    let over_tcp: Vec<Dig> = (0..30).map(|_| ask(Transport::Tcp, "127.0.0.3")).collect();
+    let refused =
+        over_tcp.iter().find(|answer| answer.status() == "REFUSED").expect("there were more than ten");
+    assert!(refused.text.contains("EDE: 18"), "{}", refused.text);
 }
 
 #[test]

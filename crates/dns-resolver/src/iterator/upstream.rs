@@ -1,20 +1,21 @@
 //! Queries to servers: sent, waited for, answered.
 //!
 //! A response counts only if it comes from the server's address, with the ID, name, type and (with 0x20) the case of its query
-//! (RFC 5452, 9.1). Others are forgeries; after a few of them the query is repeated over TCP, as it is at once if only the case is lost. A
-//! query lives for `patience`, also when the next server has been asked: what comes late still measures its server. Tasks that ask a server
+//! (RFC 5452, 9.1), and with our cookie if it has one. Others are forgeries; after a few of them the query is repeated over TCP, as it is at once
+//! if only the case is lost, or the cookie of a server that has sent one before. A query lives for `patience`, also when the next server has been asked: what comes late still measures its server. Tasks that ask a server
 //! the same share one query.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
+use dns_guard::{CLIENT_COOKIE_LEN, COOKIE, COOKIE_MAX, client_cookie};
 use dns_wire::header::flag::{OPCODE, QR, TC};
-use dns_wire::{NameBuf, Rtype};
+use dns_wire::{NameBuf, Rcode, Rtype};
 
 use super::finish::WAITS_MAX;
 use super::task::{Mode, Step, TaskId, Waiter};
-use crate::message::{Ede, Message, Question, UpstreamQuery, write_query};
+use crate::message::{Ede, Message, Question, UpstreamQuery, option, write_query};
 use crate::resolver::{QueryId, Resolver, Timer, Transmit, Transport};
 
 /// The task and the number of its step that a query is for.
@@ -59,6 +60,8 @@ pub(crate) struct Upstream {
     name: NameBuf,
     rtype: Rtype,
     pub(super) had_edns: bool,
+    /// The cookie that was sent: our part, and the server's if it was known.
+    cookie: Option<Vec<u8>>,
     sent: Instant,
     /// When the next server is asked.
     pub(crate) wait_until: Instant,
@@ -75,6 +78,8 @@ enum Judgement {
     Genuine,
     /// All is right but the case of the name.
     CaseLost,
+    /// All is right, but the server sent cookies before.
+    CookieLost,
     Forged,
 }
 
@@ -175,6 +180,7 @@ impl Resolver {
         let id = self.random.draw() as u16;
         let had_edns = why != Why::WithoutEdns && self.servers.takes_edns(server, now);
         let payload = had_edns.then_some(self.options.udp_payload_max);
+        let cookie = (had_edns && self.options.cookies).then(|| self.cookie(server));
         let dnssec_ok = self.zones.trust.is_on();
         let octets = write_query(&UpstreamQuery {
             id,
@@ -183,6 +189,7 @@ impl Resolver {
             recursion,
             payload,
             dnssec_ok,
+            options: &cookie.as_ref().map_or(Vec::new(), |cookie| option(COOKIE, cookie)),
         });
         let mut wait = self.servers.timeout(server, tries, now);
         if transport == Transport::Tcp {
@@ -204,6 +211,7 @@ impl Resolver {
             name,
             rtype,
             had_edns,
+            cookie,
             sent: now,
             wait_until,
             patience_until,
@@ -213,6 +221,12 @@ impl Resolver {
         self.in_flight.insert(query, upstream);
         self.transmit(Transmit { query, server, transport, octets });
         query
+    }
+
+    /// The cookie for a server: our part, and its own if it has sent one (RFC 7873, 5.1).
+    fn cookie(&self, server: SocketAddr) -> Vec<u8> {
+        let ours = client_cookie(self.cookie_secret, server.ip());
+        [&ours[..], self.servers.cookie(server).unwrap_or_default()].concat()
     }
 
     /// Random case for every letter, one bit each.
@@ -294,6 +308,10 @@ impl Resolver {
         match upstream.judge(from, octets, message.as_ref(), self.options.mixed_case) {
             Judgement::Genuine => {}
             Judgement::CaseLost => return self.repeat_over_tcp(query, now),
+            Judgement::CookieLost => {
+                self.counters.cookies_lost += 1;
+                return self.repeat_over_tcp(query, now);
+            }
             Judgement::Forged => {
                 upstream.forgeries = upstream.forgeries.saturating_add(1);
                 self.counters.forgeries += 1;
@@ -305,13 +323,20 @@ impl Resolver {
         }
         let (server, transport, is_late) = (upstream.server, upstream.transport, upstream.is_late);
         let (askers, had_edns) = (std::mem::take(&mut upstream.askers), upstream.had_edns);
+        let had_cookie = upstream.cookie.take();
         let round_trips = if transport == Transport::Tcp { 2 } else { 1 };
         let rtt = now.since(upstream.sent) / round_trips;
         self.servers.on_answer(server, rtt, is_late, now);
         if transport == Transport::Tcp {
             self.servers.on_tcp_answer(server, now);
         }
+        if had_cookie.is_some()
+            && let Some(message) = &message
+        {
+            self.servers.on_cookie(server, message.cookie.as_deref().and_then(server_part), now);
+        }
         self.close(query);
+        let is_bad_cookie = had_cookie.is_some() && message.as_ref().is_some_and(is_bad_cookie);
         let is_truncated = octets.get(2).is_some_and(|high| u16::from(*high) << 8 & TC != 0);
         for (id, number) in askers {
             let Some(step) = self.current_step(id, number) else { continue };
@@ -321,11 +346,21 @@ impl Resolver {
             }
             match &message {
                 _ if is_truncated && transport == Transport::Udp => self.go_to_tcp(id, server, now),
+                _ if is_bad_cookie && transport == Transport::Udp => self.on_bad_cookie(id, server, now),
                 Some(message) => self.on_message(id, server, message, had_edns, now),
                 None => self.on_useless(id, server, Ede::INVALID_DATA, now),
             }
         }
         self.run_ready(now);
+    }
+
+    /// A server wants the cookie that it has just sent. One that is not content with that gets no third try: over TCP it needs none
+    /// (RFC 7873, 5.3).
+    fn on_bad_cookie(&mut self, id: TaskId, server: SocketAddr, now: Instant) {
+        let tries = self.tasks.get(&id).and_then(|task| task.step.as_ref()).map(|step| step.tries_of(server));
+        if tries.is_none_or(|tries| tries > 1) || !self.ask(id, server, Transport::Udp, now) {
+            self.go_to_tcp(id, server, now);
+        }
     }
 
     /// Somebody may be guessing: over TCP they would have to guess sequence numbers, too.
@@ -422,7 +457,30 @@ impl Upstream {
         } else if exact_case && !same_case && self.transport == Transport::Udp {
             Judgement::CaseLost
         } else {
-            Judgement::Genuine
+            self.judge_cookie(message)
         }
     }
+
+    /// RFC 7873, 5.3: an answer with another client's cookie is a forgery, and so may be one without a cookie of a server that has them.
+    fn judge_cookie(&self, message: &Message) -> Judgement {
+        let Some((ours, theirs)) =
+            self.cookie.as_ref().and_then(|sent| sent.split_at_checked(CLIENT_COOKIE_LEN))
+        else {
+            return Judgement::Genuine;
+        };
+        match &message.cookie {
+            Some(cookie) if !cookie.starts_with(ours) || cookie.len() > COOKIE_MAX => Judgement::Forged,
+            None if !theirs.is_empty() && self.transport == Transport::Udp => Judgement::CookieLost,
+            _ => Judgement::Genuine,
+        }
+    }
+}
+
+/// The server's part of a cookie, which has 8 to 32 octets.
+fn server_part(cookie: &[u8]) -> Option<&[u8]> {
+    cookie.get(CLIENT_COOKIE_LEN..).filter(|part| part.len() >= 8)
+}
+
+fn is_bad_cookie(message: &Message) -> bool {
+    message.rcode == Rcode::BadCookie as u16 && message.cookie.as_deref().and_then(server_part).is_some()
 }

@@ -6,7 +6,9 @@ mod writer;
 
 pub(crate) use reader::{Message, Question, lowercase_names};
 pub(crate) use rrset::{Proof, Rdatas, Rrset};
-pub(crate) use writer::{AnswerHead, Ede, Section, UpstreamQuery, write_answer, write_error, write_query};
+pub(crate) use writer::{
+    AnswerHead, Ede, Section, UpstreamQuery, option, write_answer, write_error, write_query,
+};
 
 /// Bits of the header that `dns_wire` does not name: only a resolver sets or reads them.
 pub(crate) mod flag {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use dns_guard::COOKIE;
 use dns_wire::header::HEADER_LEN;
 use dns_wire::name::NAME_LEN_MAX;
 use dns_wire::{Class, Name, NameBuf, Rtype};
@@ -57,6 +58,8 @@ pub(crate) struct Message {
     pub(crate) authority: Vec<Record>,
     pub(crate) additional: Vec<Record>,
     pub(crate) has_opt: bool,
+    /// The data of the COOKIE option (RFC 7873, 4).
+    pub(crate) cookie: Option<Vec<u8>>,
 }
 
 impl Message {
@@ -79,6 +82,7 @@ impl Message {
             authority: Vec::new(),
             additional: Vec::new(),
             has_opt: false,
+            cookie: None,
         };
         if [6, 8, 10].iter().map(|at| u32::from(word(*at))).sum::<u32>() > RECORDS_MAX {
             return None;
@@ -95,11 +99,23 @@ impl Message {
     fn take(&mut self, section: usize, raw: RawRecord) {
         if raw.record.rtype == Rtype::OPT {
             self.has_opt = true;
+            self.cookie =
+                options(&raw.record.rdata).find(|(code, _)| *code == COOKIE).map(|(_, data)| data.to_vec());
             self.rcode = (self.flags & 0xf) | ((raw.ttl_field >> 24) as u16) << 4;
         } else if raw.class == Class::IN {
             [&mut self.answer, &mut self.authority, &mut self.additional][section].push(raw.record);
         }
     }
+}
+
+/// The options in the data of an OPT record, code and data of each, as far as they are whole.
+fn options(mut rdata: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (fixed, tail) = rdata.split_first_chunk::<4>()?;
+        let (data, rest) = tail.split_at_checked(usize::from(u16::from_be_bytes([fixed[2], fixed[3]])))?;
+        rdata = rest;
+        Some((u16::from_be_bytes([fixed[0], fixed[1]]), data))
+    })
 }
 
 /// The set of `owner` and `rtype` among `records`, with its signatures and the smallest TTL of its records (RFC 2181, 5.2).

@@ -68,6 +68,8 @@ pub(crate) struct UpstreamQuery<'a> {
     pub(crate) payload: Option<u16>,
     /// Signatures are wanted. A forwarder is told not to validate, since we do (RFC 6840, 5.9).
     pub(crate) dnssec_ok: bool,
+    /// Options of the OPT record, in wire form.
+    pub(crate) options: &'a [u8],
 }
 
 /// Writes `query`.
@@ -85,23 +87,23 @@ pub(crate) fn write_query(query: &UpstreamQuery<'_>) -> Vec<u8> {
     message.extend_from_slice(&query.rtype.0.to_be_bytes());
     message.extend_from_slice(&Class::IN.0.to_be_bytes());
     if let Some(payload) = query.payload {
-        write_opt(&mut message, payload, 0, query.dnssec_ok, None);
+        write_opt(&mut message, payload, 0, query.dnssec_ok, query.options);
     }
     message
 }
 
-fn write_opt(message: &mut Vec<u8>, payload: u16, high_rcode: u8, dnssec_ok: bool, ede: Option<Ede>) {
+fn write_opt(message: &mut Vec<u8>, payload: u16, high_rcode: u8, dnssec_ok: bool, options: &[u8]) {
     message.push(0);
     message.extend_from_slice(&Rtype::OPT.0.to_be_bytes());
     message.extend_from_slice(&payload.to_be_bytes());
     message.extend_from_slice(&[high_rcode, 0, if dnssec_ok { 0x80 } else { 0 }, 0]);
-    match ede {
-        None => message.extend_from_slice(&[0, 0]),
-        Some(Ede(code)) => {
-            message.extend_from_slice(&[0, 6, 0, 15, 0, 2]); // RFC 8914, 2: no text.
-            message.extend_from_slice(&code.to_be_bytes());
-        }
-    }
+    message.extend_from_slice(&(options.len() as u16).to_be_bytes()); // They are ours, and short.
+    message.extend_from_slice(options);
+}
+
+/// An EDNS option (RFC 6891, 6.1.2). The data is shorter than 2^16 octets.
+pub(crate) fn option(code: u16, data: &[u8]) -> Vec<u8> {
+    [&code.to_be_bytes()[..], &(data.len() as u16).to_be_bytes(), data].concat()
 }
 
 /// What an answer takes from its query.
@@ -120,6 +122,10 @@ pub(crate) struct AnswerHead {
     pub(crate) payload: u16,
     /// Octets that the answer may have.
     pub(crate) limit: usize,
+    /// Options of the answer's OPT record, in wire form.
+    pub(crate) options: Vec<u8>,
+    /// Octets that the answer's length is a multiple of, as far as `limit` allows; 0 for any.
+    pub(crate) block: usize,
 }
 
 impl AnswerHead {
@@ -135,6 +141,8 @@ impl AnswerHead {
             wants_ad: flags & super::flag::AD != 0,
             payload,
             limit,
+            options: Vec::new(),
+            block: 0,
         }
     }
 
@@ -175,7 +183,7 @@ pub(crate) fn write_answer(
     ede: Option<Ede>,
 ) -> Vec<u8> {
     let mut writer = Writer::new(head);
-    let reserve = if head.edns.is_some() { 11 + 6 } else { 0 };
+    let reserve = if head.edns.is_some() { 11 + 6 + head.options.len() } else { 0 };
     let behind_question = writer.message.len();
     writer.room = head.limit.saturating_sub(reserve);
     for (section, set) in sets {
@@ -203,12 +211,30 @@ pub(crate) fn write_answer(
     }
     if let Some(dnssec_ok) = head.edns {
         counts.additional = 1;
-        write_opt(&mut message, head.payload, rcode.high(), dnssec_ok, ede);
+        let mut options = head.options.clone();
+        options.extend(ede.into_iter().flat_map(|Ede(code)| option(EXTENDED_ERROR, &code.to_be_bytes())));
+        pad(&mut options, message.len() + OPT_LEN, head);
+        write_opt(&mut message, head.payload, rcode.high(), dnssec_ok, &options);
     }
     write_header(&mut message, flags, counts);
     message[..2].copy_from_slice(&head.id.to_be_bytes());
     message
 }
+
+/// Adds the option of zeros that fills the message's last block (RFC 7830, 3; RFC 8467, 4.1). `len` is its length without options.
+fn pad(options: &mut Vec<u8>, len: usize, head: &AnswerHead) {
+    let bare = len + options.len() + 4;
+    if head.block > 0 && bare <= head.limit {
+        let whole = bare.next_multiple_of(head.block).min(head.limit);
+        options.extend(option(PADDING, &vec![0; whole - bare]));
+    }
+}
+
+/// Octets of an OPT record without options.
+const OPT_LEN: usize = 11;
+/// Codes of options (RFC 8914, 2; RFC 7830, 3).
+const EXTENDED_ERROR: u16 = 15;
+const PADDING: u16 = 12;
 
 /// Octets that an answer seldom exceeds.
 const ROOM_USUAL: usize = 512;
@@ -343,6 +369,7 @@ mod tests {
             recursion: true,
             payload: Some(1232),
             dnssec_ok: false,
+            options: &[],
         };
         let message = write_query(&query);
         AnswerHead::new(&message, Some(&Query::parse(&message).unwrap()), limit, 1232)
@@ -383,6 +410,30 @@ mod tests {
         let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], true, None);
         assert_eq!(octets.len(), 12 + 9 + 2 + 10 + 2 + 5 + 2 + 11);
         assert!(fold::equal(&Message::parse(&octets).unwrap().answer[0].rdata, &rdata));
+    }
+
+    #[test]
+    fn an_answer_is_padded_to_whole_blocks_behind_its_other_options() {
+        let head = AnswerHead { options: option(10, b"12345678"), block: 468, ..head(65_535) };
+        let octets = write_error(&head, Rcode::ServFail, Some(Ede::NO_REACHABLE_AUTHORITY));
+        assert_eq!(octets.len(), 468);
+        let many = write_answer(&head, Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None);
+        assert_eq!(many.len(), 2 * 468);
+        let unpadded = AnswerHead { block: 0, ..head };
+        let octets = write_error(&unpadded, Rcode::ServFail, None);
+        assert!(octets.ends_with(b"\0\x0c\0\x0a\0\x0812345678"));
+    }
+
+    #[test]
+    fn options_leave_the_answer_no_longer_than_it_may_be() {
+        for limit in 512..1232 {
+            let head = AnswerHead { options: option(10, &[7; 40]), block: 468, ..head(limit) };
+            for count in 0..40 {
+                let sets = [(Section::Answer, &addresses(count))];
+                let octets = write_answer(&head, Rcode::NoError, &sets, true, Some(Ede::OTHER));
+                assert!(octets.len() <= limit, "{} of {limit}", octets.len());
+            }
+        }
     }
 
     #[test]

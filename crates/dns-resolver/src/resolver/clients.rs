@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use clock::{Duration, Instant};
 use dns_wire::query::QueryError;
-use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
+use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype, header};
 
 use super::timers::Timer;
-use super::{ClientId, Known, Resolver, Transport};
+use super::{ClientId, Known, Refusal, Resolver, Terms, Transport};
 use crate::cache::{Content, Failure, Kind};
 use crate::dnssec::Security;
 use crate::iterator::task::{Outcome, Purpose, TaskId, Waiter};
@@ -44,18 +44,19 @@ const UDP_MIN: usize = 512;
 
 impl Resolver {
     /// A client asks. The answer comes from [`Resolver::poll_answer`], now or later; it is empty for octets that are no query.
-    pub fn on_query(&mut self, client: ClientId, transport: Transport, octets: &[u8], now: Instant) {
+    pub fn on_query(&mut self, client: ClientId, terms: impl Into<Terms>, octets: &[u8], now: Instant) {
         self.counters.client_queries += 1;
+        let terms = terms.into();
         match Query::parse(octets) {
             Ok(query) => {
-                let head = self.head(transport, octets, Some(&query));
+                let head = self.head(terms, octets, Some(&query));
                 self.on_question(client, &query, octets, head, now);
             }
             Err(QueryError::Short | QueryError::Response) => self.drop_client(client),
             Err(error) => {
                 self.counters.malformed += 1;
                 let query = Query::parse_malformed(octets);
-                let head = self.head(transport, octets, query.as_ref());
+                let head = self.head(terms, octets, query.as_ref());
                 let rcode = if error == QueryError::Opcode { Rcode::NotImp } else { Rcode::FormErr };
                 self.answer(client, write_error(&head, rcode, None));
             }
@@ -63,22 +64,32 @@ impl Resolver {
         self.run_ready(now);
     }
 
-    /// Refuses a client that may not ask.
-    pub fn refuse(&mut self, client: ClientId, transport: Transport, octets: &[u8]) {
+    /// Answers a client without a look at what it asks.
+    pub fn refuse(&mut self, client: ClientId, terms: impl Into<Terms>, octets: &[u8], refusal: Refusal) {
         self.counters.refused += 1;
         let Ok(query) = Query::parse(octets) else { return self.drop_client(client) };
-        let head = self.head(transport, octets, Some(&query));
-        self.answer(client, write_error(&head, Rcode::Refused, Some(Ede::PROHIBITED)));
+        let mut head = self.head(terms.into(), octets, Some(&query));
+        let (rcode, ede) = match refusal {
+            Refusal::Prohibited => (Rcode::Refused, Some(Ede::PROHIBITED)),
+            Refusal::BadCookie => (Rcode::BadCookie, None),
+            Refusal::Malformed => (Rcode::FormErr, None),
+            Refusal::Truncated => {
+                head.flags |= header::flag::TC;
+                (Rcode::NoError, None)
+            }
+        };
+        self.answer(client, write_error(&head, rcode, ede));
     }
 
-    fn head(&self, transport: Transport, octets: &[u8], query: Option<&Query>) -> AnswerHead {
+    fn head(&self, terms: Terms, octets: &[u8], query: Option<&Query>) -> AnswerHead {
         let ours = self.options.udp_payload_max;
         let theirs = query.and_then(|query| query.edns).map_or(0, |edns| usize::from(edns.payload_size));
-        let limit = match transport {
+        let limit = match terms.transport {
             Transport::Udp => theirs.clamp(UDP_MIN, usize::from(ours).max(UDP_MIN)),
             Transport::Tcp => TCP_MAX,
         };
-        AnswerHead::new(octets, query, limit, ours)
+        let head = AnswerHead::new(octets, query, limit, ours);
+        AnswerHead { options: terms.options, block: terms.block.into(), ..head }
     }
 
     fn on_question(

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
+use dns_guard::Secret;
 use dns_wire::{Name, NameBuf};
 
 use crate::cache::Cache;
@@ -42,6 +43,36 @@ pub enum Transport {
     Udp,
     /// A stream, where a length of two octets stands before each message; it is not part of the octets here.
     Tcp,
+}
+
+/// How a question came, and what its answer carries beside what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The way there and back.
+    pub transport: Transport,
+    /// EDNS options for the answer, in wire form: code, length, data. They are left out where the question has no OPT record.
+    pub options: Vec<u8>,
+    /// Octets of the blocks that the answer is padded to (RFC 8467, 4.1); 0 for none.
+    pub block: u16,
+}
+
+impl From<Transport> for Terms {
+    fn from(transport: Transport) -> Terms {
+        Terms { transport, options: Vec::new(), block: 0 }
+    }
+}
+
+/// Why a question is not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The client may not ask, or not so much: REFUSED, with EDE 18.
+    Prohibited,
+    /// The client shall ask again with the cookie of this answer (RFC 7873, 5.2.3).
+    BadCookie,
+    /// The client shall ask again over TCP.
+    Truncated,
+    /// The question carries an option that cannot be read: FORMERR.
+    Malformed,
 }
 
 /// A query to send. Each has a socket of its own, at a port that nobody can guess (RFC 5452, 9.2).
@@ -116,12 +147,13 @@ pub struct Counters {
     pub prefetches: u64,
     pub bogus: u64,
     pub synthesised: u64,
+    pub cookies_lost: u64,
 }
 
 impl Counters {
     /// Name and value of each.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 15] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("client_queries", self.client_queries),
             ("cache_hits", self.cache_hits),
@@ -138,6 +170,7 @@ impl Counters {
             ("prefetches", self.prefetches),
             ("bogus", self.bogus),
             ("synthesised", self.synthesised),
+            ("cookies_lost", self.cookies_lost),
         ]
     }
 }
@@ -153,6 +186,8 @@ pub struct Resolver {
     pub(crate) zones: Zones,
     pub(crate) local: LocalZones,
     pub(crate) random: Random,
+    /// What our part of cookies is made with.
+    pub(crate) cookie_secret: Secret,
     pub(crate) cache: Cache,
     pub(crate) gaps: Gaps,
     pub(crate) servers: Servers,
@@ -197,6 +232,7 @@ impl Resolver {
             lame: LameServers::default(),
             options,
             zones,
+            cookie_secret: Secret(random.key()),
             random,
             tasks: BTreeMap::new(),
             by_question: BTreeMap::new(),

@@ -280,6 +280,19 @@ impl Servers {
         self.server(address, now).on_tcp_answer();
     }
 
+    /// A server has sent its part of the cookie, or none.
+    pub(crate) fn on_cookie(&mut self, address: SocketAddr, cookie: Option<&[u8]>, now: Instant) {
+        let server = self.server(address, now);
+        if server.cookie.as_deref() != cookie {
+            server.cookie = cookie.map(Into::into);
+        }
+    }
+
+    /// The part of the cookie that a server has sent.
+    pub(crate) fn cookie(&self, address: SocketAddr) -> Option<&[u8]> {
+        self.table.get(&address)?.cookie.as_deref()
+    }
+
     /// Whether queries to a server have an OPT record.
     pub(crate) fn takes_edns(&self, address: SocketAddr, now: Instant) -> bool {
         self.table.get(&address).is_none_or(|server| server.takes_edns(&self.options, now))

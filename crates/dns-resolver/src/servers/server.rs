@@ -39,6 +39,8 @@ pub(super) struct Server {
     /// When it was seen to fail with EDNS, or over TCP.
     edns_failed: Option<Instant>,
     tcp_failed: Option<Instant>,
+    /// Its part of the cookie, 8 to 32 octets (RFC 7873, 4.2), once it has sent one.
+    pub(super) cookie: Option<Box<[u8]>>,
     /// Tokens for queries of clients, in thousandths of a query; below zero is debt.
     tokens: i64,
     refilled: Instant,
@@ -67,6 +69,7 @@ impl Server {
             came_back: now,
             edns_failed: None,
             tcp_failed: None,
+            cookie: None,
             tokens: burst(options),
             refilled: now,
             counts: Counts::default(),

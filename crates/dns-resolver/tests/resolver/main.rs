@@ -1,6 +1,7 @@
 //! The resolver in simulated time: scenarios, server selection, serve-stale, validation, hostile input.
 
 mod bounds;
+mod cookies;
 mod dnssec;
 mod hostile;
 mod rpl;

@@ -3,9 +3,9 @@
 //! | address, 10.53.0. | what is there |
 //! | --- | --- |
 //! | 11 | the root (NSD) |
-//! | 12 | `lab.` (Knot) |
+//! | 12 | `lab.` (Knot, which answers no query without its cookie: RFC 7873, 5.2.3) |
 //! | 13, 14 | `one.lab.`, `wide.lab.`, `lame.lab.` and, at its old place, `moved.lab.` (NSD, one process each) |
-//! | 15 | `two.lab.` alone (Knot): lame for `lame.lab.` |
+//! | 15 | `two.lab.` alone (Knot, which wants cookies, too): lame for `lame.lab.` |
 //! | 16 | `moved.lab.`, as the zone itself says (NSD) |
 //! | 19 | nobody who answers |
 
@@ -201,7 +201,8 @@ fn knot(lab: &Lab, number: u8, zones: Zones<'_>) -> Server {
     let own = directory.path().display().to_string();
     let mut config = format!(
         "server:\n    rundir: \"{own}\"\n    listen: 10.53.0.{number}@53\n    udp-workers: 1\n    tcp-workers: 1\n    \
-         background-workers: 1\nlog:\n  - target: stderr\n    any: error\ndatabase:\n    storage: \"{own}\"\nzone:\n"
+         background-workers: 1\nlog:\n  - target: stderr\n    any: error\ndatabase:\n    storage: \"{own}\"\n\
+         template:\n  - id: default\n    global-module: mod-cookies\nzone:\n"
     );
     for (origin, file) in write_zones(&directory, zones) {
         config += &format!(

@@ -44,7 +44,7 @@ impl Network {
 
 /// The networks whose clients are served. An open resolver is a weapon against others, so by default it is this host alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Access(Vec<Network>);
+pub(super) struct Access(Vec<Network>);
 
 impl Access {
     pub(super) fn new(networks: Vec<Network>) -> Access {

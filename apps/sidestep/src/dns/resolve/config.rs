@@ -8,8 +8,9 @@ use clock::Duration;
 use dns_resolver::{Directed, DirectedKind, Hints, Minimisation, Options, Zones};
 use dns_server::TcpLimits;
 
-use super::access::{Access, NETWORK_FORM};
 use super::config_file::{ConfigFile, DirectedTable};
+use super::front::FrontConfig;
+use super::front_config::front;
 use super::options::Resolve;
 use super::trust::trust;
 use super::{constants, hints_file};
@@ -20,7 +21,7 @@ use crate::dns::privileges::explain_denial;
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) listen: Vec<SocketAddr>,
-    pub(super) access: Access,
+    pub(super) front: FrontConfig,
     pub(super) options: Options,
     pub(super) zones: Zones,
     pub(super) control: Option<PathBuf>,
@@ -45,7 +46,7 @@ impl Config {
         let linger = in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?;
         Ok(Config {
             listen: addresses(listen)?,
-            access: access(allow)?,
+            front: front(allow, &file, &directory)?,
             zones: Zones {
                 hints: root_hints(hints.as_deref())?,
                 directed: directed(&file)?,
@@ -73,27 +74,7 @@ fn addresses(listen: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
         let loopback: [IpAddr; 2] = [[127, 0, 0, 1].into(), [0, 0, 0, 0, 0, 0, 0, 1].into()];
         return Ok(loopback.map(|address| SocketAddr::new(address, PORT)).to_vec());
     }
-    let parse = |text: &String| {
-        let address = parse_listen(text, PORT)?;
-        // An answer has to leave from the address that was asked, and only a socket bound to it knows that.
-        if address.ip().is_unspecified() {
-            let expected = "one address: name each address that is to be served";
-            return Err(ConfigError::Form { option: "listen", value: text.clone(), expected });
-        }
-        Ok(address)
-    };
-    listen.iter().map(parse).collect()
-}
-
-fn access(allow: &[String]) -> Result<Access, ConfigError> {
-    if allow.is_empty() {
-        return Ok(Access::default());
-    }
-    let parse = |text: &String| {
-        let form = |()| ConfigError::Form { option: "allow", value: text.clone(), expected: NETWORK_FORM };
-        text.parse().map_err(form)
-    };
-    allow.iter().map(parse).collect::<Result<_, _>>().map(Access::new)
+    listen.iter().map(|text| parse_listen(text, PORT)).collect()
 }
 
 fn root_hints(path: Option<&Path>) -> anyhow::Result<Hints> {
@@ -150,6 +131,7 @@ fn resolver_options(file: &ConfigFile) -> Result<Options, ConfigError> {
         server_port: default.server_port,
         udp_payload_max: in_range("udp-payload-max", payload, 512, 4096)? as u16,
         fetch_child_addresses: file.fetch_child_addresses.unwrap_or(default.fetch_child_addresses),
+        cookies: file.upstream_cookies.unwrap_or(default.cookies),
         local_zones: file.local_zones.unwrap_or(default.local_zones),
     })
 }
@@ -200,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn every_address_is_named() {
+    fn without_a_port_it_is_5300() {
         assert_eq!(addresses(&[]).unwrap()[0], "127.0.0.1:5300".parse().unwrap());
         assert_eq!(addresses(&["192.0.2.1".to_owned()]).unwrap(), ["192.0.2.1:5300".parse().unwrap()]);
-        assert!(addresses(&["0.0.0.0".to_owned()]).unwrap_err().to_string().contains("name each address"));
+        assert_eq!(addresses(&["[::]:53".to_owned()]).unwrap(), ["[::]:53".parse().unwrap()]);
     }
 }

@@ -3,12 +3,11 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `options.rs` | the command line |
-//! | `config.rs`, `config_file.rs`, `constants.rs`, `hints_file.rs` | what the user wrote, and what the program runs on |
+//! | `config.rs`, `config_file.rs`, `constants.rs`, `front_config.rs`, `hints_file.rs` | what the user wrote, and what the program runs on |
 //! | `trust.rs` | trust anchors, and zones that are not validated |
-//! | `access.rs` | who may ask |
+//! | `front.rs`, `access.rs` | who may ask, and how much; cookies |
 //! | `service.rs` | the parts put together: start, ready line, signals |
 //! | `server.rs` | the loop: sockets and time to the core, and back |
-//! | `listeners.rs` | UDP of clients |
 //! | `streams.rs`, `stream.rs` | TCP of clients |
 //! | `upstreams.rs` | sockets to servers, one a query |
 //! | `control.rs` | questions of tools, answered by the loop |
@@ -19,8 +18,9 @@ mod config;
 mod config_file;
 mod constants;
 mod control;
+mod front;
+mod front_config;
 mod hints_file;
-mod listeners;
 mod options;
 mod server;
 mod servers_table;

@@ -2,22 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clock::{Duration, Instant};
-use dns_resolver::{ClientId, QueryId, Random, Resolver, Transport};
+use device::BURST;
+use device_kernel::{Datagrams, Peer};
+use dns_resolver::{ClientId, QueryId, Random, Resolver, Terms, Transport};
 use dns_server::Admission;
 use engine::Clock;
-use mio::net::{TcpListener, UdpSocket};
+use mio::net::TcpListener;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use observe::report::{Count, NameServerReport};
 
 use super::config::Config;
 use super::control::{Command, Control};
-use super::listeners;
+use super::front::{Front, Verdict};
 use super::streams::{StreamId, Streams};
 use super::upstreams::{Received, Upstreams};
 use crate::dns::tcp;
@@ -46,16 +51,24 @@ fn split(Token(token): Token) -> (Kind, u64) {
 
 /// Where a client's answer goes.
 enum Place {
-    Udp(usize, SocketAddr),
+    Udp(usize, Peer),
     Stream(StreamId),
 }
 
-/// Datagrams of one socket in one turn, so that the others have theirs.
-const BATCH: usize = 64;
+/// Rounds in which queries of connections are taken in one turn, so that the others have theirs.
+const ROUNDS: usize = 64;
+/// Octets that the kernel keeps for a socket while the loop is busy: some thousand queries.
+const SOCKET_BUFFER: usize = 1 << 20;
 /// How often idle connections are looked for, and listeners that ran out of descriptors tried again.
 const SWEEP: Duration = Duration::from_millis(250);
 /// The longest message.
 const MESSAGE_MAX: usize = 65_535;
+
+/// A UDP socket, and the answers that leave it with the next system call.
+struct Listener {
+    socket: Datagrams,
+    answers: Vec<(Peer, Vec<u8>)>,
+}
 
 /// The resolver on kernel sockets.
 pub(super) struct Server {
@@ -64,8 +77,11 @@ pub(super) struct Server {
     _waker: Arc<Waker>,
     commands: Receiver<Command>,
     clock: Clock,
+    /// As of the start of this turn.
+    unix_secs: u64,
+    front: Front,
     resolver: Resolver,
-    udp: Vec<UdpSocket>,
+    udp: Vec<Listener>,
     tcp: Vec<TcpListener>,
     streams: Streams,
     upstreams: Upstreams,
@@ -83,28 +99,36 @@ pub(super) struct Server {
 
 impl Server {
     /// Binds the addresses of `config`.
-    pub(super) fn bind(config: Config, key: [u8; 16]) -> io::Result<(Server, Control)> {
+    pub(super) fn bind(config: Config, key: [u8; 16]) -> anyhow::Result<(Server, Control)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), token(Kind::Wake, 0))?);
         let (control, commands) = Control::new(Arc::clone(&waker));
         let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+        let sockets = device_kernel::Config {
+            share_port: false,
+            receive_buffer: SOCKET_BUFFER,
+            send_buffer: SOCKET_BUFFER,
+            ..device_kernel::Config::default()
+        };
         for address in &config.listen {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-            let mut socket = listeners::bind(*address).map_err(named)?;
-            let bound = socket.local_addr()?;
-            let mut listener = TcpListener::from_std(tcp::listen(bound, false).map_err(named)?);
+            let socket = Datagrams::open(*address, &sockets)?;
+            let mut listener = TcpListener::from_std(tcp::listen(socket.local_addr(), false).map_err(named)?);
             let number = udp.len() as u64;
-            poll.registry().register(&mut socket, token(Kind::Udp, number), Interest::READABLE)?;
+            let descriptor = socket.as_fd().as_raw_fd();
+            let readable = Interest::READABLE;
+            poll.registry().register(&mut SourceFd(&descriptor), token(Kind::Udp, number), readable)?;
             poll.registry().register(&mut listener, token(Kind::Listener, number), Interest::READABLE)?;
-            udp.push(socket);
+            udp.push(Listener { socket, answers: Vec::new() });
             tcp.push(listener);
         }
         let clock = Clock::start();
         let mut random = Random::new(key);
-        let resolver_key = [random.draw(), random.draw()].map(u64::to_le_bytes).concat();
-        let resolver_key = resolver_key.try_into().expect("two numbers of eight octets are sixteen");
-        let resolver = Resolver::new(config.options.clone(), config.zones.clone(), resolver_key, clock.now());
+        let resolver = Resolver::new(config.options.clone(), config.zones.clone(), random.key(), clock.now());
+        let front_random = Random::new(random.key());
         let server = Server {
+            front: Front::new(config.front.clone(), front_random, clock.now()),
+            unix_secs: 0,
             streams: Streams::new(Admission::new(config.tcp)),
             upstreams: Upstreams::new(random),
             next_sweep: clock.now() + SWEEP,
@@ -128,7 +152,7 @@ impl Server {
 
     /// The addresses that are served.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.udp.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+        self.udp.iter().map(|listener| listener.socket.local_addr()).collect()
     }
 
     /// Serves until it is to stop.
@@ -140,7 +164,7 @@ impl Server {
             if self.poll.poll(&mut events, Some(timeout.into())).is_err() {
                 events.clear(); // A signal; anything else would come again.
             }
-            let again = std::mem::take(&mut self.again);
+            let again = mem::take(&mut self.again);
             for event in &events {
                 self.on_event(event.token());
             }
@@ -158,7 +182,8 @@ impl Server {
     fn tell_wall_clock(&mut self) {
         // A clock before 1970 is as wrong as one that stands there.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.resolver.on_wall_clock(since_1970.as_secs(), self.clock.now());
+        self.unix_secs = since_1970.as_secs();
+        self.resolver.on_wall_clock(self.unix_secs, self.clock.now());
     }
 
     fn timeout(&self) -> Duration {
@@ -187,21 +212,25 @@ impl Server {
         }
     }
 
-    /// Takes queries from a UDP socket.
+    /// Takes a batch of queries from a UDP socket. What is left comes in the next turn, so that the others have theirs.
     fn receive(&mut self, number: usize) {
-        for _ in 0..BATCH {
-            let Some(socket) = self.udp.get(number).filter(|_| self.stop_at.is_none()) else { return };
-            let Some((len, from)) = listeners::receive(socket, &mut self.buffer) else { return };
-            let client = self.new_client(Place::Udp(number, from));
-            let now = self.clock.now();
-            if self.config.access.permits(from.ip()) {
-                self.resolver.on_query(client, Transport::Udp, &self.buffer[..len], now);
-            } else {
-                self.resolver.refuse(client, Transport::Udp, &self.buffer[..len]);
+        let Some(listener) = self.udp.get_mut(number).filter(|_| self.stop_at.is_none()) else { return };
+        let count = listener.socket.receive();
+        let now = self.clock.now();
+        for index in 0..count {
+            let Some((peer, octets)) = self.udp[number].socket.received(index) else { continue };
+            let (terms, from) = (Terms::from(Transport::Udp), peer.address.ip());
+            let verdict = self.front.judge(from, terms, octets, now, self.unix_secs);
+            if verdict == Verdict::Drop {
+                continue;
             }
-            self.deliver();
+            self.next_client += 1;
+            let client = ClientId(self.next_client);
+            self.clients.insert(client, Place::Udp(number, peer));
+            hand_in(&mut self.resolver, client, verdict, octets, now);
         }
-        if !self.again.contains(&number) {
+        self.deliver();
+        if count == BURST && !self.again.contains(&number) {
             self.again.push(number);
         }
     }
@@ -210,7 +239,7 @@ impl Server {
         let now = self.clock.now();
         while let Some(listener) = self.tcp.get(number) {
             // Out of descriptors or memory: the sweep tries again.
-            let may_ask = |client| self.config.access.permits(client);
+            let may_ask = |client| self.front.may_ask(client);
             let accepted = self.streams.accept(listener, self.poll.registry(), may_ask, now);
             let Ok(Some(id)) = accepted else { return };
             self.drive(id);
@@ -223,19 +252,14 @@ impl Server {
         let now = self.clock.now();
         let Some((peer, query)) = self.streams.next_query(id, now) else { return };
         self.more.insert(id);
-        let client = self.new_client(Place::Stream(id));
-        if self.config.access.permits(peer.ip()) {
-            self.resolver.on_query(client, Transport::Tcp, &query, now);
-        } else {
-            self.resolver.refuse(client, Transport::Tcp, &query);
+        let verdict = self.front.judge(peer.ip(), Transport::Tcp.into(), &query, now, self.unix_secs);
+        if verdict == Verdict::Drop {
+            return self.streams.answer(id, &[], now);
         }
-    }
-
-    fn new_client(&mut self, place: Place) -> ClientId {
         self.next_client += 1;
         let client = ClientId(self.next_client);
-        self.clients.insert(client, place);
-        client
+        self.clients.insert(client, Place::Stream(id));
+        hand_in(&mut self.resolver, client, verdict, &query, now);
     }
 
     fn receive_from_server(&mut self, query: QueryId) {
@@ -255,16 +279,20 @@ impl Server {
     }
 
     /// Takes from the core all that it has, and queries of connections that have room, in turns, until there is nothing more. What a
-    /// client with very many queries has left after [`BATCH`] of them comes in the next turn of the loop.
+    /// client with very many queries has left after [`ROUNDS`] of them comes in the next turn of the loop.
     fn deliver(&mut self) {
-        for _ in 0..BATCH {
+        for _ in 0..ROUNDS {
             self.deliver_all();
             if self.more.is_empty() {
-                return;
+                break;
             }
-            for id in std::mem::take(&mut self.more) {
+            for id in mem::take(&mut self.more) {
                 self.drive(id);
             }
+        }
+        for listener in &mut self.udp {
+            listener.socket.send(&listener.answers); // A client that it does not reach asks again.
+            listener.answers.clear();
         }
     }
 
@@ -280,7 +308,7 @@ impl Server {
         }
         while let Some(answer) = self.resolver.poll_answer() {
             if let Some(place) = self.clients.remove(&answer.client) {
-                self.answer(&place, &answer.octets);
+                self.answer(place, answer.octets);
             }
         }
     }
@@ -299,15 +327,15 @@ impl Server {
     }
 
     /// Sends an answer; an empty one is none.
-    fn answer(&mut self, place: &Place, octets: &[u8]) {
-        match *place {
+    fn answer(&mut self, place: Place, octets: Vec<u8>) {
+        match place {
             Place::Udp(number, to) => {
-                if let Some(socket) = self.udp.get(number).filter(|_| !octets.is_empty()) {
-                    let _ = socket.send_to(octets, to); // A client that it does not reach asks again.
+                if !octets.is_empty() {
+                    self.udp[number].answers.push((to, octets));
                 }
             }
             Place::Stream(id) => {
-                self.streams.answer(id, octets, self.clock.now());
+                self.streams.answer(id, &octets, self.clock.now());
                 self.more.insert(id); // There may be room for more of its queries.
             }
         }
@@ -319,6 +347,7 @@ impl Server {
             return;
         }
         self.next_sweep = now + SWEEP;
+        self.front.on_time(now);
         self.streams.sweep(now);
         (0..self.tcp.len()).for_each(|number| self.accept(number));
     }
@@ -328,6 +357,7 @@ impl Server {
         match command {
             Command::Reload(config) => {
                 self.resolver.reconfigure(config.options.clone(), config.zones.clone());
+                self.front.reconfigure(config.front.clone());
                 self.config = *config;
             }
             Command::Stop => {
@@ -375,8 +405,20 @@ impl Server {
         ];
         let tcp = self.streams.admission().counters().named();
         let counters = self.resolver.counters().named();
-        let resolver =
-            counters.into_iter().chain(usage).map(|(name, value)| (format!("resolver_{name}"), value));
+        let resolver = counters
+            .into_iter()
+            .chain(usage)
+            .chain(self.front.counts())
+            .map(|(name, value)| (format!("resolver_{name}"), value));
         resolver.chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value))).collect()
+    }
+}
+
+/// Gives the core a question that is to be answered.
+fn hand_in(resolver: &mut Resolver, client: ClientId, verdict: Verdict, octets: &[u8], now: Instant) {
+    match verdict {
+        Verdict::Ask(terms) => resolver.on_query(client, terms, octets, now),
+        Verdict::Refuse(terms, refusal) => resolver.refuse(client, terms, octets, refusal),
+        Verdict::Drop => {}
     }
 }

@@ -1,0 +1,305 @@
+//! What happens to a question before it is resolved: who may ask, cookies, rates.
+
+use std::net::IpAddr;
+
+use clock::{Duration, Instant};
+use dns_guard::{COOKIE, RateLimiter, RateOptions, Secret, ServerCookies};
+use dns_resolver::{Random, Refusal, Terms, Transport};
+use dns_wire::Query;
+
+use super::access::Access;
+
+/// How clients are treated. All of it can change while the resolver runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FrontConfig {
+    pub(super) access: Access,
+    /// Whether clients get cookies.
+    pub(super) cookies: bool,
+    /// Secrets that other resolvers share; the first one makes cookies. None: one of our own, which changes daily.
+    pub(super) secrets: Vec<Secret>,
+    /// Clients that send a cookie over UDP have to send a valid one.
+    pub(super) require_cookie: bool,
+    pub(super) rate: RateOptions,
+    pub(super) beyond: Beyond,
+    /// Clients without limits of rate.
+    pub(super) exempt: Access,
+}
+
+/// What happens to questions beyond a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Beyond {
+    /// Some are truncated, the others dropped. Those whose sender is certain are refused.
+    Slip,
+    /// They are refused.
+    Refuse,
+    /// They are dropped.
+    Drop,
+}
+
+/// What happens to a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Ask(Terms),
+    Refuse(Terms, Refusal),
+    Drop,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Counters {
+    cookies_valid: u64,
+    cookies_missing: u64,
+    rate_refused: u64,
+    rate_truncated: u64,
+    rate_dropped: u64,
+}
+
+/// How often a secret of our own changes. The one before counts for as long again, and a cookie only for an hour.
+const SECRET_LIFE: Duration = Duration::from_secs(86_400);
+
+pub(super) struct Front {
+    config: FrontConfig,
+    cookies: ServerCookies,
+    next_secret: Instant,
+    limiter: RateLimiter,
+    random: Random,
+    counters: Counters,
+}
+
+impl Front {
+    pub(super) fn new(config: FrontConfig, mut random: Random, now: Instant) -> Front {
+        Front {
+            cookies: cookies(&config, &mut random),
+            next_secret: now + SECRET_LIFE,
+            limiter: RateLimiter::new(config.rate, random.key()),
+            random,
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Takes another configuration. What clients have used of limits that stay is remembered, and so is a secret of our own.
+    pub(super) fn reconfigure(&mut self, config: FrontConfig) {
+        if config.secrets != self.config.secrets {
+            self.cookies = cookies(&config, &mut self.random);
+        }
+        if config.rate != self.config.rate {
+            self.limiter = RateLimiter::new(config.rate, self.random.key());
+        }
+        self.config = config;
+    }
+
+    /// Time has passed.
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if now >= self.next_secret {
+            self.next_secret = now + SECRET_LIFE;
+            if self.config.secrets.is_empty() {
+                self.cookies.roll_over(Secret(self.random.key()));
+            }
+        }
+    }
+
+    pub(super) fn may_ask(&self, client: IpAddr) -> bool {
+        self.config.access.permits(client)
+    }
+
+    /// Judges the question in `octets`, which may be anything.
+    pub(super) fn judge(
+        &mut self,
+        client: IpAddr,
+        mut terms: Terms,
+        octets: &[u8],
+        now: Instant,
+        unix_secs: u64,
+    ) -> Verdict {
+        if !self.may_ask(client) {
+            return Verdict::Refuse(terms, Refusal::Prohibited);
+        }
+        let mut is_verified = terms.transport == Transport::Tcp;
+        let option = self.config.cookies.then(|| cookie_of(octets)).flatten();
+        if let Some(option) = option {
+            let Ok(checked) = self.cookies.check(option, client, unix_secs as u32) else {
+                return Verdict::Refuse(terms, Refusal::Malformed);
+            };
+            terms.options.extend_from_slice(&COOKIE.to_be_bytes());
+            terms.options.extend_from_slice(&(checked.answer.len() as u16).to_be_bytes());
+            terms.options.extend_from_slice(&checked.answer);
+            let count = if checked.is_valid {
+                &mut self.counters.cookies_valid
+            } else {
+                &mut self.counters.cookies_missing
+            };
+            *count += 1;
+            if !checked.is_valid && !is_verified && self.config.require_cookie {
+                // The answer is no longer than the question and its new cookie, so the limits do not count it.
+                return Verdict::Refuse(terms, Refusal::BadCookie);
+            }
+            is_verified |= checked.is_valid;
+        }
+        if self.config.exempt.permits(client) {
+            return Verdict::Ask(terms);
+        }
+        match self.limiter.take(client, is_verified, 0, now) {
+            dns_guard::Verdict::Pass => Verdict::Ask(terms),
+            verdict => self.beyond(terms, verdict == dns_guard::Verdict::Slip, is_verified),
+        }
+    }
+
+    /// A truncated answer, and a refusal, are about as long as the question: they amplify nothing.
+    fn beyond(&mut self, terms: Terms, is_turn: bool, is_verified: bool) -> Verdict {
+        match self.config.beyond {
+            Beyond::Slip if is_turn && !is_verified => {
+                self.counters.rate_truncated += 1;
+                Verdict::Refuse(terms, Refusal::Truncated)
+            }
+            Beyond::Slip if !is_verified => self.dropped(),
+            Beyond::Drop => self.dropped(),
+            Beyond::Slip | Beyond::Refuse => {
+                self.counters.rate_refused += 1;
+                Verdict::Refuse(terms, Refusal::Prohibited)
+            }
+        }
+    }
+
+    fn dropped(&mut self) -> Verdict {
+        self.counters.rate_dropped += 1;
+        Verdict::Drop
+    }
+
+    /// Name and value of each counter.
+    pub(super) fn counts(&self) -> [(&'static str, u64); 5] {
+        let counters = &self.counters;
+        [
+            ("cookies_valid", counters.cookies_valid),
+            ("cookies_missing", counters.cookies_missing),
+            ("rate_refused", counters.rate_refused),
+            ("rate_truncated", counters.rate_truncated),
+            ("rate_dropped", counters.rate_dropped),
+        ]
+    }
+}
+
+/// The data of the COOKIE option in a query.
+fn cookie_of(octets: &[u8]) -> Option<&[u8]> {
+    let query = Query::parse(octets).ok()?;
+    query.option(octets, COOKIE)
+}
+
+fn cookies(config: &FrontConfig, random: &mut Random) -> ServerCookies {
+    match config.secrets.split_first() {
+        Some((first, others)) => ServerCookies::new(*first, others.to_vec()),
+        None => ServerCookies::new(Secret(random.key()), Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_guard::Rate;
+
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn front(change: impl FnOnce(&mut FrontConfig)) -> Front {
+        let rate = RateOptions {
+            per_address: Some(Rate { per_second: 2, burst: 2 }),
+            per_prefix: Some(Rate { per_second: 4, burst: 4 }),
+            ..RateOptions::default()
+        };
+        let mut config = FrontConfig {
+            access: Access::new(vec!["192.0.2.0/24".parse().unwrap()]),
+            cookies: true,
+            secrets: Vec::new(),
+            require_cookie: false,
+            rate,
+            beyond: Beyond::Slip,
+            exempt: Access::new(Vec::new()),
+        };
+        change(&mut config);
+        Front::new(config, Random::new([7; 16]), Instant::ZERO)
+    }
+
+    /// A query for the root's A records with a COOKIE option.
+    fn query(cookie: &[u8]) -> Vec<u8> {
+        let mut query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\x01\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0".to_vec();
+        query.extend_from_slice(&(cookie.len() as u16 + 4).to_be_bytes());
+        query.extend_from_slice(&[0, 10]);
+        query.extend_from_slice(&(cookie.len() as u16).to_be_bytes());
+        query.extend_from_slice(cookie);
+        query
+    }
+
+    fn ask(front: &mut Front, client: [u8; 4], transport: Transport, octets: &[u8]) -> Verdict {
+        front.judge(client.into(), transport.into(), octets, Instant::ZERO, NOW)
+    }
+
+    fn kind(verdict: &Verdict) -> &'static str {
+        match verdict {
+            Verdict::Ask(_) => "ask",
+            Verdict::Refuse(_, Refusal::Prohibited) => "refuse",
+            Verdict::Refuse(_, Refusal::Truncated) => "truncate",
+            Verdict::Refuse(_, Refusal::BadCookie) => "bad cookie",
+            Verdict::Refuse(_, Refusal::Malformed) => "malformed",
+            Verdict::Drop => "drop",
+        }
+    }
+
+    const CLIENT: [u8; 4] = [192, 0, 2, 1];
+
+    /// The cookie that an answer would bring.
+    fn learn(front: &mut Front) -> Vec<u8> {
+        match ask(front, CLIENT, Transport::Tcp, &query(b"12345678")) {
+            Verdict::Ask(terms) => terms.options[4..].to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_client_learns_a_cookie_that_is_asked_for_where_it_is_required() {
+        let mut front = front(|config| config.require_cookie = true);
+        let udp =
+            |front: &mut Front, cookie: &[u8]| kind(&ask(front, CLIENT, Transport::Udp, &query(cookie)));
+        assert_eq!(udp(&mut front, b"12345678"), "bad cookie");
+        let cookie = learn(&mut front);
+        assert_eq!(udp(&mut front, &cookie), "ask");
+        assert_eq!(udp(&mut front, b"1234567"), "malformed");
+        let plain = &query(b"")[..17];
+        assert_eq!(kind(&ask(&mut front, CLIENT, Transport::Udp, plain)), "ask", "without any it is as ever");
+    }
+
+    #[test]
+    fn beyond_the_limit_forgeries_are_dropped_and_the_client_gets_through_otherwise() {
+        let mut front = front(|_| {});
+        let cookie = learn(&mut front);
+        let kinds = |front: &mut Front, transport, octets: &[u8]| {
+            [0; 3].map(|_| kind(&ask(front, CLIENT, transport, octets)))
+        };
+        assert_eq!(kinds(&mut front, Transport::Udp, b"?"), ["ask", "drop", "truncate"]);
+        assert_eq!(kinds(&mut front, Transport::Tcp, b"?"), ["refuse"; 3]);
+        assert_eq!(kinds(&mut front, Transport::Udp, &query(&cookie)), ["refuse"; 3]);
+        let mut neighbours =
+            (2..10).map(|host| kind(&ask(&mut front, [192, 0, 2, host], Transport::Udp, b"?")));
+        assert!(neighbours.any(|kind| kind != "ask"), "the network has its limit, too");
+        assert_eq!(kind(&ask(&mut front, [192, 0, 2, 77], Transport::Tcp, b"?")), "ask");
+    }
+
+    #[test]
+    fn strangers_are_refused_and_the_exempt_have_no_limit() {
+        let mut front = front(|config| config.exempt = Access::new(vec!["192.0.2.9".parse().unwrap()]));
+        assert_eq!(kind(&ask(&mut front, [198, 51, 100, 1], Transport::Udp, b"?")), "refuse");
+        assert!((0..100).all(|_| kind(&ask(&mut front, [192, 0, 2, 9], Transport::Udp, b"?")) == "ask"));
+    }
+
+    #[test]
+    fn a_secret_of_our_own_changes_daily_and_a_reload_keeps_it() {
+        let mut front = front(|_| {});
+        let cookie = learn(&mut front);
+        let config = front.config.clone();
+        front.reconfigure(config);
+        front.on_time(Instant::ZERO + SECRET_LIFE);
+        assert!(front.cookies.check(&cookie, CLIENT.into(), NOW as u32).unwrap().is_valid);
+        front.on_time(Instant::ZERO + SECRET_LIFE + SECRET_LIFE);
+        assert!(!front.cookies.check(&cookie, CLIENT.into(), NOW as u32).unwrap().is_valid);
+    }
+}
