@@ -1,5 +1,6 @@
 //! `sidestep dns` on kernel sockets: no privilege, nothing but the loopback interface.
 
+mod encrypted;
 mod errors;
 mod idle;
 mod lifecycle;

@@ -63,10 +63,10 @@ pub(crate) enum Command {
     Check(options::Check),
     /// Print the counters of a running server or resolver.
     Stats(options::Stats),
-    /// Resolve names: a recursive resolver over UDP and TCP.
+    /// Resolve names: a recursive resolver over UDP and TCP, and over TLS, HTTPS and QUIC with a certificate.
     ///
     /// It listens on 127.0.0.1 and ::1, port 5300, and answers this host alone, unless it is told otherwise: `dig @127.0.0.1 -p 5300`.
-    /// It does not validate DNSSEC.
+    /// It validates DNSSEC.
     ///
     /// SIGHUP reads the configuration again and keeps the cache. SIGTERM answers the clients that wait, then ends the resolver.
     #[command(verbatim_doc_comment)]

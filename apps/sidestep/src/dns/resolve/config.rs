@@ -9,6 +9,7 @@ use dns_resolver::{Directed, DirectedKind, Hints, Minimisation, Options, Zones};
 use dns_server::TcpLimits;
 
 use super::config_file::{ConfigFile, DirectedTable};
+use super::encrypted::encrypted;
 use super::front::FrontConfig;
 use super::front_config::front;
 use super::options::Resolve;
@@ -22,6 +23,7 @@ use crate::dns::privileges::explain_denial;
 pub(super) struct Config {
     pub(super) listen: Vec<SocketAddr>,
     pub(super) front: FrontConfig,
+    pub(super) encrypted: Option<dns_front::Options>,
     pub(super) options: Options,
     pub(super) zones: Zones,
     pub(super) control: Option<PathBuf>,
@@ -43,10 +45,14 @@ impl Config {
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
         let allow = if options.allow.is_empty() { &file.allow } else { &options.allow };
         let hints = options.root_hints.clone().or(file.root_hints.as_ref().map(|path| directory.join(path)));
+        let tcp = tcp_limits(&file.tcp)?;
+        let encrypted = file.encrypted.as_ref().map(|table| encrypted(table, &directory)).transpose()?;
+        let idle = encrypted.as_ref().map_or(tcp.idle_timeout, |options| options.limits.idle_timeout);
         let linger = in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?;
         Ok(Config {
             listen: addresses(listen)?,
-            front: front(allow, &file, &directory)?,
+            front: front(allow, &file, &directory, [tcp.idle_timeout, idle])?,
+            encrypted,
             zones: Zones {
                 hints: root_hints(hints.as_deref())?,
                 directed: directed(&file)?,
@@ -55,7 +61,7 @@ impl Config {
             options: resolver_options(&file)?,
             control: options.control.clone().or(file.control),
             user: options.user.clone().or(file.user),
-            tcp: tcp_limits(&file.tcp)?,
+            tcp,
             linger: Duration::from_secs(linger),
         })
     }

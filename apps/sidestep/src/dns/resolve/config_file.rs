@@ -55,6 +55,8 @@ pub(super) struct ConfigFile {
     /// `[dnssec]`.
     #[serde(default)]
     pub(super) dnssec: DnssecTable,
+    /// `[encrypted]`.
+    pub(super) encrypted: Option<EncryptedTable>,
     /// `[cookies]`.
     #[serde(default)]
     pub(super) cookies: CookiesTable,
@@ -108,6 +110,27 @@ pub(super) struct DnssecTable {
 pub(super) struct NegativeTable {
     pub(super) zone: String,
     pub(super) until: toml::value::Datetime,
+}
+
+/// See `dns_front::Options`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct EncryptedTable {
+    /// PEM files.
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+    /// Addresses of DNS over TLS, HTTPS and QUIC.
+    #[serde(default)]
+    pub(super) tls: Vec<String>,
+    #[serde(default)]
+    pub(super) https: Vec<String>,
+    #[serde(default)]
+    pub(super) quic: Vec<String>,
+    pub(super) path: Option<String>,
+    pub(super) streams_max: Option<u64>,
+    pub(super) connections_max: Option<u64>,
+    pub(super) connections_per_client_max: Option<u64>,
+    pub(super) idle_timeout_s: Option<u64>,
 }
 
 /// DNS cookies for clients (RFC 7873).

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use clock::{Duration, Instant};
+use dns_front::Via;
 use dns_guard::{COOKIE, RateLimiter, RateOptions, Secret, ServerCookies};
 use dns_resolver::{Random, Refusal, Terms, Transport};
 use dns_wire::Query;
@@ -23,6 +24,8 @@ pub(super) struct FrontConfig {
     pub(super) beyond: Beyond,
     /// Clients without limits of rate.
     pub(super) exempt: Access,
+    /// How long connections may be idle: over TCP, and over TLS.
+    pub(super) keepalive: [Duration; 2],
 }
 
 /// What happens to questions beyond a limit.
@@ -35,6 +38,31 @@ pub(super) enum Beyond {
     Refuse,
     /// They are dropped.
     Drop,
+}
+
+/// The way that a question came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Udp,
+    Tcp,
+    Encrypted(Via),
+}
+
+impl Way {
+    /// Answers that nobody may read are padded, so that their length tells little (RFC 8467, 4.1).
+    fn terms(self) -> Terms {
+        const BLOCK: u16 = 468;
+        match self {
+            Way::Udp => Transport::Udp.into(),
+            Way::Tcp => Transport::Tcp.into(),
+            Way::Encrypted(_) => Terms { block: BLOCK, ..Transport::Tcp.into() },
+        }
+    }
+
+    /// Whether the client may be told how long its connection lasts. HTTP and QUIC have words of their own for that (RFC 9250, 5.5.2).
+    fn has_keepalive(self) -> bool {
+        matches!(self, Way::Tcp | Way::Encrypted(Via::Tls))
+    }
 }
 
 /// What happens to a question.
@@ -108,23 +136,30 @@ impl Front {
     pub(super) fn judge(
         &mut self,
         client: IpAddr,
-        mut terms: Terms,
+        way: Way,
         octets: &[u8],
         now: Instant,
         unix_secs: u64,
     ) -> Verdict {
+        let mut terms = way.terms();
         if !self.may_ask(client) {
             return Verdict::Refuse(terms, Refusal::Prohibited);
         }
-        let mut is_verified = terms.transport == Transport::Tcp;
-        let option = self.config.cookies.then(|| cookie_of(octets)).flatten();
-        if let Some(option) = option {
+        let mut is_verified = way != Way::Udp;
+        let query = Query::parse(octets).ok();
+        let option = |code| query.as_ref().and_then(|query| query.option(octets, code));
+        if let Some(data) = option(KEEPALIVE).filter(|_| way.has_keepalive()) {
+            if !data.is_empty() {
+                return Verdict::Refuse(terms, Refusal::Malformed); // RFC 7828, 3.2.1.
+            }
+            let idle = self.config.keepalive[usize::from(way != Way::Tcp)];
+            push_option(&mut terms.options, KEEPALIVE, &tenths(idle).to_be_bytes());
+        }
+        if let Some(option) = option(COOKIE).filter(|_| self.config.cookies) {
             let Ok(checked) = self.cookies.check(option, client, unix_secs as u32) else {
                 return Verdict::Refuse(terms, Refusal::Malformed);
             };
-            terms.options.extend_from_slice(&COOKIE.to_be_bytes());
-            terms.options.extend_from_slice(&(checked.answer.len() as u16).to_be_bytes());
-            terms.options.extend_from_slice(&checked.answer);
+            push_option(&mut terms.options, COOKIE, &checked.answer);
             let count = if checked.is_valid {
                 &mut self.counters.cookies_valid
             } else {
@@ -180,10 +215,18 @@ impl Front {
     }
 }
 
-/// The data of the COOKIE option in a query.
-fn cookie_of(octets: &[u8]) -> Option<&[u8]> {
-    let query = Query::parse(octets).ok()?;
-    query.option(octets, COOKIE)
+/// The option's code (RFC 7828, 3.1).
+const KEEPALIVE: u16 = 11;
+
+/// A time as the option has it: tenths of a second.
+fn tenths(time: Duration) -> u16 {
+    u16::try_from(time.as_millis() / 100).unwrap_or(u16::MAX)
+}
+
+fn push_option(options: &mut Vec<u8>, code: u16, data: &[u8]) {
+    options.extend_from_slice(&code.to_be_bytes());
+    options.extend_from_slice(&(data.len() as u16).to_be_bytes()); // A few octets.
+    options.extend_from_slice(data);
 }
 
 fn cookies(config: &FrontConfig, random: &mut Random) -> ServerCookies {
@@ -215,6 +258,7 @@ mod tests {
             rate,
             beyond: Beyond::Slip,
             exempt: Access::new(Vec::new()),
+            keepalive: [Duration::from_secs(10), Duration::from_secs(20)],
         };
         change(&mut config);
         Front::new(config, Random::new([7; 16]), Instant::ZERO)
@@ -230,8 +274,8 @@ mod tests {
         query
     }
 
-    fn ask(front: &mut Front, client: [u8; 4], transport: Transport, octets: &[u8]) -> Verdict {
-        front.judge(client.into(), transport.into(), octets, Instant::ZERO, NOW)
+    fn ask(front: &mut Front, client: [u8; 4], way: Way, octets: &[u8]) -> Verdict {
+        front.judge(client.into(), way, octets, Instant::ZERO, NOW)
     }
 
     fn kind(verdict: &Verdict) -> &'static str {
@@ -249,7 +293,7 @@ mod tests {
 
     /// The cookie that an answer would bring.
     fn learn(front: &mut Front) -> Vec<u8> {
-        match ask(front, CLIENT, Transport::Tcp, &query(b"12345678")) {
+        match ask(front, CLIENT, Way::Tcp, &query(b"12345678")) {
             Verdict::Ask(terms) => terms.options[4..].to_vec(),
             other => panic!("{other:?}"),
         }
@@ -258,37 +302,34 @@ mod tests {
     #[test]
     fn a_client_learns_a_cookie_that_is_asked_for_where_it_is_required() {
         let mut front = front(|config| config.require_cookie = true);
-        let udp =
-            |front: &mut Front, cookie: &[u8]| kind(&ask(front, CLIENT, Transport::Udp, &query(cookie)));
+        let udp = |front: &mut Front, cookie: &[u8]| kind(&ask(front, CLIENT, Way::Udp, &query(cookie)));
         assert_eq!(udp(&mut front, b"12345678"), "bad cookie");
         let cookie = learn(&mut front);
         assert_eq!(udp(&mut front, &cookie), "ask");
         assert_eq!(udp(&mut front, b"1234567"), "malformed");
         let plain = &query(b"")[..17];
-        assert_eq!(kind(&ask(&mut front, CLIENT, Transport::Udp, plain)), "ask", "without any it is as ever");
+        assert_eq!(kind(&ask(&mut front, CLIENT, Way::Udp, plain)), "ask", "without any it is as ever");
     }
 
     #[test]
     fn beyond_the_limit_forgeries_are_dropped_and_the_client_gets_through_otherwise() {
         let mut front = front(|_| {});
         let cookie = learn(&mut front);
-        let kinds = |front: &mut Front, transport, octets: &[u8]| {
-            [0; 3].map(|_| kind(&ask(front, CLIENT, transport, octets)))
-        };
-        assert_eq!(kinds(&mut front, Transport::Udp, b"?"), ["ask", "drop", "truncate"]);
-        assert_eq!(kinds(&mut front, Transport::Tcp, b"?"), ["refuse"; 3]);
-        assert_eq!(kinds(&mut front, Transport::Udp, &query(&cookie)), ["refuse"; 3]);
-        let mut neighbours =
-            (2..10).map(|host| kind(&ask(&mut front, [192, 0, 2, host], Transport::Udp, b"?")));
+        let kinds =
+            |front: &mut Front, way, octets: &[u8]| [0; 3].map(|_| kind(&ask(front, CLIENT, way, octets)));
+        assert_eq!(kinds(&mut front, Way::Udp, b"?"), ["ask", "drop", "truncate"]);
+        assert_eq!(kinds(&mut front, Way::Tcp, b"?"), ["refuse"; 3]);
+        assert_eq!(kinds(&mut front, Way::Udp, &query(&cookie)), ["refuse"; 3]);
+        let mut neighbours = (2..10).map(|host| kind(&ask(&mut front, [192, 0, 2, host], Way::Udp, b"?")));
         assert!(neighbours.any(|kind| kind != "ask"), "the network has its limit, too");
-        assert_eq!(kind(&ask(&mut front, [192, 0, 2, 77], Transport::Tcp, b"?")), "ask");
+        assert_eq!(kind(&ask(&mut front, [192, 0, 2, 77], Way::Tcp, b"?")), "ask");
     }
 
     #[test]
     fn strangers_are_refused_and_the_exempt_have_no_limit() {
         let mut front = front(|config| config.exempt = Access::new(vec!["192.0.2.9".parse().unwrap()]));
-        assert_eq!(kind(&ask(&mut front, [198, 51, 100, 1], Transport::Udp, b"?")), "refuse");
-        assert!((0..100).all(|_| kind(&ask(&mut front, [192, 0, 2, 9], Transport::Udp, b"?")) == "ask"));
+        assert_eq!(kind(&ask(&mut front, [198, 51, 100, 1], Way::Udp, b"?")), "refuse");
+        assert!((0..100).all(|_| kind(&ask(&mut front, [192, 0, 2, 9], Way::Udp, b"?")) == "ask"));
     }
 
     #[test]
@@ -301,5 +342,31 @@ mod tests {
         assert!(front.cookies.check(&cookie, CLIENT.into(), NOW as u32).unwrap().is_valid);
         front.on_time(Instant::ZERO + SECRET_LIFE + SECRET_LIFE);
         assert!(!front.cookies.check(&cookie, CLIENT.into(), NOW as u32).unwrap().is_valid);
+    }
+
+    #[test]
+    fn a_connection_is_told_how_long_it_may_be_idle_and_padded_if_it_is_secret() {
+        let mut front = front(|_| {});
+        let asking = |data: &[u8]| {
+            let mut query =
+                b"\0\x07\x01\0\0\x01\0\0\0\0\0\x01\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0".to_vec();
+            query.extend_from_slice(&[data.len() as u8 + 4, 0, 11, 0, data.len() as u8]);
+            [&query[..], data].concat()
+        };
+        let mut terms = |way| match ask(&mut front, CLIENT, way, &asking(b"")) {
+            Verdict::Ask(terms) => (terms.block, terms.options),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(terms(Way::Tcp), (0, vec![0, 11, 0, 2, 0, 100]));
+        assert_eq!(terms(Way::Udp), (0, vec![]));
+        let mut front = self::front(|_| {});
+        let mut terms = |way| match ask(&mut front, CLIENT, way, &asking(b"")) {
+            Verdict::Ask(terms) => (terms.block, terms.options),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(terms(Way::Encrypted(Via::Tls)), (468, vec![0, 11, 0, 2, 0, 200]));
+        assert_eq!(terms(Way::Encrypted(Via::Https)), (468, vec![]));
+        let wrong = ask(&mut front, CLIENT, Way::Tcp, &asking(b"\0\x01"));
+        assert_eq!(kind(&wrong), "malformed");
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use clock::Duration;
 use dns_guard::{Prefixes, Rate, RateOptions, Secret};
 
 use super::access::{Access, NETWORK_FORM};
@@ -12,7 +13,12 @@ use crate::dns::config::{ConfigError, in_range};
 use crate::dns::privileges::explain_denial;
 
 /// Checks it all. `allow` are the networks of the command line, or of the file; paths start at `directory`.
-pub(super) fn front(allow: &[String], file: &ConfigFile, directory: &Path) -> anyhow::Result<FrontConfig> {
+pub(super) fn front(
+    allow: &[String],
+    file: &ConfigFile,
+    directory: &Path,
+    keepalive: [Duration; 2],
+) -> anyhow::Result<FrontConfig> {
     let secrets = match &file.cookies.secrets_file {
         Some(path) => read_secrets(&directory.join(path))?,
         None => Vec::new(),
@@ -25,6 +31,7 @@ pub(super) fn front(allow: &[String], file: &ConfigFile, directory: &Path) -> an
         rate: rate(&file.rate)?,
         beyond: file.rate.beyond.unwrap_or(Beyond::Slip),
         exempt: access("rate.exempt", &file.rate.exempt)?,
+        keepalive,
     })
 }
 
@@ -97,7 +104,7 @@ mod tests {
 
     fn read(text: &str) -> Result<FrontConfig, String> {
         let file: ConfigFile = toml::from_str(text).map_err(|error| error.to_string())?;
-        front(&[], &file, Path::new("")).map_err(|error| error.to_string())
+        front(&[], &file, Path::new(""), [Duration::ZERO; 2]).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -12,7 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clock::{Duration, Instant};
 use device::BURST;
 use device_kernel::{Datagrams, Peer};
-use dns_resolver::{ClientId, QueryId, Random, Resolver, Terms, Transport};
+use dns_front::{Questions, Reply, Via};
+use dns_resolver::{ClientId, QueryId, Random, Resolver};
 use dns_server::Admission;
 use engine::Clock;
 use mio::net::TcpListener;
@@ -22,7 +23,7 @@ use observe::report::{Count, NameServerReport};
 
 use super::config::Config;
 use super::control::{Command, Control};
-use super::front::{Front, Verdict};
+use super::front::{Front, Verdict, Way};
 use super::streams::{StreamId, Streams};
 use super::upstreams::{Received, Upstreams};
 use crate::dns::tcp;
@@ -53,6 +54,7 @@ fn split(Token(token): Token) -> (Kind, u64) {
 enum Place {
     Udp(usize, Peer),
     Stream(StreamId),
+    Encrypted(Reply),
 }
 
 /// Rounds in which queries of connections are taken in one turn, so that the others have theirs.
@@ -84,6 +86,10 @@ pub(super) struct Server {
     udp: Vec<Listener>,
     tcp: Vec<TcpListener>,
     streams: Streams,
+    /// DNS over TLS, HTTPS and QUIC.
+    encrypted: Option<(dns_front::Front, Questions)>,
+    /// More of their questions may wait.
+    more_encrypted: bool,
     upstreams: Upstreams,
     clients: BTreeMap<ClientId, Place>,
     next_client: u64,
@@ -122,6 +128,12 @@ impl Server {
             udp.push(Listener { socket, answers: Vec::new() });
             tcp.push(listener);
         }
+        let encrypted = config.encrypted.as_ref().map(|options| {
+            let waker = Arc::clone(&waker);
+            // A wake-up that fails means that the loop has ended.
+            dns_front::Front::open(options, move || drop(waker.wake()))
+        });
+        let encrypted = encrypted.transpose()?;
         let clock = Clock::start();
         let mut random = Random::new(key);
         let resolver = Resolver::new(config.options.clone(), config.zones.clone(), random.key(), clock.now());
@@ -130,6 +142,8 @@ impl Server {
             front: Front::new(config.front.clone(), front_random, clock.now()),
             unix_secs: 0,
             streams: Streams::new(Admission::new(config.tcp)),
+            encrypted,
+            more_encrypted: false,
             upstreams: Upstreams::new(random),
             next_sweep: clock.now() + SWEEP,
             config,
@@ -155,8 +169,18 @@ impl Server {
         self.udp.iter().map(|listener| listener.socket.local_addr()).collect()
     }
 
+    /// The addresses that are served over TLS, HTTPS and QUIC.
+    pub(super) fn encrypted_addresses(&self) -> &[(Via, SocketAddr)] {
+        self.encrypted.as_ref().map_or(&[], |(front, _)| front.addresses())
+    }
+
     /// Serves until it is to stop.
     pub(super) fn run(mut self) {
+        if let Some((front, _)) = &mut self.encrypted
+            && let Err(error) = front.start()
+        {
+            log::error!("no DNS over TLS, HTTPS and QUIC: {error}");
+        }
         let mut events = Events::with_capacity(1024);
         while !self.has_stopped() {
             self.tell_wall_clock();
@@ -169,6 +193,7 @@ impl Server {
                 self.on_event(event.token());
             }
             again.into_iter().for_each(|number| self.receive(number));
+            self.receive_encrypted();
             self.resolver.on_timeout(self.clock.now());
             self.sweep();
             self.deliver();
@@ -187,7 +212,7 @@ impl Server {
     }
 
     fn timeout(&self) -> Duration {
-        if !self.again.is_empty() || !self.more.is_empty() {
+        if !self.again.is_empty() || !self.more.is_empty() || self.more_encrypted {
             return Duration::ZERO;
         }
         let mut until = self.resolver.poll_timeout();
@@ -219,8 +244,8 @@ impl Server {
         let now = self.clock.now();
         for index in 0..count {
             let Some((peer, octets)) = self.udp[number].socket.received(index) else { continue };
-            let (terms, from) = (Terms::from(Transport::Udp), peer.address.ip());
-            let verdict = self.front.judge(from, terms, octets, now, self.unix_secs);
+            let from = peer.address.ip();
+            let verdict = self.front.judge(from, Way::Udp, octets, now, self.unix_secs);
             if verdict == Verdict::Drop {
                 continue;
             }
@@ -232,6 +257,32 @@ impl Server {
         self.deliver();
         if count == BURST && !self.again.contains(&number) {
             self.again.push(number);
+        }
+    }
+
+    /// Takes a batch of questions that came over TLS, HTTPS and QUIC.
+    fn receive_encrypted(&mut self) {
+        let Some((_, questions)) = &mut self.encrypted else { return };
+        let now = self.clock.now();
+        let mut count = 0;
+        while count < BURST
+            && let Some(question) = questions.next_waiting()
+        {
+            count += 1;
+            let (from, way) = (question.client.ip(), Way::Encrypted(question.via));
+            let verdict = self.front.judge(from, way, &question.octets, now, self.unix_secs);
+            let (octets, reply) = question.into_parts();
+            if verdict == Verdict::Drop {
+                continue;
+            }
+            self.next_client += 1;
+            let client = ClientId(self.next_client);
+            self.clients.insert(client, Place::Encrypted(reply));
+            hand_in(&mut self.resolver, client, verdict, &octets, now);
+        }
+        self.more_encrypted = count == BURST;
+        if count > 0 {
+            self.deliver();
         }
     }
 
@@ -252,7 +303,7 @@ impl Server {
         let now = self.clock.now();
         let Some((peer, query)) = self.streams.next_query(id, now) else { return };
         self.more.insert(id);
-        let verdict = self.front.judge(peer.ip(), Transport::Tcp.into(), &query, now, self.unix_secs);
+        let verdict = self.front.judge(peer.ip(), Way::Tcp, &query, now, self.unix_secs);
         if verdict == Verdict::Drop {
             return self.streams.answer(id, &[], now);
         }
@@ -338,6 +389,7 @@ impl Server {
                 self.streams.answer(id, &octets, self.clock.now());
                 self.more.insert(id); // There may be room for more of its queries.
             }
+            Place::Encrypted(reply) => reply.answer(octets),
         }
     }
 
@@ -358,6 +410,7 @@ impl Server {
             Command::Reload(config) => {
                 self.resolver.reconfigure(config.options.clone(), config.zones.clone());
                 self.front.reconfigure(config.front.clone());
+                self.reload_certificate();
                 self.config = *config;
             }
             Command::Stop => {
@@ -370,6 +423,13 @@ impl Server {
             Command::Counters(reply) => {
                 let _ = reply.send(self.counts());
             }
+        }
+    }
+
+    fn reload_certificate(&self) {
+        let Some((front, _)) = &self.encrypted else { return };
+        if let Err(error) = front.reload_certificate() {
+            log::error!("the certificate stays as it was: {:#}", anyhow::Error::from(error));
         }
     }
 
@@ -410,7 +470,9 @@ impl Server {
             .chain(usage)
             .chain(self.front.counts())
             .map(|(name, value)| (format!("resolver_{name}"), value));
-        resolver.chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value))).collect()
+        let encrypted = self.encrypted.iter().flat_map(|(front, _)| front.admission().counters().named());
+        let encrypted = encrypted.map(|(name, value)| (format!("encrypted_{name}"), value));
+        resolver.chain(encrypted).chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value))).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use super::NAME;
 use super::config::Config;
 use super::control::{Command, Control};
+use super::encrypted;
 use super::options::Resolve;
 use super::server::Server;
 use crate::dns::{descriptors, privileges};
@@ -27,7 +28,9 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
     let (server, control) = Server::bind(config.clone(), random_key()?).context("binding")?;
     // Before there are threads, whose privileges are their own. Sockets are bound; those to servers have high ports.
     privileges::give_up_as(config.user.as_deref(), CapabilitySet::empty())?;
-    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let plain = server.addresses().into_iter().map(|address| address.to_string());
+    let addresses: Vec<String> =
+        plain.chain(server.encrypted_addresses().iter().map(encrypted::show)).collect();
     let thread = std::thread::Builder::new()
         .name("resolver".to_owned())
         .spawn(move || server.run())
@@ -103,6 +106,7 @@ fn reload(options: &Resolve, running: &mut Config, control: &Control) {
     let kept = [
         ("listen", config.listen != running.listen),
         ("tcp", config.tcp != running.tcp),
+        ("encrypted", config.encrypted != running.encrypted),
         ("cache", config.options.cache != running.options.cache),
         ("user", config.user != running.user),
         ("control", config.control != running.control),

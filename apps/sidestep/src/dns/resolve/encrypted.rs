@@ -1,0 +1,62 @@
+//! `[encrypted]`: DNS over TLS, HTTPS and QUIC.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use clock::Duration;
+use dns_front::{Options, Via};
+use dns_server::TcpLimits;
+
+use super::config_file::EncryptedTable;
+use crate::dns::config::{ConfigError, in_range, parse_listen};
+
+/// RFC 7858, 3.1; RFC 8484, 3; RFC 9250, 4.1.1.
+const TLS_PORT: u16 = 853;
+const HTTPS_PORT: u16 = 443;
+const QUIC_PORT: u16 = 853;
+/// Questions that wait for the resolver; beyond it clients wait.
+const QUEUE: usize = 1024;
+
+/// Checks the table; relative paths start at `directory`.
+pub(super) fn encrypted(table: &EncryptedTable, directory: &Path) -> Result<Options, ConfigError> {
+    let addresses = |option, texts: &[String], port| -> Result<Vec<SocketAddr>, ConfigError> {
+        let expected = "an address with or without a port";
+        let form = |text: &String| ConfigError::Form { option, value: text.clone(), expected };
+        texts.iter().map(|text| parse_listen(text, port).map_err(|_| form(text))).collect()
+    };
+    let number =
+        |option, value: Option<u64>, default, max| in_range(option, value.unwrap_or(default), 1, max);
+    let path = table.path.clone().unwrap_or_else(|| "/dns-query".to_owned());
+    if !path.starts_with('/') || path.contains('?') {
+        let expected = "a path such as /dns-query";
+        return Err(ConfigError::Form { option: "encrypted.path", value: path, expected });
+    }
+    let (all, each) = (table.connections_max, table.connections_per_client_max);
+    let idle = number("encrypted.idle-timeout-s", table.idle_timeout_s, 10, 3600)?;
+    Ok(Options {
+        dot: addresses("encrypted.tls", &table.tls, TLS_PORT)?,
+        doh: addresses("encrypted.https", &table.https, HTTPS_PORT)?,
+        doq: addresses("encrypted.quic", &table.quic, QUIC_PORT)?,
+        certificate: directory.join(&table.certificate),
+        key: directory.join(&table.key),
+        path,
+        limits: TcpLimits {
+            idle_timeout: Duration::from_secs(idle),
+            connections_max: number("encrypted.connections-max", all, 1000, 1_000_000)? as usize,
+            connections_per_client_max: number("encrypted.connections-per-client-max", each, 100, 1_000_000)?
+                as usize,
+        },
+        streams_max: number("encrypted.streams-max", table.streams_max, 100, 1000)? as u32,
+        queue: QUEUE,
+    })
+}
+
+/// An address as the ready line shows it.
+pub(super) fn show((via, address): &(Via, SocketAddr)) -> String {
+    let protocol = match via {
+        Via::Tls => "tls",
+        Via::Https => "https",
+        Via::Quic => "quic",
+    };
+    format!("{protocol}://{address}")
+}

@@ -1,0 +1,72 @@
+//! DNS over QUIC: a stream for each question (RFC 9250, 4.2).
+
+use std::sync::Arc;
+
+use quinn::{Connection, RecvStream, SendStream, VarInt};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::ask::{Via, ask};
+use crate::{QUESTION_MAX, Shared};
+
+/// Error codes (RFC 9250, 4.3).
+const NO_ERROR: VarInt = VarInt::from_u32(0);
+const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
+const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+/// A question with its length.
+const STREAM_MAX: usize = 2 + QUESTION_MAX;
+
+/// Serves one client until it leaves, is idle, or breaks the protocol.
+pub(crate) async fn serve(connection: Connection, shared: &Arc<Shared>) {
+    let mut questions = JoinSet::new();
+    while let Ok((send, receive)) = connection.accept_bi().await {
+        while questions.try_join_next().is_some() {}
+        questions.spawn(answer(connection.clone(), send, receive, Arc::clone(shared)));
+    }
+    connection.close(NO_ERROR, b"");
+}
+
+async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvStream, shared: Arc<Shared>) {
+    // Who never ends a question has no place for ever.
+    let Ok(Ok(octets)) = timeout(shared.idle, receive.read_to_end(STREAM_MAX)).await else {
+        return connection.close(PROTOCOL_ERROR, b"no whole message");
+    };
+    let Some(message) = message_in(&octets) else {
+        return connection.close(PROTOCOL_ERROR, b"not one message with ID 0");
+    };
+    let answer = ask(&shared, connection.remote_address(), Via::Quic, message.to_vec()).await;
+    let framed = answer.and_then(|answer| {
+        let len = u16::try_from(answer.len()).ok()?;
+        Some([&len.to_be_bytes()[..], &answer].concat())
+    });
+    let is_sent = match framed {
+        Some(framed) => send.write_all(&framed).await.is_ok(),
+        None => false,
+    };
+    // A stream that is closed already cannot be finished or reset, and need not be.
+    if is_sent {
+        let _ = send.finish();
+    } else {
+        let _ = send.reset(INTERNAL_ERROR);
+    }
+}
+
+/// The one message that a stream has. Its ID is 0 (RFC 9250, 4.2.1), since the stream names it.
+fn message_in(octets: &[u8]) -> Option<&[u8]> {
+    let (prefix, message) = octets.split_first_chunk::<2>()?;
+    let is_whole = usize::from(u16::from_be_bytes(*prefix)) == message.len();
+    (is_whole && message.starts_with(&[0, 0])).then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_has_one_message_without_an_id() {
+        assert_eq!(message_in(b"\0\x03\0\0x"), Some(&b"\0\0x"[..]));
+        for wrong in [&b""[..], b"\0", b"\0\0", b"\0\x03\0\0", b"\0\x02\0\0x", b"\0\x02\0\x01"] {
+            assert_eq!(message_in(wrong), None, "{wrong:?}");
+        }
+    }
+}
