@@ -55,6 +55,7 @@ pub struct SteeringProgram {
     link: OwnedFd,
     /// What keeps it.
     directory: Option<PathBuf>,
+    is_left: bool,
 }
 
 impl SteeringProgram {
@@ -124,6 +125,7 @@ impl SteeringProgram {
             object,
             link,
             directory,
+            is_left: false,
         })
     }
 
@@ -139,6 +141,17 @@ impl SteeringProgram {
             self.directory = Some(directory.to_owned());
         }
         Ok(())
+    }
+
+    /// Whether a directory keeps a program on this interface. If not, its process was killed before there was one, or it is detached.
+    pub fn is_kept_in(directory: &Path, interface: &str) -> bool {
+        let has_none = Interface::open(interface).is_ok_and(|it| matches!(it.xdp_mode(), Ok(None)));
+        directory.join("link").exists() && !has_none
+    }
+
+    /// Dropping this value changes nothing from now on: a kept program goes on, as if this process were killed.
+    pub fn leave(&mut self) {
+        self.is_left = true;
     }
 
     /// Detaches a kept program whose process was killed, and removes what keeps it.
@@ -290,6 +303,9 @@ impl SteeringProgram {
 impl Drop for SteeringProgram {
     /// Closing the link would do, if it were the only descriptor of it: a child between fork and exec has another.
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         // Fails only if the interface is gone, and the program with it.
         let _ = syscalls::detach_link(self.link.as_fd());
         if let Some(directory) = &self.directory {

@@ -4,23 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use steering::Transport;
 
-use super::Claim;
-use crate::protocol::ClaimId;
+use super::{Claim, ClaimKey};
 
 /// See the module's page.
 #[derive(Debug, Default)]
 pub(super) struct ClaimTable {
-    claims: BTreeMap<ClaimId, Claim>,
-    by_port: BTreeMap<(Transport, u16), BTreeSet<ClaimId>>,
+    claims: BTreeMap<ClaimKey, Claim>,
+    by_port: BTreeMap<(Transport, u16), BTreeSet<ClaimKey>>,
 }
 
 impl ClaimTable {
-    pub(super) fn insert(&mut self, id: ClaimId, claim: Claim) {
+    pub(super) fn insert(&mut self, id: ClaimKey, claim: Claim) {
         self.by_port.entry(place_of(&claim)).or_default().insert(id);
         self.claims.insert(id, claim);
     }
 
-    pub(super) fn remove(&mut self, id: ClaimId) -> Option<Claim> {
+    pub(super) fn remove(&mut self, id: ClaimKey) -> Option<Claim> {
         let claim = self.claims.remove(&id)?;
         let place = place_of(&claim);
         let others = self.by_port.get_mut(&place).expect("every claim has its place");
@@ -31,16 +30,16 @@ impl ClaimTable {
         Some(claim)
     }
 
-    pub(super) fn get(&self, id: ClaimId) -> Option<&Claim> {
+    pub(super) fn get(&self, id: ClaimKey) -> Option<&Claim> {
         self.claims.get(&id)
     }
 
     /// Its socket stays where it is bound.
-    pub(super) fn set_draining(&mut self, id: ClaimId) {
+    pub(super) fn set_draining(&mut self, id: ClaimKey) {
         self.claims.get_mut(&id).into_iter().for_each(|claim| claim.draining = true);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ClaimId, &Claim)> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ClaimKey, &Claim)> + '_ {
         self.claims.iter().map(|(id, claim)| (*id, claim))
     }
 
@@ -49,7 +48,7 @@ impl ClaimTable {
         &self,
         transport: Transport,
         port: u16,
-    ) -> impl DoubleEndedIterator<Item = (ClaimId, &Claim)> + '_ {
+    ) -> impl DoubleEndedIterator<Item = (ClaimKey, &Claim)> + '_ {
         let ids = self.by_port.get(&(transport, port));
         ids.into_iter().flatten().filter_map(|id| Some((*id, self.claims.get(id)?)))
     }

@@ -7,7 +7,7 @@ use clock::{Duration, Instant};
 use steering::Transport;
 
 use super::interface::{Interface, Key, View};
-use super::{Bound, Claim, ClientId, LinkNumber, Registry, Shadow};
+use super::{Bound, Claim, ClaimKey, ClientId, LinkNumber, Registry, Shadow};
 use crate::protocol::{ClaimId, Purpose, Refusal};
 
 /// Claims of one client at most.
@@ -33,10 +33,12 @@ impl Registry {
 
     /// The same, by the number that a killed broker gave the claim whose place this one has taken.
     pub fn claim_again(&mut self, client: ClientId, shadow: Shadow, id: ClaimId) -> Result<ClaimId, Refusal> {
-        if id.0 > self.others_claims || self.claims.get(id).is_some() {
+        if id.0 > self.others_claims || self.claims.get((id, client)).is_some() {
             return Err(Refusal::NoSuchClaim);
         }
-        self.admit(client, shadow, id).map(|()| id)
+        self.admit(client, shadow, id)?;
+        self.on_claimed_again(client, &shadow);
+        Ok(id)
     }
 
     fn admit(&mut self, client: ClientId, shadow: Shadow, id: ClaimId) -> Result<(), Refusal> {
@@ -55,6 +57,7 @@ impl Registry {
         if own.len() >= CLAIMS_MAX || alike >= ALIKE_MAX || !self.interfaces.values().all(has_room) {
             return Err(Refusal::TooMany);
         }
+        let id = (id, client);
         self.claims.insert(id, Claim { client, shadow, draining: false });
         self.alike.insert(Likeness::of(client, &shadow), alike + 1);
         self.clients.entry(client).or_default().insert(id);
@@ -66,18 +69,19 @@ impl Registry {
 
     /// A claim is no longer needed.
     pub fn release(&mut self, client: ClientId, claim: ClaimId) -> Result<(), Refusal> {
-        if !self.clients.get_mut(&client).is_some_and(|claims| claims.remove(&claim)) {
+        let id = (claim, client);
+        if !self.clients.get_mut(&client).is_some_and(|claims| claims.remove(&id)) {
             return Err(Refusal::NoSuchClaim);
         }
-        self.remember(client, claim);
-        self.forget_claim(claim);
+        self.remember(id);
+        self.forget_claim(id);
         Ok(())
     }
 
     /// A listener's claim goes; connections that waited there may come up later.
-    fn remember(&mut self, client: ClientId, claim: ClaimId) {
-        let Some(claim) = self.claims.get(claim).filter(|it| it.listens()) else { return };
-        let former = self.former.entry(client).or_default();
+    fn remember(&mut self, id: ClaimKey) {
+        let Some(claim) = self.claims.get(id).filter(|it| it.listens()) else { return };
+        let former = self.former.entry(claim.client).or_default();
         let listened = (claim.shadow.bound, claim.shadow.owner);
         former.retain(|other| *other != listened);
         former.push_back(listened);
@@ -88,22 +92,21 @@ impl Registry {
 
     /// New connections of a claim are the kernel's from now on.
     pub fn drain(&mut self, client: ClientId, claim: ClaimId, now: Instant) -> Result<(), Refusal> {
-        if !self.clients.get(&client).is_some_and(|claims| claims.contains(&claim)) {
-            return Err(Refusal::NoSuchClaim);
-        }
-        self.set_draining(claim, now);
+        let id = (claim, client);
+        self.claims.get(id).ok_or(Refusal::NoSuchClaim)?;
+        self.set_draining(id, now);
         Ok(())
     }
 
     /// The socket of a claim is no more, and its client has not told. Whoever binds its port next must get its packets: they
     /// are the kernel's, but for connections that there are.
-    pub fn on_shadow_gone(&mut self, claim: ClaimId, now: Instant) {
+    pub fn on_shadow_gone(&mut self, claim: ClaimKey, now: Instant) {
         let Some(state) = self.claims.get(claim) else { return };
         match state.shadow.transport {
             Transport::Tcp => self.set_draining(claim, now),
             Transport::Udp => {
-                let client = state.client;
-                let _ = self.release(client, claim); // It has it, as was just seen.
+                let (number, client) = claim;
+                let _ = self.release(client, number); // It has it, as was just seen.
             }
         }
     }
@@ -138,8 +141,7 @@ impl Registry {
 
     /// Whether another client has the very same socket, and wants what comes there.
     pub fn has_others(&self, client: ClientId, claim: ClaimId) -> Result<bool, Refusal> {
-        let own =
-            self.claims.get(claim).filter(|own| own.client == client).ok_or(Refusal::NoSuchClaim)?.shadow;
+        let own = self.claims.get((claim, client)).ok_or(Refusal::NoSuchClaim)?.shadow;
         let is_it = |other: &Claim| other.client != client && other.shadow.cookie == own.cookie;
         let mut others = self.claims.at(own.transport, own.bound.port);
         Ok(others.any(|(_, other)| is_it(other) && !other.draining))
@@ -158,12 +160,12 @@ impl Registry {
             own().map(|(_, claim)| claim.shadow.owner).chain(former.map(|(_, owner)| *owner)).collect();
         let is_kin = |it: &Claim| cookies.contains(&it.shadow.cookie) || owners.contains(&it.shadow.owner);
         let others = listeners().filter(|(_, it)| it.client != from && is_kin(it) && !it.draining);
-        let its_turn = |id: ClaimId| closes || self.last_heir.is_none_or(|last| id < last);
+        let its_turn = |id: ClaimKey| closes || self.last_heir.is_none_or(|last| id < last);
         let best =
             others.max_by_key(|(id, claim)| (cookies.contains(&claim.shadow.cookie), its_turn(*id), *id));
-        let heir = best.map(|(id, claim)| (claim.client, id))?;
-        self.last_heir = Some(heir.1);
-        Some(heir)
+        let (number, client) = best?.0;
+        self.last_heir = Some((number, client));
+        Some((client, number))
     }
 
     /// The kernel's numbers of a client's listeners that connections with this end may wait at.
@@ -192,11 +194,11 @@ impl Registry {
     pub fn claimant(&self, listeners: &BTreeSet<u64>, local: SocketAddr) -> Option<(ClientId, ClaimId)> {
         let mut latest_first = self.covering(Transport::Tcp, local).rev();
         let found = latest_first.find(|(_, claim)| !claim.draining && claim.is_listener_of(listeners));
-        found.map(|(id, claim)| (claim.client, id))
+        found.map(|((number, client), _)| (client, number))
     }
 
     /// Where a claim takes packets, as far as its client has queues.
-    pub fn places_of(&self, claim: ClaimId) -> Vec<(LinkNumber, steering::LocalAddress)> {
+    pub fn places_of(&self, claim: ClaimKey) -> Vec<(LinkNumber, steering::LocalAddress)> {
         let Some(claim) = self.claims.get(claim) else { return Vec::new() };
         let places = self.interfaces.iter().flat_map(|(link, interface)| {
             claim.shadow.bound.addresses_on(&interface.view).map(|local| (*link, local))
@@ -210,13 +212,13 @@ impl Registry {
     }
 
     /// Claims whose sockets the client itself keeps, with what identifies these; the broker looks after them.
-    pub fn shadows(&self) -> impl Iterator<Item = (ClaimId, &Shadow)> + '_ {
+    pub fn shadows(&self) -> impl Iterator<Item = (ClaimKey, &Shadow)> + '_ {
         let is_looked_after = |claim: &Claim| !claim.draining && claim.shadow.purpose != Purpose::Outgoing;
         self.claims.iter().filter(move |(_, claim)| is_looked_after(claim)).map(|(id, it)| (id, &it.shadow))
     }
 
     /// Claims for connections to be made, from ports at which a listener that their client has not claimed would miss peers.
-    pub fn deaf_to(&self, listeners: &[(u64, u16)]) -> Vec<ClaimId> {
+    pub fn deaf_to(&self, listeners: &[(u64, u16)]) -> Vec<ClaimKey> {
         let mut deaf = BTreeSet::new();
         for &(cookie, port) in listeners {
             let claims = || self.claims.at(Transport::Tcp, port);
@@ -230,10 +232,10 @@ impl Registry {
 
     /// A client's claims, and whether each is drained.
     pub fn claims(&self, client: ClientId) -> impl Iterator<Item = (ClaimId, &Shadow, bool)> + '_ {
-        self.claims_of(client).map(|(id, claim)| (id, &claim.shadow, claim.draining))
+        self.claims_of(client).map(|((number, _), claim)| (number, &claim.shadow, claim.draining))
     }
 
-    fn claims_of(&self, client: ClientId) -> impl Iterator<Item = (ClaimId, &Claim)> + '_ {
+    fn claims_of(&self, client: ClientId) -> impl Iterator<Item = (ClaimKey, &Claim)> + '_ {
         let ids = self.clients.get(&client).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.claims.get(*id)?)))
     }
@@ -243,7 +245,7 @@ impl Registry {
         &self,
         transport: Transport,
         local: SocketAddr,
-    ) -> impl DoubleEndedIterator<Item = (ClaimId, &Claim)> + '_ {
+    ) -> impl DoubleEndedIterator<Item = (ClaimKey, &Claim)> + '_ {
         self.claims.at(transport, local.port()).filter(move |(_, claim)| claim.shadow.bound.covers(local))
     }
 
@@ -253,7 +255,7 @@ impl Registry {
         own.map(|(_, claim)| claim).filter(|claim| claim.listens())
     }
 
-    fn set_draining(&mut self, claim: ClaimId, now: Instant) {
+    fn set_draining(&mut self, claim: ClaimKey, now: Instant) {
         self.claims.set_draining(claim);
         let Some(state) = self.claims.get(claim) else { return };
         let (transport, port) = (state.shadow.transport, state.shadow.bound.port);
@@ -271,17 +273,20 @@ impl Registry {
     pub(super) fn expire_drained(&mut self, now: Instant) {
         while let Some((_, id)) = self.drained.first().copied().filter(|(at, _)| *at <= now) {
             self.drained.pop_first();
-            let Some(client) = self.claims.get(id).map(|claim| claim.client) else { continue };
+            let (number, client) = id;
+            if self.claims.get(id).is_none() {
+                continue;
+            }
             if self.interfaces.keys().any(|link| self.has_queues(client, *link)) {
                 self.drained.insert((now + DRAINED_MIN, id));
             } else {
-                let _ = self.release(client, id); // It has it, as was just seen.
+                let _ = self.release(client, number); // It has it, as was just seen.
             }
         }
     }
 
     /// Makes a claim a user of its keys on one interface; whether that changes what they amount to, the caller knows.
-    pub(super) fn place(&mut self, id: ClaimId, link: LinkNumber, changes: bool) {
+    pub(super) fn place(&mut self, id: ClaimKey, link: LinkNumber, changes: bool) {
         let (Some(claim), Some(interface)) = (self.claims.get(id), self.interfaces.get_mut(&link)) else {
             return;
         };
@@ -293,7 +298,7 @@ impl Registry {
         }
     }
 
-    pub(super) fn forget_claim(&mut self, id: ClaimId) {
+    pub(super) fn forget_claim(&mut self, id: ClaimKey) {
         let Some(claim) = self.claims.remove(id) else { return };
         let is_last = self.forget_likeness(Likeness::of(claim.client, &claim.shadow));
         for (link, interface) in &mut self.interfaces {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use clock::Instant;
 use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport};
 
+use super::ClaimKey;
 use super::left::LeftQueue;
 use super::queues::QueueTable;
-use crate::protocol::ClaimId;
 
 /// An interface as the registry sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub(super) struct Key {
 /// The clients that claim a key.
 #[derive(Debug)]
 pub(super) struct KeyState {
-    pub(super) users: BTreeSet<ClaimId>,
+    pub(super) users: BTreeSet<ClaimKey>,
     /// Queues of its users on which the kernel's own connections are known, so that all others can be taken.
     pub(super) cleared: QueueSet,
     /// Since when new connections are left to the kernel, for those that it has to be known.
     pub(super) marked_at: Option<Instant>,
-    /// Queues on which a killed broker's claim still holds, and whether it was drained.
+    /// Queues on which a killed broker's claim still holds, and those of them whose owners may have drained it.
     pub(super) left: QueueSet,
-    pub(super) is_left_drained: bool,
+    pub(super) left_drained: QueueSet,
     /// The latest terms in the steering program.
     pub(super) told: Option<ClaimTerms>,
 }
@@ -60,7 +60,7 @@ impl Default for KeyState {
             cleared: QueueSet::NONE,
             marked_at: None,
             left: QueueSet::NONE,
-            is_left_drained: false,
+            left_drained: QueueSet::NONE,
             told: None,
         }
     }

@@ -4,8 +4,9 @@
 //! a while, and after that whoever gets one has to wait until its socket is closed. What was claimed on such a queue stays claimed, by [`KeyState::left`], until
 //!
 //! - its owner has come back, and had a minute to claim its sockets again. What is drained stays, as there is no socket by which to
-//!   claim it, until the owner gives the queue back;
-//! - or somebody else has the queue.
+//!   claim it, until the owner gives the queue back. What may only have been about to start, when new connections are the kernel's, too, is
+//!   told from that when its owner claims it again;
+//! - or its owner has ended, or somebody else has the queue.
 //!
 //! [`KeyState::left`]: super::interface::KeyState::left
 
@@ -14,11 +15,12 @@ use std::net::SocketAddr;
 use clock::{Duration, Instant};
 use steering::{ClaimTerms, QueueSet, Transport};
 
+use super::claims::keys_of;
 use super::interface::{Interface, Key};
-use super::{ClientId, LinkNumber, Registry};
+use super::{Action, ClientId, LinkNumber, Registry, Shadow};
 
 /// How long queues are reserved for clients that have yet to come back.
-pub const RETURN_MAX: Duration = Duration::from_secs(10);
+const RETURN_MAX: Duration = Duration::from_secs(10);
 /// How long a client that has come back may take to claim its sockets again. Connections whose sockets were closed end meanwhile.
 const CLAIM_AGAIN_MAX: Duration = Duration::from_secs(60);
 
@@ -54,7 +56,7 @@ impl Registry {
             let key = Key { transport: claim.transport, port: claim.port, local: claim.local };
             let state = interface.keys.entry(key).or_default();
             state.left = QueueSet::from_bits(terms.queues.bits() & owned.bits());
-            state.is_left_drained = terms.kernel_new;
+            state.left_drained = if terms.kernel_new { state.left } else { QueueSet::NONE };
             state.told = Some(*terms);
             if key.transport == Transport::Tcp {
                 self.ports.restore(key.port, terms.epoch);
@@ -97,10 +99,30 @@ impl Registry {
         queues.iter().any(|queue| interface.left.get(queue) == Some(&LeftQueue::Away))
     }
 
-    /// How many queues of an interface have an owner that has not come back.
-    pub fn queues_left(&self, link: LinkNumber) -> u16 {
-        let left = self.interfaces.get(&link).into_iter().flat_map(|interface| interface.left.values());
-        left.filter(|queue| **queue == LeftQueue::Away).count() as u16 // At most QUEUES_MAX.
+    /// The queues of an interface whose owners have not come back.
+    pub fn queues_left(&self, link: LinkNumber) -> Vec<u16> {
+        let left = self.interfaces.get(&link).into_iter().flat_map(|interface| &interface.left);
+        left.filter(|(_, left)| **left == LeftQueue::Away).map(|(queue, _)| *queue).collect()
+    }
+
+    /// The owner of a queue has ended, and never came back.
+    pub fn on_left_gone(&mut self, link: LinkNumber, queue: u16) {
+        let Some(interface) = self.interfaces.get_mut(&link) else { return };
+        interface.queues.free_reserved(queue);
+        self.on_lent(link, &[queue]);
+        self.actions.push_back(Action::Withdraw { link, queues: vec![queue] });
+    }
+
+    /// A client has claimed again what it had on its queues, so it had not drained that.
+    pub(super) fn on_claimed_again(&mut self, client: ClientId, shadow: &Shadow) {
+        for (&link, interface) in &mut self.interfaces {
+            let owned: QueueSet = interface.queues.owned(client).collect();
+            for key in keys_of(shadow, &interface.view) {
+                let Some(state) = interface.keys.get_mut(&key) else { continue };
+                state.left_drained = QueueSet::from_bits(state.left_drained.bits() & !owned.bits());
+                self.dirty.insert((link, key));
+            }
+        }
     }
 
     /// Whether packets to `local` are this client's by a claim that it cannot make again.
@@ -130,10 +152,11 @@ impl Interface {
         self.left.retain(|queue, _| !queues.contains(*queue));
         let mut changed = Vec::new();
         for (key, state) in &mut self.keys {
-            let kept = state.left.bits() & !queues.bits();
-            if kept != state.left.bits() && (all || !state.is_left_drained) {
+            let drained = if all { QueueSet::NONE } else { state.left_drained };
+            let kept = state.left.bits() & (!queues.bits() | drained.bits());
+            if kept != state.left.bits() {
                 state.left = QueueSet::from_bits(kept);
-                state.is_left_drained &= kept != 0;
+                state.left_drained = QueueSet::from_bits(kept & state.left_drained.bits());
                 changed.push(*key);
             }
         }
@@ -154,7 +177,7 @@ impl Interface {
 mod tests {
     use steering::{LocalAddress, VlanTags};
 
-    use super::super::{Action, Bound, Scope, Shadow, View};
+    use super::super::{Bound, Scope, View};
     use super::*;
     use crate::protocol::{ClaimId, Purpose, Refusal};
 
@@ -224,6 +247,47 @@ mod tests {
     }
 
     #[test]
+    fn what_was_about_to_start_goes_on_when_its_owner_claims_it_again() {
+        let mut registry = left(terms(&[0, 1], true, true));
+        let (first, second) = (registry.add_client(), registry.add_client());
+        registry.on_return(first, LINK, &[0], at(1));
+        registry.claim_again(first, listener(), ClaimId(9)).unwrap();
+        assert!(actions(&mut registry, at(1)).is_empty(), "the other one may have drained it");
+        registry.on_return(second, LINK, &[1], at(2));
+        registry.claim_again(second, listener(), ClaimId(8)).unwrap();
+        assert_eq!(actions(&mut registry, at(2)), [put(terms(&[0, 1], false, true))]);
+    }
+
+    #[test]
+    fn numbers_of_claims_are_their_clients_own() {
+        let mut registry = left(terms(&[0, 1], false, false));
+        let (first, second) = (registry.add_client(), registry.add_client());
+        for client in [first, second] {
+            assert_eq!(registry.claim_again(client, listener(), ClaimId(9)), Ok(ClaimId(9)));
+            assert_eq!(registry.claim_again(client, listener(), ClaimId(9)), Err(Refusal::NoSuchClaim));
+        }
+        assert_eq!(registry.release(first, ClaimId(9)), Ok(()));
+        assert_eq!(registry.claims(second).map(|(claim, ..)| claim).collect::<Vec<_>>(), [ClaimId(9)]);
+    }
+
+    #[test]
+    fn a_queue_whose_owner_has_ended_is_withdrawn_and_the_next_ones_at_once() {
+        let mut registry = left(terms(&[0], false, false));
+        registry.on_left_gone(LINK, 0);
+        let other = registry.add_client();
+        registry.attach(other, at(1));
+        let done = actions(&mut registry, at(1));
+        for action in [
+            Action::RemoveClaim { link: LINK, claim: key() },
+            Action::Withdraw { link: LINK, queues: vec![0] },
+            Action::Lend { client: other, link: LINK, queues: vec![0] },
+        ] {
+            assert!(done.contains(&action), "{done:?}");
+        }
+        assert_eq!(registry.queues_left(LINK), [1]);
+    }
+
+    #[test]
     fn what_is_not_claimed_again_is_the_kernels_after_a_minute_but_for_what_was_drained() {
         for (is_drained, goes) in
             [(false, vec![Action::RemoveClaim { link: LINK, claim: key() }]), (true, vec![])]
@@ -255,7 +319,7 @@ mod tests {
         let lend = |queue| Action::Lend { client: other, link: LINK, queues: vec![queue] };
         let done = actions(&mut registry, at(3));
         assert!(done.contains(&put(terms(&[0], false, false))) && done.contains(&lend(1)), "{done:?}");
-        assert_eq!((registry.queues_left(LINK), registry.is_left(LINK, &[0])), (1, true));
+        assert_eq!((registry.queues_left(LINK), registry.is_left(LINK, &[0])), (vec![0], true));
         assert!(actions(&mut registry, at(9)).is_empty());
         assert_eq!(actions(&mut registry, at(10)), [lend(0)]);
         registry.on_not_lent(LINK, &[0], Duration::from_secs(1), at(10));
@@ -264,6 +328,6 @@ mod tests {
         assert_eq!(actions(&mut registry, at(11)), [lend(0)]);
         registry.on_lent(LINK, &[0]);
         assert_eq!(actions(&mut registry, at(11)), [Action::RemoveClaim { link: LINK, claim: key() }]);
-        assert_eq!(registry.queues_left(LINK), 0);
+        assert!(registry.queues_left(LINK).is_empty());
     }
 }

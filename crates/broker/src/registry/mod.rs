@@ -40,7 +40,6 @@ use steering::{ClaimTerms, QueueSet, Transport};
 pub(crate) use bound::is_link_local;
 pub use bound::{Bound, Scope};
 pub use interface::View;
-pub use left::RETURN_MAX;
 
 use crate::protocol::{ClaimId, Purpose};
 use claim_table::ClaimTable;
@@ -51,6 +50,10 @@ use ports::PortTable;
 /// Number of a client: a process that is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
+
+/// A claim: its number, and whose it is. A client that comes back brings the numbers that another broker gave, so these are its own, and
+/// say nothing of what others have. Who claimed later has the higher number.
+pub type ClaimKey = (ClaimId, ClientId);
 
 /// Number of an interface, the same for as long as the broker runs.
 pub type LinkNumber = u16;
@@ -131,12 +134,12 @@ struct Claim {
 /// See the module's page.
 #[derive(Debug, Default)]
 pub struct Registry {
-    clients: BTreeMap<ClientId, BTreeSet<ClaimId>>,
+    clients: BTreeMap<ClientId, BTreeSet<ClaimKey>>,
     /// The clients that want queues, in the order in which they asked.
     attached: Vec<ClientId>,
     claims: ClaimTable,
     /// Drained listeners, and when to see whether their clients still have queues.
-    drained: BTreeSet<(Instant, ClaimId)>,
+    drained: BTreeSet<(Instant, ClaimKey)>,
     /// How many of them are alike.
     alike: BTreeMap<Likeness, usize>,
     /// Where clients listened whose claims are released, and who made the listeners; the latest last.
@@ -152,7 +155,7 @@ pub struct Registry {
     /// Numbers up to this one may be those of brokers whose place this one has taken.
     others_claims: u64,
     /// The last heir.
-    last_heir: Option<ClaimId>,
+    last_heir: Option<ClaimKey>,
 }
 
 /// Clients.
@@ -279,7 +282,7 @@ impl Registry {
             state.users.clear();
             self.dirty.insert((link, *key));
         }
-        let claims: Vec<ClaimId> = self.claims.iter().map(|(id, _)| id).collect();
+        let claims: Vec<ClaimKey> = self.claims.iter().map(|(id, _)| id).collect();
         claims.into_iter().for_each(|claim| self.place(claim, link, true));
     }
 

@@ -230,7 +230,7 @@ impl World {
             }
             Event::Drain(_) => self.registry.drain(client, claim, self.now).unwrap(),
             _ => {
-                self.registry.on_shadow_gone(claim, self.now);
+                self.registry.on_shadow_gone((claim, client), self.now);
                 if !self.registry.claims(client).any(|(id, ..)| id == claim) {
                     self.claims.remove(which);
                 }

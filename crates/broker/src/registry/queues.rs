@@ -80,6 +80,11 @@ impl QueueTable {
         self.blocked.extend(queues.iter().map(|queue| (*queue, until)));
     }
 
+    /// Such a queue is anybody's.
+    pub(super) fn free_reserved(&mut self, queue: u16) {
+        self.blocked.remove(&queue);
+    }
+
     /// `client` has these, and serves them, by a killed broker; returns those of which nobody else is the owner by now.
     pub(super) fn take_back(&mut self, client: ClientId, queues: &[u16], now: Instant) -> Vec<u16> {
         let is_free = |queue: &&u16| **queue < self.count.min(QUEUES_MAX) && !self.owners.contains_key(queue);

@@ -6,8 +6,8 @@ use steering::{ClaimTerms, QueueSet, Transport};
 use super::claims::keys_of;
 use super::interface::{Interface, Key, KeyState};
 use super::ports::MARKING;
-use super::{Action, Claim, ClientId, LinkNumber, Registry};
-use crate::protocol::{ClaimId, Purpose};
+use super::{Action, Claim, ClaimKey, ClientId, LinkNumber, Registry};
+use crate::protocol::Purpose;
 
 impl Registry {
     /// Puts the changes of the steering program before all other actions.
@@ -110,8 +110,8 @@ impl Registry {
         if key.transport == Transport::Udp {
             return Some(ClaimTerms { queues, kernel_new: false, kernel_some: false, epoch: 0 });
         }
-        let is_draining = |id: &ClaimId| self.claims.get(*id).is_some_and(|claim| claim.draining);
-        let is_draining = state.is_left_drained || state.users.iter().any(is_draining);
+        let is_draining = |id: &ClaimKey| self.claims.get(*id).is_some_and(|claim| claim.draining);
+        let is_draining = state.left_drained != QueueSet::NONE || state.users.iter().any(is_draining);
         let kernel_new = self.ports.is_marking(key.port) || is_draining;
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
         Some(ClaimTerms { queues, kernel_new, kernel_some, epoch: self.ports.epoch(key.port) })

@@ -288,7 +288,7 @@ fn who_connects_from_a_port_does_not_take_what_comes_to_anothers_listener_there(
     let outgoing = Shadow { purpose: Purpose::Outgoing, ..listener_of(1000, 7) };
     let claim = registry.claim(client, outgoing).unwrap();
     assert_eq!(registry.deaf_to(&[(8, 81)]), []);
-    assert_eq!(registry.deaf_to(&[(8, 80)]), [claim]);
+    assert_eq!(registry.deaf_to(&[(8, 80)]), [(claim, client)]);
     registry.claim(client, listener_of(1000, 8)).unwrap();
     assert_eq!(registry.deaf_to(&[(8, 80)]), [], "it is its own");
 }

@@ -12,8 +12,8 @@ use steering::Transport;
 use super::broker::{ADDRESSES_MAX, Broker, List};
 use super::helpers::Passed;
 use super::notice::Notice;
-use crate::protocol::{ClaimId, Grant, News};
-use crate::registry::{Action, ClientId, LinkNumber, Shadow};
+use crate::protocol::{Grant, News};
+use crate::registry::{Action, ClaimKey, ClientId, LinkNumber, Shadow};
 
 /// How long until a queue is lent again that could not be: its last owner's socket is gone a moment after it was closed.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -130,7 +130,7 @@ impl Broker {
             let is_gone =
                 |shadow: &Shadow| places.get(&shadow.cookie).is_none_or(|local| !shadow.bound.is_at(*local));
             let own = self.registry.shadows().filter(|(_, shadow)| shadow.transport == transport);
-            let mut gone: Vec<ClaimId> =
+            let mut gone: Vec<ClaimKey> =
                 own.filter(|(_, shadow)| is_gone(shadow)).map(|(claim, _)| claim).collect();
             if transport == Transport::Tcp {
                 let listeners: Vec<_> = alive.iter().map(|it| (it.cookie, it.local.port())).collect();

@@ -96,9 +96,10 @@ impl Broker {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether no client is connected, or about to come back.
-    pub(super) fn is_alone(&self, now: Instant) -> bool {
-        self.connections.is_empty() && !self.succession.as_ref().is_some_and(|it| it.is_awaited(now))
+    /// Whether no client is connected, and none has a queue by a killed broker, with which it may come back.
+    pub(super) fn is_alone(&self) -> bool {
+        let mut ports = self.ports.iter();
+        self.connections.is_empty() && ports.all(|port| self.registry.queues_left(port.link).is_empty())
     }
 
     /// Whether an interface can be used.

@@ -58,8 +58,8 @@ impl Broker {
             None => self.registry.claim(client, shadow)?,
         };
         self.offer_handshakes(client, now);
-        kept.into_iter().for_each(|socket| self.kept.insert(claim, socket));
-        let places = self.registry.places_of(claim).into_iter().take(PLACES_MAX);
+        kept.into_iter().for_each(|socket| self.kept.insert((claim, client), socket));
+        let places = self.registry.places_of((claim, client)).into_iter().take(PLACES_MAX);
         let on = places.map(|(link, local)| Claimed { link, local: address(local) }).collect();
         Ok(Answer::Claimed { claim, on })
     }
@@ -76,7 +76,7 @@ impl Broker {
         }
         let released: Vec<_> = claims.iter().map(|claim| self.registry.release(client, *claim)).collect();
         let own = claims.iter().zip(&released).filter(|(_, released)| released.is_ok());
-        let sockets: Vec<Theirs> = own.filter_map(|(claim, _)| self.kept.remove(*claim)).collect();
+        let sockets: Vec<Theirs> = own.filter_map(|(claim, _)| self.kept.remove((*claim, client))).collect();
         // Before the kernel may give the ports to others.
         self.settle_registry(now);
         let outcome = released.into_iter().collect::<Result<(), Refusal>>();

@@ -233,7 +233,7 @@ impl Broker {
             self.notices.push(Notice::Disconnected { pid, fault });
         }
         let claims: Vec<_> = self.registry.claims(client).map(|(claim, ..)| claim).collect();
-        self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove(claim)));
+        self.doomed.extend(claims.into_iter().filter_map(|claim| self.kept.remove((claim, client))));
         self.registry.remove_client(client, now);
         self.routes.forget(client);
         self.under_way.forget(client);

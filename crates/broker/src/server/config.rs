@@ -44,6 +44,11 @@ pub enum OpenError {
     /// There is nothing to take over.
     #[error("no broker was killed whose programs could be taken over")]
     NothingLeft,
+    /// What a killed broker left cannot be taken over now; it is as it was.
+    #[error(
+        "the programs of a broker that was killed keep their connections, and cannot be taken over now: {0}"
+    )]
+    NotTakenOver(String),
     /// The kernel's state cannot be read.
     #[error(transparent)]
     Monitor(#[from] MonitorError),

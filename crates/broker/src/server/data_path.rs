@@ -41,6 +41,8 @@ pub(crate) trait DataPath: Send {
         zero_copy: bool,
         owner: QueueOwner,
     ) -> Result<LentQueues, XdpError>;
+    /// Whether no process has a socket at this queue. Takes the queue for a moment if so.
+    fn is_free(&mut self, queue: u16) -> bool;
     /// Who has which queue, also by a broker that was killed.
     fn owners(&self) -> Vec<(u16, QueueOwner)>;
     /// The claims in force: at first those that a broker has left which was killed.
@@ -63,6 +65,8 @@ pub(crate) trait DataPath: Send {
         remote: SocketAddr,
         epoch: u32,
     ) -> Result<bool, XdpError>;
+    /// Lets go of it as if by SIGKILL: what is kept goes on.
+    fn leave(&mut self);
     /// What became of the interface's packets.
     fn counters(&self) -> Vec<(String, u64)>;
 }
@@ -106,11 +110,11 @@ impl Xdp {
         SteeringOptions { kernel_flows: kernel_flows(memory_len()), ..SteeringOptions::default() }
     }
 
-    /// A program that goes on if this process is killed: one that a killed broker left, or a new one. `None`: there can be none.
-    fn open_kept(&self, interface: &str, link: LinkNumber) -> Option<SteeringProgram> {
-        let (pins, broker) = self.pins.as_ref()?;
-        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
-        let index = name_to_index(socket, interface).ok()?;
+    /// A program that goes on if this process is killed: one that a killed broker left, or a new one. `None`: there can be none. One that
+    /// was left and cannot be taken over stays as it is, with its connections.
+    fn open_kept(&self, interface: &str, link: LinkNumber) -> Result<Option<SteeringProgram>, XdpError> {
+        let Some((pins, broker)) = self.pins.as_ref() else { return Ok(None) };
+        let Some(index) = index_of(interface) else { return Ok(None) };
         let own = pins.path(&Kept { interface: index, link, broker: broker.clone() });
         let left =
             pins.left().into_iter().filter(|left| left.interface == index).map(|left| pins.path(&left));
@@ -118,18 +122,25 @@ impl Xdp {
             match SteeringProgram::take_over(interface, self.steering(), &path) {
                 Ok(mut program) => {
                     let _ = program.rename_kept(&own); // It goes on by the other name, and the next broker does not find it.
-                    return Some(program);
+                    return Ok(Some(program));
                 }
+                Err(error) if SteeringProgram::is_kept_in(&path, interface) => return Err(error),
                 Err(_) => drop(SteeringProgram::remove_kept(&path)), // Attaching ours will tell.
             }
         }
-        SteeringProgram::attach_kept(interface, self.steering(), &own).ok()
+        Ok(SteeringProgram::attach_kept(interface, self.steering(), &own).ok())
     }
+}
+
+/// The kernel's number of an interface.
+fn index_of(interface: &str) -> Option<u32> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    name_to_index(socket, interface).ok()
 }
 
 impl DataPaths for Xdp {
     fn open(&self, interface: &str, link: LinkNumber) -> Result<Box<dyn DataPath>, XdpError> {
-        let program = match self.open_kept(interface, link) {
+        let program = match self.open_kept(interface, link)? {
             Some(program) => program,
             None => SteeringProgram::attach(interface, self.steering())?,
         };
@@ -166,6 +177,10 @@ impl DataPath for XdpPath {
         self.program.is_kept()
     }
 
+    fn leave(&mut self) {
+        self.program.leave();
+    }
+
     fn is_native(&self) -> bool {
         self.program.mode() == AttachMode::Native
     }
@@ -197,6 +212,18 @@ impl DataPath for XdpPath {
     fn remove_queue(&mut self, queue: u16) -> Result<(), XdpError> {
         self.program.remove_queue(queue)?;
         self.program.set_owner(queue, None)
+    }
+
+    fn is_free(&mut self, queue: u16) -> bool {
+        let least = XdpOptions {
+            ring_entries: 512,
+            frames_per_queue: 256,
+            zero_copy: false,
+            busy_poll: None,
+            bulk_lane: false,
+            ..self.device.clone()
+        };
+        XdpDevice::lend(&mut self.program, &[queue], &least).is_ok()
     }
 
     fn owners(&self) -> Vec<(u16, QueueOwner)> {
@@ -245,6 +272,43 @@ mod tests {
         assert_eq!(kernel_flows(512 << 20), 65_536);
         assert!((200_000..300_000).contains(&kernel_flows(8 << 30)));
         assert_eq!(kernel_flows(1 << 40), 1 << 18);
+    }
+
+    /// As when there is no memory for the new program.
+    #[test]
+    fn a_program_that_cannot_be_taken_over_stays_attached_until_it_can() {
+        if !lab::require_root_and_xdp() {
+            return;
+        }
+        let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = lab::Lab::new().unwrap();
+        let mounted = lab::Directory::new().unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = std::process::Command::new(program);
+            assert!(command.args(arguments).arg(mounted.path()).status().unwrap().success(), "{program}");
+        };
+        run("mount", &["-t", "bpf", "bpf"]);
+        lab.inside(lab::Side::Server, || {
+            let pins = Pins::in_directory(&mounted.path().join("sidestep"), 1).unwrap();
+            let path = |broker: &str| {
+                let interface = index_of(lab::SERVER_INTERFACE).unwrap();
+                pins.path(&Kept { interface, link: 0, broker: broker.to_owned() })
+            };
+            let open = |broker: &str| {
+                Xdp::new(Some((pins.clone(), broker.to_owned()))).open(lab::SERVER_INTERFACE, 0)
+            };
+            open("killed").unwrap().leave();
+            let (map, aside) = (path("killed").join("claims"), path("killed").join("aside"));
+            std::fs::rename(&map, &aside).unwrap();
+            std::fs::create_dir(&map).unwrap();
+            assert!(open("next").is_err());
+            assert!(SteeringProgram::is_kept_in(&path("killed"), lab::SERVER_INTERFACE));
+            std::fs::remove_dir(&map).unwrap();
+            std::fs::rename(&aside, &map).unwrap();
+            drop(open("next").unwrap());
+            assert!(!path("killed").exists() && !path("next").exists());
+        });
+        run("umount", &[]);
     }
 
     /// As when a worker with so many connections is replaced.

@@ -186,7 +186,7 @@ impl World {
     }
 
     fn check_nothing_is_left(&self) {
-        assert!(self.broker.is_alone(self.now), "clients that are gone");
+        assert!(self.broker.is_alone(), "clients that are gone");
         assert!(
             self.broker.kept.is_empty() && self.broker.doomed.is_empty(),
             "sockets of clients that are gone"

@@ -178,7 +178,7 @@ impl Serving {
         for (_, sender) in self.reports.extract_if(.., |(until, _)| is_whole || now >= *until) {
             let _ = sender.send(self.broker.status(now)); // Who asked may have given up.
         }
-        if self.broker.is_alone(now) {
+        if self.broker.is_alone() {
             for sender in self.alone.drain(..) {
                 let _ = sender.send(()); // As above.
             }

@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::helpers::Theirs;
 use super::shares::{Shares, User};
-use crate::protocol::ClaimId;
+use crate::registry::ClaimKey;
 
 /// Ports that the kernel chooses from unless told otherwise (ip_local_port_range, ip(7)).
 const SOURCE_PORTS: usize = 28_232;
@@ -14,7 +14,7 @@ const SOURCE_PORTS: usize = 28_232;
 /// See the module's page.
 #[derive(Default)]
 pub(super) struct KeptSockets {
-    sockets: BTreeMap<ClaimId, Theirs>,
+    sockets: BTreeMap<ClaimKey, Theirs>,
     shares: Shares,
 }
 
@@ -24,12 +24,12 @@ impl KeptSockets {
         self.shares.have_room(max(), user, 1)
     }
 
-    pub(super) fn insert(&mut self, claim: ClaimId, socket: Theirs) {
+    pub(super) fn insert(&mut self, claim: ClaimKey, socket: Theirs) {
         self.shares.add(socket.user(), 1);
         self.sockets.insert(claim, socket);
     }
 
-    pub(super) fn remove(&mut self, claim: ClaimId) -> Option<Theirs> {
+    pub(super) fn remove(&mut self, claim: ClaimKey) -> Option<Theirs> {
         let socket = self.sockets.remove(&claim)?;
         self.shares.remove(socket.user(), 1);
         Some(socket)
@@ -52,14 +52,17 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::protocol::ClaimId;
+    use crate::registry::ClientId;
 
     #[test]
     fn a_socket_is_its_users_until_it_is_removed() {
         let (mut kept, helpers) = (KeptSockets::default(), Arc::default());
+        let of = |number| (ClaimId(number), ClientId(1));
         let any = std::fs::File::open("/dev/null").unwrap().into();
-        kept.insert(ClaimId(7), Theirs::new(any, 1, &helpers));
+        kept.insert(of(7), Theirs::new(any, 1, &helpers));
         assert!(!kept.shares.have_room(2, 1, 1) && kept.shares.have_room(2, 2, 1));
-        assert!(kept.remove(ClaimId(8)).is_none() && kept.remove(ClaimId(7)).is_some());
+        assert!(kept.remove(of(8)).is_none() && kept.remove(of(7)).is_some());
         assert!(kept.is_empty() && kept.shares.have_room(2, 1, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! An interface that is made up, for tests and fuzzers: it lends queues, and steers nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -39,7 +39,8 @@ impl Log {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Maps(Arc<Mutex<Entries>>);
 
-type Entries = (BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>);
+/// Claims, owners of queues, and queues whose owners have ended.
+type Entries = (BTreeMap<Claim, ClaimTerms>, BTreeMap<u16, QueueOwner>, BTreeSet<u16>);
 
 impl Maps {
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -52,6 +53,18 @@ impl Maps {
         let local = LocalAddress { address: [192, 0, 2, 9].into(), vlan: VlanTags::default() };
         let terms = ClaimTerms { queues: [queue].into_iter().collect(), ..ClaimTerms::default() };
         self.lock().0.insert(Claim { transport: Transport::Tcp, local, port }, terms);
+    }
+
+    /// The process that has a queue ends, after its broker.
+    #[cfg(test)]
+    pub(super) fn end_owner(&self, queue: u16) {
+        self.lock().2.insert(queue);
+    }
+
+    /// Who has queues.
+    #[cfg(test)]
+    pub(super) fn owned(&self) -> Vec<u16> {
+        self.lock().1.keys().copied().collect()
     }
 
     /// Whether a port is claimed.
@@ -168,6 +181,12 @@ impl DataPath for MadeUp {
         };
         Ok(LentQueues { layout, memory: any(), sockets: queues.iter().map(|_| any()).collect() })
     }
+
+    fn is_free(&mut self, queue: u16) -> bool {
+        self.maps.lock().2.contains(&queue)
+    }
+
+    fn leave(&mut self) {}
 
     fn owners(&self) -> Vec<(u16, QueueOwner)> {
         self.maps.lock().1.iter().map(|(queue, owner)| (*queue, *owner)).collect()

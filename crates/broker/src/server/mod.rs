@@ -125,6 +125,11 @@ impl Server {
             zero_copy,
         };
         let mut broker = Broker::open(setup, Instant::ZERO)?;
+        if is_successor && !broker.has_taken_over(&left) {
+            let failures = broker.describe_failures().join("; ");
+            broker.leave();
+            return Err(OpenError::NotTakenOver(failures));
+        }
         notes.extend(broker.describe_failures());
         if !broker.has_interface() {
             let none = || "there is no interface with an address".to_owned();

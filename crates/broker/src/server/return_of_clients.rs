@@ -12,7 +12,7 @@ use super::broker::Broker;
 use super::notice::Notice;
 use crate::peer::Peer;
 use crate::protocol::{Key, News, QUEUES_MAX, Refusal};
-use crate::registry::{ClientId, LinkNumber, RETURN_MAX};
+use crate::registry::{ClientId, LinkNumber};
 
 /// Interfaces in a [`crate::protocol::Request::Return`] at most.
 const LINKS_MAX: usize = 64;
@@ -31,11 +31,23 @@ impl Broker {
         }
         let queues: Vec<u16> = owners.iter().map(|(queue, _)| *queue).collect();
         self.registry.on_left(link, claims, &queues, now);
-        if let Some(succession) = self.succession.as_mut().filter(|_| !queues.is_empty()) {
-            succession.note(owners.iter().map(|(_, owner)| owner.user), now + RETURN_MAX);
+        if let Some(succession) = self.succession.as_mut() {
+            succession.note(owners.iter().map(|(_, owner)| owner.user));
         }
         let interface = self.port(link).map(|port| port.name.clone()).unwrap_or_default();
         self.notices.push(Notice::TakenOver { interface, queues: queues.len() });
+    }
+
+    /// Finds queues whose owners have ended without coming back: nobody waits for these any more.
+    pub(super) fn look_after_left(&mut self) {
+        for port in &mut self.ports {
+            let Some(open) = &mut port.open else { continue };
+            for queue in self.registry.queues_left(port.link) {
+                if open.path.is_free(queue) {
+                    self.registry.on_left_gone(port.link, queue);
+                }
+            }
+        }
     }
 
     /// Whether a process that does not descend from this one may be one of the killed broker's. Its parents are not known any more; its

@@ -99,7 +99,7 @@ impl Broker {
             failure: port.failure.clone(),
             queues: port.open.as_ref().map_or(0, |open| open.view.queues),
             lent: self.registry.queues_lent(port.link),
-            left: self.registry.queues_left(port.link),
+            left: self.registry.queues_left(port.link).len() as u16,
             counters: port.open.as_ref().map(|open| open.path.counters()).unwrap_or_default(),
         });
         let programs = self.connections.iter();

@@ -20,6 +20,7 @@ use super::handshakes::Handshakes;
 use super::helpers::{Helpers, Theirs, close_all};
 use super::kept_sockets::KeptSockets;
 use super::kernel_memory::KernelMemory;
+use super::pins::Kept;
 use super::port::Port;
 use super::questions::Questions;
 use super::recent_moves::RecentMoves;
@@ -152,6 +153,7 @@ impl Broker {
         if is_tick {
             self.next_tick = now + TICK;
             self.look_after_shadows(now);
+            self.look_after_left();
             self.helpers.retry();
         }
         self.listen_again(now);
@@ -180,6 +182,17 @@ impl Broker {
     /// Whether clients have queues, or are about to come back to those that they had.
     pub(super) fn has_lent(&self) -> bool {
         self.ports.iter().any(|port| self.registry.queues_lent(port.link) > 0)
+    }
+
+    /// Whether it has all of the interfaces that the killed broker had whose place it is to take.
+    pub(super) fn has_taken_over(&self, left: &[Kept]) -> bool {
+        let is_open = |link| self.ports.iter().any(|port| port.link == link && port.open.is_some());
+        left.iter().filter(|kept| kept.broker == self.name).all(|kept| is_open(kept.link))
+    }
+
+    /// Lets go of all interfaces as if by SIGKILL.
+    pub(super) fn leave(mut self) {
+        self.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.path.leave());
     }
 
     /// Gives up interfaces that nobody named: those that cannot be used, and those that could only in generic mode, if others can

@@ -35,7 +35,7 @@ impl World {
         for (client, claim) in &self.claims {
             let (_, shadow, _) =
                 self.registry.claims(*client).find(|(id, ..)| id == claim).expect("it was granted");
-            for (own, local) in self.registry.places_of(*claim) {
+            for (own, local) in self.registry.places_of((*claim, *client)) {
                 let claim = steering::Claim { transport: shadow.transport, local, port: shadow.bound.port };
                 let served = self.sockets.iter().filter(|(queue, _)| self.served.contains(queue));
                 for ((of, queue), owner) in served {
