@@ -267,6 +267,27 @@ mod tests {
     use super::super::tests::LABORATORY;
     use super::*;
 
+    /// A BPF file system of our own.
+    struct Mount(lab::Directory);
+
+    impl Mount {
+        fn new() -> Mount {
+            let directory = lab::Directory::new().unwrap();
+            assert!(run("mount", &["-t", "bpf", "bpf"], &directory));
+            Mount(directory)
+        }
+    }
+
+    impl Drop for Mount {
+        fn drop(&mut self) {
+            run("umount", &[], &self.0);
+        }
+    }
+
+    fn run(program: &str, arguments: &[&str], directory: &lab::Directory) -> bool {
+        std::process::Command::new(program).args(arguments).arg(directory.path()).status().unwrap().success()
+    }
+
     #[test]
     fn connections_of_the_kernel_are_remembered_as_memory_allows() {
         assert_eq!(kernel_flows(512 << 20), 65_536);
@@ -282,14 +303,9 @@ mod tests {
         }
         let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lab = lab::Lab::new().unwrap();
-        let mounted = lab::Directory::new().unwrap();
-        let run = |program: &str, arguments: &[&str]| {
-            let mut command = std::process::Command::new(program);
-            assert!(command.args(arguments).arg(mounted.path()).status().unwrap().success(), "{program}");
-        };
-        run("mount", &["-t", "bpf", "bpf"]);
+        let mount = Mount::new();
         lab.inside(lab::Side::Server, || {
-            let pins = Pins::in_directory(&mounted.path().join("sidestep"), 1).unwrap();
+            let pins = Pins::in_directory(&mount.0.path().join("sidestep"), 1).unwrap();
             let path = |broker: &str| {
                 let interface = index_of(lab::SERVER_INTERFACE).unwrap();
                 pins.path(&Kept { interface, link: 0, broker: broker.to_owned() })
@@ -308,7 +324,25 @@ mod tests {
             drop(open("next").unwrap());
             assert!(!path("killed").exists() && !path("next").exists());
         });
-        run("umount", &[]);
+    }
+
+    #[test]
+    fn a_queue_is_free_when_its_socket_is_closed() {
+        if !lab::require_root_and_xdp() {
+            return;
+        }
+        let _turn = LABORATORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = lab::Lab::new().unwrap();
+        lab.inside(lab::Side::Server, || {
+            let mut path = Xdp::new(None).open(lab::SERVER_INTERFACE, 0).unwrap();
+            let owner = QueueOwner { secret: [7, 8], user: 1000 };
+            let lent = path.lend(&[0], None, false, owner).unwrap();
+            assert!(!path.is_free(0));
+            drop(lent);
+            while !path.is_free(0) {
+                std::thread::sleep(std::time::Duration::from_millis(1)); // The kernel frees it a moment later.
+            }
+        });
     }
 
     /// As when a worker with so many connections is replaced.
