@@ -61,7 +61,7 @@ pub(crate) fn handle_special(
         }
         Handled::Query(query, signer) => answer_signed(published, responder, &query, *signer, transport, now),
         Handled::Notified(zone, reply) => {
-            (service.on_notify)(zone, client);
+            (service.on_notify)(*zone, client);
             count_reply(counters, &reply);
             Some(reply)
         }

@@ -40,7 +40,7 @@ pub enum Allowed {
     /// Whoever has such an address.
     Address(Prefix),
     /// Whoever signs with the key of this name.
-    Key(NameBuf),
+    Key(Box<NameBuf>),
 }
 
 /// Those who are allowed; nobody by default.
@@ -82,7 +82,7 @@ mod tests {
         let key = NameBuf::from_text(b"Key.", None).unwrap();
         assert!(!AccessList::default().allows(address("192.0.2.1"), Some(key.as_name())));
         let list = AccessList(vec![
-            Allowed::Key(NameBuf::from_text(b"key.", None).unwrap()),
+            Allowed::Key(Box::new(NameBuf::from_text(b"key.", None).unwrap())),
             Allowed::Address(Prefix::from_text("192.0.2.1").unwrap()),
         ]);
         assert!(list.allows(address("198.51.100.1"), Some(key.as_name())));

@@ -63,7 +63,7 @@ pub enum Handled {
     /// Answer this query, which had a signature, and sign the answer.
     Query(Vec<u8>, Box<Signer>),
     /// A primary says that the zone has changed: look, and send this.
-    Notified(NameBuf, Vec<u8>),
+    Notified(Box<NameBuf>, Vec<u8>),
     /// Answer the message like any other.
     Ordinary,
 }
@@ -151,7 +151,7 @@ impl Request {
             None => self.refuse(Rcode::NotAuth),
             Some(true) if self.question.qtype == Rtype::SOA && self.question.qclass == Class::IN => {
                 let answer = answer_to(&self.octets, Rcode::NoError);
-                Handled::Notified(zone, self.reply(answer))
+                Handled::Notified(Box::new(zone), self.reply(answer))
             }
             Some(_) => self.refuse(Rcode::Refused),
         }

@@ -47,7 +47,8 @@ fn key() -> Arc<Key> {
 
 /// Clients with the address or the key may transfer, two at once.
 fn policy() -> Policy {
-    let allowed = vec![Allowed::Address(Prefix::from_text(CLIENT).unwrap()), Allowed::Key(name("key."))];
+    let allowed =
+        vec![Allowed::Address(Prefix::from_text(CLIENT).unwrap()), Allowed::Key(Box::new(name("key.")))];
     let mut policy =
         Policy { allow_transfer: AccessList(allowed), slots: Some(Slots::new(2)), ..Policy::default() };
     policy.keys.insert(Key::new(name("key.").as_name(), Algorithm::Sha256, b"secret"));
@@ -80,14 +81,14 @@ fn rcode(handled: Handled) -> u8 {
     reply(handled)[3] & 0xf
 }
 
-fn transfer(handled: Handled) -> Box<Transfer> {
+fn transfer(handled: Handled) -> Transfer {
     match handled {
-        Handled::Transfer(transfer) => transfer,
+        Handled::Transfer(transfer) => *transfer,
         other => panic!("{other:?}"),
     }
 }
 
-fn messages(mut transfer: Box<Transfer>) -> Vec<Vec<u8>> {
+fn messages(mut transfer: Transfer) -> Vec<Vec<u8>> {
     let (mut compressor, mut messages) = (Compressor::default(), Vec::new());
     while !transfer.is_done() {
         let mut message = Vec::new();
@@ -235,7 +236,7 @@ fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
     policy.zones.insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });
     match ask(&policy, &catalog, &notice, CLIENT, Transport::Udp) {
         Handled::Notified(zone, answer) => {
-            assert_eq!(zone, name("example."));
+            assert_eq!(*zone, name("example."));
             assert_eq!(answer[..4], [0, 9, 0xa0, 0]);
         }
         other => panic!("{other:?}"),

@@ -28,11 +28,16 @@ struct Primary {
 impl Primary {
     /// Serves `zone` by `device`; whoever `allowed` names may transfer it.
     fn start(device: Device, zone: &VersionedZone, allowed: &str) -> Option<Primary> {
+        Primary::start_with(device, zone, allowed, "")
+    }
+
+    /// With more in its configuration.
+    fn start_with(device: Device, zone: &VersionedZone, allowed: &str, rest: &str) -> Option<Primary> {
         let (lab, turn) = empty_lab()?;
         let directory = Directory::new().unwrap();
         let text = format!(
             "allow-transfer = [{allowed}]\n[[key]]\nname = \"transfer.key\"\nsecret = \"{SECRET}\"\n\
-             [[key]]\nname = \"long.key\"\nalgorithm = \"hmac-sha512\"\nsecret = \"{SECRET}\"\n"
+             [[key]]\nname = \"long.key\"\nalgorithm = \"hmac-sha512\"\nsecret = \"{SECRET}\"\n{rest}"
         );
         let config = directory.write("sidestep.toml", &text).unwrap().display().to_string();
         let zone = Zone { origin: ORIGIN.to_owned(), file: zone.file() };
@@ -89,7 +94,7 @@ impl Primary {
              \x20 zonelistfile: \"{own}/zone.list\"\n  xfrd-reload-timeout: 0\n  rrl-ratelimit: 0\n\
              remote-control:\n  control-enable: no\n\
              key:\n  name: transfer.key\n  algorithm: hmac-sha256\n  secret: \"{SECRET}\"\n\
-             zone:\n  name: {ORIGIN}\n  zonefile: secondary.zone\n  request-xfr: {SERVER_V4} transfer.key\n\
+             zone:\n  name: {ORIGIN}\n  zonefile: secondary.zone\n  request-xfr: {SERVER_V4} transfer.key\n  allow-notify: {SERVER_V4} NOKEY\n\
              \x20 provide-xfr: {CLIENT_V4} NOKEY\n  provide-xfr: 127.0.0.1 NOKEY\n"
         );
         let config = self.directory.write("nsd.conf", &text).unwrap().display().to_string();
@@ -144,6 +149,25 @@ fn knot_follows_a_zone_of_100_000_names_on_our_stack() {
 #[test]
 fn knot_follows_a_zone_of_100_000_names_on_kernel_sockets() {
     follows(Device::Kernel, Primary::start_knot);
+}
+
+#[test]
+fn nsd_hears_of_a_change_by_a_notice() {
+    let zone = VersionedZone::new(1, 1);
+    let set = |serial| {
+        zone.set_text(&format!("$ORIGIN {ORIGIN}.\n@ 60 SOA ns1 host {serial} 3600 3600 36000 1\n NS ns1\n"))
+    };
+    set(1);
+    let rest =
+        format!("[[zone]]\nfile = {:?}\norigin = \"{ORIGIN}\"\nnotify = [\"{CLIENT_V4}\"]\n", zone.file());
+    let Some(mut primary) = Primary::start_with(Device::Xdp, &zone, r#""transfer.key""#, &rest) else {
+        return;
+    };
+    primary.start_nsd();
+    primary.wait_for_serial("1");
+    set(2);
+    primary.server.process.signal(Signal::HUP);
+    primary.wait_for_serial("2");
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Config {
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let spec = ZoneSpec { file: directory.join(&table.file), origin };
-            transfers.add_zone(&spec, table.allow_transfer.as_deref())?;
+            transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
         for text in &options.sources.zones {

@@ -88,6 +88,9 @@ pub(crate) struct ZoneTable {
     pub(crate) origin: Option<String>,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
+    /// Addresses that get a NOTIFY when it has changed.
+    #[serde(default)]
+    pub(crate) notify: Vec<String>,
 }
 
 /// One zone that is transferred from others.

@@ -135,6 +135,12 @@ impl Loaded {
         self.catalog.zones().iter().filter_map(|served| served.tree().ok())
     }
 
+    /// The serial of a zone; `None` if it has no data.
+    pub(crate) fn serial(&self, origin: Name<'_>) -> Option<u32> {
+        let zone = self.catalog.find(origin).filter(|zone| zone.origin() == origin)?;
+        zone.tree().ok().map(Zone::serial)
+    }
+
     /// What the configuration says of each zone, and its origin.
     pub(crate) fn specs(&self) -> impl Iterator<Item = (&ZoneSpec, Name<'_>)> {
         self.zones.iter().map(|entry| (&entry.spec, entry.served.origin()))

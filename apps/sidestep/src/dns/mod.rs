@@ -13,6 +13,7 @@
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `transfers.rs` | who may transfer zones, and with which keys |
+//! | `notify.rs` | NOTIFY to secondaries |
 //! | `secondary/` | zones that are transferred from others |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
@@ -27,6 +28,7 @@ mod engines;
 mod events;
 mod interface;
 mod load;
+mod notify;
 mod options;
 mod privileges;
 mod read_once;

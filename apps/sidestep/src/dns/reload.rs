@@ -12,6 +12,7 @@ use dns_server::Published;
 use super::config::Config;
 use super::events::Events;
 use super::load::Loaded;
+use super::notify;
 use super::options::Serve;
 use super::service::{Shared, counted, origin_of, publication, what_is_served};
 
@@ -97,6 +98,7 @@ impl Reloads<'_> {
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
+        notify::start(self.current.transfers.targets(&self.loaded, &replacement));
         let old_zones = std::mem::replace(&mut self.loaded, Arc::new(replacement));
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));

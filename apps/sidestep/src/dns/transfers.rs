@@ -13,8 +13,9 @@ use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Sl
 use dns_wire::NameBuf;
 
 use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
-use super::config_file::{ConfigFile, KeyTable, SecondaryTable};
+use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
 use super::load::{self, Loaded};
+use super::notify::Target;
 use super::privileges::explain_denial;
 use super::secondary::Notice;
 
@@ -35,6 +36,8 @@ pub(crate) struct Transfers {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZoneTransfers {
     allow_transfer: Option<AccessList>,
+    /// Who hears of its changes.
+    notify: Vec<SocketAddr>,
 }
 
 /// A zone that is transferred from others.
@@ -68,10 +71,28 @@ impl Transfers {
     }
 
     /// Adds what a zone has of its own.
-    pub(crate) fn add_zone(&mut self, spec: &ZoneSpec, allow: Option<&[String]>) -> anyhow::Result<()> {
-        let allow_transfer = allow.map(|texts| access_list(texts, &self.keys)).transpose()?;
-        self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer });
+    pub(crate) fn add_zone(&mut self, spec: &ZoneSpec, table: &ZoneTable) -> anyhow::Result<()> {
+        let allow_transfer = table.allow_transfer.as_deref();
+        let allow_transfer = allow_transfer.map(|texts| access_list(texts, &self.keys)).transpose()?;
+        let notify = table.notify.iter().map(|text| parse_address("notify", text, 53));
+        let notify = notify.collect::<Result<_, _>>()?;
+        self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer, notify });
         Ok(())
+    }
+
+    /// Who is to hear of zones whose serial in `new` is another one than in `old`.
+    pub(crate) fn targets(&self, old: &Loaded, new: &Loaded) -> Vec<Target> {
+        let mut targets = Vec::new();
+        for (spec, origin) in new.specs() {
+            let Some(own) = self.zones.get(spec).filter(|own| !own.notify.is_empty()) else { continue };
+            let serials = [old, new].map(|loaded| loaded.serial(origin));
+            if serials[1].is_some() && serials[0] != serials[1] {
+                let target =
+                    |address: &SocketAddr| Target { origin: NameBuf::from(origin), address: *address };
+                targets.extend(own.notify.iter().map(target));
+            }
+        }
+        targets
     }
 
     /// What responders go by, for the zones that are loaded.
@@ -103,7 +124,7 @@ pub(crate) fn service(
 ) -> TransferService {
     let notices = notices.clone();
     // Without secondary zones nobody listens, and there are no notices.
-    let on_notify = Box::new(move |zone, from| drop(notices.send(Notice::Notify(zone, from))));
+    let on_notify = Box::new(move |zone, from| drop(notices.send(Notice::Notify(Box::new(zone), from))));
     TransferService { policy: config.transfers.policy(loaded, slots), unix_time, on_notify }
 }
 
@@ -124,7 +145,7 @@ fn access_list(texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
         }
         let name = parse_domain("allow-transfer", text)?;
         match keys.get(name.as_name()) {
-            Some(_) => Ok(Allowed::Key(name)),
+            Some(_) => Ok(Allowed::Key(Box::new(name))),
             None => Err(anyhow!(
                 "allow-transfer: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]"
             )),
@@ -157,7 +178,7 @@ fn read_key(table: &KeyTable, directory: &Path) -> anyhow::Result<Key> {
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = text.trim_end_matches('=');
-    if text.is_empty() || text.len() % 4 != 0 || text.len() - digits.len() > 2 {
+    if text.is_empty() || !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
         return None;
     }
     let (mut bits, mut count, mut octets) = (0u32, 0, Vec::new());

@@ -36,7 +36,7 @@ pub(crate) type Publish = Box<dyn Fn(Arc<ServedZone>) + Send>;
 /// What the thread with the timers hears.
 pub(crate) enum Notice {
     /// A primary says that a zone changed.
-    Notify(NameBuf, IpAddr),
+    Notify(Box<NameBuf>, IpAddr),
     /// What came of a refresh of the zone of this number.
     Refreshed(usize, Outcome),
 }
