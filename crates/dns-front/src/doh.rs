@@ -86,6 +86,7 @@ async fn answer(
 /// The message of a request, or the status that says what is wrong with it.
 async fn question_in(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, StatusCode> {
     let (head, body) = request.into_parts();
+    let body = read_body(body).await?;
     if head.uri.path() != path {
         return Err(StatusCode::NOT_FOUND);
     }
@@ -96,7 +97,9 @@ async fn question_in(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>
             text.and_then(decode_base64url).filter(|octets| !octets.is_empty()).ok_or(StatusCode::BAD_REQUEST)
         }
         Method::POST if !is_dns(&head.headers) => Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        Method::POST => read_body(body).await,
+        Method::POST if body.len() > QUESTION_MAX => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Method::POST if body.is_empty() => Err(StatusCode::BAD_REQUEST),
+        Method::POST => Ok(body),
         _ => Err(StatusCode::METHOD_NOT_ALLOWED),
     }
 }
@@ -107,17 +110,17 @@ fn is_dns(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(MEDIA_TYPE.as_bytes()))
 }
 
+/// Reads the whole body: a client that is answered before its end may miss the answer. Of a long one it keeps one part too much.
 async fn read_body(mut body: RecvStream) -> Result<Vec<u8>, StatusCode> {
     let mut octets = Vec::new();
     while let Some(part) = body.data().await {
         let part = part.map_err(|_| StatusCode::BAD_REQUEST)?;
-        if octets.len() + part.len() > QUESTION_MAX {
-            return Err(StatusCode::PAYLOAD_TOO_LARGE);
-        }
         let _ = body.flow_control().release_capacity(part.len()); // An error means that the stream has ended.
-        octets.extend_from_slice(&part);
+        if octets.len() <= QUESTION_MAX {
+            octets.extend_from_slice(&part);
+        }
     }
-    if octets.is_empty() { Err(StatusCode::BAD_REQUEST) } else { Ok(octets) }
+    Ok(octets)
 }
 
 /// Octets of base64url without padding (RFC 4648, 5); `None` if it is none, or longer than a question.

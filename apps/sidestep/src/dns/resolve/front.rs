@@ -301,7 +301,9 @@ mod tests {
 
     #[test]
     fn a_client_learns_a_cookie_that_is_asked_for_where_it_is_required() {
-        let mut front = front(|config| config.require_cookie = true);
+        let mut front = front(|config| {
+            (config.require_cookie, config.rate) = (true, RateOptions::default());
+        });
         let udp = |front: &mut Front, cookie: &[u8]| kind(&ask(front, CLIENT, Way::Udp, &query(cookie)));
         assert_eq!(udp(&mut front, b"12345678"), "bad cookie");
         let cookie = learn(&mut front);
