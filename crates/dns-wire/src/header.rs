@@ -47,7 +47,7 @@ pub enum Rcode {
 
 impl Rcode {
     /// Every response code that Sidestep sends.
-    pub const ALL: [Rcode; 9] = [
+    pub const ALL: [Rcode; 10] = [
         Rcode::NoError,
         Rcode::FormErr,
         Rcode::ServFail,
