@@ -203,7 +203,7 @@ impl Connection {
         flags.write_closed = from.write_closed;
         flags.fin_was_sent = from.fin_sent;
         flags.read_closed = from.read_closed;
-        flags.push = true; // What was held back may as well go now.
+        flags.push = !from.unsent.is_empty(); // What was held back may as well go now.
     }
 
     fn resume_sender(&mut self, from: &Detached) {

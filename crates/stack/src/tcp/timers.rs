@@ -357,7 +357,9 @@ impl Connection {
 
     /// What cork held back goes out after 200 ms, as on Linux; what the pacer held goes when its time has come.
     fn on_send_timeout(&mut self) -> Fate {
-        self.flags.push |= self.options.cork;
+        if self.options.cork {
+            self.push_held();
+        }
         Fate::Alive
     }
 

@@ -370,10 +370,11 @@ impl Connection {
             }
         }
         let new = &self.options;
+        let has_new_mss = new.mss_max != old.mss_max;
         if new.no_delay && !old.no_delay || old.cork && !new.cork {
-            self.flags.push = true;
+            self.push_held();
         }
-        if new.mss_max != old.mss_max {
+        if has_new_mss {
             self.update_mss(shared);
         }
         if self.options.user_timeout != old.user_timeout {
@@ -384,6 +385,11 @@ impl Connection {
         if keepalive(&self.options) != keepalive(&old) {
             self.restart_keepalive(now);
         }
+    }
+
+    /// Lets go what is held back. What is written after that is held back anew.
+    pub(crate) fn push_held(&mut self) {
+        self.flags.push |= self.unsent_len() > 0;
     }
 
     /// Restarts the keepalive timer, if it is on, for the rest of the time that the connection may be idle.
