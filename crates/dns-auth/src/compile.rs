@@ -15,7 +15,8 @@ use crate::writer::TO_QNAME;
 /// Everything else is left to the tree: delegations, wildcards, denials, chains that leave the zone.
 pub fn compile(zone: Zone) -> ServedZone {
     let plain = table(&zone, false);
-    let signed = zone.is_signed().then(|| table(&zone, true));
+    let is_signed = zone.is_signed() || zone.denial().is_some();
+    let signed = is_signed.then(|| table(&zone, true));
     ServedZone::new(zone, Tables { plain, signed })
 }
 

@@ -11,8 +11,10 @@ use arrayvec::ArrayVec;
 use dns_wire::{LabelStarts, Name, NameBuf};
 use dns_zone::{Denial, Node, Nsec3, Zone};
 
-/// Nodes that one answer proves by, at most. Few chains of aliases need more than four.
-const NODES_MAX: usize = 64;
+use crate::resolve::HOPS_MAX;
+
+/// Nodes that one answer proves by, at most: one for each wildcard that a chain of aliases comes by, and four at its end.
+const NODES_MAX: usize = HOPS_MAX + 4;
 
 /// The nodes whose NSEC or NSEC3 records belong into an answer's authority section, each once.
 #[derive(Default)]
@@ -43,13 +45,19 @@ impl<'a> Proof<'a> {
 
     /// Neither the name exists nor a wildcard in its place.
     pub(crate) fn no_name(&mut self, zone: &'a Zone, missing: Missing<'_, 'a>) {
-        self.no_closer(zone, missing);
-        let Some(wildcard) = wildcard_below(missing.encloser) else { return };
         match zone.denial() {
-            Some(Denial::Nsec(names)) => self.add(names.at_or_before(wildcard.as_name())),
+            Some(Denial::Nsec(names)) => {
+                self.add(names.at_or_before(checked(missing.name)));
+                let wildcard = wildcard_below(missing.encloser);
+                wildcard.into_iter().for_each(|name| self.add(names.at_or_before(name.as_name())));
+            }
             Some(Denial::Nsec3(hashes)) => {
-                self.provable_encloser(hashes, missing.encloser);
-                self.add(hashes.covering(wildcard.as_name()));
+                let Some(encloser) = provable(hashes, missing.encloser) else { return };
+                hashes.matching(encloser).into_iter().for_each(|record| self.add(record));
+                self.add(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
+                // Below the encloser that is proven, which opt-out may put further up. A wildcard that is there cannot be denied.
+                let wildcard = wildcard_below(encloser);
+                wildcard.into_iter().for_each(|name| self.add(hashes.covering(name.as_name())));
             }
             None => {}
         }
@@ -59,13 +67,14 @@ impl<'a> Proof<'a> {
     pub(crate) fn no_data(&mut self, zone: &'a Zone, node: Node<'a>) {
         match zone.denial() {
             Some(Denial::Nsec(names)) => self.add(names.at_or_before(name_of(node))),
-            Some(Denial::Nsec3(hashes)) => match hashes.matching(name_of(node)) {
-                Some(own) => self.add(own),
-                None => {
-                    let below = self.provable_encloser(hashes, node);
-                    below.into_iter().for_each(|next_closer| self.add(hashes.covering(name_of(next_closer))));
+            Some(Denial::Nsec3(hashes)) => {
+                let Some(encloser) = provable(hashes, node) else { return };
+                hashes.matching(encloser).into_iter().for_each(|record| self.add(record));
+                if encloser.id() != node.id() {
+                    let labels = LabelStarts::of(name_of(node));
+                    self.add(hashes.covering(next_closer(node.name(), &labels, encloser)));
                 }
-            },
+            }
             None => {}
         }
     }
@@ -75,12 +84,8 @@ impl<'a> Proof<'a> {
         match zone.denial() {
             Some(Denial::Nsec(names)) => self.add(names.at_or_before(checked(missing.name))),
             Some(Denial::Nsec3(hashes)) => {
-                let depth = LabelStarts::of(name_of(missing.encloser)).count();
-                let provable =
-                    ancestors(missing.encloser).position(|node| hashes.matching(name_of(node)).is_some());
-                let depth = depth - provable.unwrap_or(0) as u8; // A name has at most 127 labels.
-                let next_closer = &missing.name[missing.labels.of_last(depth + 1)..];
-                self.add(hashes.covering(checked(next_closer)));
+                let Some(encloser) = provable(hashes, missing.encloser) else { return };
+                self.add(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
             }
             None => {}
         }
@@ -94,36 +99,32 @@ impl<'a> Proof<'a> {
         missing: Missing<'_, 'a>,
     ) {
         if let Some(Denial::Nsec3(hashes)) = zone.denial() {
-            self.provable_encloser(hashes, missing.encloser);
+            let encloser = provable(hashes, missing.encloser);
+            let record = encloser.and_then(|encloser| hashes.matching(encloser));
+            record.into_iter().for_each(|record| self.add(record));
         }
         self.no_closer(zone, missing);
         self.no_data(zone, wildcard);
     }
 
-    /// Proves that `node`, or its nearest ancestor of which there is a record, exists: with opt-out, names that only lead to insecure
-    /// delegations have none (RFC 5155, 7.1). Returns the ancestor's child on the way to `node`, if the ancestor is not `node` itself.
-    fn provable_encloser(&mut self, hashes: Nsec3<'a>, node: Node<'a>) -> Option<Node<'a>> {
-        let mut next_closer = None;
-        for above in ancestors(node) {
-            if let Some(record) = hashes.matching(name_of(above)) {
-                self.add(record);
-                return next_closer;
-            }
-            next_closer = Some(above);
-        }
-        None
-    }
-
     fn add(&mut self, node: Node<'a>) {
         if self.nodes.iter().all(|other| !std::ptr::eq(other.name(), node.name())) {
-            let _ = self.nodes.try_push(node); // A proof beyond that is incomplete, and the client asks again for the alias.
+            let _ = self.nodes.try_push(node); // There is room for all.
         }
     }
 }
 
-/// A node, and all above it up to the apex.
-fn ancestors(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
-    std::iter::successors(Some(node), |node| node.parent())
+/// The node, or its nearest ancestor that has a record: with opt-out, names that only lead to insecure delegations have none
+/// (RFC 5155, 7.1).
+fn provable<'a>(hashes: Nsec3<'a>, node: Node<'a>) -> Option<Node<'a>> {
+    let mut ancestors = std::iter::successors(Some(node), |node| node.parent());
+    ancestors.find(|node| hashes.matching(*node).is_some())
+}
+
+/// The ending of `name` that has one label more than `encloser`, which is above it.
+fn next_closer<'n>(name: &'n [u8], labels: &LabelStarts, encloser: Node<'_>) -> Name<'n> {
+    let depth = LabelStarts::of(name_of(encloser)).count();
+    checked(&name[labels.of_last(depth + 1)..])
 }
 
 /// The wildcard that would answer for names below `encloser`; `None` if its name would be too long.
@@ -139,4 +140,64 @@ fn name_of(node: Node<'_>) -> Name<'_> {
 
 fn checked(name: &[u8]) -> Name<'_> {
     Name::from_wire(name).expect("names of zones and questions are valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::Rtype;
+    use dns_zone::ZoneBuilder;
+    use nsec3::Parameters;
+
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
+    fn base32hex(octets: &[u8]) -> String {
+        let bits: String = octets.iter().map(|octet| format!("{octet:08b}")).collect();
+        let digit = |five: &[u8]| {
+            let value = usize::from_str_radix(std::str::from_utf8(five).unwrap(), 2).unwrap();
+            char::from(b"0123456789abcdefghijklmnopqrstuv"[value])
+        };
+        bits.as_bytes().chunks(5).map(digit).collect()
+    }
+
+    /// A zone with thirty hosts, and `ent.example.`, which only leads to an insecure delegation: opt-out leaves that without a record.
+    fn opted_out() -> Zone {
+        const SOA: &[u8] = &[0; 22];
+        let mut builder = ZoneBuilder::new(name("example.").as_name(), 3);
+        let mut add =
+            |owner: &str, rtype, rdata: &[u8]| builder.add(name(owner).as_name(), 60, rtype, rdata).unwrap();
+        add("example.", Rtype::SOA, SOA);
+        add("example.", Rtype::NSEC3PARAM, &[1, 0, 0, 0, 0]);
+        add("d.ent.example.", Rtype::NS, b"\x02ns\x05other\0");
+        let mut names: Vec<String> = (0..30).map(|number| format!("h{number}.example.")).collect();
+        names.iter().for_each(|host| add(host, Rtype::A, &[192, 0, 2, 1]));
+        names.push("example.".to_owned());
+        for owner in &names {
+            let hash = Parameters { iterations: 0, salt: &[] }.hash(name(owner).as_name());
+            let owner = format!("{}.example.", base32hex(&hash));
+            add(&owner, Rtype::NSEC3, &[&[1, 1, 0, 0, 0, 20][..], &hash].concat());
+            add(&owner, Rtype::RRSIG, &[&Rtype::NSEC3.0.to_be_bytes()[..], &[8; 20]].concat());
+        }
+        builder.finish().unwrap()
+    }
+
+    #[test]
+    fn below_a_name_that_opt_out_leaves_without_record_the_wildcard_of_the_proven_encloser_is_denied() {
+        let zone = opted_out();
+        let asked = name("x.ent.example.");
+        let (name_asked, labels) = (asked.as_name().as_bytes(), LabelStarts::of(asked.as_name()));
+        let encloser = zone.closest_encloser(name_asked, &labels);
+        assert_eq!(encloser.name(), name("ent.example.").as_name().as_bytes());
+        let mut proof = Proof::default();
+        proof.no_name(&zone, Missing { name: name_asked, labels: &labels, encloser });
+        let proven: Vec<_> = std::iter::from_fn(|| proof.take()).map(Node::id).collect();
+        let Some(Denial::Nsec3(hashes)) = zone.denial() else { panic!("it has NSEC3 records") };
+        let covering = |text: &str| hashes.covering(name(text).as_name()).id();
+        assert!(proven.contains(&hashes.matching(zone.apex()).unwrap().id()), "the encloser");
+        assert!(proven.contains(&covering("ent.example.")), "the next closer name");
+        assert!(proven.contains(&covering("*.example.")), "the wildcard below the encloser (RFC 5155, 8.4)");
+    }
 }

@@ -19,7 +19,8 @@ fn query(number: u64) -> Vec<u8> {
 
 /// The query with one address behind its question.
 fn response(query: &[u8], number: u64) -> Vec<u8> {
-    let mut octets = query[..query.len() - 11].to_vec(); // Without the OPT record.
+    let name_len = query[12..].iter().position(|octet| *octet == 0).expect("the root ends a name") + 1;
+    let mut octets = query[..12 + name_len + 4].to_vec(); // Without the OPT record.
     (octets[2], octets[3], octets[7], octets[11]) = (0x84, 0, 1, 0);
     octets.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\x01\x51\x80\0\x04");
     octets.extend_from_slice(&(number as u32).to_be_bytes());

@@ -120,8 +120,10 @@ impl ZoneBuilder {
         if self.find_rrset(NodeId(0), Rtype::SOA, None).is_none() {
             return Err(ZoneError::NoSoa);
         }
-        self.give_ttls_to_signatures();
-        self.mark_hashed();
+        if self.zone.is_signed {
+            self.give_ttls_to_signatures();
+            self.mark_hashed();
+        }
         let zone = &mut self.zone;
         for id in 1..zone.nodes.len() {
             let above = zone.nodes[zone.nodes[id].parent as usize].flags; // Parents precede children.
@@ -129,11 +131,11 @@ impl ZoneBuilder {
                 zone.nodes[id].flags |= node_flag::OCCLUDED;
             }
         }
-        zone.chain = Chain::of(zone);
         zone.nodes.shrink_to_fit();
         zone.names.shrink_to_fit();
         zone.rrsets.shrink_to_fit();
         zone.records.shrink_to_fit();
+        zone.chain = Chain::of(zone);
         Ok(self.zone)
     }
 

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use dns_wire::{LabelStarts, Name, Rtype};
 use nsec3::{Hash, Parameters};
 
-use crate::tree::{Node, NodeId, Zone};
+use crate::tree::{NONE, Node, NodeId, Rrset, Zone};
 
 /// The nodes whose records deny.
 #[derive(Debug, Default)]
@@ -18,24 +18,52 @@ pub(crate) enum Chain {
     None,
     /// Those with NSEC records, and for each the start of its name's [`key`].
     Nsec(Vec<(u64, NodeId)>),
-    /// Those with NSEC3 records of the zone's parameters, and the hash that each stands for.
-    Nsec3(Vec<(Hash, NodeId)>),
+    /// Those with NSEC3 records.
+    Nsec3(Hashes),
+}
+
+/// The NSEC3 records of one set of parameters.
+#[derive(Debug)]
+pub(crate) struct Hashes {
+    iterations: u16,
+    salt: Box<[u8]>,
+    /// In order, the nodes of the records, and the hash that each stands for.
+    ring: Vec<(Hash, NodeId)>,
+    /// For each node of the zone the one whose record stands for it, or [`NONE`]: no name that exists is hashed for an answer.
+    matching: Vec<u32>,
+}
+
+impl Hashes {
+    /// The records of these parameters; `None` if there are none.
+    fn of(zone: &Zone, parameters: Parameters<'_>) -> Option<Hashes> {
+        let hash = |node: Node<'_>| {
+            let is_of_chain = |rdata| Parameters::split_from(rdata).is_some_and(|it| it.0 == parameters);
+            let label = Name::from_wire(node.name()).ok()?.labels().next()?;
+            let is_child = node.parent()?.id() == zone.apex().id();
+            let has_record = is_child && node.rrset(Rtype::NSEC3)?.records().any(is_of_chain);
+            Some((nsec3::from_base32hex(label).filter(|_| has_record)?, node.id()))
+        };
+        let mut ring: Vec<_> = zone.nodes().filter_map(hash).collect();
+        ring.sort_unstable_by_key(|(hash, _)| *hash);
+        ring.shrink_to_fit();
+        let record_of = |node: Node<'_>| {
+            let is_name = !node.is_hashed() && !node.is_occluded();
+            let wanted = is_name.then(|| parameters.hash(name_of(node)))?;
+            Some(ring[ring.binary_search_by_key(&wanted, |(hash, _)| *hash).ok()?].1.0)
+        };
+        let matching = match &ring[..] {
+            [] => return None,
+            _ => zone.nodes().map(|node| record_of(node).unwrap_or(NONE)).collect(),
+        };
+        Some(Hashes { iterations: parameters.iterations, salt: parameters.salt.into(), ring, matching })
+    }
 }
 
 impl Chain {
-    /// The chain of a zone whose records are complete. A zone with NSEC3PARAM is denied by NSEC3 (RFC 5155, 7.3).
+    /// The chain of a zone whose records are complete. A zone with NSEC3PARAM is denied by NSEC3 (RFC 5155, 7.3), if it has such records.
     pub(crate) fn of(zone: &Zone) -> Chain {
-        if let Some(parameters) = parameters(zone) {
-            let hash = |node: Node<'_>| {
-                let is_of_chain = |rdata| Parameters::split_from(rdata).is_some_and(|it| it.0 == parameters);
-                let label = Name::from_wire(node.name()).ok()?.labels().next()?;
-                let is_child = node.parent()?.id() == zone.apex().id();
-                let has_record = is_child && node.rrset(Rtype::NSEC3)?.records().any(is_of_chain);
-                Some((nsec3::from_base32hex(label).filter(|_| has_record)?, node.id()))
-            };
-            let mut hashes: Vec<_> = zone.nodes().filter_map(hash).collect();
-            hashes.sort_unstable_by_key(|(hash, _)| *hash);
-            return if hashes.is_empty() { Chain::None } else { Chain::Nsec3(hashes) };
+        if let Some(hashes) = parameters(zone).find_map(|parameters| Hashes::of(zone, parameters)) {
+            return Chain::Nsec3(hashes);
         }
         if zone.apex().rrset(Rtype::NSEC).is_none() {
             return Chain::None;
@@ -46,6 +74,7 @@ impl Chain {
         let name = |id| name_of(zone.node(id));
         // Stable, as files are mostly in order already.
         names.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| name(*a).cmp(&name(*b))));
+        names.shrink_to_fit();
         Chain::Nsec(names)
     }
 
@@ -53,7 +82,10 @@ impl Chain {
         match self {
             Chain::None => 0,
             Chain::Nsec(names) => names.capacity() * size_of::<(u64, NodeId)>(),
-            Chain::Nsec3(hashes) => hashes.capacity() * size_of::<(Hash, NodeId)>(),
+            Chain::Nsec3(hashes) => {
+                hashes.ring.capacity() * size_of::<(Hash, NodeId)>()
+                    + hashes.matching.capacity() * size_of::<u32>()
+            }
         }
     }
 }
@@ -72,9 +104,7 @@ impl<'z> Denial<'z> {
         match &zone.chain {
             Chain::None => None,
             Chain::Nsec(names) => Some(Denial::Nsec(Nsec { zone, names })),
-            Chain::Nsec3(hashes) => {
-                Some(Denial::Nsec3(Nsec3 { zone, hashes, parameters: parameters(zone)? }))
-            }
+            Chain::Nsec3(hashes) => Some(Denial::Nsec3(Nsec3 { zone, hashes })),
         }
     }
 }
@@ -103,39 +133,38 @@ impl<'z> Nsec<'z> {
 #[derive(Clone, Copy, Debug)]
 pub struct Nsec3<'z> {
     zone: &'z Zone,
-    hashes: &'z [(Hash, NodeId)],
-    parameters: Parameters<'z>,
+    hashes: &'z Hashes,
 }
 
 impl<'z> Nsec3<'z> {
-    /// The node whose record matches `name`.
-    pub fn matching(self, name: Name<'_>) -> Option<Node<'z>> {
-        let wanted = self.parameters.hash(name);
-        let at = self.hashes.binary_search_by_key(&wanted, |(hash, _)| *hash).ok()?;
-        Some(self.zone.node(self.hashes[at].1))
+    /// The node whose record matches the name of `node`.
+    pub fn matching(self, node: Node<'_>) -> Option<Node<'z>> {
+        let number = *self.hashes.matching.get(node.id().0 as usize)?;
+        (number != NONE).then(|| self.zone.node(NodeId(number)))
     }
 
-    /// The node whose record covers `name`, which has no hash of its own in the zone.
+    /// The node whose record covers `name`, which has no hash of its own in the zone. Takes as many hashes as the zone has iterations.
     pub fn covering(self, name: Name<'_>) -> Node<'z> {
-        let wanted = self.parameters.hash(name);
-        let beyond = self.hashes.partition_point(|(hash, _)| *hash <= wanted);
+        let Hashes { iterations, salt, ring, .. } = self.hashes;
+        let wanted = Parameters { iterations: *iterations, salt }.hash(name);
+        let beyond = ring.partition_point(|(hash, _)| *hash <= wanted);
         // In front of the first hash is the last one: they form a ring.
-        let before = beyond.checked_sub(1).unwrap_or(self.hashes.len() - 1);
-        self.zone.node(self.hashes[before].1)
+        let before = beyond.checked_sub(1).unwrap_or(ring.len() - 1);
+        self.zone.node(ring[before].1)
     }
 }
 
-/// How the names of the zone are hashed: the first of its NSEC3PARAM records that says how (RFC 5155, 4.1.2: its flags are 0).
-fn parameters(zone: &Zone) -> Option<Parameters<'_>> {
-    let mut records = zone.apex().rrset(Rtype::NSEC3PARAM)?.records();
-    records.find_map(|rdata| match Parameters::split_from(rdata)? {
+/// How the names of the zone may be hashed: its NSEC3PARAM records that say how (RFC 5155, 4.1.2: their flags are 0).
+fn parameters(zone: &Zone) -> impl Iterator<Item = Parameters<'_>> {
+    let records = zone.apex().rrset(Rtype::NSEC3PARAM).into_iter().flat_map(Rrset::records);
+    records.filter_map(|rdata| match Parameters::split_from(rdata)? {
         (parameters, 0, _) if parameters.iterations <= ITERATIONS_MAX => Some(parameters),
         _ => None,
     })
 }
 
-/// More iterations than this are not computed for strangers. RFC 5155, 10.3, allowed no more for any key; RFC 9276 wants none.
-const ITERATIONS_MAX: u16 = 2500;
+/// More iterations than this are not computed for strangers. Validators take no such proof since RFC 9276, which wants none at all.
+const ITERATIONS_MAX: u16 = 500;
 
 fn name_of(node: Node<'_>) -> Name<'_> {
     Name::from_wire(node.name()).expect("the tree holds valid names")

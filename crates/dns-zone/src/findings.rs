@@ -31,6 +31,8 @@ pub enum FindingKind {
     NoAddress(Rtype, NameBuf),
     /// A record names an alias (RFC 2181, 10.3).
     Alias(Rtype, NameBuf),
+    /// The zone has signatures, and no records that deny.
+    NoDenial,
     /// Signatures of this set, and of so many sets altogether, are not as validators want them. This is the first.
     Signatures(SignatureFault, Rtype, usize),
 }
@@ -55,6 +57,10 @@ impl fmt::Display for FindingKind {
                 f,
                 "the {rtype} record names {host}, which is an alias; RFC 2181, 10.3 forbids that, and some resolvers do not follow \
                  it: name the host that the alias leads to"
+            ),
+            FindingKind::NoDenial => f.write_str(
+                "the zone has signatures, and no NSEC records and no NSEC3 records that its NSEC3PARAM names, with at most 500 iterations, so \
+                 validators refuse every denial: sign the zone anew",
             ),
             FindingKind::Signatures(fault, rtype, count) => {
                 let others = match count - 1 {
@@ -85,7 +91,7 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// Everything that works badly in `zone`, in the order of its names. `now` is in seconds since 1970, of which signatures know the lower
+/// Everything that works badly in `zone`: hosts in the order of names, then signatures. `now` is in seconds since 1970, of which signatures know the lower
 /// 32 bits.
 pub fn findings(zone: &Zone, now: u32) -> impl Iterator<Item = Finding> {
     let no_servers =
@@ -159,6 +165,7 @@ mod tests {
                 FindingKind::MissingGlue(host) => format!("glue {host}"),
                 FindingKind::NoAddress(rtype, host) => format!("address {rtype} {host}"),
                 FindingKind::Alias(rtype, host) => format!("alias {rtype} {host}"),
+                FindingKind::NoDenial => "no denial".to_owned(),
                 FindingKind::Signatures(fault, rtype, _) => format!("{fault:?} {rtype}"),
             };
             format!("{} {kind}", found.owner)

@@ -24,7 +24,10 @@ const SOON: i32 = 3 * 24 * 3600;
 /// One finding for each fault, at the first set that has it. A zone whose signer stopped would have as many as sets.
 pub(super) fn of_zone(zone: &Zone, now: u32) -> Vec<Finding> {
     let mut found: Vec<(SignatureFault, Node<'_>, Rtype, usize)> = Vec::new();
-    let nodes = zone.nodes().filter(|node| zone.denial().is_some() && !node.is_occluded());
+    if !zone.is_signed() {
+        return Vec::new();
+    }
+    let nodes = zone.nodes().filter(|node| !node.is_occluded() || node.is_hashed());
     for (node, rrset) in nodes.flat_map(|node| node.rrsets().map(move |rrset| (node, rrset))) {
         let is_signed = rrset.rtype() != Rtype::RRSIG && is_authoritative(node, rrset.rtype());
         let Some(fault) = is_signed.then(|| fault(node.signatures(rrset.rtype()), now)).flatten() else {
@@ -37,7 +40,8 @@ pub(super) fn of_zone(zone: &Zone, now: u32) -> Vec<Finding> {
     }
     let to_finding =
         |(fault, node, rtype, count)| finding(node, FindingKind::Signatures(fault, rtype, count));
-    found.into_iter().map(to_finding).collect()
+    let no_chain = zone.denial().is_none().then(|| finding(zone.apex(), FindingKind::NoDenial));
+    no_chain.into_iter().chain(found.into_iter().map(to_finding)).collect()
 }
 
 /// RFC 4035, 2.2: the zone above signs neither the servers of the zone below nor their addresses.
@@ -106,6 +110,15 @@ mod tests {
                 "{found:?}"
             );
         }
+    }
+
+    #[test]
+    fn signatures_without_a_chain_are_found() {
+        let lines = SIGNED.lines().filter(|line| !line.contains(" NSEC ") && !line.contains("RRSIG NSEC"));
+        let mut files = Only(lines.collect::<Vec<_>>().join("\n"));
+        let zone = load_zone(&mut files, Path::new("zone"), None, &Limits::default(), 1).unwrap();
+        let kinds: Vec<_> = of_zone(&zone, BEGIN).into_iter().map(|found| found.kind).collect();
+        assert_eq!(kinds, [FindingKind::NoDenial]);
     }
 
     #[test]
