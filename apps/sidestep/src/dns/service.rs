@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
@@ -48,7 +48,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         bail!("none of the zones could be loaded");
     }
     let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys);
-    let (notices, heard) = channel();
+    let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let shared = Shared {
         slots: Slots::new(config.transfers.max),
         secondaries: prepared
@@ -146,7 +146,7 @@ pub(crate) struct Shared {
     /// The secondary zones, as they are now.
     pub(crate) secondaries: BTreeMap<NameBuf, Arc<ServedZone>>,
     /// Where notices of primaries go.
-    pub(crate) notices: Sender<Notice>,
+    pub(crate) notices: SyncSender<Notice>,
 }
 
 /// The name of a zone.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
@@ -120,11 +120,11 @@ pub(crate) fn service(
     config: &Config,
     loaded: &Loaded,
     slots: &Arc<Slots>,
-    notices: &Sender<Notice>,
+    notices: &SyncSender<Notice>,
 ) -> TransferService {
     let notices = notices.clone();
-    // Without secondary zones nobody listens, and there are no notices.
-    let on_notify = Box::new(move |zone, from| drop(notices.send(Notice::Notify(Box::new(zone), from))));
+    // Without room the notice is lost, as a packet may be: primaries repeat it, and the timers of the SOA go on (RFC 1996, 3.6).
+    let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
     TransferService { policy: config.transfers.policy(loaded, slots), unix_time, on_notify }
 }
 

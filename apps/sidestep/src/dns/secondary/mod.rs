@@ -9,7 +9,7 @@ mod exchange;
 mod store;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
@@ -92,11 +92,14 @@ fn read_file(spec: &SecondarySpec) -> Option<(ServedZone, Duration)> {
     }
 }
 
+/// Notices that wait at most. Whoever forges a primary's address sends as many as it likes.
+pub(crate) const NOTICES_MAX: usize = 1024;
+
 /// Starts the threads. New versions go to `publish`; notices come by the channel.
 pub(crate) fn start(
     zones: Vec<Prepared>,
     publish: Publish,
-    (sender, receiver): (Sender<Notice>, Receiver<Notice>),
+    (sender, receiver): (SyncSender<Notice>, Receiver<Notice>),
 ) -> std::io::Result<()> {
     let (jobs, queue) = channel::<Job>();
     let queue = Arc::new(Mutex::new(queue));
@@ -214,7 +217,7 @@ impl Keeper {
     }
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, sender: &Sender<Notice>) {
+fn work(queue: &Mutex<Receiver<Job>>, sender: &SyncSender<Notice>) {
     loop {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
