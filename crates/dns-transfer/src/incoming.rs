@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dns_auth::ServedZone;
-use dns_wire::header::flag as header_flag;
+use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, Rtype};
 use dns_zone::{RecordError, Zone, ZoneBuilder};
 
-use crate::message::{
-    Malformed, Message, Record, add_to_count, flag, is_older, push_record, question_message, serial_of,
+use dns_message::{
+    Malformed, Message, Record, add_to_count, is_older, push_record, question_message, serial_of,
 };
 
 /// Why a transfer gives no new version.
@@ -85,10 +85,7 @@ pub fn serial_in(answer: &[u8], id: u16, origin: Name<'_>) -> Result<u32, Incomi
     let mut message = check_head(answer, id, origin)?;
     for _ in 0..message.counts()[0] {
         let record = message.next_record()?;
-        if record.rtype == Rtype::SOA
-            && record.owner.as_name() == origin
-            && message.flags() & header_flag::AA != 0
-        {
+        if record.rtype == Rtype::SOA && record.owner.as_name() == origin && message.flags() & flag::AA != 0 {
             return serial_of(&record.rdata).ok_or(IncomingError::NoSoa);
         }
     }
@@ -99,11 +96,11 @@ pub fn serial_in(answer: &[u8], id: u16, origin: Name<'_>) -> Result<u32, Incomi
 fn check_head<'m>(octets: &'m [u8], id: u16, origin: Name<'_>) -> Result<Message<'m>, IncomingError> {
     let message = Message::parse(octets)?;
     let is_ours = message.question().is_none_or(|question| question.name.as_name() == origin);
-    let wanted = header_flag::QR | header_flag::OPCODE | header_flag::TC;
-    if message.id() != id || !is_ours || message.flags() & wanted != header_flag::QR {
+    let wanted = flag::QR | flag::OPCODE | flag::TC;
+    if message.id() != id || !is_ours || message.flags() & wanted != flag::QR {
         return Err(IncomingError::Unrelated);
     }
-    match message.flags() & flag::RCODE {
+    match message.flags() & 0xf {
         0 => Ok(message),
         rcode => Err(IncomingError::Rcode(rcode)),
     }

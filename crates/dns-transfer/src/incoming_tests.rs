@@ -23,8 +23,7 @@ enum R {
 use R::{A, Soa};
 
 fn message(records: &[R]) -> Vec<u8> {
-    let mut message =
-        question_message(ID, header_flag::QR | header_flag::AA, name("example.").as_name(), Rtype::AXFR);
+    let mut message = question_message(ID, flag::QR | flag::AA, name("example.").as_name(), Rtype::AXFR);
     for record in records {
         let (owner, rtype, rdata) = match record {
             Soa(serial) => ("example.", Rtype::SOA, soa_rdata(*serial)),

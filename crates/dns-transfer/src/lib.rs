@@ -9,14 +9,12 @@
 //! | `text.rs` | a zone as a zone file |
 //! | `access.rs` | who may transfer |
 //! | `tsig.rs` | signatures: keys, signing, checking (RFC 8945) |
-//! | `message.rs` | messages, read and written |
 //!
 //! Start reading at [`handle`]. Octets, time and the zone are arguments.
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod incoming;
-pub mod message;
 pub mod outgoing;
 pub mod request;
 pub mod secondary;
@@ -25,7 +23,6 @@ pub mod tsig;
 
 pub use access::{AccessList, Allowed, Prefix};
 pub use incoming::{Incoming, IncomingError, Received};
-pub use message::Compressor;
 pub use outgoing::{Slots, TooLong, Transfer};
 pub use request::{Handled, Policy, ZonePolicy, handle};
 pub use secondary::{Due, Secondary, SoaTimers};

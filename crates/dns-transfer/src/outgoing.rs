@@ -7,8 +7,8 @@ use dns_auth::ServedZone;
 use dns_wire::Rtype;
 use dns_zone::{Node, Zone};
 
-use crate::message::{Compressor, add_to_count};
 use crate::tsig::Signer;
+use dns_message::{Compressor, add_to_count};
 
 /// A message ends when it has that many octets: no name behind them can be pointed to. One record may make it longer, up to 65535.
 const MESSAGE_LEN: usize = 16 << 10;

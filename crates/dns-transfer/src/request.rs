@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use dns_auth::{Catalog, ServedZone, Transport};
 use dns_wire::fold::Folded;
-use dns_wire::header::flag as header_flag;
+use dns_wire::header::flag;
 use dns_wire::{Class, LabelStarts, Name, NameBuf, Rcode, Rtype};
 
 use crate::access::AccessList;
-use crate::message::{Compressor, Malformed, Message, Question, add_to_count, flag, is_older, serial_of};
 use crate::outgoing::{OPT, Slots, Transfer};
 use crate::tsig::{Keys, RequestSignature, Signer, verify_request};
+use dns_message::{Compressor, Malformed, Message, NOTIFY, Question, add_to_count, is_older, serial_of};
 
 /// Who may do what, and with which keys.
 #[derive(Debug, Default)]
@@ -88,9 +88,8 @@ pub fn handle(
     transport: Transport,
     now: u64,
 ) -> Handled {
-    let opcode =
-        request.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]) & header_flag::OPCODE);
-    if opcode != 0 && opcode != flag::NOTIFY {
+    let opcode = request.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]) & flag::OPCODE);
+    if opcode != 0 && opcode != NOTIFY {
         return Handled::Ordinary; // Whoever answers ordinary queries knows no others.
     }
     let mut octets = request.to_vec();
@@ -111,7 +110,7 @@ pub fn handle(
     let Some(question) = question else { return Handled::Reply(answer_to(request, Rcode::FormErr)) };
     let request = Request { octets, question, signer, now };
     match (opcode, request.question.qtype) {
-        (flag::NOTIFY, _) => request.notified(policy, client),
+        (NOTIFY, _) => request.notified(policy, client),
         (0, Rtype::AXFR | Rtype::IXFR) if request.question.qclass == Class::IN => {
             request.transfer(policy, catalog, client, transport)
         }
@@ -203,7 +202,7 @@ impl Request {
             add_to_count(&mut answer, 2, 1);
         } else if transport == Transport::Udp && answer.len() + self.signature_len() > PLAIN_UDP_MAX {
             answer = authoritative_head(&self.octets);
-            answer[2] |= (header_flag::TC >> 8) as u8;
+            answer[2] |= (flag::TC >> 8) as u8;
         }
         Handled::Reply(self.reply(answer))
     }
@@ -241,7 +240,7 @@ fn find<'c>(catalog: &'c Catalog, name: Name<'_>) -> Option<&'c Arc<ServedZone>>
 /// Header and question of an authoritative answer.
 fn authoritative_head(request: &[u8]) -> Vec<u8> {
     let mut answer = answer_to(request, Rcode::NoError);
-    answer[2] |= (header_flag::AA >> 8) as u8;
+    answer[2] |= (flag::AA >> 8) as u8;
     answer
 }
 
@@ -250,10 +249,10 @@ fn answer_to(request: &[u8], rcode: Rcode) -> Vec<u8> {
     let header = request.first_chunk::<12>().copied().unwrap_or_default();
     let question = Message::parse(request).ok().filter(|message| message.question().is_some());
     let end = question.as_ref().map_or(12, Message::position);
-    let kept = u16::from_be_bytes([header[2], header[3]]) & (header_flag::OPCODE | header_flag::RD);
+    let kept = u16::from_be_bytes([header[2], header[3]]) & (flag::OPCODE | flag::RD);
     let mut answer = header.to_vec();
     answer.extend_from_slice(request.get(12..end).unwrap_or_default());
-    answer[2..4].copy_from_slice(&(header_flag::QR | kept | rcode.low()).to_be_bytes());
+    answer[2..4].copy_from_slice(&(flag::QR | kept | rcode.low()).to_be_bytes());
     answer[4..12].copy_from_slice(&[0, u8::from(question.is_some()), 0, 0, 0, 0, 0, 0]);
     answer
 }

@@ -8,8 +8,8 @@ use dns_zone::ZoneBuilder;
 use super::*;
 use crate::access::Allowed;
 use crate::access::Prefix;
-use crate::message::{push_record, question_message};
 use crate::tsig::{Algorithm, Key, sign_request};
+use dns_message::{push_record, question_message};
 
 const NOW: u64 = 1_700_000_000;
 const CLIENT: &str = "192.0.2.1";
@@ -230,7 +230,7 @@ fn a_signed_question_is_answered_without_its_signature_and_an_unsigned_one_like_
 fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
     let catalog = catalog(1);
     let mut policy = policy();
-    let notice = question_message(9, flag::NOTIFY, name("example.").as_name(), Rtype::SOA);
+    let notice = question_message(9, NOTIFY, name("example.").as_name(), Rtype::SOA);
     assert_eq!(rcode(ask(&policy, &catalog, &notice, CLIENT, Transport::Udp)), 9, "it is not secondary here");
     let primaries = vec![(CLIENT.parse().unwrap(), None), ("192.0.2.3".parse().unwrap(), Some(name("key.")))];
     policy.zones.insert(name("example."), ZonePolicy { primaries, ..ZonePolicy::default() });

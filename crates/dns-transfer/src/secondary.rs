@@ -6,7 +6,7 @@
 use clock::{Duration, Instant};
 use dns_zone::Zone;
 
-use crate::message::soa_numbers;
+use dns_message::soa_numbers;
 
 /// How long a zone without data waits after its first failure. The wait doubles with each, up to [`EMPTY_RETRY_MAX`].
 const EMPTY_RETRY: Duration = Duration::from_secs(2);

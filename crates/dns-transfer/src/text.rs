@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dns_wire::{Name, Rtype};
 use dns_zone::Zone;
 
-use crate::message::soa_numbers;
+use dns_message::soa_numbers;
 
 /// Writes every record, the SOA first. Data of many types has the form of RFC 3597, 5, which is octets in base 16.
 pub fn write_zone(zone: &Zone, out: &mut impl Write) -> fmt::Result {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dns_wire::{Class, Name, NameBuf, Rtype};
 use ring::hmac;
 
-use crate::message::{Malformed, Message, add_to_count, push_record};
+use dns_message::{Malformed, Message, add_to_count, push_record};
 
 /// Seconds by which clocks may differ (RFC 8945, 10).
 pub const FUDGE: u16 = 300;

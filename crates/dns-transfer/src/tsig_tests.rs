@@ -8,7 +8,7 @@ use domain::rdata::tsig::Time48;
 use domain::tsig;
 
 use super::*;
-use crate::message::question_message;
+use dns_message::question_message;
 
 const NOW: u64 = 1_700_000_000;
 const SECRET: &[u8] = b"a secret of thirty-two octets...";

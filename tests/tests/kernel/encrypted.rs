@@ -108,6 +108,33 @@ fn kdig_is_answered_over_tls_https_and_quic_and_trusts_the_right_name_alone() {
 }
 
 #[test]
+fn our_own_client_is_answered_by_all_three_and_trusts_the_right_name_alone() {
+    let resolver = start("");
+    let trust = format!("+tls-ca={}", resolver.certificate());
+    let query = |number: usize, words: &[&str]| {
+        let address = resolver.addresses[number];
+        let (at, port) = (format!("@{}", address.ip()), address.port().to_string());
+        let output = tests::command(
+            &[&["dns", "query", &at, "-p", &port, "localhost", "+timeout=30"], words].concat(),
+        );
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    for (number, way) in [(0, "+tls"), (1, "+https"), (2, "+quic")] {
+        for trusted in [&[&trust[..]][..], &[&trust, "+tls-host=resolver.test"], &["+insecure"]] {
+            let (code, answer) = query(number, &[&[way, "+short"], trusted].concat());
+            assert_eq!((code, &answer[..]), (Some(0), "127.0.0.1\n"), "{way} {trusted:?}");
+        }
+        for stranger in [&[&trust[..], "+tls-host=another.test"][..], &[]] {
+            let (code, said) = query(number, &[&[way], stranger].concat());
+            assert_eq!(code, Some(1), "{way} {stranger:?}: {said}");
+            assert!(said.contains("certificate"), "{way} {stranger:?}: {said}");
+        }
+    }
+    let (code, said) = query(1, &["+https=elsewhere", "+insecure"]);
+    assert!(code == Some(1) && said.contains("HTTP: status 404"), "{said}");
+}
+
+#[test]
 fn answers_are_padded_and_say_over_tls_how_long_the_connection_may_be_idle() {
     let resolver = start("idle-timeout-s = 7\n");
     for (number, way) in WAYS {

@@ -7,6 +7,7 @@ mod lifecycle;
 mod lost_output;
 mod malformed;
 mod observe;
+mod query;
 mod reload;
 mod resolver;
 mod serving;

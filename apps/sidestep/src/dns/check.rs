@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dns_message::is_older;
 use dns_wire::NameBuf;
 use dns_zone::Zone;
 use dns_zone::findings::findings;
@@ -97,7 +98,7 @@ impl Report {
         let place = format!("{} {}", zone.origin(), zone.origin());
         let ours = zone.serial();
         match serial::ask(server, zone.origin()) {
-            Ok(theirs) if serial::is_older(ours, theirs) => {
+            Ok(theirs) if is_older(ours, theirs) => {
                 self.warning(place, serial::went_back(theirs, ours));
             }
             Ok(_) => {}

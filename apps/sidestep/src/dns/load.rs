@@ -15,7 +15,8 @@ use dns_zone::{Zone, load_zone};
 
 use super::config::ZoneSpec;
 use super::privileges::explain_denial;
-use super::serial::{is_older, went_back};
+use super::serial::went_back;
+use dns_message::is_older;
 
 /// Reads files where they lie, and notes which.
 #[derive(Default)]

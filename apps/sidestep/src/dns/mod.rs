@@ -17,6 +17,7 @@
 //! | `secondary/` | zones that are transferred from others |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
+//! | `query/` | `sidestep dns query`: a client |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod check;
@@ -31,6 +32,7 @@ mod load;
 mod notify;
 mod options;
 mod privileges;
+mod query;
 mod read_once;
 mod reload;
 mod resolve;
@@ -73,6 +75,16 @@ pub(crate) enum Command {
     /// SIGHUP reads the configuration again and keeps the cache. SIGTERM answers the clients that wait, then ends the resolver.
     #[command(verbatim_doc_comment)]
     Resolve(resolve::Resolve),
+    /// Ask a server, in dig's words: `sidestep dns query @127.0.0.1 -p 5300 example.com MX +dnssec`.
+    ///
+    /// Over UDP, or with +tcp, +tls, +https[=PATH] or +quic. An answer over UDP that is cut is asked for again over TCP (not with +ignore).
+    /// Certificates have to be good: for the system, or with +tls-ca=FILE, under the server's name or address, or +tls-host=NAME; with
+    /// +insecure any will do. +trace asks from the root's servers on. +short prints the data alone, +json what RFC 8427 has.
+    ///
+    /// More options: +norecurse, +cd, +noad, +noedns, +nocookie, +bufsize=N, +nsid, +subnet=ADDRESS/LENGTH, +timeout=SECONDS.
+    /// Exit status 1 means that there was no answer.
+    #[command(verbatim_doc_comment)]
+    Query(query::Query),
     /// Show the name servers that a running resolver knows: time of answers, penalty, queries, probes, losses.
     Servers(resolve::ShowServers),
 }
@@ -84,6 +96,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(options) => check::check(&options),
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
+        Command::Query(options) => query::query(&options),
         Command::Servers(options) => resolve::print_servers(&options),
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use dns_transfer::message::{Message, flag, question_message};
+use dns_message::{Message, NOTIFY, question_message};
 use dns_wire::header::flag as header_flag;
 use dns_wire::{NameBuf, Rtype};
 
@@ -66,7 +66,7 @@ fn tell_family(any: SocketAddr, pending: &mut Vec<Pending>, rounds: &[Duration])
     let socket = UdpSocket::bind(any)?;
     for round in rounds {
         for Pending { target, id } in &*pending {
-            let flags = flag::NOTIFY | header_flag::AA;
+            let flags = NOTIFY | header_flag::AA;
             let message = question_message(*id, flags, target.origin.as_name(), Rtype::SOA);
             let _ = socket.send_to(&message, target.address); // One that cannot be sent is sent again.
         }
@@ -89,12 +89,12 @@ fn tell_family(any: SocketAddr, pending: &mut Vec<Pending>, rounds: &[Duration])
 /// Whether a message answers this one, with whatever code: the server has heard of it.
 fn is_answer(answer: &[u8], from: SocketAddr, pending: &Pending) -> bool {
     let Ok(message) = Message::parse(answer) else { return false };
-    let wanted = header_flag::QR | flag::NOTIFY;
+    let wanted = header_flag::QR | NOTIFY;
     let is_ours = message.id() == pending.id && from == pending.target.address;
     if !is_ours || message.flags() & (header_flag::QR | header_flag::OPCODE) != wanted {
         return false;
     }
-    let rcode = message.flags() & flag::RCODE;
+    let rcode = message.flags() & 0xf;
     if rcode != 0 {
         log::warn!("zone {}: {from} answers NOTIFY with code {rcode}", pending.target.origin);
     }

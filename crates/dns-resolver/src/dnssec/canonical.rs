@@ -7,7 +7,8 @@ use dns_wire::{Class, Name, NameBuf};
 
 use super::signature::Rrsig;
 use crate::iterator::last_labels;
-use crate::message::{Rrset, lowercase_names};
+use crate::message::Rrset;
+use dns_message::lowercase_names;
 
 /// What the signature of `rrsig` over `set` is made of. `None` if the owner has fewer labels than the signature says.
 pub(super) fn signed_data(rrsig: &Rrsig<'_>, set: &Rrset) -> Option<Vec<u8>> {

@@ -4,7 +4,7 @@ mod reader;
 mod rrset;
 mod writer;
 
-pub(crate) use reader::{Message, Question, lowercase_names};
+pub(crate) use reader::{Message, Question};
 pub(crate) use rrset::{Proof, Rdatas, Rrset};
 pub(crate) use writer::{
     AnswerHead, Ede, Section, UpstreamQuery, option, write_answer, write_error, write_query,

@@ -4,7 +4,8 @@ use std::mem;
 use std::net::IpAddr;
 
 use clock::{Duration, Instant};
-use dns_transfer::{Compressor, Transfer};
+use dns_message::Compressor;
+use dns_transfer::Transfer;
 
 use crate::{Answer, DnsResponder};
 

@@ -120,6 +120,14 @@ impl Internet {
         Dig::ask_by(self.lab.command(Side::Client, "dig"), RESOLVER.parse().unwrap(), transport, question)
     }
 
+    /// What `sidestep dns query` says of a question to the resolver.
+    pub(super) fn query(&self, words: &[&str]) -> String {
+        let resolver: SocketAddr = RESOLVER.parse().unwrap();
+        let (at, port) = (format!("@{}", resolver.ip()), resolver.port().to_string());
+        let words = [&["dns", "query", &at, "-p", &port], words].concat();
+        self.lab.run_in(Side::Client, &sidestep_binary().display().to_string(), &words).unwrap()
+    }
+
     /// The answer section, over UDP.
     pub(super) fn answer(&self, name: &str, rtype: &str) -> Vec<String> {
         self.dig(Transport::Udp, &[name, rtype]).section("ANSWER")

@@ -35,6 +35,23 @@ fn every_kind_of_name_is_resolved_over_udp_and_tcp() {
 }
 
 #[test]
+fn a_query_shows_the_way_from_the_root_to_the_answer() {
+    let Some(internet) = Internet::start("") else { return };
+    let text = internet.query(&["www.two.lab", "+trace"]);
+    for step in [
+        ";; . 3600 IN NS a.root.",
+        "from 10.53.0.11:53 over UDP",
+        ";; lab. 3600 IN NS ns.lab.",
+        "from 10.53.0.12:53 over UDP", // Which wants its cookie.
+        "www.two.lab. 3600 IN A 192.0.2.2",
+        "from 10.53.0.15:53 over UDP",
+    ] {
+        assert!(text.contains(step), "{step}: {text}");
+    }
+    assert!(internet.query(&["www.two.lab"]).contains("over UDP"));
+}
+
+#[test]
 fn what_fits_no_datagram_goes_over_tcp_on_both_sides() {
     let Some(internet) = Internet::start("") else { return };
     let truncated = internet.dig(Transport::Udp, &["big.one.lab", "TXT"]);

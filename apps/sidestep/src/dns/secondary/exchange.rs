@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dns_auth::ServedZone;
+use dns_message::{Message, question_message};
 use dns_transfer::incoming::{serial_in, transfer_request};
-use dns_transfer::message::{Message, question_message};
 use dns_transfer::tsig::{Verifier, VerifyError, sign_request};
 use dns_transfer::{Incoming, IncomingError, Key, Received};
 use dns_wire::header::flag as header_flag;

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use clock::{Duration, Instant};
 use dns_auth::compile::compile;
 use dns_auth::{ServedZone, Unavailable};
-use dns_transfer::message::is_older;
+use dns_message::is_older;
 use dns_transfer::{Due, IncomingError, Key, Keys, Received, Secondary, SoaTimers};
 use dns_wire::NameBuf;
 use engine::Clock;

@@ -1,0 +1,119 @@
+//! `sidestep dns query`: a client in dig's words.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `words.rs` | the words of the command line |
+//! | `question.rs` | the message that asks |
+//! | `answer.rs` | an answer, read for people |
+//! | `show.rs`, `json.rs` | how it is printed |
+//! | `trace.rs` | `+trace`: from the root's servers to the answer |
+
+mod answer;
+mod json;
+mod question;
+mod show;
+mod trace;
+mod words;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use dns_client::{Client, Server, Transport};
+
+use answer::{Answer, COOKIE_OF_CLIENT};
+use words::{Form, Words};
+
+use crate::output;
+
+/// The command line of `query`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Query {
+    /// `@SERVER` (address or name; default: the first of /etc/resolv.conf), the name, its type (default A) and class, and `+OPTION`s, in
+    /// any order.
+    #[arg(required_unless_present = "reverse", value_name = "WORD")]
+    words: Vec<String>,
+
+    /// The server's port [default: 53; 853 for TLS and QUIC, 443 for HTTPS].
+    #[arg(short = 'p', long, value_name = "PORT")]
+    port: Option<u16>,
+
+    /// Ask for the name of this address, with type PTR.
+    #[arg(short = 'x', long, value_name = "ADDRESS")]
+    reverse: Option<std::net::IpAddr>,
+}
+
+/// Asks, and prints what came.
+pub(crate) fn query(options: &Query) -> anyhow::Result<ExitCode> {
+    let words = Words::read(&options.words, options.reverse)?;
+    let client = Client::new(words.trust.clone(), words.patience)?;
+    let server = words.server(options.port)?;
+    let asker = Asker { client, words: &words, cookie: question::random()? };
+    output::to_stdout(|out| {
+        if words.is_trace {
+            return trace::trace(&asker, &server, out);
+        }
+        let answer = asker.ask(&server, words.transport, &words.question(), !words.is_truncation_kept)?;
+        print(&answer, words.form, out)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(answer: &Answer, form: Form, out: &mut dyn Write) -> anyhow::Result<()> {
+    match form {
+        Form::Long => show::long(answer, out)?,
+        Form::Short => show::short(answer, out)?,
+        Form::Json => {
+            serde_json::to_writer_pretty(&mut *out, &json::message(answer))?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Who asks, and how.
+struct Asker<'a> {
+    client: Client,
+    words: &'a Words,
+    /// Our part of cookies: nobody else knows it.
+    cookie: [u8; COOKIE_OF_CLIENT],
+}
+
+/// By whom an answer was given.
+#[derive(Clone, Debug)]
+struct Source {
+    address: SocketAddr,
+    transport: Transport,
+    took: Duration,
+}
+
+impl Asker<'_> {
+    /// The answer of a server; over TCP if it does not fit UDP and `is_whole` is wanted.
+    fn ask(
+        &self,
+        server: &Server,
+        transport: Transport,
+        question: &question::Question,
+        is_whole: bool,
+    ) -> anyhow::Result<Answer> {
+        let mut answer = self.exchange(server, transport, question.message(&self.cookie)?)?;
+        if let Some(cookie) = answer.wanted_cookie() {
+            answer = self.exchange(server, transport, question.message(cookie)?)?;
+        }
+        if answer.is_truncated() && transport == Transport::Udp && is_whole {
+            return self.ask(server, Transport::Tcp, question, is_whole);
+        }
+        Ok(answer)
+    }
+
+    fn exchange(&self, server: &Server, transport: Transport, asked: Vec<u8>) -> anyhow::Result<Answer> {
+        let begin = Instant::now();
+        let octets = self.client.ask(server, transport, &asked);
+        let octets = octets.with_context(|| format!("{} over {}", server.address, transport.name()))?;
+        let source = Source { address: server.address, transport, took: begin.elapsed() };
+        Answer::read(&octets, source).context("the answer is malformed")
+    }
+}
