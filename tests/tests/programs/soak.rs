@@ -11,7 +11,7 @@ use crate::trial::{PATIENCE, Turn};
 const SECONDS: &str = "30";
 
 #[test]
-fn memory_descriptors_and_frames_are_what_they_were_after_mixed_load_with_loss_and_churn() {
+fn clients_lose_connections_with_killed_workers_alone_and_memory_descriptors_and_frames_are_what_they_were() {
     if !lab::require_root_and_xdp() {
         return;
     }
@@ -25,7 +25,7 @@ fn memory_descriptors_and_frames_are_what_they_were_after_mixed_load_with_loss_a
 fn a_time_that_is_no_number_is_refused() {
     let mut soak = Child::spawn("soak", Command::new(env!("CARGO_BIN_EXE_soak")).arg("10m")).unwrap();
     assert_eq!(soak.wait(PATIENCE).unwrap().code(), Some(2));
-    assert!(soak.output().contains("usage: soak [SECONDS]"), "{}", soak.output());
+    assert!(soak.output().contains("usage: soak [SECONDS [SEED]]"), "{}", soak.output());
 }
 
 #[test]

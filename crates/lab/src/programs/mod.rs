@@ -114,6 +114,7 @@ pub struct Program {
     name: String,
     files: Vec<(String, String)>,
     scripts: Vec<String>,
+    launcher: Vec<String>,
     words: Vec<String>,
     environment: Vec<(String, String)>,
     ready: Ready,
@@ -127,6 +128,7 @@ impl Program {
             name: name.to_owned(),
             files: Vec::new(),
             scripts: Vec::new(),
+            launcher: Vec::new(),
             words: command.split_whitespace().map(str::to_owned).collect(),
             environment: Vec::new(),
             ready: Ready::AtOnce,
@@ -173,6 +175,12 @@ impl Program {
     /// On these cores instead of its side's own, in taskset(1)'s words.
     pub fn on_cores(mut self, cores: &str) -> Program {
         self.words.splice(0..0, ["taskset", "-c", cores].map(str::to_owned));
+        self
+    }
+
+    /// Started by these words before its own and those of `sidestep run`: a program that replaces itself by what follows.
+    pub fn launched_by(mut self, words: &[&str]) -> Program {
+        self.launcher = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -224,7 +232,8 @@ impl Program {
     }
 
     fn command(&self, lab: &Lab, place: &Place, directory: &Directory, network: &Network) -> Command {
-        let words = network.wrap(self.words.iter().map(|word| place.fill(word)).collect());
+        let wrapped = network.wrap(self.words.iter().map(|word| place.fill(word)).collect());
+        let words = [self.launcher.clone(), wrapped].concat();
         let mut command = lab.command(place.side, &words[0]);
         command.args(&words[1..]).current_dir(directory.path());
         for (name, value) in &self.environment {

@@ -205,7 +205,7 @@ fn subnet(text: &str) -> anyhow::Result<Vec<u8>> {
     let bits: u8 =
         len.parse().ok().filter(|bits| usize::from(*bits) <= 8 * octets.len()).with_context(wrong)?;
     let mut kept = octets[..usize::from(bits).div_ceil(8)].to_vec();
-    if let Some(last) = kept.last_mut().filter(|_| bits % 8 != 0) {
+    if let Some(last) = kept.last_mut().filter(|_| !bits.is_multiple_of(8)) {
         *last &= 0xff << (8 - bits % 8);
     }
     Ok([&[0, family, bits, 0][..], &kept].concat())
