@@ -47,6 +47,11 @@ enum Command {
     Sockets(observe::Sockets),
     /// Print the counters of running Sidestep programs, as nstat(8) prints the kernel's counters.
     Counters(observe::Counters),
+    /// Serve the counters of running Sidestep programs to Prometheus, at http://127.0.0.1:9753/metrics.
+    ///
+    /// /health answers 200 while at least one program answers, and 503 otherwise. Runs as a user who may ask the programs: theirs, or root.
+    #[command(verbatim_doc_comment)]
+    Metrics(observe::Metrics),
     /// Print the latest segments, state changes and timeouts of all connections.
     Trace(observe::Trace),
     /// Capture packets that bypass the kernel, which tcpdump does not see.
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         Command::Top(options) => status::top(&options),
         Command::Sockets(options) => observe::sockets(&options),
         Command::Counters(options) => observe::counters(&options),
+        Command::Metrics(options) => observe::metrics(&options),
         Command::Trace(options) => observe::trace(&options),
         Command::Capture(options) => observe::capture(&options),
         Command::Generate(options) => generate::generate(&options, Arguments::command()),

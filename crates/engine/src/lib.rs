@@ -289,17 +289,25 @@ fn random_secret() -> io::Result<[u8; 32]> {
 
 /// The monotonic clock of the machine as [`Instant`]s.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock(std::time::Instant);
+pub struct Clock {
+    start: std::time::Instant,
+    shown: Instant,
+}
 
 impl Clock {
     /// A clock that shows zero now.
     pub fn start() -> Clock {
-        Clock(std::time::Instant::now())
+        Clock::start_at(Instant::ZERO)
+    }
+
+    /// A clock that shows `shown` now, so that there is time before it.
+    pub fn start_at(shown: Instant) -> Clock {
+        Clock { start: std::time::Instant::now(), shown }
     }
 
     /// Time since the start.
     pub fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.shown + self.start.elapsed().into()
     }
 }
 

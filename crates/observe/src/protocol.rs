@@ -49,6 +49,13 @@ pub enum Request {
     },
     /// The name servers that a resolver knows: any number of [`Reply::NameServers`].
     NameServers,
+    /// What a resolver's cache has about a name is dropped: a [`Reply::Flushed`].
+    Flush {
+        /// The name.
+        name: String,
+        /// And all below it.
+        below: bool,
+    },
     /// Packets from now on: a [`Reply::Interface`] before the first one of each interface, and a [`Reply::Capture`] of each engine at
     /// the end.
     Capture {
@@ -78,6 +85,8 @@ pub enum Reply {
     Sockets(Vec<SocketReport>),
     /// Some name servers.
     NameServers(Vec<NameServerReport>),
+    /// How many entries were dropped.
+    Flushed(u64),
     /// An engine, after its sockets.
     Engine(EngineReport),
     /// Some records, oldest first within an engine.

@@ -1,6 +1,7 @@
 //! Looking at a server: sockets, counters, traces, captures. The directory of control sockets is the test's own.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -48,6 +49,44 @@ fn ask(server: &Serving) {
 fn tcpdump(file: &Path) -> String {
     let output = Command::new("tcpdump").args(["-n", "-r"]).arg(file).output().unwrap();
     told(&output)
+}
+
+/// What the metrics' server says to a GET: status and body.
+fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn prometheus_gets_the_counters_of_all_programs_and_health_is_that_one_answers() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    ask(&server);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let mut command = Command::new(sidestep_binary());
+    command.args(["metrics", "--listen", "127.0.0.1:0", "--control", &control]);
+    let mut metrics = Child::spawn("metrics", &mut command).unwrap();
+    let ready = metrics.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
+    let address = ready.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let (status, text) = get(&address, "/metrics");
+    let pid = server.process.pid();
+    assert_eq!(status, 200, "{text}");
+    for line in [
+        "# TYPE sidestep_dns_queries_udp untyped".to_owned(),
+        format!("sidestep_dns_queries_udp{{program=\"dns\",pid=\"{pid}\"}} 1"),
+        format!("sidestep_up{{program=\"dns\",pid=\"{pid}\"}} 1"),
+        "sidestep_programs_without_answer 0".to_owned(),
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line}: {text}");
+    }
+    assert_eq!(get(&address, "/health"), (200, "ok\n".to_owned()));
+    assert_eq!(get(&address, "/").0, 404);
+    drop(server);
+    let (status, text) = get(&address, "/health");
+    assert_eq!(status, 503, "{text}");
 }
 
 #[test]

@@ -5,16 +5,16 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use lab::{Child, Directory, sidestep_binary};
+use lab::{Child, Directory, Zone, sidestep_binary};
 use rustix::process::Signal;
-use tests::{Dig, Transport, command};
+use tests::{Dig, Serving, Transport, command};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Resolver {
     process: Child,
     address: SocketAddr,
-    _directory: Directory,
+    directory: Directory,
 }
 
 /// A resolver at a free port, whose root is at an address of loopback where nobody listens.
@@ -23,7 +23,11 @@ fn start(config: &str) -> Resolver {
 }
 
 fn start_at(listen: &str, config: &str) -> Resolver {
-    let directory = Directory::new().unwrap();
+    start_in(Directory::new().unwrap(), listen, config)
+}
+
+/// The same with the files that an earlier one may have left.
+fn start_in(directory: Directory, listen: &str, config: &str) -> Resolver {
     directory.write("root.hints", ". 3600 NS a.root.\na.root. 3600 A 127.0.0.9\n").unwrap();
     let text =
         format!("root-hints = \"root.hints\"\nquery-loopback = true\n{config}\n[dnssec]\nenabled = false\n");
@@ -37,7 +41,7 @@ fn start_at(listen: &str, config: &str) -> Resolver {
     let mut process = Child::spawn("sidestep", &mut command).unwrap();
     let ready = process.wait_for_line("ready: resolving on", PATIENCE).unwrap();
     let address = ready.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
-    Resolver { process, address, _directory: directory }
+    Resolver { process, address, directory }
 }
 
 #[test]
@@ -147,4 +151,52 @@ fn a_stop_ends_well_and_a_wrong_configuration_never_starts() {
     let refused = command(&["dns", "resolve", "--allow", "10.0.0.0/40"]);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("allow: \"10.0.0.0/40\" is not a network"), "{text}");
+}
+
+#[test]
+fn the_cache_outlives_a_restart_and_forgets_what_it_is_told_to() {
+    let authority = Serving::start(&Zone::sample().file, &[]);
+    let config = format!(
+        "[[stub]]\nzone = \"example.com.\"\nservers = [\"{}\"]\n[cache]\nfile = \"cache\"\n",
+        authority.v4
+    );
+    let mut resolver = start(&config);
+    let ask = |resolver: &Resolver, name: &str| Dig::ask(resolver.address, Transport::Udp, &[name, "A"]);
+    for name in ["mail.example.com", "ns1.example.com"] {
+        assert_eq!(ask(&resolver, name).section("ANSWER").len(), 1, "{name}");
+    }
+    assert_eq!(ask(&resolver, "nobody.example.com").status(), "NXDOMAIN");
+    drop(authority);
+    resolver.process.signal(Signal::TERM);
+    assert!(resolver.process.wait(PATIENCE).unwrap().success(), "{}", resolver.process.output());
+
+    let mut resolver = start_in(resolver.directory, "127.0.0.1:0", &config);
+    let mail = ask(&resolver, "mail.example.com");
+    assert_eq!(mail.section("ANSWER").len(), 1, "{}", mail.text);
+    assert!(!mail.text.contains("EDE"), "{}", mail.text);
+    assert_eq!(ask(&resolver, "nobody.example.com").status(), "NXDOMAIN");
+
+    let control = resolver.directory.path().join("control.sock").display().to_string();
+    let flush = |words: &[&str]| {
+        let output = command(&[&["dns", "flush", "--control", &control], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(flush(&["mail.example.com"]), "1 entries dropped\n");
+    assert_eq!(ask(&resolver, "mail.example.com").status(), "SERVFAIL");
+    assert_eq!(ask(&resolver, "ns1.example.com").section("ANSWER").len(), 1);
+    let below = flush(&["EXAMPLE.com", "--below"]);
+    assert!(!below.starts_with("0 "), "{below}");
+    assert_eq!(ask(&resolver, "ns1.example.com").status(), "SERVFAIL");
+    flush(&["--all"]);
+    let wrong = command(&["dns", "flush", "--control", &control, "a..b"]);
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("a..b: "), "{wrong:?}");
+
+    // A damaged file is left aside.
+    resolver.process.signal(Signal::TERM);
+    resolver.process.wait(PATIENCE).unwrap();
+    resolver.directory.write("cache", "no cache").unwrap();
+    let damaged = start_in(resolver.directory, "127.0.0.1:0", &config);
+    assert!(damaged.process.output().contains("the cache starts empty"), "{}", damaged.process.output());
 }

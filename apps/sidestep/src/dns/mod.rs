@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Query(query::Query),
     /// Show the name servers that a running resolver knows: time of answers, penalty, queries, probes, losses.
     Servers(resolve::ShowServers),
+    /// Drop what a running resolver's cache has: about a name, with --below about all names below it too, with --all everything.
+    Flush(resolve::Flush),
 }
 
 /// Runs one of them.
@@ -97,6 +99,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),
+        Command::Flush(options) => resolve::flush(&options),
         Command::Servers(options) => resolve::print_servers(&options),
     }
 }

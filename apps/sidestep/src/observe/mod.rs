@@ -1,9 +1,10 @@
-//! Observing running programs: `sidestep sockets`, `counters`, `trace`, `capture`.
+//! Observing running programs: `sidestep sockets`, `counters`, `metrics`, `trace`, `capture`.
 
 mod capture;
 mod capture_output;
 mod capture_text;
 mod counters;
+mod metrics;
 mod sockets;
 mod sockets_text;
 mod time_of_day;
@@ -23,6 +24,7 @@ use crate::output::complain;
 
 pub(crate) use capture::{Capture, run as capture};
 pub(crate) use counters::{Counters, device_lines, each_engine, run as counters};
+pub(crate) use metrics::{Metrics, run as metrics};
 pub(crate) use sockets::{Sockets, run as sockets};
 pub(crate) use trace::{Trace, run as trace};
 
@@ -49,11 +51,18 @@ impl Which {
 
     /// Asks them all. Reports each program that does not answer; an error if none does.
     pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Vec<(Answering, Answer)>> {
-        let asked = connect(&self.wanted())?.into_iter().map(|connection| {
+        those_that_went_well(self.ask_each(request)?)
+    }
+
+    /// Asks them all: an answer or an error from each. An error if there is none to ask.
+    fn ask_each(
+        &self,
+        request: &Request,
+    ) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(Answering, Answer)>>> {
+        Ok(connect(&self.wanted())?.into_iter().map(move |connection| {
             let place = connection.path().display().to_string();
             connection.ask(request).context(place)
-        });
-        those_that_went_well(asked)
+        }))
     }
 }
 

@@ -9,6 +9,7 @@
 //!   and the records of referrals never become answers: they live in the [`Delegation`], apart from all else.
 //! - SIEVE chooses what leaves when the octets are used up.
 
+mod saved;
 mod sieve;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::delegation::Delegation;
 use crate::dnssec::Security;
 use crate::message::{Ede, Proof, Rdatas, Rrset};
 use crate::options::CacheOptions;
+pub use saved::Unreadable;
 use sieve::{Sieve, SlotId};
 
 /// How far data is believed (RFC 2181, 5.4.1).
@@ -56,6 +58,15 @@ impl Kind {
             Kind::Zone => 0x3_0000,
         }
     }
+}
+
+/// Which names are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The name alone.
+    Name,
+    /// The name and all below it.
+    Subtree,
 }
 
 /// A question that failed.
@@ -262,11 +273,14 @@ impl Cache {
         }
     }
 
-    /// Drops what is known about `zone` and every name below it; returns how many entries that were.
-    pub(crate) fn flush(&mut self, zone: Name<'_>) -> usize {
-        let below = |entry: &Entry| Name::from_wire(&entry.name).is_ok_and(|name| name.ends_with(zone));
+    /// Drops what is known about names; returns how many entries that were.
+    pub(crate) fn flush(&mut self, name: Name<'_>, scope: Scope) -> usize {
+        let is_meant = |entry: &Entry| match scope {
+            Scope::Name => fold::equal(&entry.name, name.as_bytes()),
+            Scope::Subtree => Name::from_wire(&entry.name).is_ok_and(|own| own.ends_with(name)),
+        };
         let ids: Vec<SlotId> =
-            self.entries.iter().filter(|(_, entry)| below(entry)).map(|(id, _)| id).collect();
+            self.entries.iter().filter(|(_, entry)| is_meant(entry)).map(|(id, _)| id).collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids.len()
     }
@@ -296,10 +310,21 @@ impl Cache {
         if ttl.is_zero() {
             return true;
         }
-        let entry =
-            Entry { name: name.as_bytes().into(), kind, rank, stored: now, expires: now + ttl, content };
+        let name = name.as_bytes().into();
+        self.add(Entry { name, kind, rank, stored: now, expires: now + ttl, content });
+        true
+    }
+
+    /// Takes in an entry of an earlier run, unless there is a newer one.
+    fn insert(&mut self, entry: Entry) -> Option<()> {
+        let name = Name::from_wire(&entry.name).ok()?;
+        self.find(name, entry.kind).is_none().then(|| self.add(entry))
+    }
+
+    /// Adds an entry for which there is none.
+    fn add(&mut self, entry: Entry) {
         self.octets += entry.octets();
-        let hash = self.hash(name.as_bytes(), kind);
+        let hash = self.hash(&entry.name, entry.kind);
         let SlotId(id) = self.entries.insert(entry);
         let (entries, seed) = (&self.entries, self.seed);
         self.index.insert_unique(hash, id, |id| {
@@ -307,7 +332,6 @@ impl Cache {
             hash_key(&entry.name, entry.kind, seed)
         });
         self.make_room();
-        true
     }
 
     fn make_room(&mut self) {

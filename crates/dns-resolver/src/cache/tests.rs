@@ -125,6 +125,84 @@ fn a_subtree_is_flushed_and_nothing_else() {
     for owner in ["a.example.", "example.", "b.a.example.", "notexample.", "."] {
         cache.put_records(&address(owner, 3600, 1), Rank::Authority, at(0));
     }
-    assert_eq!(cache.flush(name("EXAMPLE.").as_name()), 3);
+    assert_eq!(cache.flush(name("A.Example.").as_name(), Scope::Name), 1);
+    assert_eq!(cache.flush(name("EXAMPLE.").as_name(), Scope::Subtree), 2);
     assert_eq!(cache.usage().0, 2);
+}
+
+/// One that keeps what has expired for five minutes.
+fn new_cache() -> Cache {
+    Cache::new(CacheOptions::default(), Duration::from_secs(300), 1)
+}
+
+/// A cache with a signed set and its proof, one that has expired, a denial, and what is not kept.
+fn cache_to_save() -> Cache {
+    let mut cache = new_cache();
+    let mut signed = address("www.Example.", 600, 1);
+    signed.security = Security::Secure;
+    let absence = vec![Rrset {
+        proof: Some(Arc::new(Proof { sigs: Rdatas::pack([&b"sig"[..]]), absence: Vec::new() })),
+        ..address("x.example.", 9, 9)
+    }];
+    signed.proof = Some(Arc::new(Proof { sigs: Rdatas::pack([&b"one"[..], b"two"]), absence }));
+    cache.put_records(&signed, Rank::Authority, at(1000));
+    cache.put_records(&address("old.example.", 10, 2), Rank::Authority, at(1000));
+    cache.put_denial(name("gone.example.").as_name(), Kind::NoName, &soa(300, 300), at(1000));
+    cache.put_failure(name("bad.example.").as_name(), Rtype::A, Ede::BOGUS, &name("example."), at(1000));
+    cache
+}
+
+fn saved(cache: &Cache) -> Vec<u8> {
+    let mut octets = Vec::new();
+    assert_eq!(cache.save(at(1100), &mut octets).unwrap(), 3);
+    octets
+}
+
+#[test]
+fn a_saved_cache_is_the_same_later_and_on_another_clock() {
+    let octets = saved(&cache_to_save());
+    let mut cache = new_cache();
+    // Two minutes later, on a clock that shows an hour less.
+    let now = at(90_000);
+    assert_eq!(cache.restore(&octets, Duration::from_secs(120), now), Ok(3));
+    let www = cache.get(name("www.example.").as_name(), Kind::Type(Rtype::A), now).unwrap();
+    assert_eq!((www.ttl(now), www.stored), (380, at(90_000 - 220)));
+    let Content::Records(rdatas, Security::Secure, Some(proof)) = www.content else { panic!("{www:?}") };
+    assert_eq!(rdatas.iter().collect::<Vec<_>>(), [[192, 0, 2, 1]]);
+    assert_eq!(proof.sigs.iter().count(), 2);
+    assert_eq!(proof.absence[0].sigs().collect::<Vec<_>>(), [b"sig"]);
+    assert_eq!(
+        cache.spelling(name("www.example.").as_name(), Kind::Type(Rtype::A)),
+        Some(name("www.Example."))
+    );
+    let old = cache.get(name("old.example.").as_name(), Kind::Type(Rtype::A), now).unwrap();
+    assert_eq!((old.is_stale(now), old.expires), (true, at(90_000 - 210)));
+    let gone = cache.get(name("gone.example.").as_name(), Kind::NoName, now).unwrap();
+    assert_eq!(gone.ttl(now), 80);
+    assert!(cache.get(name("bad.example.").as_name(), Kind::Failure(Rtype::A), now).is_none());
+}
+
+#[test]
+fn what_is_there_stays_and_what_is_too_old_does_not_come_back() {
+    let octets = saved(&cache_to_save());
+    let mut cache = new_cache();
+    let newer = address("www.example.", 60, 7);
+    cache.put_records(&newer, Rank::Authority, at(90_000));
+    assert_eq!(cache.restore(&octets, Duration::from_secs(60), at(90_000)), Ok(2));
+    let found = cache.get(name("www.example.").as_name(), Kind::Type(Rtype::A), at(90_000)).unwrap();
+    assert_eq!(found.ttl(at(90_000)), 60);
+    // All have expired, and not just now; all are older than the clock.
+    assert_eq!(new_cache().restore(&octets, Duration::from_secs(86_000), at(90_000)), Ok(0));
+    assert_eq!(new_cache().restore(&octets, Duration::ZERO, at(50)), Ok(0));
+}
+
+#[test]
+fn octets_that_were_changed_anywhere_or_cut_are_refused() {
+    let octets = saved(&cache_to_save());
+    for at_octet in 0..octets.len() {
+        let mut changed = octets.clone();
+        changed[at_octet] ^= 1;
+        assert_eq!(new_cache().restore(&changed, Duration::ZERO, at(90_000)), Err(Unreadable), "{at_octet}");
+        assert_eq!(new_cache().restore(&octets[..at_octet], Duration::ZERO, at(90_000)), Err(Unreadable));
+    }
 }

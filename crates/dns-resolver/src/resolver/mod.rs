@@ -5,13 +5,14 @@ mod known;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use clock::{Duration, Instant};
 use dns_guard::Secret;
 use dns_wire::{Name, NameBuf};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Scope, Unreadable};
 use crate::dnssec::anchors::Trust;
 use crate::dnssec::gaps::Gaps;
 use crate::hints::Hints;
@@ -263,12 +264,12 @@ impl Resolver {
         let only_old = old.iter().filter(|directed| !new.contains(directed));
         let only_new = new.iter().filter(|directed| !old.contains(directed));
         for changed in only_old.chain(only_new) {
-            self.cache.flush(changed.zone.as_name());
+            self.cache.flush(changed.zone.as_name(), Scope::Subtree);
         }
         self.gaps.clear();
         // What counts as true has changed.
         if zones.trust != self.zones.trust || options.dnssec != self.options.dnssec {
-            self.cache.flush(Name::ROOT);
+            self.cache.flush(Name::ROOT, Scope::Subtree);
         }
         (self.options, self.zones) = (options, zones);
     }
@@ -347,10 +348,21 @@ impl Resolver {
         [self.tasks.len(), self.clients.len(), self.in_flight.len()]
     }
 
-    /// Drops what the cache has about `zone` and below; returns how many entries that were.
-    pub fn flush(&mut self, zone: &NameBuf) -> usize {
+    /// Writes answers and denials of the cache, for [`Resolver::restore`]; returns how many entries that were.
+    pub fn save(&self, now: Instant, to: &mut impl Write) -> io::Result<usize> {
+        self.cache.save(now, to)
+    }
+
+    /// Takes in what [`Resolver::save`] wrote `passed` ago; returns how many entries are still of use. `now` has to be later than the start
+    /// of its clock by as much as entries may be old: older ones are left out.
+    pub fn restore(&mut self, saved: &[u8], passed: Duration, now: Instant) -> Result<usize, Unreadable> {
+        self.cache.restore(saved, passed, now)
+    }
+
+    /// Drops what the cache has about `name`, or also below it, and every proof that names do not exist; returns how many entries that were.
+    pub fn flush(&mut self, name: &NameBuf, scope: Scope) -> usize {
         self.gaps.clear();
-        self.cache.flush(zone.as_name())
+        self.cache.flush(name.as_name(), scope)
     }
 
     pub(crate) fn new_id(&mut self) -> u64 {

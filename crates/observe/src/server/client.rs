@@ -120,6 +120,9 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
             return write_json(out, &Reply::Counters(counters::read(program)));
         }
         Request::NameServers => return write_name_servers(program, out),
+        Request::Flush { name, below } => {
+            (program.flush)(&name, below).map(|count| write_json(out, &Reply::Flushed(count)))
+        }
         Request::Sockets { filter, listening } => {
             parse(&filter).map(|filter| sockets::write(engines, filter, listening, out))
         }

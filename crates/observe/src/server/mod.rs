@@ -35,7 +35,11 @@ pub struct Program {
     pub(crate) engines: Vec<EngineHandle>,
     pub(crate) counters: Box<dyn Fn() -> Vec<Count> + Send + Sync>,
     pub(crate) name_servers: Box<dyn Fn() -> Vec<NameServerReport> + Send + Sync>,
+    pub(crate) flush: Box<Flush>,
 }
+
+/// Drops what a cache has about a name, and about all below it if that is said; returns how many entries that were, or what is wrong.
+type Flush = dyn Fn(&str, bool) -> Result<u64, String> + Send + Sync;
 
 impl Program {
     /// This process, as the program `name`, with its engines in order.
@@ -47,6 +51,7 @@ impl Program {
             engines,
             counters: Box::new(Vec::new),
             name_servers: Box::new(Vec::new),
+            flush: Box::new(|_, _| Err("this program has no cache".to_owned())),
         }
     }
 
@@ -66,6 +71,14 @@ impl Program {
         read: impl Fn() -> Vec<NameServerReport> + Send + Sync + 'static,
     ) -> Program {
         Program { name_servers: Box::new(read), ..self }
+    }
+
+    /// With a cache, of a resolver: `flush` drops what it has about a name, and about all below it if that is said.
+    pub fn with_flush(
+        self,
+        flush: impl Fn(&str, bool) -> Result<u64, String> + Send + Sync + 'static,
+    ) -> Program {
+        Program { flush: Box::new(flush), ..self }
     }
 }
 

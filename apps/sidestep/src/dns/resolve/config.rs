@@ -25,6 +25,8 @@ pub(super) struct Config {
     pub(super) front: FrontConfig,
     pub(super) encrypted: Option<dns_front::Options>,
     pub(super) options: Options,
+    /// What keeps the cache from one run to the next.
+    pub(super) cache_file: Option<PathBuf>,
     pub(super) zones: Zones,
     pub(super) control: Option<PathBuf>,
     pub(super) user: Option<String>,
@@ -59,6 +61,7 @@ impl Config {
                 trust: trust(&file, &directory)?,
             },
             options: resolver_options(&file)?,
+            cache_file: file.cache.file.as_ref().map(|path| directory.join(path)),
             control: options.control.clone().or(file.control),
             user: options.user.clone().or(file.user),
             tcp,

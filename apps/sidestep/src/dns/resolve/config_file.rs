@@ -165,6 +165,8 @@ pub(super) struct RateTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CacheTable {
+    /// File that keeps it from one run to the next; a relative path starts at the configuration file's directory.
+    pub(super) file: Option<PathBuf>,
     /// MiB, 1 to 1048576.
     pub(super) size_mib: Option<u64>,
     pub(super) ttl_max_s: Option<u64>,

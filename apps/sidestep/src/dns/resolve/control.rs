@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use dns_resolver::Scope;
+use dns_wire::NameBuf;
 use mio::Waker;
 use observe::report::{Count, NameServerReport};
 
@@ -19,6 +21,8 @@ pub(super) enum Command {
     Servers(Sender<Vec<NameServerReport>>),
     /// Tell the counters.
     Counters(Sender<Vec<Count>>),
+    /// Drop what the cache has about a name, and tell how many entries that were.
+    Flush(Box<NameBuf>, Scope, Sender<usize>),
 }
 
 /// Reaches the loop from other threads.
@@ -49,6 +53,13 @@ impl Control {
         let (sender, receiver) = channel();
         self.send(Command::Servers(sender));
         receiver.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// Drops what the cache has about a name; none if the loop has ended.
+    pub(super) fn flush(&self, name: NameBuf, scope: Scope) -> Option<usize> {
+        let (sender, receiver) = channel();
+        self.send(Command::Flush(Box::new(name), scope, sender));
+        receiver.recv_timeout(PATIENCE).ok()
     }
 
     /// The counters; none if the loop has ended.

@@ -11,8 +11,10 @@
 //! | `server.rs` | the loop: sockets and time to the core, and back |
 //! | `streams.rs`, `stream.rs` | TCP of clients |
 //! | `upstreams.rs` | sockets to servers, one a query |
+//! | `saved.rs` | the cache from one run to the next |
 //! | `control.rs` | questions of tools, answered by the loop |
 //! | `servers_table.rs` | `sidestep dns servers` |
+//! | `flush.rs` | `sidestep dns flush` |
 
 mod access;
 mod config;
@@ -20,10 +22,12 @@ mod config_file;
 mod constants;
 mod control;
 mod encrypted;
+mod flush;
 mod front;
 mod front_config;
 mod hints_file;
 mod options;
+mod saved;
 mod server;
 mod servers_table;
 mod service;
@@ -32,7 +36,8 @@ mod streams;
 mod trust;
 mod upstreams;
 
-pub(super) use options::{Resolve, ShowServers};
+pub(super) use flush::flush;
+pub(super) use options::{Flush, Resolve, ShowServers};
 pub(super) use servers_table::print as print_servers;
 pub(super) use service::resolve;
 

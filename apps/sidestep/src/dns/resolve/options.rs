@@ -39,6 +39,25 @@ pub(crate) struct Resolve {
     pub(crate) log: LogOptions,
 }
 
+/// Drop what a running resolver's cache has about names.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Flush {
+    /// The name.
+    #[arg(required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+
+    /// And all names below it.
+    #[arg(long)]
+    pub(crate) below: bool,
+
+    /// Everything.
+    #[arg(long, conflicts_with_all = ["name", "below"])]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
 /// Show the name servers that a running resolver knows.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ShowServers {

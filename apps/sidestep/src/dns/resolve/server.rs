@@ -24,6 +24,7 @@ use observe::report::{Count, NameServerReport};
 use super::config::Config;
 use super::control::{Command, Control};
 use super::front::{Front, Verdict, Way};
+use super::saved;
 use super::streams::{StreamId, Streams};
 use super::upstreams::{Received, Upstreams};
 use crate::dns::tcp;
@@ -65,6 +66,9 @@ const SOCKET_BUFFER: usize = 1 << 20;
 const SWEEP: Duration = Duration::from_millis(250);
 /// The longest message.
 const MESSAGE_MAX: usize = 65_535;
+
+/// What the clock shows at the start: entries of an earlier run are older than this run, by a week and what has expired at most.
+const BEFORE: Instant = Instant::from_nanos(30 * 86_400 * 1_000_000_000);
 
 /// A UDP socket, and the answers that leave it with the next system call.
 struct Listener {
@@ -134,7 +138,7 @@ impl Server {
             dns_front::Front::open(options, move || drop(waker.wake()))
         });
         let encrypted = encrypted.transpose()?;
-        let clock = Clock::start();
+        let clock = Clock::start_at(BEFORE);
         let mut random = Random::new(key);
         let resolver = Resolver::new(config.options.clone(), config.zones.clone(), random.key(), clock.now());
         let front_random = Random::new(random.key());
@@ -174,7 +178,14 @@ impl Server {
         self.encrypted.as_ref().map_or(&[], |(front, _)| front.addresses())
     }
 
-    /// Serves until it is to stop.
+    /// Takes in the cache that an earlier run has left, if there is one.
+    pub(super) fn restore_cache(&mut self) {
+        if let Some(path) = &self.config.cache_file {
+            saved::restore(path, &mut self.resolver, self.clock.now());
+        }
+    }
+
+    /// Serves until it is to stop, and leaves the cache for the next run.
     pub(super) fn run(mut self) {
         if let Some((front, _)) = &mut self.encrypted
             && let Err(error) = front.start()
@@ -200,6 +211,9 @@ impl Server {
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
             }
+        }
+        if let Some(path) = &self.config.cache_file {
+            saved::save(path, &self.resolver, self.clock.now());
         }
     }
 
@@ -422,6 +436,9 @@ impl Server {
             }
             Command::Counters(reply) => {
                 let _ = reply.send(self.counts());
+            }
+            Command::Flush(name, scope, reply) => {
+                let _ = reply.send(self.resolver.flush(&name, scope));
             }
         }
     }

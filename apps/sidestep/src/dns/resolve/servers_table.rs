@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use observe::client::{Answer, Answering};
 use observe::protocol::{Reply, Request};
 use observe::report::NameServerReport;
 
@@ -13,11 +14,7 @@ use crate::output::to_stdout;
 
 /// Prints the table of a running resolver, the fastest server first.
 pub(crate) fn print(options: &ShowServers) -> anyhow::Result<ExitCode> {
-    let mut answers = options.which.ask(&Request::NameServers)?;
-    answers.retain(|(answering, _)| answering.name == NAME);
-    let Some((answering, mut answer)) = answers.pop().filter(|_| answers.is_empty()) else {
-        bail!("name one resolver with --pid or --control: not exactly one is running here");
-    };
+    let (answering, mut answer) = only(options.which.ask(&Request::NameServers)?)?;
     let mut servers = Vec::new();
     while let Some(reply) = next_reply(&answering, &mut answer)? {
         if let Reply::NameServers(some) = reply {
@@ -31,6 +28,15 @@ pub(crate) fn print(options: &ShowServers) -> anyhow::Result<ExitCode> {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The answer of the only resolver.
+pub(super) fn only(mut answers: Vec<(Answering, Answer)>) -> anyhow::Result<(Answering, Answer)> {
+    answers.retain(|(answering, _)| answering.name == NAME);
+    let Some(answer) = answers.pop().filter(|_| answers.is_empty()) else {
+        bail!("name one resolver with --pid or --control: not exactly one is running here");
+    };
+    Ok(answer)
 }
 
 const HEAD: &str = "server                                   srtt-ms   var-ms  penalty-ms  silent  queries  probes  answers  losses   age-s  lacks";

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use dns_resolver::Scope;
+use dns_wire::{Name, NameBuf};
 use log::LevelFilter;
 use observe::{ControlSocket, Program};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -25,9 +27,10 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
     let mut config = Config::resolve(options)?;
     fit_descriptors(&mut config);
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("handling signals")?;
-    let (server, control) = Server::bind(config.clone(), random_key()?).context("binding")?;
+    let (mut server, control) = Server::bind(config.clone(), random_key()?).context("binding")?;
     // Before there are threads, whose privileges are their own. Sockets are bound; those to servers have high ports.
     privileges::give_up_as(config.user.as_deref(), CapabilitySet::empty())?;
+    server.restore_cache();
     let plain = server.addresses().into_iter().map(|address| address.to_string());
     let addresses: Vec<String> =
         plain.chain(server.encrypted_addresses().iter().map(encrypted::show)).collect();
@@ -84,10 +87,17 @@ fn fit_descriptors(config: &mut Config) {
 }
 
 fn open_control_socket(config: &Config, control: &Control) -> anyhow::Result<ControlSocket> {
-    let (servers, counters) = (control.clone(), control.clone());
+    let (servers, counters, cache) = (control.clone(), control.clone(), control.clone());
     let program = Program::new(NAME, Vec::new())
         .with_counters(move || counters.counters())
-        .with_name_servers(move || servers.servers());
+        .with_name_servers(move || servers.servers())
+        .with_flush(move |name, below| {
+            let scope = if below { Scope::Subtree } else { Scope::Name };
+            let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT))
+                .map_err(|error| format!("{name}: {error}"))?;
+            let count = cache.flush(name, scope).ok_or("the resolver is about to end")?;
+            Ok(count as u64)
+        });
     match &config.control {
         Some(path) => {
             observe::serve_at(path, program).with_context(|| format!("control socket {}", path.display()))
@@ -107,7 +117,10 @@ fn reload(options: &Resolve, running: &mut Config, control: &Control) {
         ("listen", config.listen != running.listen),
         ("tcp", config.tcp != running.tcp),
         ("encrypted", config.encrypted != running.encrypted),
-        ("cache", config.options.cache != running.options.cache),
+        (
+            "cache",
+            (&config.options.cache, &config.cache_file) != (&running.options.cache, &running.cache_file),
+        ),
         ("user", config.user != running.user),
         ("control", config.control != running.control),
     ];

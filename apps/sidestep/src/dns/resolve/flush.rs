@@ -1,0 +1,31 @@
+//! `sidestep dns flush`: the cache forgets names.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use observe::protocol::{Reply, Request};
+
+use super::options::Flush;
+use super::servers_table::only;
+use crate::observe::next_reply;
+use crate::output::to_stdout;
+
+/// Has a running resolver forget, and prints how many entries it had.
+pub(crate) fn flush(options: &Flush) -> anyhow::Result<ExitCode> {
+    let name = options.name.clone().unwrap_or_else(|| ".".to_owned());
+    let request = Request::Flush { name, below: options.below || options.all };
+    let (answering, mut answer) = only(options.which.ask(&request)?)?;
+    let mut flushed = None;
+    while let Some(reply) = next_reply(&answering, &mut answer)? {
+        match reply {
+            Reply::Flushed(count) => flushed = Some(count),
+            Reply::Error(error) => bail!(error),
+            _ => {}
+        }
+    }
+    let Some(count) = flushed else {
+        bail!("{} {}: it did not say what it did", answering.name, answering.pid)
+    };
+    to_stdout(|out| Ok(writeln!(out, "{count} entries dropped")?))?;
+    Ok(ExitCode::SUCCESS)
+}

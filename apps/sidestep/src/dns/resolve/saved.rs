@@ -1,0 +1,54 @@
+//! The file of the cache: read at the start, written at the end. Its first eight octets are the time at which it was written, in milliseconds
+//! since 1970.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clock::{Duration, Instant};
+use dns_resolver::Resolver;
+
+/// Takes in what an earlier run has left. A file that cannot be used is no reason not to resolve.
+pub(super) fn restore(path: &Path, resolver: &mut Resolver, now: Instant) {
+    let octets = match fs::read(path) {
+        Ok(octets) => octets,
+        Err(error) if error.kind() == ErrorKind::NotFound => return, // The first start.
+        Err(error) => return log::warn!("the cache starts empty: {}: {error}", path.display()),
+    };
+    let outcome = octets.split_first_chunk::<8>().and_then(|(written, saved)| {
+        // A calendar that was set back says that no time has passed: TTLs are then longer by as much, and not than they were.
+        let passed = unix_millis().saturating_sub(u64::from_be_bytes(*written));
+        resolver.restore(saved, Duration::from_millis(passed), now).ok()
+    });
+    match outcome {
+        Some(count) => log::info!("{count} entries of the cache from {}", path.display()),
+        None => log::warn!("the cache starts empty: {} is no cache, or has been damaged", path.display()),
+    }
+}
+
+/// Leaves the cache for the next run. It replaces the file of the one before, or nothing.
+pub(super) fn save(path: &Path, resolver: &Resolver, now: Instant) {
+    let part = path.with_extension("part");
+    match write(&part, resolver, now).and_then(|count| fs::rename(&part, path).map(|()| count)) {
+        Ok(count) => log::info!("{count} entries of the cache to {}", path.display()),
+        Err(error) => {
+            let _ = fs::remove_file(&part); // It may not be there.
+            log::error!("the cache is lost: {}: {error}", path.display());
+        }
+    }
+}
+
+fn write(path: &Path, resolver: &Resolver, now: Instant) -> io::Result<usize> {
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(&unix_millis().to_be_bytes())?;
+    let count = resolver.save(now, &mut file)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    Ok(count)
+}
+
+/// A calendar before 1970 is as wrong as one that stands there.
+fn unix_millis() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_1970.as_millis() as u64
+}

@@ -1,0 +1,126 @@
+//! Counters in Prometheus' text format, version 0.0.4.
+//!
+//! Names are those of `sidestep counters`, behind `sidestep_`, `sidestep_engine_`, `sidestep_stack_` and `sidestep_device_`. What is a
+//! gauge among them is not told apart, so all are untyped.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use observe::report::{Count, CountersReport};
+
+/// Samples by metric: the lines of one stand together.
+pub(super) struct Exposition(BTreeMap<String, Vec<(Labels, u64)>>);
+
+/// Names and values.
+type Labels = Vec<(&'static str, String)>;
+
+impl Exposition {
+    /// Without programs yet, but for the number of those that gave no answer.
+    pub(super) fn new(silent: usize) -> Exposition {
+        let silent = vec![(Labels::new(), silent as u64)];
+        Exposition(BTreeMap::from([("sidestep_programs_without_answer".to_owned(), silent)]))
+    }
+
+    /// Adds all counters of a program, and that it is there.
+    pub(super) fn add(&mut self, program: &str, pid: u32, report: &CountersReport) {
+        let labels = vec![("program", program.to_owned()), ("pid", pid.to_string())];
+        self.add_all("", &[("up".to_owned(), 1)], &labels);
+        self.add_all("", &report.own, &labels);
+        for (number, engine) in report.engines.iter().enumerate() {
+            let labels = [&labels[..], &[("engine", number.to_string())]].concat();
+            self.add_all("engine_", &engine.engine, &labels);
+            self.add_all("stack_", &engine.stack, &labels);
+            for device in &engine.devices {
+                let of_device =
+                    [("device", device.device.to_string()), ("description", device.description.clone())];
+                self.add_all("device_", &device.counters, &[&labels[..], &of_device].concat());
+            }
+        }
+    }
+
+    fn add_all(&mut self, prefix: &str, counts: &[Count], labels: &Labels) {
+        for (name, value) in counts {
+            let name =
+                format!("sidestep_{prefix}{name}").replace(|octet: char| !octet.is_ascii_alphanumeric(), "_");
+            self.0.entry(name).or_default().push((labels.clone(), *value));
+        }
+    }
+}
+
+impl fmt::Display for Exposition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, samples) in &self.0 {
+            writeln!(out, "# TYPE {name} untyped")?;
+            for (labels, value) in samples {
+                out.write_str(name)?;
+                let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+                out.write_str(open)?;
+                for (number, (label, text)) in labels.iter().enumerate() {
+                    let comma = if number == 0 { "" } else { "," };
+                    write!(out, "{comma}{label}=\"")?;
+                    text.chars().try_for_each(|octet| write_escaped(out, octet))?;
+                    out.write_char('"')?;
+                }
+                writeln!(out, "{close} {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_escaped(out: &mut impl Write, octet: char) -> fmt::Result {
+    match octet {
+        '\\' => out.write_str("\\\\"),
+        '"' => out.write_str("\\\""),
+        '\n' => out.write_str("\\n"),
+        other => out.write_char(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use observe::report::{DeviceCounters, EngineCounters};
+
+    use super::*;
+
+    #[test]
+    fn the_samples_of_a_metric_stand_together_and_labels_are_escaped() {
+        let count = |name: &str, value| (name.to_owned(), value);
+        let device = DeviceCounters {
+            device: 2,
+            description: "a \"b\" \\".to_owned(),
+            counters: vec![count("rx.frames", 7)],
+        };
+        let engine = EngineCounters {
+            engine: vec![count("sleeps", 3)],
+            stack: vec![count("TcpInSegs", 5)],
+            devices: vec![device],
+            ..EngineCounters::default()
+        };
+        let report = CountersReport { own: vec![count("dns_queries", 1)], engines: vec![engine] };
+        let mut exposition = Exposition::new(1);
+        exposition.add("dns", 10, &report);
+        exposition.add(
+            "dns",
+            11,
+            &CountersReport { own: vec![count("dns_queries", 2)], engines: Vec::new() },
+        );
+        assert_eq!(
+            exposition.to_string(),
+            "# TYPE sidestep_device_rx_frames untyped\n\
+             sidestep_device_rx_frames{program=\"dns\",pid=\"10\",engine=\"0\",device=\"2\",description=\"a \\\"b\\\" \\\\\"} 7\n\
+             # TYPE sidestep_dns_queries untyped\n\
+             sidestep_dns_queries{program=\"dns\",pid=\"10\"} 1\n\
+             sidestep_dns_queries{program=\"dns\",pid=\"11\"} 2\n\
+             # TYPE sidestep_engine_sleeps untyped\n\
+             sidestep_engine_sleeps{program=\"dns\",pid=\"10\",engine=\"0\"} 3\n\
+             # TYPE sidestep_programs_without_answer untyped\n\
+             sidestep_programs_without_answer 1\n\
+             # TYPE sidestep_stack_TcpInSegs untyped\n\
+             sidestep_stack_TcpInSegs{program=\"dns\",pid=\"10\",engine=\"0\"} 5\n\
+             # TYPE sidestep_up untyped\n\
+             sidestep_up{program=\"dns\",pid=\"10\"} 1\n\
+             sidestep_up{program=\"dns\",pid=\"11\"} 1\n"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! `/metrics` and `/health` over HTTP/1.1.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::CONTENT_TYPE;
+use ::http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::exposition::Exposition;
+
+/// Of Prometheus' text format.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Clients at a time: each makes the programs count.
+const CONNECTIONS_MAX: usize = 16;
+/// For the head of a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is read for each request, on a thread that may wait.
+type Read = Arc<dyn Fn() -> anyhow::Result<Exposition> + Send + Sync>;
+
+/// Serves for ever.
+pub(super) fn serve(
+    address: SocketAddr,
+    read: impl Fn() -> anyhow::Result<Exposition> + Send + Sync + 'static,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let read: Read = Arc::new(read);
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await?;
+        log::info!("ready: metrics at http://{}/metrics", listener.local_addr()?);
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes it");
+            // One that is gone again, or no descriptor: the next one is looked at after a moment.
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            let read = Arc::clone(&read);
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(6 * PATIENCE, attend(stream, read)).await;
+                drop(place);
+            });
+        }
+    })
+}
+
+async fn attend(stream: TcpStream, read: Read) {
+    let service = service_fn(|request| answer(request, Arc::clone(&read)));
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    // A client that breaks the rules, or leaves, is no event.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>, read: Read) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Ok(page(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics or /health\n"));
+    }
+    if path != "/metrics" && path != "/health" {
+        return Ok(page(StatusCode::NOT_FOUND, "there are /metrics and /health\n"));
+    }
+    let exposition = tokio::task::spawn_blocking(move || read()).await;
+    Ok(match exposition {
+        Ok(Ok(_)) if path == "/health" => page(StatusCode::OK, "ok\n"),
+        Ok(Ok(exposition)) => page(StatusCode::OK, exposition.to_string()),
+        Ok(Err(error)) => page(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}\n")),
+        Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    })
+}
+
+fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut page = Response::new(Full::new(text.into()));
+    *page.status_mut() = status;
+    page.headers_mut().insert(CONTENT_TYPE, TEXT.parse().expect("a header's value"));
+    page
+}

@@ -1,0 +1,63 @@
+//! `sidestep metrics`: the counters of all running programs for Prometheus.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `exposition.rs` | counters as Prometheus' text format |
+//! | `http.rs` | the few pages, over HTTP/1.1 |
+
+mod exposition;
+mod http;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use log::LevelFilter;
+use observe::protocol::{Reply, Request};
+
+use super::{Which, next_reply};
+use crate::logging::LogOptions;
+use exposition::Exposition;
+
+/// The options of `metrics`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Metrics {
+    /// Address to serve.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9753")]
+    listen: SocketAddr,
+
+    #[command(flatten)]
+    which: Which,
+
+    #[command(flatten)]
+    log: LogOptions,
+}
+
+/// Serves until it is ended by a signal.
+pub(crate) fn run(options: &Metrics) -> anyhow::Result<ExitCode> {
+    options.log.start(LevelFilter::Info);
+    let which = options.which.clone();
+    http::serve(options.listen, move || read(&which)).with_context(|| format!("{}", options.listen))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The counters of the programs that answer; an error if none does. Those that do not are counted: a line in the log at each scrape
+/// would say nothing new.
+fn read(which: &Which) -> anyhow::Result<Exposition> {
+    let (answers, silent): (Vec<_>, Vec<_>) = which.ask_each(&Request::Counters)?.partition(Result::is_ok);
+    let (count, last) = (silent.len(), silent.into_iter().last());
+    if let Some(Err(error)) = last.filter(|_| answers.is_empty()) {
+        return Err(error);
+    }
+    let mut exposition = Exposition::new(count);
+    for (answering, mut answer) in answers.into_iter().flatten() {
+        // One that ends in the middle of its answer has no counters any more.
+        while let Ok(Some(reply)) = next_reply(&answering, &mut answer) {
+            if let Reply::Counters(report) = reply {
+                exposition.add(&answering.name, answering.pid, &report);
+            }
+        }
+    }
+    Ok(exposition)
+}
