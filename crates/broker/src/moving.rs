@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
 use rustix::io::{Errno, Result, pread, write};
-use tcp_repair::Established;
+use transit::{Established, SocketKind};
 
 use crate::protocol::Moving;
 
@@ -15,10 +15,9 @@ use crate::protocol::Moving;
 pub(crate) const OCTETS_MAX: usize = 64 << 20;
 
 /// The message, and the file if there are octets.
-pub(crate) fn pack(mut connection: Established) -> Result<(Moving, Option<OwnedFd>)> {
-    let parts = [&mut connection.received, &mut connection.unacked, &mut connection.unsent];
-    let parts = parts.map(std::mem::take);
-    let lens = parts.each_ref().map(Vec::len);
+pub(crate) fn pack(connection: &Established, socket: SocketKind) -> Result<(Moving, Option<OwnedFd>)> {
+    let parts = [&connection.received, &connection.unacked, &connection.unsent];
+    let lens = parts.map(Vec::len);
     if lens.iter().sum::<usize>() > OCTETS_MAX {
         return Err(Errno::TOOBIG);
     }
@@ -30,7 +29,9 @@ pub(crate) fn pack(mut connection: Established) -> Result<(Moving, Option<OwnedF
     if let Some(file) = &file {
         parts.iter().try_for_each(|part| write_all(file, part))?;
     }
-    Ok((Moving { connection, received_len, unacked_len, unsent_len }, file))
+    let connection =
+        Established { received: Vec::new(), unacked: Vec::new(), unsent: Vec::new(), ..*connection };
+    Ok((Moving { connection, socket, received_len, unacked_len, unsent_len }, file))
 }
 
 /// The connection with its octets.
@@ -81,35 +82,35 @@ fn read_all(file: impl AsFd, mut octets: &mut [u8], mut at: u64) -> Result<()> {
 pub(crate) mod tests {
     use std::net::SocketAddr;
 
-    use tcp_repair::State;
+    use transit::{SeqNum, State};
 
     use super::*;
+    use crate::protocol::{decode, encode};
 
     pub(crate) fn connection(received: &[u8], unacked: &[u8], unsent: &[u8]) -> Established {
         Established {
             local: SocketAddr::from(([192, 0, 2, 1], 80)),
             remote: SocketAddr::from(([192, 0, 2, 2], 4000)),
-            scope_id: 0,
-            ipv6_socket: false,
-            reuse_address: false,
             state: State::Established,
-            snd_una: 1,
+            snd_una: SeqNum(1),
             snd_wnd: 1000,
-            snd_wl1: 2,
+            snd_wl1: SeqNum(2),
             max_window: 1000,
-            rcv_nxt: 3,
+            rcv_nxt: SeqNum(3),
             rcv_wnd: 1000,
-            rcv_wup: 3,
+            rcv_wup: SeqNum(3),
             snd_wscale: 0,
             rcv_wscale: 0,
             peer_mss: 1460,
             sack_permitted: false,
+            ecn: false,
             timestamps: None,
             unacked: unacked.to_vec(),
             unsent: unsent.to_vec(),
             received: received.to_vec(),
             fin_sent: false,
             read_closed: false,
+            orphaned: false,
         }
     }
 
@@ -118,15 +119,15 @@ pub(crate) mod tests {
         for original in
             [connection(b"", b"", b""), connection(b"abc", b"", b"defg"), connection(b"", b"x", b"")]
         {
-            let (moving, file) = pack(original.clone()).unwrap();
-            assert_eq!(moving.connection.received.len() + moving.connection.unsent.len(), 0);
+            let (moving, file) = pack(&original, SocketKind::default()).unwrap();
+            let moving = decode(&encode(&moving).unwrap()).unwrap();
             assert_eq!(unpack(moving, file.as_ref().map(AsFd::as_fd)).unwrap(), original);
         }
     }
 
     #[test]
     fn a_file_that_is_too_short_or_missing_or_no_file_is_an_error() {
-        let (moving, file) = pack(connection(b"abc", b"", b"")).unwrap();
+        let (moving, file) = pack(&connection(b"abc", b"", b""), SocketKind::default()).unwrap();
         rustix::fs::ftruncate(file.as_ref().unwrap(), 2).unwrap();
         assert!(unpack(moving.clone(), file.as_ref().map(AsFd::as_fd)).is_err());
         assert!(unpack(moving.clone(), None).is_err());

@@ -9,7 +9,7 @@ use broker::fuzz_requests;
 use broker::protocol::{
     ClaimId, Handshake, Key, Moving, ProgramReport, Purpose, Request, ToBroker, Transport, VERSION, decode,
 };
-use tcp_repair::{Established, State};
+use transit::{Established, Hop, SeqNum, SocketKind, State};
 
 use corpus::{Case, Corpus, say, say_with, text};
 
@@ -143,30 +143,30 @@ fn moving(local: SocketAddr, lens: [u32; 3]) -> Moving {
     let connection = Established {
         local,
         remote: peer(),
-        scope_id: 0,
-        ipv6_socket: false,
-        reuse_address: false,
         state: State::Established,
-        snd_una: 1,
+        snd_una: SeqNum(1),
         snd_wnd: 1000,
-        snd_wl1: 2,
+        snd_wl1: SeqNum(2),
         max_window: 1000,
-        rcv_nxt: 3,
+        rcv_nxt: SeqNum(3),
         rcv_wnd: 1000,
-        rcv_wup: 3,
+        rcv_wup: SeqNum(3),
         snd_wscale: 0,
         rcv_wscale: 0,
         peer_mss: 1460,
         sack_permitted: false,
+        ecn: false,
         timestamps: None,
         unacked: Vec::new(),
         unsent: Vec::new(),
         received: Vec::new(),
         fin_sent: false,
         read_closed: false,
+        orphaned: false,
     };
     let [received_len, unacked_len, unsent_len] = lens;
-    Moving { connection, received_len, unacked_len, unsent_len }
+    let socket = SocketKind::default();
+    Moving { connection, socket, received_len, unacked_len, unsent_len }
 }
 
 fn moved(client: u8, file: u8, lens: [u32; 3]) -> Vec<u8> {
@@ -178,12 +178,9 @@ fn handshake(local: SocketAddr) -> Handshake {
     Handshake {
         local,
         remote: peer(),
-        link: 0,
-        source: [2; 6],
-        destination: [4; 6],
-        tags: [None; 2],
-        irs: 1,
-        iss: 2,
+        hop: Hop::default(),
+        irs: SeqNum(1),
+        iss: SeqNum(2),
         peer_mss: 1460,
         window_scales: Some((7, 7)),
         sack_permitted: true,
@@ -259,7 +256,7 @@ fn of_claims() -> Vec<Case> {
 fn of_connections() -> Vec<Case> {
     let adopt = |client, socket| say_with(client, socket, Request::Adopt);
     let hands_on = |client, local| say(client, Request::Handshake(handshake(local)));
-    let long = Handshake { saved_syn: Some(vec![0; 200]), ..handshake(at(LISTENER)) };
+    let long = Handshake { saved_syn: Some([0; 200].into()), ..handshake(at(LISTENER)) };
     let late = Request::Late { local: at(LISTENER), remote: peer(), octets: vec![0; 20] };
     let heir = || [hello(1), say(1, Request::Attach), listen(1)].concat();
     vec![

@@ -16,6 +16,7 @@ use broker::client::{Client, ClientError, Event, Granted};
 use broker::protocol::{ClaimId, News, Profile, Purpose, Refusal, Route, Transport};
 use broker::server::{Config, Handle, OpenError, Server};
 use lab::{CLIENT_INTERFACE, CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, Side};
+use transit::{Established, SocketKind, State};
 
 const PORT: u16 = 8080;
 /// Longer than a claim takes to have effect, mostly.
@@ -24,6 +25,9 @@ const EFFECT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Silence after which nobody answers.
 const SILENCE: Duration = Duration::from_millis(300);
+
+/// What a server's connections have.
+const KIND: SocketKind = SocketKind { is_ipv6: false, reuse_address: true };
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -433,12 +437,12 @@ fn packets_that_outgrow_the_frames_are_not_the_kernels_while_larger_ones_are_len
 }
 
 /// The next segment of the peer's, with these octets.
-fn segment(connection: &tcp_repair::Established, octets: &[u8]) -> Vec<u8> {
+fn segment(connection: &Established, octets: &[u8]) -> Vec<u8> {
     let fields = wire::tcp::Fields {
         source_port: connection.remote.port(),
         destination_port: connection.local.port(),
-        sequence_number: connection.rcv_nxt,
-        acknowledgement_number: connection.snd_una,
+        sequence_number: connection.rcv_nxt.0,
+        acknowledgement_number: connection.snd_una.0,
         flags: wire::tcp::flag::ACK | wire::tcp::flag::PSH,
         window: 500,
         ..wire::tcp::Fields::default()
@@ -484,14 +488,14 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     setting.wait_for_effect(&listener);
     let unsent = b"unsent".to_vec();
     let received = b"received".to_vec();
-    let connection = tcp_repair::Established { unsent, received, ..connection };
+    let connection = Established { unsent, received, ..connection };
     // What came to the client before the kernel had the socket, as far as the peer knows.
     let late = segment(&connection, b"late");
     let deliver = |client: &mut Client, remote| client.deliver_late(connection.local, remote, &late);
     let refused = deliver(&mut client, connection.remote).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "it was not moved: {refused}");
     peer.write_all(b"late").unwrap();
-    let mut moved = TcpStream::from(client.move_connection(connection.clone(), false).unwrap());
+    let mut moved = TcpStream::from(client.move_connection(&connection, KIND, false).unwrap());
     let other = SocketAddr::new(connection.remote.ip(), connection.remote.port() ^ 1);
     assert!(deliver(&mut client, other).is_err(), "it speaks for this peer alone");
     assert!(deliver(&mut setting.attached(), connection.remote).is_err(), "nobody else does");
@@ -507,10 +511,10 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     assert!(is_alive(&mut peer, &mut moved));
     assert!(setting.kernel_is_silent(), "new connections are still the client's");
 
-    let refused = client.move_connection(connection.clone(), false).unwrap_err();
+    let refused = client.move_connection(&connection, KIND, false).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NotTaken(_))), "the kernel has it: {refused}");
     client.release(claim).unwrap();
-    let refused = client.move_connection(connection, false).unwrap_err();
+    let refused = client.move_connection(&connection, KIND, false).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "{refused}");
 }
 
@@ -523,15 +527,15 @@ fn who_moves_what_the_kernel_cannot_be_told_holds_up_nobody_else() {
     let _peer = setting.peer();
     let (accepted, _) = listener.accept().unwrap();
     let open = setting.lab.inside(Side::Server, || kernel_connection::take(accepted));
-    let rcv_nxt = open.rcv_nxt.wrapping_add(1);
-    let half_closed = tcp_repair::Established { state: tcp_repair::State::CloseWait, rcv_nxt, ..open };
+    let rcv_nxt = open.rcv_nxt + 1;
+    let half_closed = Established { state: State::CloseWait, rcv_nxt, ..open };
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     let lose_all = ["qdisc", "add", "dev", "lo", "root", "pfifo", "limit", "0"];
     setting.lab.run_in(Side::Server, "tc", &lose_all).unwrap();
     let mut other = setting.connect();
     let moving = std::thread::spawn(move || {
         for _ in 0..MOVES {
-            let refused = client.move_connection(half_closed.clone(), false).unwrap_err();
+            let refused = client.move_connection(&half_closed, KIND, false).unwrap_err();
             assert!(matches!(refused, ClientError::Refused(Refusal::NotTaken(_))), "{refused}");
         }
     });

@@ -22,7 +22,6 @@ pub mod path_mtu;
 pub mod recovery;
 pub mod rtt;
 pub mod segment;
-pub mod seq;
 pub mod slab;
 mod sources;
 
@@ -37,11 +36,12 @@ pub mod udp;
 
 pub use config::{Config, TcpOptions};
 pub use counters::Counters;
-pub use path::{Hop, Link, LinkHeader, LinkId, RouteClamp};
+pub use path::{Link, RouteClamp};
 
 pub use sources::SourceFilter;
 pub use stack::{
     Arrival, AttachError, Connect, ConnectError, ConnectionId, Event, LateSegment, ListenError, ListenerId,
     Payload, Rooms, Socket, Stack, Transmit,
 };
-pub use tcp::{DetachError, Detached, Handshake};
+pub use tcp::{DetachError, Detached};
+pub use transit::{Established, Handshake, Hop, LinkHeader, LinkId, seq};

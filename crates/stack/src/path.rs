@@ -1,12 +1,9 @@
-//! Links and hops: where packets leave, their link-layer headers, and their largest size.
+//! Links, and the hops in use: where packets leave, and their largest size.
 
 use core::net::IpAddr;
 
-use wire::{MacAddress, VlanTag};
-
-/// A network interface, as the engine numbers them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u16);
+pub use transit::{Hop, LinkHeader, LinkId};
+use wire::MacAddress;
 
 /// What the stack knows of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,33 +22,6 @@ impl Default for Link {
     fn default() -> Link {
         Link { mtu: 1500, mss_clamp: None, tx_checksum_offload: false, tso_max: 0 }
     }
-}
-
-/// Headers below IP of a packet that we send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct LinkHeader {
-    /// The next hop's address.
-    pub destination: MacAddress,
-    /// Our own.
-    pub source: MacAddress,
-    /// VLAN tags, outer first.
-    pub tags: [Option<VlanTag>; 2],
-}
-
-impl LinkHeader {
-    /// The header of a reply to a packet that had this one.
-    pub fn reversed(self) -> LinkHeader {
-        LinkHeader { destination: self.source, source: self.destination, tags: self.tags }
-    }
-}
-
-/// Where packets of a flow leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Hop {
-    /// The interface.
-    pub link: LinkId,
-    /// The header in front of IP.
-    pub header: LinkHeader,
 }
 
 /// Number of a path in a [`PathTable`].

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use core::net::IpAddr;
+pub use transit::Timestamps;
 use wire::tcp::{Tcp, TcpOption, flag};
 
 use crate::seq::{SeqNum, SeqRange};
@@ -42,15 +43,6 @@ impl Ecn {
 
 /// A Fast Open option (RFC 7413, 4.1.1): empty asks for a cookie.
 pub type FastOpenCookie = ArrayVec<u8, 16>;
-
-/// Timestamps of one segment (RFC 7323, 3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timestamps {
-    /// TSval: the sender's clock.
-    pub value: u32,
-    /// TSecr: our clock, echoed.
-    pub echo: u32,
-}
 
 /// Options of one segment. Unknown ones are ignored (RFC 9293, 3.2, MUST-6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

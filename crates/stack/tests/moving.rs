@@ -59,23 +59,29 @@ fn the_value_tells_where_both_directions_are() {
     pair.server.stack.send(server, b"unsent", pair.now).unwrap();
     pair.server.transmit(pair.now);
     let detached = pair.server.stack.detach(server, pair.now).unwrap();
-    assert_eq!((detached.local, detached.remote, detached.state), (SERVER, CLIENT, State::Established));
     assert_eq!(
-        (&*detached.received, &*detached.unacked, &*detached.unsent),
+        (detached.connection.local, detached.connection.remote, detached.connection.state),
+        (SERVER, CLIENT, State::Established)
+    );
+    assert_eq!(
+        (&*detached.connection.received, &*detached.connection.unacked, &*detached.connection.unsent),
         (&b"unread"[..], &b"sent"[..], &b"unsent"[..])
     );
-    assert_eq!(detached.snd_una + 4, detached.snd_nxt);
-    assert_eq!(detached.rcv_wup, detached.rcv_nxt, "all that came is acknowledged");
-    assert_eq!((detached.snd_wnd, detached.rcv_wnd), (before.snd_wnd, before.rcv_wnd));
-    assert_eq!((detached.snd_wscale, detached.rcv_wscale), (before.snd_wscale, before.rcv_wscale));
-    assert_eq!(detached.peer_mss, 1460);
-    assert!(detached.sack_permitted && detached.timestamps.is_some());
+    assert_eq!(detached.connection.snd_una + 4, detached.connection.snd_nxt());
+    assert_eq!(detached.connection.rcv_wup, detached.connection.rcv_nxt, "all that came is acknowledged");
+    assert_eq!((detached.connection.snd_wnd, detached.connection.rcv_wnd), (before.snd_wnd, before.rcv_wnd));
+    assert_eq!(
+        (detached.connection.snd_wscale, detached.connection.rcv_wscale),
+        (before.snd_wscale, before.rcv_wscale)
+    );
+    assert_eq!(detached.connection.peer_mss, 1460);
+    assert!(detached.connection.sack_permitted && detached.connection.timestamps.is_some());
     let flags = [
-        detached.fin_sent,
-        detached.fin_received,
-        detached.write_closed,
-        detached.read_closed,
-        detached.orphaned,
+        detached.connection.fin_sent,
+        detached.connection.state.has_fin_received(),
+        detached.connection.state.is_write_closed(),
+        detached.connection.read_closed,
+        detached.connection.orphaned,
     ];
     assert_eq!(flags, [false; 5]);
 }
@@ -109,7 +115,10 @@ fn what_still_comes_is_kept_for_who_has_the_connection_now() {
     let late = stack.next_late_segment().unwrap();
     assert_eq!((late.local, late.remote), (SERVER, CLIENT));
     let header = wire::tcp::Tcp::parse(&late.octets).unwrap();
-    assert_eq!((header.sequence_number(), header.payload()), (detached.rcv_nxt.0, &b"where are you"[..]));
+    assert_eq!(
+        (header.sequence_number(), header.payload()),
+        (detached.connection.rcv_nxt.0, &b"where are you"[..])
+    );
     assert_eq!(stack.next_late_segment(), None, "there was room for one");
     assert_eq!(stack.counters().departed_late, 1);
     assert!(stack.counters().departed_ignored > 0, "it was sent again");
@@ -177,8 +186,8 @@ fn every_half_closed_state_goes_on_and_ends_well() {
         let state = pair.server.stack.state(server).unwrap();
         let (server, detached) = move_server(&mut pair, server);
         assert_eq!(pair.server.stack.state(server), Some(state));
-        assert_eq!(detached.fin_sent, server_finishes, "{state:?}");
-        assert_eq!(detached.fin_received, client_finishes, "{state:?}");
+        assert_eq!(detached.connection.fin_sent, server_finishes, "{state:?}");
+        assert_eq!(detached.connection.state.has_fin_received(), client_finishes, "{state:?}");
         pair.run();
         pair.client.stack.shutdown(client, Shutdown::Write, pair.now);
         pair.server.stack.shutdown(server, Shutdown::Write, pair.now);
@@ -208,7 +217,11 @@ fn a_closed_socket_delivers_what_it_had_to_say_from_where_it_is_now() {
     pair.server.stack.close(server, pair.now);
     pair.run_for(Duration::from_micros(700));
     let (_, detached) = move_server(&mut pair, server);
-    assert!(detached.orphaned && detached.write_closed && !detached.fin_sent);
+    assert!(
+        detached.connection.orphaned
+            && detached.connection.state.is_write_closed()
+            && !detached.connection.fin_sent
+    );
     let mut heard = Vec::new();
     for _ in 0..100 {
         pair.run_for(Duration::from_millis(10));
@@ -231,7 +244,10 @@ fn a_closed_window_is_probed_after_the_move() {
         pair.run_for(Duration::from_millis(10));
     }
     let (server, detached) = move_server(&mut pair, server);
-    assert!(detached.unacked.is_empty() && !detached.unsent.is_empty(), "the window is closed");
+    assert!(
+        detached.connection.unacked.is_empty() && !detached.connection.unsent.is_empty(),
+        "the window is closed"
+    );
     let mut heard = Vec::new();
     for _ in 0..3000 {
         pair.run_for(Duration::from_millis(10));
@@ -273,7 +289,7 @@ fn who_waits_to_be_accepted_can_leave_all_together_and_one_by_one() {
     pair.server.stack.detach(third.unwrap(), pair.now).unwrap();
     assert_eq!(pair.server.stack.accept_queue(listener), Some((4, 16)));
     let detached = pair.server.stack.detach_accept_queue(listener, pair.now);
-    let ports: Vec<u16> = detached.iter().map(|it| it.remote.port() - CLIENT.port()).collect();
+    let ports: Vec<u16> = detached.iter().map(|it| it.connection.remote.port() - CLIENT.port()).collect();
     assert_eq!(ports, [0, 3, 4], "the second was reset, the third is gone");
     assert_eq!(pair.server.stack.accept_queue(listener), Some((0, 16)));
     assert_eq!(pair.server.stack.population(), (0, 0, 0));
@@ -384,15 +400,15 @@ fn a_handshake_that_nobody_wants_is_refused() {
 
 #[test]
 fn a_handshake_that_nobody_can_have_begun_does_no_harm() {
-    let (zero, most) = (Duration::ZERO, Duration::from_nanos(u64::MAX));
-    for (shift, mss, age, count) in [(255, 0, most, 1), (255, 0, most, 255), (14, u16::MAX, zero, 0)] {
+    for (shift, mss, age_us, count) in [(255, 0, u64::MAX, 1), (255, 0, u64::MAX, 255), (14, u16::MAX, 0, 0)]
+    {
         let mut pair = Pair::new();
         let (_, handshake) = moved_handshake(&mut pair);
         let listener = pair.server.stack.listeners().next().unwrap();
         let mad = Handshake {
             window_scales: Some((shift, shift)),
             peer_mss: mss,
-            age,
+            age_us,
             syn_acks: count,
             timeouts: count,
             window: mss,
@@ -421,7 +437,7 @@ fn without_room_for_its_data_a_connection_is_not_taken() {
     let mut pair = Pair::new();
     let (_, server) = pair.connected();
     let mut detached = pair.server.stack.detach(server, pair.now).unwrap();
-    detached.received = vec![0; 1 << 20];
+    detached.connection.received = vec![0; 1 << 20];
     let small = Config { buffer_memory: 1 << 18, ..Config::default() };
     pair.server.stack = Stack::new(small, [7; 32], pair.now);
     assert_eq!(pair.server.stack.attach(&detached, Hop::default(), pair.now), Err(AttachError::TooMany));

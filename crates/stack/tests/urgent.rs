@@ -104,7 +104,7 @@ fn a_connection_that_moves_leaves_the_urgent_octet_behind() {
     pair.client.stack.send(client, b"cd", pair.now).unwrap();
     pair.run();
     let detached = pair.server.stack.detach(server, pair.now).unwrap();
-    assert_eq!(detached.received, b"abcd");
+    assert_eq!(detached.connection.received, b"abcd");
     let moved = pair.server.stack.attach(&detached, Hop::default(), pair.now).unwrap();
     pair.client.stack.send(client, b"ef", pair.now).unwrap();
     pair.run();

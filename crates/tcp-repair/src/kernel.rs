@@ -8,11 +8,13 @@
 //! chosen it counts as sent. The peer's FIN has to arrive, so we send one in its name.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::established::{Established, State};
+use transit::{Established, SocketKind, State};
+
 use crate::socket::{Queue, RepairWindow, Shutdown, Socket, linux_state};
 use crate::stand_in::StandIn;
 
@@ -21,8 +23,8 @@ const PAUSES_MS: [u64; 5] = [0, 1, 2, 4, 8];
 
 /// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For callers that keep the
 /// connection's packets from the kernel until this is called, and let them through afterwards.
-pub fn make_kernel_socket(established: Established) -> io::Result<OwnedFd> {
-    prepare(established)?.start()
+pub fn make_kernel_socket(established: Established, kind: SocketKind) -> io::Result<OwnedFd> {
+    prepare(established, kind)?.start()
 }
 
 /// A connection that the kernel has and does not serve on its own yet. Dropping it removes it without a packet.
@@ -30,6 +32,7 @@ pub fn make_kernel_socket(established: Established) -> io::Result<OwnedFd> {
 pub struct Prepared {
     socket: Socket,
     established: Established,
+    kind: SocketKind,
     stand_in: Option<StandIn>,
 }
 
@@ -43,17 +46,17 @@ pub struct Prepared {
 ///
 /// Fails with `InvalidInput` if [`Established::check`] does, with `EADDRINUSE` or `EADDRNOTAVAIL` if the kernel has this
 /// very connection or has lost the local address, and otherwise as the system calls do.
-pub fn prepare(established: Established) -> io::Result<Prepared> {
+pub fn prepare(established: Established, kind: SocketKind) -> io::Result<Prepared> {
     established.check()?;
-    let (local, remote) = established.socket_ends();
+    let [local, remote] = [established.local, established.remote].map(|end| socket_end(end, kind));
     let socket = Socket::new(local.is_ipv6(), local.ip().to_canonical().is_ipv4())?;
     make_room(&socket, &established)?;
     socket.enter_repair()?; // From here on the port may be bound though others have it.
-    socket.bind(local, established.scope_id)?;
+    socket.bind(local)?;
     socket.set_queue_start(Queue::Send, established.send_queue_start())?;
     let unread = established.received.len() as u32;
-    socket.set_queue_start(Queue::Receive, established.received_end().wrapping_sub(unread))?;
-    socket.connect(remote, established.scope_id)?;
+    socket.set_queue_start(Queue::Receive, established.received_end() - unread)?;
+    socket.connect(remote)?;
     set_agreements(&socket, &established)?;
     socket.fill(Queue::Receive, &established.received)?;
     socket.fill(Queue::Send, &established.unacked)?;
@@ -62,10 +65,18 @@ pub fn prepare(established: Established) -> io::Result<Prepared> {
         true => Some(StandIn::new(&established)?),
         false => None,
     };
-    let prepared = Prepared { socket, established, stand_in };
+    let prepared = Prepared { socket, established, kind, stand_in };
     prepared.close_as_far_as_told()?;
     prepared.socket.choose(Queue::None)?;
     Ok(prepared)
+}
+
+/// An end as a socket of this kind has it.
+fn socket_end(end: SocketAddr, kind: SocketKind) -> SocketAddr {
+    match end {
+        SocketAddr::V4(v4) if kind.is_ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+        end => end,
+    }
 }
 
 /// Buffers that hold the queues and the promised window. They can still grow.
@@ -91,11 +102,11 @@ fn set_agreements(socket: &Socket, established: &Established) -> io::Result<()> 
 fn set_windows(socket: &Socket, established: &Established) -> io::Result<()> {
     let (rcv_wnd, rcv_wup) = established.window_before_fin();
     socket.set_windows(&RepairWindow {
-        snd_wl1: established.snd_wl1,
+        snd_wl1: established.snd_wl1.0,
         snd_wnd: established.snd_wnd,
         max_window: established.max_window,
         rcv_wnd,
-        rcv_wup,
+        rcv_wup: rcv_wup.0,
     })
 }
 
@@ -106,7 +117,7 @@ impl Prepared {
     pub fn start(self) -> io::Result<OwnedFd> {
         let Established { state, fin_sent, .. } = self.established;
         self.socket.leave_repair()?;
-        if self.established.reuse_address {
+        if self.kind.reuse_address {
             self.socket.set_reuse_address()?;
         }
         self.socket.send_all(&self.established.unsent)?;
@@ -126,7 +137,6 @@ impl Prepared {
     fn close_as_far_as_told(&self) -> io::Result<()> {
         let Established { state, fin_sent, .. } = self.established;
         match state {
-            State::Established => Ok(()),
             State::CloseWait => self.receive_fin(),
             State::LastAck => {
                 self.receive_fin()?;
@@ -143,6 +153,7 @@ impl Prepared {
                     _ => Ok(()),
                 }
             }
+            _ => Ok(()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A TCP connection as a value, and the kernel socket that `TCP_REPAIR` makes of it.
+//! The kernel socket that `TCP_REPAIR` makes of a connection in transit ([`transit::Established`]).
 //!
 //! A connection that our stack cannot keep moves to the kernel's stack with the same sequence numbers, windows, options and
 //! queues. No packet tells the peer.
@@ -15,19 +15,16 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `established.rs` | [`Established`]: the value, and its validity checks |
 //! | `kernel.rs` | [`prepare`], [`Prepared`]: the order of the steps |
 //! | `socket.rs` | one safe function per system call; all the unsafe code |
 //! | `stand_in.rs` | segments in the peer's name, for a FIN that has already arrived; [`deliver`] |
 //! | `fuzz.rs` | what fuzzers call |
 
-mod established;
 mod fuzz;
 mod kernel;
 mod socket;
 mod stand_in;
 
-pub use established::{Established, Invalid, State, Timestamps};
 pub use fuzz::fuzz_late_segment;
 pub use kernel::{Prepared, make_kernel_socket, prepare};
 pub use stand_in::deliver;

@@ -3,10 +3,11 @@
 //! Values and addresses are passed as octets that live as long as the call, with their own lengths; no pointer outlives one.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void, socklen_t};
+use transit::SeqNum;
 
 /// Numbers of `enum` in Linux's `tcp_states.h`.
 pub(crate) mod linux_state {
@@ -74,15 +75,15 @@ impl Socket {
     }
 
     /// bind(2).
-    pub(crate) fn bind(&self, local: SocketAddr, scope_id: u32) -> io::Result<()> {
-        let address = sockaddr(local, scope_id);
+    pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<()> {
+        let address = sockaddr(local);
         // SAFETY: the address is as long as said, and the kernel only reads it.
         check(unsafe { libc::bind(self.0.as_raw_fd(), address.as_ptr().cast(), address.len() as socklen_t) })
     }
 
     /// connect(2).
-    pub(crate) fn connect(&self, remote: SocketAddr, scope_id: u32) -> io::Result<()> {
-        let address = sockaddr(remote, scope_id);
+    pub(crate) fn connect(&self, remote: SocketAddr) -> io::Result<()> {
+        let address = sockaddr(remote);
         // SAFETY: the address is as long as said, and the kernel only reads it.
         check(unsafe {
             libc::connect(self.0.as_raw_fd(), address.as_ptr().cast(), address.len() as socklen_t)
@@ -95,9 +96,9 @@ impl Socket {
     }
 
     /// `TCP_QUEUE_SEQ`: where a queue begins, while it is empty.
-    pub(crate) fn set_queue_start(&self, queue: Queue, start: u32) -> io::Result<()> {
+    pub(crate) fn set_queue_start(&self, queue: Queue, start: SeqNum) -> io::Result<()> {
         self.choose(queue)?;
-        self.set_octets(libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ, &start.to_ne_bytes())
+        self.set_octets(libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ, &start.0.to_ne_bytes())
     }
 
     /// Writes octets that count as received, or as sent.
@@ -238,7 +239,7 @@ impl RawSocket {
 
     /// Sends a packet, with all its headers, towards `destination`.
     pub(crate) fn send(&self, packet: &[u8], destination: SocketAddr) -> io::Result<()> {
-        let address = sockaddr(SocketAddr::new(destination.ip(), 0), 0); // A port would be a protocol.
+        let address = sockaddr(SocketAddr::new(destination.ip(), 0)); // A port would be a protocol.
         let (data, to) = (packet.as_ptr().cast(), address.as_ptr().cast());
         let fd = self.0.as_raw_fd();
         // SAFETY: packet and address are as long as said, and the kernel only reads them.
@@ -261,20 +262,20 @@ fn check(returned: c_int) -> io::Result<()> {
 }
 
 /// `struct sockaddr_in` or `struct sockaddr_in6`, as octets.
-fn sockaddr(address: SocketAddr, scope_id: u32) -> Vec<u8> {
+fn sockaddr(address: SocketAddr) -> Vec<u8> {
     let mut octets = Vec::with_capacity(28);
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     octets.extend((family as u16).to_ne_bytes());
     octets.extend(address.port().to_be_bytes());
-    match address.ip() {
-        IpAddr::V4(v4) => {
-            octets.extend(v4.octets());
+    match address {
+        SocketAddr::V4(v4) => {
+            octets.extend(v4.ip().octets());
             octets.extend([0; 8]);
         }
-        IpAddr::V6(v6) => {
+        SocketAddr::V6(v6) => {
             octets.extend([0; 4]); // Flow label.
-            octets.extend(v6.octets());
-            octets.extend(scope_id.to_ne_bytes());
+            octets.extend(v6.ip().octets());
+            octets.extend(v6.scope_id().to_ne_bytes());
         }
     }
     octets
@@ -286,8 +287,8 @@ mod tests {
 
     #[test]
     fn addresses_are_laid_out_as_in_c() {
-        assert_eq!(sockaddr("192.0.2.1:80".parse().unwrap(), 0).len(), size_of::<libc::sockaddr_in>());
-        let v6 = sockaddr("[2001:db8::1]:80".parse().unwrap(), 3);
+        assert_eq!(sockaddr("192.0.2.1:80".parse().unwrap()).len(), size_of::<libc::sockaddr_in>());
+        let v6 = sockaddr("[2001:db8::1%3]:80".parse().unwrap());
         assert_eq!(v6.len(), size_of::<libc::sockaddr_in6>());
         assert_eq!(v6[8..10], [0x20, 0x01]);
         assert_eq!(v6[24..], 3_u32.to_ne_bytes());

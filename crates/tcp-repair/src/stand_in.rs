@@ -3,11 +3,11 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use transit::Established;
 use wire::checksum::Sum;
 use wire::tcp::{self, flag};
 use wire::{ipv4, ipv6, protocol};
 
-use crate::established::Established;
 use crate::socket::RawSocket;
 
 /// Offset of the checksum in a parsed header.
@@ -38,8 +38,8 @@ impl StandIn {
         let fields = tcp::Fields {
             source_port: peer.port(),
             destination_port: us.port(),
-            sequence_number: established.received_end(),
-            acknowledgement_number: established.snd_una,
+            sequence_number: established.received_end().0,
+            acknowledgement_number: established.snd_una.0,
             flags,
             window,
             urgent_pointer: 0,

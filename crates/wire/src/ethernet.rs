@@ -23,6 +23,7 @@ pub mod ethertype {
 
 /// An Ethernet address in transmission order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
@@ -38,6 +39,7 @@ impl MacAddress {
 
 /// One VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct VlanTag {
     /// [`ethertype::VLAN`] or [`ethertype::VLAN_SERVICE`].
     pub tpid: u16,

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use tcp_repair::Established;
+use transit::{Established, Handshake, SocketKind};
 
 pub use error::ClientError;
 pub use event::{Attached, Event, Granted};
@@ -44,8 +44,8 @@ use crate::machine_clock;
 use crate::moving::pack;
 use crate::peer::Peer;
 use crate::protocol::{
-    Answer, ClaimId, Claimed, DATAGRAM_MAX, Handshake, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal,
-    Request, Route, ToBroker, Transport, VERSION, Welcome, encode,
+    Answer, ClaimId, Claimed, DATAGRAM_MAX, Key, ProgramReport, Purpose, RELEASED_MAX, Refusal, Request,
+    Route, ToBroker, Transport, VERSION, Welcome, encode,
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
@@ -254,13 +254,14 @@ impl Client {
     /// `offered` goes on at the stack if there is no answer: the broker does not move it later.
     pub fn move_connection(
         &mut self,
-        connection: Established,
+        connection: &Established,
+        socket: SocketKind,
         offered: bool,
     ) -> Result<OwnedFd, ClientError> {
         if self.is_left_alone() {
             return Err(Refusal::NotTaken("the broker was killed".to_owned()).into());
         }
-        let (connection, content) = pack(connection)?;
+        let (connection, content) = pack(connection, socket)?;
         let fds: Vec<BorrowedFd<'_>> = content.iter().map(AsFd::as_fd).collect();
         let until = offered.then(|| machine_clock::nanoseconds() + PATIENCE.as_nanos() as u64);
         let patience = if offered { PATIENCE + PATIENCE_AFTER } else { PATIENCE_TO_MOVE };

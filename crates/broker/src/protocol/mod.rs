@@ -24,13 +24,14 @@ use serde::{Deserialize, Serialize};
 
 pub use refusal::Refusal;
 pub use report::{ProgramReport, SocketReport};
+pub use transit::Handshake;
 pub use values::{
-    Address, ClaimId, Claimed, Grant, Handshake, Interface, Key, Moving, Options, Profile, Purpose, Route,
-    Sources, Transport, Welcome,
+    Address, ClaimId, Claimed, Grant, Interface, Key, Moving, Options, Profile, Purpose, Route, Sources,
+    Transport, Welcome,
 };
 
 /// Said in [`Request::Hello`]; a broker of another version refuses. It counts what an older library or broker would not understand.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Names the broker's socket to programs: its abstract name, without the leading zero octet.
 pub const ENVIRONMENT: &str = "SIDESTEP_BROKER";

@@ -1,11 +1,11 @@
 //! What messages are made of.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use device_xdp::LentLayout;
 use serde::{Deserialize, Serialize};
-use tcp_repair::Established;
+use transit::{Established, SocketKind};
 
 /// Number of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -137,54 +137,14 @@ pub struct Profile {
 pub struct Moving {
     /// All but the octets.
     pub connection: Established,
+    /// What the kernel's socket of it is to be.
+    pub socket: SocketKind,
     /// Octets received and not read.
     pub received_len: u32,
     /// Octets sent and not acknowledged.
     pub unacked_len: u32,
     /// Octets that were never sent.
     pub unsent_len: u32,
-}
-
-/// A handshake that a peer has begun and whose ACK is missing: as `stack::Handshake`, whose fields have the same names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Handshake {
-    /// Our end.
-    pub local: SocketAddr,
-    /// The peer's.
-    pub remote: SocketAddr,
-    /// The interface that its packets leave by.
-    pub link: u16,
-    /// Our hardware address.
-    pub source: [u8; 6],
-    /// The next hop's.
-    pub destination: [u8; 6],
-    /// VLAN tags in front of its packets, outer first: protocol identifier and control information.
-    pub tags: [Option<(u16, u16)>; 2],
-    /// The sequence number of the peer's SYN.
-    pub irs: u32,
-    /// The sequence number of ours.
-    pub iss: u32,
-    /// Largest segment that the peer takes.
-    pub peer_mss: u16,
-    /// The shifts of the peer's windows and of ours.
-    pub window_scales: Option<(u8, u8)>,
-    /// Both sides agreed on SACK.
-    pub sack_permitted: bool,
-    /// Both sides agreed on ECN.
-    pub ecn: bool,
-    /// Our timestamp and the peer's.
-    pub timestamps: Option<(u32, u32)>,
-    /// The window that our SYN-ACK offered.
-    pub window: u16,
-    /// SYN-ACKs sent.
-    pub syn_acks: u8,
-    /// Timeouts so far.
-    pub timeouts: u8,
-    /// Microseconds since the SYN came.
-    pub age_us: u64,
-    /// The headers of the SYN, if the listener wants them; at most [`super::SYN_MAX`] octets.
-    pub saved_syn: Option<Vec<u8>>,
 }
 
 /// Queues that become ours.

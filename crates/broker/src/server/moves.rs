@@ -46,7 +46,9 @@ impl Broker {
         let octets = ((moving.unacked_len, moving.unsent_len), moving.received_len);
         let reservation = self.reserve_memory(client, octets, now)?;
         let make = move |broker: &BrokerThread<Broker>| {
-            let prepared = unpack(moving, file.as_ref().map(AsFd::as_fd)).and_then(prepare);
+            let kind = moving.socket;
+            let connection = unpack(moving, file.as_ref().map(AsFd::as_fd));
+            let prepared = connection.and_then(|connection| prepare(connection, kind));
             file.into_iter().for_each(Theirs::close);
             let prepared = prepared.map_err(not_taken)?;
             broker

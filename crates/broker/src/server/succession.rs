@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use clock::Instant;
 use rustix::net::sockopt::set_socket_linger;
 use steering::{QueueSet, Transport};
+use transit::{Handshake, Hop, LinkId};
 
 use super::broker::{Broker, List};
 use super::handshakes::{HANDSHAKES_MAX, Kept, PATIENCE as HANDSHAKE_PATIENCE};
@@ -14,7 +15,7 @@ use super::orphans::{LOOK_AFTER, ORPHANS_MAX, Orphan, PATIENCE};
 use super::outcome::{Outcome, done};
 use super::shadow;
 use super::shares::has_room;
-use crate::protocol::{Handshake, News, Refusal, SYN_MAX};
+use crate::protocol::{News, Refusal, SYN_MAX};
 use crate::registry::ClientId;
 
 impl Broker {
@@ -116,7 +117,7 @@ impl Broker {
         handshake: Handshake,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let Handshake { local, remote, link, .. } = handshake;
+        let Handshake { local, remote, hop: Hop { link: LinkId(link), .. }, .. } = handshake;
         if !self.registry.covers(client, Transport::Tcp, local) {
             return Err(Refusal::NoSuchClaim);
         }
@@ -145,7 +146,7 @@ impl Broker {
         self.handshakes.expire(now);
         let registry = &self.registry;
         let is_its = |kept: &Kept| {
-            let Handshake { local, link, .. } = kept.handshake;
+            let Handshake { local, hop: Hop { link: LinkId(link), .. }, .. } = kept.handshake;
             let owned = registry.queues_owned(client, link).bits();
             owned & kept.queues.bits() != 0 && registry.has_listener(client, &kept.listeners, local)
         };

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-use tcp_repair::{Established, State};
+use transit::{Established, SeqNum, State};
 
 /// Options of tcp(7), and some that stand in linux/tcp.h only.
 const SOL_TCP: i32 = 6;
@@ -31,27 +31,26 @@ pub(crate) fn take(connection: TcpStream) -> Established {
     Established {
         local: connection.local_addr().unwrap(),
         remote: connection.peer_addr().unwrap(),
-        scope_id: 0,
-        ipv6_socket: false,
-        reuse_address: true,
         state: State::Established,
-        snd_una,
+        snd_una: SeqNum(snd_una),
         snd_wnd,
-        snd_wl1,
+        snd_wl1: SeqNum(snd_wl1),
         max_window,
-        rcv_nxt,
+        rcv_nxt: SeqNum(rcv_nxt),
         rcv_wnd,
-        rcv_wup,
+        rcv_wup: SeqNum(rcv_wup),
         snd_wscale: scales & 0xf,
         rcv_wscale: scales >> 4,
         peer_mss: get::<1>(&connection, TCP_MAXSEG)[0] as u16,
         sack_permitted: options & 2 != 0,
+        ecn: false,
         timestamps: None,
         unacked: Vec::new(),
         unsent: Vec::new(),
         received: Vec::new(),
         fin_sent: false,
         read_closed: false,
+        orphaned: false,
     }
     // Dropped in repair mode, the socket goes silently.
 }

@@ -9,8 +9,8 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use clock::{Duration, Instant};
 use device::Device;
-use stack::tcp::Detached;
 use stack::{Handshake, Hop, LateSegment, LinkId, RouteClamp, SourceFilter};
+use transit::{Established, SocketKind};
 use wire::MacAddress;
 
 /// Names a claim.
@@ -62,17 +62,6 @@ pub(crate) enum Routed {
     NotOurs,
     /// The peer, or the router in front of it, does not answer.
     NoHost,
-}
-
-/// Properties, unknown to the stack, of a socket whose connection moves to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MovedSocket {
-    /// It is of IPv6, also if the addresses are of IPv4.
-    pub is_ipv6: bool,
-    /// It has `SO_REUSEADDR`.
-    pub(crate) reuse_address: bool,
-    /// It need not move: without an answer it goes on at the stack.
-    pub(crate) is_offered: bool,
 }
 
 /// What happened.
@@ -232,8 +221,14 @@ pub(crate) trait Attachment: Send {
     /// known at once that there is none at all: the kernel's own connect(2) says why.
     fn begin_route(&mut self, peer: Peer<'_>, from: Option<IpAddr>, now: Instant) -> Option<RequestId>;
 
-    /// Has the kernel take a connection that our stack let go of; the kernel's socket.
-    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved>;
+    /// Has the kernel take a connection that our stack let go of; the kernel's socket. One that is only `offered` need not move: without
+    /// an answer it goes on at the stack.
+    fn move_to_kernel(
+        &mut self,
+        connection: &Established,
+        socket: SocketKind,
+        offered: bool,
+    ) -> Result<OwnedFd, NotMoved>;
 
     /// Gives the kernel a segment that came for a connection after it was moved.
     fn deliver_late(&mut self, segment: &LateSegment);
@@ -257,7 +252,7 @@ pub(crate) trait Attachment: Send {
     fn move_to_sibling(&mut self, socket: OwnedFd);
 
     /// Hands a handshake of ours, which the stack let go of, to some process that has its listener and gets our queue.
-    fn move_handshake(&mut self, handshake: &Handshake);
+    fn move_handshake(&mut self, handshake: Handshake);
 
     /// Has new connections of a claim be the kernel's.
     fn drain(&mut self, claim: ClaimId);

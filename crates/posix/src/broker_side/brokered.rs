@@ -10,17 +10,15 @@ use broker::protocol::{
 };
 use clock::{Duration, Instant};
 use device_xdp::XdpDevice;
-use stack::tcp::{Detached, State};
 use stack::{Handshake, Hop, LateSegment, LinkHeader, LinkId, RouteClamp, SourceFilter};
-use tcp_repair::Established;
+use transit::{Established, SocketKind};
 use wire::{MacAddress, VlanTag};
 
 use crate::address::source_for;
 use crate::broker_side::attachment::{
-    Attachment, ClaimId, Incident, MovedSocket, NotMoved, Observer, Peer, Purpose, RequestId, Routed,
-    SocketStatus, Status, Way,
+    Attachment, ClaimId, Incident, NotMoved, Observer, Peer, Purpose, RequestId, Routed, SocketStatus,
+    Status, Way,
 };
-use crate::broker_side::handshake_message::{begun_of, handshake_of};
 use crate::broker_side::ways::Ways;
 use crate::descriptors::internal;
 
@@ -274,11 +272,15 @@ impl Attachment for Brokered {
         Some(request)
     }
 
-    fn move_to_kernel(&mut self, connection: &Detached, socket: MovedSocket) -> Result<OwnedFd, NotMoved> {
-        let established = established_of(connection, socket).ok_or(NotMoved::Refused)?;
-        let moved = self.ask(|client| match client.move_connection(established, socket.is_offered) {
+    fn move_to_kernel(
+        &mut self,
+        connection: &Established,
+        socket: SocketKind,
+        offered: bool,
+    ) -> Result<OwnedFd, NotMoved> {
+        let moved = self.ask(|client| match client.move_connection(connection, socket, offered) {
             Err(ClientError::Refused(Refusal::Lost(_))) => Ok(Err(NotMoved::Lost)),
-            Err(ClientError::TimedOut) if socket.is_offered => Ok(Err(NotMoved::Refused)),
+            Err(ClientError::TimedOut) if offered => Ok(Err(NotMoved::Refused)),
             Err(ClientError::Refused(_)) => Ok(Err(NotMoved::Refused)),
             moved => moved.map(Ok),
         });
@@ -325,9 +327,9 @@ impl Attachment for Brokered {
         let _ = syscall::close(std::os::fd::IntoRawFd::into_raw_fd(socket)); // It was open: nothing to fail.
     }
 
-    fn move_handshake(&mut self, handshake: &Handshake) {
+    fn move_handshake(&mut self, handshake: Handshake) {
         // If no process will have it, the peer is reset, as by a kernel that has forgotten the connection.
-        let _ = self.ask(|client| client.hand_on(begun_of(handshake)));
+        let _ = self.ask(|client| client.hand_on(handshake));
     }
 
     fn drain(&mut self, claim: ClaimId) {
@@ -418,7 +420,7 @@ fn incident_of(news: News) -> Option<Incident> {
             Incident::SegmentsClamped(clamps.into_iter().map(clamp_of).collect())
         }
         News::ChildAsks { token, local, remote } => Incident::ChildAsks { token, local, remote },
-        News::Handshake(begun) => Incident::Handshake(Box::new(handshake_of(begun))),
+        News::Handshake(begun) => Incident::Handshake(Box::new(begun)),
         News::ReportStatus => Incident::StatusWanted,
         News::Closing => Incident::Closing,
         // These come with descriptors, as events of their own, or are about ways; addresses are the broker's to follow.
@@ -472,45 +474,6 @@ fn way_of(route: Route) -> Way {
     };
     let hop = Hop { link: LinkId(route.link), header };
     Way { local: route.local, hop, is_whole: route.all_queues_yours }
-}
-
-/// The connection as the kernel is to have it; `None` for one that has no more to do.
-fn established_of(connection: &Detached, socket: MovedSocket) -> Option<Established> {
-    let state = match connection.state {
-        State::Established => tcp_repair::State::Established,
-        State::FinWait1 => tcp_repair::State::FinWait1,
-        State::FinWait2 => tcp_repair::State::FinWait2,
-        State::CloseWait => tcp_repair::State::CloseWait,
-        State::Closing => tcp_repair::State::Closing,
-        State::LastAck => tcp_repair::State::LastAck,
-        State::SynSent | State::SynReceived | State::TimeWait | State::Closed => return None,
-    };
-    let timestamps = connection.timestamps;
-    Some(Established {
-        local: connection.local,
-        remote: connection.remote,
-        scope_id: 0,
-        ipv6_socket: socket.is_ipv6,
-        reuse_address: socket.reuse_address,
-        state,
-        snd_una: connection.snd_una.0,
-        snd_wnd: connection.snd_wnd,
-        snd_wl1: connection.snd_wl1.0,
-        max_window: connection.max_window,
-        rcv_nxt: connection.rcv_nxt.0,
-        rcv_wnd: connection.rcv_wnd,
-        rcv_wup: connection.rcv_wup.0,
-        snd_wscale: connection.snd_wscale,
-        rcv_wscale: connection.rcv_wscale,
-        peer_mss: connection.peer_mss,
-        sack_permitted: connection.sack_permitted,
-        timestamps: timestamps.map(|it| tcp_repair::Timestamps { value: it.value, echo: it.echo }),
-        unacked: connection.unacked.clone(),
-        unsent: connection.unsent.clone(),
-        received: connection.received.clone(),
-        fin_sent: connection.fin_sent,
-        read_closed: connection.read_closed,
-    })
 }
 
 fn socket_report(socket: SocketStatus) -> SocketReport {

@@ -2,7 +2,6 @@
 
 mod attachment;
 pub(crate) mod brokered;
-mod handshake_message;
 mod ways;
 
 pub(crate) use attachment::*;

@@ -220,10 +220,10 @@ impl State {
         let Some(listener) = self.listener_on_stack(id) else { return };
         let Some(stack) = self.queue.stack() else { return };
         let mut open = stack.detach_handshakes(listener, now);
-        open.sort_by_key(|handshake| handshake.age);
+        open.sort_by_key(|handshake| handshake.age_us);
         self.leave_listener(id);
         let Some(attachment) = self.attachment() else { return };
-        open.iter().take(PASSED_ON_MAX).for_each(|handshake| attachment.move_handshake(handshake));
+        open.into_iter().take(PASSED_ON_MAX).for_each(|handshake| attachment.move_handshake(handshake));
     }
 
     /// Takes the listener off the stack. A SYN that was under way for longer than we waited is not to be reset: others listen. The

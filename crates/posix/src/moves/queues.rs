@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use clock::Instant;
 use stack::ConnectionId;
 use stack::tcp::Detached;
+use transit::SocketKind;
 
-use crate::broker_side::MovedSocket;
 use crate::descriptors::fd_table::Entry;
 use crate::descriptors::internal::close;
 use crate::ids::SocketId;
@@ -87,8 +87,7 @@ impl State {
         let mut gone = Vec::with_capacity(detached.len());
         for (id, detached) in detached {
             // It has only its port left, and a listener with SO_REUSEADDR may want that.
-            let kind =
-                MovedSocket { is_ipv6: detached.local.is_ipv6(), reuse_address: true, is_offered: false };
+            let kind = SocketKind { is_ipv6: detached.connection.local.is_ipv6(), reuse_address: true };
             self.move_detached(&detached, kind, &Settings::default()).into_iter().for_each(close);
             gone.push(id);
         }

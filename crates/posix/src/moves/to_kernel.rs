@@ -6,7 +6,9 @@ use clock::Instant;
 use stack::tcp::Detached;
 use stack::{Stack, TcpOptions};
 
-use crate::broker_side::{MovedSocket, NotMoved};
+use transit::SocketKind;
+
+use crate::broker_side::NotMoved;
 use crate::errno::{Errno, fail};
 use crate::ids::SocketId;
 use crate::process::State;
@@ -51,11 +53,10 @@ impl State {
         self.take_in(now);
         let socket = self.sockets.get(id).ok_or(Errno(libc::ENOTCONN))?;
         let (connection, kind) = (socket.connection().ok_or(Errno(libc::ENOTCONN))?, socket.kind_to_move());
-        let (settings, is_offered) = (socket.settings.clone(), refused == IfRefused::Stays);
-        let kind = MovedSocket { is_offered, ..kind };
+        let settings = socket.settings.clone();
         let stack = self.queue.stack().ok_or(Errno(libc::ENOTCONN))?;
         let Ok(detached) = stack.detach(connection, now) else { return fail(libc::ENOTCONN) };
-        match self.ask_kernel(&detached, kind, &settings) {
+        match self.ask_kernel(&detached, kind, refused, &settings) {
             Ok(kernel) => {
                 self.set_flags_at_kernel(id, &kernel);
                 self.follow_moved();
@@ -85,13 +86,13 @@ impl State {
     /// The kernel's socket of a connection that is off the stack. One that the kernel does not take is lost, and the peer told so.
     pub(crate) fn move_detached(
         &mut self,
-        connection: &Detached,
-        kind: MovedSocket,
+        detached: &Detached,
+        kind: SocketKind,
         settings: &Settings,
     ) -> Option<OwnedFd> {
-        let moved = self.ask_kernel(connection, kind, settings).ok();
+        let moved = self.ask_kernel(detached, kind, IfRefused::Lost, settings).ok();
         if moved.is_none() {
-            self.reset_lost(connection);
+            self.reset_lost(detached);
         }
         moved
     }
@@ -100,21 +101,24 @@ impl State {
     /// the caller.
     fn ask_kernel(
         &mut self,
-        connection: &Detached,
-        kind: MovedSocket,
+        detached: &Detached,
+        kind: SocketKind,
+        refused: IfRefused,
         settings: &Settings,
     ) -> Result<OwnedFd, NotMoved> {
-        let kernel = self.attachment().ok_or(NotMoved::Refused)?.move_to_kernel(connection, kind)?;
-        settle_kernel_socket(&kernel, connection, settings);
+        let attachment = self.attachment().ok_or(NotMoved::Refused)?;
+        let offered = refused == IfRefused::Stays;
+        let kernel = attachment.move_to_kernel(&detached.connection, kind, offered)?;
+        settle_kernel_socket(&kernel, detached, settings);
         self.left_to_kernel.moved += 1;
         Ok(kernel)
     }
 
     /// Resets a connection that is off the stack already.
-    fn reset_lost(&mut self, connection: &Detached) {
+    fn reset_lost(&mut self, detached: &Detached) {
         let now = self.clock.now();
         let Some(stack) = self.queue.stack() else { return };
-        if let Ok(back) = stack.attach(connection, connection.hop, now) {
+        if let Ok(back) = stack.attach(detached, detached.hop, now) {
             stack.set_token(back, u64::MAX); // What happens to it is nobody's business.
             stack.abort(back, now);
         }
@@ -139,15 +143,11 @@ impl State {
     }
 }
 
-/// What repairing does not bring: a FIN that is due, options, and what else was set of the socket.
-pub(crate) fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
+/// What repairing does not bring: options, and what else was set of the socket.
+fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
     // What was held back for MSG_MORE looks corked, and nobody would uncork it.
     let cork = from.options.cork && !settings.is_held_back;
     let options = TcpOptions { cork, ..TcpOptions::clone(&from.options) };
     crate::socket::option_table::set_at_kernel(kernel.as_raw_fd(), &options);
     settings.set_at_kernel(kernel.as_raw_fd());
-    if from.write_closed && !from.fin_sent {
-        // The connection is there and open: nothing to fail.
-        let _ = syscall::shutdown(kernel.as_raw_fd(), libc::SHUT_WR);
-    }
 }

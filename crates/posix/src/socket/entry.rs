@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use clock::Duration;
 use stack::{ConnectionId, ListenerId, Stack, TcpOptions};
+use transit::SocketKind;
 
-use crate::broker_side::{ClaimId, MovedSocket};
+use crate::broker_side::ClaimId;
 use crate::errno::Errno;
 use crate::ids::Interests;
 use crate::socket::error_queue::ZeroCopySends;
@@ -186,11 +187,10 @@ impl Socket {
     }
 
     /// What the kernel has to know of it.
-    pub(crate) fn kind_to_move(&self) -> MovedSocket {
-        MovedSocket {
+    pub(crate) fn kind_to_move(&self) -> SocketKind {
+        SocketKind {
             is_ipv6: self.domain == libc::AF_INET6,
             reuse_address: self.settings.is_on(libc::SO_REUSEADDR),
-            is_offered: false,
         }
     }
 

@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex};
 
 use ::clock::{Duration, Instant};
 use device::memory::{self, MemoryDevice};
-use stack::tcp::Detached;
 use stack::{Handshake, Hop, LateSegment, LinkId};
+use transit::{Established, SocketKind};
 
 use crate::address::{decode, encode};
 use crate::broker_side::{
-    Attachment, ClaimId, Incident, MovedSocket, NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
+    Attachment, ClaimId, Incident, NotMoved, Peer, Purpose, RequestId, Routed, Status, Way,
 };
 use crate::descriptors::fd_table::FdTable;
 use crate::errno::Errno;
@@ -138,7 +138,12 @@ impl Attachment for Wire {
     }
 
     /// The kernel's socket is one end of a pair, with what was received ready to be read.
-    fn move_to_kernel(&mut self, connection: &Detached, _: MovedSocket) -> Result<OwnedFd, NotMoved> {
+    fn move_to_kernel(
+        &mut self,
+        connection: &Established,
+        _: SocketKind,
+        _: bool,
+    ) -> Result<OwnedFd, NotMoved> {
         if let Some(happens) = self.others.meanwhile.lock().unwrap().as_mut() {
             happens();
         }
@@ -192,7 +197,7 @@ impl Attachment for Wire {
         self.others.kept_alive.fetch_add(u32::from_ne_bytes(value), Ordering::Relaxed);
     }
 
-    fn move_handshake(&mut self, handshake: &Handshake) {
+    fn move_handshake(&mut self, handshake: Handshake) {
         self.others.handed_on.lock().unwrap().push(handshake.clone());
     }
 

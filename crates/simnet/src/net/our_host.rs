@@ -132,7 +132,7 @@ impl OurHost {
         let to = self.stacks.len() - 1;
         let id = self.stacks[to].attach(detached, Hop::default(), now);
         let id = id.expect("the new stack is as large as the old one, and empty");
-        self.moves.insert((detached.local, detached.remote), Move { from, to, since });
+        self.moves.insert((detached.connection.local, detached.connection.remote), Move { from, to, since });
         (to, id)
     }
 }

@@ -32,7 +32,7 @@ impl Stack {
     /// Takes a connection out of the stack, silently: nothing is sent, and what still comes for it is ignored for three seconds
     /// instead of being reset. Its handle is of no more use, and no event tells of it any more.
     ///
-    /// For which connections that is possible: [`State::is_transferable`](crate::tcp::State::is_transferable).
+    /// For which connections that is possible: [`State::is_transferable`](transit::State::is_transferable).
     pub fn detach(&mut self, id: ConnectionId, now: Instant) -> Result<Detached, DetachError> {
         let connection = self.connections.get_mut(id).ok_or(DetachError::NotConnected)?;
         if let Some(obstacle) = connection.obstacle_to_detach() {
@@ -111,7 +111,8 @@ impl Stack {
         hop: Hop,
         now: Instant,
     ) -> Result<ConnectionId, AttachError> {
-        let key = FlowKey::new(detached.local, detached.remote).ok_or(AttachError::AddressFamily)?;
+        let key = FlowKey::new(detached.connection.local, detached.connection.remote)
+            .ok_or(AttachError::AddressFamily)?;
         let hash = self.flows.hash_of(&key);
         if self.find_flow(hash, &key).is_some() || self.time_wait.contains(hash, &key) {
             return Err(AttachError::InUse);
@@ -137,7 +138,7 @@ impl Stack {
         let placed = connections.insert_with(|handle| {
             let on = (path, hop.link);
             let mut connection = Connection::new(handle, key, on, Origin::Passive, options, shared, now);
-            taken = connection.resume(detached, shared, now);
+            taken = connection.resume(&detached.connection, shared, now);
             connection
         });
         let Some(id) = placed else {

@@ -4,7 +4,7 @@ use clock::Instant;
 
 use super::{AttachError, HALF_OPEN, ListenerId, Stack};
 use crate::flow_table::FlowKey;
-use crate::tcp::Handshake;
+use crate::tcp::{HalfOpen, Handshake};
 
 impl Stack {
     /// Takes all handshakes that wait for the peer's ACK out of the stack, silently. What still comes for them is a stranger's to the
@@ -17,7 +17,7 @@ impl Stack {
         for place in places {
             let Some((_, half_open)) = self.half_open.at(place) else { continue };
             let hop = self.shared.paths.hop(half_open.path);
-            detached.extend(self.forget_half_open(place).map(|it| Handshake::of(it, hop, now)));
+            detached.extend(self.forget_half_open(place).map(|it| it.detach(hop, now)));
         }
         self.shared.counters.detached += detached.len() as u64;
         detached
@@ -36,7 +36,7 @@ impl Stack {
             return Err(AttachError::TooMany);
         }
         let path = self.shared.paths.acquire(handshake.hop).ok_or(AttachError::TooMany)?;
-        let half_open = handshake.resume(key, listener_id, path, now);
+        let half_open = HalfOpen::resume(handshake, key, listener_id, path, now);
         let due = (half_open.sent > 0).then(|| half_open.next_timeout(now));
         let place = self.half_open.insert_with(|_| half_open).ok_or(AttachError::TooMany)?.index();
         listener.half_open += 1;

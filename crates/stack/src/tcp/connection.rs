@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clock::{Duration, Instant};
+pub(crate) use transit::State;
 
 use crate::buffer::{BufferPool, ByteQueue};
 use crate::config::{Config, TcpOptions};
@@ -23,51 +24,6 @@ use crate::tcp::transfer::{Rest, SpareTransfers, Transfer};
 use crate::tcp::urgent::Rare;
 use crate::tcp::user::TcpError;
 use crate::trace::{TraceKind, TraceRecord, TraceRing};
-
-/// States of RFC 9293, 3.3.2. LISTEN is a socket of its own, SYN-RECEIVED of a listener's peers a small entry, TIME-WAIT
-/// mostly [`crate::time_wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum State {
-    /// We sent a SYN.
-    SynSent,
-    /// We sent a SYN-ACK: to a SYN that crossed ours, or to one that brought data (RFC 7413).
-    SynReceived,
-    /// Open both ways.
-    Established,
-    /// We sent a FIN.
-    FinWait1,
-    /// Our FIN is acknowledged.
-    FinWait2,
-    /// The peer sent a FIN.
-    CloseWait,
-    /// Both FINs crossed, ours is not acknowledged.
-    Closing,
-    /// Both sent a FIN, the peer first; ours is not acknowledged.
-    LastAck,
-    /// Both FINs are acknowledged, ours was the first.
-    TimeWait,
-    /// Gone.
-    Closed,
-}
-
-impl State {
-    /// Whether sequence numbers of both sides are known.
-    pub fn is_synchronised(self) -> bool {
-        !matches!(self, State::SynSent | State::SynReceived | State::Closed)
-    }
-
-    /// Whether the peer's FIN may still come.
-    pub fn may_receive(self) -> bool {
-        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
-    }
-
-    /// Whether data may be sent, or sent again.
-    pub(crate) fn may_send(self) -> bool {
-        use State::*;
-        matches!(self, Established | CloseWait | FinWait1 | Closing | LastAck)
-    }
-}
 
 /// What a socket can be used for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

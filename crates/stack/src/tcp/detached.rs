@@ -1,91 +1,28 @@
 //! Connections as values, which leave one stack and enter another.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clock::Instant;
+use transit::{Established, State, Timestamps};
 
 use crate::buffer::{BufferPool, ByteQueue};
 use crate::config::TcpOptions;
 use crate::isn::timestamp_clock;
 use crate::path::Hop;
-use crate::segment::Timestamps;
-use crate::seq::{SeqNum, SeqRange};
-use crate::tcp::connection::{Connection, Events, Shared, State};
+use crate::seq::SeqRange;
+use crate::tcp::connection::{Connection, Events, Shared};
 use crate::tcp::receiver::Resumption;
 
-/// A connection that has left its stack: everything that its next owner needs. Another stack takes it by
-/// [`Stack::attach`](crate::Stack::attach), the kernel as `tcp_repair::Established`, whose fields have the same names.
-///
-/// ```text
-///   send queue:                │ unacked            │ FIN │ unsent
-///   sequence space:   ─────────┼────────────────────┼─────┼──────────▶    the FIN is behind `unsent` until it was sent
-///                           snd_una                    snd_nxt
-///
-///   receive queue:    received │ FIN │ may come
-///   sequence space:   ─────────┼─────┼───────────────────────▶
-///                                 rcv_nxt          rcv_wup + rcv_wnd
-/// ```
-///
-/// What had arrived out of order is not part of it: the peer sends it again (RFC 2018, 8). Neither is what was learned of the
-/// path: round-trip time and congestion window begin anew, as after a pause. Urgent data is forgotten: an octet out of band that
-/// nobody read is lost, one on its way out goes in line.
+/// A connection that has left its stack, and what only a stack knows of it. Another stack takes it by
+/// [`Stack::attach`](crate::Stack::attach), the kernel takes the `connection`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detached {
-    /// Our end.
-    pub local: SocketAddr,
-    /// The peer's.
-    pub remote: SocketAddr,
-    /// One of [`State::is_transferable`].
-    pub state: State,
+    /// All that the two ends agree on, and what is on its way.
+    pub connection: Established,
     /// Where its packets left.
     pub hop: Hop,
     /// The socket's options.
     pub options: Arc<TcpOptions>,
-    /// The first sequence number that the peer has not acknowledged.
-    pub snd_una: SeqNum,
-    /// The next to send; behind our FIN if that was sent.
-    pub snd_nxt: SeqNum,
-    /// The peer's window in octets.
-    pub snd_wnd: u32,
-    /// Sequence number of the segment that told it.
-    pub snd_wl1: SeqNum,
-    /// The largest window that the peer ever offered.
-    pub max_window: u32,
-    /// The next that is expected; behind the peer's FIN if that came.
-    pub rcv_nxt: SeqNum,
-    /// The window that we offered last, in octets from `rcv_wup` on.
-    pub rcv_wnd: u32,
-    /// `rcv_nxt` as we told it last.
-    pub rcv_wup: SeqNum,
-    /// The shift of windows that the peer announces; 0 without window scaling.
-    pub snd_wscale: u8,
-    /// The shift of windows that we tell.
-    pub rcv_wscale: u8,
-    /// Largest segment that the peer takes, by its SYN.
-    pub peer_mss: u16,
-    /// Both sides agreed on SACK.
-    pub sack_permitted: bool,
-    /// Both sides agreed on ECN. The kernel has no way to set that, and continues without.
-    pub ecn: bool,
-    /// What the next segment would say, if both sides agreed on timestamps: our clock, and the peer's as it told it last.
-    pub timestamps: Option<Timestamps>,
-    /// Octets sent and not acknowledged, from `snd_una` on.
-    pub unacked: Vec<u8>,
-    /// Octets that follow and were never sent.
-    pub unsent: Vec<u8>,
-    /// Octets received in order and not read.
-    pub received: Vec<u8>,
-    /// The user sends no more: a FIN follows the queue, or was sent.
-    pub write_closed: bool,
-    /// Our FIN was sent; `unsent` is empty then.
-    pub fin_sent: bool,
-    /// The peer's FIN came, behind all of `received`.
-    pub fin_received: bool,
-    /// The user wants no more (`SHUT_RD`).
-    pub read_closed: bool,
-    /// The user closed the socket: there are no more reads or writes.
-    pub orphaned: bool,
 }
 
 /// Why a connection stayed where it is.
@@ -97,19 +34,6 @@ pub enum DetachError {
     Opening,
     /// It is over for the wire, or about to be reset: there is nothing to go on with. What was received can still be read.
     Over,
-}
-
-impl State {
-    /// Whether a connection in this state can leave its stack ([`Stack::detach`](crate::Stack::detach)): as soon as both SYNs
-    /// are acknowledged, as long as an end may have something to say.
-    ///
-    /// Not SYN-SENT and SYN-RECEIVED, where sequence numbers or options are not settled. Not TIME-WAIT, in which there is
-    /// nothing left to be done but to answer the peer's FIN, and which the stack does by itself. FIN-WAIT-2 is one, as the peer
-    /// may have a lot to send yet.
-    pub fn is_transferable(self) -> bool {
-        use State::*;
-        matches!(self, Established | CloseWait | FinWait1 | FinWait2 | Closing | LastAck)
-    }
 }
 
 impl Connection {
@@ -129,14 +53,11 @@ impl Connection {
         let buffers = &shared.buffers;
         let mut received = octets(&mut self.receive.queue, buffers, 0, unread);
         self.remove_urgent_octet(&mut received);
-        Detached {
+        let connection = Established {
             local: self.key.local(),
             remote: self.key.remote(),
             state: self.state,
-            hop: shared.paths.hop(self.path),
-            options: Arc::clone(&self.options),
             snd_una: self.send.snd_una,
-            snd_nxt: self.send.snd_nxt,
             snd_wnd: self.send.snd_wnd,
             snd_wl1: self.send.snd_wl1,
             max_window: self.send.max_window,
@@ -152,17 +73,19 @@ impl Connection {
             unacked: octets(&mut self.send.queue, buffers, 0, queued - unsent),
             unsent: octets(&mut self.send.queue, buffers, queued - unsent, unsent),
             received,
-            write_closed: self.flags.write_closed,
             fin_sent: self.flags.fin_was_sent,
-            fin_received: self.receive.is_finished(),
             read_closed: self.flags.read_closed,
             orphaned: self.flags.orphaned,
-        }
+        };
+        debug_assert_eq!(connection.snd_nxt(), self.send.snd_nxt);
+        debug_assert_eq!(connection.state.is_write_closed(), self.flags.write_closed);
+        debug_assert_eq!(connection.state.has_fin_received(), self.receive.is_finished());
+        Detached { connection, hop: shared.paths.hop(self.path), options: Arc::clone(&self.options) }
     }
 
     /// Goes on with a connection that has just been made and knows its ends and options only. False if its data finds no
     /// room in the buffers.
-    pub(crate) fn resume(&mut self, from: &Detached, shared: &mut Shared, now: Instant) -> bool {
+    pub(crate) fn resume(&mut self, from: &Established, shared: &mut Shared, now: Instant) -> bool {
         self.set_state(from.state, shared, now);
         self.resume_flags(from);
         if from.orphaned {
@@ -174,7 +97,7 @@ impl Connection {
             rcv_wup: from.rcv_wup,
             rcv_wnd: from.rcv_wnd,
             scale: from.rcv_wscale,
-            has_fin: from.fin_received,
+            has_fin: from.state.has_fin_received(),
             unread: from.received.len() as u32,
         });
         if let Some(Timestamps { value, echo }) = from.timestamps {
@@ -194,23 +117,23 @@ impl Connection {
         true
     }
 
-    fn resume_flags(&mut self, from: &Detached) {
+    fn resume_flags(&mut self, from: &Established) {
         let flags = &mut self.flags;
         flags.syn_acknowledged = true;
         flags.sack = from.sack_permitted;
         flags.timestamps = from.timestamps.is_some();
         flags.ecn = from.ecn;
-        flags.write_closed = from.write_closed;
+        flags.write_closed = from.state.is_write_closed();
         flags.fin_was_sent = from.fin_sent;
         flags.read_closed = from.read_closed;
         flags.push = !from.unsent.is_empty(); // What was held back may as well go now.
     }
 
-    fn resume_sender(&mut self, from: &Detached) {
+    fn resume_sender(&mut self, from: &Established) {
         let send = &mut self.send;
         send.iss = from.snd_una - 1;
         send.snd_una = from.snd_una;
-        send.snd_nxt = from.snd_nxt;
+        send.snd_nxt = from.snd_nxt();
         send.small_end = from.snd_una;
         send.snd_wnd = from.snd_wnd;
         send.max_window = from.max_window;
@@ -220,7 +143,7 @@ impl Connection {
         send.peer_mss = from.peer_mss;
     }
 
-    fn resume_queues(&mut self, from: &Detached, shared: &mut Shared) -> bool {
+    fn resume_queues(&mut self, from: &Established, shared: &mut Shared) -> bool {
         let parts = [&from.unacked, &from.unsent];
         let sending = parts.iter().all(|part| self.send.queue.push(&mut shared.buffers, part) == part.len());
         let received = self.receive.queue.push(&mut shared.buffers, &from.received);

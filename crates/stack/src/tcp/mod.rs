@@ -33,15 +33,16 @@ mod transmit;
 mod urgent;
 mod user;
 
-pub use connection::{Connection, Events, Readiness, State};
+pub use connection::{Connection, Events, Readiness};
 pub(crate) use connection::{Fate, Origin, Shared, micros};
 pub use detached::{DetachError, Detached};
-pub use detached_handshake::Handshake;
+pub(crate) use handshake::HalfOpen;
 pub use info::TcpInfo;
 pub use listener::Listener;
 pub(crate) use path::Quoted;
 pub(crate) use receiver::{receive_limit, scale_for};
 pub(crate) use segment_size::mss_of_link;
 pub(crate) use segment_writer::{Outgoing, SegmentWriter};
+pub use transit::{Handshake, State};
 pub use urgent::UrgentError;
 pub use user::{RecvError, SendError, SetOptionError, Shutdown, TcpError};

@@ -10,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::{CLIENT_V4, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side, require_root_and_xdp};
-use stack::{Config, ConnectionId, Detached};
-use tcp_repair::{Established, Prepared, State, Timestamps, deliver, make_kernel_socket, prepare};
+use stack::{Config, ConnectionId};
+use tcp_repair::{Prepared, deliver, make_kernel_socket, prepare};
+use transit::{Established, SocketKind, State};
 use wire::{Server, Wire};
 
 const PORT: u16 = 7000;
@@ -31,42 +32,9 @@ fn stream(from: u8, place: std::ops::Range<usize>) -> Vec<u8> {
 const CLIENT: u8 = 1;
 const SERVER: u8 = 2;
 
-/// As the layer between the two has it.
-fn established(detached: &Detached, ipv6_socket: bool) -> Established {
-    let state = match detached.state {
-        stack::tcp::State::Established => State::Established,
-        stack::tcp::State::FinWait1 => State::FinWait1,
-        stack::tcp::State::FinWait2 => State::FinWait2,
-        stack::tcp::State::CloseWait => State::CloseWait,
-        stack::tcp::State::Closing => State::Closing,
-        stack::tcp::State::LastAck => State::LastAck,
-        other => panic!("{other:?} is not transferable"),
-    };
-    Established {
-        local: detached.local,
-        remote: detached.remote,
-        scope_id: 0,
-        ipv6_socket,
-        reuse_address: true,
-        state,
-        snd_una: detached.snd_una.0,
-        snd_wnd: detached.snd_wnd,
-        snd_wl1: detached.snd_wl1.0,
-        max_window: detached.max_window,
-        rcv_nxt: detached.rcv_nxt.0,
-        rcv_wnd: detached.rcv_wnd,
-        rcv_wup: detached.rcv_wup.0,
-        snd_wscale: detached.snd_wscale,
-        rcv_wscale: detached.rcv_wscale,
-        peer_mss: detached.peer_mss,
-        sack_permitted: detached.sack_permitted,
-        timestamps: detached.timestamps.map(|it| Timestamps { value: it.value, echo: it.echo }),
-        unacked: detached.unacked.clone(),
-        unsent: detached.unsent.clone(),
-        received: detached.received.clone(),
-        fin_sent: detached.fin_sent,
-        read_closed: detached.read_closed,
-    }
+/// What a server's connections have.
+fn kind(is_ipv6: bool) -> SocketKind {
+    SocketKind { is_ipv6, reuse_address: true }
 }
 
 /// A laboratory with a connection of the client's kernel to our stack.
@@ -123,9 +91,9 @@ impl Scene {
     }
 
     /// Moves our end to the kernel of the server's namespace.
-    fn take_over(&self, value: &Established) -> TcpStream {
+    fn take_over(&self, value: &Established, is_ipv6: bool) -> TcpStream {
         let socket = self.lab.inside(Side::Server, || {
-            let prepared: Prepared = prepare(value.clone()).unwrap();
+            let prepared: Prepared = prepare(value.clone(), kind(is_ipv6)).unwrap();
             let said = self.wire.middle().spoken_too_early;
             assert!(
                 said <= u32::from(value.state.has_fin_received()),
@@ -140,7 +108,7 @@ impl Scene {
         socket
     }
 
-    fn detach(&self) -> Detached {
+    fn detach(&self) -> Established {
         self.wire.middle().detach(self.ours)
     }
 }
@@ -195,7 +163,7 @@ fn move_in_mid_transfer(server: &str, timestamps: bool, mapped: bool, lose_each:
     assert!(!detached.received.is_empty() && !detached.unacked.is_empty() && !detached.unsent.is_empty());
     assert_eq!(detached.timestamps.is_some(), timestamps);
     scene.wire.middle().lose_each = lose_each;
-    let socket = scene.take_over(&established(&detached, mapped || server.contains(':')));
+    let socket = scene.take_over(&detached, mapped || server.contains(':'));
     assert_eq!(socket.peer_addr().unwrap().port(), scene.client.local_addr().unwrap().port());
     let rest = thread::spawn({
         let mut socket = socket.try_clone().unwrap();
@@ -222,7 +190,7 @@ fn give_what_came_late(server: &str) {
     (&scene.client).write_all(b"late").unwrap();
     let late = scene.wire.until("what is late", |middle| middle.stack.next_late_segment());
     scene.wire.middle().lose_each = Some(1);
-    let socket = scene.take_over(&established(&detached, server.contains(':')));
+    let socket = scene.take_over(&detached, server.contains(':'));
     let name = SERVER_INTERFACE.as_bytes();
     syscall::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name).unwrap();
     scene.lab.inside(Side::Server, || {
@@ -288,16 +256,15 @@ fn a_socket_of_ipv6_keeps_its_mapped_addresses() {
 }
 
 /// Each side's say before and after the move, and who closed before it.
-fn move_half_closed(server: &str, reach: impl FnOnce(&Scene) -> Detached, state: State) {
+fn move_half_closed(server: &str, reach: impl FnOnce(&Scene) -> Established, state: State) {
     move_half_closed_in(Scene::set(server, Config::default()), reach, state);
 }
 
-fn move_half_closed_in(scene: Scene, reach: impl FnOnce(&Scene) -> Detached, state: State) {
+fn move_half_closed_in(scene: Scene, reach: impl FnOnce(&Scene) -> Established, state: State) {
     let is_ipv6 = scene.client.peer_addr().unwrap().is_ipv6();
-    let detached = reach(&scene);
-    let value = established(&detached, is_ipv6);
+    let value = reach(&scene);
     assert_eq!(value.state, state);
-    let mut socket = scene.take_over(&value);
+    let mut socket = scene.take_over(&value, is_ipv6);
     if !state.is_write_closed() {
         socket.write_all(b", and goodbye").unwrap();
         socket.shutdown(Shutdown::Write).unwrap();
@@ -462,8 +429,8 @@ fn a_server_that_starts_anew_finds_its_port_free() {
         return;
     }
     let scene = Scene::set(SERVER_V4, Config::default());
-    let value = established(&scene.detach(), false);
-    let mut socket = scene.take_over(&value);
+    let value = scene.detach();
+    let mut socket = scene.take_over(&value, false);
     let address = scene.shadow.local_addr().unwrap();
     assert_eq!(kernel_state(&socket, &scene.lab), "ESTAB");
     let Scene { wire: _wire, lab, client, shadow, .. } = scene;
@@ -499,11 +466,10 @@ fn what_is_prepared_and_dropped_is_gone_without_a_packet() {
     }
     let scene = Scene::set(SERVER_V4, Config::default());
     scene.write(b"unacknowledged");
-    let detached = scene.detach();
-    let value = established(&detached, false);
+    let value = scene.detach();
     scene.lab.inside(Side::Server, || {
-        let prepared = prepare(value.clone()).unwrap();
-        let twice = prepare(value.clone()).unwrap_err();
+        let prepared = prepare(value.clone(), kind(false)).unwrap();
+        let twice = prepare(value.clone(), kind(false)).unwrap_err();
         assert_eq!(twice.kind(), std::io::ErrorKind::AddrNotAvailable, "{twice}");
         thread::sleep(Duration::from_millis(500));
         drop(prepared);
@@ -511,7 +477,7 @@ fn what_is_prepared_and_dropped_is_gone_without_a_packet() {
     thread::sleep(Duration::from_millis(100));
     assert_eq!(scene.wire.middle().spoken_too_early, 0);
     // It can still go on anywhere.
-    let socket = scene.take_over(&value);
+    let socket = scene.take_over(&value, false);
     drop(socket);
     assert_eq!(read_to_end(&scene.client), b"unacknowledged");
 }
@@ -551,9 +517,9 @@ fn a_client_connection_of_ours_goes_on_too() {
     wire.until("connecting", |middle| {
         (middle.stack.state(ours) == Some(stack::tcp::State::Established)).then_some(())
     });
-    let value = established(&wire.middle().detach(ours), false);
+    let value = wire.middle().detach(ours);
     let socket = lab.inside(Side::Server, || {
-        let prepared = prepare(value).unwrap();
+        let prepared = prepare(value, kind(false)).unwrap();
         wire.middle().server = Server::Kernel;
         prepared.start().unwrap()
     });
@@ -575,12 +541,13 @@ fn nonsense_is_refused() {
         return;
     }
     let scene = Scene::set(SERVER_V4, Config::default());
-    let mut value = established(&scene.detach(), false);
+    let mut value = scene.detach();
     value.snd_wscale = 15;
-    let refused = scene.lab.inside(Side::Server, || make_kernel_socket(value.clone()).unwrap_err());
+    let refused =
+        scene.lab.inside(Side::Server, || make_kernel_socket(value.clone(), kind(false)).unwrap_err());
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
     value.snd_wscale = 0;
     value.local = "203.0.113.1:80".parse().unwrap();
-    let foreign = scene.lab.inside(Side::Server, || make_kernel_socket(value).unwrap_err());
+    let foreign = scene.lab.inside(Side::Server, || make_kernel_socket(value, kind(false)).unwrap_err());
     assert_eq!(foreign.kind(), std::io::ErrorKind::AddrNotAvailable);
 }

@@ -14,7 +14,7 @@ use clock::Instant;
 use device::{Burst, Device};
 use device_kernel::PacketSocket;
 use lab::{BOX_INTERFACES, Lab, Side};
-use stack::{Arrival, Config, ConnectionId, Detached, LinkHeader, ListenerId, Stack, TcpOptions};
+use stack::{Arrival, Config, ConnectionId, Established, LinkHeader, ListenerId, Stack, TcpOptions};
 
 /// Who has the server's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,10 +119,10 @@ impl Middle {
     }
 
     /// The stack's connection as a value; from now on its packets go nowhere.
-    pub fn detach(&mut self, id: ConnectionId) -> Detached {
+    pub fn detach(&mut self, id: ConnectionId) -> Established {
         self.server = Server::Nobody;
         let now = self.now();
-        self.stack.detach(id, now).unwrap()
+        self.stack.detach(id, now).unwrap().connection
     }
 
     /// Passes on what there is; whether there was anything.

@@ -1,5 +1,7 @@
 //! Handshakes that another process completes.
 
+use transit::{Hop, SeqNum, Timestamps};
+
 use super::*;
 
 /// One that a peer at this port began at a listener.
@@ -7,17 +9,14 @@ fn handshake(listener: &TcpListener, port: u16) -> Handshake {
     Handshake {
         local: SocketAddr::from(([192, 0, 2, 1], listener.local_addr().unwrap().port())),
         remote: SocketAddr::from(([192, 0, 2, 2], port)),
-        link: 0,
-        source: [1; 6],
-        destination: [2; 6],
-        tags: [None; 2],
-        irs: 1,
-        iss: 2,
+        hop: Hop::default(),
+        irs: SeqNum(1),
+        iss: SeqNum(2),
         peer_mss: 1460,
         window_scales: Some((7, 7)),
         sack_permitted: true,
         ecn: false,
-        timestamps: Some((3, 4)),
+        timestamps: Some(Timestamps { value: 3, echo: 4 }),
         window: 65_535,
         syn_acks: 1,
         timeouts: 0,
@@ -113,7 +112,7 @@ fn handshakes_are_bounded() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     client.attach().unwrap();
-    let long = Handshake { saved_syn: Some(vec![0; SYN_MAX + 1]), ..handshake(&listener, 1) };
+    let long = Handshake { saved_syn: Some([0; SYN_MAX + 1].into()), ..handshake(&listener, 1) };
     assert_eq!(refusal(client.hand_on(long)), Refusal::TooMany);
     let taken = (1..1000).take_while(|port| client.hand_on(handshake(&listener, *port)).is_ok()).count();
     assert_eq!(taken, 256);

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use rustix::net::bind;
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
+use transit::SocketKind;
 
 use super::super::helpers::Helpers;
 use super::stopped::while_it_serves;
@@ -220,7 +221,7 @@ fn broker_with_address() -> Late {
 }
 
 /// A connection to a listener, from this port on the other side, with octets to read.
-fn connection_from(listener: &TcpListener, port: u16, received: usize) -> tcp_repair::Established {
+fn connection_from(listener: &TcpListener, port: u16, received: usize) -> transit::Established {
     let mut connection = crate::moving::tests::connection(&vec![7; received], b"", b"");
     connection.local =
         SocketAddr::new(lab::SERVER_V4.parse().unwrap(), listener.local_addr().unwrap().port());
@@ -243,8 +244,9 @@ fn connections_that_move_with_much_data_have_a_limit() {
         let (handle, name) = broker.serve();
         let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
-        let mut moved =
-            |port, received| client.move_connection(connection_from(&listener, port, received), false);
+        let mut moved = |port, received| {
+            client.move_connection(&connection_from(&listener, port, received), SocketKind::default(), false)
+        };
         let first = moved(4000, 8 << 20).unwrap();
         assert!(matches!(refusal(moved(4001, 8 << 20)), Refusal::NotTaken(_)));
         let small = moved(4002, 1 << 20).unwrap();
@@ -272,7 +274,8 @@ fn who_moves_connections_to_the_kernel_holds_up_nobody() {
         let (mut client, mut other) = (connect(), connect());
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
         let release = keep_busy(&helpers, 16);
-        let moving = std::thread::spawn(move || client.move_connection(connection, false));
+        let moving =
+            std::thread::spawn(move || client.move_connection(&connection, SocketKind::default(), false));
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(500) {
             other.give_back().unwrap();
@@ -299,10 +302,13 @@ fn an_offered_connection_that_goes_on_by_now_is_not_moved() {
         let mut client = while_it_serves(&mut broker, || {
             let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
             client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
-            client.move_connection(connection_from(&listener, 4000, 8), true).unwrap();
+            client
+                .move_connection(&connection_from(&listener, 4000, 8), SocketKind::default(), true)
+                .unwrap();
             client
         });
-        let offered = client.move_connection(connection_from(&listener, 4001, 8), true);
+        let offered =
+            client.move_connection(&connection_from(&listener, 4001, 8), SocketKind::default(), true);
         assert!(matches!(offered, Err(ClientError::TimedOut)));
         while_it_serves(&mut broker, || wait_until(|| !client.is_behind().unwrap()));
         let port = listener.local_addr().unwrap().port();

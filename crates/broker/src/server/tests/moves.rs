@@ -1,4 +1,5 @@
 //! Connections that move from one process to another.
+use transit::SocketKind;
 
 use super::*;
 
@@ -11,7 +12,7 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     let mut connection = crate::moving::tests::connection(b"received", b"", b"");
     connection.local = SocketAddr::from(([127, 0, 0, 1], port));
-    assert_eq!(refusal(client.move_connection(connection, false)), Refusal::Local);
+    assert_eq!(refusal(client.move_connection(&connection, SocketKind::default(), false)), Refusal::Local);
 
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let local = udp.local_addr().unwrap();
@@ -92,7 +93,10 @@ fn a_connection_that_nobody_claimed_cannot_be_moved() {
     let served = Served::new(1);
     let mut client = served.connect();
     let connection = crate::moving::tests::connection(b"received", b"", b"");
-    assert_eq!(refusal(client.move_connection(connection, false)), Refusal::NoSuchClaim);
+    assert_eq!(
+        refusal(client.move_connection(&connection, SocketKind::default(), false)),
+        Refusal::NoSuchClaim
+    );
 }
 
 #[test]

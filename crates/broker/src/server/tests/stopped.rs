@@ -1,6 +1,7 @@
 //! A broker that stands still for a while, as one that is stopped (SIGSTOP), or that was killed, and what its clients do then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use transit::SocketKind;
 
 use super::*;
 
@@ -89,7 +90,10 @@ fn who_has_queues_when_the_broker_is_killed_keeps_them_and_gets_nothing_more() {
     assert!(matches!(claim(&mut client, &listener), Err(ClientError::TimedOut)));
     assert!(matches!(client.begin_route(ends, None), Err(ClientError::TimedOut)));
     let connection = crate::moving::tests::connection(b"received", b"", b"");
-    assert!(matches!(refusal(client.move_connection(connection, false)), Refusal::NotTaken(_)));
+    assert!(matches!(
+        refusal(client.move_connection(&connection, SocketKind::default(), false)),
+        Refusal::NotTaken(_)
+    ));
     for claim in 0..100_000 {
         client.release(crate::protocol::ClaimId(claim)).unwrap(); // More than is kept for a broker that goes on.
     }

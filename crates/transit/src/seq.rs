@@ -3,8 +3,11 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// A TCP sequence number. Arithmetic is modulo 2^32, and so is order: two numbers are compared by the shorter way round.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct SeqNum(pub u32);
 
 impl SeqNum {

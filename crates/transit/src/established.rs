@@ -1,4 +1,4 @@
-//! The connection as a value.
+//! A connection as a value.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,99 +6,48 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// States of RFC 9293, 3.3.2, in which a connection can go on in the kernel.
+use crate::{SeqNum, State, Timestamps};
+
+/// A connection that both sides have established, with no owner. Names are those of RFC 9293, 3.3.1, and where it has none, Linux's.
 ///
-/// Not SYN-SENT and SYN-RECEIVED: the owner of such a connection aborts it and connects again if need be. Not TIME-WAIT: all that
-/// is left is to answer a repeated FIN of the peer, and the old stack does that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
-    /// Open in both directions.
-    Established,
-    /// The user sends no more. Our FIN is not acknowledged and perhaps not even sent.
-    FinWait1,
-    /// Our FIN is acknowledged.
-    FinWait2,
-    /// The peer's FIN has arrived.
-    CloseWait,
-    /// The user closed first, then the peer's FIN arrived. Ours is not acknowledged and perhaps not even sent.
-    Closing,
-    /// The peer's FIN arrived first. Ours is not acknowledged and perhaps not even sent.
-    LastAck,
-}
-
-impl State {
-    /// Whether the peer's FIN has arrived.
-    pub const fn has_fin_received(self) -> bool {
-        matches!(self, State::CloseWait | State::Closing | State::LastAck)
-    }
-
-    /// Whether the kernel must receive a segment from the peer to get into this state. We send it in the peer's name.
-    pub const fn has_peer_to_speak(self) -> bool {
-        self.has_fin_received() || matches!(self, State::FinWait2)
-    }
-
-    /// Whether the user sends no more.
-    pub const fn is_write_closed(self) -> bool {
-        matches!(self, State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck)
-    }
-}
-
-/// Timestamps (RFC 7323).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Timestamps {
-    /// Our clock in the next segment, in milliseconds. The kernel takes even values: an odd one becomes one more.
-    pub value: u32,
-    /// The peer's clock in its latest segment.
-    pub echo: u32,
-}
-
-/// A connection that both sides have established. Names are those of RFC 9293, 3.3.1, and where it has none, Linux's.
+/// ```text
+///   send queue:                │ unacked            │ FIN │ unsent
+///   sequence space:   ─────────┼────────────────────┼─────┼──────────▶    the FIN is behind `unsent` until it was sent
+///                           snd_una                    snd_nxt
 ///
-/// Made from a `stack::Detached` by copying the fields of the same names, [`SeqNum`]s as their numbers. What differs:
+///   receive queue:    received │ FIN │ may come
+///   sequence space:   ─────────┼─────┼───────────────────────▶
+///                                 rcv_nxt          rcv_wup + rcv_wnd
+/// ```
 ///
-/// | here | there |
-/// | --- | --- |
-/// | `state` | the same, without those that are not [transferable] |
-/// | - | `snd_nxt`: it follows from `snd_una`, `unacked` and `fin_sent` |
-/// | - | `write_closed`, `fin_received`: they follow from `state` |
-/// | - | `orphaned`: the caller closes the descriptor |
-/// | - | `ecn`: the kernel has no way to set it, and continues without |
-/// | - | `hop`: the kernel finds its own route |
-/// | - | `options`: the caller sets them on the descriptor |
-/// | `scope_id`, `ipv6_socket`, `reuse_address` | properties of the program's socket, which the stack does not know |
+/// What had arrived out of order is not part of it: the peer sends it again (RFC 2018, 8). Neither is what was learned of the
+/// path: round-trip time and congestion window begin anew, as after a pause. Urgent data is forgotten: an octet out of band that
+/// nobody read is lost, one on its way out goes in line.
 ///
 /// The local end is not checked: the caller must know that it may use it.
-///
-/// [`SeqNum`]: https://www.rfc-editor.org/rfc/rfc9293#section-3.4
-/// [transferable]: State
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Established {
     /// Our end.
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
-    /// Index of the interface that link-local addresses belong to, else 0.
-    pub scope_id: u32,
-    /// The program's socket is an IPv6 socket, even if the addresses are of IPv4 (then they are mapped).
-    pub ipv6_socket: bool,
-    /// The socket has `SO_REUSEADDR`, as connections whose listener has it; then its port can be listened on again.
-    pub reuse_address: bool,
-    /// Its state.
+    /// One of [`State::is_transferable`].
     pub state: State,
     /// The first sequence number that the peer has not acknowledged. Behind our FIN in FIN-WAIT-2.
-    pub snd_una: u32,
+    pub snd_una: SeqNum,
     /// The peer's window in octets.
     pub snd_wnd: u32,
     /// Sequence number of the segment that announced it.
-    pub snd_wl1: u32,
+    pub snd_wl1: SeqNum,
     /// The largest window that the peer ever offered.
     pub max_window: u32,
     /// The next sequence number that we expect; behind the peer's FIN if that has arrived.
-    pub rcv_nxt: u32,
+    pub rcv_nxt: SeqNum,
     /// The window that we offered last, in octets from `rcv_wup` on.
     pub rcv_wnd: u32,
     /// `rcv_nxt` in our latest segment.
-    pub rcv_wup: u32,
+    pub rcv_wup: SeqNum,
     /// The shift of windows that the peer announces; 0 without window scaling.
     pub snd_wscale: u8,
     /// The shift of windows that we announce.
@@ -107,18 +56,36 @@ pub struct Established {
     pub peer_mss: u16,
     /// Both sides agreed on SACK.
     pub sack_permitted: bool,
-    /// Timestamps, if both sides agreed on them.
+    /// Both sides agreed on ECN. The kernel has no way to set that, and continues without.
+    pub ecn: bool,
+    /// What the next segment would say, if both sides agreed on timestamps: our clock, in milliseconds, and the peer's as it told it
+    /// last. The kernel takes even values of ours: an odd one becomes one more.
     pub timestamps: Option<Timestamps>,
     /// Octets sent and not acknowledged, from `snd_una` on.
+    #[serde(skip)]
     pub unacked: Vec<u8>,
     /// Octets that follow and were never sent.
+    #[serde(skip)]
     pub unsent: Vec<u8>,
     /// Octets received in order and not read.
+    #[serde(skip)]
     pub received: Vec<u8>,
-    /// Our FIN was sent.
+    /// Our FIN was sent; `unsent` is empty then.
     pub fin_sent: bool,
     /// The user receives no more (`SHUT_RD`).
     pub read_closed: bool,
+    /// The user closed the socket: there are no more reads or writes. The caller closes the kernel's descriptor.
+    pub orphaned: bool,
+}
+
+/// What the kernel's socket of a connection is to be, which no stack knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketKind {
+    /// It is of IPv6, also if the addresses are of IPv4 (then they are mapped).
+    pub is_ipv6: bool,
+    /// It has `SO_REUSEADDR`, as connections whose listener has it; then its port can be listened on again.
+    pub reuse_address: bool,
 }
 
 /// Why an [`Established`] is invalid.
@@ -127,6 +94,9 @@ pub enum Invalid {
     /// The two ends are not of one IP version, one is not a host's address, or a port is missing.
     #[error("the two ends are no pair of unicast addresses with ports")]
     Ends,
+    /// Sequence numbers are not settled, or there is nothing left to do: see [`State::is_transferable`].
+    #[error("the state is none of a connection that can move")]
+    State,
     /// A shift of more than 14 (RFC 7323, 2.3).
     #[error("a window scale is above 14")]
     Scale,
@@ -160,10 +130,13 @@ impl Established {
     /// Checks that the value is consistent: it may come from an untrusted program.
     pub fn check(&self) -> Result<(), Invalid> {
         let ends = [self.local, self.remote];
-        let is_pair =
-            self.local.is_ipv4() == self.remote.is_ipv4() && (self.local.is_ipv4() || self.ipv6_socket);
-        if !is_pair || !ends.iter().all(|end| end.port() != 0 && is_of_a_host(end.ip())) {
+        if self.local.is_ipv4() != self.remote.is_ipv4()
+            || !ends.iter().all(|end| end.port() != 0 && is_of_a_host(end.ip()))
+        {
             return Err(Invalid::Ends);
+        }
+        if !self.state.is_transferable() {
+            return Err(Invalid::State);
         }
         if self.snd_wscale > SCALE_MAX || self.rcv_wscale > SCALE_MAX {
             return Err(Invalid::Scale);
@@ -179,52 +152,46 @@ impl Established {
     }
 
     fn check_windows(&self) -> Result<(), Invalid> {
-        let untold = self.rcv_nxt.wrapping_sub(self.rcv_wup);
-        let edge = self.rcv_wup.wrapping_add(self.rcv_wnd);
+        let untold = self.rcv_nxt.0.wrapping_sub(self.rcv_wup.0);
         let possible = self.snd_wnd <= self.max_window
             && self.max_window <= WINDOW_MAX
             && self.rcv_wnd <= WINDOW_MAX
             && untold <= self.rcv_wnd.saturating_add(1) // The FIN that came may lie behind the window.
-            && !is_after(self.snd_wl1, edge);
+            && !self.snd_wl1.is_after(self.rcv_wup + self.rcv_wnd);
         if possible { Ok(()) } else { Err(Invalid::Window) }
     }
 
     fn check_fin(&self) -> Result<(), Invalid> {
         let possible = match self.state {
-            State::Established | State::CloseWait => !self.fin_sent,
-            State::FinWait2 => self.fin_sent && self.unacked.is_empty() && self.unsent.is_empty(),
             State::FinWait1 | State::Closing | State::LastAck => !self.fin_sent || self.unsent.is_empty(),
+            State::FinWait2 => self.fin_sent && self.unacked.is_empty() && self.unsent.is_empty(),
+            _ => !self.fin_sent,
         };
         if possible { Ok(()) } else { Err(Invalid::Fin) }
     }
 
+    /// The next sequence number to send; behind our FIN if that was sent.
+    pub fn snd_nxt(&self) -> SeqNum {
+        let has_fin = self.fin_sent && self.state != State::FinWait2;
+        self.snd_una + self.unacked.len() as u32 + u32::from(has_fin)
+    }
+
     /// The first sequence number of the send queue: `snd_una`, or the acknowledged FIN in front of it.
-    pub(crate) fn send_queue_start(&self) -> u32 {
-        self.snd_una.wrapping_sub(u32::from(self.state == State::FinWait2))
+    pub fn send_queue_start(&self) -> SeqNum {
+        self.snd_una - u32::from(self.state == State::FinWait2)
     }
 
     /// The end of the received data, without the peer's FIN.
-    pub(crate) fn received_end(&self) -> u32 {
-        self.rcv_nxt.wrapping_sub(u32::from(self.state.has_fin_received()))
+    pub fn received_end(&self) -> SeqNum {
+        self.rcv_nxt - u32::from(self.state.has_fin_received())
     }
 
     /// The offered window as it was before the peer's FIN arrived: `rcv_wnd` and `rcv_wup`.
-    pub(crate) fn window_before_fin(&self) -> (u32, u32) {
+    pub fn window_before_fin(&self) -> (u32, SeqNum) {
         match self.rcv_wup == self.rcv_nxt && self.state.has_fin_received() {
-            true => (self.rcv_wnd + 1, self.rcv_wup.wrapping_sub(1)),
+            true => (self.rcv_wnd + 1, self.rcv_wup - 1),
             false => (self.rcv_wnd, self.rcv_wup),
         }
-    }
-
-    /// Both ends as the program's socket shows them.
-    pub(crate) fn socket_ends(&self) -> (SocketAddr, SocketAddr) {
-        let mapped = |end: SocketAddr| match end {
-            SocketAddr::V4(v4) if self.ipv6_socket => {
-                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
-            }
-            end => end,
-        };
-        (mapped(self.local), mapped(self.remote))
     }
 }
 
@@ -232,11 +199,6 @@ fn is_of_a_host(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     let is_mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     !(address.is_unspecified() || address.is_multicast() || is_broadcast || is_mapped)
-}
-
-/// Whether `a` is after `b` (RFC 9293, 3.4).
-fn is_after(a: u32, b: u32) -> bool {
-    (b.wrapping_sub(a) as i32) < 0
 }
 
 #[cfg(test)]
@@ -247,27 +209,26 @@ mod tests {
         Established {
             local: "192.0.2.1:80".parse().unwrap(),
             remote: "192.0.2.2:40000".parse().unwrap(),
-            scope_id: 0,
-            ipv6_socket: false,
-            reuse_address: true,
             state: State::Established,
-            snd_una: u32::MAX,
+            snd_una: SeqNum(u32::MAX),
             snd_wnd: 1000,
-            snd_wl1: 4,
+            snd_wl1: SeqNum(4),
             max_window: 1000,
-            rcv_nxt: 5,
+            rcv_nxt: SeqNum(5),
             rcv_wnd: 1000,
-            rcv_wup: 4,
+            rcv_wup: SeqNum(4),
             snd_wscale: 7,
             rcv_wscale: 7,
             peer_mss: 1460,
             sack_permitted: true,
+            ecn: false,
             timestamps: Some(Timestamps { value: 1, echo: 2 }),
             unacked: vec![1, 2, 3],
             unsent: vec![4],
             received: vec![5],
             fin_sent: false,
             read_closed: false,
+            orphaned: false,
         }
     }
 
@@ -280,7 +241,6 @@ mod tests {
     #[test]
     fn a_usual_connection_can_be() {
         assert_eq!(sample().check(), Ok(()));
-        assert_eq!(with(|it| it.ipv6_socket = true), Ok(()));
     }
 
     #[test]
@@ -288,15 +248,9 @@ mod tests {
         for end in ["[2001:db8::1]:1", "192.0.2.1:0", "0.0.0.0:80", "224.0.0.1:80", "255.255.255.255:80"] {
             assert_eq!(with(|it| it.remote = end.parse().unwrap()), Err(Invalid::Ends), "{end}");
         }
-        let v6 = |it: &mut Established| {
-            it.local = "[2001:db8::1]:80".parse().unwrap();
-            it.remote = "[2001:db8::2]:80".parse().unwrap();
-        };
-        assert_eq!(with(v6), Err(Invalid::Ends), "IPv6 needs a socket of IPv6");
         let mapped = |it: &mut Established| {
             it.local = "[::ffff:192.0.2.1]:80".parse().unwrap();
             it.remote = "[::ffff:192.0.2.2]:80".parse().unwrap();
-            it.ipv6_socket = true;
         };
         assert_eq!(with(mapped), Err(Invalid::Ends));
     }
@@ -304,8 +258,8 @@ mod tests {
     #[test]
     fn windows_that_contradict_each_other_cannot_be() {
         assert_eq!(with(|it| it.snd_wnd = 1001), Err(Invalid::Window));
-        assert_eq!(with(|it| it.rcv_wup = 6), Err(Invalid::Window));
-        assert_eq!(with(|it| it.snd_wl1 = 1005), Err(Invalid::Window));
+        assert_eq!(with(|it| it.rcv_wup = SeqNum(6)), Err(Invalid::Window));
+        assert_eq!(with(|it| it.snd_wl1 = SeqNum(1005)), Err(Invalid::Window));
         assert_eq!(with(|it| it.rcv_wnd = u32::MAX), Err(Invalid::Window));
         assert_eq!(with(|it| it.max_window = u32::MAX), Err(Invalid::Window));
     }
@@ -340,16 +294,28 @@ mod tests {
     fn a_fin_that_came_is_not_part_of_what_the_kernel_is_told_first() {
         let mut value = sample();
         value.state = State::CloseWait;
-        value.rcv_wup = 5;
-        assert_eq!(value.received_end(), 4);
-        assert_eq!(value.window_before_fin(), (1001, 4));
-        value.rcv_wup = 4;
-        assert_eq!(value.window_before_fin(), (1000, 4), "it is not acknowledged yet");
+        value.rcv_wup = SeqNum(5);
+        assert_eq!(value.received_end(), SeqNum(4));
+        assert_eq!(value.window_before_fin(), (1001, SeqNum(4)));
+        value.rcv_wup = SeqNum(4);
+        assert_eq!(value.window_before_fin(), (1000, SeqNum(4)), "it is not acknowledged yet");
     }
 
     #[test]
-    fn it_survives_being_written_and_read() {
-        let text = serde_json::to_string(&sample()).unwrap();
-        assert_eq!(serde_json::from_str::<Established>(&text).unwrap(), sample());
+    fn only_a_connection_that_is_settled_and_not_over_can_be() {
+        for state in [State::SynSent, State::SynReceived, State::TimeWait, State::Closed] {
+            assert_eq!(with(|it| it.state = state), Err(Invalid::State));
+        }
+    }
+
+    #[test]
+    fn the_next_to_send_is_behind_what_was_sent() {
+        let snd_nxt = |state, fin_sent, unacked: &[u8]| {
+            Established { state, fin_sent, unacked: unacked.to_vec(), ..sample() }.snd_nxt()
+        };
+        assert_eq!(snd_nxt(State::Established, false, b"abc"), SeqNum(2));
+        assert_eq!(snd_nxt(State::FinWait1, false, b"abc"), SeqNum(2));
+        assert_eq!(snd_nxt(State::LastAck, true, b"abc"), SeqNum(3));
+        assert_eq!(snd_nxt(State::FinWait2, true, b""), SeqNum(u32::MAX));
     }
 }
