@@ -91,28 +91,29 @@ fn read(octets: &[u8]) -> Result<ToBroker, ProtocolError> {
 }
 
 fn events_of_request(client: usize, socket: u8, request: Request) -> Vec<Event> {
-    let link = |link: u16| LINKS.contains(&link).then_some(link);
     let event = match request {
         Request::Hello { .. } => Some(Event::Connect),
-        Request::Attach => Some(Event::Attach(client)),
-        Request::Ready { link: of, queues } => link(of).map(|link| Event::Ready(client, link, queues)),
-        Request::Claim { transport, purpose, .. } => claim(client, socket, transport.into(), purpose),
-        Request::Release { claims } => {
-            return claims.into_iter().map(|claim| Event::ReleaseBy(client, claim)).collect();
+        Request::Queues { wanted: true } => Some(Event::Attach(client)),
+        Request::Queues { wanted: false } => Some(Event::GiveBack(client)),
+        Request::Serve { queues, key: None } => {
+            let known = queues.into_iter().filter(|(link, _)| LINKS.contains(link));
+            return known.map(|(link, queues)| Event::Ready(client, link, queues)).collect();
         }
-        Request::Drain { claim } => Some(Event::DrainBy(client, claim)),
-        Request::GiveBack => Some(Event::GiveBack(client)),
+        Request::Claim { transport, purpose, .. } => claim(client, socket, transport.into(), purpose),
+        Request::Release { claims, drain } => {
+            let event = if drain { Event::DrainBy } else { Event::ReleaseBy };
+            return claims.into_iter().map(|claim| event(client, claim)).collect();
+        }
         Request::Move { connection, .. } => Some(Event::Moved(connection.connection.local.port())),
         Request::Handshake(handshake) => Some(Event::Awaited(handshake.local.port())),
-        Request::Adopt => Some(Event::HandOver(client, end(socket))),
+        Request::Give { token: None } => Some(Event::HandOver(client, end(socket))),
         Request::IsShared { claim } => Some(Event::IsShared(client, claim)),
         // The registry has no part in these.
-        Request::Return { .. }
+        Request::Serve { key: Some(_), .. }
         | Request::Route { .. }
-        | Request::MovedForChild { .. }
+        | Request::Give { token: Some(_) }
         | Request::MoveFor { .. }
         | Request::Deliver { .. }
-        | Request::Late { .. }
         | Request::Status(_) => None,
     };
     event.into_iter().collect()

@@ -36,11 +36,11 @@ fn hello(client: u8) -> Vec<u8> {
 }
 
 fn attach(client: u8) -> Vec<u8> {
-    say(client, Request::Attach)
+    say(client, Request::Queues { wanted: true })
 }
 
 fn ready(client: u8, queues: &[u16]) -> Vec<u8> {
-    say(client, Request::Ready { link: 0, queues: queues.to_vec() })
+    say(client, Request::Serve { queues: vec![(0, queues.to_vec())], key: None })
 }
 
 fn claim(client: u8, socket: u8, purpose: Purpose) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn histories_of_queues() -> Vec<Case> {
-    let give_back = |client| say(client, Request::GiveBack);
+    let give_back = |client| say(client, Request::Queues { wanted: false });
     let waiting = || [serving(), hello(1), attach(1), listen(1)].concat();
     vec![
         ("serving", serving()),
@@ -125,15 +125,17 @@ fn histories_of_queues() -> Vec<Case> {
 }
 
 fn histories_of_claims() -> Vec<Case> {
-    let release = |client, claim| say(client, Request::Release { claims: vec![ClaimId(claim)] });
-    let drain = |client, claim| say(client, Request::Drain { claim: ClaimId(claim) });
+    let release =
+        |client, claim| say(client, Request::Release { claims: vec![ClaimId(claim)], drain: false });
+    let drain = |client, claim| say(client, Request::Release { claims: vec![ClaimId(claim)], drain: true });
     let outgoing = |socket| claim(0, socket, Purpose::Outgoing);
-    let adopt = |client, socket| say_with(client, socket, Request::Adopt);
+    let adopt = |client, socket| say_with(client, socket, Request::Give { token: None });
     let shared = |client, claim| say(client, Request::IsShared { claim: ClaimId(claim) });
     // Found by a property test: the look of the first interface's port cleared the other's, which was not marked yet.
     let second_while_marking = [
         [interface(0, 1), hello(0), attach(0), ready(0, &[0]), listen(0), pass(4)].concat(),
-        [interface(1, 1), say(0, Request::Ready { link: 1, queues: vec![0] }), pass(1), pass(5)].concat(),
+        [interface(1, 1), say(0, Request::Serve { queues: vec![(1, vec![0])], key: None }), pass(1), pass(5)]
+            .concat(),
     ];
     vec![
         (

@@ -49,22 +49,17 @@ fn the_cases_have_every_request() {
     }
     let all = [
         "hello",
-        "return",
-        "attach",
-        "ready",
+        "queues",
+        "serve",
+        "give",
         "claim",
         "release",
-        "drain",
         "route",
         "move",
-        "moved_for_child",
         "move_for",
-        "adopt",
         "handshake",
         "is_shared",
         "deliver",
-        "late",
-        "give_back",
         "status",
     ];
     assert_eq!(seen, BTreeSet::from(all));
@@ -74,22 +69,17 @@ fn the_cases_have_every_request() {
 fn name_of(request: &Request) -> &'static str {
     match request {
         Request::Hello { .. } => "hello",
-        Request::Return { .. } => "return",
-        Request::Attach => "attach",
-        Request::Ready { .. } => "ready",
+        Request::Queues { .. } => "queues",
+        Request::Serve { .. } => "serve",
         Request::Claim { .. } => "claim",
         Request::Release { .. } => "release",
-        Request::Drain { .. } => "drain",
         Request::Route { .. } => "route",
         Request::Move { .. } => "move",
-        Request::MovedForChild { .. } => "moved_for_child",
         Request::MoveFor { .. } => "move_for",
-        Request::Adopt => "adopt",
+        Request::Give { .. } => "give",
         Request::Handshake(_) => "handshake",
         Request::IsShared { .. } => "is_shared",
         Request::Deliver { .. } => "deliver",
-        Request::Late { .. } => "late",
-        Request::GiveBack => "give_back",
         Request::Status(_) => "status",
     }
 }
@@ -127,8 +117,8 @@ fn listen(client: u8) -> Vec<u8> {
 
 /// A client that has both queues and listens.
 fn serving() -> Vec<u8> {
-    let ready = Request::Ready { link: 0, queues: vec![0, 1] };
-    [hello(0), say(0, Request::Attach), say(0, ready), listen(0)].concat()
+    let ready = Request::Serve { queues: vec![(0, vec![0, 1])], key: None };
+    [hello(0), say(0, Request::Queues { wanted: true }), say(0, ready), listen(0)].concat()
 }
 
 fn leave(client: u8) -> Vec<u8> {
@@ -202,13 +192,19 @@ fn of_order() -> Vec<Case> {
     let route = |remote: &str| say(0, Request::Route { remote: remote.parse().unwrap(), from: None });
     vec![
         ("nothing", Vec::new()),
-        ("no_hello", say(0, Request::Attach)),
+        ("no_hello", say(0, Request::Queues { wanted: true })),
         ("hello_twice", [hello(0), hello(0)].concat()),
         ("other_version", say(0, Request::Hello { version: 0, program: String::new(), pid: 0 })),
         ("no_message", [hello(0), text(0, 0, b"{")].concat()),
-        ("a_socket_where_none_belongs", [hello(0), say_with(0, UDP, Request::Attach)].concat()),
-        ("two_sockets", [hello(0), say_with(0, TWO, Request::Adopt)].concat()),
-        ("serves_and_gives_back", [serving(), say(0, Request::GiveBack), pass_tenths(11)].concat()),
+        (
+            "a_socket_where_none_belongs",
+            [hello(0), say_with(0, UDP, Request::Queues { wanted: true })].concat(),
+        ),
+        ("two_sockets", [hello(0), say_with(0, TWO, Request::Give { token: None })].concat()),
+        (
+            "serves_and_gives_back",
+            [serving(), say(0, Request::Queues { wanted: false }), pass_tenths(11)].concat(),
+        ),
         (
             "routes",
             [hello(0), route("127.0.0.1"), route("192.0.2.9"), route("fe80::1"), route("::")].concat(),
@@ -219,8 +215,8 @@ fn of_order() -> Vec<Case> {
 
 fn of_claims() -> Vec<Case> {
     let wrong = [UDP, BOUND, ACCEPTED, FILE, UNIX, 0].map(|socket| claim(0, socket, Purpose::Listener));
-    let drain = say(0, Request::Drain { claim: ClaimId(1) });
-    let release = say(0, Request::Release { claims: vec![ClaimId(1), ClaimId(7)] });
+    let drain = say(0, Request::Release { claims: vec![ClaimId(1)], drain: true });
+    let release = say(0, Request::Release { claims: vec![ClaimId(1), ClaimId(7)], drain: false });
     let shared = |client, claim| say(client, Request::IsShared { claim: ClaimId(claim) });
     let deliver = |socket, local, remote| {
         say_with(0, socket, Request::Deliver { local, remote, octets: b"datagram".to_vec() })
@@ -254,11 +250,11 @@ fn of_claims() -> Vec<Case> {
 }
 
 fn of_connections() -> Vec<Case> {
-    let adopt = |client, socket| say_with(client, socket, Request::Adopt);
+    let adopt = |client, socket| say_with(client, socket, Request::Give { token: None });
     let hands_on = |client, local| say(client, Request::Handshake(handshake(local)));
     let long = Handshake { saved_syn: Some([0; 200].into()), ..handshake(at(LISTENER)) };
-    let late = Request::Late { local: at(LISTENER), remote: peer(), octets: vec![0; 20] };
-    let heir = || [hello(1), say(1, Request::Attach), listen(1)].concat();
+    let late = Request::Deliver { local: at(LISTENER), remote: peer(), octets: vec![0; 20] };
+    let heir = || [hello(1), say(1, Request::Queues { wanted: true }), listen(1)].concat();
     vec![
         ("moves", [serving(), moved(0, 0, [0; 3]), moved(0, FILE, [10, 20, 30])].concat()),
         (
@@ -292,10 +288,10 @@ fn of_families() -> Vec<Case> {
         say(2, Request::MoveFor { keys, local: at(LISTENER), remote: peer() })
     };
     let family = || [serving(), hello(1), hello(2)].concat();
-    let returned = |key, queues| Request::Return { key: Key([key, 0]), queues };
+    let returned = |key, queues| Request::Serve { queues, key: Some(Key([key, 0])) };
     let returns = |client, key| say(client, returned(key, vec![(0, vec![0, 1]), (9, vec![0])]));
-    let moves = |client, socket, token| say_with(client, socket, Request::MovedForChild { token });
-    let refuses = |client, token| say(client, Request::MovedForChild { token });
+    let moves = |client, socket, token| say_with(client, socket, Request::Give { token: Some(token) });
+    let refuses = |client, token| say(client, Request::Give { token: Some(token) });
     vec![
         ("a_parent_moves_it_for_a_child", [family(), asks(&[0]), moves(0, ACCEPTED, 1)].concat()),
         (

@@ -220,7 +220,7 @@ impl Client {
     pub(super) fn on_unawaited(&mut self, id: u64, answer: &Answer) -> Result<(), ClientError> {
         match (self.unawaited.remove(&id), answer) {
             (Some(Late::Release), Answer::Claimed { claim, .. }) => {
-                self.say(&Request::Release { claims: vec![*claim] }, &[]).map(drop)
+                self.say(&Request::Release { claims: vec![*claim], drain: false }, &[]).map(drop)
             }
             _ => Ok(()),
         }
@@ -256,7 +256,7 @@ pub(super) fn wait_for(socket: impl AsFd, what: PollFlags, deadline: Instant) ->
 pub(super) fn late(request: &Request) -> Late {
     match request {
         Request::Claim { again: None, .. } => Late::Release,
-        Request::GiveBack => Late::GaveBack,
+        Request::Queues { wanted: false } => Late::GaveBack,
         _ => Late::Forget,
     }
 }

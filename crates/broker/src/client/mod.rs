@@ -170,10 +170,10 @@ impl Client {
     pub fn attach(&mut self) -> Result<Attached, ClientError> {
         self.has_attached = true;
         if self.is_behind()? {
-            self.say(&Request::Attach, &[])?; // What there is comes as events.
+            self.say(&Request::Queues { wanted: true }, &[])?; // What there is comes as events.
             return Err(ClientError::TimedOut);
         }
-        match self.ask(Request::Attach, &[])?.message {
+        match self.ask(Request::Queues { wanted: true }, &[])?.message {
             Answer::Attached { without } => Ok(Attached { granted: self.take_granted(), without }),
             answer => Err(unexpected(answer)),
         }
@@ -182,7 +182,7 @@ impl Client {
     /// Says that granted queues are served: an engine has the device, and polls it. Claims take hold of them from now on.
     pub fn ready(&mut self, link: u16, queues: &[u16]) -> Result<(), ClientError> {
         self.served.entry(link).or_default().extend(queues);
-        self.ask_for_done(Request::Ready { link, queues: queues.to_vec() }, &[])
+        self.ask_for_done(Request::Serve { queues: vec![(link, queues.to_vec())], key: None }, &[])
     }
 
     /// Asks that packets to where `shadow` is bound come to this process's queues; returns where they do by now.
@@ -217,13 +217,13 @@ impl Client {
 
     /// Gives a claim back; at the latest before its shadow is closed, unless it is drained.
     pub fn release(&mut self, claim: ClaimId) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Release { claims: vec![claim] }, &[])
+        self.ask_for_done(Request::Release { claims: vec![claim], drain: false }, &[])
     }
 
     /// The same for several. Those that are none of ours are left out.
     pub fn release_all(&mut self, claims: &[ClaimId]) -> Result<(), ClientError> {
         for some in claims.chunks(RELEASED_MAX) {
-            match self.ask_for_done(Request::Release { claims: some.to_vec() }, &[]) {
+            match self.ask_for_done(Request::Release { claims: some.to_vec(), drain: false }, &[]) {
                 Ok(()) | Err(ClientError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -233,7 +233,7 @@ impl Client {
 
     /// Leaves new connections to the kernel, and keeps those that there are. To be called before the listener is closed.
     pub fn drain(&mut self, claim: ClaimId) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Drain { claim }, &[])
+        self.ask_for_done(Request::Release { claims: vec![claim], drain: true }, &[])
     }
 
     /// Starts to look for the way to `remote` from `from`, or from wherever the kernel would.
@@ -272,12 +272,12 @@ impl Client {
 
     /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) by a kernel socket.
     pub fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
-        self.ask_for_done(Request::MovedForChild { token }, &[socket])
+        self.ask_for_done(Request::Give { token: Some(token) }, &[socket])
     }
 
     /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) that names no connection of ours.
     pub fn refuse_child(&mut self, token: u64) -> Result<(), ClientError> {
-        self.ask_for_done(Request::MovedForChild { token }, &[])
+        self.ask_for_done(Request::Give { token: Some(token) }, &[])
     }
 
     /// Asks for a connection of a process that this one was forked from. `keys` are the [`Welcome::key`]s of its parent, its
@@ -306,7 +306,7 @@ impl Client {
 
     /// Hands a kernel socket that waited at a closed listener to another process that has the same listener.
     pub fn hand_over(&mut self, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Adopt, &[socket])
+        self.ask_for_done(Request::Give { token: None }, &[socket])
     }
 
     /// Hands a handshake at a listener that is about to be closed to the process that gets our queues and has the same listener.
@@ -344,7 +344,7 @@ impl Client {
         octets: &[u8],
     ) -> Result<(), ClientError> {
         let octets = as_one_packet(octets)?;
-        self.ask_for_done(Request::Late { local, remote, octets }, &[])
+        self.ask_for_done(Request::Deliver { local, remote, octets }, &[])
     }
 
     /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
@@ -352,7 +352,7 @@ impl Client {
     pub fn give_back(&mut self) -> Result<(), ClientError> {
         self.has_attached = false;
         self.served.clear();
-        self.ask_for_done(Request::GiveBack, &[])
+        self.ask_for_done(Request::Queues { wanted: false }, &[])
     }
 
     /// Says what the program looks like.

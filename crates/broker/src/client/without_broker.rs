@@ -110,7 +110,7 @@ impl Client {
         self.last_id += 1;
         let id = self.last_id;
         let queues = self.served.iter().map(|(link, queues)| (*link, queues.clone())).collect();
-        let request = Request::Return { key: self.key, queues };
+        let request = Request::Serve { queues, key: Some(self.key) };
         let message = encode(&ToBroker { id, request }).map_err(|_| Errno::MSGSIZE)?;
         send(socket.as_fd(), &self.hello, &[])?;
         send(socket.as_fd(), &message, &[])?;
@@ -132,7 +132,7 @@ impl Client {
                 self.line = Line::Connected;
                 self.events.push_back(Event::Returned(Box::new(welcome)));
                 if self.has_attached {
-                    self.say(&Request::Attach, &[])?;
+                    self.say(&Request::Queues { wanted: true }, &[])?;
                 }
             }
             _ => return Err(ClientError::Gone),

@@ -98,24 +98,23 @@ pub enum Request {
         /// Its process, as it knows itself. Behind a PID namespace the broker knows it by another number.
         pid: u32,
     },
-    /// We had queues of the killed broker whose place this one has taken, and serve them still: [`Answer::Done`]. What is ours no more
-    /// comes before the answer, as [`News::QueuesLost`], and what may have changed meanwhile. Claims that are not asked for again are
-    /// forgotten after a minute.
-    Return {
-        /// [`Welcome::key`] of that broker, which is our key again.
-        key: Key,
+    /// Whether we want queues: [`Answer::Attached`] if we do, else [`Answer::Done`]. What there is comes before the answer, what is released
+    /// later comes later; both as [`News::QueueGranted`]. Who wants none has closed the sockets of those that it had: they are free.
+    Queues {
+        /// We do.
+        wanted: bool,
+    },
+    /// Queues are served: the device of a [`News::QueueGranted`] was made, and packets may come. [`Answer::Done`].
+    ///
+    /// Or we had them of the killed broker whose place this one has taken, and serve them still. What is ours no more then comes before
+    /// the answer, as [`News::QueuesLost`], and what may have changed meanwhile. Claims that are not asked for again are forgotten after a
+    /// minute.
+    Serve {
         /// Links and their queues.
         queues: Vec<(u16, Vec<u16>)>,
-    },
-    /// Queues, please: [`Answer::Attached`]. What there is comes before the answer, what is released later comes later; both as
-    /// [`News::QueueGranted`].
-    Attach,
-    /// Queues of a [`News::QueueGranted`] are served: the device was made, and packets may come. [`Answer::Done`].
-    Ready {
-        /// Of which interface.
-        link: u16,
-        /// Which.
-        queues: Vec<u16>,
+        /// [`Welcome::key`] of the killed broker, which is our key again.
+        #[serde(default)]
+        key: Option<Key>,
     },
     /// Packets to where this socket is bound are to come to us, on our queues: [`Answer::Claimed`]. May be asked without a
     /// queue: the claim takes force with the first one.
@@ -134,11 +133,9 @@ pub enum Request {
     Release {
         /// Which; at most [`RELEASED_MAX`].
         claims: Vec<ClaimId>,
-    },
-    /// The listener is closed, and its connections live on: new ones are the kernel's from now on. [`Answer::Done`].
-    Drain {
-        /// Which.
-        claim: ClaimId,
+        /// They are of listeners whose connections live on: only new ones are the kernel's from now on.
+        #[serde(default)]
+        drain: bool,
     },
     /// The way to a peer: [`Answer::Route`], within some four seconds.
     Route {
@@ -158,13 +155,6 @@ pub enum Request {
         #[serde(default)]
         until: Option<u64>,
     },
-    /// Answers a [`News::ChildAsks`]: [`Answer::Done`].
-    ///
-    /// Beside it: the kernel's socket of the connection, unless that is not ours.
-    MovedForChild {
-        /// The [`News::ChildAsks`] that asked for this.
-        token: u64,
-    },
     /// A connection that one of the processes had which this one was forked from: [`Answer::Moved`].
     MoveFor {
         /// Their keys, as they were inherited, the nearest first; at most [`KEYS_MAX`]. They are asked in this order.
@@ -174,12 +164,18 @@ pub enum Request {
         /// The peer.
         remote: SocketAddr,
     },
-    /// A connection that waited to be accepted at a listener of ours which is closed; some other process that has the same listener
-    /// is to have it: [`Answer::Done`], or a refusal if there is none. The listener must be, or have been, claimed by us on this
+    /// A connection of ours, which the kernel has, is another process's from now on: [`Answer::Done`].
+    ///
+    /// Either a child's, which asked for it by [`News::ChildAsks`]. Or it waited to be accepted at a listener of ours which is closed, and
+    /// some other process has the same listener; a refusal if there is none. The listener must be, or have been, claimed by us on this
     /// connection to the broker.
     ///
-    /// Beside it: the kernel's socket.
-    Adopt,
+    /// Beside it: the kernel's socket. A child is refused without one.
+    Give {
+        /// The [`News::ChildAsks`] that asked for this.
+        #[serde(default)]
+        token: Option<u64>,
+    },
     /// A handshake at a listener that we are about to close; whoever has the same listener and gets our queues is to finish it, as
     /// [`News::Handshake`]. [`Answer::Done`].
     Handshake(Handshake),
@@ -188,30 +184,18 @@ pub enum Request {
         /// Which.
         claim: ClaimId,
     },
-    /// A datagram that came to a socket of ours is to be the kernel's, for all who have the socket: [`Answer::Done`].
+    /// What came on our queues is to be the kernel's: [`Answer::Done`]. Either a datagram to a socket of ours, for all who have the socket. Or
+    /// a segment for a connection that was moved a moment ago, by [`Request::Move`].
     ///
-    /// Beside it: the socket.
+    /// Beside it: the socket, if it is a datagram.
     Deliver {
-        /// Where it went, to which the socket is bound.
+        /// Where it went; a datagram's socket is bound there.
         local: SocketAddr,
         /// Where it came from.
         remote: SocketAddr,
-        /// What it said, at most [`DATAGRAM_MAX`] octets.
+        /// What a datagram said, or the TCP header and what follows; at most [`DATAGRAM_MAX`] octets.
         octets: Vec<u8>,
     },
-    /// A segment came on our queues for a connection that was moved a moment ago, by [`Request::Move`]: the kernel is to have it.
-    /// [`Answer::Done`].
-    Late {
-        /// The end that was ours.
-        local: SocketAddr,
-        /// The peer.
-        remote: SocketAddr,
-        /// The TCP header and what follows, at most [`DATAGRAM_MAX`] octets.
-        octets: Vec<u8>,
-    },
-    /// Our queues are free, as their sockets are closed, and we want no others: the opposite of [`Request::Attach`].
-    /// [`Answer::Done`].
-    GiveBack,
     /// What the program looks like: [`Answer::Done`].
     Status(ProgramReport),
 }
@@ -250,7 +234,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
-    /// Queues are ours, in addition to those that we have; claims take hold of them after [`Request::Ready`].
+    /// Queues are ours, in addition to those that we have; claims take hold of them after [`Request::Serve`].
     ///
     /// Beside it: the packet memory, then one socket for each queue.
     QueueGranted(Grant),
@@ -296,7 +280,7 @@ pub enum News {
     },
     /// Ways to peers may be others than those that were told.
     WaysChanged,
-    /// A child wants a connection that it inherited: answer by [`Request::MovedForChild`].
+    /// A child wants a connection that it inherited: answer by [`Request::Give`].
     ChildAsks {
         /// To be named in the answer.
         token: u64,

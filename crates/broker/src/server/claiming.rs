@@ -69,10 +69,16 @@ impl Broker {
         &mut self,
         (client, id): (ClientId, u64),
         claims: Vec<ClaimId>,
+        drain: bool,
         now: Instant,
     ) -> Outcome {
         if claims.len() > RELEASED_MAX {
             return Err(Refusal::TooMany);
+        }
+        if drain {
+            let drained: Vec<_> =
+                claims.iter().map(|claim| self.registry.drain(client, *claim, now)).collect();
+            return done(drained.into_iter().collect());
         }
         let released: Vec<_> = claims.iter().map(|claim| self.registry.release(client, *claim)).collect();
         let own = claims.iter().zip(&released).filter(|(_, released)| released.is_ok());

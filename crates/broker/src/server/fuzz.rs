@@ -136,9 +136,9 @@ impl World {
                 keys.iter_mut().for_each(|key| *key = self.known_key(*key));
                 Some(local)
             }
-            Request::Deliver { local, .. } | Request::Late { local, .. } => Some(local),
+            Request::Deliver { local, .. } => Some(local),
             Request::Handshake(handshake) => Some(&mut handshake.local),
-            Request::Return { key, .. } => {
+            Request::Serve { key: Some(key), .. } => {
                 *key = self.known_key(*key);
                 None
             }

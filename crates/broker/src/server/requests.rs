@@ -8,8 +8,13 @@ use super::helpers::Theirs;
 use super::names::{name_of, printable};
 use super::notice::Notice;
 use super::outcome::{Outcome, done};
-use crate::protocol::{Answer, ProgramReport, QUEUES_MAX, Refusal, Request, Transport, VERSION, Welcome};
+use crate::protocol::{
+    Answer, Key, ProgramReport, QUEUES_MAX, Refusal, Request, Transport, VERSION, Welcome,
+};
 use crate::registry::{ClientId, LinkNumber};
+
+/// Interfaces in a [`Request::Serve`] at most.
+const LINKS_MAX: usize = 64;
 
 impl Broker {
     /// Carries out a request and answers it, unless the answer takes its time. An error ends the client.
@@ -57,41 +62,38 @@ impl Broker {
     ) -> Outcome {
         match request {
             Request::Hello { version, program, .. } => self.hello(client, version, program),
-            Request::Attach => Ok(Some((self.attach(client, now), None))),
-            Request::Ready { link, queues } => done(self.ready(client, link, &queues)),
-            Request::Return { key, queues } => done(self.take_back(client, key, &queues, now)),
+            Request::Queues { wanted: true } => Ok(Some((self.attach(client, now), None))),
+            Request::Queues { wanted: false } => {
+                self.registry.give_back(client, now);
+                done(Ok(()))
+            }
+            Request::Serve { queues, key } => done(self.serve_queues(client, key, &queues, now)),
             Request::Claim { transport, purpose, again } => {
                 let socket = fd.ok_or(Refusal::NoSocket)?;
                 self.examine_shadow((client, id), (transport, purpose, again), socket, now)
             }
-            Request::Release { claims } => self.release((client, id), claims, now),
-            Request::Drain { claim } => done(self.registry.drain(client, claim, now)),
+            Request::Release { claims, drain } => self.release((client, id), claims, drain, now),
             Request::Route { remote, from } => self.route(client, id, remote, from, now),
             Request::Move { connection, until } => self.take_over((client, id), (connection, until), fd, now),
-            Request::MovedForChild { token } => {
-                let asked = self.answer_question(client, token, fd.as_ref(), now);
-                done(asked.then_some(()).ok_or(Refusal::NotAsked))
-            }
             Request::MoveFor { keys, local, remote } => {
                 self.inherit((client, id), &keys, (local, remote), now)
             }
-            Request::Adopt => self.examine_handed((client, id), fd.ok_or(Refusal::NoSocket)?, now),
+            Request::Give { token: Some(token) } => {
+                let asked = self.answer_question(client, token, fd.as_ref(), now);
+                done(asked.then_some(()).ok_or(Refusal::NotAsked))
+            }
+            Request::Give { token: None } => {
+                self.examine_handed((client, id), fd.ok_or(Refusal::NoSocket)?, now)
+            }
             Request::Handshake(handshake) => done(self.keep_handshake(client, handshake, now)),
             Request::IsShared { claim } => {
                 let shared = self.registry.has_others(client, claim)?;
                 done(shared.then_some(()).ok_or(Refusal::Nobody))
             }
-            Request::Deliver { local, remote, octets } => {
-                let socket = fd.ok_or(Refusal::NoSocket)?;
-                self.examine_receiver((client, id), socket, (local, remote), octets, now)
-            }
-            Request::Late { local, remote, octets } => {
-                done(self.deliver_late(client, (local, remote), &octets, now))
-            }
-            Request::GiveBack => {
-                self.registry.give_back(client, now);
-                done(Ok(()))
-            }
+            Request::Deliver { local, remote, octets } => match fd {
+                Some(socket) => self.examine_receiver((client, id), socket, (local, remote), octets, now),
+                None => done(self.deliver_late(client, (local, remote), &octets, now)),
+            },
             Request::Status(report) => {
                 self.note_report(client, report, now);
                 done(Ok(()))
@@ -129,11 +131,24 @@ impl Broker {
         Answer::Attached { without: without.collect() }
     }
 
-    fn ready(&mut self, client: ClientId, link: LinkNumber, queues: &[u16]) -> Result<(), Refusal> {
-        if queues.len() > usize::from(QUEUES_MAX) || !self.registry.has_queues(client, link) {
+    fn serve_queues(
+        &mut self,
+        client: ClientId,
+        key: Option<Key>,
+        queues: &[(LinkNumber, Vec<u16>)],
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let is_too_much = |(_, queues): &(LinkNumber, Vec<u16>)| queues.len() > usize::from(QUEUES_MAX);
+        if queues.len() > LINKS_MAX || queues.iter().any(is_too_much) {
+            return Err(Refusal::TooMany);
+        }
+        if let Some(key) = key {
+            return self.take_back(client, key, queues, now);
+        }
+        if queues.iter().any(|(link, _)| !self.registry.has_queues(client, *link)) {
             return Err(Refusal::NotYours);
         }
-        self.registry.on_ready(client, link, queues);
+        queues.iter().for_each(|(link, queues)| self.registry.on_ready(client, *link, queues));
         self.show(client);
         Ok(())
     }
@@ -152,11 +167,7 @@ impl Broker {
 fn takes_fd(request: &Request) -> bool {
     matches!(
         request,
-        Request::Claim { .. }
-            | Request::Move { .. }
-            | Request::MovedForChild { .. }
-            | Request::Adopt
-            | Request::Deliver { .. }
+        Request::Claim { .. } | Request::Move { .. } | Request::Give { .. } | Request::Deliver { .. }
     )
 }
 

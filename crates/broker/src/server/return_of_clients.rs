@@ -11,11 +11,8 @@ use super::actions::segments_clamped;
 use super::broker::Broker;
 use super::notice::Notice;
 use crate::peer::Peer;
-use crate::protocol::{Key, News, QUEUES_MAX, Refusal};
+use crate::protocol::{Key, News, Refusal};
 use crate::registry::{ClientId, LinkNumber};
-
-/// Interfaces in a [`crate::protocol::Request::Return`] at most.
-const LINKS_MAX: usize = 64;
 
 impl Broker {
     /// An interface was attached on which a killed broker left these claims, and owners of queues.
@@ -64,10 +61,6 @@ impl Broker {
         queues: &[(LinkNumber, Vec<u16>)],
         now: Instant,
     ) -> Result<(), Refusal> {
-        let is_too_much = |(_, queues): &(LinkNumber, Vec<u16>)| queues.len() > usize::from(QUEUES_MAX);
-        if queues.len() > LINKS_MAX || queues.iter().any(is_too_much) {
-            return Err(Refusal::TooMany);
-        }
         if self.succession.is_none() || self.connections.values().any(|other| other.key == key) {
             return Err(Refusal::NotYours);
         }

@@ -167,10 +167,10 @@ fn who_breaks_a_rule_is_disconnected_and_nobody_else() {
         socket
     };
     let first = served.raw();
-    say(&first, &ask(Request::Attach));
-    let mut too_long = encode(&ask(Request::Attach)).unwrap();
+    say(&first, &ask(Request::Queues { wanted: true }));
+    let mut too_long = encode(&ask(Request::Queues { wanted: true })).unwrap();
     too_long.resize((64 << 10) + 1, b' '); // Cut off, it would be a message.
-    let release = || ask(Request::Release { claims: vec![crate::protocol::ClaimId(1)] });
+    let release = || ask(Request::Release { claims: vec![crate::protocol::ClaimId(1)], drain: false });
     let claim = || ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener, again: None });
     let bad = [
         ("a request before hello", first),
@@ -195,7 +195,7 @@ fn who_does_not_read_its_answers_costs_little_and_others_are_served() {
     let served = Served::new(1);
     let mut good = served.connect();
     let flooder = served.raw_known();
-    let octets = encode(&ask(Request::GiveBack)).unwrap();
+    let octets = encode(&ask(Request::Queues { wanted: false })).unwrap();
     let mut sent = 0;
     let blocked = loop {
         match send(&flooder, &octets, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {

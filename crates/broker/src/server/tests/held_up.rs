@@ -180,7 +180,7 @@ fn claims(broker: &Late) -> OwnedFd {
     let listener = OwnedFd::from(TcpListener::bind("0.0.0.0:0").unwrap());
     let listens = ask(Request::Claim { transport: Transport::Tcp, purpose: Purpose::Listener, again: None });
     say_with(&client, &listens, &[&listener]);
-    say(&client, &ask(Request::GiveBack));
+    say(&client, &ask(Request::Queues { wanted: false }));
     client
 }
 

@@ -117,10 +117,10 @@ fn a_queue_is_not_its_own_for_who_does_not_know_the_key() {
         connect(&thief, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
         say(&thief, &hello());
         assert!(hears(&thief).contains("welcome"));
-        say(&thief, &ask(Request::Return { key: Key([1, 2]), queues: vec![(0, vec![0])] }));
+        say(&thief, &ask(Request::Serve { queues: vec![(0, vec![0])], key: Some(Key([1, 2])) }));
         while !hears(&thief).contains("not_yours") {}
         await_return(&mut client);
-        say(&thief, &ask(Request::Return { key: client.key, queues: vec![(0, vec![0])] }));
+        say(&thief, &ask(Request::Serve { queues: vec![(0, vec![0])], key: Some(client.key) }));
         while !hears(&thief).contains("not_yours") {}
     });
 }
