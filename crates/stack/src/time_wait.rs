@@ -274,12 +274,12 @@ impl Entry {
         if is_syn && segment.flags & flag::ACK == 0 && self.is_newer(segment) {
             return TimeWaitVerdict::Reuse { min_iss: self.snd_nxt + 1 };
         }
-        if self.notes.has_timestamps() && !is_syn {
-            match segment.ts_val {
-                None => return TimeWaitVerdict::Ignore, // RFC 7323, 3.2
-                Some(ts_val) if is_later(self.ts_recent, ts_val) => return self.acknowledge(), // PAWS: 5.3, R1
-                Some(ts_val) if segment.seq.is_at_or_before(self.rcv_nxt) => self.ts_recent = ts_val,
-                Some(_) => {}
+        if let Some(ts_val) = segment.ts_val.filter(|_| self.notes.has_timestamps() && !is_syn) {
+            if is_later(self.ts_recent, ts_val) {
+                return self.acknowledge(); // PAWS: RFC 7323, 5.3, R1
+            }
+            if segment.seq.is_at_or_before(self.rcv_nxt) {
+                self.ts_recent = ts_val;
             }
         }
         let is_bare = segment.len == 0 && segment.flags & (flag::SYN | flag::FIN) == 0;

@@ -32,13 +32,14 @@ impl Connection {
         Fate::Alive
     }
 
-    /// RFC 7323, 5.3. RST segments are exempt (5.2); those that lack the option are dropped (3.2).
+    /// RFC 7323, 5.3. RST segments are exempt (5.2). So are those that lack the option: 3.2 would have them dropped (SHOULD), but paths
+    /// that strip it after the handshake exist, and Linux takes them.
     pub(super) fn passes_paws(&mut self, segment: &Segment<'_>, shared: &mut Shared, now: Instant) -> bool {
         if !self.flags.timestamps || segment.has(flag::RST) {
             return true;
         }
         let Some(Timestamps { value, .. }) = segment.options.timestamps else {
-            return false;
+            return true;
         };
         let old = (value.wrapping_sub(self.receive.ts_recent) as i32) < 0;
         if old && !self.is_ts_recent_outdated(now) && !self.is_reordered_ack(segment) {

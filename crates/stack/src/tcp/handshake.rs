@@ -85,11 +85,6 @@ impl HalfOpen {
         if self.is_old(segment) {
             return HalfOpenVerdict::Repeat;
         }
-        // RFC 7323, 3.2. The connection would drop it, and be left in SYN-RECEIVED without a timer.
-        let lacks_timestamps = self.agreement.ts_recent.is_some() && segment.options.timestamps.is_none();
-        if lacks_timestamps && !segment.has(flag::RST) {
-            return HalfOpenVerdict::Ignore;
-        }
         let in_window = self.is_in_window(segment);
         if segment.has(flag::RST) {
             return match in_window {
