@@ -67,7 +67,7 @@ impl HyStart {
             self.on_sample(u32::try_from(rtt.as_micros()).unwrap_or(UNKNOWN - 1));
         }
         if snd_una.is_at_or_after(self.window_end) {
-            self.end_round(snd_nxt);
+            self.end_round(snd_una, snd_nxt);
         }
         self.phase
     }
@@ -101,8 +101,10 @@ impl HyStart {
         self.current_round_min_rtt >= self.last_round_min_rtt.saturating_add(threshold)
     }
 
-    /// The round in which conservative slow start began counts as one of the five.
-    fn end_round(&mut self, snd_nxt: SeqNum) {
+    /// The round in which conservative slow start began counts as one of the five. With nothing in flight the next round waits for
+    /// what is sent: its end is not known yet.
+    fn end_round(&mut self, snd_una: SeqNum, snd_nxt: SeqNum) {
+        self.in_round = snd_una != snd_nxt;
         self.window_end = snd_nxt;
         self.last_round_min_rtt = self.current_round_min_rtt;
         self.current_round_min_rtt = UNKNOWN;
@@ -166,6 +168,16 @@ mod tests {
         flow.round(10, 50);
         assert_eq!(flow.round(7, 100), Phase::SlowStart);
         assert_eq!(flow.round(8, 200), Phase::Conservative);
+    }
+
+    /// RFC 9406, 4.2: an acknowledgement of all that is in flight ends one round, and what is sent next is another.
+    #[test]
+    fn a_round_that_one_acknowledgement_covers_is_the_measure_of_the_next() {
+        let (mut hystart, start) = (HyStart::new(), SeqNum(u32::MAX - 7));
+        let millis = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(hystart.on_acked(millis(100), start + 1000, start + 1000), Phase::SlowStart);
+        let phases = (1..=8).map(|n| hystart.on_acked(millis(140), start + 1000 + n, start + 2000));
+        assert_eq!(phases.last(), Some(Phase::Conservative));
     }
 
     /// RFC 9406, 4.2: a partial first round counts.

@@ -119,7 +119,8 @@ impl Connection {
         shared: &mut Shared,
         now: Instant,
     ) -> Fate {
-        self.flags.ecn = false;
+        // RFC 3168, 6.1.1: both SYNs ask for it, and ours was not repeated without.
+        self.flags.ecn &= segment.has(flag::ECE) && segment.has(flag::CWR) && self.handshakes <= 1;
         self.send.snd_wnd = u32::from(segment.window);
         self.send.max_window = self.send.snd_wnd;
         self.send.snd_wl1 = segment.seq;

@@ -215,7 +215,7 @@ impl Receiver {
         let old = (self.rcv_nxt.since(seq) as usize).min(data.len());
         if old > 0 {
             received.duplicate = true;
-            self.duplicate = SeqRange::new(seq, seq + old as u32);
+            self.tell_duplicate(SeqRange::new(seq, seq + old as u32));
         }
         (seq + old as u32, &data[old..])
     }
@@ -248,7 +248,7 @@ impl Receiver {
         let inserted = self.assembler.insert(range, self.rcv_nxt).expect("the assembler was asked before");
         if let Some(duplicate) = inserted.duplicate {
             received.duplicate = true;
-            self.duplicate = duplicate;
+            self.tell_duplicate(duplicate);
         }
         let next = self.assembler.take_contiguous(self.rcv_nxt);
         received.in_order = next.since(self.rcv_nxt);
@@ -382,9 +382,22 @@ impl Receiver {
         let range = SeqRange::new(seq, seq + len as u32);
         let old = len > 0 && range.end.is_at_or_before(self.rcv_nxt);
         if old {
-            self.duplicate = range;
+            self.tell_duplicate(range);
         }
         old
+    }
+
+    /// The next ACK reports `range` (RFC 2883, 4). One ACK may answer a burst: of pieces that touch it reports all, so that the peer finds
+    /// out how much it sent needlessly, else the latest; but not a shorter one than it has, as long as that needs no block behind it.
+    fn tell_duplicate(&mut self, range: SeqRange) {
+        let told = self.duplicate;
+        let touches = range.start.is_at_or_before(told.end) && told.start.is_at_or_before(range.end);
+        let is_better = told.len() > range.len() && told.end.is_at_or_before(self.rcv_nxt);
+        if told.is_empty() || !touches {
+            self.duplicate = if is_better { told } else { range };
+        } else {
+            self.duplicate = SeqRange::new(told.start.min(range.start), told.end.max(range.end));
+        }
     }
 
     /// `TCP_QUICKACK`.

@@ -251,6 +251,9 @@ impl Connection {
         self.receive.on_read(octets, self.rtt.srtt(), now);
         if self.state.may_receive() && self.receive.is_update_due(!shared.is_under_pressure()) {
             self.receive.ack_now();
+        if octets == 0 {
+            return; // The end of the stream opens no window.
+        }
         }
     }
 
