@@ -73,7 +73,8 @@ impl Hosts {
         self.next_port = self.next_port.wrapping_add(1).max(1024);
         let options = Arc::new(TcpOptions { no_delay: true, ..TcpOptions::default() });
         let local = SocketAddr::new(CLIENT, self.next_port);
-        let connect = Connect { local, remote: SERVER, hop: Hop::default(), options, data: b"" };
+        let connect =
+            Connect { local, remote: SERVER, is_bound: false, hop: Hop::default(), options, data: b"" };
         let client = self.client.tcp_connect(&connect, self.now).expect("the port is free");
         self.settle();
         (client, self.server.tcp_accept(self.listener).expect("the handshake is complete"))

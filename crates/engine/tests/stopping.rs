@@ -65,8 +65,14 @@ impl Stopping {
         client.add_link(DeviceId(0), LinkId(0), Box::new(left.remove(0)), now);
         server.step(now);
         let hop = Hop::default();
-        let connect =
-            Connect { local: CLIENT, remote: SERVER, hop, options: Default::default(), data: b"hello" };
+        let connect = Connect {
+            local: CLIENT,
+            remote: SERVER,
+            is_bound: false,
+            hop,
+            options: Default::default(),
+            data: b"hello",
+        };
         let connection = client.stack().tcp_connect(&connect, now).unwrap();
         let _handles = (server_handle, client_handle);
         let mut stopping = Stopping { server, client, connection, now, told_at: now, received: 0, _handles };

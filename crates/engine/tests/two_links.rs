@@ -125,7 +125,14 @@ impl Hosts {
     fn connect_from(&mut self, link: LinkId, port: u16) -> ConnectionId {
         let (local, remote) = (format!("192.0.{}.2:{port}", link.0), format!("192.0.{}.1:7", link.0));
         let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
-        let connect = Connect { local, remote, hop: Hop::default(), options: Default::default(), data: b"" };
+        let connect = Connect {
+            local,
+            remote,
+            is_bound: false,
+            hop: Hop::default(),
+            options: Default::default(),
+            data: b"",
+        };
         self.clients[usize::from(link.0)].stack().tcp_connect(&connect, self.now).unwrap()
     }
 

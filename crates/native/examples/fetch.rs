@@ -43,7 +43,7 @@ fn fetch(device: &str, remote: SocketAddr, request: Vec<u8>) -> Result<(), Error
     let (local, hop) = (departure.local, departure.hop);
     let connect = move |stack: &mut stack::Stack, now| {
         let options = std::sync::Arc::new(TcpOptions::default());
-        stack.tcp_connect(&Connect { local, remote, hop, options, data: &request }, now)
+        stack.tcp_connect(&Connect { local, remote, is_bound: false, hop, options, data: &request }, now)
     };
     let connection = handle.ask_stack(connect).ok_or("the engine ended")?;
     connection.map_err(|error| format!("{error:?}"))?;

@@ -88,7 +88,7 @@ fn thousands_of_connections_come_in_pieces_and_none_is_missing() {
         world.client().ask(move |stack, now| {
             let local = std::net::SocketAddr::new(CLIENT.ip(), 10_000 + port);
             let (hop, options) = (Default::default(), Default::default());
-            let connect = stack::Connect { local, remote: SERVER, hop, options, data: b"" };
+            let connect = stack::Connect { local, remote: SERVER, is_bound: false, hop, options, data: b"" };
             stack.tcp_connect(&connect, now).unwrap()
         });
     }

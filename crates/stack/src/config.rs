@@ -38,9 +38,10 @@ pub struct Config {
     pub fast_open_client: bool,
     /// How long a connection stays in TIME-WAIT.
     pub time_wait: Duration,
-    /// Whether connecting may take over a flow that has been in TIME-WAIT for a second, if timestamps tell old segments from new
-    /// ones (`tcp_tw_reuse`, which on Linux is for loopback alone by default). For hosts whose ports another process chooses.
-    pub time_wait_reuse: bool,
+    /// How long a flow must have been in TIME-WAIT before connecting takes it over, if timestamps tell old segments from new ones
+    /// (`tcp_tw_reuse` and `tcp_tw_reuse_delay`, which on Linux are for loopback alone by default); `None`: it never does. For hosts
+    /// whose ports another process chooses. A port that the program chose waits for nothing ([`Connect::is_bound`](crate::Connect)).
+    pub time_wait_reuse: Option<Duration>,
     /// Whether the congestion window shrinks while a connection idles longer than its timeout (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
     /// How long a closed socket waits in FIN-WAIT-2 for its peer's FIN (`tcp_fin_timeout`).
@@ -98,7 +99,7 @@ impl Default for Config {
             fast_open_server: true,
             fast_open_client: true,
             time_wait: Duration::from_secs(60),
-            time_wait_reuse: false,
+            time_wait_reuse: None,
             slow_start_after_idle: true,
             fin_timeout: Duration::from_secs(60),
             syn_retries: 6,

@@ -89,9 +89,6 @@ impl Default for TimeWaitConfig {
     }
 }
 
-/// How long after its last segment a flow may be connected anew.
-const REUSED_AFTER: Duration = Duration::from_secs(1);
-
 /// Connections in TIME-WAIT (RFC 9293, 3.10.7.4), in order of expiry.
 #[derive(Debug)]
 pub struct TimeWaitTable {
@@ -209,13 +206,13 @@ impl TimeWaitTable {
         Some(verdict)
     }
 
-    /// Whether we may connect anew on a flow, and from which sequence number on: if our timestamps have moved on by a second,
-    /// nothing that is under way from before can be taken for the new connection's (RFC 6191, 2; RFC 7323, 5; Linux's
-    /// tcp_tw_reuse). `None` if not, or if the flow is not in TIME-WAIT.
-    pub fn may_connect(&self, hash: u64, key: &FlowKey, now: Instant) -> Option<SeqNum> {
+    /// Whether we may connect anew on a flow that has been there for the time `age`, and from which sequence number on: timestamps
+    /// tell what is under way from before from what the new connection sends (RFC 6191, 2; RFC 7323, 5; Linux's tcp_tw_reuse). `None`
+    /// if not, or if the flow is not in TIME-WAIT.
+    pub fn may_connect(&self, hash: u64, key: &FlowKey, age: Duration, now: Instant) -> Option<SeqNum> {
         let entry = &self.entries[self.find(hash, key)? as usize];
         let remaining = entry.expiry.near(self.now).since(now);
-        let is_old = remaining + REUSED_AFTER <= self.config.lifetime;
+        let is_old = age.is_zero() || remaining + age <= self.config.lifetime;
         // Beyond any window of the old connection, should the peer still be in it.
         (entry.notes.has_timestamps() && is_old).then(|| entry.snd_nxt + (u32::from(u16::MAX) + 2))
     }

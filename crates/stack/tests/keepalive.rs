@@ -22,8 +22,14 @@ fn probes_go_on_until_the_user_timeout_however_many_they_are() {
         user_timeout: Some(second * 400),
         ..TcpOptions::default()
     };
-    let connect =
-        Connect { local: CLIENT, remote: SERVER, hop: Hop::default(), options: Arc::new(options), data: b"" };
+    let connect = Connect {
+        local: CLIENT,
+        remote: SERVER,
+        is_bound: false,
+        hop: Hop::default(),
+        options: Arc::new(options),
+        data: b"",
+    };
     let client = pair.client.stack.tcp_connect(&connect, pair.now).unwrap();
     pair.run();
     let stack = &mut pair.client.stack;

@@ -89,7 +89,8 @@ fn shutdown_while_syns_cross_lets_the_data_go_first() {
         let mut pair = Pair::new();
         let connect = |local, remote, now, stack: &mut stack::Stack| {
             let options = std::sync::Arc::default();
-            let connect = stack::Connect { local, remote, hop: stack::Hop::default(), options, data };
+            let connect =
+                stack::Connect { local, remote, is_bound: false, hop: stack::Hop::default(), options, data };
             stack.tcp_connect(&connect, now).unwrap()
         };
         let client = connect(CLIENT, SERVER, pair.now, &mut pair.client.stack);

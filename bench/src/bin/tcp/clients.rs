@@ -84,7 +84,8 @@ impl Clients {
             let local = address(self.begun);
             self.begun = self.begun.wrapping_add(1);
             let options = Arc::clone(&self.options);
-            let connect = Connect { local, remote: SERVER, hop: Hop::default(), options, data: b"" };
+            let connect =
+                Connect { local, remote: SERVER, is_bound: false, hop: Hop::default(), options, data: b"" };
             // One that is still in TIME-WAIT is left out.
             if stack.tcp_connect(&connect, now).is_ok() {
                 self.opening += 1;

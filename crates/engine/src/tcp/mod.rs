@@ -74,8 +74,8 @@ use crate::Echo;
 /// let lines = format!("hello\n{}\n", "x".repeat(3000)); // Too long to be received in one piece.
 /// let connection = client.ask_stack(move |stack, now| {
 ///     let local = "192.0.2.2:40000".parse().unwrap();
-///     let options = Default::default();
-///     let connect = Connect { local, remote: address, hop: Hop::default(), options, data: lines.as_bytes() };
+///     let (hop, options, data) = (Hop::default(), Default::default(), lines.as_bytes());
+///     let connect = Connect { local, remote: address, is_bound: false, hop, options, data };
 ///     stack.tcp_connect(&connect, now).unwrap()
 /// });
 /// let connection = connection.expect("the engine runs");

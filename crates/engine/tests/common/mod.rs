@@ -52,7 +52,10 @@ impl Host {
     pub fn connect(&self, local: SocketAddr, remote: SocketAddr) -> ConnectionId {
         let connect = move |stack: &mut stack::Stack, now| {
             let options = Default::default();
-            stack.tcp_connect(&Connect { local, remote, hop: Hop::default(), options, data: b"" }, now)
+            stack.tcp_connect(
+                &Connect { local, remote, is_bound: false, hop: Hop::default(), options, data: b"" },
+                now,
+            )
         };
         self.handle.ask_stack(connect).unwrap().unwrap()
     }

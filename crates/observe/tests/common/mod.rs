@@ -60,7 +60,12 @@ impl Host {
         let local = SocketAddr::new(CLIENT.ip(), port);
         let id = self.ask(move |stack, now| {
             let (hop, options) = (Hop::default(), Default::default());
-            stack.tcp_connect(&Connect { local, remote: SERVER, hop, options, data: b"" }, now).unwrap()
+            stack
+                .tcp_connect(
+                    &Connect { local, remote: SERVER, is_bound: false, hop, options, data: b"" },
+                    now,
+                )
+                .unwrap()
         });
         self.wait_for(move |stack| stack.readiness(id).is_some_and(|ready| ready.writable));
         id

@@ -49,7 +49,8 @@ impl State {
         // As the program left them: binding changes some.
         let (options, settings) = self.sockets.get(id)?.options_of_shadow();
         let local = SocketAddr::new(way.local, 0);
-        let mut connect = Connect { local, remote, hop: way.hop, options: Arc::new(options), data: &[] };
+        let (hop, options) = (way.hop, Arc::new(options));
+        let mut connect = Connect { local, remote, is_bound: false, hop, options, data: &[] };
         let rested = self.connect_from_resting_port(id, &mut connect, now);
         let begun = rested.or_else(|| self.connect_from_new_port(id, &mut connect, &settings, now));
         let (connection, claim) = begun?;
@@ -94,6 +95,7 @@ impl State {
         let fd = self.sockets.get(id)?.fd();
         let is_chosen = self.bind_for_stack(id, connect.local.ip())?;
         connect.local = local_of(fd)?;
+        connect.is_bound = !is_chosen;
         let shadow = internal::copy(fd)?;
         let claim = self.attachment()?.claim(shadow.as_fd(), Purpose::Outgoing);
         internal::close(shadow);

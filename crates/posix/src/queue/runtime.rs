@@ -52,7 +52,7 @@ impl Runtime {
         let stack = stack::Config {
             connections_max: CONNECTIONS_MAX,
             // The kernel chooses the ports, and does not know which of them our TIME-WAIT still has.
-            time_wait_reuse: true,
+            time_wait_reuse: Some(Duration::from_secs(1)),
             late_segments_max: LATE_SEGMENTS_MAX,
             ack_hold_max: ACK_HOLD_MAX,
             ..stack::Config::default()

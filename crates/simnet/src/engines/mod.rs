@@ -127,7 +127,8 @@ impl EngineScenario {
         for plan in &self.plans {
             let (remote, local) = endpoints(plan);
             let hop = Hop { link: plan.link, ..Hop::default() };
-            let connect = Connect { local, remote, hop, options: Default::default(), data: b"" };
+            let connect =
+                Connect { local, remote, is_bound: false, hop, options: Default::default(), data: b"" };
             hosts[1].stack().tcp_connect(&connect, Instant::ZERO).expect("each flow is connected once");
         }
         Network {

@@ -257,7 +257,7 @@ impl Host for OurHost {
         now: Instant,
     ) -> (SocketNumber, usize) {
         let options = self.options(self.sockets.len());
-        let connect = Connect { local, remote, hop: Hop::default(), options, data };
+        let connect = Connect { local, remote, is_bound: false, hop: Hop::default(), options, data };
         let id = self.stacks[0].tcp_connect(&connect, now).expect("the flow is new, and there are few");
         let taken = self.stacks[0].queued(id).map_or(0, |(_, to_send)| to_send);
         (self.add((0, id)), taken)

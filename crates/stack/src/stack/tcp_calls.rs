@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use clock::Instant;
+use clock::{Duration, Instant};
 
 use super::{ConnectionId, ListenerId, Stack};
 use crate::config::TcpOptions;
@@ -20,6 +20,9 @@ use crate::tcp::{
 pub struct Connect<'a> {
     /// Our end. The port is one that whoever gives out ports on this host has given to us.
     pub local: SocketAddr,
+    /// Whether the program insists on this port: then a flow in TIME-WAIT is taken over at once, if timestamps tell old segments from
+    /// new ones, as on Linux. Else [`Config::time_wait_reuse`](crate::Config) says when.
+    pub is_bound: bool,
     /// The peer's.
     pub remote: SocketAddr,
     /// Where packets to it leave.
@@ -120,7 +123,7 @@ impl Stack {
         if self.find_flow(hash, &key).is_some() || self.connections.is_full() {
             return Err(if self.connections.is_full() { ConnectError::TooMany } else { ConnectError::InUse });
         }
-        let least_iss = self.least_iss_beside_time_wait(hash, &key, now)?;
+        let least_iss = self.least_iss_beside_time_wait(hash, &key, connect.is_bound, now)?;
         let path = self.shared.paths.acquire(connect.hop).ok_or(ConnectError::TooMany)?;
         let iss = self.isn.isn(&key, now);
         let iss = least_iss.map_or(iss, |least| iss.max(least));
@@ -149,13 +152,16 @@ impl Stack {
         &mut self,
         hash: u64,
         key: &FlowKey,
+        is_bound: bool,
         now: Instant,
     ) -> Result<Option<SeqNum>, ConnectError> {
         if !self.time_wait.contains(hash, key) {
             return Ok(None);
         }
-        let allowed = self.shared.config.time_wait_reuse && self.shared.config.timestamps;
-        let least = self.time_wait.may_connect(hash, key, now).filter(|_| allowed);
+        let config = &self.shared.config;
+        let age = if is_bound { Some(Duration::ZERO) } else { config.time_wait_reuse };
+        let age = age.filter(|_| config.timestamps);
+        let least = age.and_then(|age| self.time_wait.may_connect(hash, key, age, now));
         let least = least.ok_or(ConnectError::InUse)?;
         self.time_wait.remove(hash, key);
         self.shared.counters.time_wait_recycled += 1;

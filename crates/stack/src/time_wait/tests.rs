@@ -62,7 +62,12 @@ fn segment(flags: u8, seq: SeqNum, ts_val: Option<u32>) -> SegmentSummary {
 fn a_flow_may_be_connected_anew_after_a_second_if_timestamps_tell_the_two_apart() {
     let may_connect = |fixture: &Fixture, millis| {
         let hash = fixture.flows.hash_of(&flow(1));
-        fixture.table.may_connect(hash, &flow(1), START + Duration::from_millis(millis))
+        fixture.table.may_connect(
+            hash,
+            &flow(1),
+            Duration::from_secs(1),
+            START + Duration::from_millis(millis),
+        )
     };
     let fixture = Fixture::waiting(Some(TS_RECENT));
     assert_eq!(may_connect(&fixture, 990), None);

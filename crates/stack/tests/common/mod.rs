@@ -53,7 +53,7 @@ impl Host {
 
     pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr) -> ConnectionId {
         let options = Arc::new(TcpOptions::default());
-        let connect = Connect { local, remote, hop: Hop::default(), options, data: b"" };
+        let connect = Connect { local, remote, is_bound: false, hop: Hop::default(), options, data: b"" };
         self.stack.tcp_connect(&connect, Instant::from_nanos(1_000_000)).unwrap()
     }
 

@@ -66,7 +66,8 @@ fn tcp_and_udp_do_not_wait_for_each_other() {
         let (mut local, mut remote) = (ends.server, ends.stranger);
         local.set_port(1000 + port);
         remote.set_port(80);
-        let connect = Connect { local, remote, hop: hop(), options: Arc::default(), data: b"" };
+        let connect =
+            Connect { local, remote, is_bound: false, hop: hop(), options: Arc::default(), data: b"" };
         stack.tcp_connect(&connect, NOW).unwrap();
         stack.udp_send_to(id, &UdpSend::default(), b"x", NOW).unwrap();
     }

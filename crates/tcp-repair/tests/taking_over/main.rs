@@ -506,6 +506,7 @@ fn a_client_connection_of_ours_goes_on_too() {
         let connect = stack::Connect {
             local: format!("{SERVER_V4}:45678").parse().unwrap(),
             remote: listener.local_addr().unwrap(),
+            is_bound: false,
             hop: stack::Hop { header, ..stack::Hop::default() },
             options: Default::default(),
             data: b"question",

@@ -78,7 +78,8 @@ impl Control {
         let (conversation, options) = Conversation::following(words)?;
         let shared = self.shared.clone();
         let begin = move |stack: &mut Stack, now| {
-            let connect = Connect { local, remote, hop, options: Arc::new(options), data: b"" };
+            let connect =
+                Connect { local, remote, is_bound: false, hop, options: Arc::new(options), data: b"" };
             let id = stack.tcp_connect(&connect, now).map_err(|error| format!("{error:?}"))?;
             shared.lock().begun.push((id, conversation));
             Ok(local.to_string())

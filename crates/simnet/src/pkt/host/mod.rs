@@ -152,12 +152,13 @@ impl Host {
     pub(crate) fn connect(
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
+        is_bound: bool,
         options: &TcpOptions,
         data: &[u8],
         now: Instant,
     ) -> Result<ConnectionId, Errno> {
         let hop = Hop { link: LINK, ..Hop::default() };
-        let connect = Connect { local, remote, hop, options: Arc::new(options.clone()), data };
+        let connect = Connect { local, remote, is_bound, hop, options: Arc::new(options.clone()), data };
         self.stack.tcp_connect(&connect, now).map_err(|error| match error {
             ConnectError::AddressFamily => Errno::EAFNOSUPPORT,
             ConnectError::InUse => Errno::EADDRNOTAVAIL,

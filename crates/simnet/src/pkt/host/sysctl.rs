@@ -72,7 +72,11 @@ fn set_number(config: &mut Config, name: &str, number: u64) -> Option<bool> {
         "tcp_fin_timeout" => config.fin_timeout = Duration::from_secs(number),
         "tcp_max_syn_backlog" => config.half_open_max = u32::try_from(number).ok()?,
         // 2 is for loopback alone.
-        "tcp_tw_reuse" => config.time_wait_reuse = number == 1,
+        "tcp_tw_reuse" => {
+            config.time_wait_reuse = (number == 1).then_some(Duration::from_secs(1));
+        }
+        // Behind the setting that it belongs to.
+        "tcp_tw_reuse_delay" => *config.time_wait_reuse.as_mut()? = Duration::from_millis(number),
         "tcp_max_orphans" => config.orphans_max = u32::try_from(number).ok()?,
         "tcp_max_tw_buckets" => config.time_wait_max = u32::try_from(number).ok()?,
         "tcp_invalid_ratelimit" => config.out_of_window_ack_interval = Duration::from_millis(number),

@@ -56,20 +56,37 @@ pub(super) fn start(
 ) -> Result<std::result::Result<(), Errno>> {
     let (usual, port, now) = (bind_address(&world.settings).ip(), world.free_port(), world.now);
     let socket = world.socket(fd)?;
-    let local = *socket.local.get_or_insert(SocketAddr::new(usual, port));
+    let is_bound = socket.local.is_some();
+    let range = ports(socket.kept(sym::SOL_IP, sym::IP_LOCAL_PORT_RANGE), port);
+    let of_range = range.map(|port| SocketAddr::new(usual, port)).collect();
+    let locals = socket.local.map_or(of_range, |local| vec![local]);
     let (options, flow) = (socket.options.clone(), socket.flow);
     if let Some(failed) = socket.failed.take() {
         world.host.close(failed, now);
     }
-    let id = match world.host.connect((local, remote), &options, data, now) {
-        Ok(id) => id,
-        Err(errno) => return Ok(Err(errno)),
+    let mut begun = Err(Errno::EADDRNOTAVAIL);
+    let begin = |local: &SocketAddr| {
+        begun = world.host.connect((*local, remote), is_bound, &options, data, now);
+        begun != Err(Errno::EADDRNOTAVAIL)
     };
-    world.socket(fd)?.state = SocketState::Connecting(id);
+    let local = locals.into_iter().find(begin);
+    let (local, id) = match (local, begun) {
+        (Some(local), Ok(id)) => (local, id),
+        (_, begun) => return Ok(Err(begun.err().unwrap_or(Errno::EADDRNOTAVAIL))),
+    };
+    let socket = world.socket(fd)?;
+    socket.local = Some(local);
+    socket.state = SocketState::Connecting(id);
     let flow = &mut world.flows[flow];
     flow.stage = Stage::Connecting;
     (flow.local, flow.remote) = (local, remote);
     Ok(Ok(()))
+}
+
+/// The ports that `IP_LOCAL_PORT_RANGE` allows: from its low half to its high half. Without it, `usual` alone.
+fn ports(range: i64, usual: u16) -> std::ops::RangeInclusive<u16> {
+    let (low, high) = (range as u16, (range >> 16) as u16);
+    if range == 0 { usual..=usual } else { low.max(1)..=high }
 }
 
 /// Whether the handshake is over, well or not; `errno` is for a socket that does not wait.

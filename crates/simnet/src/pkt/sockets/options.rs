@@ -32,7 +32,16 @@ const KEPT: &[(i64, &[i64])] = &[
             sym::SO_PASSCRED,
         ],
     ),
-    (sym::SOL_IP, &[sym::IP_FREEBIND, sym::IP_RECVTOS, sym::IP_TRANSPARENT, sym::IP_BIND_ADDRESS_NO_PORT]),
+    (
+        sym::SOL_IP,
+        &[
+            sym::IP_FREEBIND,
+            sym::IP_RECVTOS,
+            sym::IP_TRANSPARENT,
+            sym::IP_BIND_ADDRESS_NO_PORT,
+            sym::IP_LOCAL_PORT_RANGE,
+        ],
+    ),
     (sym::SOL_IPV6, &[sym::IPV6_V6ONLY, sym::IPV6_RECVTCLASS]),
     (sym::SOL_TCP, &[sym::TCP_INQ, sym::TCP_SAVE_SYN, sym::TCP_THIN_LINEAR_TIMEOUTS, sym::TCP_THIN_DUPACK]),
 ];

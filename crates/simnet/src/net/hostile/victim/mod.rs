@@ -140,7 +140,7 @@ impl Victim {
         }
         let (remote, local) = self.ends(flow);
         let options = Arc::clone(&self.options);
-        let connect = Connect { local, remote, hop: Hop::default(), options, data: b"" };
+        let connect = Connect { local, remote, is_bound: false, hop: Hop::default(), options, data: b"" };
         let id = self.stack.tcp_connect(&connect, self.now).ok();
         if id.is_some() {
             self.flows[flow] = Flow { id, ..Flow::default() };
