@@ -149,7 +149,11 @@ impl State {
         if is_plain_switch(level, option) {
             let switch = i32::from_ne_bytes(*value.first_chunk().ok_or(Errno(libc::EINVAL))?);
             let is_on = i32::from(switch != 0).to_ne_bytes();
-            return self.take(id, connection, (level, option), &is_on, now);
+            self.take(id, connection, (level, option), &is_on, now)?;
+            if lets_go(level, option, switch != 0) {
+                self.queue.stack().into_iter().for_each(|stack| stack.push(connection, now));
+            }
+            return Ok(());
         }
         if (level, option) == (libc::SOL_SOCKET, libc::SO_LINGER) && is_linger_without_time(value) {
             let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
@@ -266,6 +270,12 @@ fn is_plain_switch(level: i32, option: i32) -> bool {
         (level, option),
         (libc::SOL_TCP, libc::TCP_NODELAY | libc::TCP_CORK) | (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
     )
+}
+
+/// Whether to set this sends what is held back, also if it was set before.
+fn lets_go(level: i32, option: i32, is_on: bool) -> bool {
+    let lets_go_by = [(libc::TCP_NODELAY, true), (libc::TCP_CORK, false)];
+    level == libc::SOL_TCP && lets_go_by.contains(&(option, is_on))
 }
 
 /// Whether this is a `struct linger` by which closing resets: proxies set one for each connection.

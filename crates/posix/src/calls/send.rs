@@ -2,11 +2,11 @@
 
 use std::io::IoSlice;
 use std::os::fd::RawFd;
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 
 use clock::Instant;
+use stack::ConnectionId;
 use stack::tcp::SendError;
-use stack::{ConnectionId, TcpOptions};
 use syscall::Message;
 
 use crate::calls::stream_messages::check_stream_control;
@@ -83,7 +83,6 @@ impl Process {
         request: &Send<'_, '_>,
     ) -> Result<usize, Errno> {
         let (now, moves) = (self.now(), state.moves);
-        state.hold_back(id, connection, request.flags & libc::MSG_MORE != 0, now);
         let mut progress = Progress { done: 0, all: request.buffers.iter().map(|buffer| buffer.len()).sum() };
         let result = progress.push(&mut state, connection, request, now);
         if let Some(socket) = state.sockets.get_mut(id) {
@@ -132,12 +131,14 @@ impl Process {
     }
 
     /// What was sent with `MSG_MORE` is followed by nothing.
-    pub(crate) fn hold_back_no_longer(&self, fd: RawFd) {
+    pub(crate) fn expect_no_more(&self, fd: RawFd) {
         let mut state = self.lock();
         let Some(id) = state.socket_of(fd) else { return };
         let Some(connection) = state.sockets.get(id).and_then(|socket| socket.connection()) else { return };
         let now = self.now();
-        state.hold_back(id, connection, false, now);
+        if let Some(stack) = state.queue.stack() {
+            stack.push(connection, now);
+        }
         state.queue.leave(now);
     }
 }
@@ -218,28 +219,9 @@ impl Progress {
         if request.flags & libc::MSG_EOR != 0 {
             stack.end_record(connection);
         }
+        if request.flags & libc::MSG_MORE != 0 {
+            stack.expect_more(connection);
+        }
         Some(Ok(self.done))
-    }
-}
-
-impl State {
-    /// `MSG_MORE`: what does not fill a segment waits for the next call, as if corked until then.
-    fn hold_back(&mut self, id: SocketId, connection: ConnectionId, more: bool, now: Instant) {
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        let was_held = std::mem::replace(&mut socket.settings.is_held_back, more);
-        if was_held == more {
-            return;
-        }
-        let Some(stack) = self.queue.stack() else { return };
-        let Some(options) = stack.options(connection) else { return };
-        if more && options.cork {
-            // Corked anyway: uncorking is not ours to do.
-            if let Some(socket) = self.sockets.get_mut(id) {
-                socket.settings.is_held_back = false;
-            }
-            return;
-        }
-        let options = Arc::new(TcpOptions { cork: more, ..TcpOptions::clone(options) });
-        stack.set_options(connection, options, now);
     }
 }

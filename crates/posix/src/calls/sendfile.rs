@@ -80,7 +80,7 @@ impl Process {
             }
         }
         if is_held_back {
-            self.hold_back_no_longer(out); // It was to be followed by what is not there.
+            self.expect_no_more(out); // It was to be followed by what is not there.
         }
         Ok(done)
     }

@@ -3,8 +3,8 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use clock::Instant;
+use stack::Stack;
 use stack::tcp::Detached;
-use stack::{Stack, TcpOptions};
 
 use transit::SocketKind;
 
@@ -145,9 +145,6 @@ impl State {
 
 /// What repairing does not bring: options, and what else was set of the socket.
 fn settle_kernel_socket(kernel: &OwnedFd, from: &Detached, settings: &Settings) {
-    // What was held back for MSG_MORE looks corked, and nobody would uncork it.
-    let cork = from.options.cork && !settings.is_held_back;
-    let options = TcpOptions { cork, ..TcpOptions::clone(&from.options) };
-    crate::socket::option_table::set_at_kernel(kernel.as_raw_fd(), &options);
+    crate::socket::option_table::set_at_kernel(kernel.as_raw_fd(), &from.options);
     settings.set_at_kernel(kernel.as_raw_fd());
 }

@@ -97,8 +97,6 @@ type Kept = (i32, i32, Vec<u8>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     kept: Option<Arc<Vec<Kept>>>,
-    /// `MSG_MORE` holds back what was sent.
-    pub(crate) is_held_back: bool,
     /// `SO_TIMESTAMPING` wants to know when something was sent.
     pub(crate) stamps_sends: bool,
 }

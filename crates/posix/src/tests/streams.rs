@@ -44,6 +44,29 @@ fn peeking_leaves_and_truncating_drops() {
 }
 
 #[test]
+fn what_is_to_be_followed_waits_until_tcp_nodelay_is_set_or_set_again() {
+    let pair = Pair::new();
+    let (left, right) = pair.connected();
+    let mut room = [0; 64];
+    pair.hold();
+    for _ in 0..2 {
+        pair.pass(Duration::from_millis(50)); // Nothing is in flight whose acknowledgement lets it go.
+        pair.settle();
+        assert_eq!(pair.right.send_with(right, b"held, ", libc::MSG_MORE), Ok(6));
+        pair.settle();
+        assert_eq!(pair.left.recv(left, &mut room, 0), Err(EAGAIN));
+        done(pair.right.setsockopt(right, libc::SOL_TCP, libc::TCP_NODELAY, &1i32.to_ne_bytes())).unwrap();
+        pair.settle();
+        assert_eq!(pair.left.recv(left, &mut room, 0), Ok(6));
+    }
+    pair.right.send_with(right, b"held, ", libc::MSG_MORE).unwrap();
+    pair.right.send_all(right, b"followed").unwrap();
+    pair.settle();
+    assert_eq!(pair.left.recv(left, &mut room, 0), Ok(14));
+    assert_eq!(pair.right.option(right, libc::SOL_TCP, libc::TCP_CORK), 0);
+}
+
+#[test]
 fn connecting_tells_where_it_is() {
     let pair = Pair::new();
     let (_, address) = pair.listen();

@@ -206,6 +206,23 @@ impl Stack {
         }
     }
 
+    /// What was queued last is to be followed by more (`MSG_MORE`): what of it does not fill a segment waits for that, for the next
+    /// acknowledgement, or for 200 ms if nothing is in flight.
+    pub fn expect_more(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.expect_more();
+        }
+    }
+
+    /// Lets go what is held back by Nagle's rule, cork or [`Stack::expect_more`]; what is queued later is held back anew. On Linux
+    /// `TCP_NODELAY` does so whenever it is set.
+    pub fn push(&mut self, id: ConnectionId, now: Instant) {
+        self.with_connection(id, now, |connection, _| {
+            connection.push_held();
+            Fate::Alive
+        });
+    }
+
     /// Queues data whose last octet is urgent (`MSG_OOB`); returns how much was taken, the last of which is urgent.
     pub fn send_urgent(&mut self, id: ConnectionId, data: &[u8], now: Instant) -> Result<usize, SendError> {
         let mut result = Err(SendError::NotConnected);

@@ -19,6 +19,9 @@ impl Connection {
         now: Instant,
     ) -> Fate {
         self.tally.last_ack_ms = millis(now);
+        if segment.is_empty() || segment.ack.is_after(self.send.snd_una) {
+            self.flags.held_for_more = false; // As on Linux; cork alone holds on.
+        }
         if !self.flags.orphaned {
             self.send.probes = 0;
         }
@@ -99,8 +102,8 @@ impl Connection {
     /// Whether there is new data that nothing but the congestion window holds back.
     pub(super) fn has_sendable(&self) -> bool {
         let octets = self.unsent_len().min(self.usable_window());
-        let may_be_small =
-            self.options.no_delay && !self.options.cork || self.flags.push || self.flags.write_closed;
+        let is_held = self.options.cork || self.flags.held_for_more;
+        let may_be_small = self.options.no_delay && !is_held || self.flags.push || self.flags.write_closed;
         octets >= u32::from(self.send.mss) || octets > 0 && may_be_small
     }
 

@@ -250,6 +250,10 @@ pub(crate) struct Flags {
     pub(crate) reset_due: bool,
     /// Small segments may go out once, though Nagle or cork would hold them.
     pub(crate) push: bool,
+    /// What was queued last is to be followed by more (`MSG_MORE`).
+    pub(crate) more_follows: bool,
+    /// What does not fill a segment waits for that.
+    pub(crate) held_for_more: bool,
     /// Data was in the SYN that we sent; once it is answered, whether any of it was taken.
     pub(crate) data_in_syn: bool,
     /// The SYN that we sent had a Fast Open option.

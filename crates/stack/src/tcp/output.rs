@@ -9,7 +9,7 @@ use crate::tcp::timers::Timer;
 use crate::tcp::transfer::Transfer;
 use clock::{Duration, Instant};
 
-/// Longest time that cork and small-segment avoidance hold data back, as on Linux.
+/// Longest time that cork and `MSG_MORE` hold data back with nothing in flight, as on Linux.
 const HOLD_MAX: Duration = Duration::from_millis(200);
 
 impl Connection {
@@ -148,8 +148,9 @@ impl Connection {
         if self.flags.write_closed || self.flags.push || self.is_sending_urgent() {
             return true;
         }
-        if self.options.cork {
-            if !self.is_timer_set(Timer::Send) {
+        if self.options.cork || self.flags.held_for_more {
+            // With something in flight, its acknowledgement comes first.
+            if self.is_all_acknowledged() && !self.is_timer_set(Timer::Send) {
                 self.set_timer(Timer::Send, now + HOLD_MAX);
             }
             return false;

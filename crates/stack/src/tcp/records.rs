@@ -23,6 +23,11 @@ impl Connection {
         rare.record_ends.get(next).map_or(u32::MAX, |end| end.since(seq))
     }
 
+    /// Whether a record ends at `end`.
+    pub(super) fn ends_record(&self, end: SeqNum) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.record_ends.contains(&end))
+    }
+
     /// Where the record of the octet in front of `end` begins, if one ends before it.
     pub(super) fn record_start(&self, end: SeqNum) -> Option<SeqNum> {
         let ends = &self.rare.as_ref()?.record_ends;

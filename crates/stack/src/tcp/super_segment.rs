@@ -90,7 +90,7 @@ impl Connection {
         let is_end = end == self.fin_seq();
         let fin = is_end && self.flags.write_closed && octets < self.usable_window();
         let has_small = !octets.is_multiple_of(segment_size);
-        if is_end || has_small {
+        if self.is_pushed(end, has_small) {
             outgoing.flags |= flag::PSH;
         }
         if fin {
@@ -139,6 +139,7 @@ impl Connection {
             }
         });
         self.stop_timer(Timer::Persist);
+        self.stop_timer(Timer::Send); // What waits behind it waits for its acknowledgement, or for the pacer anew.
         shared.counters.out_segs += 1;
     }
 }

@@ -355,10 +355,11 @@ impl Connection {
         self.finish(shared, now)
     }
 
-    /// What cork held back goes out after 200 ms, as on Linux; what the pacer held goes when its time has come.
+    /// What cork or `MSG_MORE` held back goes out after 200 ms, as on Linux; what the pacer held goes when its time has come.
     fn on_send_timeout(&mut self) -> Fate {
-        if self.options.cork {
+        if self.options.cork || self.flags.held_for_more {
             self.push_held();
+            self.flags.more_follows = false; // It did not come in time.
         }
         Fate::Alive
     }

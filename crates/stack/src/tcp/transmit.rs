@@ -128,7 +128,7 @@ impl Connection {
             outgoing.flags |= flag::FIN;
         }
         let is_small = octets < payload_max;
-        if octets > 0 && (end == fin_seq || is_new && is_small) {
+        if octets > 0 && self.is_pushed(end, is_new && is_small) {
             outgoing.flags |= flag::PSH;
         }
         let ecn = self.mark_ecn(&mut outgoing, is_new && octets > 0);
@@ -147,6 +147,12 @@ impl Connection {
         let kind = if is_new { TraceKind::Sent } else { TraceKind::Retransmitted };
         self.on_written(&outgoing, octets, kind, shared, now);
         Some((len, range))
+    }
+
+    /// Whether a segment up to `end` says PSH: the last one of a write, unless more was promised, or of a record, and one that was cut
+    /// short.
+    pub(super) fn is_pushed(&self, end: SeqNum, is_cut: bool) -> bool {
+        if end == self.fin_seq() { !self.flags.more_follows } else { is_cut || self.ends_record(end) }
     }
 
     /// Octets of payload beside options that may have grown by SACK blocks, in a packet of up to `room` octets. More than a full

@@ -136,6 +136,9 @@ impl Connection {
         let wanted = data.len().min(room);
         let granted = wanted.min(self.send.queue.room_for_writer(&shared.buffers));
         let taken = self.send.queue.push(&mut shared.buffers, &data[..granted]);
+        if taken > 0 {
+            (self.flags.more_follows, self.flags.held_for_more) = (false, false);
+        }
         self.flags.lacks_memory |= taken < wanted;
         if taken < data.len() {
             self.flags.writer_waits = true;
@@ -248,12 +251,12 @@ impl Connection {
     }
 
     fn on_read(&mut self, octets: usize, shared: &Shared, now: Instant) {
-        self.receive.on_read(octets, self.rtt.srtt(), now);
-        if self.state.may_receive() && self.receive.is_update_due(!shared.is_under_pressure()) {
-            self.receive.ack_now();
         if octets == 0 {
             return; // The end of the stream opens no window.
         }
+        self.receive.on_read(octets, self.rtt.srtt(), now);
+        if self.state.may_receive() && self.receive.is_update_due(!shared.is_under_pressure()) {
+            self.receive.ack_now();
         }
     }
 
@@ -280,6 +283,7 @@ impl Connection {
         }
         self.flags.write_closed = true;
         self.flags.push = true;
+        self.flags.more_follows = false;
         self.update_persist(now);
         if !self.is_timer_set(Timer::User) {
             self.restart_user_timeout(shared, now);
@@ -393,6 +397,12 @@ impl Connection {
     /// Lets go what is held back. What is written after that is held back anew.
     pub(crate) fn push_held(&mut self) {
         self.flags.push |= self.unsent_len() > 0;
+    }
+
+    /// What was queued last is to be followed by more (`MSG_MORE`).
+    pub(crate) fn expect_more(&mut self) {
+        let has_unsent = self.unsent_len() > 0;
+        (self.flags.more_follows, self.flags.held_for_more) = (has_unsent, has_unsent);
     }
 
     /// Restarts the keepalive timer, if it is on, for the rest of the time that the connection may be idle.
