@@ -148,6 +148,129 @@ fn what_the_player_cannot_do_is_named() {
 }
 
 #[test]
+fn what_is_not_of_the_language_is_no_failure_of_the_stack() {
+    let report = connected("+0 < . 1:1(0) ack 1 win 9 { mut tcp mss }\n");
+    let text = report.display("fuzzed").to_string();
+    assert!(text.starts_with("fuzzed: NOT SUPPORTED\n  fuzzed:9:"), "{text}");
+    assert!(text.contains("not understood: "), "{text}");
+}
+
+#[test]
+fn what_a_null_pointer_cannot_take_stays_to_be_read() {
+    let rest = "
+   +0 < P. 1:101(100) ack 1 win 512
+   +0 read(4, NULL, 100) = -1 EFAULT (Bad address)
+   +0 recv(4, NULL, 100, 0) = -1 EFAULT (Bad address)
+   +0 recv(4, NULL, 40, MSG_TRUNC) = 40
+   +0 read(4, ..., 100) = 60
+";
+    let report = connected(rest);
+    assert!(report.passed(), "{}", report.display("null"));
+}
+
+#[test]
+fn writes_without_copies_are_told_in_the_error_queue() {
+    let entry = |first, last| {
+        format!(
+            "+0 recvmsg(4, {{msg_name(...)=..., msg_iov(1)=[{{...,0}}], msg_flags=MSG_ERRQUEUE, msg_control=[{{
+                cmsg_level=CMSG_LEVEL_IP, cmsg_type=CMSG_TYPE_RECVERR, cmsg_data={{ee_errno=0,
+                ee_origin=SO_EE_ORIGIN_ZEROCOPY, ee_type=0, ee_code=SO_EE_CODE_ZEROCOPY_COPIED,
+                ee_info={first}, ee_data={last}}}}}]}}, MSG_ERRQUEUE) = 0\n"
+        )
+    };
+    let empty = "+0 recvmsg(4, {msg_name(...)=..., msg_iov(1)=[{...,0}], msg_flags=MSG_ERRQUEUE, msg_control=[]}, MSG_ERRQUEUE) = -1 EAGAIN (Resource temporarily unavailable)\n";
+    let send = "+0 send(4, ..., 100, MSG_ZEROCOPY) = 100\n";
+    let poll = |events| format!("+0 poll([{{fd=4, events=POLLOUT, revents={events}}}], 1, 0) = 1\n");
+    let on = "+0 setsockopt(4, SOL_SOCKET, SO_ZEROCOPY, [1], 4) = 0\n";
+    let rest = [
+        send,
+        empty,
+        on,
+        send,
+        send,
+        &poll("POLLOUT|POLLERR"),
+        &entry(0, 1),
+        &poll("POLLOUT"),
+        send,
+        &entry(2, 2),
+        empty,
+    ];
+    let report = connected(&rest.concat());
+    assert!(report.passed(), "{}", report.display("zero copy"));
+    let wrong = connected(&[on, send, &entry(0, 5)].concat());
+    assert_eq!(failure(wrong).details, ["ee_data: expected 5, came 0"]);
+}
+
+#[test]
+fn times_in_the_error_queue_are_not_to_be_had() {
+    let rest = "
+   +0 setsockopt(4, SOL_SOCKET, SO_TIMESTAMPING, [SOF_TIMESTAMPING_TX_ACK | SOF_TIMESTAMPING_SOFTWARE], 4) = 0
+   +0 send(4, ..., 100, 0) = 100
+   +0 recvmsg(4, {msg_name(...)=..., msg_iov(1)=[{...,0}], msg_flags=MSG_ERRQUEUE}, MSG_ERRQUEUE) = 0
+";
+    assert_eq!(unsupported(connected(rest)), "times in the error queue of a socket is not supported");
+}
+
+#[test]
+fn the_low_water_of_what_is_not_sent_reads_as_it_was_set() {
+    let rest = "
+   +0 getsockopt(4, SOL_TCP, TCP_NOTSENT_LOWAT, [0], [4]) = 0
+   +0 setsockopt(4, SOL_TCP, TCP_NOTSENT_LOWAT, [0xffffffff], 4) = 0
+   +0 getsockopt(4, SOL_TCP, TCP_NOTSENT_LOWAT, [0xffffffff], [4]) = 0
+   +0 getsockopt(4, SOL_TCP, TCP_NOTSENT_LOWAT, [-1], [4]) = 0
+";
+    let sysctl = "`sysctl -q net.ipv4.tcp_notsent_lowat=4000`\n";
+    let report = play_with(&[], &format!("{sysctl}{CONNECTED}{rest}"));
+    assert!(report.passed(), "{}", report.display("low water"));
+}
+
+#[test]
+fn large_segments_arrive_cut_to_the_size_that_an_option_says() {
+    let rest = "
+   +0 < P. 1:3501(3500) ack 1 win 512
+   +0 > . 1:1(0) ack 3501
+   +0 %{ assert tcpi_rcv_mss == 1000 and tcpi_data_segs_in == 4, tcpi_data_segs_in }%
+   +0 read(4, ..., 9999) = 3500
+   +0 < F. 3501:4701(1200) ack 1 win 512
+   +0 > . 1:1(0) ack 4702
+";
+    let report = play_with(&["mss=1000"], &format!("{CONNECTED}{rest}"));
+    assert!(report.passed(), "{}", report.display("cut"));
+}
+
+#[test]
+fn nothing_leaves_by_a_queue_without_room() {
+    let rest = "
+   +0 `tc qdisc replace dev tun0 root pfifo limit 0`
+   +0 write(4, ..., 100) = 100
+   +0 `tc qdisc replace dev tun0 root pfifo`
+  +.3 > P. 1:101(100) ack 1
+   +0 %{ assert tcpi_total_retrans == 1, tcpi_total_retrans }%
+";
+    let report = connected(rest);
+    assert!(report.passed(), "{}", report.display("lost"));
+}
+
+#[test]
+fn a_connecting_socket_takes_a_port_of_its_range() {
+    let text = "
+    0 socket(..., SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_TCP) = 3
+   +0 setsockopt(3, SOL_IP, IP_LOCAL_PORT_RANGE, [0x12351234], 4) = 0
+   +0 connect(3, ..., ...) = -1 EINPROGRESS (Operation now in progress)
+   +0 > 4660 > 8080 S 0:0(0) <...>
+   +0 socket(..., SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_TCP) = 4
+   +0 setsockopt(4, SOL_IP, IP_LOCAL_PORT_RANGE, [0x12351234], 4) = 0
+   +0 connect(4, ..., ...) = -1 EINPROGRESS (Operation now in progress)
+   +0 > 4661 > 8080 S 0:0(0) <...>
+   +0 socket(..., SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_TCP) = 5
+   +0 setsockopt(5, SOL_IP, IP_LOCAL_PORT_RANGE, [0x12351234], 4) = 0
+   +0 connect(5, ..., ...) = -1 EADDRNOTAVAIL (Cannot assign requested address)
+";
+    let report = play_with(&[], text);
+    assert!(report.passed(), "{}", report.display("range"));
+}
+
+#[test]
 fn sysctls_reach_the_stack() {
     let text = CONNECTED.replace("<...>", "<mss 1460>");
     let sysctls = "`sysctl -q net.ipv4.tcp_sack=0 net.ipv4.tcp_window_scaling=0`\n";

@@ -19,6 +19,7 @@ Plays scripts in packetdrill's language against Sidestep's TCP under simulated t
   --local_ip=ADDRESS --remote_ip=ADDRESS   the stack's and its peer's
   --bind_port=PORT --connect_port=PORT     where `...` binds and connects (8080)
   --mtu=OCTETS                             of the link (1500)
+  --mss=OCTETS                             larger segments of the peer arrive cut to this size
   --tolerance_usecs=N                      how far from its time an event may happen (4000)
   --tolerance_percent=N                    the same, of the time since the event before (12.5)
   --tcp_ts_tick_usecs=N                    compare timestamps, whose tick is this long

@@ -21,10 +21,10 @@
 //! so lost and doubled octets show; shell commands are understood instead of run; packets that name their ports belong
 //! to the connection with those ports, so that one script may have many.
 //!
-//! Not understood, and said so by the verdict: `pipe`, `splice` and `sendfile`, since there are no files; `SO_TIMESTAMPING` and what
-//! `MSG_ERRQUEUE` reads, as the stack takes no times of packets (under `sidestep run` the crate `posix` answers both); `SO_ZEROCOPY`, since
-//! a write always copies. `MSG_ZEROCOPY` without that option means nothing, as on Linux. Of `sysctl` and `/proc/sys` lines those count that
-//! set what `host/sysctl.rs` lists; a setting that the stack does not have is named in the verdict.
+//! Not understood, and said so by the verdict: `pipe` and `splice`, since there are no files; the times that `SO_TIMESTAMPING` puts into the
+//! error queue, as the stack takes none (under `sidestep run` the crate `posix` does). A write with `MSG_ZEROCOPY` is copied, and the error
+//! queue says so. Of `sysctl` and `/proc/sys` lines those count that set what `host/sysctl.rs` lists; a setting that the stack does not have
+//! is named in the verdict.
 
 pub mod ast;
 mod compare;

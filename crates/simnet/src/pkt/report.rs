@@ -10,9 +10,9 @@ use super::parser::{ParseError, Problem};
 pub enum Verdict {
     /// Everything went as the script says.
     Passed,
-    /// Something did not, or the script is no script.
+    /// Something did not.
     Failed(Finding),
-    /// The script wants something that this player cannot do.
+    /// The script wants something that this player cannot do, or is none that it understands.
     Unsupported(Finding),
 }
 
@@ -45,11 +45,12 @@ impl Report {
 
     pub(super) fn of_parse_error(error: &ParseError, script: &str) -> Report {
         let line = script.lines().nth(error.at.line.saturating_sub(1) as usize).unwrap_or_default().trim();
-        let finding = |details| Finding { at: Some(error.at), text: line.to_owned(), details: vec![details] };
-        Report::of(match &error.problem {
-            Problem::Syntax(message) => Verdict::Failed(finding(message.clone())),
-            unsupported @ Problem::Unsupported(_) => Verdict::Unsupported(finding(unsupported.to_string())),
-        })
+        let details = match &error.problem {
+            Problem::Syntax(message) => format!("not understood: {message}"),
+            unsupported @ Problem::Unsupported(_) => unsupported.to_string(),
+        };
+        let finding = Finding { at: Some(error.at), text: line.to_owned(), details: vec![details] };
+        Report::of(Verdict::Unsupported(finding))
     }
 
     /// Whether nothing differed; a script that could not be played did not pass.

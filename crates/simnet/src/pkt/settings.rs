@@ -32,6 +32,8 @@ pub struct Settings {
     pub connect_port: u16,
     /// The link's MTU.
     pub mtu: u16,
+    /// Octets of payload of the segments that the peer's larger ones stand for; `None`: they arrive as they are.
+    pub mss: Option<u16>,
     /// How far from its time an event may happen.
     pub tolerance: Duration,
     /// The same as a share of the time since the previous event, in percent; the larger of the two counts.
@@ -80,7 +82,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "gateway_ip",
     "netmask_ip",
     "speed",
-    "mss",
     "init_scripts",
     "code_command",
     "code_format",
@@ -137,6 +138,7 @@ impl Settings {
             bind_port: 8080,
             connect_port: 8080,
             mtu: 1500,
+            mss: None,
             tolerance: Duration::from_micros(4000),
             tolerance_percent: 12.5,
             timestamp_tick: Duration::ZERO,
@@ -158,6 +160,7 @@ impl Settings {
             "bind_port" => self.bind_port = value(option, "a port")?,
             "connect_port" => self.connect_port = value(option, "a port")?,
             "mtu" => self.mtu = value(option, "a number of octets up to 65535")?,
+            "mss" => self.mss = Some(value(option, "a number of octets up to 65535")?),
             "tolerance_usecs" => self.tolerance = Duration::from_micros(value(option, "microseconds")?),
             "tolerance_percent" => self.tolerance_percent = value(option, "a percentage")?,
             "tcp_ts_tick_usecs" => {

@@ -16,6 +16,8 @@ pub enum Effect {
     RememberCounters,
     /// This counter must have changed since they were remembered.
     CounterChanged(String),
+    /// Whether the link's queue loses all that the stack sends.
+    LosesAll(bool),
     /// Nothing; the text says what was left out.
     Ignored(String),
 }
@@ -74,11 +76,15 @@ fn command_effects(
     match base {
         "nstat" => nstat(filters).map(|effect| vec![effect]),
         "iptables" | "ip6tables" if let Some(size) = mss_clamp(arguments) => Ok(vec![Effect::MssClamp(size)]),
-        "ip" => link(arguments, statement).map(|effect| vec![effect]),
-        "tc" if arguments.windows(2).any(|pair| pair == ["limit", "0"]) => {
-            Err("a queue that drops all (`tc ... limit 0`)".to_owned())
+        "ip" if arguments.windows(2).any(|pair| pair == ["route", "add"]) => {
+            Ok(route(arguments).into_iter().chain([ignored(statement)]).collect())
         }
-        "tc" => Ok(vec![ignored(statement)]),
+        "ip" => link(arguments, statement).map(|effect| vec![effect]),
+        "tc" => {
+            let loses_all = arguments.windows(2).any(|pair| pair == ["limit", "0"]);
+            let rest = (!loses_all).then(|| ignored(statement));
+            Ok([Effect::LosesAll(loses_all)].into_iter().chain(rest).collect())
+        }
         "defaults.sh" => {
             let sysctl =
                 |(name, value): &(&str, &str)| Effect::Sysctl((*name).to_owned(), (*value).to_owned());
@@ -129,6 +135,16 @@ fn link(arguments: &[String], statement: &[String]) -> Result<Effect, String> {
         _ if arguments.iter().any(|word| word == "flush") => Ok(ignored(statement)),
         _ => Err(format!("shell command `{}`", statement.join(" "))),
     }
+}
+
+/// `ip route add ... advmss 600 mtu lock 640`: as there is one peer, its route is the link.
+fn route(arguments: &[String]) -> Vec<Effect> {
+    let number_of = |name: &str| {
+        let mut behind = arguments.iter().skip_while(|word| *word != name).skip(1);
+        behind.find(|word| *word != "lock")?.parse().ok()
+    };
+    let (mtu, size) = (number_of("mtu").map(Effect::Mtu), number_of("advmss").map(Effect::MssClamp));
+    mtu.into_iter().chain(size).collect()
 }
 
 /// `iptables -t mangle -A POSTROUTING -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 1200`.
@@ -268,7 +284,8 @@ mod tests {
     #[test]
     fn commands_for_a_kernel_are_left_out() {
         let text = "ethtool -K tun0 tso off && tc qdisc add dev tun0 root pfifo";
-        assert!(effects(text).unwrap().iter().all(|effect| matches!(effect, Effect::Ignored(_))));
+        let has_effect = |effect: &Effect| !matches!(effect, Effect::Ignored(_) | Effect::LosesAll(false));
+        assert!(!effects(text).unwrap().iter().any(has_effect));
         assert_eq!(effects("/tmp/sysctl_restore_${PPID}.sh").unwrap().len(), 1);
     }
 
@@ -293,8 +310,20 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_without_room_loses_all() {
+        let lost = effects("tc qdisc replace dev tun0 root pfifo limit 0");
+        assert_eq!(lost, Ok(vec![Effect::LosesAll(true)]));
+    }
+
+    #[test]
+    fn a_route_says_the_size_of_packets_and_segments() {
+        let told =
+            effects("ip route add 192.0.2.1 via 192.168.0.2 dev tun0 advmss 600 mtu lock 640").unwrap();
+        assert_eq!(told[..2], [Effect::Mtu(640), Effect::MssClamp(600)]);
+    }
+
+    #[test]
     fn other_commands_are_named() {
         assert_eq!(effects("iptables -A INPUT"), Err("shell command `iptables -A INPUT`".to_owned()));
-        assert!(effects("tc qdisc replace dev tun0 root pfifo limit 0").unwrap_err().contains("drops all"));
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) under_test: Option<usize>,
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) cookies: Cookies,
+    /// Whether nothing that the stack sends leaves the host.
+    pub(crate) loses_all: bool,
     next_port: u16,
 }
 
@@ -51,6 +53,7 @@ impl World {
             under_test: None,
             sent: VecDeque::new(),
             cookies,
+            loses_all: false,
             next_port: FIRST_PORT,
         }
     }
@@ -60,7 +63,7 @@ impl World {
         while let Some(octets) = self.host.transmit(self.now) {
             let packet = decode(&octets)
                 .map_err(|wrong| Trouble::differs(format!("the stack sent a malformed packet: {wrong}")))?;
-            if let Some(flow) = self.flow_of_sent(&packet) {
+            if let Some(flow) = self.flow_of_sent(&packet).filter(|_| !self.loses_all) {
                 self.sent.push_back(Sent { at: self.now, flow, packet });
             }
         }
@@ -149,7 +152,8 @@ impl World {
             SocketState::Listening(_) => 0,
             SocketState::Connecting(id) | SocketState::Connected(id) => {
                 let is_connecting = self.host.linux_state(id, self.now) == symbols::TCP_SYN_SENT;
-                super::sockets::connection_mask(self.host.readiness(id), is_connecting)
+                let completed = if socket.completions.is_due() { symbols::POLLERR } else { 0 };
+                super::sockets::connection_mask(self.host.readiness(id), is_connecting) | completed
             }
         }
     }
@@ -161,7 +165,7 @@ impl World {
     }
 
     /// An event of `mask` happened on `fd`: edge-triggered items with it are reported again.
-    fn arm(&mut self, fd: i32, mask: i64) {
+    pub(crate) fn arm(&mut self, fd: i32, mask: i64) {
         let always = symbols::EPOLLERR | symbols::EPOLLHUP;
         for file in self.files.values_mut() {
             let File::Epoll(epoll) = file else { continue };

@@ -175,6 +175,16 @@ impl Host {
         self.stack.end_record(id);
     }
 
+    /// What was queued last is to be followed by more.
+    pub(crate) fn expect_more(&mut self, id: ConnectionId) {
+        self.stack.expect_more(id);
+    }
+
+    /// Lets go what is held back.
+    pub(crate) fn push(&mut self, id: ConnectionId, now: Instant) {
+        self.stack.push(id, now);
+    }
+
     pub(crate) fn send_urgent(
         &mut self,
         id: ConnectionId,

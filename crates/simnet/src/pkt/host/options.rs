@@ -157,7 +157,6 @@ pub(crate) fn get_option(options: &TcpOptions, level: i64, name: i64) -> Option<
         (sym::SOL_TCP, sym::TCP_LINGER2) => whole_seconds(options.fin_timeout?),
         (sym::SOL_TCP, sym::TCP_DEFER_ACCEPT) => options.defer_accept.map_or(0, seconds_of_syn_acks),
         (sym::SOL_TCP, sym::TCP_WINDOW_CLAMP) => options.window_clamp?.into(),
-        (sym::SOL_TCP, sym::TCP_NOTSENT_LOWAT) => i64::from(options.not_sent_low_water as i32),
         (sym::SOL_TCP, sym::TCP_FASTOPEN) => options.fast_open_queue.into(),
         (sym::SOL_TCP, sym::TCP_FASTOPEN_CONNECT) => options.fast_open_connect.into(),
         (sym::SOL_IP, sym::IP_TOS) | (sym::SOL_IPV6, sym::IPV6_TCLASS) => options.traffic_class.into(),

@@ -69,6 +69,7 @@ impl<'a> Player<'a> {
                 Effect::Sysctl(name, value) => self.late_sysctl(command, &name, &value)?,
                 Effect::MssClamp(size) => self.world.host.set_mss_clamp(size, self.world.now),
                 Effect::Mtu(mtu) => self.world.host.set_mtu(mtu, self.world.now),
+                Effect::LosesAll(loses_all) => self.world.loses_all = loses_all,
                 Effect::RememberCounters => self.world.host.remember_counters(),
                 Effect::CounterChanged(name) => self.check_counter(&name)?,
             }

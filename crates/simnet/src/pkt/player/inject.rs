@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Player, flow_by_ports};
-use crate::pkt::ast::{Body, Ecn, Event, IcmpSpec, IpSpec, OptionsSpec, PacketSpec, Quote, TcpSpec};
+use crate::pkt::ast::{Body, Ecn, Event, IcmpSpec, IpSpec, OptionsSpec, PacketSpec, Quote, TcpSpec, flag};
 use crate::pkt::flow::Stage;
 use crate::pkt::packet::{Packet, Segment, Transport, encode, icmp_header};
 use crate::pkt::payload;
@@ -27,21 +27,22 @@ impl Player<'_> {
             }
             Body::Icmp(icmp) => self.icmp(number, icmp)?,
         };
-        let flow = &self.world.flows[number];
-        let packet = Packet {
-            source: flow.remote.ip(),
-            destination: flow.local.ip(),
-            traffic_class: traffic_class(&spec.ip),
-            hop_limit: spec.ip.ttl.unwrap_or(HOP_LIMIT),
-            flow_label: spec.ip.flow_label.unwrap_or(0),
-            body,
-        };
-        let octets = encode(&packet).map_err(Trouble::differs)?;
-        let dropped = self.world.host.receive(&octets, self.world.now).err();
         let text = event.text.split_once('<').map_or(event.text.as_str(), |(_, packet)| packet.trim());
         self.note('<', self.world.now, text);
-        if let Some(reason) = dropped {
-            self.notes.push(format!("{}: {}: the stack dropped it: {reason}", event.at, event.text));
+        for body in parts(body, self.world.settings.mss) {
+            let flow = &self.world.flows[number];
+            let packet = Packet {
+                source: flow.remote.ip(),
+                destination: flow.local.ip(),
+                traffic_class: traffic_class(&spec.ip),
+                hop_limit: spec.ip.ttl.unwrap_or(HOP_LIMIT),
+                flow_label: spec.ip.flow_label.unwrap_or(0),
+                body,
+            };
+            let octets = encode(&packet).map_err(Trouble::differs)?;
+            if let Err(reason) = self.world.host.receive(&octets, self.world.now) {
+                self.notes.push(format!("{}: {}: the stack dropped it: {reason}", event.at, event.text));
+            }
         }
         Ok(())
     }
@@ -81,6 +82,24 @@ impl Player<'_> {
         quoted.truncate(548);
         Ok(Transport::Icmp { header, quoted })
     }
+}
+
+/// A segment of more than `mss` octets as the peer sent it, before a network card joined it: in several, of which the last ends the
+/// write and the stream.
+fn parts(body: Transport, mss: Option<u16>) -> Vec<Transport> {
+    let size = usize::from(mss.unwrap_or(0));
+    let whole = match body {
+        Transport::Tcp(segment) if size > 0 && segment.payload.len() > size => segment,
+        other => return vec![other],
+    };
+    let count = whole.payload.len().div_ceil(size);
+    let part = |(n, payload): (usize, &[u8])| {
+        let ends = if n + 1 < count { u16::from(flag::PSH | flag::FIN) } else { 0 };
+        let seq = whole.seq.wrapping_add((n * size) as u32);
+        let flags = whole.flags & !ends;
+        Transport::Tcp(Segment { seq, flags, payload: payload.to_vec(), ..whole.clone() })
+    };
+    whole.payload.chunks(size).enumerate().map(part).collect()
 }
 
 fn segment(world: &mut World, number: usize, spec: &PacketSpec, tcp: &TcpSpec) -> Segment {

@@ -54,7 +54,8 @@ fn apply(
         Effect::Mtu(mtu) => config.mtu = mtu,
         Effect::MssClamp(size) => config.mss_clamp = Some(size),
         Effect::Ignored(text) => notes.push(format!("{}: `{text}` was left out", command.at)),
-        Effect::RememberCounters => {}
+        Effect::LosesAll(true) => return Err("a queue that loses all from the start".to_owned()),
+        Effect::LosesAll(false) | Effect::RememberCounters => {}
         Effect::CounterChanged(name) => return Err(format!("counter {name} before the first event")),
     }
     Ok(())

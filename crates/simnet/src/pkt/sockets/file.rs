@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use clock::Duration;
 
+use super::error_queue::Completions;
 use crate::pkt::host::{ConnectionId, Events, ListenerId, Readiness, TcpOptions, UdpId, UdpOptions};
 use crate::pkt::symbols as sym;
 
@@ -32,8 +33,8 @@ pub(crate) struct SocketFile {
     pub(crate) send_timeout: Option<Duration>,
     /// Options that the player only keeps, by level and name.
     pub(crate) kept: BTreeMap<(i64, i64), i64>,
-    /// Whether it was corked by `MSG_MORE`, and not by the program.
-    pub(crate) corked_by_more: bool,
+    /// Its error queue.
+    pub(crate) completions: Completions,
     /// A connection that failed; what it was is known until the socket has another.
     pub(crate) failed: Option<ConnectionId>,
     /// Number of its flow.
@@ -67,7 +68,7 @@ impl SocketFile {
             receive_timeout: None,
             send_timeout: None,
             kept: BTreeMap::new(),
-            corked_by_more: false,
+            completions: Completions::default(),
             failed: None,
             flow,
         }

@@ -6,6 +6,7 @@ mod blocking;
 mod connect;
 mod control;
 mod epoll;
+mod error_queue;
 mod file;
 mod message;
 mod open;

@@ -3,7 +3,7 @@
 use super::blocking::{Progress, Running};
 use super::file::SocketState;
 use super::message::{Transfer, check_received, transfer};
-use super::{Result, udp};
+use super::{Result, error_queue, udp};
 use crate::pkt::errno::Errno;
 use crate::pkt::host::ConnectionId;
 use crate::pkt::payload;
@@ -14,7 +14,7 @@ use crate::pkt::world::World;
 pub(super) fn read(world: &mut World, running: &mut Running<'_>) -> Result<Progress> {
     let transfer = transfer(running.call)?;
     if transfer.flags & sym::MSG_ERRQUEUE != 0 {
-        return Err(Trouble::unsupported("the error queue of a socket"));
+        return error_queue::receive(world, &transfer);
     }
     let is_urgent = transfer.flags & sym::MSG_OOB != 0;
     let socket = world.socket(transfer.fd)?;
@@ -79,6 +79,11 @@ fn take(
     wanted: usize,
 ) -> Result<std::result::Result<usize, Errno>> {
     let mut buffer = vec![0; wanted];
+    if transfer.is_null && transfer.flags & sym::MSG_TRUNC == 0 {
+        // What cannot be written anywhere stays where it is.
+        let found = world.host.peek(id, &mut buffer);
+        return Ok(found.and_then(|count| if count > 0 { Err(Errno::EFAULT) } else { Ok(count) }));
+    }
     let peeks = transfer.flags & sym::MSG_PEEK != 0;
     let skipped = usize::from(world.host.skips_urgent(id, world.now));
     let result = match peeks {
@@ -100,9 +105,6 @@ fn take(
     }
     if !peeks {
         flow.read += count;
-    }
-    if transfer.is_null && count > 0 && transfer.flags & sym::MSG_TRUNC == 0 {
-        return Ok(Err(Errno::EFAULT));
     }
     Ok(Ok(count))
 }

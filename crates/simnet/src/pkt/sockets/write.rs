@@ -7,7 +7,7 @@ use super::blocking::{Progress, Running};
 use super::file::SocketState;
 use super::message::{Transfer, transfer};
 use super::read::take_over_handshake;
-use super::{Result, connect, udp};
+use super::{Result, connect, error_queue, udp};
 use crate::pkt::ast::{Expression, ExpressionKind};
 use crate::pkt::errno::Errno;
 use crate::pkt::host::ConnectionId;
@@ -30,14 +30,22 @@ pub(super) fn write(world: &mut World, running: &mut Running<'_>) -> Result<Prog
     if !running.is_opening {
         take_over_handshake(world, transfer.fd)?;
     }
+    let progress = write_stream(world, running, &transfer)?;
+    if transfer.flags & sym::MSG_ZEROCOPY != 0 && matches!(progress, Progress::Done(Ok(1..))) {
+        error_queue::note_zero_copy(world, transfer.fd)?;
+    }
+    Ok(progress)
+}
+
+fn write_stream(world: &mut World, running: &mut Running<'_>, transfer: &Transfer<'_>) -> Result<Progress> {
     match world.socket(transfer.fd)?.state {
-        SocketState::Connecting(_) if running.is_opening => open(world, running, &transfer),
-        SocketState::Connecting(id) | SocketState::Connected(id) => send(world, running, &transfer, id),
-        SocketState::Deferred(remote) => connect_with_data(world, running, &transfer, remote),
+        SocketState::Connecting(_) if running.is_opening => open(world, running, transfer),
+        SocketState::Connecting(id) | SocketState::Connected(id) => send(world, running, transfer, id),
+        SocketState::Deferred(remote) => connect_with_data(world, running, transfer, remote),
         _ if transfer.flags & sym::MSG_FASTOPEN != 0 => {
             let usual = connect_address(&world.settings);
             let remote = transfer.address.map_or(Ok(usual), |expression| address(expression, usual))?;
-            connect_with_data(world, running, &transfer, remote)
+            connect_with_data(world, running, transfer, remote)
         }
         _ => Ok(Progress::failed(Errno::EPIPE)),
     }
@@ -97,10 +105,6 @@ fn send(
     let socket = world.socket(transfer.fd)?;
     let (flow, timeout) = (socket.flow, socket.send_timeout);
     let may_block = !socket.nonblocking && transfer.flags & sym::MSG_DONTWAIT == 0;
-    if !running.begun {
-        running.begun = true;
-        cork(world, transfer, id)?;
-    }
     // A writer that waits is woken when a third of the buffer is free, as on Linux.
     if running.waited && !world.host.readiness(id).writable {
         return Ok(Progress::wait(may_block, running.deadline(timeout), world.now));
@@ -119,6 +123,9 @@ fn send(
             if transfer.flags & sym::MSG_EOR != 0 {
                 world.host.end_record(id);
             }
+            if transfer.flags & sym::MSG_MORE != 0 {
+                world.host.expect_more(id);
+            }
             return Ok(Progress::done(running.moved as i64));
         }
     }
@@ -131,21 +138,6 @@ fn send(
         Progress::Done(Err(_)) if running.moved > 0 => Progress::done(running.moved as i64),
         progress => progress,
     })
-}
-
-/// `MSG_MORE` holds back what does not fill a segment until something is written without it.
-fn cork(world: &mut World, transfer: &Transfer<'_>, id: ConnectionId) -> Result<()> {
-    let more = transfer.flags & sym::MSG_MORE != 0;
-    let now = world.now;
-    let mut options = world.host.options(id);
-    let socket = world.socket(transfer.fd)?;
-    if more == options.cork || options.cork && !socket.corked_by_more {
-        return Ok(());
-    }
-    socket.corked_by_more = more;
-    options.cork = more;
-    world.host.set_options(id, options, now);
-    Ok(())
 }
 
 /// What is left to write: the script's own string, or the pattern of the stream.
