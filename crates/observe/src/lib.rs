@@ -27,4 +27,4 @@ pub use directory::{directories, make_directory_of, make_own_directory, own_dire
 pub use engine::Direction;
 pub use filter::{Filter, FilterError};
 pub use ring::Header;
-pub use server::{ControlListener, ControlSocket, Program, attend, refusal, serve, serve_at};
+pub use server::{ControlListener, ControlSocket, Program, Subject, attend, refusal, serve, serve_at};

@@ -14,7 +14,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{
-    CaptureReport, CountersReport, EngineReport, InterfaceReport, NameServerReport, SocketReport, TraceReport,
+    CaptureReport, CountersReport, EngineReport, InterfaceReport, NameServerReport, SocketReport,
+    TraceReport, ZoneReport,
 };
 use crate::ring::Header;
 
@@ -49,6 +50,8 @@ pub enum Request {
     },
     /// The name servers that a resolver knows: any number of [`Reply::NameServers`].
     NameServers,
+    /// The zones that a server has: any number of [`Reply::Zones`].
+    Zones,
     /// What a resolver's cache has about a name is dropped: a [`Reply::Flushed`].
     Flush {
         /// The name.
@@ -85,6 +88,8 @@ pub enum Reply {
     Sockets(Vec<SocketReport>),
     /// Some name servers.
     NameServers(Vec<NameServerReport>),
+    /// Some zones.
+    Zones(Vec<ZoneReport>),
     /// How many entries were dropped.
     Flushed(u64),
     /// An engine, after its sockets.

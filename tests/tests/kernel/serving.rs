@@ -1,7 +1,7 @@
 //! Answers, as dig sees them.
 
-use lab::Zone;
-use tests::{Dig, Serving, Transport};
+use lab::{Directory, Zone};
+use tests::{Dig, Serving, Transport, command};
 
 #[test]
 fn dig_gets_answers_by_udp_and_tcp_over_ipv4_and_ipv6() {
@@ -82,4 +82,21 @@ fn statistics_count_what_was_asked() {
     };
     assert_eq!(grown("dns_queries_udp") + grown("dns_queries_tcp"), 6, "{after:?}");
     assert_eq!(grown("tcp_connections_accepted"), 1);
+}
+
+#[test]
+fn the_zones_of_a_server_are_listed_with_their_serials_and_without_where_they_have_no_version() {
+    let sample = Zone::sample().file.display().to_string();
+    let sources = ["--zone", &sample, "--zone", "bad.example=/nowhere"];
+    let server = Serving::start_in(Directory::new().unwrap(), &sources, &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let zones = |words: &[&str]| command(&[&["dns", "zones", "--control", &control], words].concat());
+    let text = String::from_utf8(zones(&[]).stdout).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["zone", "source", "serial", "records", "names", "signed"]);
+    assert_eq!(lines[1][..3], ["example.com.", "file", "2026112001"]);
+    assert_eq!(lines[2].join(" "), "bad.example. file no version: answered with SERVFAIL");
+    let one = String::from_utf8(zones(&["EXAMPLE.com", "--json"]).stdout).unwrap();
+    assert!(one.lines().count() == 1 && one.contains("\"serial\":2026112001"), "{one}");
+    assert_eq!(zones(&["nothing.example"]).status.code(), Some(1));
 }

@@ -18,6 +18,7 @@
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `query/` | `sidestep dns query`: a client |
+//! | `zones.rs` | `sidestep dns zones` |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod check;
@@ -43,6 +44,7 @@ mod stats;
 mod tcp;
 mod tcp_connection;
 mod transfers;
+mod zones;
 
 use std::process::ExitCode;
 
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     /// An error is something that `serve` refuses; a warning is something that it serves and that works badly. Exit status 1 means errors.
     #[command(verbatim_doc_comment)]
     Check(options::Check),
+    /// Show the zones of a running server: where each comes from, its serial, how many records and names it has, whether it is signed.
+    Zones(zones::Zones),
     /// Print the counters of a running server or resolver.
     Stats(options::Stats),
     /// Resolve names: a recursive resolver over UDP and TCP, and over TLS, HTTPS and QUIC with a certificate.
@@ -96,6 +100,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(options) => service::serve(&options),
         Command::Check(options) => check::check(&options),
+        Command::Zones(options) => zones::print(&options),
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),

@@ -72,6 +72,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles,
         steering: devices.steering(),
+        published: Arc::clone(&published),
+        secondaries: shared.secondaries.keys().cloned().collect(),
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)

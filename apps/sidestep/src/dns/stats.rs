@@ -1,25 +1,28 @@
 //! Counters of a running server, told through its control socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use dns_auth::Counters;
-use dns_server::Admission;
+use arc_swap::ArcSwap;
+use dns_auth::{Counters, ServedZone};
+use dns_server::{Admission, Published};
+use dns_wire::{NameBuf, Rtype};
 use engine::EngineHandle;
 use native::SteeringCounts;
 use observe::client::{Answer, Answering};
 use observe::protocol::{Reply, Request};
-use observe::{ControlSocket, Program};
+use observe::report::{Count, ZoneReport, ZoneVersion};
+use observe::{ControlSocket, Program, Subject};
 
 use super::options;
 use crate::observe::{device_lines, each_engine, next_reply};
 use crate::output::to_stdout;
 
 /// What servers are called among the programs that can be looked at.
-const NAME: &str = "dns";
+pub(crate) const NAME: &str = "dns";
 
 /// Everything that counts.
 pub(crate) struct Sources {
@@ -31,9 +34,36 @@ pub(crate) struct Sources {
     pub(crate) admission: Option<Arc<Admission>>,
     /// The steering program, if an interface is served.
     pub(crate) steering: Option<SteeringCounts>,
+    /// What is served.
+    pub(crate) published: Arc<ArcSwap<Published>>,
+    /// The zones that are transferred from elsewhere.
+    pub(crate) secondaries: BTreeSet<NameBuf>,
+}
+
+impl Subject for Sources {
+    fn counters(&self) -> Vec<Count> {
+        self.counts()
+    }
+
+    fn zones(&self) -> Vec<ZoneReport> {
+        let catalog = Arc::clone(&self.published.load().catalog);
+        catalog.zones().iter().map(|zone| self.zone(zone)).collect()
+    }
 }
 
 impl Sources {
+    fn zone(&self, zone: &ServedZone) -> ZoneReport {
+        let origin = zone.origin();
+        let version = zone.tree().ok().map(|tree| ZoneVersion {
+            serial: tree.serial(),
+            records: tree.record_count(),
+            names: tree.node_count(),
+            is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
+        });
+        let is_secondary = self.secondaries.contains(&NameBuf::from(origin));
+        ZoneReport { zone: origin.to_string(), is_secondary, version }
+    }
+
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
     fn counts(&self) -> Vec<(String, u64)> {
         let mut counts = Vec::new();
@@ -65,7 +95,7 @@ fn sum(lists: impl Iterator<Item = Vec<(String, u64)>>) -> BTreeMap<String, u64>
 
 /// Lets tools look at the server: at `path`, or where they look by themselves.
 pub(crate) fn serve(path: Option<&Path>, sources: Sources) -> anyhow::Result<ControlSocket> {
-    let program = Program::new(NAME, sources.engines.clone()).with_counters(move || sources.counts());
+    let program = Program::new(NAME, sources.engines.clone()).telling(sources);
     match path {
         Some(path) => {
             observe::serve_at(path, program).with_context(|| format!("control socket {}", path.display()))
@@ -76,9 +106,8 @@ pub(crate) fn serve(path: Option<&Path>, sources: Sources) -> anyhow::Result<Con
 
 /// `sidestep dns stats`.
 pub(crate) fn print(options: &options::Stats) -> anyhow::Result<ExitCode> {
-    let mut answers = options.which.ask(&Request::Counters)?;
-    answers.retain(|(answering, _)| [NAME, super::resolve::NAME].contains(&&*answering.name));
-    let (answering, mut answer) = only(answers)?;
+    let answers = options.which.ask(&Request::Counters)?;
+    let (answering, mut answer) = only(answers, &[NAME, super::resolve::NAME])?;
     to_stdout(|out| {
         while let Some(reply) = next_reply(&answering, &mut answer)? {
             let Reply::Counters(report) = reply else { continue };
@@ -90,7 +119,12 @@ pub(crate) fn print(options: &options::Stats) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn only(mut answers: Vec<(Answering, Answer)>) -> anyhow::Result<(Answering, Answer)> {
+/// The answer of the only program with one of these names.
+pub(crate) fn only(
+    mut answers: Vec<(Answering, Answer)>,
+    names: &[&str],
+) -> anyhow::Result<(Answering, Answer)> {
+    answers.retain(|(answering, _)| names.contains(&&*answering.name));
     let pids: Vec<String> = answers.iter().map(|(answering, _)| answering.pid.to_string()).collect();
     match answers.pop() {
         Some(answer) if answers.is_empty() => Ok(answer),

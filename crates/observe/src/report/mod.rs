@@ -72,6 +72,30 @@ pub struct DeviceCounters {
     pub counters: Vec<Count>,
 }
 
+/// A zone of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneReport {
+    /// Its name.
+    pub zone: String,
+    /// Whether it is transferred from elsewhere.
+    pub is_secondary: bool,
+    /// What is served of it; without it, questions are answered with SERVFAIL.
+    pub version: Option<ZoneVersion>,
+}
+
+/// What is served of a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneVersion {
+    /// Of its SOA record.
+    pub serial: u32,
+    /// Its records.
+    pub records: usize,
+    /// Its names.
+    pub names: usize,
+    /// Whether its apex has signatures.
+    pub is_signed: bool,
+}
+
 /// An interface of a capture: a device of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceReport {

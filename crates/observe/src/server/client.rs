@@ -119,9 +119,12 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
         Request::Counters => {
             return write_json(out, &Reply::Counters(counters::read(program)));
         }
-        Request::NameServers => return write_name_servers(program, out),
+        Request::NameServers => {
+            return write_pieces(&program.subject.name_servers(), Reply::NameServers, out);
+        }
+        Request::Zones => return write_pieces(&program.subject.zones(), Reply::Zones, out),
         Request::Flush { name, below } => {
-            (program.flush)(&name, below).map(|count| write_json(out, &Reply::Flushed(count)))
+            program.subject.flush(&name, below).map(|count| write_json(out, &Reply::Flushed(count)))
         }
         Request::Sockets { filter, listening } => {
             parse(&filter).map(|filter| sockets::write(engines, filter, listening, out))
@@ -138,10 +141,9 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
 }
 
 /// In pieces, each far below the largest message.
-fn write_name_servers(program: &Program, out: &mut Out<'_>) -> io::Result<()> {
+fn write_pieces<T: Clone>(all: &[T], reply: fn(Vec<T>) -> Reply, out: &mut Out<'_>) -> io::Result<()> {
     const PIECE: usize = 1000;
-    let servers = (program.name_servers)();
-    servers.chunks(PIECE).try_for_each(|piece| write_json(out, &Reply::NameServers(piece.to_vec())))
+    all.chunks(PIECE).try_for_each(|piece| write_json(out, &reply(piece.to_vec())))
 }
 
 fn parse(text: &str) -> Result<Filter, String> {

@@ -8,7 +8,10 @@ use crate::report::{Count, CountersReport, DeviceCounters, EngineCounters};
 
 /// Reads them now.
 pub(super) fn read(program: &Program) -> CountersReport {
-    CountersReport { own: (program.counters)(), engines: program.engines.iter().map(of_engine).collect() }
+    CountersReport {
+        own: program.subject.counters(),
+        engines: program.engines.iter().map(of_engine).collect(),
+    }
 }
 
 fn of_engine(engine: &EngineHandle) -> EngineCounters {

@@ -20,7 +20,7 @@ use engine::EngineHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::directory::make_own_directory;
-use crate::report::{Count, NameServerReport};
+use crate::report::{Count, NameServerReport, ZoneReport};
 use client::Clients;
 pub use client::{attend, refusal};
 pub use listener::ControlListener;
@@ -33,26 +33,42 @@ pub struct Program {
     pub(crate) name: String,
     pub(crate) pid: u32,
     pub(crate) engines: Vec<EngineHandle>,
-    pub(crate) counters: Box<dyn Fn() -> Vec<Count> + Send + Sync>,
-    pub(crate) name_servers: Box<dyn Fn() -> Vec<NameServerReport> + Send + Sync>,
-    pub(crate) flush: Box<Flush>,
+    pub(crate) subject: Box<dyn Subject>,
 }
 
-/// Drops what a cache has about a name, and about all below it if that is said; returns how many entries that were, or what is wrong.
-type Flush = dyn Fn(&str, bool) -> Result<u64, String> + Send + Sync;
+/// What a program can tell, beside its engines, and what it does when it is asked. Every method is called for each request, on the
+/// request's thread, and may wait for a moment.
+pub trait Subject: Send + Sync {
+    /// Counters of its own.
+    fn counters(&self) -> Vec<Count> {
+        Vec::new()
+    }
+
+    /// The name servers that a resolver knows.
+    fn name_servers(&self) -> Vec<NameServerReport> {
+        Vec::new()
+    }
+
+    /// The zones that a server has.
+    fn zones(&self) -> Vec<ZoneReport> {
+        Vec::new()
+    }
+
+    /// Drops what a resolver's cache has about a name, and about all below it if that is said; returns how many entries that were, or
+    /// what is wrong.
+    fn flush(&self, _name: &str, _below: bool) -> Result<u64, String> {
+        Err("this program has no cache".to_owned())
+    }
+}
+
+/// Nothing to tell.
+impl Subject for () {}
 
 impl Program {
     /// This process, as the program `name`, with its engines in order.
     pub fn new(name: &str, engines: Vec<EngineHandle>) -> Program {
         let pid = std::process::id();
-        Program {
-            name: name.to_owned(),
-            pid,
-            engines,
-            counters: Box::new(Vec::new),
-            name_servers: Box::new(Vec::new),
-            flush: Box::new(|_, _| Err("this program has no cache".to_owned())),
-        }
+        Program { name: name.to_owned(), pid, engines, subject: Box::new(()) }
     }
 
     /// With the process id as tools see it, who may be outside of its PID namespace.
@@ -60,25 +76,9 @@ impl Program {
         Program { pid, ..self }
     }
 
-    /// With counters of its own; `read` is called for each request.
-    pub fn with_counters(self, read: impl Fn() -> Vec<Count> + Send + Sync + 'static) -> Program {
-        Program { counters: Box::new(read), ..self }
-    }
-
-    /// With name servers, of a resolver; `read` is called for each request.
-    pub fn with_name_servers(
-        self,
-        read: impl Fn() -> Vec<NameServerReport> + Send + Sync + 'static,
-    ) -> Program {
-        Program { name_servers: Box::new(read), ..self }
-    }
-
-    /// With a cache, of a resolver: `flush` drops what it has about a name, and about all below it if that is said.
-    pub fn with_flush(
-        self,
-        flush: impl Fn(&str, bool) -> Result<u64, String> + Send + Sync + 'static,
-    ) -> Program {
-        Program { flush: Box::new(flush), ..self }
+    /// With more to tell.
+    pub fn telling(self, subject: impl Subject + 'static) -> Program {
+        Program { subject: Box::new(subject), ..self }
     }
 }
 

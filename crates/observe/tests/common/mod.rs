@@ -147,8 +147,7 @@ impl World {
         let recorded = PcapRecord::new(right.remove(0), seen.clone(), clock::Duration::ZERO);
         let server = Host::start(TcpServer::new(Echo).listen(SERVER), recorded);
         let directory = lab::Directory::new().unwrap();
-        let program = Program::new("test", vec![server.handle.clone()])
-            .with_counters(|| vec![("own_count".to_owned(), 7)]);
+        let program = Program::new("test", vec![server.handle.clone()]).telling(Counting);
         let control = serve_at(&directory.path().join("1.sock"), program).unwrap();
         World {
             control: Some(control),
@@ -240,4 +239,13 @@ pub fn capture(world: &World, filter: &str, snaplen: u32) -> Answer {
     // The engine has the tap by the time that it answers.
     world.server().ask(|_, _| ());
     answer
+}
+
+/// What the program itself counts.
+struct Counting;
+
+impl observe::Subject for Counting {
+    fn counters(&self) -> Vec<observe::report::Count> {
+        vec![("own_count".to_owned(), 7)]
+    }
 }

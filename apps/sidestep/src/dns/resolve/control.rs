@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use dns_resolver::Scope;
-use dns_wire::NameBuf;
+use dns_wire::{Name, NameBuf};
 use mio::Waker;
+use observe::Subject;
 use observe::report::{Count, NameServerReport};
 
 use super::config::Config;
@@ -47,25 +48,29 @@ impl Control {
             let _ = self.waker.wake();
         }
     }
+}
 
-    /// The table of servers; empty if the loop has ended.
-    pub(super) fn servers(&self) -> Vec<NameServerReport> {
+/// A loop that has ended tells nothing.
+impl Subject for Control {
+    fn name_servers(&self) -> Vec<NameServerReport> {
         let (sender, receiver) = channel();
         self.send(Command::Servers(sender));
         receiver.recv_timeout(PATIENCE).unwrap_or_default()
     }
 
-    /// Drops what the cache has about a name; none if the loop has ended.
-    pub(super) fn flush(&self, name: NameBuf, scope: Scope) -> Option<usize> {
-        let (sender, receiver) = channel();
-        self.send(Command::Flush(Box::new(name), scope, sender));
-        receiver.recv_timeout(PATIENCE).ok()
-    }
-
-    /// The counters; none if the loop has ended.
-    pub(super) fn counters(&self) -> Vec<Count> {
+    fn counters(&self) -> Vec<Count> {
         let (sender, receiver) = channel();
         self.send(Command::Counters(sender));
         receiver.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    fn flush(&self, name: &str, below: bool) -> Result<u64, String> {
+        let scope = if below { Scope::Subtree } else { Scope::Name };
+        let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT))
+            .map_err(|error| format!("{name}: {error}"))?;
+        let (sender, receiver) = channel();
+        self.send(Command::Flush(Box::new(name), scope, sender));
+        let count = receiver.recv_timeout(PATIENCE).map_err(|_| "the resolver is about to end")?;
+        Ok(count as u64)
     }
 }

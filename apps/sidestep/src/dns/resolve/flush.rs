@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use anyhow::bail;
 use observe::protocol::{Reply, Request};
 
+use super::NAME;
 use super::options::Flush;
-use super::servers_table::only;
+use crate::dns::stats::only;
 use crate::observe::next_reply;
 use crate::output::to_stdout;
 
@@ -14,7 +15,7 @@ use crate::output::to_stdout;
 pub(crate) fn flush(options: &Flush) -> anyhow::Result<ExitCode> {
     let name = options.name.clone().unwrap_or_else(|| ".".to_owned());
     let request = Request::Flush { name, below: options.below || options.all };
-    let (answering, mut answer) = only(options.which.ask(&request)?)?;
+    let (answering, mut answer) = only(options.which.ask(&request)?, &[NAME])?;
     let mut flushed = None;
     while let Some(reply) = next_reply(&answering, &mut answer)? {
         match reply {

@@ -2,19 +2,18 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
-use observe::client::{Answer, Answering};
 use observe::protocol::{Reply, Request};
 use observe::report::NameServerReport;
 
 use super::NAME;
 use super::options::ShowServers;
+use crate::dns::stats::only;
 use crate::observe::next_reply;
 use crate::output::to_stdout;
 
 /// Prints the table of a running resolver, the fastest server first.
 pub(crate) fn print(options: &ShowServers) -> anyhow::Result<ExitCode> {
-    let (answering, mut answer) = only(options.which.ask(&Request::NameServers)?)?;
+    let (answering, mut answer) = only(options.which.ask(&Request::NameServers)?, &[NAME])?;
     let mut servers = Vec::new();
     while let Some(reply) = next_reply(&answering, &mut answer)? {
         if let Reply::NameServers(some) = reply {
@@ -28,15 +27,6 @@ pub(crate) fn print(options: &ShowServers) -> anyhow::Result<ExitCode> {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The answer of the only resolver.
-pub(super) fn only(mut answers: Vec<(Answering, Answer)>) -> anyhow::Result<(Answering, Answer)> {
-    answers.retain(|(answering, _)| answering.name == NAME);
-    let Some(answer) = answers.pop().filter(|_| answers.is_empty()) else {
-        bail!("name one resolver with --pid or --control: not exactly one is running here");
-    };
-    Ok(answer)
 }
 
 const HEAD: &str = "server                                   srtt-ms   var-ms  penalty-ms  silent  queries  probes  answers  losses   age-s  lacks";

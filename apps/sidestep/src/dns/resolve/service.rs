@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use dns_resolver::Scope;
-use dns_wire::{Name, NameBuf};
 use log::LevelFilter;
 use observe::{ControlSocket, Program};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -87,17 +85,7 @@ fn fit_descriptors(config: &mut Config) {
 }
 
 fn open_control_socket(config: &Config, control: &Control) -> anyhow::Result<ControlSocket> {
-    let (servers, counters, cache) = (control.clone(), control.clone(), control.clone());
-    let program = Program::new(NAME, Vec::new())
-        .with_counters(move || counters.counters())
-        .with_name_servers(move || servers.servers())
-        .with_flush(move |name, below| {
-            let scope = if below { Scope::Subtree } else { Scope::Name };
-            let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT))
-                .map_err(|error| format!("{name}: {error}"))?;
-            let count = cache.flush(name, scope).ok_or("the resolver is about to end")?;
-            Ok(count as u64)
-        });
+    let program = Program::new(NAME, Vec::new()).telling(control.clone());
     match &config.control {
         Some(path) => {
             observe::serve_at(path, program).with_context(|| format!("control socket {}", path.display()))
