@@ -21,6 +21,10 @@ use crate::stand_in::StandIn;
 /// How long to wait for the effect of a segment in the peer's name before sending it again, in milliseconds.
 const PAUSES_MS: [u64; 5] = [0, 1, 2, 4, 8];
 
+/// Octets that any socket's buffers may take, by the kernel's defaults (tcp_wmem and tcp_rmem, tcp(7)).
+const SEND_BUFFER_MAX: usize = 4 << 20;
+const RECEIVE_BUFFER_MAX: usize = 6 << 20;
+
 /// Makes the kernel's socket of a connection at once: [`prepare`] and [`Prepared::start`]. For callers that keep the
 /// connection's packets from the kernel until this is called, and let them through afterwards.
 pub fn make_kernel_socket(established: Established, kind: SocketKind) -> io::Result<OwnedFd> {
@@ -83,9 +87,20 @@ fn socket_end(end: SocketAddr, kind: SocketKind) -> SocketAddr {
 fn make_room(socket: &Socket, established: &Established) -> io::Result<()> {
     let sending = established.unacked.len() + established.unsent.len();
     // Twice for the kernel's own overhead with small segments, on top of its own doubling.
-    socket.grow_send_buffer(2 * sending + (64 << 10))?;
-    socket.grow_receive_buffer(2 * established.received.len() + established.rcv_wnd as usize)?;
-    socket.unlock_buffers()
+    let receiving = 2 * established.received.len() + established.rcv_wnd as usize;
+    socket.fit_buffers([2 * sending + (64 << 10)..=usize::MAX, receiving..=usize::MAX])
+}
+
+/// Once the queues are filled, a buffer is no larger than any socket's may be, or what is to be read needs: a program cannot fill more
+/// than it has brought. What the peer was promised beyond that may find no room, and is sent again.
+fn take_room_back(socket: &Socket, established: &Established) -> io::Result<()> {
+    let receiving = (RECEIVE_BUFFER_MAX / 2).max(established.received.len());
+    socket.fit_buffers([0..=SEND_BUFFER_MAX / 2, 0..=receiving])
+}
+
+/// Kernel memory, in octets, that a connection with so many octets to send and to read may take beyond what any socket may.
+pub fn extra_memory(sending: usize, unread: usize) -> usize {
+    (2 * sending).saturating_sub(SEND_BUFFER_MAX) + (2 * unread).saturating_sub(RECEIVE_BUFFER_MAX)
 }
 
 fn set_agreements(socket: &Socket, established: &Established) -> io::Result<()> {
@@ -121,6 +136,7 @@ impl Prepared {
             self.socket.set_reuse_address()?;
         }
         self.socket.send_all(&self.established.unsent)?;
+        take_room_back(&self.socket, &self.established)?;
         if state.is_write_closed() && !fin_sent {
             self.socket.shutdown(Shutdown::Write)?;
             if state == State::Closing {

@@ -26,5 +26,5 @@ mod socket;
 mod stand_in;
 
 pub use fuzz::fuzz_late_segment;
-pub use kernel::{Prepared, make_kernel_socket, prepare};
+pub use kernel::{Prepared, extra_memory, make_kernel_socket, prepare};
 pub use stand_in::deliver;

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void, socklen_t};
@@ -166,30 +167,29 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
     }
 
-    /// Makes the send buffer no smaller than `octets`, whatever the limits for programs are.
-    pub(crate) fn grow_send_buffer(&self, octets: usize) -> io::Result<()> {
-        self.grow(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, octets)
+    /// Has both buffers be as large as these ranges allow, whatever the limits for programs are: first that to send, then that to
+    /// receive, in octets. The kernel allocates up to twice as much.
+    pub(crate) fn fit_buffers(&self, sizes: [RangeInclusive<usize>; 2]) -> io::Result<()> {
+        let [send, receive] = sizes;
+        self.fit(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, send)?;
+        self.fit(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, receive)?;
+        self.unlock_buffers()
     }
 
-    /// The same for the receive buffer.
-    pub(crate) fn grow_receive_buffer(&self, octets: usize) -> io::Result<()> {
-        self.grow(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, octets)
-    }
-
-    fn grow(&self, read: c_int, force: c_int, octets: usize) -> io::Result<()> {
-        let wanted = c_int::try_from(octets).unwrap_or(c_int::MAX / 2);
+    fn fit(&self, read: c_int, force: c_int, size: RangeInclusive<usize>) -> io::Result<()> {
         let mut present = [0; 4];
         self.get(libc::SOL_SOCKET, read, &mut present)?;
         // The kernel doubles the value that is set, and reports the doubled one.
-        if c_int::from_ne_bytes(present) / 2 >= wanted {
-            Ok(())
-        } else {
-            self.set(libc::SOL_SOCKET, force, wanted)
+        let present = c_int::from_ne_bytes(present) as usize / 2;
+        let wanted = present.max(*size.start()).min(*size.end());
+        if wanted == present {
+            return Ok(());
         }
+        self.set(libc::SOL_SOCKET, force, c_int::try_from(wanted).unwrap_or(c_int::MAX / 2))
     }
 
     /// `SO_BUF_LOCK`, Linux 5.14: buffers whose size was set can still grow. Before 5.14 they keep their size.
-    pub(crate) fn unlock_buffers(&self) -> io::Result<()> {
+    fn unlock_buffers(&self) -> io::Result<()> {
         const SO_BUF_LOCK: c_int = 72;
         match self.set(libc::SOL_SOCKET, SO_BUF_LOCK, 0) {
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),

@@ -11,9 +11,6 @@ use control::sock_diag::KernelSocket;
 use super::machine::memory_len;
 use super::shares::{Shares, User};
 
-/// What a socket may take by itself, by the kernel's defaults (tcp_wmem and tcp_rmem, tcp(7)): that is not counted.
-const SENT_FREE: usize = 4 << 20;
-const RECEIVED_FREE: usize = 6 << 20;
 /// The part of the machine's memory that all may have together.
 const PART: usize = 8;
 /// How often the kernel is asked which of the sockets are closed by now.
@@ -44,15 +41,14 @@ impl KernelMemory {
         KernelMemory { max, shares: Arc::default(), held: BTreeMap::new(), next_look: Instant::ZERO }
     }
 
-    /// Memory for a connection with so many octets to send and to read; `None` if its user has too much already.
+    /// So many octets for a connection; `None` if its user has too much already.
     pub(super) fn reserve(
         &mut self,
         user: User,
-        (sent, received): (usize, usize),
+        octets: usize,
         list: List,
         now: Instant,
     ) -> Option<Reservation> {
-        let octets = sent.saturating_sub(SENT_FREE) + received.saturating_sub(RECEIVED_FREE);
         if !lock(&self.shares).have_room(self.max, user, octets) && now >= self.next_look {
             self.next_look = now + LOOK;
             self.forget_closed(list);
@@ -107,11 +103,11 @@ mod tests {
     fn a_users_memory_ends_where_the_others_begins_and_comes_back_with_closed_sockets() {
         let mut memory = KernelMemory { max: 100, ..KernelMemory::of_this_machine() };
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
-        let much = (SENT_FREE + 30, RECEIVED_FREE + 10);
+        let much = 40;
         let first = memory.reserve(1, much, nobody_knows, at(0)).unwrap();
         memory.hold(7, 80, first);
         assert!(memory.reserve(1, much, nobody_knows, at(0)).is_none(), "it has half");
-        assert!(memory.reserve(1, (SENT_FREE, RECEIVED_FREE), nobody_knows, at(0)).is_some(), "not counted");
+        assert!(memory.reserve(1, 0, nobody_knows, at(0)).is_some(), "most need none");
         let other = memory.reserve(2, much, nobody_knows, at(0)).unwrap();
         assert!(memory.reserve(1, much, nothing_is_open, at(999)).is_none(), "the kernel was asked just now");
         assert!(memory.reserve(1, much, nothing_is_open, at(1000)).is_some());

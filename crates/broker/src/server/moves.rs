@@ -17,7 +17,7 @@ use control::sock_diag::tcp_connections;
 use rustix::fs::Uid;
 use rustix::net::sockopt::socket_cookie;
 use steering::Transport;
-use tcp_repair::prepare;
+use tcp_repair::{extra_memory, prepare};
 
 use super::aside::PATIENCE_TO_MOVE;
 use super::broker::Broker;
@@ -43,7 +43,8 @@ impl Broker {
     ) -> Outcome {
         let ends = (moving.connection.local, moving.connection.remote);
         self.check_move(client, ends)?;
-        let octets = ((moving.unacked_len, moving.unsent_len), moving.received_len);
+        let sending = moving.unacked_len as usize + moving.unsent_len as usize;
+        let octets = extra_memory(sending, moving.received_len as usize);
         let reservation = self.reserve_memory(client, octets, now)?;
         let make = move |broker: &BrokerThread<Broker>| {
             let kind = moving.socket;
@@ -77,10 +78,9 @@ impl Broker {
     fn reserve_memory(
         &mut self,
         client: ClientId,
-        ((unacked, unsent), received): ((u32, u32), u32),
+        octets: usize,
         now: Instant,
     ) -> Result<Reservation, Refusal> {
-        let octets = (unacked as usize + unsent as usize, received as usize);
         let user = self.user_of(client);
         let reserved = self.kernel_memory.reserve(user, octets, tcp_connections, now);
         reserved

@@ -1,4 +1,5 @@
-//! What there is only so much of for all users together: no user but root gets more than half, so none keeps all others out.
+//! What there is only so much of for all users together. No user but root gets more than half, and an eighth is root's alone: so none keeps
+//! all others out, and not all others keep root out.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,11 @@ pub(super) fn has_room(max: usize, owners: impl Iterator<Item = User>, user: Use
 }
 
 fn fits(max: usize, (all, own): (usize, usize), user: User, more: usize) -> bool {
-    more <= max.saturating_sub(all) && (user == ROOT || more <= (max / 2).saturating_sub(own))
+    let is_left = |max: usize, taken: usize| more <= max.saturating_sub(taken);
+    match user {
+        ROOT => is_left(max, all),
+        _ => is_left(max - max / 8, all) && is_left(max / 2, own),
+    }
 }
 
 /// How much of something each user has: as [`has_room`], where there is too much to count each time.
@@ -56,6 +61,16 @@ mod tests {
         assert!(room(&[], 1) && room(&[1], 1) && !room(&[1, 1], 1), "half");
         assert!(room(&[1, 1], 2) && room(&[1, 1, 2], 2) && !room(&[1, 1, 2, 2], 3), "and no more than all");
         assert!(room(&[0, 0, 0], 0) && !room(&[0, 0, 0, 0], 0));
+    }
+
+    #[test]
+    fn users_with_half_each_leave_an_eighth_for_root() {
+        let room = |first, second, user| {
+            let owners = [vec![1; first], vec![2; second]].concat();
+            has_room(16, owners.into_iter(), user)
+        };
+        assert!(room(8, 5, 2) && !room(8, 6, 2) && !room(8, 6, 3));
+        assert!(room(8, 6, ROOT) && room(8, 7, ROOT));
     }
 
     #[test]

@@ -536,6 +536,28 @@ fn a_client_connection_of_ours_goes_on_too() {
     assert_eq!(answer, b"answer");
 }
 
+/// A connection brings more than any socket's buffers hold, and a promise of more still. What it brought arrives.
+#[test]
+fn buffers_are_no_larger_afterwards_than_any_sockets() {
+    const BROUGHT: usize = 8 << 20;
+    if !require_root_and_xdp() {
+        return;
+    }
+    let scene = Scene::set(SERVER_V4, Config::default());
+    let mut value = scene.detach();
+    (value.unsent, value.rcv_wnd) = (vec![7; BROUGHT], 64 << 20);
+    let socket = scene.take_over(&value, false);
+    let size = |option| {
+        let mut size = [0; 4];
+        syscall::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, &mut size).unwrap();
+        i32::from_ne_bytes(size)
+    };
+    assert!(size(libc::SO_SNDBUF) <= 4 << 20, "{}", size(libc::SO_SNDBUF));
+    assert!(size(libc::SO_RCVBUF) <= 6 << 20, "{}", size(libc::SO_RCVBUF));
+    socket.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_end(&scene.client).len(), BROUGHT);
+}
+
 #[test]
 fn nonsense_is_refused() {
     if !require_root_and_xdp() {

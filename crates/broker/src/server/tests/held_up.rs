@@ -239,7 +239,7 @@ fn connections_that_move_with_much_data_have_a_limit() {
     let lab = lab::Lab::new().unwrap();
     lab.inside(lab::Side::Server, || {
         let mut broker = broker_with_address();
-        broker.0.kernel_memory.max = 3 << 20;
+        broker.0.kernel_memory.max = 12 << 20;
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let (handle, name) = broker.serve();
         let mut client = Client::connect(name.as_bytes(), "program", std::process::id(), 3).unwrap().0;
