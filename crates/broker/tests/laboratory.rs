@@ -5,7 +5,7 @@
 mod kernel_connection;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -188,6 +188,29 @@ fn what_is_claimed_is_taken_from_the_kernel_until_it_is_released() {
     assert!(setting.kernel_is_silent());
     claimed.client.release(claimed.claim).unwrap();
     drop(setting.peer());
+}
+
+/// In copy mode, the only one of a veth: a packet that is claimed and finds no slot is lost, and no other waits for it. These clients never
+/// fill their rings.
+#[test]
+fn a_program_that_gives_its_queue_no_memory_holds_up_no_others_packets() {
+    const DATAGRAMS: usize = 20_000;
+    let Some(setting) = Setting::new(1) else { return };
+    let mut client = setting.attached();
+    let (claimed, other) = setting.lab.inside(Side::Server, || {
+        (UdpSocket::bind(("0.0.0.0", PORT)).unwrap(), TcpListener::bind(("0.0.0.0", PORT)).unwrap())
+    });
+    client.claim(Transport::Udp, Purpose::Udp, claimed.as_fd()).unwrap();
+    let sender = setting.lab.inside(Side::Client, || UdpSocket::bind(("0.0.0.0", 0)).unwrap());
+    sender.connect((SERVER_V4, PORT)).unwrap();
+    let mut peer = setting.peer();
+    let (mut accepted, _) = other.accept().unwrap();
+    for number in 0..DATAGRAMS {
+        let _ = sender.send(&[0; 1000]); // A queue on the way may be full.
+        assert!(number % 1000 > 0 || is_alive(&mut peer, &mut accepted), "after {number} datagrams");
+    }
+    claimed.set_read_timeout(Some(SILENCE)).unwrap();
+    assert!(claimed.recv(&mut [0; 1]).is_err(), "the datagrams were the program's");
 }
 
 #[test]
