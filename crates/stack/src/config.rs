@@ -191,6 +191,10 @@ pub struct TcpOptions {
     pub not_sent_low_water: u32,
     /// Octets of the receive buffer; `None` lets it grow as needed (`SO_RCVBUF`).
     pub receive_buffer: Option<u32>,
+    /// What it grows from by itself (half of the second number of `tcp_rmem`).
+    pub receive_buffer_initial: u32,
+    /// What it grows to at most (the third number). The window scale that we offer follows it.
+    pub receive_buffer_max: u32,
     /// Octets of the send buffer; `None` lets it grow as needed (`SO_SNDBUF`).
     pub send_buffer: Option<u32>,
     /// Limit of the advertised window (`TCP_WINDOW_CLAMP`).
@@ -235,6 +239,8 @@ impl Default for TcpOptions {
             urgent_inline: false,
             not_sent_low_water: u32::MAX,
             receive_buffer: None,
+            receive_buffer_initial: 64 << 10,
+            receive_buffer_max: 6 << 20,
             send_buffer: None,
             window_clamp: None,
             hop_limit: 64,

@@ -14,8 +14,8 @@ use clock::{Duration, Instant};
 use std::sync::Arc;
 use wire::tcp::flag;
 
-/// What a SYN-ACK offers as window, before scaling: what the receive buffer starts with.
-const WINDOW_INITIAL: u32 = 65_535;
+/// The most that a SYN-ACK offers as window, which is never scaled (RFC 7323, 2.2).
+const WINDOW_MAX: u32 = 65_535;
 
 /// A SYN that is taken: what was agreed, and the Fast Open cookie to send with the SYN-ACK.
 pub(super) struct Opening {
@@ -129,7 +129,11 @@ impl Stack {
             ecn: asks_ecn,
             ts_recent: timestamps.map(|timestamps| timestamps.value),
             timestamp_offset: self.isn.timestamp_offset(key),
-            window: options.receive_buffer.unwrap_or(WINDOW_INITIAL).min(limit).min(WINDOW_INITIAL) as u16,
+            window: options
+                .receive_buffer
+                .unwrap_or(options.receive_buffer_initial)
+                .min(limit)
+                .min(WINDOW_MAX) as u16,
         }
     }
 

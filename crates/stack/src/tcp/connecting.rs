@@ -143,7 +143,7 @@ impl Connection {
         match options.window_scale.filter(|_| shared.config.window_scaling) {
             Some(shift) => {
                 self.send.scale = shift;
-                self.receive.scale = self.receive.scale_to_offer();
+                self.receive.scale = self.receive.scale_to_offer(&self.options);
             }
             None => (self.send.scale, self.receive.scale) = (0, 0),
         }
@@ -239,7 +239,7 @@ impl Connection {
         let timestamps = Timestamps { value: self.timestamp_now(now), echo: self.receive.ts_recent };
         let scaling =
             if is_syn { shared.config.window_scaling } else { self.receive.scale > 0 || self.send.scale > 0 };
-        let offered = if is_syn { self.receive.scale_to_offer() } else { self.receive.scale };
+        let offered = if is_syn { self.receive.scale_to_offer(&self.options) } else { self.receive.scale };
         let options = SegmentOptions {
             mss: Some(self.mss_to_announce(shared)),
             window_scale: scaling.then_some(offered),

@@ -419,7 +419,7 @@ impl Connection {
     /// The socket is readable from so many octets on: the buffer has room for them.
     pub(crate) fn follow_low_water(&mut self) {
         self.flags.has_low_water = self.options.receive_low_water > 1;
-        self.receive.make_room_for(self.options.receive_low_water);
+        self.receive.make_room_for(self.options.receive_low_water, &self.options);
     }
 
     /// Whether a third of the send buffer is free, as Linux asks before it calls a socket writable, less than half of what may be held

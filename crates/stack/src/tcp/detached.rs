@@ -92,14 +92,15 @@ impl Connection {
             self.abandon(shared);
         }
         self.resume_sender(from);
-        self.receive.resume(&Resumption {
+        let resumption = Resumption {
             rcv_nxt: from.rcv_nxt,
             rcv_wup: from.rcv_wup,
             rcv_wnd: from.rcv_wnd,
             scale: from.rcv_wscale,
             has_fin: from.state.has_fin_received(),
             unread: from.received.len() as u32,
-        });
+        };
+        self.receive.resume(&resumption, &self.options);
         if let Some(Timestamps { value, echo }) = from.timestamps {
             self.timestamp_offset = value.wrapping_sub(timestamp_clock(now));
             self.receive.ts_recent = echo;

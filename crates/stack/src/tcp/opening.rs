@@ -56,7 +56,7 @@ impl Connection {
             error: None,
             soft_error: None,
             send: Sender::new(),
-            receive: Receiver::new(options.receive_buffer, options.window_clamp, now),
+            receive: Receiver::new(&options, now),
             transfer: None,
             rest: Rest::NEW,
             rtt: RttEstimator::new(shared.config.rto_min),

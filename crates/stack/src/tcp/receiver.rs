@@ -18,10 +18,8 @@ use crate::tcp::connection::{millis, since_millis};
 
 /// Segments that are acknowledged at once when a connection begins, so that the peer's window grows quickly.
 const QUICK_ACKS: u8 = 16;
-/// What a connection starts with as receive buffer when the application asked for none, as on Linux.
-const LIMIT_INITIAL: u32 = 64 << 10;
-/// What the receive buffer may grow to by itself, as on Linux (`tcp_rmem`).
-const LIMIT_MAX: u32 = 6 << 20;
+/// The smallest receive buffer.
+const LIMIT_LEAST: u32 = 256;
 
 /// When an acknowledgement is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +47,6 @@ pub(crate) struct Receiver {
     fin: Option<SeqNum>,
     /// Octets that queue and window may come to.
     pub(crate) limit: u32,
-    limit_is_fixed: bool,
     pub(crate) window_clamp: u32,
     pub(crate) scale: u8,
     /// Size of the peer's full segments, learned from what comes.
@@ -105,7 +102,8 @@ pub(crate) struct Received {
 
 impl Receiver {
     /// A receiver in front of a peer's SYN.
-    pub(crate) fn new(limit: Option<u32>, window_clamp: Option<u32>, now: Instant) -> Receiver {
+    pub(crate) fn new(options: &TcpOptions, now: Instant) -> Receiver {
+        let limit = options.receive_buffer.unwrap_or(options.receive_buffer_initial);
         Receiver {
             rcv_nxt: SeqNum(0),
             rcv_adv: SeqNum(0),
@@ -113,9 +111,8 @@ impl Receiver {
             queue: ByteQueue::new(),
             assembler: Assembler::new(),
             fin: None,
-            limit: limit.unwrap_or(LIMIT_INITIAL).max(256),
-            limit_is_fixed: limit.is_some(),
-            window_clamp: window_clamp.unwrap_or(u32::MAX),
+            limit: limit.clamp(LIMIT_LEAST, limit_max(options)),
+            window_clamp: options.window_clamp.unwrap_or(u32::MAX),
             scale: 0,
             segment_size: 536,
             last_was_shorter: false,
@@ -140,22 +137,19 @@ impl Receiver {
     }
 
     /// Goes on in the middle. The buffer is as large as what was promised, unless the application said how large it is.
-    pub(crate) fn resume(&mut self, at: &Resumption) {
+    pub(crate) fn resume(&mut self, at: &Resumption, options: &TcpOptions) {
         self.rcv_nxt = at.rcv_nxt;
         self.last_ack_sent = at.rcv_wup;
         self.rcv_adv = at.rcv_wup + at.rcv_wnd;
         self.scale = at.scale;
         self.fin = at.has_fin.then_some(at.rcv_nxt - 1);
-        if !self.limit_is_fixed {
-            let promised = at.unread.saturating_add(self.offered());
-            self.limit = self.limit.max(promised).min(LIMIT_MAX);
-        }
+        let promised = at.unread.saturating_add(self.offered());
+        self.limit = self.limit.max(promised).min(limit_max(options));
     }
 
     /// Window scale to offer: enough for what the buffer may become (RFC 7323, 2.3).
-    pub(crate) fn scale_to_offer(&self) -> u8 {
-        let limit = if self.limit_is_fixed { self.limit } else { LIMIT_MAX };
-        scale_for(limit.min(self.window_clamp))
+    pub(crate) fn scale_to_offer(&self, options: &TcpOptions) -> u8 {
+        scale_for(limit_max(options).min(self.window_clamp))
     }
 
     /// The window from `rcv_nxt` that the peer may still use.
@@ -464,31 +458,26 @@ impl Receiver {
 
     /// The application read `octets`. Grows the buffer when it reads more in a round trip than half of what there is, as
     /// Linux's receive buffer tuning does.
-    pub(crate) fn on_read(&mut self, octets: usize, srtt: Duration, now: Instant) {
+    pub(crate) fn on_read(&mut self, octets: usize, options: &TcpOptions, srtt: Duration, now: Instant) {
         self.copied = self.copied.saturating_add(octets as u32);
         let round = if srtt.is_zero() { Duration::from_millis(1) } else { srtt };
         if since_millis(self.measured_at_ms, now) < round {
             return;
         }
         let wanted = self.copied.saturating_mul(2).saturating_add(16 * u32::from(self.segment_size));
-        if !self.limit_is_fixed && wanted > self.limit {
-            self.limit = wanted.min(LIMIT_MAX);
-        }
+        self.limit = self.limit.max(wanted.min(limit_max(options)));
         self.copied = 0;
         self.measured_at_ms = millis(now);
     }
 
     /// Makes the buffer large enough for twice `octets`, unless the application said how large it is.
-    pub(crate) fn make_room_for(&mut self, octets: u32) {
-        if !self.limit_is_fixed {
-            self.limit = self.limit.max(octets.saturating_mul(2).min(LIMIT_MAX));
-        }
+    pub(crate) fn make_room_for(&mut self, octets: u32, options: &TcpOptions) {
+        self.limit = self.limit.max(octets.saturating_mul(2).min(limit_max(options)));
     }
 
     /// Sets the buffer's size (`SO_RCVBUF`).
     pub(crate) fn set_limit(&mut self, limit: u32) {
-        self.limit = limit.max(256);
-        self.limit_is_fixed = true;
+        self.limit = limit.max(LIMIT_LEAST);
     }
 
     /// Discards out-of-order data; no acknowledgement reports it any more.
@@ -507,9 +496,14 @@ pub(crate) fn scale_for(limit: u32) -> u8 {
     bits.saturating_sub(16).min(14) as u8
 }
 
-/// What the receive buffer of a socket with `options` may become.
+/// What the receive buffer of a socket with `options` may become: the size that the application said, else what it may grow to.
+fn limit_max(options: &TcpOptions) -> u32 {
+    options.receive_buffer.unwrap_or(options.receive_buffer_max).max(LIMIT_LEAST)
+}
+
+/// What its window may become.
 pub(crate) fn receive_limit(options: &TcpOptions) -> u32 {
-    options.receive_buffer.unwrap_or(LIMIT_MAX).min(options.window_clamp.unwrap_or(u32::MAX))
+    limit_max(options).min(options.window_clamp.unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

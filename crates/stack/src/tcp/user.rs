@@ -254,7 +254,7 @@ impl Connection {
         if octets == 0 {
             return; // The end of the stream opens no window.
         }
-        self.receive.on_read(octets, self.rtt.srtt(), now);
+        self.receive.on_read(octets, &self.options, self.rtt.srtt(), now);
         if self.state.may_receive() && self.receive.is_update_due(!shared.is_under_pressure()) {
             self.receive.ack_now();
         }

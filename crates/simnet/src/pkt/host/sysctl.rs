@@ -18,8 +18,6 @@ const BUILT_IN: &[(&str, &[&str])] = &[
     ("tcp_no_metrics_save", &["1"]),
 ];
 
-/// What the stack's receive buffers grow to by themselves.
-const RECEIVE_LARGEST: u32 = 6 << 20;
 /// What Linux's send buffers start with before they grow.
 const SEND_INITIAL: u32 = 16 << 10;
 
@@ -121,15 +119,17 @@ fn probing(number: u64) -> Option<PathMtuProbing> {
     }
 }
 
-/// Least, initial and largest buffer. The stack's buffers grow by need up to a limit of its own: another largest receive
-/// buffer is taken as the size from the start, because window scaling shows it, and the initial send buffer as its size,
-/// because full buffers show it.
+/// Least, initial and largest buffer. Receive buffers grow by need up to the largest, from half of the initial one, as on Linux; the initial send buffer is taken as the size from the
+/// start, because full buffers show it.
 fn set_buffers(config: &mut Config, name: &str, value: &str) -> Option<()> {
     let numbers: Option<Vec<u64>> = value.split_whitespace().map(number).collect();
     let &[_, initial, largest] = &numbers?[..] else { return None };
     let (initial, largest) = (u32::try_from(initial).ok()?, u32::try_from(largest).ok()?);
     match name {
-        "tcp_rmem" => config.tcp.receive_buffer = (largest != RECEIVE_LARGEST).then_some(largest),
+        "tcp_rmem" => {
+            config.tcp.receive_buffer_initial = initial / 2;
+            config.tcp.receive_buffer_max = largest;
+        }
         _ => config.tcp.send_buffer = (initial != SEND_INITIAL).then_some(initial),
     }
     Some(())

@@ -7,7 +7,8 @@ const SEGMENT: usize = 1448;
 
 /// A receiver behind a handshake, with `limit` octets of buffer that are all offered.
 fn receiver(limit: u32, scale: u8) -> Receiver {
-    let mut receiver = Receiver::new(Some(limit), None, Instant::ZERO);
+    let mut receiver =
+        Receiver::new(&TcpOptions { receive_buffer: Some(limit), ..TcpOptions::default() }, Instant::ZERO);
     receiver.on_syn(IRS, 0);
     receiver.scale = scale;
     acknowledge(&mut receiver);
