@@ -19,7 +19,7 @@ checks! {
         more_is_held_back, cork_is_held_back, so_sndtimeo,
     ],
     WAYS [
-        cork_and_pull_by_nodelay, more_and_close, cork_and_close, to_a_peer_that_does_not_read,
+        cork_and_pull_by_nodelay, more_and_pull_by_nodelay, more_and_pull_by_uncorking, more_is_not_cork, more_and_close, cork_and_close, to_a_peer_that_does_not_read,
         with_a_small_buffer, small_pieces, nodelay_small_pieces, large_by_writev, both_directions_at_once,
     ],
 }
@@ -179,6 +179,35 @@ fn cork_and_pull_by_nodelay(s: &mut Scene) -> Done {
     s.see("nodelay", sys::setsockopt_int(pair.fd, IPPROTO_TCP, TCP_NODELAY, 1));
     let other = pair.other;
     s.see("peer", pair.peer.recv_within(other, 100, 60));
+    Ok(())
+}
+
+/// TCP_NODELAY lets go what is held also if it was set before.
+fn more_and_pull_by_nodelay(s: &mut Scene) -> Done {
+    more_and_pull_by(s, TCP_NODELAY, 1)
+}
+
+fn more_and_pull_by_uncorking(s: &mut Scene) -> Done {
+    more_and_pull_by(s, TCP_CORK, 0)
+}
+
+fn more_and_pull_by(s: &mut Scene, option: i32, value: i32) -> Done {
+    let mut pair = s.pair()?;
+    sys::setsockopt_int(pair.fd, IPPROTO_TCP, TCP_NODELAY, 1)?;
+    s.see("send", sys::send(pair.fd, b"held", MSG_MORE));
+    let other = pair.other;
+    s.see("peer", pair.peer.recv_within(other, 100, 60));
+    s.see("set", sys::setsockopt_int(pair.fd, IPPROTO_TCP, option, value));
+    s.see("peer", pair.peer.recv_within(other, 100, 60));
+    Ok(())
+}
+
+fn more_is_not_cork(s: &mut Scene) -> Done {
+    let mut pair = s.pair()?;
+    s.see("send", sys::send(pair.fd, b"held, ", MSG_MORE));
+    s.see("cork", sys::getsockopt_int(pair.fd, IPPROTO_TCP, TCP_CORK));
+    s.see("send", sys::send(pair.fd, b"followed", 0));
+    s.see("peer", pair.hear(100));
     Ok(())
 }
 
