@@ -5,6 +5,7 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use clock::Duration;
 use common::{CLIENT, Pair, SERVER};
 use stack::{ListenError, ListenerId};
 
@@ -54,5 +55,55 @@ fn an_address_is_free_again_when_its_listener_is_closed() {
         let listener = listen(&mut pair, "192.0.2.1:80", false).unwrap();
         assert_eq!(listen(&mut pair, "192.0.2.1:80", false), Err(ListenError::InUse));
         pair.server.stack.close_listener(listener, pair.now);
+    }
+}
+
+/// Peers of three listeners at one address.
+const PEERS: u16 = 60;
+
+fn listen_beside(pair: &mut Pair) -> [ListenerId; 3] {
+    [(); 3].map(|()| pair.server.stack.tcp_listen_beside(SERVER, false, 256, Arc::default()).unwrap())
+}
+
+fn connect_from(pair: &mut Pair, ports: std::ops::Range<u16>) {
+    for port in ports {
+        pair.client.connect(SocketAddr::new(CLIENT.ip(), port), SERVER);
+    }
+}
+
+fn waiting(pair: &Pair, listener: ListenerId) -> u32 {
+    pair.server.stack.accept_queue(listener).map_or(0, |(waiting, _)| waiting)
+}
+
+#[test]
+fn of_several_listeners_beside_each_other_each_gets_a_part() {
+    let mut pair = Pair::new();
+    let listeners = listen_beside(&mut pair);
+    connect_from(&mut pair, 5000..5000 + PEERS);
+    pair.run();
+    let parts = listeners.map(|listener| waiting(&pair, listener));
+    assert_eq!(parts.iter().sum::<u32>(), PEERS.into());
+    assert!(parts.iter().all(|part| *part > 0), "{parts:?}");
+}
+
+#[test]
+fn who_waits_at_a_listener_that_is_closed_waits_at_those_beside_it() {
+    for closed in 0..3 {
+        let mut pair = Pair::new();
+        let listeners = listen_beside(&mut pair);
+        connect_from(&mut pair, 5000..5000 + PEERS);
+        pair.run();
+        connect_from(&mut pair, 6000..6000 + PEERS);
+        pair.run_for(Duration::from_micros(600)); // Their handshakes have begun, no more.
+        pair.server.stack.close_listener(listeners[closed], pair.now);
+        pair.run();
+        let others: Vec<u32> = listeners.iter().map(|listener| waiting(&pair, *listener)).collect();
+        assert_eq!(others.iter().sum::<u32>(), 2 * u32::from(PEERS), "{closed}: {others:?}");
+        assert_eq!(others[closed], 0);
+        for listener in listeners.into_iter().filter(|listener| *listener != listeners[closed]) {
+            assert_eq!(pair.server.stack.half_open(listener), Some(0));
+            pair.server.stack.close_listener(listener, pair.now);
+        }
+        assert_eq!(listen(&mut pair, "192.0.2.1:80", false).map(drop), Ok(()), "the address is free");
     }
 }

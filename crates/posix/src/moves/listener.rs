@@ -32,7 +32,7 @@ use crate::broker_side::ClaimId;
 use crate::ids::SocketId;
 use crate::process::State;
 use crate::queue::Ended;
-use crate::socket::{Role, Socket};
+use crate::socket::{READABLE, Role, Socket};
 use crate::waiter::readable;
 
 /// How long after SYNs were left to the kernel one may still come to us: the steering program decides for a whole burst at a
@@ -50,13 +50,16 @@ const BUSY_MAX: Duration = Duration::from_millis(100);
 const PASSED_ON_MAX: usize = 256;
 
 impl State {
-    /// A listener goes. If another process may have it: see the page. If not, those who wait there are reset, as on Linux, and its
-    /// connections become the kernel's: it has to know for whom the port is in use.
+    /// A listener goes. If others of ours share its port, they go on. If another process may have it: see the page. If not, those who
+    /// wait there are reset, as on Linux, and its connections become the kernel's: it has to know for whom the port is in use.
     pub(crate) fn close_listener(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get(id) else { return };
         let (claim, local) = (socket.claim, crate::address::local_of(socket.fd()));
         let (Some(claim), Some(local)) = (claim, local) else { return self.take_off_listener(id, now) };
-        let is_common = socket.is_common;
+        if let Some(beside) = self.listener_beside(id, local) {
+            return self.leave_to_beside(id, beside, claim, now);
+        }
+        let is_common = self.sockets.get(id).is_some_and(|socket| socket.is_common);
         self.forget_stall(id);
         if let Some(attachment) = self.attachment() {
             attachment.drain(claim);
@@ -68,7 +71,6 @@ impl State {
             self.move_all(Some(local.port()));
             self.end_claim(id, claim, local, now);
         }
-        self.install_silent_listeners();
     }
 
     /// A listener's claim is of use to its connections only.
@@ -86,13 +88,33 @@ impl State {
         }
     }
 
-    /// Where a listener has left the stack another one of ours may have waited for its place.
-    fn install_silent_listeners(&mut self) {
-        let is_silent = |role: &Role| matches!(role, Role::Listener { on_stack: None, .. });
-        let may_be_ours = |it: &Socket| it.claim.is_some() && it.kernel_only.is_none();
-        let silent = self.sockets.iter().filter(|(_, it)| may_be_ours(it) && is_silent(&it.role));
-        let ids: Vec<SocketId> = silent.map(|(id, _)| id).collect();
-        ids.into_iter().for_each(|id| self.install_listener(id));
+    /// Another listener of ours at the same address and port (`SO_REUSEPORT`), which goes on.
+    fn listener_beside(&self, id: SocketId, local: SocketAddr) -> Option<SocketId> {
+        let goes_on = |it: &Socket| {
+            it.claim.is_some()
+                && matches!(it.role, Role::Listener { on_stack: Some(_), .. })
+                && crate::address::local_of(it.fd()) == Some(local)
+        };
+        let mut others = self.sockets.iter().filter(|(other, _)| *other != id);
+        others.find(|(_, it)| goes_on(it)).map(|(other, _)| other)
+    }
+
+    /// A listener goes, and those beside it have who waits there. Connections stay where they are.
+    fn leave_to_beside(&mut self, id: SocketId, beside: SocketId, claim: ClaimId, now: Instant) {
+        self.forget_stall(id);
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.claim = None;
+        let Role::Listener { on_stack, adopted, .. } = &mut socket.role else { return };
+        let (on_stack, waiting) = (on_stack.take(), std::mem::take(adopted));
+        if let (Some(listener), Some(stack)) = (on_stack, self.queue.stack()) {
+            stack.close_listener(listener, now);
+        }
+        if let Some(Role::Listener { adopted, .. }) = self.sockets.get_mut(beside).map(|it| &mut it.role) {
+            adopted.extend(waiting);
+            self.raise(beside, READABLE);
+        }
+        self.release_claim(Some(claim));
+        self.take_in(now); // Their threads learn of it.
     }
 
     fn move_listener(&mut self, id: SocketId, claim: ClaimId, local: SocketAddr, now: Instant) {
@@ -138,7 +160,6 @@ impl State {
         let now = self.clock.now(); // All that took its time.
         self.move_all(Some(local.port()));
         self.end_claim(id, claim, local, now);
-        self.install_silent_listeners();
     }
 
     /// The process ends, or becomes another program: so do its listeners, as far as they are ours.

@@ -10,8 +10,7 @@ use crate::socket::Role;
 use crate::socket::settings::options_of_listener;
 
 impl State {
-    /// Listens on the stack as the shadow does. If another socket of ours listens there already, as with `SO_REUSEPORT`, this
-    /// one has only what comes by the kernel.
+    /// Listens on the stack as the shadow does, beside other sockets of ours that the kernel has let listen there (`SO_REUSEPORT`).
     pub(crate) fn install_listener(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let Role::Listener { on_stack: None, backlog, .. } = socket.role else { return };
@@ -21,7 +20,7 @@ impl State {
         let dual_stack = domain == libc::AF_INET6 && !is_v6_only(fd);
         let (options, settings) = options_of_listener(fd, domain);
         let listened = match self.queue.stack() {
-            Some(stack) => stack.tcp_listen(local, dual_stack, backlog, Arc::new(options)),
+            Some(stack) => stack.tcp_listen_beside(local, dual_stack, backlog, Arc::new(options)),
             None => return,
         };
         let Some(socket) = self.sockets.get_mut(id) else { return };
@@ -38,7 +37,7 @@ impl State {
                     stack.set_listener_token(listener, id.to_bits());
                 }
             }
-            Err(_) => socket.unclaimable = Some("another socket of this process listens there".into()),
+            Err(_) => socket.unclaimable = Some("there are too many listeners".into()),
         }
     }
 

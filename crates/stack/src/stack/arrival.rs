@@ -135,7 +135,7 @@ impl Stack {
         if self.departed.contains(hash, &key, now) {
             return Whose::Departed;
         }
-        match self.find_listener(key.local()) {
+        match self.find_listener(&key) {
             Some(listener) => self.on_listener_segment(listener, key, hop, segment, least_iss, now),
             None if self.has_left_listener(key.local(), now) => self.shared.counters.departed_ignored += 1,
             None => self.reset_peer(key, hop, segment),

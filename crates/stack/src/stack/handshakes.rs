@@ -30,7 +30,7 @@ impl Stack {
         if self.find_flow(hash, &key).is_some() {
             return Err(AttachError::InUse);
         }
-        let listener_id = self.find_listener(handshake.local).ok_or(AttachError::NoListener)?;
+        let listener_id = self.find_listener(&key).ok_or(AttachError::NoListener)?;
         let listener = self.listeners.get_mut(listener_id).ok_or(AttachError::NoListener)?;
         if listener.is_half_open_full() || self.half_open.is_full() {
             return Err(AttachError::TooMany);

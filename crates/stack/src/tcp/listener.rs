@@ -19,6 +19,8 @@ pub struct Listener {
     pub(crate) local: SocketAddr,
     pub(crate) dual_stack: bool,
     pub(crate) options: Arc<TcpOptions>,
+    /// Of the first on an address: the others that listen there.
+    pub(crate) beside: Vec<Handle<Listener>>,
     /// Connections that wait for accept. Linux takes one more than the backlog says.
     backlog: u32,
     accept_queue: VecDeque<Handle<Connection>>,
@@ -43,6 +45,7 @@ impl Listener {
             local,
             dual_stack,
             options,
+            beside: Vec::new(),
             backlog,
             accept_queue: VecDeque::new(),
             half_open: 0,
