@@ -39,7 +39,7 @@ impl State {
         let program = observe::Program::new(&observer.program, vec![engine]).with_pid(observer.pid);
         // Without a thread the tool sees the end of the connection.
         let started = own_thread::start("sidestep-look", STACK, move || process.serve(stream, &program));
-        self.observers += usize::from(started);
+        self.observers += usize::from(started.is_some());
     }
 }
 

@@ -19,6 +19,12 @@ pub fn thread_id() -> i32 {
     unsafe { raw!(libc::SYS_gettid) as i32 }
 }
 
+/// Whether the process has a thread of this number: for a moment also one that pthread_join(3) has waited for.
+pub fn has_thread(thread: i32) -> bool {
+    // SAFETY: no memory is involved; there is no signal 0.
+    unsafe { raw!(libc::SYS_tgkill, process_id(), thread, 0) == 0 }
+}
+
 /// How many descriptors the process may have: the soft limit of `RLIMIT_NOFILE`.
 pub fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };

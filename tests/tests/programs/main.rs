@@ -17,6 +17,7 @@ mod mtu;
 mod names;
 mod nginx;
 mod observe;
+mod one_thread;
 mod port_sharing;
 mod reload;
 mod soak;

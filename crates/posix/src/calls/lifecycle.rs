@@ -114,7 +114,7 @@ impl Process {
         let is_over = !state.sockets.iter().any(|(_, socket)| outlives_stack(socket));
         drop(state);
         self.dismiss_observers();
-        self.relieve_watchdog();
+        self.dismiss_watchdog();
         if is_over {
             self.leave_to_itself();
         }
@@ -238,6 +238,7 @@ impl State {
         self.close_internal(&to_ancestors);
         self.attached = false;
         self.watchdog = false;
+        std::mem::forget(self.watchdog_thread.take()); // It is not here.
         self.forget_hidden();
         let attachment = self.attachment.take();
         self.attachment = attachment.and_then(|attachment| attachment.in_child());

@@ -213,6 +213,12 @@ pub fn before_confinement() -> bool {
     global::process().is_none_or(Process::before_confinement)
 }
 
+/// About to call unshare(2) or setns(2): part of what they do the kernel refuses to a process with several threads, and one of ours is not to be
+/// why.
+pub fn before_unshare() {
+    with(Process::dismiss_watchdog);
+}
+
 /// About to fork(2). All locks are held until [`after_fork_in_parent`] or [`after_fork_in_child`].
 pub fn before_fork() {
     with(Process::before_fork);
@@ -259,14 +265,19 @@ fn with(tell: impl FnOnce(&'static Process)) {
 /// The same about a descriptor that is ours.
 fn with_ours(fd: RawFd, tell: impl FnOnce(&'static Process)) {
     if is_ours(fd) {
-        with(tell);
+        with(|process| {
+            process.recall_watchdog();
+            tell(process);
+        });
     }
 }
 
 /// Asks the process about a descriptor that is ours.
 #[inline]
 fn verdict<T>(fd: RawFd, ask: impl FnOnce(&'static Process) -> Verdict<T>) -> Verdict<T> {
-    if is_ours(fd) { global::process().map_or(Verdict::Kernel, ask) } else { Verdict::Kernel }
+    let Some(process) = global::process().filter(|_| is_ours(fd)) else { return Verdict::Kernel };
+    process.recall_watchdog();
+    ask(process)
 }
 
 /// The same about two descriptors of which one is ours.

@@ -16,6 +16,7 @@ use crate::epoll::Epoll;
 use crate::ids::{EpollId, OfEpolls, OfSockets, SocketId};
 use crate::inside;
 use crate::kinship::Kinship;
+use crate::own_thread::OwnThread;
 use crate::queue::Queue;
 use crate::socket::Socket;
 #[cfg(test)]
@@ -33,6 +34,10 @@ pub(crate) struct Process {
     pub(crate) turns: AtomicU32,
     /// Whether the watchdog sleeps until there is one.
     pub(crate) dozes: AtomicBool,
+    /// 1: the watchdog is to end.
+    pub(crate) dismissed: AtomicU32,
+    /// The watchdog is to be started again when the program next uses a socket.
+    pub(crate) lacks_watchdog: AtomicBool,
     /// Whether the program ends; then captures get their last packets.
     pub(crate) ending: AtomicBool,
 }
@@ -52,7 +57,9 @@ pub(crate) struct State {
     /// What the descriptors of accepted connections are copies of: a socket that does nothing.
     placeholder: Option<OwnedFd>,
     pub(crate) spin: Duration,
+    /// The watchdog runs, or cannot.
     pub(crate) watchdog: bool,
+    pub(crate) watchdog_thread: Option<OwnThread>,
     pub(crate) kinship: Kinship,
     /// Sockets that wait for a route.
     pub(crate) awaiting_route: Vec<(RequestId, SocketId)>,
@@ -79,6 +86,8 @@ impl Process {
             lock: Mutex::new(State::new(table, clock, attachment)),
             turns: AtomicU32::new(0),
             dozes: AtomicBool::new(false),
+            dismissed: AtomicU32::new(0),
+            lacks_watchdog: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         }
     }
@@ -131,6 +140,7 @@ impl State {
             placeholder: None,
             spin,
             watchdog: false,
+            watchdog_thread: None,
             kinship: Kinship::new(table),
             awaiting_route: Vec::new(),
             closing: Vec::new(),

@@ -4,7 +4,7 @@
 //! time without events it sleeps on the devices itself, as the driver.
 
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::own_thread;
@@ -20,8 +20,6 @@ const IDLE: Duration = Duration::from_millis(20);
 /// there is a driver, which may have left its sleep by siglongjmp(3).
 const LOOKS: u32 = 16;
 const DOZE: Duration = Duration::from_millis(320);
-/// It is woken to end at once, so waiting for it is safe.
-const RELIEF_MAX: clock::Duration = clock::Duration::from_millis(500);
 
 impl Process {
     /// Starts the thread, once there is something to look after.
@@ -34,7 +32,7 @@ impl Process {
         };
         state.watchdog = true;
         // Without a thread the program's own calls do all: it only may be late.
-        own_thread::start("sidestep", 64 << 10, || process.look_after());
+        state.watchdog_thread = own_thread::start("sidestep", 64 << 10, || process.look_after());
     }
 
     fn look_after(&self) {
@@ -43,6 +41,9 @@ impl Process {
         let mut looks = 0;
         loop {
             self.rest(patience, seen);
+            if self.is_dismissed() {
+                return;
+            }
             let turns = self.turns.load(Ordering::Relaxed);
             let is_driven = std::mem::replace(&mut seen, turns) != turns;
             if is_driven {
@@ -52,7 +53,7 @@ impl Process {
             let mut state = self.lock();
             if state.is_left() {
                 drop(state);
-                sleep_for_ever();
+                return self.await_dismissal();
             }
             if state.has_incident() {
                 // The driver sleeps on a descriptor that will not tell.
@@ -76,21 +77,50 @@ impl Process {
         }
     }
 
-    /// Waits until it does not sleep on anything of ours any more.
-    pub(crate) fn relieve_watchdog(&self) {
-        let until = self.now() + RELIEF_MAX;
-        while self.lock().queue.is_stood_in_for() && self.now() < until {
-            syscall::futex_wait(&AtomicU32::new(0), 0, Some(PATIENCE));
+    /// Ends the thread, until the program next uses a socket of ours.
+    pub(crate) fn dismiss_watchdog(&self) {
+        let Some(thread) = self.lock().watchdog_thread.take() else { return };
+        self.dismissed.store(1, Ordering::SeqCst);
+        syscall::futex_wake(&self.dismissed);
+        // It may doze, or be about to.
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        syscall::futex_wake(&self.turns);
+        self.lock().queue.wake_driver();
+        thread.join();
+        self.dismissed.store(0, Ordering::SeqCst);
+        self.lock().watchdog = false;
+        self.lacks_watchdog.store(true, Ordering::Relaxed);
+    }
+
+    /// The program uses a socket: if the thread was dismissed, that is over.
+    #[inline]
+    pub(crate) fn recall_watchdog(&self) {
+        if self.lacks_watchdog.load(Ordering::Relaxed) {
+            self.lacks_watchdog.store(false, Ordering::Relaxed);
+            self.start_watchdog(&mut self.lock());
+        }
+    }
+
+    fn is_dismissed(&self) -> bool {
+        self.dismissed.load(Ordering::SeqCst) != 0
+    }
+
+    /// There will be nothing to look after any more. It does not end by itself: who dismisses it waits for the number that it has.
+    fn await_dismissal(&self) {
+        while !self.is_dismissed() {
+            syscall::futex_wait(&self.dismissed, 0, None);
         }
     }
 
     /// Sleeps; if it dozes, until the count of turns is another.
     fn rest(&self, patience: Duration, turns: u32) {
         if patience < DOZE {
-            return syscall::futex_wait(&AtomicU32::new(0), 0, Some(patience));
+            return syscall::futex_wait(&self.dismissed, 0, Some(patience));
         }
         self.dozes.store(true, Ordering::Relaxed);
-        syscall::futex_wait(&self.turns, turns, Some(patience));
+        if !self.is_dismissed() {
+            syscall::futex_wait(&self.turns, turns, Some(patience));
+        }
         self.dozes.store(false, Ordering::Relaxed);
     }
 
@@ -108,14 +138,8 @@ impl Process {
         // It ends by time, or after the turn of another.
         let _ = self.wait(state, &waiting, &mut |state, _| {
             turns = turns.wrapping_add(1);
-            (self.turns.load(Ordering::Relaxed) != turns || state.is_left()).then_some(())
+            (self.turns.load(Ordering::Relaxed) != turns || state.is_left() || self.is_dismissed())
+                .then_some(())
         });
-    }
-}
-
-/// There will be nothing to look after any more. To end would take system calls, which the program may have forbidden.
-fn sleep_for_ever() -> ! {
-    loop {
-        syscall::futex_wait(&AtomicU32::new(0), 0, None);
     }
 }

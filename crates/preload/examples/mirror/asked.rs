@@ -22,6 +22,8 @@ pub(crate) fn is_ours(fd: RawFd) -> bool {
     !CONFINED.load(Ordering::Relaxed) && (is_epoll(fd) || is_socket(fd))
 }
 
+pub(crate) fn before_unshare() {}
+
 pub(crate) fn before_confinement() -> bool {
     CONFINED.store(true, Ordering::Relaxed);
     true

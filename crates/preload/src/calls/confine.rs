@@ -4,8 +4,8 @@
 use std::ffi::{c_int, c_long, c_ulong};
 
 use super::signal;
-use crate::answer::{deactivate, tell};
-use crate::asked;
+use crate::answer::{Asked, deactivate, tell};
+use crate::asked::{self, Verdict};
 use crate::hooks::next;
 
 /// # Safety
@@ -38,6 +38,12 @@ pub(crate) unsafe fn seccomp(given: [c_long; 6]) -> c_long {
     }
     // SAFETY: as the caller says.
     unsafe { next::syscall(libc::SYS_seccomp, operation, flags, filter, d, e, f) }
+}
+
+/// unshare(2) and setns(2).
+pub(crate) fn before_unshare<T>() -> Asked<T> {
+    asked::before_unshare();
+    Ok(Verdict::Kernel)
 }
 
 fn give_all_up() {

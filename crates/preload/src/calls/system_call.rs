@@ -99,6 +99,8 @@ pub(crate) unsafe fn system_call(number: c_long, given: [c_long; 6]) -> c_long {
         SYS_epoll_pwait2 => epoll_pwait2(0: c_int, 1: *mut epoll_event, 2: c_int, 3: *const timespec, 4: *const sigset_t);
         SYS_ppoll => ppoll(0: *mut pollfd, 1: nfds_t, 2: *const timespec, 3: *const sigset_t);
         SYS_prctl => prctl(0: c_int, 1: c_ulong, 2: c_ulong, 3: c_ulong, 4: c_ulong);
+        SYS_unshare => unshare(0: c_int);
+        SYS_setns => setns(0: c_int, 1: c_int);
         SYS_execve => execve(0: *const c_char, 1: Strings, 2: Strings);
         SYS_execveat => execveat(0: c_int, 1: *const c_char, 2: Strings, 3: Strings, 4: c_int);
         #[cfg(target_arch = "x86_64")] SYS_dup2 => dup2(0: c_int, 1: c_int);
