@@ -196,9 +196,9 @@ hooks! {
     [prctl](option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int
         { when active() => confine::prctl(option, a, b, c, d) }
     [unshare](flags: c_int) -> c_int
-        { if active() => confine::before_unshare() }
+        { if active() => confine::unshare(flags) }
     [setns](fd: c_int, kind: c_int) -> c_int
-        { if active() => confine::before_unshare() }
+        { if active() => confine::setns(kind) }
     [_exit _Exit](status: c_int) -> !
         { when active() => exit(status) }
 

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use crate::broker_side::LeftToKernel;
 use crate::descriptors::fd_table::Entry;
@@ -66,6 +67,7 @@ impl Process {
             return self.abandon();
         };
         state.become_child();
+        self.dismissed.store(0, Ordering::Relaxed); // Another thread of the parent's may have been about to.
     }
 
     /// Nothing is ours any more.

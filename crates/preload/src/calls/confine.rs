@@ -40,9 +40,29 @@ pub(crate) unsafe fn seccomp(given: [c_long; 6]) -> c_long {
     unsafe { next::syscall(libc::SYS_seccomp, operation, flags, filter, d, e, f) }
 }
 
-/// unshare(2) and setns(2).
-pub(crate) fn before_unshare<T>() -> Asked<T> {
-    asked::before_unshare();
+/// What unshare(2) refuses to a process with several threads, or does for the calling one alone.
+const UNSHARED_ALONE: c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWTIME
+    | libc::CLONE_VM
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_FILES;
+/// The namespaces that setns(2) lets a process enter only if it has one thread.
+const ENTERED_ALONE: c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWTIME;
+
+/// Our thread makes way only where it has to: after CLONE_NEWPID no thread can be made, and it would not come back.
+pub(crate) fn unshare<T>(flags: c_int) -> Asked<T> {
+    if flags & UNSHARED_ALONE != 0 {
+        asked::before_unshare();
+    }
+    Ok(Verdict::Kernel)
+}
+
+/// `kind` is 0 if it is the descriptor that says what is entered.
+pub(crate) fn setns<T>(kind: c_int) -> Asked<T> {
+    if kind == 0 || kind & ENTERED_ALONE != 0 {
+        asked::before_unshare();
+    }
     Ok(Verdict::Kernel)
 }
 
