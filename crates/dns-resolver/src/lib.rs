@@ -30,7 +30,7 @@ mod resolver;
 pub mod servers;
 pub mod stale;
 
-pub use cache::{Scope, Unreadable};
+pub use cache::{NotRestored, Scope};
 pub use dnssec::anchors::{NegativeAnchor, Trust, TrustAnchor};
 #[doc(hidden)]
 pub use fuzz::fuzz_resolver;

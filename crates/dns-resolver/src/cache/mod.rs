@@ -22,7 +22,7 @@ use crate::delegation::Delegation;
 use crate::dnssec::Security;
 use crate::message::{Ede, Proof, Rdatas, Rrset};
 use crate::options::CacheOptions;
-pub use saved::Unreadable;
+pub use saved::NotRestored;
 use sieve::{Sieve, SlotId};
 
 /// How far data is believed (RFC 2181, 5.4.1).

@@ -2,13 +2,14 @@
 //! not kept: both are soon found again, and may have changed.
 //!
 //! ```text
-//! file   = MAGIC, entry*, checksum (8)
+//! file   = MAGIC, terms (8), entry*, checksum (8)
 //! entry  = kind (4), rank (1), milliseconds since it was stored (8), milliseconds until it expires (8, signed), name, content
 //! content = 0, rdatas, security, proof | 1, rrset
 //! rrset  = owner, type (2), ttl (4), rdatas, security, proof
 //! rdatas = count (2), (length (2), octets)*        proof = 0 | 1, rdatas, count (2), rrset*        name = length (1), octets
 //! ```
 //!
+//! `terms` stand for what decides what is true: trust anchors, zones that are asked for elsewhere. Under other terms nothing is taken in.
 //! Numbers are big-endian. The checksum finds what a disk did, not what a forger did: whoever may write the file is believed.
 
 use std::io::{self, Write};
@@ -28,15 +29,21 @@ const CHECKSUM: usize = 8;
 /// A proof's sets have signatures, and no proofs of their own: one level more than there is.
 const DEPTH_MAX: u32 = 3;
 
-/// The octets are no saved cache, or were changed.
+/// Why nothing was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub enum NotRestored {
+    /// The octets are no saved cache, or were changed.
+    Damaged,
+    /// It was saved with other trust anchors, options of validation, or zones that are asked for elsewhere.
+    OtherTerms,
+}
 
 impl Cache {
     /// Writes what can be kept; returns how many entries that were.
-    pub(crate) fn save(&self, now: Instant, to: &mut impl Write) -> io::Result<usize> {
+    pub(crate) fn save(&self, terms: u64, now: Instant, to: &mut impl Write) -> io::Result<usize> {
         let mut out = Checked { to, sum: SipHasher13::new() };
         out.write_all(MAGIC)?;
+        out.write_all(&terms.to_be_bytes())?;
         let (mut octets, mut count) = (Vec::new(), 0);
         for (_, entry) in self.entries.iter() {
             octets.clear();
@@ -54,21 +61,33 @@ impl Cache {
     pub(crate) fn restore(
         &mut self,
         octets: &[u8],
+        terms: u64,
         passed: Duration,
         now: Instant,
-    ) -> Result<usize, Unreadable> {
-        let (body, sum) = octets.split_last_chunk::<CHECKSUM>().ok_or(Unreadable)?;
+    ) -> Result<usize, NotRestored> {
+        let (body, sum) = octets.split_last_chunk::<CHECKSUM>().ok_or(NotRestored::Damaged)?;
         let mut hasher = SipHasher13::new();
         hasher.write(body);
         let rest = body.strip_prefix(&MAGIC[..]).filter(|_| hasher.finish().to_be_bytes() == *sum);
-        let mut input = Input(rest.ok_or(Unreadable)?);
+        let mut input = Input(rest.ok_or(NotRestored::Damaged)?);
+        if input.number() != Some(terms.to_be_bytes()) {
+            return Err(NotRestored::OtherTerms);
+        }
         let mut count = 0;
         while !input.0.is_empty() {
-            let entry = read_entry(&mut input, passed, now).ok_or(Unreadable)?;
+            let entry = read_entry(&mut input, passed, now).ok_or(NotRestored::Damaged)?;
+            let entry = entry.map(|entry| self.within_caps(entry, now));
             let of_use = entry.filter(|entry| entry.expires + self.keep > now);
             count += usize::from(of_use.and_then(|entry| self.insert(entry)).is_some());
         }
         Ok(count)
+    }
+
+    /// The largest TTLs may be smaller by now.
+    fn within_caps(&self, entry: Entry, now: Instant) -> Entry {
+        let denial = matches!(entry.content, Content::Denial(_));
+        let ttl_max = if denial { self.options.negative_ttl_max } else { self.options.ttl_max };
+        Entry { expires: entry.expires.min(now + ttl_max), ..entry }
     }
 }
 

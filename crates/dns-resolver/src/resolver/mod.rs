@@ -5,6 +5,7 @@ mod known;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hasher;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use clock::{Duration, Instant};
 use dns_guard::Secret;
 use dns_wire::{Name, NameBuf};
 
-use crate::cache::{Cache, Scope, Unreadable};
+use crate::cache::{Cache, NotRestored, Scope};
 use crate::dnssec::anchors::Trust;
 use crate::dnssec::gaps::Gaps;
 use crate::hints::Hints;
@@ -26,6 +27,7 @@ use crate::random::Random;
 use crate::servers::{ServerReport, Servers};
 use clients::Client;
 pub(crate) use known::Known;
+use siphasher::sip::SipHasher13;
 pub(crate) use timers::Timer;
 use timers::Timers;
 
@@ -350,13 +352,21 @@ impl Resolver {
 
     /// Writes answers and denials of the cache, for [`Resolver::restore`]; returns how many entries that were.
     pub fn save(&self, now: Instant, to: &mut impl Write) -> io::Result<usize> {
-        self.cache.save(now, to)
+        self.cache.save(self.terms(), now, to)
     }
 
     /// Takes in what [`Resolver::save`] wrote `passed` ago; returns how many entries are still of use. `now` has to be later than the start
     /// of its clock by as much as entries may be old: older ones are left out.
-    pub fn restore(&mut self, saved: &[u8], passed: Duration, now: Instant) -> Result<usize, Unreadable> {
-        self.cache.restore(saved, passed, now)
+    pub fn restore(&mut self, saved: &[u8], passed: Duration, now: Instant) -> Result<usize, NotRestored> {
+        self.cache.restore(saved, self.terms(), passed, now)
+    }
+
+    /// Stands for all that [`Resolver::reconfigure`] forgets entries for.
+    fn terms(&self) -> u64 {
+        let terms = (&self.options.dnssec, &self.zones.directed, &self.zones.trust);
+        let mut hasher = SipHasher13::new();
+        hasher.write(format!("{terms:?}").as_bytes());
+        hasher.finish()
     }
 
     /// Drops what the cache has about `name`, or also below it, and every proof that names do not exist; returns how many entries that were.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clock::{Duration, Instant};
-use dns_resolver::Resolver;
+use dns_resolver::{NotRestored, Resolver};
 
 /// Takes in what an earlier run has left. A file that cannot be used is no reason not to resolve.
 pub(super) fn restore(path: &Path, resolver: &mut Resolver, now: Instant) {
@@ -16,14 +16,21 @@ pub(super) fn restore(path: &Path, resolver: &mut Resolver, now: Instant) {
         Err(error) if error.kind() == ErrorKind::NotFound => return, // The first start.
         Err(error) => return log::warn!("the cache starts empty: {}: {error}", path.display()),
     };
-    let outcome = octets.split_first_chunk::<8>().and_then(|(written, saved)| {
-        // A calendar that was set back says that no time has passed: TTLs are then longer by as much, and not than they were.
-        let passed = unix_millis().saturating_sub(u64::from_be_bytes(*written));
-        resolver.restore(saved, Duration::from_millis(passed), now).ok()
-    });
-    match outcome {
-        Some(count) => log::info!("{count} entries of the cache from {}", path.display()),
-        None => log::warn!("the cache starts empty: {} is no cache, or has been damaged", path.display()),
+    let Some((written, saved)) = octets.split_first_chunk::<8>() else {
+        return log::warn!("the cache starts empty: {} is no cache", path.display());
+    };
+    // A calendar that was set back says that no time has passed: TTLs are then longer by as much, and not than they were.
+    let passed = Duration::from_millis(unix_millis().saturating_sub(u64::from_be_bytes(*written)));
+    match resolver.restore(saved, passed, now) {
+        Ok(count) => log::info!("{count} entries of the cache from {}", path.display()),
+        Err(NotRestored::Damaged) => {
+            log::warn!("the cache starts empty: {} is no cache, or has been damaged", path.display());
+        }
+        Err(NotRestored::OtherTerms) => {
+            log::info!(
+                "the cache starts empty: what is validated, or asked for elsewhere, was configured otherwise"
+            );
+        }
     }
 }
 
