@@ -137,7 +137,7 @@ impl Process {
         let Some(connection) = state.sockets.get(id).and_then(|socket| socket.connection()) else { return };
         let now = self.now();
         if let Some(stack) = state.queue.stack() {
-            stack.push(connection, now);
+            stack.expect_no_more(connection, now);
         }
         state.queue.leave(now);
     }

@@ -214,6 +214,14 @@ impl Stack {
         }
     }
 
+    /// Takes [`Stack::expect_more`] back: nothing follows. Cork and Nagle's rule hold as before.
+    pub fn expect_no_more(&mut self, id: ConnectionId, now: Instant) {
+        self.with_connection(id, now, |connection, _| {
+            connection.expect_no_more();
+            Fate::Alive
+        });
+    }
+
     /// Lets go what is held back by Nagle's rule, cork or [`Stack::expect_more`]; what is queued later is held back anew. On Linux
     /// `TCP_NODELAY` does so whenever it is set.
     pub fn push(&mut self, id: ConnectionId, now: Instant) {

@@ -22,6 +22,8 @@ impl Connection {
         if segment.has(flag::RST) {
             return Fate::Alive;
         }
+        // Whoever gets a SYN or SYN-ACK without the setup of ECN does not use it (RFC 3168, 6.1.1).
+        self.flags.ecn &= segment.has(flag::ECE);
         if segment.has(flag::ACK) && self.accepts_handshake_ack(segment) {
             self.note_timestamps(segment, now);
             self.establish(segment, shared, now);

@@ -357,7 +357,8 @@ impl Connection {
 
     /// What cork or `MSG_MORE` held back goes out after 200 ms, as on Linux; what the pacer held goes when its time has come.
     fn on_send_timeout(&mut self) -> Fate {
-        if self.options.cork || self.flags.held_for_more {
+        // With something in flight nothing is held by this timer: it is the pacer's.
+        if (self.options.cork || self.flags.held_for_more) && self.is_all_acknowledged() {
             self.push_held();
             self.flags.more_follows = false; // It did not come in time.
         }

@@ -405,6 +405,11 @@ impl Connection {
         (self.flags.more_follows, self.flags.held_for_more) = (has_unsent, has_unsent);
     }
 
+    /// Nothing follows: what was held for more is small data like any other.
+    pub(crate) fn expect_no_more(&mut self) {
+        (self.flags.more_follows, self.flags.held_for_more) = (false, false);
+    }
+
     /// Restarts the keepalive timer, if it is on, for the rest of the time that the connection may be idle.
     pub(crate) fn restart_keepalive(&mut self, now: Instant) {
         if self.options.keepalive && self.state.is_synchronised() && self.state != State::TimeWait {
