@@ -41,6 +41,7 @@ pub(crate) async fn ask(
     }
 }
 
+/// Peers give reasons in words of their own, before they have shown a certificate: none of them is a command to the terminal.
 fn wrong(error: &dyn std::error::Error) -> AskError {
-    AskError::Quic(error.to_string())
+    AskError::Quic(error.to_string().escape_debug().to_string())
 }

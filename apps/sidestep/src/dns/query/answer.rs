@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use dns_message::{Malformed, Message, Question, Record};
 use dns_wire::header::flag;
@@ -29,6 +30,8 @@ const FLAGS: [(u16, &str); 7] = [
 pub(super) const NSID: u16 = 3;
 pub(super) const CLIENT_SUBNET: u16 = 8;
 pub(super) const COOKIE: u16 = 10;
+/// Octets of a cookie with a server's part (RFC 7873, 4).
+const COOKIE_LEN: RangeInclusive<usize> = 16..=40;
 /// Octets of a client's part of a cookie (RFC 7873, 4).
 pub(super) const COOKIE_OF_CLIENT: usize = 8;
 const EXTENDED_ERROR: u16 = 15;
@@ -91,10 +94,11 @@ impl Answer {
     }
 
     /// The cookie that the server wants to see, with the client's before it, if it answers nothing without (RFC 7873, 5.2.3).
-    pub(super) fn wanted_cookie(&self) -> Option<&[u8]> {
+    pub(super) fn wanted_cookie(&self, ours: &[u8]) -> Option<&[u8]> {
         let edns = self.edns.as_ref().filter(|_| self.rcode == Rcode::BadCookie as u16)?;
         let (_, data) = edns.options.iter().find(|(code, _)| *code == COOKIE)?;
-        (data.len() > COOKIE_OF_CLIENT).then_some(data)
+        // Any other is to be ignored (RFC 7873, 4 and 5.3).
+        (COOKIE_LEN.contains(&data.len()) && data.starts_with(ours)).then_some(data)
     }
 
     /// Its flags' names.
@@ -132,10 +136,12 @@ impl Said {
 pub(super) fn rdata_text(record: &Record) -> String {
     let mut parser = Parser::from_ref(&record.rdata[..]);
     let rtype = domain::base::Rtype::from_int(record.rtype.0);
-    match AllRecordData::<_, ParsedName<_>>::parse_any_rdata(rtype, &mut parser) {
-        Ok(data) if parser.remaining() == 0 => data.display_zonefile(DisplayKind::Simple).to_string(),
-        _ => format!("\\# {} {}", record.rdata.len(), hex(&record.rdata)),
-    }
+    let known = AllRecordData::<_, ParsedName<_>>::parse_any_rdata(rtype, &mut parser);
+    let known = known.ok().filter(|_| parser.remaining() == 0);
+    let text = known.map(|data| data.display_zonefile(DisplayKind::Simple).to_string());
+    // Not every type's text is escaped (ALPN of SVCB is not), and a zone's owner is not to write to the terminal, or lines into a script.
+    let is_printable = |text: &String| text.chars().all(|letter| matches!(letter, ' '..='~'));
+    text.filter(is_printable).unwrap_or_else(|| format!("\\# {} {}", record.rdata.len(), hex(&record.rdata)))
 }
 
 /// An option of EDNS for people.
@@ -181,4 +187,19 @@ pub(super) fn hex(octets: &[u8]) -> String {
         let _ = write!(text, "{octet:02x}"); // A string takes everything.
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::{Class, NameBuf};
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_zone_says_is_a_command_to_the_terminal() {
+        // Priority 1, target ".", ALPN of a line break and an escape.
+        let rdata = b"\0\x01\0\0\x01\0\x03\x02\n\x1b".to_vec();
+        let record = Record { owner: NameBuf::root(), rtype: Rtype::HTTPS, class: Class::IN, ttl: 1, rdata };
+        assert_eq!(rdata_text(&record), r"\# 10 00010000010003020a1b");
+    }
 }

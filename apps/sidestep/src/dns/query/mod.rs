@@ -100,7 +100,7 @@ impl Asker<'_> {
         is_whole: bool,
     ) -> anyhow::Result<Answer> {
         let mut answer = self.exchange(server, transport, question.message(&self.cookie)?)?;
-        if let Some(cookie) = answer.wanted_cookie() {
+        if let Some(cookie) = answer.wanted_cookie(&self.cookie) {
             answer = self.exchange(server, transport, question.message(cookie)?)?;
         }
         if answer.is_truncated() && transport == Transport::Udp && is_whole {

@@ -22,11 +22,21 @@ use super::exposition::Exposition;
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Clients at a time: each makes the programs count.
 const CONNECTIONS_MAX: usize = 16;
+/// Reads at a time.
+const READS_MAX: usize = 2;
 /// For the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is read for each request, on a thread that may wait.
 type Read = Arc<dyn Fn() -> anyhow::Result<Exposition> + Send + Sync>;
+
+/// What all connections share.
+#[derive(Clone)]
+struct Shared {
+    read: Read,
+    /// Places of reads that run: one goes on when the client that wanted it has left.
+    reads: Arc<Semaphore>,
+}
 
 /// Serves for ever.
 pub(super) fn serve(
@@ -34,7 +44,7 @@ pub(super) fn serve(
     read: impl Fn() -> anyhow::Result<Exposition> + Send + Sync + 'static,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let read: Read = Arc::new(read);
+    let shared = Shared { read: Arc::new(read), reads: Arc::new(Semaphore::new(READS_MAX)) };
     runtime.block_on(async {
         let listener = TcpListener::bind(address).await?;
         log::info!("ready: metrics at http://{}/metrics", listener.local_addr()?);
@@ -46,24 +56,24 @@ pub(super) fn serve(
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
-            let read = Arc::clone(&read);
+            let shared = shared.clone();
             tokio::spawn(async move {
-                let _ = tokio::time::timeout(6 * PATIENCE, attend(stream, read)).await;
+                let _ = tokio::time::timeout(6 * PATIENCE, attend(stream, shared)).await;
                 drop(place);
             });
         }
     })
 }
 
-async fn attend(stream: TcpStream, read: Read) {
-    let service = service_fn(|request| answer(request, Arc::clone(&read)));
+async fn attend(stream: TcpStream, shared: Shared) {
+    let service = service_fn(|request| answer(request, shared.clone()));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     // A client that breaks the rules, or leaves, is no event.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, read: Read) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Ok(page(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics or /health\n"));
@@ -71,7 +81,13 @@ async fn answer(request: Request<Incoming>, read: Read) -> Result<Response<Full<
     if path != "/metrics" && path != "/health" {
         return Ok(page(StatusCode::NOT_FOUND, "there are /metrics and /health\n"));
     }
-    let exposition = tokio::task::spawn_blocking(move || read()).await;
+    let place = shared.reads.acquire_owned().await.expect("nobody closes it");
+    let exposition = tokio::task::spawn_blocking(move || {
+        let exposition = (shared.read)();
+        drop(place);
+        exposition
+    });
+    let exposition = exposition.await;
     Ok(match exposition {
         Ok(Ok(_)) if path == "/health" => page(StatusCode::OK, "ok\n"),
         Ok(Ok(exposition)) => page(StatusCode::OK, exposition.to_string()),
