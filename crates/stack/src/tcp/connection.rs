@@ -248,8 +248,10 @@ pub(crate) struct Flags {
     pub(crate) probe_due: bool,
     /// A reset is due; the connection is over behind it.
     pub(crate) reset_due: bool,
-    /// Small segments may go out once, though Nagle or cork would hold them.
+    /// What is queued goes out though Nagle or cork would hold it, until more is queued.
     pub(crate) push: bool,
+    /// The next segment may be a part of a small window (RFC 9293, 3.8.6.2.1, (4)).
+    pub(crate) window_override: bool,
     /// What was queued last is to be followed by more (`MSG_MORE`).
     pub(crate) more_follows: bool,
     /// What does not fill a segment waits for that.

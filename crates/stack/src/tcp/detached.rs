@@ -110,6 +110,7 @@ impl Connection {
         if !self.resume_queues(from, shared) {
             return false;
         }
+        self.push_held(); // What was held back may as well go now.
         self.resume_flight(shared, now);
         self.resume_timers(shared, now);
         self.receive.ack_now(); // The peer hears that we are there, and what the window is.
@@ -127,7 +128,6 @@ impl Connection {
         flags.write_closed = from.state.is_write_closed();
         flags.fin_was_sent = from.fin_sent;
         flags.read_closed = from.read_closed;
-        flags.push = !from.unsent.is_empty(); // What was held back may as well go now.
     }
 
     fn resume_sender(&mut self, from: &Established) {

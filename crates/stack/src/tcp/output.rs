@@ -143,7 +143,7 @@ impl Connection {
     pub(super) fn may_send_small(&mut self, octets: u32, unsent: u32, now: Instant) -> bool {
         if octets < unsent {
             // The window cuts: worth it for half of the largest window, or when the override timer says so.
-            return octets >= self.send.max_window / 2 || self.flags.push;
+            return octets >= self.send.max_window / 2 || self.flags.window_override;
         }
         if self.flags.write_closed || self.flags.push || self.is_sending_urgent() {
             return true;

@@ -125,9 +125,8 @@ impl Connection {
     ) {
         let in_flight = self.in_flight();
         self.send.snd_nxt = range.end;
-        if self.unsent_len() == 0 {
-            self.flags.push = false;
-        }
+        self.flags.push &= self.unsent_len() > 0;
+        self.flags.window_override = false;
         let rate = self.pacing_rate();
         let transfer = self.wake(shared, now);
         transfer.controller.on_sent(now, in_flight);

@@ -287,7 +287,7 @@ impl Connection {
             return self.give_up(shared, now);
         }
         if self.send.snd_wnd > 0 {
-            self.flags.push = true; // RFC 9293, 3.8.6.2.1, (4): the override timeout.
+            self.flags.window_override = true;
             return Fate::Alive;
         }
         shared.counters.window_probes += 1;

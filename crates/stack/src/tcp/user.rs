@@ -137,7 +137,7 @@ impl Connection {
         let granted = wanted.min(self.send.queue.room_for_writer(&shared.buffers));
         let taken = self.send.queue.push(&mut shared.buffers, &data[..granted]);
         if taken > 0 {
-            (self.flags.more_follows, self.flags.held_for_more) = (false, false);
+            (self.flags.push, self.flags.more_follows, self.flags.held_for_more) = (false, false, false);
         }
         self.flags.lacks_memory |= taken < wanted;
         if taken < data.len() {
@@ -282,7 +282,6 @@ impl Connection {
             _ => return,
         }
         self.flags.write_closed = true;
-        self.flags.push = true;
         self.flags.more_follows = false;
         self.update_persist(now);
         if !self.is_timer_set(Timer::User) {
