@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_message::Message;
+use dns_wire::Rcode;
 use dns_wire::header::flag;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -141,7 +142,7 @@ impl Client {
                         return answer;
                     }
                 }
-                return Err(late());
+                return Err(AskError::TimedOut(self.patience * Client::TRIES));
             }
             tokio::time::timeout(self.patience, self.ask_stream(server, transport, question))
                 .await
@@ -200,13 +201,16 @@ fn certified_name(server: &Server) -> Result<ServerName<'static>, AskError> {
     }
 }
 
-/// `answer`, if it is one to `question`. Servers may leave out the question of what they could not read (RFC 1035, 4.1.1).
+/// `answer`, if it is one to `question`. A server may leave out the question of what it could not read.
 fn answer_to(question: &[u8], answer: Vec<u8>) -> Result<Vec<u8>, AskError> {
     let (Ok(asked), Ok(said)) = (Message::parse(question), Message::parse(&answer)) else {
         return Err(AskError::NoAnswer);
     };
     let is_response = said.id() == asked.id() && said.flags() & flag::QR != 0;
-    let is_ours = said.question().is_none_or(|said| Some(said) == asked.question());
+    let is_ours = match said.question() {
+        Some(said) => Some(said) == asked.question(),
+        None => said.flags() & 0xf == Rcode::FormErr.low(),
+    };
     if is_response && is_ours { Ok(answer) } else { Err(AskError::NoAnswer) }
 }
 

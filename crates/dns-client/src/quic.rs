@@ -2,14 +2,20 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, VarInt};
+
+use tokio::time::timeout;
 
 use crate::{AskError, Server, certified_name, plain};
 
 /// DOQ_NO_ERROR (RFC 9250, 4.3).
 const NO_ERROR: VarInt = VarInt::from_u32(0);
+
+/// For the last packet to leave.
+const FAREWELL: Duration = Duration::from_millis(1);
 
 /// Sends `question`, whose ID is 0, and returns the answer.
 pub(crate) async fn ask(
@@ -32,7 +38,8 @@ pub(crate) async fn ask(
     send.finish().map_err(|error| wrong(&error))?;
     let octets = receive.read_to_end(2 + usize::from(u16::MAX)).await.map_err(|error| wrong(&error))?;
     connection.close(NO_ERROR, b"");
-    endpoint.wait_idle().await;
+    // The answer is here: the server hears that we go, or misses us after a while.
+    let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
     let (len, answer) = octets.split_first_chunk::<2>().ok_or(AskError::NoAnswer)?;
     if usize::from(u16::from_be_bytes(*len)) == answer.len() {
         Ok(answer.to_vec())

@@ -33,15 +33,13 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder =
             builder.with_safe_default_protocol_versions().expect("the provider has suites for both versions");
-        let builder = match self {
-            Trust::Anybody => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
-            }
-            Trust::System => builder.with_webpki_verifier(verifier(system(), provider)?),
-            Trust::File(path) => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Listed::read(path, provider)?))
-            }
+        let accepted = match self {
+            Trust::Anybody => Accepted::All,
+            Trust::System => Accepted::SignedBy(verifier(system(), Arc::clone(&provider))?),
+            Trust::File(path) => listed(path, &provider)?,
         };
+        let verifier = Arc::new(Verifier { accepted, provider });
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];
         Ok(config)
@@ -67,31 +65,37 @@ fn system() -> RootCertStore {
     roots
 }
 
-/// Accepts the certificates of a file, and those that they have signed. A server whose certificate has signed itself is known by it: there,
-/// only the name is checked.
-#[derive(Debug)]
-struct Listed {
-    certificates: Vec<CertificateDer<'static>>,
-    signers: Arc<WebPkiServerVerifier>,
-}
-
-impl Listed {
-    fn read(path: &Path, provider: Arc<CryptoProvider>) -> Result<Listed, AskError> {
-        let certificates =
-            CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let certificates = certificates.map_err(|error| no_roots(path, error))?;
-        let mut roots = RootCertStore::empty();
-        for certificate in &certificates {
-            roots.add(certificate.clone()).map_err(|error| no_roots(path, error))?;
-        }
-        if roots.is_empty() {
-            return Err(no_roots(path, "there is none"));
-        }
-        Ok(Listed { certificates, signers: verifier(roots, provider)? })
+/// The certificates of a file, and those that they have signed.
+fn listed(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Accepted, AskError> {
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = certificates.map_err(|error| no_roots(path, error))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &certificates {
+        roots.add(certificate.clone()).map_err(|error| no_roots(path, error))?;
     }
+    if roots.is_empty() {
+        return Err(no_roots(path, "there is none"));
+    }
+    Ok(Accepted::Listed(certificates, verifier(roots, Arc::clone(provider))?))
 }
 
-impl ServerCertVerifier for Listed {
+/// Which certificates are good.
+#[derive(Debug)]
+enum Accepted {
+    All,
+    SignedBy(Arc<WebPkiServerVerifier>),
+    /// These, whatever their dates, for their names; and those that they have signed.
+    Listed(Vec<CertificateDer<'static>>, Arc<WebPkiServerVerifier>),
+}
+
+/// Looks at a server's certificate, and has its key make a signature in any case.
+#[derive(Debug)]
+struct Verifier {
+    accepted: Accepted,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -100,11 +104,16 @@ impl ServerCertVerifier for Listed {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.certificates.iter().any(|listed| listed == certificate) {
-            let parsed = ParsedCertificate::try_from(certificate)?;
-            return verify_server_name(&parsed, name).map(|()| ServerCertVerified::assertion());
+        match &self.accepted {
+            Accepted::All => Ok(ServerCertVerified::assertion()),
+            Accepted::Listed(listed, _) if listed.contains(certificate) => {
+                let parsed = ParsedCertificate::try_from(certificate)?;
+                verify_server_name(&parsed, name).map(|()| ServerCertVerified::assertion())
+            }
+            Accepted::SignedBy(signers) | Accepted::Listed(_, signers) => {
+                signers.verify_server_cert(certificate, between, name, ocsp, now)
+            }
         }
-        self.signers.verify_server_cert(certificate, between, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -113,7 +122,8 @@ impl ServerCertVerifier for Listed {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signers.verify_tls12_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -122,49 +132,11 @@ impl ServerCertVerifier for Listed {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signers.verify_tls13_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signers.supported_verify_schemes()
-    }
-}
-
-/// Accepts every certificate whose key made the handshake's signature.
-#[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -1,5 +1,6 @@
 //! `sidestep dns query`: what people see of an answer, and what they are told when there is none.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Output;
 
@@ -89,7 +90,7 @@ fn no_answer_is_an_error_that_says_whom_it_asked_and_how() {
     let address = silent.local_addr().unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (server, words, expected) in [
-        (address, ". +timeout=1", format!("{address} over UDP: no answer within 1 s")),
+        (address, ". +timeout=1", format!("{address} over UDP: no answer within 3 s")),
         (closed, ". +tcp", format!("{closed} over TCP: Connection refused")),
         (closed, ". +shrot", "+shrot: no such option".to_owned()),
         (closed, "a..b", "a..b: ".to_owned()),
@@ -112,6 +113,7 @@ fn an_answer_to_another_question_is_passed_over() {
         buffer[2] |= 0x80;
         let mut wrong_id = buffer;
         wrong_id[0] ^= 1;
+        wrong_id[3] |= 3; // NXDOMAIN.
         let mut wrong_name = buffer;
         wrong_name[13] ^= 1;
         for reply in [wrong_id, wrong_name, buffer] {
@@ -120,5 +122,30 @@ fn an_answer_to_another_question_is_passed_over() {
     });
     let text = answer(address, "www.example.com +noedns");
     thread.join().unwrap();
-    assert!(text.contains(";www.example.com. IN A"), "{text}");
+    assert!(text.starts_with(";; NOERROR") && text.contains(";www.example.com. IN A"), "{text}");
+}
+
+#[test]
+fn an_answer_that_is_cut_inside_a_record_is_asked_for_again_over_tcp() {
+    // The port that TCP gets may be taken by somebody's UDP.
+    let pair = std::iter::repeat_with(|| {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        UdpSocket::bind(tcp.local_addr().unwrap()).map(|udp| (tcp, udp))
+    });
+    let (tcp, udp) = pair.take(10).find_map(Result::ok).unwrap();
+    let address = udp.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        let (len, client) = udp.recv_from(&mut buffer).unwrap();
+        (buffer[2], buffer[7]) = (0x82, 1); // Cut, with a record of which nothing came.
+        udp.send_to(&buffer[..len], client).unwrap();
+        let (mut stream, _) = tcp.accept().unwrap();
+        let mut question = vec![0; len + 2];
+        stream.read_exact(&mut question).unwrap();
+        question[4] |= 0x80;
+        stream.write_all(&question).unwrap();
+    });
+    let text = answer(address, "www.example.com +noedns");
+    thread.join().unwrap();
+    assert!(text.contains("over TCP"), "{text}");
 }

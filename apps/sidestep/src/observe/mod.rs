@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use observe::Filter;
-use observe::client::{Answer, Answering, ClientError, Wanted, connect};
+use observe::client::{Answer, Answering, ClientError, Connection, Wanted, connect};
 use observe::protocol::{Message, Reply, Request};
 
 use crate::explain;
@@ -51,18 +51,16 @@ impl Which {
 
     /// Asks them all. Reports each program that does not answer; an error if none does.
     pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Vec<(Answering, Answer)>> {
-        those_that_went_well(self.ask_each(request)?)
-    }
-
-    /// Asks them all: an answer or an error from each. An error if there is none to ask.
-    fn ask_each(
-        &self,
-        request: &Request,
-    ) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(Answering, Answer)>>> {
-        Ok(connect(&self.wanted())?.into_iter().map(move |connection| {
+        let asked = self.connections()?.into_iter().map(|connection| {
             let place = connection.path().display().to_string();
             connection.ask(request).context(place)
-        }))
+        });
+        those_that_went_well(asked)
+    }
+
+    /// A connection to each; an error if there is none.
+    fn connections(&self) -> Result<Vec<Connection>, ClientError> {
+        connect(&self.wanted())
     }
 }
 

@@ -23,6 +23,7 @@ use crate::dnssec::Security;
 use crate::message::{Ede, Proof, Rdatas, Rrset};
 use crate::options::CacheOptions;
 pub use saved::NotRestored;
+pub(crate) use saved::Occasion;
 use sieve::{Sieve, SlotId};
 
 /// How far data is believed (RFC 2181, 5.4.1).

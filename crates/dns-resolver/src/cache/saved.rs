@@ -2,7 +2,7 @@
 //! not kept: both are soon found again, and may have changed.
 //!
 //! ```text
-//! file   = MAGIC, terms (8), entry*, checksum (8)
+//! file   = MAGIC, terms (8), seconds since 1970 (8), entry*, checksum (8)
 //! entry  = kind (4), rank (1), milliseconds since it was stored (8), milliseconds until it expires (8, signed), name, content
 //! content = 0, rdatas, security, proof | 1, rrset
 //! rrset  = owner, type (2), ttl (4), rdatas, security, proof
@@ -29,6 +29,18 @@ const CHECKSUM: usize = 8;
 /// A proof's sets have signatures, and no proofs of their own: one level more than there is.
 const DEPTH_MAX: u32 = 3;
 
+/// How far the calendar may have been set back since a cache was saved: as much longer do its entries last.
+const CALENDAR_OFF_MAX_S: u64 = 60;
+
+/// When a cache is saved or restored, and under what terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occasion {
+    pub(crate) terms: u64,
+    /// Since 1970.
+    pub(crate) unix_secs: u64,
+    pub(crate) now: Instant,
+}
+
 /// Why nothing was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotRestored {
@@ -36,18 +48,21 @@ pub enum NotRestored {
     Damaged,
     /// It was saved with other trust anchors, options of validation, or zones that are asked for elsewhere.
     OtherTerms,
+    /// It was saved later than now, so nobody knows how old it is: the calendar was set back.
+    OfTheFuture,
 }
 
 impl Cache {
     /// Writes what can be kept; returns how many entries that were.
-    pub(crate) fn save(&self, terms: u64, now: Instant, to: &mut impl Write) -> io::Result<usize> {
+    pub(crate) fn save(&self, occasion: Occasion, to: &mut impl Write) -> io::Result<usize> {
         let mut out = Checked { to, sum: SipHasher13::new() };
         out.write_all(MAGIC)?;
-        out.write_all(&terms.to_be_bytes())?;
+        out.write_all(&occasion.terms.to_be_bytes())?;
+        out.write_all(&occasion.unix_secs.to_be_bytes())?;
         let (mut octets, mut count) = (Vec::new(), 0);
         for (_, entry) in self.entries.iter() {
             octets.clear();
-            if write_entry(&mut octets, entry, now).is_some() {
+            if write_entry(&mut octets, entry, occasion.now).is_some() {
                 out.write_all(&octets)?;
                 count += 1;
             }
@@ -57,14 +72,9 @@ impl Cache {
         Ok(count)
     }
 
-    /// Takes in what was saved `passed` ago, as far as it is still of use; returns how many entries that were. What is there stays.
-    pub(crate) fn restore(
-        &mut self,
-        octets: &[u8],
-        terms: u64,
-        passed: Duration,
-        now: Instant,
-    ) -> Result<usize, NotRestored> {
+    /// Takes in what was saved, as far as it is still of use; returns how many entries that were. What is there stays.
+    pub(crate) fn restore(&mut self, octets: &[u8], occasion: Occasion) -> Result<usize, NotRestored> {
+        let Occasion { terms, unix_secs, now } = occasion;
         let (body, sum) = octets.split_last_chunk::<CHECKSUM>().ok_or(NotRestored::Damaged)?;
         let mut hasher = SipHasher13::new();
         hasher.write(body);
@@ -73,6 +83,11 @@ impl Cache {
         if input.number() != Some(terms.to_be_bytes()) {
             return Err(NotRestored::OtherTerms);
         }
+        let written = u64::from_be_bytes(input.number().ok_or(NotRestored::Damaged)?);
+        if written > unix_secs.saturating_add(CALENDAR_OFF_MAX_S) {
+            return Err(NotRestored::OfTheFuture);
+        }
+        let passed = Duration::from_secs(unix_secs.saturating_sub(written));
         let mut count = 0;
         while !input.0.is_empty() {
             let entry = read_entry(&mut input, passed, now).ok_or(NotRestored::Damaged)?;

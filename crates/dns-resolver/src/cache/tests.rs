@@ -152,9 +152,14 @@ fn cache_to_save() -> Cache {
     cache
 }
 
+/// So long after 1970 and some.
+fn occasion(terms: u64, passed_s: u64, now: Instant) -> Occasion {
+    Occasion { terms, unix_secs: 1_000_000_000 + passed_s, now }
+}
+
 fn saved(cache: &Cache) -> Vec<u8> {
     let mut octets = Vec::new();
-    assert_eq!(cache.save(7, at(1100), &mut octets).unwrap(), 3);
+    assert_eq!(cache.save(occasion(7, 0, at(1100)), &mut octets).unwrap(), 3);
     octets
 }
 
@@ -164,7 +169,7 @@ fn a_saved_cache_is_the_same_later_and_on_another_clock() {
     let mut cache = new_cache();
     // Two minutes later, on a clock that shows an hour less.
     let now = at(90_000);
-    assert_eq!(cache.restore(&octets, 7, Duration::from_secs(120), now), Ok(3));
+    assert_eq!(cache.restore(&octets, occasion(7, 120, now)), Ok(3));
     let www = cache.get(name("www.example.").as_name(), Kind::Type(Rtype::A), now).unwrap();
     assert_eq!((www.ttl(now), www.stored), (380, at(90_000 - 220)));
     let Content::Records(rdatas, Security::Secure, Some(proof)) = www.content else { panic!("{www:?}") };
@@ -188,12 +193,12 @@ fn what_is_there_stays_and_what_is_too_old_does_not_come_back() {
     let mut cache = new_cache();
     let newer = address("www.example.", 60, 7);
     cache.put_records(&newer, Rank::Authority, at(90_000));
-    assert_eq!(cache.restore(&octets, 7, Duration::from_secs(60), at(90_000)), Ok(2));
+    assert_eq!(cache.restore(&octets, occasion(7, 60, at(90_000))), Ok(2));
     let found = cache.get(name("www.example.").as_name(), Kind::Type(Rtype::A), at(90_000)).unwrap();
     assert_eq!(found.ttl(at(90_000)), 60);
     // All have expired, and not just now; all are older than the clock.
-    assert_eq!(new_cache().restore(&octets, 7, Duration::from_secs(86_000), at(90_000)), Ok(0));
-    assert_eq!(new_cache().restore(&octets, 7, Duration::ZERO, at(50)), Ok(0));
+    assert_eq!(new_cache().restore(&octets, occasion(7, 86_000, at(90_000))), Ok(0));
+    assert_eq!(new_cache().restore(&octets, occasion(7, 0, at(50))), Ok(0));
 }
 
 #[test]
@@ -203,12 +208,12 @@ fn octets_that_were_changed_anywhere_or_cut_are_refused() {
         let mut changed = octets.clone();
         changed[at_octet] ^= 1;
         assert_eq!(
-            new_cache().restore(&changed, 7, Duration::ZERO, at(90_000)),
+            new_cache().restore(&changed, occasion(7, 0, at(90_000))),
             Err(NotRestored::Damaged),
             "{at_octet}"
         );
         assert_eq!(
-            new_cache().restore(&octets[..at_octet], 7, Duration::ZERO, at(90_000)),
+            new_cache().restore(&octets[..at_octet], occasion(7, 0, at(90_000))),
             Err(NotRestored::Damaged)
         );
     }
@@ -217,7 +222,7 @@ fn octets_that_were_changed_anywhere_or_cut_are_refused() {
 #[test]
 fn what_was_true_under_other_terms_is_not_taken_in() {
     let octets = saved(&cache_to_save());
-    assert_eq!(new_cache().restore(&octets, 8, Duration::ZERO, at(90_000)), Err(NotRestored::OtherTerms));
+    assert_eq!(new_cache().restore(&octets, occasion(8, 0, at(90_000))), Err(NotRestored::OtherTerms));
 }
 
 #[test]
@@ -229,7 +234,7 @@ fn what_comes_back_lasts_no_longer_than_allowed_now() {
         ..CacheOptions::default()
     };
     let mut cache = Cache::new(options, Duration::from_secs(300), 1);
-    cache.restore(&octets, 7, Duration::ZERO, at(90_000)).unwrap();
+    cache.restore(&octets, occasion(7, 0, at(90_000))).unwrap();
     let ttl = |cache: &mut Cache, name: NameBuf, kind| {
         cache.get(name.as_name(), kind, at(90_000)).unwrap().ttl(at(90_000))
     };

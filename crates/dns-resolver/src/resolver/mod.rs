@@ -13,7 +13,7 @@ use clock::{Duration, Instant};
 use dns_guard::Secret;
 use dns_wire::{Name, NameBuf};
 
-use crate::cache::{Cache, NotRestored, Scope};
+use crate::cache::{Cache, NotRestored, Occasion, Scope};
 use crate::dnssec::anchors::Trust;
 use crate::dnssec::gaps::Gaps;
 use crate::hints::Hints;
@@ -352,13 +352,18 @@ impl Resolver {
 
     /// Writes answers and denials of the cache, for [`Resolver::restore`]; returns how many entries that were.
     pub fn save(&self, now: Instant, to: &mut impl Write) -> io::Result<usize> {
-        self.cache.save(self.terms(), now, to)
+        self.cache.save(self.occasion(now), to)
     }
 
-    /// Takes in what [`Resolver::save`] wrote `passed` ago; returns how many entries are still of use. `now` has to be later than the start
-    /// of its clock by as much as entries may be old: older ones are left out.
-    pub fn restore(&mut self, saved: &[u8], passed: Duration, now: Instant) -> Result<usize, NotRestored> {
-        self.cache.restore(saved, self.terms(), passed, now)
+    /// Takes in what [`Resolver::save`] wrote; returns how many entries are still of use. The time that has passed is that of
+    /// [`Resolver::on_wall_clock`]. `now` has to be later than the start of its clock by as much as entries may be old: older ones are left
+    /// out.
+    pub fn restore(&mut self, saved: &[u8], now: Instant) -> Result<usize, NotRestored> {
+        self.cache.restore(saved, self.occasion(now))
+    }
+
+    fn occasion(&self, now: Instant) -> Occasion {
+        Occasion { terms: self.terms(), unix_secs: self.wall_secs(now), now }
     }
 
     /// Stands for all that [`Resolver::reconfigure`] forgets entries for.
@@ -411,3 +416,6 @@ fn local_zones(options: &Options, zones: &Zones) -> LocalZones {
     }
     LocalZones::new(zones.directed.iter().map(|directed| directed.zone.as_name()))
 }
+
+#[cfg(test)]
+mod saved_tests;

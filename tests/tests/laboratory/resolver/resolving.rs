@@ -49,6 +49,7 @@ fn a_query_shows_the_way_from_the_root_to_the_answer() {
         assert!(text.contains(step), "{step}: {text}");
     }
     assert!(internet.query(&["www.two.lab"]).contains("over UDP"));
+    assert_eq!(internet.query(&["www.two.lab", "+trace", "+short"]), "192.0.2.2\n");
 }
 
 #[test]

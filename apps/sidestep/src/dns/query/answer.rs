@@ -85,10 +85,6 @@ impl Answer {
         Ok(answer)
     }
 
-    pub(super) fn is_truncated(&self) -> bool {
-        self.flags & flag::TC != 0
-    }
-
     pub(super) fn is_authoritative(&self) -> bool {
         self.flags & flag::AA != 0
     }
@@ -111,6 +107,11 @@ impl Answer {
         let known = Rcode::ALL.into_iter().find(|rcode| *rcode as u16 == self.rcode);
         known.map_or_else(|| format!("RCODE{}", self.rcode), |rcode| rcode.name().to_owned())
     }
+}
+
+/// Whether a message says that it is cut.
+pub(super) fn is_truncated(octets: &[u8]) -> bool {
+    octets.get(2..4).is_some_and(|word| u16::from_be_bytes([word[0], word[1]]) & flag::TC != 0)
 }
 
 impl Said {

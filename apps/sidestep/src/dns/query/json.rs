@@ -14,7 +14,7 @@ pub(super) fn message(answer: &Answer) -> Value {
         "RA": bit(0x0080), "AD": bit(0x0020), "CD": bit(0x0010),
         "RCODE": answer.rcode, "RCODEname": answer.rcode(),
         "QDCOUNT": u8::from(answer.question.is_some()),
-        "ANCOUNT": answer.sections[0].len(), "NSCOUNT": answer.sections[1].len(), "ARCOUNT": answer.sections[2].len(),
+        "ANCOUNT": answer.sections[0].len(), "NSCOUNT": answer.sections[1].len(), "ARCOUNT": answer.sections[2].len() + usize::from(answer.edns.is_some()),
         "answerRRs": records(&answer.sections[0]),
         "authorityRRs": records(&answer.sections[1]),
         "additionalRRs": records(&answer.sections[2]),

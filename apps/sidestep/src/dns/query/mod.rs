@@ -51,7 +51,7 @@ pub(crate) fn query(options: &Query) -> anyhow::Result<ExitCode> {
     let words = Words::read(&options.words, options.reverse)?;
     let client = Client::new(words.trust.clone(), words.patience)?;
     let server = words.server(options.port)?;
-    let asker = Asker { client, words: &words, cookie: question::random()? };
+    let asker = Asker { client, words: &words };
     output::to_stdout(|out| {
         if words.is_trace {
             return trace::trace(&asker, &server, out);
@@ -78,8 +78,6 @@ fn print(answer: &Answer, form: Form, out: &mut dyn Write) -> anyhow::Result<()>
 struct Asker<'a> {
     client: Client,
     words: &'a Words,
-    /// Our part of cookies: nobody else knows it.
-    cookie: [u8; COOKIE_OF_CLIENT],
 }
 
 /// By whom an answer was given.
@@ -99,20 +97,29 @@ impl Asker<'_> {
         question: &question::Question,
         is_whole: bool,
     ) -> anyhow::Result<Answer> {
-        let mut answer = self.exchange(server, transport, question.message(&self.cookie)?)?;
-        if let Some(cookie) = answer.wanted_cookie(&self.cookie) {
-            answer = self.exchange(server, transport, question.message(cookie)?)?;
+        // Another one for each server: none learns what the others know us by (RFC 9018, 3).
+        let cookie: [u8; COOKIE_OF_CLIENT] = question::random()?;
+        let answer = self.exchange(server, transport, question.message(&cookie)?, is_whole)?;
+        match answer.wanted_cookie(&cookie) {
+            Some(cookie) => self.exchange(server, transport, question.message(cookie)?, is_whole),
+            None => Ok(answer),
         }
-        if answer.is_truncated() && transport == Transport::Udp && is_whole {
-            return self.ask(server, Transport::Tcp, question, is_whole);
-        }
-        Ok(answer)
     }
 
-    fn exchange(&self, server: &Server, transport: Transport, asked: Vec<u8>) -> anyhow::Result<Answer> {
+    fn exchange(
+        &self,
+        server: &Server,
+        transport: Transport,
+        asked: Vec<u8>,
+        is_whole: bool,
+    ) -> anyhow::Result<Answer> {
         let begin = Instant::now();
         let octets = self.client.ask(server, transport, &asked);
         let octets = octets.with_context(|| format!("{} over {}", server.address, transport.name()))?;
+        // What is in it does not count, and may end in the middle of a record (RFC 2181, 9).
+        if is_whole && transport == Transport::Udp && answer::is_truncated(&octets) {
+            return self.exchange(server, Transport::Tcp, asked, is_whole);
+        }
         let source = Source { address: server.address, transport, took: begin.elapsed() };
         Answer::read(&octets, source).context("the answer is malformed")
     }

@@ -6,16 +6,18 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, bail};
 use dns_client::{Server, Transport};
 use dns_message::Record;
-use dns_wire::{Name, NameBuf, Rtype};
+use dns_wire::{Name, NameBuf, Rcode, Rtype};
 
 use super::answer::Answer;
 use super::show::{line, origin};
-use super::{Asker, print};
+use super::{Asker, Form, print};
 
 /// Referrals that one name may need. Real ones need four or five.
 const REFERRALS_MAX: usize = 32;
 /// Name servers of one referral whose addresses are looked for.
 const SERVERS_MAX: usize = 13;
+/// Addresses of one of them that are asked.
+const ADDRESSES_MAX: usize = 4;
 
 /// Asks the servers of the root, then those that each answer names, until one has the answer. `resolver` is asked for the root's
 /// servers, and for addresses that no referral has.
@@ -28,13 +30,13 @@ pub(super) fn trace(asker: &Asker<'_>, resolver: &Server, out: &mut dyn Write) -
     let root = asker.ask(resolver, transport, &question.about(NameBuf::from(Name::ROOT), Rtype::NS), true)?;
     let mut referral = Referral::of(&root)
         .with_context(|| format!("{} does not name the root's servers", resolver.address))?;
-    referral.write(&root, out)?;
+    referral.write(&root, asker.words.form, out)?;
     let iterative = question.without_recursion();
     for _ in 0..REFERRALS_MAX {
         let answer = ask_any(asker, resolver, &referral, transport, &iterative)?;
         match Referral::of(&answer).filter(|next| next.is_below(&referral, iterative.name.as_name())) {
             Some(next) if !answer.is_authoritative() && answer.sections[0].is_empty() => {
-                next.write(&answer, out)?;
+                next.write(&answer, asker.words.form, out)?;
                 referral = next;
             }
             _ => return print(&answer, asker.words.form, out),
@@ -57,7 +59,8 @@ fn ask_any(
             let address = SocketAddr::new(address, Transport::Udp.port());
             let server = Server { address, name: Some(name.to_string()), path: String::new() };
             match asker.ask(&server, transport, question, true) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) if is_of_use(&answer) => return Ok(answer),
+                Ok(answer) => last = Some(anyhow::anyhow!("{address} says {}", answer.rcode())),
                 Err(error) => last = Some(error),
             }
         }
@@ -65,6 +68,11 @@ fn ask_any(
     let zone = &referral.zone;
     Err(last.unwrap_or_else(|| anyhow::anyhow!("none of them has an address")))
         .with_context(|| format!("no server of {zone} answers"))
+}
+
+/// Whether the other servers of a zone would say nothing else.
+fn is_of_use(answer: &Answer) -> bool {
+    [Rcode::NoError, Rcode::NxDomain].into_iter().any(|rcode| answer.rcode == rcode as u16)
 }
 
 /// Who serves a zone.
@@ -106,6 +114,7 @@ impl Referral {
             .iter()
             .filter(|(owner, _)| owner.as_name() == name)
             .map(|(_, address)| *address)
+            .take(ADDRESSES_MAX)
             .collect();
         if !glue.is_empty() {
             return glue;
@@ -114,13 +123,18 @@ impl Referral {
             asker.ask(resolver, transport, &asker.words.question().about(NameBuf::from(name), qtype), true)
         };
         let found = [Rtype::A, Rtype::AAAA].into_iter().filter_map(|qtype| ask(qtype).ok());
-        found.flat_map(|answer| answer.sections[0].iter().filter_map(address).collect::<Vec<_>>()).collect()
+        let found =
+            found.flat_map(|answer| answer.sections[0].iter().filter_map(address).collect::<Vec<_>>());
+        found.take(ADDRESSES_MAX).collect()
     }
 
-    fn write(&self, answer: &Answer, out: &mut dyn Write) -> anyhow::Result<()> {
+    /// Short answers and JSON have no place for the way.
+    fn write(&self, answer: &Answer, form: Form, out: &mut dyn Write) -> anyhow::Result<()> {
+        if form != Form::Long {
+            return Ok(());
+        }
         let is_shown =
             |record: &&Record| record.owner == self.zone && matches!(record.rtype, Rtype::NS | Rtype::DS);
-        // JSON and short answers have no place for the way.
         for record in answer.sections[..2].iter().flatten().filter(is_shown) {
             writeln!(out, ";; {}", line(record))?;
         }

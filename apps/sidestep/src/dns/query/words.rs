@@ -47,7 +47,8 @@ pub(super) struct Words {
     qtype: Option<Rtype>,
     class: Class,
     flags: u16,
-    edns: Option<Edns>,
+    edns: Edns,
+    has_edns: bool,
     path: String,
     certified: Option<String>,
     pub(super) transport: Transport,
@@ -67,7 +68,8 @@ impl Words {
             qtype: None,
             class: Class::IN,
             flags: flag::RD | AD,
-            edns: Some(PLAIN),
+            edns: PLAIN,
+            has_edns: true,
             path: PATH.to_owned(),
             certified: None,
             transport: Transport::Udp,
@@ -130,14 +132,14 @@ impl Words {
             ("timeout", Some(seconds)) => {
                 self.patience = Duration::from_secs(number(key, seconds, 1..=3600)?)
             }
-            ("noedns", None) => self.edns = None,
+            ("noedns", None) => self.has_edns = false,
             _ => return self.edns_option(key, value),
         }
         Ok(())
     }
 
     fn edns_option(&mut self, key: &str, value: Option<&str>) -> anyhow::Result<()> {
-        let edns = self.edns.get_or_insert(PLAIN);
+        let edns = &mut self.edns;
         match (key, value) {
             ("dnssec" | "do", None) => edns.dnssec = true,
             ("bufsize", Some(octets)) => edns.payload = number(key, octets, 512..=65535)? as u16,
@@ -155,7 +157,7 @@ impl Words {
             qtype: self.qtype.unwrap_or(Rtype::A),
             class: self.class,
             flags: self.flags,
-            edns: self.edns.clone(),
+            edns: self.has_edns.then(|| self.edns.clone()),
         }
     }
 
@@ -270,6 +272,13 @@ mod tests {
             let server = read(&format!("@::1 . {option}")).unwrap().server(None).unwrap();
             assert_eq!(server.address.port(), port, "{option}");
             assert_eq!(server.path, if option == "+https=q" { "/q" } else { PATH });
+        }
+    }
+
+    #[test]
+    fn without_edns_there_is_none_wherever_that_is_said() {
+        for words in ["+noedns +nocookie .", ". +nocookie +noedns", "+dnssec +noedns"] {
+            assert_eq!(read(words).unwrap().question().edns, None, "{words}");
         }
     }
 

@@ -180,8 +180,10 @@ impl Server {
 
     /// Takes in the cache that an earlier run has left, if there is one.
     pub(super) fn restore_cache(&mut self) {
+        self.tell_wall_clock();
         if let Some(path) = &self.config.cache_file {
-            saved::restore(path, &mut self.resolver, self.clock.now());
+            let octets_max = self.config.options.cache.octets_max;
+            saved::restore(path, octets_max, &mut self.resolver, self.clock.now());
         }
     }
 

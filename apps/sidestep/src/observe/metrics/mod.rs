@@ -10,11 +10,14 @@ mod http;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::thread;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use log::LevelFilter;
+use observe::client::{Answering, Connection};
 use observe::protocol::{Reply, Request};
+use observe::report::CountersReport;
 
 use super::{Which, next_reply};
 use crate::logging::LogOptions;
@@ -43,21 +46,35 @@ pub(crate) fn run(options: &Metrics) -> anyhow::Result<ExitCode> {
 }
 
 /// The counters of the programs that answer; an error if none does. Those that do not are counted: a line in the log at each scrape
-/// would say nothing new.
+/// would say nothing new. All are asked at once, as one that is stopped takes seconds to be given up.
 fn read(which: &Which) -> anyhow::Result<Exposition> {
-    let (answers, silent): (Vec<_>, Vec<_>) = which.ask_each(&Request::Counters)?.partition(Result::is_ok);
+    let connections = which.connections()?;
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let asked: Vec<_> =
+            connections.into_iter().map(|connection| scope.spawn(|| counters(connection))).collect();
+        asked
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| bail!("it could not be asked")))
+            .collect()
+    });
+    let (well, silent): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
     let (count, last) = (silent.len(), silent.into_iter().last());
-    if let Some(Err(error)) = last.filter(|_| answers.is_empty()) {
+    if let Some(Err(error)) = last.filter(|_| well.is_empty()) {
         return Err(error);
     }
     let mut exposition = Exposition::new(count);
-    for (answering, mut answer) in answers.into_iter().flatten() {
-        // One that ends in the middle of its answer has no counters any more.
-        while let Ok(Some(reply)) = next_reply(&answering, &mut answer) {
-            if let Reply::Counters(report) = reply {
-                exposition.add(&answering.name, answering.pid, &report);
-            }
-        }
+    for (answering, report) in well.into_iter().flatten() {
+        exposition.add(&answering.name, answering.pid, &report);
     }
     Ok(exposition)
+}
+
+fn counters(connection: Connection) -> anyhow::Result<(Answering, CountersReport)> {
+    let (answering, mut answer) = connection.ask(&Request::Counters)?;
+    while let Some(reply) = next_reply(&answering, &mut answer)? {
+        if let Reply::Counters(report) = reply {
+            return Ok((answering, report));
+        }
+    }
+    bail!("{} {} tells no counters", answering.name, answering.pid)
 }
