@@ -14,8 +14,8 @@
 #define QUEUES_LENT_MAX 64
 #define CLAIMS_MAX 65536
 #define PORT_WORDS (65536 / 64)
-// A default only: user space says how many it wants.
-#define KERNEL_FLOWS_MAX 1
+// Shared with user space: `Marks::TABLES`.
+#define FLOW_TABLES 16
 
 // Shared with user space: 24 octets without holes. Numbers are in network byte order; an IPv4 address a.b.c.d is
 // written ::ffff:a.b.c.d.
@@ -37,8 +37,9 @@ _Static_assert(sizeof(struct claim_key) == 24, "the layout is shared with user s
 struct claim_terms {
 	// Bit q: on receive queue q. All ones: on every queue, also those that have no bit.
 	__u64 queues;
-	__u32 flags;
-	// What notes of flows must say to count: see `kernel_flows`.
+	__u16 flags;
+	// Where flows are noted, and what notes must say to count: see `kernel_flows`.
+	__u16 table;
 	__u32 epoch;
 };
 
@@ -106,13 +107,23 @@ struct {
 } claims SEC(".maps");
 
 // Flows that are the kernel's though they are claimed, and awaited ones.
-// The value is the epoch of the claim when the flow was noted: notes of earlier ones are as good as none, so that all of a claim's
+// The value in a table is the epoch of the claim when the flow was noted: notes of earlier ones are as good as none, so that all of a claim's
 // can be forgotten at once. So is a flow that is forgotten as others came after it.
-struct {
+// Users have tables of their own, so that nobody's flows are forgotten because others have many. User space makes each when there is
+// something to note in it, as large as it likes.
+struct flow_table {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, KERNEL_FLOWS_MAX);
-	__type(key, struct flow_key);
-	__type(value, __u32);
+	__uint(max_entries, 1);
+	// Sizes: the compiler only declares types that nothing else in the maps names.
+	__uint(key_size, sizeof(struct flow_key));
+	__uint(value_size, sizeof(__u32));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, FLOW_TABLES);
+	__type(key, __u32);
+	__array(values, struct flow_table);
 } kernel_flows SEC(".maps");
 
 struct {

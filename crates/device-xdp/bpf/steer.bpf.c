@@ -74,14 +74,17 @@ static __always_inline enum outcome by_notes(const struct packet *packet, const 
 					     int takeable)
 {
 	struct flow_key flow = flow_of(packet);
-	__u32 epoch = terms->epoch;
+	__u32 epoch = terms->epoch, index = terms->table;
+	void *table = bpf_map_lookup_elem(&kernel_flows, &index);
 	__u32 *noted;
 
+	if (!table)
+		return REDIRECTED;
 	if ((terms->flags & KERNEL_NEW || !served) && packet->begins)
-		return bpf_map_update_elem(&kernel_flows, &flow, &epoch, BPF_ANY) ? REDIRECTED : PASSED_KERNEL_FLOW;
+		return bpf_map_update_elem(table, &flow, &epoch, BPF_ANY) ? REDIRECTED : PASSED_KERNEL_FLOW;
 	if (!(terms->flags & KERNEL_SOME))
 		return REDIRECTED;
-	noted = bpf_map_lookup_elem(&kernel_flows, &flow);
+	noted = bpf_map_lookup_elem(table, &flow);
 	if (noted && *noted == epoch)
 		return PASSED_KERNEL_FLOW;
 	return noted && *noted == (epoch | AWAITED) && !takeable ? DROPPED_AWAITED : REDIRECTED;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
+use steering::{Claim, ClaimTerms, LocalAddress, Marks, QueueSet, Transport, VlanTags};
 
 /// Words of the port bitmap that one transport has.
 const PORT_WORDS: u32 = 65536 / 64;
@@ -49,34 +49,37 @@ impl ClaimKey {
 }
 
 /// Flags of [`ClaimValue`].
-const KERNEL_NEW: u32 = 1;
-const KERNEL_SOME: u32 = 2;
+const KERNEL_NEW: u16 = 1;
+const KERNEL_SOME: u16 = 2;
 
 /// `struct claim_terms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct ClaimValue {
     queues: u64,
-    flags: u32,
+    flags: u16,
+    table: u16,
     epoch: u32,
 }
 
-// SAFETY: integers of 8, 4 and 4 octets, so there are no holes and every bit pattern is valid.
+// SAFETY: integers of 8, 2, 2 and 4 octets, so there are no holes and every bit pattern is valid.
 unsafe impl aya::Pod for ClaimValue {}
 
 impl From<ClaimTerms> for ClaimValue {
     fn from(terms: ClaimTerms) -> ClaimValue {
-        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         let flags = flag(terms.kernel_new, KERNEL_NEW) | flag(terms.kernel_some, KERNEL_SOME);
-        ClaimValue { queues: terms.queues.bits(), flags, epoch: terms.epoch }
+        let Marks { table, epoch } = terms.marks;
+        ClaimValue { queues: terms.queues.bits(), flags, table, epoch }
     }
 }
 
 impl From<ClaimValue> for ClaimTerms {
     fn from(value: ClaimValue) -> ClaimTerms {
-        let has = |flag: u32| value.flags & flag != 0;
+        let has = |flag: u16| value.flags & flag != 0;
         let (kernel_new, kernel_some) = (has(KERNEL_NEW), has(KERNEL_SOME));
-        ClaimTerms { queues: QueueSet::from_bits(value.queues), kernel_new, kernel_some, epoch: value.epoch }
+        let marks = Marks { table: value.table, epoch: value.epoch };
+        ClaimTerms { queues: QueueSet::from_bits(value.queues), kernel_new, kernel_some, marks }
     }
 }
 
@@ -111,6 +114,8 @@ impl PortBit {
 mod tests {
     use super::*;
 
+    const MARKS: Marks = Marks { table: 3, epoch: 7 };
+
     fn claim(address: &str, transport: Transport, port: u16) -> Claim {
         let vlan = VlanTags { outer: 0x0102, inner: 0x0304 };
         Claim { transport, local: LocalAddress { address: address.parse().unwrap(), vlan }, port }
@@ -143,10 +148,13 @@ mod tests {
     #[test]
     fn terms_are_a_mask_of_queues_and_flags() {
         let value = |terms| ClaimValue::from(terms);
-        assert_eq!(value(ClaimTerms::default()), ClaimValue { queues: u64::MAX, flags: 0, epoch: 0 });
+        assert_eq!(
+            value(ClaimTerms::default()),
+            ClaimValue { queues: u64::MAX, flags: 0, table: 0, epoch: 0 }
+        );
         let queues = QueueSet::from_iter([1]);
-        let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false, epoch: 7 };
-        assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, epoch: 7 });
+        let terms = ClaimTerms { queues, kernel_new: true, kernel_some: false, marks: MARKS };
+        assert_eq!(value(terms), ClaimValue { queues: 2, flags: 1, table: 3, epoch: 7 });
         assert_eq!(value(ClaimTerms { kernel_some: true, ..terms }).flags, 3);
     }
 
@@ -158,7 +166,7 @@ mod tests {
         }
         assert_eq!(ClaimKey { protocol: 1, ..claim("192.0.2.1", Transport::Tcp, 1).into() }.claim(), None);
         let queues = QueueSet::from_iter([1, 63]);
-        let terms = ClaimTerms { queues, kernel_new: false, kernel_some: true, epoch: 7 };
+        let terms = ClaimTerms { queues, kernel_new: false, kernel_some: true, marks: MARKS };
         assert_eq!(ClaimTerms::from(ClaimValue::from(terms)), terms);
     }
 

@@ -1,13 +1,15 @@
 //! Flows that belong to the kernel although they are claimed, and flows without an owner for a moment.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::SocketAddr;
 
-use aya::maps::{HashMap, MapData, MapError};
-use steering::Transport;
+use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, MapError};
+use steering::{ClaimTerms, Marks, Transport};
 
-use crate::XdpError;
 use crate::claim_key::octets_of;
 use crate::error::{absent_is_fine, map_error};
+use crate::{SteeringOptions, XdpError, syscalls};
 
 /// `struct flow_key` of `bpf/maps.bpf.h`: 40 octets without holes, numbers in network byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +26,20 @@ pub(crate) struct FlowKey {
 // SAFETY: only octets, so there are no holes and every bit pattern is valid.
 unsafe impl aya::Pod for FlowKey {}
 
-impl FlowKey {
-    fn new(transport: Transport, local: SocketAddr, remote: SocketAddr) -> FlowKey {
+/// Packets between two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+}
+
+impl Flow {
+    fn key(self) -> FlowKey {
+        let Flow { transport, local, remote } = self;
         FlowKey {
             local: octets_of(local.ip()),
             remote: octets_of(remote.ip()),
@@ -37,74 +51,114 @@ impl FlowKey {
     }
 }
 
+/// The name of the map of tables.
+const MAP: &str = "kernel_flows";
+
 /// `AWAITED` of `bpf/maps.bpf.h`.
 const AWAITED: u32 = 1 << 31;
 
 /// `BPF_NOEXIST`: only if there is no entry.
 const NO_EXIST: u64 = 1;
 
+/// Whether there is no table in a place.
+fn is_absent(error: &MapError) -> bool {
+    let errno = match error {
+        MapError::SyscallError(error) => error.io_error.raw_os_error(),
+        _ => None,
+    };
+    matches!(error, MapError::KeyNotFound) || errno == Some(libc::ENOENT)
+}
+
 /// Whether an entry was not made as there is one.
 fn is_there(error: &MapError) -> bool {
     matches!(error, MapError::SyscallError(error) if error.io_error.raw_os_error() == Some(libc::EEXIST))
 }
 
-/// The map `kernel_flows`. The steering program writes to it as well, and the kernel removes what was not looked up for longest
-/// when it is full.
-pub(crate) struct KernelFlows(pub(crate) HashMap<MapData, FlowKey, u32>);
+/// One table of flows. The steering program writes to it as well, and the kernel removes what was not looked up for longest when it is full.
+type Table = HashMap<MapData, FlowKey, u32>;
+
+/// The map `kernel_flows`, and the tables in it that there are.
+pub(crate) struct KernelFlows {
+    tables: ArrayOfMaps<MapData, Table>,
+    made: BTreeMap<u16, Table>,
+    /// Flows in each at most.
+    room: u32,
+}
 
 impl KernelFlows {
-    pub(crate) fn add(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-        epoch: u32,
-    ) -> Result<(), XdpError> {
-        let key = FlowKey::new(transport, local, remote);
-        self.0.insert(key, epoch, 0).map_err(map_error("kernel_flows"))
+    /// What another process may have left, whose tables go on as they are; new ones have this room.
+    pub(crate) fn read(
+        tables: ArrayOfMaps<MapData, Table>,
+        options: SteeringOptions,
+    ) -> Result<KernelFlows, XdpError> {
+        let mut made = BTreeMap::new();
+        for index in 0..Marks::TABLES {
+            match tables.get(&index.into(), 0) {
+                Ok(table) => drop(made.insert(index, table)),
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(map_error(MAP)(error)),
+            }
+        }
+        Ok(KernelFlows { tables, made, room: options.kernel_flows })
+    }
+
+    /// Makes the table that flows under these terms are noted in, if there is none.
+    pub(crate) fn prepare(&mut self, terms: &ClaimTerms) -> Result<(), XdpError> {
+        let notes = terms.kernel_new || terms.kernel_some;
+        if notes && self.room > 0 { self.table(terms.marks.table).map(drop) } else { Ok(()) }
+    }
+
+    fn table(&mut self, index: u16) -> Result<&mut Table, XdpError> {
+        match self.made.entry(index) {
+            Entry::Occupied(made) => Ok(made.into_mut()),
+            Entry::Vacant(vacant) => {
+                let table = new_table(self.room)?;
+                self.tables.set(index.into(), &table, 0).map_err(map_error(MAP))?;
+                Ok(vacant.insert(table))
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, flow: Flow, marks: Marks) -> Result<(), XdpError> {
+        self.table(marks.table)?.insert(flow.key(), marks.epoch, 0).map_err(map_error(MAP))
     }
 
     /// The flow will belong to a socket that does not exist yet. False if it is the kernel's; then it stays the kernel's.
-    pub(crate) fn add_awaited(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-        epoch: u32,
-    ) -> Result<bool, XdpError> {
-        let key = FlowKey::new(transport, local, remote);
-        match self.0.insert(key, epoch | AWAITED, NO_EXIST) {
+    pub(crate) fn add_awaited(&mut self, flow: Flow, marks: Marks) -> Result<bool, XdpError> {
+        let (key, note) = (flow.key(), marks.epoch | AWAITED);
+        let table = self.table(marks.table)?;
+        match table.insert(key, note, NO_EXIST) {
             Err(error) if is_there(&error) => {}
-            inserted => return inserted.map(|()| true).map_err(map_error("kernel_flows")),
+            inserted => return inserted.map(|()| true).map_err(map_error(MAP)),
         }
-        if self.0.get(&key, 0).is_ok_and(|note| note == epoch) {
+        if table.get(&key, 0).is_ok_and(|note| note == marks.epoch) {
             return Ok(false);
         }
-        self.add(transport, local, remote, epoch | AWAITED).map(|()| true)
+        table.insert(key, note, 0).map(|()| true).map_err(map_error(MAP))
     }
 
-    pub(crate) fn remove(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<(), XdpError> {
-        let key = FlowKey::new(transport, local, remote);
-        absent_is_fine(self.0.remove(&key)).map_err(map_error("kernel_flows"))
+    pub(crate) fn remove(&mut self, flow: Flow, table: u16) -> Result<(), XdpError> {
+        let Some(table) = self.made.get_mut(&table) else { return Ok(()) };
+        absent_is_fine(table.remove(&flow.key())).map_err(map_error(MAP))
     }
 
-    pub(crate) fn contains(
-        &self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<bool, XdpError> {
-        match self.0.get(&FlowKey::new(transport, local, remote), 0) {
+    pub(crate) fn contains(&self, flow: Flow, table: u16) -> Result<bool, XdpError> {
+        let Some(table) = self.made.get(&table) else { return Ok(false) };
+        match table.get(&flow.key(), 0) {
             Ok(note) => Ok(note & AWAITED == 0),
             Err(MapError::KeyNotFound) => Ok(false),
-            Err(error) => Err(map_error("kernel_flows")(error)),
+            Err(error) => Err(map_error(MAP)(error)),
         }
     }
+}
+
+/// An empty table.
+fn new_table(room: u32) -> Result<Table, XdpError> {
+    let (key, value) = (size_of::<FlowKey>() as u32, size_of::<u32>() as u32);
+    let table =
+        syscalls::new_lru_hash(key, value, room.max(1)).map_err(XdpError::system("BPF_MAP_CREATE"))?;
+    let table = MapData::from_fd(table).map_err(map_error(MAP))?;
+    Table::try_from(Map::LruHashMap(table)).map_err(map_error(MAP))
 }
 
 #[cfg(test)]
@@ -113,11 +167,8 @@ mod tests {
 
     #[test]
     fn a_key_has_the_octets_that_the_program_makes() {
-        let key = FlowKey::new(
-            Transport::Tcp,
-            "192.0.2.1:258".parse().unwrap(),
-            "198.51.100.7:772".parse().unwrap(),
-        );
+        let [local, remote] = ["192.0.2.1:258", "198.51.100.7:772"].map(|end| end.parse().unwrap());
+        let key = Flow { transport: Transport::Tcp, local, remote }.key();
         // SAFETY: `FlowKey` is `repr(C)`, made of octets only, 40 of them.
         let octets: [u8; 40] = unsafe { std::mem::transmute(key) };
         let address = |last: [u8; 4]| [&[0; 10][..], &[0xff, 0xff], &last].concat();

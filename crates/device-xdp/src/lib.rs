@@ -48,6 +48,7 @@ pub use crate::counters::SteeringCounters;
 pub use crate::data_path::XdpPath;
 pub use crate::device::XdpDevice;
 pub use crate::error::XdpError;
+pub use crate::kernel_flows::Flow;
 pub use crate::lending::{Lent, LentLayout, Spare};
 pub use crate::netdev::queue_pairs;
 pub use crate::options::{BusyPoll, XdpOptions};

@@ -24,10 +24,9 @@ const LOADING_MAX: Duration = Duration::from_secs(1);
 
 /// The maps, and the program that is to be loaded on them. Maps that have names in `directory` are taken from there; others are made, and
 /// get names if there is a directory.
-pub(crate) fn open_object(options: SteeringOptions, directory: Option<&Path>) -> Result<Ebpf, XdpError> {
+pub(crate) fn open_object(directory: Option<&Path>) -> Result<Ebpf, XdpError> {
     syscalls::raise_memlock_limit();
     let mut loader = EbpfLoader::new();
-    loader.map_max_entries("kernel_flows", options.kernel_flows.max(1)); // The kernel makes no empty map.
     if let Some(directory) = directory {
         for name in MAPS {
             loader.map_pin_path(name, directory.join(name));

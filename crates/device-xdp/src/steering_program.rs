@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -14,12 +13,12 @@ use aya::Ebpf;
 use aya::maps::{Array, MapData, XskMap};
 use aya::programs::Xdp;
 use clock::Duration;
-use steering::{Claim, ClaimTerms, Transport};
+use steering::{Claim, ClaimTerms, Marks};
 
 use crate::claims::Claims;
 use crate::counters::{Outcomes, SteeringCounters};
 use crate::error::{absent_is_fine, map_error};
-use crate::kernel_flows::KernelFlows;
+use crate::kernel_flows::{Flow, KernelFlows};
 use crate::loading::{attach_program, load, load_error, load_program, open_object, program, typed};
 use crate::netdev::Interface;
 use crate::owners::{Owners, QueueOwner};
@@ -30,13 +29,14 @@ use crate::{AttachMode, XdpError, syscalls};
 pub struct SteeringOptions {
     /// Attach in generic mode at once, for drivers whose native XDP misbehaves. Costs a copy per packet, and rules out zero-copy.
     pub force_generic: bool,
-    /// How many flows that are the kernel's under a claim can be noted, some 100 octets of locked memory each (0: none are).
-    /// When there are more, those forgotten break off that were quiet for longest.
+    /// How many flows that are the kernel's under a claim can be noted in each of the [`Marks::TABLES`] (0: none are). A table is made when
+    /// there is something to note in it, and takes some 100 octets of locked memory for each flow that it has room for. When there are more,
+    /// those forgotten break off that were quiet for longest.
     pub kernel_flows: u32,
 }
 
 /// Counts changes of what a kept program's maps mean. One of another number cannot be taken over.
-pub const KEPT_LAYOUT: u16 = 1;
+pub const KEPT_LAYOUT: u16 = 2;
 
 /// The steering program, attached to one interface for as long as this value lives, and no longer: the kernel detaches
 /// it when the process ends, however it ends, unless it is kept.
@@ -63,9 +63,9 @@ impl SteeringProgram {
     /// in generic mode. Claims nothing yet.
     pub fn attach(interface: &str, options: SteeringOptions) -> Result<SteeringProgram, XdpError> {
         let interface = Interface::open(interface)?;
-        let mut object = open_object(options, None)?;
+        let mut object = open_object(None)?;
         let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
-        SteeringProgram::assemble(object, interface, mode, link, None)
+        SteeringProgram::assemble(object, interface, mode, link, options, None)
     }
 
     /// The same, kept: if this process is killed, the program stays attached, with its claims, sockets and owners. What keeps it has names
@@ -78,10 +78,10 @@ impl SteeringProgram {
         let attach = || {
             let interface = Interface::open(interface)?;
             DirBuilder::new().mode(0o700).create(directory).map_err(XdpError::system("mkdir"))?;
-            let mut object = open_object(options, Some(directory))?;
+            let mut object = open_object(Some(directory))?;
             let (link, mode) = attach_program(load_program(&mut object)?, &interface, options)?;
             syscalls::pin(link.as_fd(), &link_in(directory)?).map_err(XdpError::system("BPF_OBJ_PIN"))?;
-            SteeringProgram::assemble(object, interface, mode, link, Some(directory.to_owned()))
+            SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
         };
         attach().inspect_err(|_| drop(fs::remove_dir_all(directory))) // What is not there need not go.
     }
@@ -100,9 +100,9 @@ impl SteeringProgram {
         let mode = interface.xdp_mode().map_err(XdpError::system("looking at the interface's program"))?;
         let mode =
             mode.ok_or_else(|| XdpError::system("the interface's program")(io::ErrorKind::NotFound.into()))?;
-        let mut object = open_object(options, Some(directory))?;
+        let mut object = open_object(Some(directory))?;
         update(&link, load_program(&mut object)?)?;
-        SteeringProgram::assemble(object, interface, mode, link, Some(directory.to_owned()))
+        SteeringProgram::assemble(object, interface, mode, link, options, Some(directory.to_owned()))
     }
 
     fn assemble(
@@ -110,11 +110,12 @@ impl SteeringProgram {
         interface: Interface,
         mode: AttachMode,
         link: OwnedFd,
+        options: SteeringOptions,
         directory: Option<PathBuf>,
     ) -> Result<SteeringProgram, XdpError> {
         Ok(SteeringProgram {
             claims: Claims::read(typed(&mut object, "claims")?, typed(&mut object, "ports")?)?,
-            kernel_flows: KernelFlows(typed(&mut object, "kernel_flows")?),
+            kernel_flows: KernelFlows::read(typed(&mut object, "kernel_flows")?, options)?,
             xsks: typed(&mut object, "xsks")?,
             reopening: typed(&mut object, "reopening")?,
             outcomes: typed(&mut object, "outcomes")?,
@@ -182,6 +183,7 @@ impl SteeringProgram {
 
     /// Adds a claim, or changes its terms from one packet to the next.
     pub fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError> {
+        self.kernel_flows.prepare(&terms)?;
         self.claims.put(claim, terms)
     }
 
@@ -195,51 +197,29 @@ impl SteeringProgram {
         self.claims.current()
     }
 
-    /// Notes a flow as the kernel's: under a claim of [`ClaimTerms::kernel_some`], while it has this epoch, its packets, and ICMP
+    /// Notes a flow as the kernel's: under a claim of [`ClaimTerms::kernel_some`], while it has these marks, its packets, and ICMP
     /// errors about it, pass.
     /// [`SteeringOptions::kernel_flows`] says how many there can be.
-    pub fn add_kernel_flow(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-        epoch: u32,
-    ) -> Result<(), XdpError> {
-        self.kernel_flows.add(transport, local, remote, epoch)
+    pub fn add_kernel_flow(&mut self, flow: Flow, marks: Marks) -> Result<(), XdpError> {
+        self.kernel_flows.add(flow, marks)
     }
 
     /// Notes a flow as one that a socket is to get which does not serve its queue yet: under a claim of
-    /// [`ClaimTerms::kernel_some`], while it has this epoch, below 2^31, its packets are dropped until one does. Whoever sent them
+    /// [`ClaimTerms::kernel_some`], while it has these marks, its packets are dropped until one does. Whoever sent them
     /// sends them again, and the kernel, which does not know the connection, does not reset it. A flow that is noted as the
-    /// kernel's in this epoch stays so: then this returns false.
-    pub fn add_awaited_flow(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-        epoch: u32,
-    ) -> Result<bool, XdpError> {
-        self.kernel_flows.add_awaited(transport, local, remote, epoch)
+    /// kernel's by the same marks stays so: then this returns false.
+    pub fn add_awaited_flow(&mut self, flow: Flow, marks: Marks) -> Result<bool, XdpError> {
+        self.kernel_flows.add_awaited(flow, marks)
     }
 
-    /// Forgets a flow of the kernel's, if it was noted.
-    pub fn remove_kernel_flow(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<(), XdpError> {
-        self.kernel_flows.remove(transport, local, remote)
+    /// Forgets a flow of the kernel's, if it was noted in this table.
+    pub fn remove_kernel_flow(&mut self, flow: Flow, table: u16) -> Result<(), XdpError> {
+        self.kernel_flows.remove(flow, table)
     }
 
-    /// Whether a flow is noted as the kernel's, by [`SteeringProgram::add_kernel_flow`] or as it began.
-    pub fn is_kernel_flow(
-        &self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Result<bool, XdpError> {
-        self.kernel_flows.contains(transport, local, remote)
+    /// Whether a flow is noted as the kernel's in this table, by [`SteeringProgram::add_kernel_flow`] or as it began.
+    pub fn is_kernel_flow(&self, flow: Flow, table: u16) -> Result<bool, XdpError> {
+        self.kernel_flows.contains(flow, table)
     }
 
     /// Says that sockets are being opened anew, for so long at most. Meanwhile claimed TCP on a queue without one is dropped, for its

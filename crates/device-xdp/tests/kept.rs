@@ -12,13 +12,14 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use device_xdp::{QueueOwner, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
-use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
+use device_xdp::{Flow, QueueOwner, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
+use steering::{Claim, ClaimTerms, LocalAddress, Marks, QueueSet, Transport, VlanTags};
 
 use crafted::{ACK, TCP, ipv4, tcp};
 use packet_socket::PacketSocket;
 use support::{Lab, lab};
 
+const MARKS: Marks = Marks { table: 2, epoch: 5 };
 const OPTIONS: SteeringOptions = SteeringOptions { force_generic: false, kernel_flows: 16 };
 const OWNER: QueueOwner = QueueOwner { secret: [7, 8], user: 1000 };
 
@@ -60,7 +61,7 @@ fn claim() -> Claim {
 
 fn terms() -> ClaimTerms {
     let queues = QueueSet::from_iter([0]);
-    ClaimTerms { queues, kernel_new: false, kernel_some: true, epoch: 5 }
+    ClaimTerms { queues, kernel_new: false, kernel_some: true, marks: MARKS }
 }
 
 /// Sends a segment from this port of the client to the claimed one, and waits until it is counted as `outcome`.
@@ -83,12 +84,12 @@ fn who_takes_a_kept_program_over_has_its_claims_flows_sockets_and_owners() {
     let Some(lab) = lab(1) else { return };
     let mount = Mount::new();
     let (before, after) = (mount.at("before"), mount.at("after"));
-    let local = "10.77.0.1:80".parse().unwrap();
-    let remote = "10.77.0.2:4001".parse().unwrap();
+    let [local, remote] = ["10.77.0.1:80", "10.77.0.2:4001"].map(|end| end.parse().unwrap());
+    let flow = Flow { transport: Transport::Tcp, local, remote };
     lab.enter_server();
     let mut killed = SteeringProgram::attach_kept("vs", OPTIONS, &before).unwrap();
     killed.put_claim(claim(), terms()).unwrap();
-    killed.add_kernel_flow(Transport::Tcp, local, remote, 5).unwrap();
+    killed.add_kernel_flow(flow, MARKS).unwrap();
     let lent = XdpDevice::lend(&mut killed, &[0], &XdpOptions::default()).unwrap();
     killed.set_owner(0, Some(OWNER)).unwrap();
     let device = XdpDevice::adopt(lent.layout, lent.memory, lent.sockets).unwrap();
@@ -99,7 +100,7 @@ fn who_takes_a_kept_program_over_has_its_claims_flows_sockets_and_owners() {
     assert_eq!(program.mode(), mode);
     assert_eq!(program.claims().iter().collect::<Vec<_>>(), [(&claim(), &terms())]);
     assert_eq!(program.owners().unwrap(), [(0, OWNER)]);
-    assert!(program.is_kernel_flow(Transport::Tcp, local, remote).unwrap());
+    assert!(program.is_kernel_flow(flow, MARKS.table).unwrap());
     await_outcome(&lab, &program, 4000, "redirected");
     await_outcome(&lab, &program, 4001, "passed_kernel_flow");
     program.remove_claim(claim()).unwrap();

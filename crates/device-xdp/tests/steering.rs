@@ -12,8 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use device_xdp::{AttachMode, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
-use steering::{Claim, ClaimTerms, LocalAddress, QueueSet, Transport, VlanTags};
+use device_xdp::{AttachMode, Flow, SteeringOptions, SteeringProgram, XdpDevice, XdpOptions};
+use steering::{Claim, ClaimTerms, LocalAddress, Marks, QueueSet, Transport, VlanTags};
 
 use crafted::*;
 use packet_socket::PacketSocket;
@@ -23,7 +23,9 @@ const PORT: u16 = 53;
 const NO_OPERATION: [u8; 4] = [1; 4];
 /// Terms under which the kernel may have flows.
 const KERNEL_SOME: ClaimTerms =
-    ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: true, epoch: 0 };
+    ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: true, marks: MARKS };
+const MARKS: Marks = Marks { table: 0, epoch: 0 };
+const NEXT: Marks = Marks { epoch: 1, ..MARKS };
 
 /// The program on an interface with one queue.
 struct Setting {
@@ -93,13 +95,17 @@ impl Setting {
     /// Whether the client's flow of TCP from port `source` is noted as the kernel's.
     fn is_noted(&self, source: u16) -> bool {
         let [local, remote] = flow(source);
-        self.program.is_kernel_flow(Transport::Tcp, local, remote).unwrap()
+        self.program.is_kernel_flow(flow_of(Transport::Tcp, [local, remote]), 0).unwrap()
     }
 }
 
 /// Our end and the client's of a flow from its port `source`.
 fn flow(source: u16) -> [SocketAddr; 2] {
     [SocketAddr::new(SERVER_V4.into(), PORT), SocketAddr::new(CLIENT_V4.into(), source)]
+}
+
+fn flow_of(transport: Transport, [local, remote]: [SocketAddr; 2]) -> Flow {
+    Flow { transport, local, remote }
 }
 
 fn flow_v6(source: u16) -> [SocketAddr; 2] {
@@ -164,7 +170,7 @@ fn a_claimed_segment_longer_than_a_frame_is_dropped_and_a_datagram_is_not() {
     assert_eq!(setting.outcome(&ipv4(UDP, &udp(4000, PORT, 4000))), "passed_too_long");
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT + 1, ACK, 4000))), "passed_unclaimed_port");
     let [local, remote] = flow(4000);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
+    setting.program.add_kernel_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap();
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 4000))), "passed_kernel_flow");
 }
 
@@ -204,9 +210,9 @@ fn noted_flows_are_the_kernels_and_so_are_errors_about_them() {
             Transport::Udp => udp(source, destination, 10),
         };
         let [local, remote] = flow(4000);
-        setting.program.add_kernel_flow(transport, local, remote, 0).unwrap();
+        setting.program.add_kernel_flow(flow_of(transport, [local, remote]), MARKS).unwrap();
         let [local_v6, remote_v6] = flow_v6(4001);
-        setting.program.add_kernel_flow(transport, local_v6, remote_v6, 0).unwrap();
+        setting.program.add_kernel_flow(flow_of(transport, [local_v6, remote_v6]), MARKS).unwrap();
         assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "passed_kernel_flow");
         assert_eq!(setting.outcome(&ipv4(protocol, &packet(4001, PORT))), "redirected");
         assert_eq!(setting.outcome(&ipv6(protocol, &packet(4001, PORT))), "passed_kernel_flow");
@@ -218,14 +224,14 @@ fn noted_flows_are_the_kernels_and_so_are_errors_about_them() {
         assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "redirected", "nobody looks");
         setting.set_terms(KERNEL_SOME);
         for _ in 0..2 {
-            setting.program.remove_kernel_flow(transport, local, remote).unwrap();
+            setting.program.remove_kernel_flow(flow_of(transport, [local, remote]), 0).unwrap();
             assert_eq!(setting.outcome(&ipv4(protocol, &packet(4000, PORT))), "redirected");
         }
     }
     let [local, remote] = flow_v6(4002);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
+    setting.program.add_kernel_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap();
     let [local, remote] = flow(4002);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
+    setting.program.add_kernel_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap();
     for (what, frame) in unreadable(&tcp(4002, PORT, ACK, 10)) {
         assert_eq!(setting.outcome(&frame), "passed_kernel_flow", "{what}");
     }
@@ -255,9 +261,9 @@ fn notes_of_another_epoch_are_as_good_as_none() {
     let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
     let _device = setting.device();
     let [local, remote] = flow(4000);
-    setting.program.add_kernel_flow(Transport::Tcp, local, remote, 0).unwrap();
+    setting.program.add_kernel_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap();
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
-    let later = ClaimTerms { epoch: 1, ..KERNEL_SOME };
+    let later = ClaimTerms { marks: NEXT, ..KERNEL_SOME };
     setting.set_terms(later);
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
     setting.set_terms(ClaimTerms { kernel_new: true, ..later });
@@ -265,6 +271,31 @@ fn notes_of_another_epoch_are_as_good_as_none() {
     setting.set_terms(later);
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
     setting.set_terms(KERNEL_SOME);
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
+}
+
+/// So nobody's connections break off because another user has many.
+#[test]
+fn a_table_that_is_full_forgets_its_own_flows_only() {
+    const OTHERS: Marks = Marks { table: 15, epoch: 0 };
+    let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
+    let _device = setting.device();
+    let ours = flow_of(Transport::Tcp, flow(4000));
+    setting.program.add_kernel_flow(ours, MARKS).unwrap();
+    let other = |source: u16| flow_of(Transport::Tcp, flow(source));
+    (5000..15_000).for_each(|source| setting.program.add_kernel_flow(other(source), OTHERS).unwrap());
+    assert!(setting.program.is_kernel_flow(ours, 0).unwrap());
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "passed_kernel_flow");
+    let known = |source: &u16| setting.program.is_kernel_flow(other(*source), OTHERS.table).unwrap();
+    assert!((5000..15_000).filter(known).count() <= 1000);
+
+    // What begins is noted in the table of its claim.
+    setting.set_terms(ClaimTerms { kernel_new: true, marks: OTHERS, ..KERNEL_SOME });
+    assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4002, PORT, SYN, 0))), "passed_kernel_flow");
+    assert_eq!(
+        [0, 15].map(|table| setting.program.is_kernel_flow(other(4002), table).unwrap()),
+        [false, true]
+    );
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, ACK, 10))), "redirected");
 }
 
@@ -308,7 +339,7 @@ fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
     let Some(mut setting) = Setting::new(KERNEL_SOME) else { return };
     let [segment, other] = [4000, 4001].map(|source| ipv4(TCP, &tcp(source, PORT, ACK, 10)));
     let [local, remote] = flow(4000);
-    assert!(setting.program.add_awaited_flow(Transport::Tcp, local, remote, 0).unwrap());
+    assert!(setting.program.add_awaited_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap());
     assert!(!setting.is_noted(4000));
     assert_eq!([&segment, &other].map(|it| setting.outcome(it)), ["dropped_awaited", "passed_no_socket"]);
 
@@ -316,7 +347,7 @@ fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
     let elsewhere = ClaimTerms { queues: QueueSet::NONE, ..KERNEL_SOME };
     setting.set_terms(elsewhere);
     assert_eq!([&segment, &other].map(|it| setting.outcome(it)), ["dropped_awaited", "passed_other_queue"]);
-    setting.set_terms(ClaimTerms { epoch: 1, ..elsewhere });
+    setting.set_terms(ClaimTerms { marks: NEXT, ..elsewhere });
     assert_eq!(setting.outcome(&segment), "passed_other_queue", "the note is of another epoch");
     setting.set_terms(KERNEL_SOME);
     assert_eq!(setting.outcome(&segment), "redirected");
@@ -325,9 +356,15 @@ fn an_awaited_flow_is_nobodys_until_a_socket_serves_its_queue() {
     setting.set_terms(elsewhere);
     assert_eq!(setting.outcome(&ipv4(TCP, &tcp(4000, PORT, SYN, 0))), "passed_kernel_flow");
     assert_eq!(setting.outcome(&segment), "passed_kernel_flow");
-    assert!(!setting.program.add_awaited_flow(Transport::Tcp, local, remote, 0).unwrap(), "it stays there");
+    assert!(
+        !setting.program.add_awaited_flow(flow_of(Transport::Tcp, [local, remote]), MARKS).unwrap(),
+        "it stays there"
+    );
     assert_eq!(setting.outcome(&segment), "passed_kernel_flow");
-    assert!(setting.program.add_awaited_flow(Transport::Tcp, local, remote, 1).unwrap(), "another epoch");
+    assert!(
+        setting.program.add_awaited_flow(flow_of(Transport::Tcp, [local, remote]), NEXT).unwrap(),
+        "another epoch"
+    );
 }
 
 #[test]

@@ -106,14 +106,36 @@ pub struct ClaimTerms {
     /// Some flows are marked as the kernel's, and their packets go to the kernel. New connections that no socket takes are marked as
     /// well, so that they stay with the kernel when a socket comes later. Costs a look-up for every packet.
     pub kernel_some: bool,
-    /// Marks of flows are valid while this number is the one that they were made with. Another number invalidates them all.
+    /// Which marks of flows are the claim's.
+    pub marks: Marks,
+}
+
+/// Where flows of a claim are marked, and which marks are valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The table, below [`Marks::TABLES`]. Each forgets marks of its own when it is full.
+    pub table: u16,
+    /// Marks are valid while this number, below 2^31, is the one that they were made with. Another number invalidates them all.
     pub epoch: u32,
+}
+
+impl Marks {
+    /// How many tables there can be.
+    pub const TABLES: u16 = 16;
+
+    /// The table of what this user has claimed: root's is its own, and few users share one.
+    pub const fn table_of(user: u32) -> u16 {
+        match user {
+            0 => 0,
+            user => 1 + (user % (Marks::TABLES as u32 - 1)) as u16,
+        }
+    }
 }
 
 /// Every packet of the claim is taken.
 impl Default for ClaimTerms {
     fn default() -> ClaimTerms {
-        ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: false, epoch: 0 }
+        ClaimTerms { queues: QueueSet::ALL, kernel_new: false, kernel_some: false, marks: Marks::default() }
     }
 }
 

@@ -8,5 +8,5 @@ pub mod claim;
 pub mod rss;
 mod table;
 
-pub use claim::{Claim, ClaimTerms, ListenAddress, LocalAddress, QueueSet, Transport, VlanTags};
+pub use claim::{Claim, ClaimTerms, ListenAddress, LocalAddress, Marks, QueueSet, Transport, VlanTags};
 pub use table::{ClaimTable, Verdict};

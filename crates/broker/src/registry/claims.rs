@@ -58,6 +58,10 @@ impl Registry {
             return Err(Refusal::TooMany);
         }
         let id = (id, client);
+        if shadow.transport == Transport::Tcp {
+            let port = shadow.bound.port;
+            self.ports.on_claimed(port, shadow.owner, !self.is_used(port));
+        }
         self.claims.insert(id, Claim { client, shadow, draining: false });
         self.alike.insert(Likeness::of(client, &shadow), alike + 1);
         self.clients.entry(client).or_default().insert(id);

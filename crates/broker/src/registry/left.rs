@@ -59,7 +59,7 @@ impl Registry {
             state.left_drained = if terms.kernel_new { state.left } else { QueueSet::NONE };
             state.told = Some(*terms);
             if key.transport == Transport::Tcp {
-                self.ports.restore(key.port, terms.epoch);
+                self.ports.restore(key.port, terms.marks);
                 if terms.kernel_some {
                     self.ports.note_kernel_connections(key.port, now);
                 }
@@ -175,7 +175,7 @@ impl Interface {
 
 #[cfg(test)]
 mod tests {
-    use steering::{LocalAddress, VlanTags};
+    use steering::{LocalAddress, Marks, VlanTags};
 
     use super::super::{Bound, Scope, View};
     use super::*;
@@ -193,7 +193,12 @@ mod tests {
     }
 
     fn terms(queues: &[u16], kernel_new: bool, kernel_some: bool) -> ClaimTerms {
-        ClaimTerms { queues: queues.iter().copied().collect(), kernel_new, kernel_some, epoch: 7 }
+        ClaimTerms {
+            queues: queues.iter().copied().collect(),
+            kernel_new,
+            kernel_some,
+            marks: Marks { table: 3, epoch: 7 },
+        }
     }
 
     fn listener() -> Shadow {

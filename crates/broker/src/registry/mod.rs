@@ -35,7 +35,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clock::{Duration, Instant};
-use steering::{ClaimTerms, QueueSet, Transport};
+use steering::{ClaimTerms, Marks, QueueSet, Transport};
 
 pub(crate) use bound::is_link_local;
 pub use bound::{Bound, Scope};
@@ -311,9 +311,9 @@ impl Registry {
         }
     }
 
-    /// What notes of flows on this port say that count now: see [`ClaimTerms::epoch`].
-    pub fn epoch(&self, port: u16) -> u32 {
-        self.ports.epoch(port)
+    /// Which notes of flows on this TCP port count now.
+    pub fn marks(&self, port: u16) -> Marks {
+        self.ports.marks(port)
     }
 
     /// The kernel was asked whether it has connections on these ports. Of those on which it did not answer it has some, to be careful.

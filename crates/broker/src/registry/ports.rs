@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clock::{Duration, Instant};
+use steering::Marks;
 
 /// How long SYNs pass to the kernel before it is asked which connections it has: what was passed before has its socket by then.
 pub(super) const MARKING: Duration = Duration::from_millis(5);
@@ -23,6 +24,8 @@ pub(super) struct PortTable {
     epochs: BTreeMap<u16, u32>,
     /// The epoch of ports on which that never was.
     first_epoch: u32,
+    /// Tables in which flows are noted: that of who claimed the port first.
+    tables: BTreeMap<u16, u16>,
     /// Until when there may be flows without an owner, which a client will get.
     awaited: BTreeMap<u16, Instant>,
 }
@@ -89,9 +92,19 @@ impl PortTable {
         over
     }
 
-    /// What notes of flows on this port say that count now.
-    pub(super) fn epoch(&self, port: u16) -> u32 {
-        self.epochs.get(&port).copied().unwrap_or(self.first_epoch)
+    /// This user claims the port, which others have claimed before, or nobody. As long as it is claimed, or the kernel has connections,
+    /// notes stay in the table where they are.
+    pub(super) fn on_claimed(&mut self, port: u16, user: u32, is_first: bool) {
+        if is_first && !self.has_kernel_connections(port) {
+            self.tables.remove(&port);
+        }
+        self.tables.entry(port).or_insert_with(|| Marks::table_of(user));
+    }
+
+    /// Which notes of flows on this port count now.
+    pub(super) fn marks(&self, port: u16) -> Marks {
+        let epoch = self.epochs.get(&port).copied().unwrap_or(self.first_epoch);
+        Marks { table: self.tables.get(&port).copied().unwrap_or_default(), epoch }
     }
 
     /// Epochs of ports that are not restored begin here: what was noted before, nobody knows.
@@ -99,9 +112,10 @@ impl PortTable {
         self.first_epoch = epoch as u32 & EPOCH_MAX;
     }
 
-    /// The epoch of a port in the steering programs, as a killed broker left it.
-    pub(super) fn restore(&mut self, port: u16, epoch: u32) {
-        self.epochs.insert(port, epoch & EPOCH_MAX);
+    /// What counts in the steering programs, as a killed broker left it.
+    pub(super) fn restore(&mut self, port: u16, marks: Marks) {
+        self.epochs.insert(port, marks.epoch & EPOCH_MAX);
+        self.tables.insert(port, marks.table);
     }
 
     /// Whether SYNs pass to the kernel.
@@ -146,10 +160,10 @@ mod tests {
         assert_eq!((ports.due(at(4)), ports.due(at(5))), (vec![], vec![80]));
         ports.on_looked(80, false, at(5));
         assert!(ports.has_kernel_connections(80) && !ports.is_marking(80), "a SYN may have passed meanwhile");
-        assert_eq!((ports.due(at(25)), ports.epoch(80)), (vec![80], 0));
+        assert_eq!((ports.due(at(25)), ports.marks(80).epoch), (vec![80], 0));
         ports.on_looked(80, false, at(25));
         assert!(!ports.has_kernel_connections(80));
-        assert_eq!((ports.poll_timeout(), ports.epoch(80), ports.epoch(81)), (None, 1, 0));
+        assert_eq!((ports.poll_timeout(), ports.marks(80).epoch, ports.marks(81).epoch), (None, 1, 0));
     }
 
     #[test]
@@ -176,10 +190,27 @@ mod tests {
         ports.await_flows(80, at(2000), at(0));
         ports.on_looked(80, false, at(10));
         assert!(ports.has_kernel_connections(80) && ports.is_awaited(80));
-        assert_eq!((ports.stop_awaiting(at(2999)), ports.epoch(80)), (vec![], 0));
+        assert_eq!((ports.stop_awaiting(at(2999)), ports.marks(80).epoch), (vec![], 0));
         assert_eq!((ports.stop_awaiting(at(3000)), ports.is_awaited(80)), (vec![80], false));
         ports.on_looked(80, false, at(3000));
-        assert_eq!((ports.epoch(80), ports.poll_timeout()), (1, None));
+        assert_eq!((ports.marks(80).epoch, ports.poll_timeout()), (1, None));
+    }
+
+    #[test]
+    fn notes_of_a_port_are_where_its_first_user_has_them_as_long_as_there_may_be_some() {
+        let table = |ports: &PortTable| ports.marks(80).table;
+        let mut ports = PortTable::default();
+        ports.on_claimed(80, 1000, true);
+        let first = Marks::table_of(1000);
+        assert_eq!((table(&ports), Marks::table_of(0)), (first, 0));
+        ports.on_claimed(80, 1001, false);
+        assert_eq!(table(&ports), first, "another one claims it, too");
+        ports.note_kernel_connections(80, at(0));
+        ports.on_claimed(80, 1001, true);
+        assert_eq!(table(&ports), first, "nobody had it any more, but the kernel has connections");
+        ports.forget(80);
+        ports.on_claimed(80, 1001, true);
+        assert_eq!(table(&ports), Marks::table_of(1001));
     }
 
     #[test]

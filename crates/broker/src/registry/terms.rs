@@ -1,7 +1,7 @@
 //! The terms of claims in the steering programs.
 
 use clock::Instant;
-use steering::{ClaimTerms, QueueSet, Transport};
+use steering::{ClaimTerms, Marks, QueueSet, Transport};
 
 use super::claims::keys_of;
 use super::interface::{Interface, Key, KeyState};
@@ -92,10 +92,15 @@ impl Registry {
     }
 
     pub(super) fn forget_unused_port(&mut self, port: u16) {
-        let is_used = |interface: &Interface| interface.keys_of(Transport::Tcp, port).next().is_some();
-        if !self.interfaces.values().any(is_used) {
+        if !self.is_used(port) {
             self.ports.forget(port);
         }
+    }
+
+    /// Whether anything of this TCP port is claimed, or was by a killed broker's clients.
+    pub(super) fn is_used(&self, port: u16) -> bool {
+        let is_used = |interface: &Interface| interface.keys_of(Transport::Tcp, port).next().is_some();
+        self.interfaces.values().any(is_used)
     }
 
     /// `None`: not to be claimed.
@@ -108,13 +113,18 @@ impl Registry {
         }
         let queues = QueueSet::from_bits(state.cleared.bits() | state.left.bits());
         if key.transport == Transport::Udp {
-            return Some(ClaimTerms { queues, kernel_new: false, kernel_some: false, epoch: 0 });
+            return Some(ClaimTerms {
+                queues,
+                kernel_new: false,
+                kernel_some: false,
+                marks: Marks::default(),
+            });
         }
         let is_draining = |id: &ClaimKey| self.claims.get(*id).is_some_and(|claim| claim.draining);
         let is_draining = state.left_drained != QueueSet::NONE || state.users.iter().any(is_draining);
         let kernel_new = self.ports.is_marking(key.port) || is_draining;
         let kernel_some = kernel_new || is_awaited || self.ports.has_kernel_connections(key.port);
-        Some(ClaimTerms { queues, kernel_new, kernel_some, epoch: self.ports.epoch(key.port) })
+        Some(ClaimTerms { queues, kernel_new, kernel_some, marks: self.ports.marks(key.port) })
     }
 
     /// The queues of all clients that claim the key.

@@ -135,16 +135,20 @@ fn a_new_listener_leaves_new_connections_to_the_kernel_until_those_that_it_has_a
     world.apply(Event::Attach(0));
     world.apply(listen(0, 80));
     world.settle();
-    let nothing = ClaimTerms { queues: QueueSet::NONE, kernel_new: true, kernel_some: true, epoch: 0 };
+    let nothing =
+        ClaimTerms { queues: QueueSet::NONE, kernel_new: true, kernel_some: true, marks: Marks::default() };
     assert_eq!(terms(&world, 80), [nothing]);
     world.apply(Event::Pass(5));
     world.settle();
     let queues = QueueSet::from_bits(1);
-    let some = ClaimTerms { queues, kernel_new: false, kernel_some: true, epoch: 0 };
+    let some = ClaimTerms { queues, kernel_new: false, kernel_some: true, marks: Marks::default() };
     assert_eq!(terms(&world, 80), [some], "SYNs that passed during the look were noted");
     world.apply(Event::Pass(20));
     world.settle();
-    assert_eq!(terms(&world, 80), [ClaimTerms { kernel_some: false, epoch: 1, ..some }]);
+    assert_eq!(
+        terms(&world, 80),
+        [ClaimTerms { kernel_some: false, marks: Marks { epoch: 1, ..some.marks }, ..some }]
+    );
 }
 
 #[test]

@@ -99,9 +99,9 @@ impl Broker {
     fn look(&mut self, local_ports: &[u16], now: Instant) {
         let connections = tcp_connections(local_ports);
         for KernelSocket { local, remote, .. } in connections.iter().flatten() {
-            let epoch = self.registry.epoch(local.port());
+            let marks = self.registry.marks(local.port());
             for port in &mut self.ports {
-                port.add_kernel_flow(*local, *remote, epoch);
+                port.add_kernel_flow(*local, *remote, marks);
             }
         }
         let found = connections.map(|found| found.iter().map(|it| it.local.port()).collect::<BTreeSet<_>>());

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 
 use clock::Duration;
 use device_xdp::{
-    AttachMode, Lent, LentLayout, QueueOwner, Spare, SteeringOptions, SteeringProgram, XdpDevice, XdpError,
-    XdpOptions, queue_pairs,
+    AttachMode, Flow, Lent, LentLayout, QueueOwner, Spare, SteeringOptions, SteeringProgram, XdpDevice,
+    XdpError, XdpOptions, queue_pairs,
 };
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use steering::{Claim, ClaimTerms, Transport};
+use steering::{Claim, ClaimTerms, Marks, Transport};
 
 use super::machine::memory_len;
 use super::pins::{Kept, Pins};
@@ -18,7 +18,7 @@ use crate::registry::LinkNumber;
 
 /// How long claimed TCP waits for queues to be lent anew.
 const REOPEN_MAX: Duration = Duration::from_secs(1);
-/// Flows of the kernel that are remembered on each interface at least and at most; more, and the longest unused are forgotten.
+/// Flows of the kernel that are remembered for a user on each interface at least and at most; more, and the longest unused are forgotten.
 const KERNEL_FLOWS_MIN: usize = 1 << 16;
 const KERNEL_FLOWS_MAX: usize = 1 << 18;
 /// One for so many octets of the machine's memory. One takes about a hundred.
@@ -55,15 +55,20 @@ pub(crate) trait DataPath: Send {
     fn put_claim(&mut self, claim: Claim, terms: ClaimTerms) -> Result<(), XdpError>;
     /// Leaves packets to the kernel.
     fn remove_claim(&mut self, claim: Claim) -> Result<(), XdpError>;
-    /// Leaves a TCP connection to the kernel, while claims have this epoch.
-    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> Result<(), XdpError>;
-    /// Has the packets of a TCP connection be nobody's until somebody serves their queue, while claims have this epoch; false if it is
+    /// Leaves a TCP connection to the kernel, while claims have these marks.
+    fn add_kernel_flow(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        marks: Marks,
+    ) -> Result<(), XdpError>;
+    /// Has the packets of a TCP connection be nobody's until somebody serves their queue, while claims have these marks; false if it is
     /// the kernel's.
     fn add_awaited_flow(
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,
-        epoch: u32,
+        marks: Marks,
     ) -> Result<bool, XdpError>;
     /// Lets go of it as if by SIGKILL: what is kept goes on.
     fn leave(&mut self);
@@ -130,6 +135,10 @@ impl Xdp {
         }
         Ok(SteeringProgram::attach_kept(interface, self.steering(), &own).ok())
     }
+}
+
+fn flow(local: SocketAddr, remote: SocketAddr) -> Flow {
+    Flow { transport: Transport::Tcp, local, remote }
 }
 
 /// The kernel's number of an interface.
@@ -242,17 +251,22 @@ impl DataPath for XdpPath {
         self.program.remove_claim(claim)
     }
 
-    fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> Result<(), XdpError> {
-        self.program.add_kernel_flow(Transport::Tcp, local, remote, epoch)
+    fn add_kernel_flow(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        marks: Marks,
+    ) -> Result<(), XdpError> {
+        self.program.add_kernel_flow(flow(local, remote), marks)
     }
 
     fn add_awaited_flow(
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,
-        epoch: u32,
+        marks: Marks,
     ) -> Result<bool, XdpError> {
-        self.program.add_awaited_flow(Transport::Tcp, local, remote, epoch)
+        self.program.add_awaited_flow(flow(local, remote), marks)
     }
 
     fn counters(&self) -> Vec<(String, u64)> {
@@ -361,11 +375,11 @@ mod tests {
             let options = Xdp::new(None).steering();
             let mut program = SteeringProgram::attach(lab::SERVER_INTERFACE, options).unwrap();
             let local = SocketAddr::from(([10, 53, 0, 1], 80));
-            let remote = |flow: u32| SocketAddr::from((flow.to_be_bytes(), 4000));
-            for flow in 0..FLOWS {
-                program.add_kernel_flow(Transport::Tcp, local, remote(flow), 0).unwrap();
+            let remote = |number: u32| SocketAddr::from((number.to_be_bytes(), 4000));
+            for number in 0..FLOWS {
+                program.add_kernel_flow(flow(local, remote(number)), Marks::default()).unwrap();
             }
-            let is_known = |flow: &u32| program.is_kernel_flow(Transport::Tcp, local, remote(*flow)).unwrap();
+            let is_known = |number: &u32| program.is_kernel_flow(flow(local, remote(*number)), 0).unwrap();
             assert_eq!((0..FLOWS).filter(is_known).count(), FLOWS as usize);
         });
     }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device_xdp::{AttachMode, CopyMode, LentLayout, QueueOwner, XdpError, XdpMode};
-use steering::{Claim, ClaimTerms};
+use steering::{Claim, ClaimTerms, Marks};
 #[cfg(test)]
 use steering::{LocalAddress, Transport, VlanTags};
 
@@ -220,7 +220,7 @@ impl DataPath for MadeUp {
         &mut self,
         _local: SocketAddr,
         _remote: SocketAddr,
-        _epoch: u32,
+        _marks: Marks,
     ) -> Result<(), XdpError> {
         Ok(())
     }
@@ -229,7 +229,7 @@ impl DataPath for MadeUp {
         &mut self,
         _local: SocketAddr,
         remote: SocketAddr,
-        _epoch: u32,
+        _marks: Marks,
     ) -> Result<bool, XdpError> {
         self.log.note(format!("awaited {}", remote.port()));
         Ok(remote.port() != OF_THE_KERNEL)

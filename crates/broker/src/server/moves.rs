@@ -105,9 +105,9 @@ impl Broker {
         now: Instant,
     ) -> Result<(), Refusal> {
         self.check_move(client, (local, remote))?;
-        let epoch = self.registry.epoch(local.port());
+        let marks = self.registry.marks(local.port());
         let noted: Vec<bool> =
-            self.ports.iter_mut().map(|port| port.add_kernel_flow(local, remote, epoch)).collect();
+            self.ports.iter_mut().map(|port| port.add_kernel_flow(local, remote, marks)).collect();
         if noted.contains(&false) {
             return Err(Refusal::NotTaken("its packets could not be led to the kernel".to_owned()));
         }

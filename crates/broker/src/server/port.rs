@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use clock::{Duration, Instant};
 use control::{Mirror, NeighbourMove, NeighbourWatch, SourceWatch, Sources};
 use device_xdp::XdpError;
-use steering::LocalAddress;
+use steering::{LocalAddress, Marks};
 
 use super::data_path::{DataPath, DataPaths};
 use crate::protocol::{Address, Interface, Sources as Told};
@@ -197,8 +197,8 @@ impl Port {
     }
 
     /// Leaves a TCP connection to the kernel; false if that cannot be noted. The map forgets old ones rather than to be full.
-    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> bool {
-        let outcome = self.open.as_mut().map(|open| open.path.add_kernel_flow(local, remote, epoch));
+    pub(super) fn add_kernel_flow(&mut self, local: SocketAddr, remote: SocketAddr, marks: Marks) -> bool {
+        let outcome = self.open.as_mut().map(|open| open.path.add_kernel_flow(local, remote, marks));
         if let Some(Err(error)) = &outcome {
             self.fail(error);
         }
@@ -206,8 +206,8 @@ impl Port {
     }
 
     /// Makes the packets of a TCP connection wait for its next owner; false if the kernel has it.
-    pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, epoch: u32) -> bool {
-        match self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, epoch)) {
+    pub(super) fn add_awaited_flow(&mut self, local: SocketAddr, remote: SocketAddr, marks: Marks) -> bool {
+        match self.open.as_mut().map(|open| open.path.add_awaited_flow(local, remote, marks)) {
             Some(Err(error)) => {
                 self.fail(&error);
                 true

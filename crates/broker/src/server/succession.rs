@@ -132,8 +132,8 @@ impl Broker {
         if is_long || !has_room(HANDSHAKES_MAX, self.handshakes.0.iter().map(|kept| kept.user), user) {
             return Err(Refusal::TooMany);
         }
-        let epoch = self.registry.epoch(local.port());
-        if self.port(link).is_some_and(|port| !port.add_awaited_flow(local, remote, epoch)) {
+        let marks = self.registry.marks(local.port());
+        if self.port(link).is_some_and(|port| !port.add_awaited_flow(local, remote, marks)) {
             return Ok(()); // The peer has sent its SYN again, and the kernel has answered that.
         }
         self.registry.await_flow(local, now + HANDSHAKE_PATIENCE, now);

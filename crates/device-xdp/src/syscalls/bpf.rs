@@ -58,6 +58,28 @@ pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
     checked(result as libc::c_int).map(drop)
 }
 
+/// What BPF_MAP_CREATE reads of `union bpf_attr` (linux/bpf.h).
+#[repr(C)]
+struct MapCreate {
+    kind: u32,
+    key: u32,
+    value: u32,
+    entries: u32,
+    flags: u32,
+}
+
+/// A fresh map of so many entries that forgets those that were not looked up for longest, see bpf(2), BPF_MAP_CREATE. Sizes of keys and values
+/// are in octets.
+pub(crate) fn new_lru_hash(key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
+    const BPF_MAP_CREATE: libc::c_int = 0;
+    const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
+    let attr = MapCreate { kind: BPF_MAP_TYPE_LRU_HASH, key, value, entries, flags: 0 };
+    let size = mem::size_of_val(&attr) as libc::c_uint;
+    // SAFETY: as for `attach_xdp`.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw const attr, size) };
+    owned(fd as libc::c_int)
+}
+
 /// What BPF_OBJ_PIN and BPF_OBJ_GET read of `union bpf_attr` (linux/bpf.h).
 #[repr(C)]
 struct Pin {
