@@ -101,6 +101,7 @@ impl Setting {
         let mut client = self.connect();
         for granted in client.attach().unwrap().granted {
             client.ready(granted.grant.interface.link, &granted.grant.queues).unwrap();
+            client.settle().unwrap();
             std::mem::forget(granted); // The sockets stay open, and take what comes.
         }
         client
@@ -425,6 +426,7 @@ fn packets_that_outgrow_the_frames_are_not_the_kernels_while_larger_ones_are_len
     let mut granted = client.attach().unwrap().granted;
     let small = granted.pop().unwrap();
     client.ready(0, &small.grant.queues).unwrap();
+    client.settle().unwrap();
     let listener = setting.listen();
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     setting.wait_for_effect(&listener);
@@ -454,6 +456,7 @@ fn packets_that_outgrow_the_frames_are_not_the_kernels_while_larger_ones_are_len
     let large = next_grant(&mut client);
     assert_eq!((large.grant.layout.frame_size, &large.grant.queues), (4096, &vec![0]));
     client.ready(0, &large.grant.queues).unwrap();
+    client.settle().unwrap();
     assert!(setting.kernel_is_silent(), "when there are others");
     assert!(!set_mtu(&mut client, 1500) && !set_mtu(&mut client, 3000), "the frames stay large");
     assert!(setting.kernel_is_silent());
@@ -514,7 +517,10 @@ fn a_connection_that_is_moved_goes_on_in_the_kernel() {
     let connection = Established { unsent, received, ..connection };
     // What came to the client before the kernel had the socket, as far as the peer knows.
     let late = segment(&connection, b"late");
-    let deliver = |client: &mut Client, remote| client.deliver_late(connection.local, remote, &late);
+    let deliver = |client: &mut Client, remote| {
+        client.deliver_late(connection.local, remote, &late)?;
+        client.settle()
+    };
     let refused = deliver(&mut client, connection.remote).unwrap_err();
     assert!(matches!(refused, ClientError::Refused(Refusal::NoSuchClaim)), "it was not moved: {refused}");
     peer.write_all(b"late").unwrap();

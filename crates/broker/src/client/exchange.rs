@@ -32,7 +32,43 @@ pub(super) enum Late {
     GaveBack,
 }
 
+/// A request for whose answer nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unawaited {
+    /// When that began.
+    since: Instant,
+    late: Late,
+}
+
+impl Unawaited {
+    pub(super) fn new(request: &Request) -> Unawaited {
+        Unawaited { since: Instant::now(), late: late(request) }
+    }
+}
+
 impl Client {
+    /// Says what needs no answer; the broker does it when it can. Only descriptors, which cannot be kept here, wait for room, and not for a
+    /// broker that is behind.
+    pub(super) fn tell(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
+        if self.is_behind()? || fds.is_empty() {
+            return self.say(request, fds).map(drop);
+        }
+        let id = self.send(request, fds, Instant::now() + PATIENCE)?;
+        self.unawaited.insert(id, Unawaited::new(request));
+        Ok(())
+    }
+
+    /// Waits until the broker has answered what nobody waited for; an error if it refused any of it.
+    pub fn settle(&mut self) -> Result<(), ClientError> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.unawaited.is_empty() {
+            if !self.receive()? && (self.is_left_alone() || !self.wait_for(PollFlags::IN, deadline)?) {
+                return Err(ClientError::TimedOut);
+            }
+        }
+        self.refused.take().map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+
     /// Asks for what needs no more than to be done: if the broker is behind, it does it when it goes on.
     pub(super) fn ask_for_done(
         &mut self,
@@ -54,7 +90,8 @@ impl Client {
         if !self.unawaited.is_empty() {
             while self.receive()? {}
         }
-        Ok(self.is_left_alone() || !self.unawaited.is_empty())
+        let oldest = self.unawaited.first_key_value().map(|(_, oldest)| oldest.since);
+        Ok(self.is_left_alone() || oldest.is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
     pub(super) fn begin(&mut self, request: Request) -> Result<Ticket, ClientError> {
@@ -97,13 +134,14 @@ impl Client {
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<Arrived<Answer>, ClientError> {
-        let deadline = Instant::now() + patience;
+        let began = Instant::now();
+        let deadline = began + patience;
         let id = self.send(request, fds, deadline)?;
         self.open.insert(id, None);
         while self.open.get(&id).is_some_and(Option::is_none) {
             if !self.receive()? && (self.is_left_alone() || !self.wait_for(PollFlags::IN, deadline)?) {
                 self.open.remove(&id);
-                self.unawaited.insert(id, late(request));
+                self.unawaited.insert(id, Unawaited { since: began, late: late(request) });
                 return Err(ClientError::TimedOut);
             }
         }
@@ -119,7 +157,7 @@ impl Client {
             false if fds.is_empty() && self.unsent.len() < UNSENT_MAX => self.unsent.push_back(octets),
             false => return Err(ClientError::TimedOut),
         }
-        self.unawaited.insert(self.last_id, late(request));
+        self.unawaited.insert(self.last_id, Unawaited::new(request));
         Ok(self.last_id)
     }
 
@@ -218,7 +256,10 @@ impl Client {
     }
 
     pub(super) fn on_unawaited(&mut self, id: u64, answer: &Answer) -> Result<(), ClientError> {
-        match (self.unawaited.remove(&id), answer) {
+        if let Answer::Refused(refusal) = answer {
+            self.refused.get_or_insert_with(|| refusal.clone());
+        }
+        match (self.unawaited.remove(&id).map(|it| it.late), answer) {
             (Some(Late::Release), Answer::Claimed { claim, .. }) => {
                 self.say(&Request::Release { claims: vec![*claim], drain: false }, &[]).map(drop)
             }
@@ -227,7 +268,7 @@ impl Client {
     }
 
     pub(super) fn has_given_back(&self) -> bool {
-        self.unawaited.values().any(|late| *late == Late::GaveBack)
+        self.unawaited.values().any(|it| it.late == Late::GaveBack)
     }
 
     pub(super) fn wait_for(&self, what: PollFlags, deadline: Instant) -> Result<bool, ClientError> {

@@ -3,8 +3,9 @@
 //! It runs inside foreign programs whose C library is hooked, so it makes system calls through `rustix` and [`syscall`] only. Its
 //! descriptors have at least the number that is given to [`Client::connect`], out of the program's way.
 //!
-//! Requests wait for their answer, some tenths of a millisecond. [`Client::begin_route`] and [`Client::begin_move_for`] do not wait,
-//! because theirs may take seconds. News arrive through [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
+//! Requests that the program's call cannot return without wait for their answer, some tenths of a millisecond: claims come and go before the
+//! sockets do, and a moved connection has its socket. All others are sent, and what is wrong with them only costs what they were for.
+//! [`Client::begin_route`] and [`Client::begin_move_for`] take seconds, and their answers are asked for. News arrive through [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
 //! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
 //! drop the client, and leave everything to the kernel.
 //!
@@ -49,7 +50,7 @@ use crate::protocol::{
 };
 use crate::transfer::{Inbox, Internal, discard};
 use event::raise;
-use exchange::{Arrived, Late, late, moved, unexpected};
+use exchange::{Arrived, Unawaited, moved, unexpected};
 use without_broker::Line;
 
 /// How long an answer may take that does not depend on others.
@@ -75,8 +76,10 @@ pub struct Client {
     inbox: Inbox,
     /// Questions with tickets that are still held.
     open: BTreeMap<u64, Option<Arrived<Answer>>>,
-    /// Requests for whose answers nobody waits. While there are any, the broker is behind.
-    unawaited: BTreeMap<u64, Late>,
+    /// Requests for whose answers nobody waits, the earliest first. When one of them is old, the broker is behind.
+    unawaited: BTreeMap<u64, Unawaited>,
+    /// The first of them that was refused, since that was last asked.
+    refused: Option<Refusal>,
     /// Requests for which the kernel had no room.
     unsent: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
@@ -113,6 +116,7 @@ impl Client {
             inbox: Inbox::new(),
             open: BTreeMap::new(),
             unawaited: BTreeMap::new(),
+            refused: None,
             unsent: VecDeque::new(),
             events: VecDeque::new(),
             name: name.to_owned(),
@@ -182,7 +186,7 @@ impl Client {
     /// Says that granted queues are served: an engine has the device, and polls it. Claims take hold of them from now on.
     pub fn ready(&mut self, link: u16, queues: &[u16]) -> Result<(), ClientError> {
         self.served.entry(link).or_default().extend(queues);
-        self.ask_for_done(Request::Serve { queues: vec![(link, queues.to_vec())], key: None }, &[])
+        self.tell(&Request::Serve { queues: vec![(link, queues.to_vec())], key: None }, &[])
     }
 
     /// Asks that packets to where `shadow` is bound come to this process's queues; returns where they do by now.
@@ -211,7 +215,7 @@ impl Client {
         while self.receive()? {}
         let request = Request::Claim { transport, purpose, again: Some(claim) };
         let id = self.send(&request, &[shadow], Instant::now() + PATIENCE)?;
-        self.unawaited.insert(id, late(&request));
+        self.unawaited.insert(id, Unawaited::new(&request));
         Ok(())
     }
 
@@ -272,12 +276,12 @@ impl Client {
 
     /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) by a kernel socket.
     pub fn give_to_child(&mut self, token: u64, socket: BorrowedFd<'_>) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Give { token: Some(token) }, &[socket])
+        self.tell(&Request::Give { token: Some(token) }, &[socket])
     }
 
     /// Answers a [`News::ChildAsks`](crate::protocol::News::ChildAsks) that names no connection of ours.
     pub fn refuse_child(&mut self, token: u64) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Give { token: Some(token) }, &[])
+        self.tell(&Request::Give { token: Some(token) }, &[])
     }
 
     /// Asks for a connection of a process that this one was forked from. `keys` are the [`Welcome::key`]s of its parent, its
@@ -311,7 +315,7 @@ impl Client {
 
     /// Hands a handshake at a listener that is about to be closed to the process that gets our queues and has the same listener.
     pub fn hand_on(&mut self, handshake: Handshake) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Handshake(handshake), &[])
+        self.tell(&Request::Handshake(handshake), &[])
     }
 
     /// Whether another process has claimed the same socket.
@@ -332,7 +336,7 @@ impl Client {
         octets: &[u8],
     ) -> Result<(), ClientError> {
         let octets = as_one_packet(octets)?;
-        self.ask_for_done(Request::Deliver { local, remote, octets }, &[shadow])
+        self.tell(&Request::Deliver { local, remote, octets }, &[shadow])
     }
 
     /// Gives the kernel a segment of a connection that [`Client::move_connection`] has just moved, which came to our queues: the TCP
@@ -344,7 +348,7 @@ impl Client {
         octets: &[u8],
     ) -> Result<(), ClientError> {
         let octets = as_one_packet(octets)?;
-        self.ask_for_done(Request::Deliver { local, remote, octets }, &[])
+        self.tell(&Request::Deliver { local, remote, octets }, &[])
     }
 
     /// Says that the sockets of our queues are closed, and that we want no others. Queues that were granted before the answer are not
@@ -357,7 +361,7 @@ impl Client {
 
     /// Says what the program looks like.
     pub fn report(&mut self, report: ProgramReport) -> Result<(), ClientError> {
-        self.ask_for_done(Request::Status(report), &[])
+        self.tell(&Request::Status(report), &[])
     }
 
     /// Takes the grants from among the events.

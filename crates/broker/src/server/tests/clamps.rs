@@ -50,6 +50,7 @@ fn limits_from_before_the_broker_are_told_with_the_first_queue() {
         let mut client = served.connect();
         client.attach().unwrap();
         client.report(ProgramReport::default()).unwrap(); // Its answer comes after what is told with the queue.
+        client.settle().unwrap();
         let told = std::iter::from_fn(|| client.poll_event().unwrap());
         let clamps = told.filter_map(|event| match event {
             Event::News(News::SegmentsClamped { clamps }) => Some(clamps),

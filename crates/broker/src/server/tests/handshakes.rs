@@ -37,6 +37,12 @@ fn told(client: &mut Client) -> Vec<u16> {
     ports
 }
 
+/// Hands it on, and waits for what the broker says to that.
+fn hand_on(client: &mut Client, handshake: Handshake) -> Result<(), ClientError> {
+    client.hand_on(handshake)?;
+    client.settle()
+}
+
 #[test]
 fn a_handshake_goes_to_who_gets_the_queue_and_has_the_same_listener() {
     let served = Served::new(1);
@@ -47,21 +53,22 @@ fn a_handshake_goes_to_who_gets_the_queue_and_has_the_same_listener() {
     };
     listen(&mut stranger, &other);
     let claim = listen(&mut old, &listener);
-    assert_eq!(refusal(old.hand_on(handshake(&listener, 4000))), Refusal::NotYours, "it has no queue");
+    assert_eq!(refusal(hand_on(&mut old, handshake(&listener, 4000))), Refusal::NotYours, "it has no queue");
     assert_eq!(old.attach().unwrap().granted.len(), 1);
     new.attach().unwrap();
     listen(&mut new, &listener);
-    assert_eq!(refusal(old.hand_on(handshake(&other, 4000))), Refusal::NoSuchClaim);
-    old.hand_on(handshake(&listener, 4000)).unwrap();
-    old.hand_on(handshake(&listener, 4001)).unwrap();
-    old.hand_on(handshake(&listener, OF_THE_KERNEL)).unwrap();
+    assert_eq!(refusal(hand_on(&mut old, handshake(&other, 4000))), Refusal::NoSuchClaim);
+    hand_on(&mut old, handshake(&listener, 4000)).unwrap();
+    hand_on(&mut old, handshake(&listener, 4001)).unwrap();
+    hand_on(&mut old, handshake(&listener, OF_THE_KERNEL)).unwrap();
     assert!(served.log.has("awaited 4000"));
     assert_eq!(told(&mut new), [0; 0], "it has no queue");
     old.release(claim).unwrap();
     old.give_back().unwrap();
     assert!(matches!(next_event(&mut new), Event::QueueGranted(_)));
     assert!(new.wait(Duration::from_secs(10)).unwrap());
-    new.report(ProgramReport::default()).unwrap(); // Its answer comes after all that.
+    new.report(ProgramReport::default()).unwrap();
+    new.settle().unwrap(); // Its answer comes after all that.
     assert_eq!(told(&mut new), [4000, 4001]);
     assert_eq!(told(&mut stranger), [0; 0]);
 }
@@ -73,7 +80,7 @@ fn who_listens_after_it_has_the_queue_is_told_of_handshakes_then() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     old.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     old.attach().unwrap();
-    old.hand_on(handshake(&listener, 4000)).unwrap();
+    hand_on(&mut old, handshake(&listener, 4000)).unwrap();
     drop(old);
     while new.attach().unwrap().granted.is_empty() {
         std::thread::sleep(Duration::from_millis(10)); // Until the other is gone.
@@ -97,9 +104,10 @@ fn handshakes_of_one_user_leave_room_for_those_of_others() {
         client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
         client.attach().unwrap();
     }
-    let taken = (1..1000).take_while(|port| client.hand_on(handshake(&listener, *port)).is_ok()).count();
+    let taken =
+        (1..1000).take_while(|port| hand_on(&mut client, handshake(&listener, *port)).is_ok()).count();
     assert_eq!(taken, 128);
-    other.hand_on(handshake(&listener, 1000)).unwrap();
+    hand_on(&mut other, handshake(&listener, 1000)).unwrap();
 }
 
 #[test]
@@ -113,7 +121,8 @@ fn handshakes_are_bounded() {
     client.claim(Transport::Tcp, Purpose::Listener, listener.as_fd()).unwrap();
     client.attach().unwrap();
     let long = Handshake { saved_syn: Some([0; SYN_MAX + 1].into()), ..handshake(&listener, 1) };
-    assert_eq!(refusal(client.hand_on(long)), Refusal::TooMany);
-    let taken = (1..1000).take_while(|port| client.hand_on(handshake(&listener, *port)).is_ok()).count();
+    assert_eq!(refusal(hand_on(&mut client, long)), Refusal::TooMany);
+    let taken =
+        (1..1000).take_while(|port| hand_on(&mut client, handshake(&listener, *port)).is_ok()).count();
     assert_eq!(taken, 256);
 }

@@ -17,7 +17,9 @@ fn a_client_speaks_for_no_peer_of_this_host() {
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let local = udp.local_addr().unwrap();
     for remote in ["127.0.0.1:53", "224.0.0.251:5353", "192.0.2.9:0"] {
-        let said = client.deliver(udp.as_fd(), local, remote.parse().unwrap(), b"said");
+        let said = client
+            .deliver(udp.as_fd(), local, remote.parse().unwrap(), b"said")
+            .and_then(|()| client.settle());
         assert_eq!(refusal(said), Refusal::Local, "{remote}");
     }
 }
@@ -55,7 +57,8 @@ fn a_child_gets_its_parents_connection_by_the_inherited_key() {
     let mut got = UnixStream::from(moved(&mut child, &ticket).unwrap());
     ours.write_all(b"x").unwrap();
     got.read_exact(&mut [0]).unwrap();
-    assert_eq!(refusal(parent.give_to_child(token, theirs.as_fd())), Refusal::NotAsked);
+    parent.give_to_child(token, theirs.as_fd()).unwrap();
+    assert_eq!(refusal(parent.settle()), Refusal::NotAsked);
 }
 
 #[test]
@@ -83,7 +86,9 @@ fn nobody_gets_a_connection_by_a_guessed_key_or_answers_for_others() {
     assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
     let ticket = child.begin_move_for(&[welcome.key], local, remote).unwrap();
     let token = token(&next_event(&mut parent));
-    assert_eq!(refusal(served.connect().refuse_child(token)), Refusal::NotAsked);
+    let mut stranger = served.connect();
+    stranger.refuse_child(token).unwrap();
+    assert_eq!(refusal(stranger.settle()), Refusal::NotAsked);
     parent.refuse_child(token).unwrap();
     assert_eq!(refusal(moved(&mut child, &ticket)), Refusal::NoParent);
 }

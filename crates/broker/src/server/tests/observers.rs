@@ -16,6 +16,7 @@ fn serving(served: &Served) -> Client {
     let mut client = served.connect();
     client.attach().unwrap();
     client.ready(0, &[0]).unwrap();
+    client.settle().unwrap();
     client
 }
 
@@ -80,11 +81,13 @@ fn programs_report_when_somebody_looks() {
     let mut client = served.connect();
     client.attach().unwrap();
     client.ready(0, &[0]).unwrap();
+    client.settle().unwrap();
     let mut look = || {
         let reporter = served.handle.as_ref().unwrap().reporter();
         let looking = std::thread::spawn(move || reporter.report().unwrap());
         assert!(matches!(next_event(&mut client), Event::News(News::ReportStatus)));
         client.report(ProgramReport { accelerated: 5, ..ProgramReport::default() }).unwrap();
+        client.settle().unwrap();
         looking.join().unwrap()
     };
     // Tools do not wait for long, and this thread may be late.

@@ -12,6 +12,7 @@ fn a_client_is_welcome_and_gets_a_queue() {
     assert_eq!(attached.granted[0].grant.queues, [0]);
     assert!(attached.granted[0].grant.all_queues_yours && attached.without.is_empty());
     client.ready(0, &[0]).unwrap();
+    client.settle().unwrap();
     let attached = served.connect().attach().unwrap();
     assert_eq!(attached.without, [(0, Refusal::NoFreeQueue)]);
 }

@@ -43,6 +43,7 @@ fn left_alone(maps: &Maps, listener: &TcpListener) -> (String, Client, ClaimId) 
     let mut client = client_of(&mut broker, true);
     let claimed = while_it_serves(&mut broker, || {
         client.ready(0, &[0]).unwrap();
+        client.settle().unwrap();
         claim(&mut client, listener).unwrap()
     });
     drop(broker); // Without a word.
@@ -63,7 +64,7 @@ fn who_comes_back_has_its_queue_and_its_claims_by_their_numbers() {
             told.contains(&News::WaysChanged) && told.iter().any(|it| matches!(it, News::MtuChanged { .. }))
         );
         client.claim_again(Transport::Tcp, Purpose::Listener, listener.as_fd(), claimed).unwrap();
-        wait_until(|| client.poll_event().unwrap().is_none() && !client.is_behind().unwrap());
+        wait_until(|| client.poll_event().unwrap().is_none() && client.settle().is_ok());
         let second = TcpListener::bind("0.0.0.0:0").unwrap();
         assert!(claim(&mut client, &second).unwrap() > claimed, "numbers are not used twice");
         client.release(claimed).unwrap();
@@ -84,6 +85,7 @@ fn who_comes_back_claims_all_of_a_thousand_sockets() {
     let mut client = client_of(&mut broker, true);
     let claimed: Vec<ClaimId> = while_it_serves(&mut broker, || {
         client.ready(0, &[0]).unwrap();
+        client.settle().unwrap();
         listeners.iter().map(|listener| claim(&mut client, listener).unwrap()).collect()
     });
     drop(broker);
@@ -167,6 +169,7 @@ fn who_had_no_queue_comes_back_and_gets_one() {
     let mut has = client_of(&mut broker, true);
     let mut waits = while_it_serves(&mut broker, || {
         has.ready(0, &[0]).unwrap();
+        has.settle().unwrap();
         let mut waits = Client::connect(name.as_bytes(), "waits", std::process::id(), 3).unwrap().0;
         assert!(waits.attach().unwrap().granted.is_empty());
         waits

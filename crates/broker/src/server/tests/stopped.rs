@@ -61,6 +61,22 @@ fn what_a_broker_that_stands_still_is_asked_is_the_kernels_and_what_it_is_told_i
     assert_eq!(broker.registry.claims(known).count(), 1, "what was asked in vain is released again");
 }
 
+#[test]
+fn what_a_broker_that_stands_still_is_told_holds_nobody_up() {
+    let mut broker = broker();
+    let mut client = client_of(&mut broker, true);
+    let began = Instant::now();
+    for _ in 0..100 {
+        client.ready(0, &[0]).unwrap();
+        client.refuse_child(7).unwrap();
+        client.report(ProgramReport::default()).unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(!client.is_behind().unwrap(), "it may only be slow");
+    let said = while_it_serves(&mut broker, || client.settle());
+    assert_eq!(refusal(said), Refusal::NotAsked, "it did all of it");
+}
+
 /// A client of a broker that serves it until then, with queues or without.
 pub(super) fn client_of(broker: &mut Broker, has_queues: bool) -> Client {
     let name = broker.name().to_owned();
