@@ -12,13 +12,16 @@ use crate::trial::Trial;
 const PORT: u16 = 7000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves one peer, and tells it whether the process could unshare what the arguments name, one after the other; and how many threads it
-/// has after each.
+/// Serves one peer, and tells it whether the process could do what the arguments name, one after the other: unshare something, or enter a mount
+/// namespace by setns(2); and how many threads it has after each.
 const SERVING: &str = "
 import ctypes, os, socket, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
-def unshared(flags):
-    done = libc.unshare(flags) == 0
+def threads_after(what):
+    if what == 'setns':
+        done = libc.setns(os.open('/proc/self/ns/mnt', os.O_RDONLY), 0x20000) == 0
+    else:
+        done = libc.unshare(int(what, 16)) == 0
     with open('/proc/self/stat') as stat:
         threads = stat.read().rsplit(')', 1)[1].split()[17]
     return threads if done else os.strerror(ctypes.get_errno())
@@ -27,8 +30,8 @@ print('waits')
 connection, _ = listener.accept()
 connection.recv(1)
 found = []
-for flags in sys.argv[1:]:
-    found.append(unshared(int(flags, 16)))
+for what in sys.argv[1:]:
+    found.append(threads_after(what))
     connection.recv(1)
 connection.sendall(' '.join(found).encode())
 connection.recv(1)
@@ -42,11 +45,11 @@ const CLONE_FILES: &str = "400";
 const CLONE_NEWUSER: &str = "10000000";
 const CLONE_NEWPID: &str = "20000000";
 
-/// What it tells of two calls of unshare(2).
-fn found(name: &str, flags: [&str; 2]) -> Option<String> {
+/// What it tells of two calls.
+fn found(name: &str, calls: [&str; 2]) -> Option<String> {
     let trial = Trial::of(name).map(Trial::keeping_all)?;
     let server = Program::new(name, "python3 -uc").argument(SERVING);
-    let server = server.argument(flags[0]).argument(flags[1]).ready(Ready::Line("waits"));
+    let server = server.argument(calls[0]).argument(calls[1]).ready(Ready::Line("waits"));
     let running = trial.start(&server);
     let address = SocketAddr::new(SERVER_V4.parse().expect("an address"), PORT);
     let ask = || {
@@ -68,6 +71,12 @@ fn found(name: &str, flags: [&str; 2]) -> Option<String> {
 #[test]
 fn a_program_with_one_thread_may_enter_a_user_namespace_and_is_served_there() {
     let found = found("a program with one thread", [CLONE_FILES, CLONE_NEWUSER]);
+    assert!(found.as_deref().is_none_or(|found| found == "1 1"), "{found:?}");
+}
+
+#[test]
+fn a_program_with_one_thread_may_enter_a_mount_namespace() {
+    let found = found("a program with a mount namespace", ["setns", "setns"]);
     assert!(found.as_deref().is_none_or(|found| found == "1 1"), "{found:?}");
 }
 

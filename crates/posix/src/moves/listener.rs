@@ -166,7 +166,9 @@ impl State {
     pub(crate) fn close_listeners(&mut self, now: Instant) {
         let listens = |role: &Role| matches!(role, Role::Listener { .. });
         let claimed = self.sockets.iter().filter(|(_, it)| it.claim.is_some() && listens(&it.role));
-        let ids: Vec<SocketId> = claimed.map(|(id, _)| id).collect();
+        let mut ids: Vec<SocketId> = claimed.map(|(id, _)| id).collect();
+        // The last one of a group has who waits at any of them, and others may have it.
+        ids.sort_by_key(|id| self.sockets.get(*id).is_some_and(|socket| socket.is_common));
         ids.into_iter().for_each(|id| self.close_listener(id, now));
     }
 

@@ -117,7 +117,8 @@ impl State {
     fn bind_for_stack(&mut self, id: SocketId, source: IpAddr) -> Option<bool> {
         let bound = local_of(self.sockets.get(id)?.fd())?;
         if bound.port() != 0 && !bound.ip().is_unspecified() {
-            return Some(false);
+            // By the program; or here, when it asked for the name before the way was known.
+            return Some(self.sockets.get(id)?.bound_before.is_some_and(|before| before.port() == 0));
         }
         if self.bind_shadow(id, source, bound).is_none() {
             // The kernel may have run out of ports while we have some.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ::clock::Duration;
 
 use super::{Pair, RIGHT};
-use crate::address::{decode, encode};
+use crate::address::{decode, encode, local_of};
 use crate::errno::Errno;
 use crate::request::Verdict;
 
@@ -84,6 +84,29 @@ fn a_port_is_used_again_without_being_claimed_again() {
     let (_, other) = connect(&pair, listener, address);
     assert_ne!(port_of(&pair, other), first);
     assert_eq!(claims(&pair), (2, 2));
+}
+
+#[test]
+fn a_port_that_was_looked_at_before_the_way_was_known_rests_as_others_do() {
+    let pair = held();
+    let (listener, address) = pair.listen();
+    let right = pair.right.tcp_socket(libc::SOCK_NONBLOCK);
+    let looking = &pair.others_of_right.looking;
+    looking.store(true, Ordering::Relaxed);
+    assert_eq!(pair.right.connect_to(right, address), Err(Errno(libc::EINPROGRESS)));
+    assert!(matches!(pair.right.getsockname(right, &mut [0; 28]), Verdict::Kernel));
+    let port = local_of(right).unwrap().port();
+    looking.store(false, Ordering::Relaxed);
+    pair.right.lock().hear(pair.right.now());
+    pair.settle();
+    assert_eq!(pair.right.connect_to(right, address), Ok(()));
+    let left = pair.left.accept4(listener, libc::SOCK_NONBLOCK).unwrap();
+    pair.left.shut_down(left);
+    pair.settle();
+    pair.right.shut_down(right);
+    rest(&pair);
+    let (_, again) = connect(&pair, listener, address);
+    assert_eq!((port_of(&pair, again), claims(&pair)), (port, (1, 1)));
 }
 
 #[test]

@@ -70,6 +70,8 @@ struct Others {
     gave_back: AtomicU32,
     /// The kernel takes no connections.
     take_none: AtomicBool,
+    /// Ways to peers are being looked for.
+    looking: AtomicBool,
     /// The profile keeps connections that send in bulk.
     keeps_unsuited: AtomicBool,
     /// What happens while a connection is moved.
@@ -210,7 +212,8 @@ impl Attachment for Wire {
     fn report(&mut self, _: Status) {}
 
     fn poll(&mut self) -> Option<Incident> {
-        self.incidents.pop_front()
+        let is_way = matches!(self.incidents.front(), Some(Incident::Routed(..)));
+        if is_way && self.others.looking.load(Ordering::Relaxed) { None } else { self.incidents.pop_front() }
     }
 
     fn in_child(self: Box<Self>) -> Option<Box<dyn Attachment>> {
