@@ -219,6 +219,10 @@ hooks! {
         { when active() => cancel::cancel(thread) }
     [pthread_setcanceltype](kind: c_int, old: *mut c_int) -> c_int
         { when active() => cancel::set_type(kind, old) }
+    [pthread_exit](result: *mut c_void) -> !
+        { when active() => end_thread(|| next::pthread_exit(result)) }
+    [thrd_exit](result: c_int) -> !
+        { when active() => end_thread(|| next::thrd_exit(result)) }
 
     // Most of the above by their numbers: `calls::system_call` has the list.
     [syscall](number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long
@@ -227,6 +231,16 @@ hooks! {
 }
 
 pub(crate) use table::*;
+
+/// Ends a thread; after the main one, no thread of ours may be left that keeps the process from ending with the program's last.
+unsafe fn end_thread(end: impl FnOnce()) -> ! {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::gettid() == libc::getpid() } {
+        tell(told::before_main_thread_ends);
+    }
+    end();
+    unreachable!("the thread has ended")
+}
 
 /// Ends the process after what it sent is safe.
 unsafe fn exit(status: c_int) -> ! {

@@ -219,6 +219,11 @@ pub fn before_unshare() {
     with(Process::dismiss_watchdog);
 }
 
+/// The main thread is about to end, and others go on: the process ends with the last of them.
+pub fn before_main_thread_ends() {
+    with(Process::end_watchdog);
+}
+
 /// About to fork(2). All locks are held until [`after_fork_in_parent`] or [`after_fork_in_child`].
 pub fn before_fork() {
     with(Process::before_fork);

@@ -92,6 +92,13 @@ impl Process {
         self.lacks_watchdog.store(true, Ordering::Relaxed);
     }
 
+    /// Ends the thread for good: the program's own calls do all.
+    pub(crate) fn end_watchdog(&self) {
+        self.dismiss_watchdog();
+        self.lacks_watchdog.store(false, Ordering::Relaxed);
+        self.lock().watchdog = true; // As if there could be none.
+    }
+
     /// The program uses a socket: if the thread was dismissed, that is over.
     #[inline]
     pub(crate) fn recall_watchdog(&self) {

@@ -24,6 +24,8 @@ pub(crate) fn is_ours(fd: RawFd) -> bool {
 
 pub(crate) fn before_unshare() {}
 
+pub(crate) fn before_main_thread_ends() {}
+
 pub(crate) fn before_confinement() -> bool {
     CONFINED.store(true, Ordering::Relaxed);
     true

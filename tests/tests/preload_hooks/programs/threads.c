@@ -71,6 +71,16 @@ static int cancelled(int which, int fd) {
     return result == PTHREAD_CANCELED;
 }
 
+// Goes on when the main thread has ended. The process ends with it.
+static void *outlive(void *pair) {
+    char data[8] = "";
+    int *ends = pair;
+    usleep(50000);
+    SHOW(send(ends[0], "last", 4, 0));
+    SHOW(recv(ends[1], data, 8, 0));
+    return NULL;
+}
+
 int main(void) {
     pthread_t threads[4];
     connection(shared);
@@ -82,7 +92,8 @@ int main(void) {
         returned += recv(shared[0], data, sizeof data, MSG_WAITALL);
     }
     SHOW(returned);
-    int listening = listener(), ends[2];
+    int listening = listener();
+    static int ends[2];
     connection(ends);
     for (int which = 0; which < 6; which++) SHOW(cancelled(which, which == 5 ? listening : ends[0]));
     SHOW(ended(ends[0]));
@@ -91,5 +102,7 @@ int main(void) {
     SHOW(recv(ends[1], data, 64, 0));
     SHOW(shutdown(shared[0], SHUT_WR));
     for (int i = 0; i < 4; i++) SHOW(pthread_join(threads[i], NULL));
-    return 0;
+    pthread_t last;
+    pthread_create(&last, NULL, outlive, ends);
+    pthread_exit(NULL);
 }
