@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::{Child, Directory, Zone, sidestep_binary};
 use rustix::process::Signal;
@@ -151,6 +151,70 @@ fn a_stop_ends_well_and_a_wrong_configuration_never_starts() {
     let refused = command(&["dns", "resolve", "--allow", "10.0.0.0/40"]);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("allow: \"10.0.0.0/40\" is not a network"), "{text}");
+}
+
+#[test]
+fn each_answer_has_a_line_in_the_query_log() {
+    let authority = Serving::start(&Zone::sample().file, &[]);
+    let config = format!(
+        "query-log = \"queries.json\"\n[[stub]]\nzone = \"example.com.\"\nservers = [\"{}\"]\n",
+        authority.v4
+    );
+    let mut resolver = start(&config);
+    let directory = resolver.directory.path().to_owned();
+    let lines = |file: &str| {
+        let text = std::fs::read_to_string(directory.join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let address = resolver.address;
+    let ask = |name: &str, transport| Dig::ask(address, transport, &[name, "A"]);
+    ask("mail.example.com", Transport::Udp);
+    ask("nobody.example.com", Transport::Tcp);
+    until(|| lines("queries.json").len() == 2);
+    let [first, second] = lines("queries.json").try_into().unwrap();
+    for said in [
+        r#""client":"127.0.0.1:"#,
+        r#""via":"udp""#,
+        r#""name":"mail.example.com.""#,
+        r#""type":"A""#,
+        r#""rcode":"NOERROR""#,
+        r#""flags":["qr","rd","ra"]"#,
+        r#""answers":1"#,
+        r#""ede":[]"#,
+    ] {
+        assert!(first.contains(said), "{said}: {first}");
+    }
+    assert!(second.contains(r#""via":"tcp""#) && second.contains("NXDOMAIN"), "{second}");
+
+    // Who rotates the file gives it another name, and says so.
+    std::fs::rename(directory.join("queries.json"), directory.join("old")).unwrap();
+    resolver.process.signal(Signal::HUP);
+    until(|| directory.join("queries.json").exists());
+    drop(authority);
+    ask("ns1.example.com", Transport::Udp);
+    resolver.process.signal(Signal::TERM);
+    assert!(resolver.process.wait(PATIENCE).unwrap().success(), "{}", resolver.process.output());
+    let failed = lines("queries.json").join(" ");
+    assert!(failed.contains("SERVFAIL") && failed.contains(r#""ede":[2"#), "{failed}");
+    assert_eq!(lines("old").len(), 2);
+}
+
+fn until(holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_query_log_that_cannot_be_written_is_an_error_at_the_start() {
+    let directory = Directory::new().unwrap();
+    let config = directory.write("resolver.toml", "query-log = \"nowhere/queries.json\"\n").unwrap();
+    let config = config.display().to_string();
+    let refused = command(&["dns", "resolve", "--listen", "127.0.0.1:0", "--config", &config]);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("query-log: ") && text.contains("nowhere"), "{text}");
 }
 
 #[test]

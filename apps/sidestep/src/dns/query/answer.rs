@@ -99,14 +99,31 @@ impl Answer {
 
     /// Its flags' names.
     pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
-        FLAGS.into_iter().filter(|(bit, _)| self.flags & bit != 0).map(|(_, name)| name)
+        flag_names(self.flags)
     }
 
-    /// The mnemonic of its response code, or its number.
+    /// Its response code's name.
     pub(super) fn rcode(&self) -> String {
-        let known = Rcode::ALL.into_iter().find(|rcode| *rcode as u16 == self.rcode);
-        known.map_or_else(|| format!("RCODE{}", self.rcode), |rcode| rcode.name().to_owned())
+        rcode_text(self.rcode)
     }
+}
+
+/// The names of the flags in the second word of a header.
+pub(in crate::dns) fn flag_names(flags: u16) -> impl Iterator<Item = &'static str> {
+    FLAGS.into_iter().filter(move |(bit, _)| flags & bit != 0).map(|(_, name)| name)
+}
+
+/// The mnemonic of a response code, or its number.
+pub(in crate::dns) fn rcode_text(code: u16) -> String {
+    let known = Rcode::ALL.into_iter().find(|rcode| *rcode as u16 == code);
+    known.map_or_else(|| format!("RCODE{code}"), |rcode| rcode.name().to_owned())
+}
+
+/// The info codes of the extended errors in an OPT record (RFC 8914, 2); `None` if it does not have its form.
+pub(in crate::dns) fn extended_errors(opt: &Record) -> Option<Vec<u16>> {
+    let options = Said::read(opt)?.options;
+    let errors = options.iter().filter(|(code, _)| *code == EXTENDED_ERROR);
+    Some(errors.filter_map(|(_, data)| Some(u16::from_be_bytes(*data.first_chunk()?))).collect())
 }
 
 /// Whether a message says that it is cut.

@@ -25,6 +25,7 @@ use clap::Args;
 use dns_client::{Client, Server, Transport};
 
 use answer::{Answer, COOKIE_OF_CLIENT};
+pub(in crate::dns) use answer::{extended_errors, flag_names, rcode_text};
 use words::{Form, Words};
 
 use crate::output;

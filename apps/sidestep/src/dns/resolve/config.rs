@@ -27,6 +27,8 @@ pub(super) struct Config {
     pub(super) options: Options,
     /// What keeps the cache from one run to the next.
     pub(super) cache_file: Option<PathBuf>,
+    /// What gets a line for each answer.
+    pub(super) query_log: Option<PathBuf>,
     pub(super) zones: Zones,
     pub(super) control: Option<PathBuf>,
     pub(super) user: Option<String>,
@@ -62,6 +64,7 @@ impl Config {
             },
             options: resolver_options(&file)?,
             cache_file: file.cache.file.as_ref().map(|path| directory.join(path)),
+            query_log: file.query_log.as_ref().map(|path| directory.join(path)),
             control: options.control.clone().or(file.control),
             user: options.user.clone().or(file.user),
             tcp,

@@ -19,6 +19,8 @@ pub(super) struct ConfigFile {
     pub(super) allow: Vec<String>,
     /// File with root servers; a relative path starts at the configuration file's directory.
     pub(super) root_hints: Option<PathBuf>,
+    /// File that gets a line for each answer; a relative path starts at the configuration file's directory.
+    pub(super) query_log: Option<PathBuf>,
     /// Unix socket for tools.
     pub(super) control: Option<PathBuf>,
     /// User to become.

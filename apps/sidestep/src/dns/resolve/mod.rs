@@ -10,13 +10,16 @@
 //! | `service.rs` | the parts put together: start, ready line, signals |
 //! | `server.rs` | the loop: sockets and time to the core, and back |
 //! | `streams.rs`, `stream.rs` | TCP of clients |
+//! | `clients.rs` | who waits for an answer |
 //! | `upstreams.rs` | sockets to servers, one a query |
+//! | `query_log.rs` | a line for each answer |
 //! | `saved.rs` | the cache from one run to the next |
 //! | `control.rs` | questions of tools, answered by the loop |
 //! | `servers_table.rs` | `sidestep dns servers` |
 //! | `flush.rs` | `sidestep dns flush` |
 
 mod access;
+mod clients;
 mod config;
 mod config_file;
 mod constants;
@@ -27,6 +30,7 @@ mod front;
 mod front_config;
 mod hints_file;
 mod options;
+mod query_log;
 mod saved;
 mod server;
 mod servers_table;

@@ -1,6 +1,6 @@
 //! The loop: sockets and time to the core, and queries and answers back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use clock::{Duration, Instant};
 use device::BURST;
 use device_kernel::{Datagrams, Peer};
-use dns_front::{Questions, Reply, Via};
+use dns_front::{Questions, Via};
 use dns_resolver::{ClientId, QueryId, Random, Resolver};
 use dns_server::Admission;
 use engine::Clock;
@@ -21,9 +22,11 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use observe::report::{Count, NameServerReport};
 
+use super::clients::{Clients, Place};
 use super::config::Config;
 use super::control::{Command, Control};
 use super::front::{Front, Verdict, Way};
+use super::query_log::{Asked, QueryLog};
 use super::saved;
 use super::streams::{StreamId, Streams};
 use super::upstreams::{Received, Upstreams};
@@ -49,13 +52,6 @@ pub(super) fn token(kind: Kind, number: u64) -> Token {
 
 fn split(Token(token): Token) -> (Kind, u64) {
     (KINDS[token >> NUMBER_BITS], token as u64 & ((1 << NUMBER_BITS) - 1))
-}
-
-/// Where a client's answer goes.
-enum Place {
-    Udp(usize, Peer),
-    Stream(StreamId),
-    Encrypted(Reply),
 }
 
 /// Rounds in which queries of connections are taken in one turn, so that the others have theirs.
@@ -95,8 +91,8 @@ pub(super) struct Server {
     /// More of their questions may wait.
     more_encrypted: bool,
     upstreams: Upstreams,
-    clients: BTreeMap<ClientId, Place>,
-    next_client: u64,
+    clients: Clients,
+    query_log: Option<QueryLog>,
     /// Sockets that may have more to read.
     again: Vec<usize>,
     /// Connections that may have more queries.
@@ -158,8 +154,8 @@ impl Server {
             resolver,
             udp,
             tcp,
-            clients: BTreeMap::new(),
-            next_client: 0,
+            clients: Clients::default(),
+            query_log: None,
             again: Vec::new(),
             more: BTreeSet::new(),
             buffer: vec![0; MESSAGE_MAX],
@@ -217,6 +213,9 @@ impl Server {
         if let Some(path) = &self.config.cache_file {
             saved::save(path, &self.resolver, self.clock.now());
         }
+        if let Some(log) = self.query_log {
+            log.finish();
+        }
     }
 
     /// Signatures are judged by the calendar.
@@ -265,9 +264,8 @@ impl Server {
             if verdict == Verdict::Drop {
                 continue;
             }
-            self.next_client += 1;
-            let client = ClientId(self.next_client);
-            self.clients.insert(client, Place::Udp(number, peer));
+            let asked = Asked { client: peer.address, way: Way::Udp, at: now };
+            let client = self.clients.add(Place::Udp(number, peer), asked);
             hand_in(&mut self.resolver, client, verdict, octets, now);
         }
         self.deliver();
@@ -285,15 +283,14 @@ impl Server {
             && let Some(question) = questions.next_waiting()
         {
             count += 1;
-            let (from, way) = (question.client.ip(), Way::Encrypted(question.via));
-            let verdict = self.front.judge(from, way, &question.octets, now, self.unix_secs);
+            let asked = Asked { client: question.client, way: Way::Encrypted(question.via), at: now };
+            let verdict =
+                self.front.judge(asked.client.ip(), asked.way, &question.octets, now, self.unix_secs);
             let (octets, reply) = question.into_parts();
             if verdict == Verdict::Drop {
                 continue;
             }
-            self.next_client += 1;
-            let client = ClientId(self.next_client);
-            self.clients.insert(client, Place::Encrypted(reply));
+            let client = self.clients.add(Place::Encrypted(reply), asked);
             hand_in(&mut self.resolver, client, verdict, &octets, now);
         }
         self.more_encrypted = count == BURST;
@@ -323,9 +320,7 @@ impl Server {
         if verdict == Verdict::Drop {
             return self.streams.answer(id, &[], now);
         }
-        self.next_client += 1;
-        let client = ClientId(self.next_client);
-        self.clients.insert(client, Place::Stream(id));
+        let client = self.clients.add(Place::Stream(id), Asked { client: peer, way: Way::Tcp, at: now });
         hand_in(&mut self.resolver, client, verdict, &query, now);
     }
 
@@ -374,8 +369,9 @@ impl Server {
             self.upstreams.close(query);
         }
         while let Some(answer) = self.resolver.poll_answer() {
-            if let Some(place) = self.clients.remove(&answer.client) {
-                self.answer(place, answer.octets);
+            if let Some(waiting) = self.clients.remove(answer.client) {
+                self.log_answer(waiting.asked, &answer.octets);
+                self.answer(waiting.place, answer.octets);
             }
         }
     }
@@ -390,6 +386,22 @@ impl Server {
                 self.resolver.on_unreachable(query, now);
             }
             _ => self.resolver.on_not_sent(query, now),
+        }
+    }
+
+    /// Begins the query log anew, at its name: the old file may have got another one. If there can be none, the old one goes on.
+    pub(super) fn open_query_log(&mut self) -> anyhow::Result<()> {
+        let opened = self.config.query_log.as_deref().map(|path| {
+            QueryLog::open(path, self.query_log.as_ref())
+                .with_context(|| format!("query-log: {}", path.display()))
+        });
+        self.query_log = opened.transpose()?;
+        Ok(())
+    }
+
+    fn log_answer(&self, asked: Asked, octets: &[u8]) {
+        if let Some(log) = self.query_log.as_ref().filter(|_| !octets.is_empty()) {
+            log.note(asked, octets, self.clock.now());
         }
     }
 
@@ -428,6 +440,9 @@ impl Server {
                 self.front.reconfigure(config.front.clone());
                 self.reload_certificate();
                 self.config = *config;
+                if let Err(error) = self.open_query_log() {
+                    log::error!("the query log stays as it was: {error:#}");
+                }
             }
             Command::Stop => {
                 self.stop_at = Some(now + self.config.linger);
@@ -474,7 +489,9 @@ impl Server {
     fn counts(&self) -> Vec<Count> {
         let (entries, octets, evictions) = self.resolver.cache_usage();
         let [tasks, clients, queries] = self.resolver.load();
+        let lost = self.query_log.as_ref().map_or(0, QueryLog::lost);
         let usage = [
+            ("query_log_lost", lost),
             ("cache_entries", entries as u64),
             ("cache_octets", octets as u64),
             ("cache_evictions", evictions),

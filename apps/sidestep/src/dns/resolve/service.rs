@@ -29,6 +29,7 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
     // Before there are threads, whose privileges are their own. Sockets are bound; those to servers have high ports.
     privileges::give_up_as(config.user.as_deref(), CapabilitySet::empty())?;
     server.restore_cache();
+    server.open_query_log()?;
     let plain = server.addresses().into_iter().map(|address| address.to_string());
     let addresses: Vec<String> =
         plain.chain(server.encrypted_addresses().iter().map(encrypted::show)).collect();
