@@ -5,7 +5,8 @@
 //!
 //! Requests that the program's call cannot return without wait for their answer, some tenths of a millisecond: claims come and go before the
 //! sockets do, and a moved connection has its socket. All others are sent, and what is wrong with them only costs what they were for.
-//! [`Client::begin_route`] and [`Client::begin_move_for`] take seconds, and their answers are asked for. News arrive through [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
+//! [`Client::begin_route`] and [`Client::begin_move_for`] take seconds, and their answers are asked for. News arrive through
+//! [`Client::poll_event`], which never waits: call it when [`Client::fd`] is
 //! readable, and before sleeping on it if [`Client::has_news`]. After an error of [`ClientError::is_fatal`] the broker is gone:
 //! drop the client, and leave everything to the kernel.
 //!
