@@ -76,9 +76,9 @@ impl State {
 
     /// A thread waits for connections or datagrams at a shadow.
     pub(crate) fn claim_to_read(&mut self, id: SocketId, now: Instant) -> bool {
-        match self.sockets.get(id).map(|socket| &socket.role) {
+        match self.sockets.get_mut(id).map(|socket| &mut socket.role) {
             Some(Role::Listener { .. }) => self.claim(id, Purpose::Listener, now),
-            Some(Role::Udp(udp)) if udp.is_bound => self.claim(id, Purpose::Udp, now),
+            Some(Role::Udp(udp)) => udp.note_wait() && self.claim(id, Purpose::Udp, now),
             _ => false,
         }
     }

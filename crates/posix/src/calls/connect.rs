@@ -33,7 +33,7 @@ impl Process {
                 let now = self.now();
                 state.on_udp_connect(id, now);
                 let connected = syscall::connect(fd, name).map_err(Errno::from);
-                state.join_port_on_stack(id);
+                state.on_udp_connected(id);
                 Verdict::Done(connected)
             }
             Role::Listener { .. } => {
@@ -151,8 +151,8 @@ impl State {
     pub(crate) fn on_udp_connect(&mut self, id: SocketId, now: Instant) {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         let Role::Udp(udp) = &mut socket.role else { return };
-        udp.is_bound = false;
         udp.peer = None;
+        socket.unclaimable = None; // It may get another address.
         self.move_datagrams(id, now);
     }
 

@@ -1,5 +1,5 @@
-//! UDP sockets on the stack. Connected ones are the kernel's. But if one shares its port with a claimed socket, its peer's datagrams
-//! arrive at the stack, and are passed to the connected one.
+//! UDP sockets on the stack: those that are claimed, and connected ones that share their port with a claimed socket. To these their peer's
+//! datagrams come by the stack, too.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -19,15 +19,47 @@ impl State {
     pub(crate) fn install_udp(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         let Some(local) = local_of(socket.fd()) else { return };
+        match peer_of(socket.fd()) {
+            Some(remote) => self.install_connected(id, local, remote),
+            None => {
+                self.install_unconnected(id, local);
+                self.divert_to_connected(local.port());
+            }
+        }
+    }
+
+    fn install_unconnected(&mut self, id: SocketId, local: SocketAddr) {
+        let Some(socket) = self.sockets.get(id) else { return };
         let dual_stack = socket.domain == libc::AF_INET6 && !crate::shadows::shadow::is_v6_only(socket.fd());
         let bind = UdpBind { dual_stack, reuse_port: true, token: id.to_bits(), ..UdpBind::new(local) };
         let bound = self.queue.stack().map(|stack| stack.udp_bind(&bind));
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        if let (Role::Udp(udp), Some(Ok(on_stack))) = (&mut socket.role, bound) {
+        let role = self.sockets.get_mut(id).map(|socket| &mut socket.role);
+        if let (Some(Role::Udp(udp)), Some(Ok(on_stack))) = (role, bound) {
             udp.on_stack = Some(on_stack);
             self.refresh_udp(id);
-            self.divert_to_connected(local.port());
         }
+    }
+
+    fn install_connected(&mut self, id: SocketId, local: SocketAddr, remote: SocketAddr) {
+        let Some(link) = self.queue.runtime.as_ref().and_then(|runtime| runtime.links().next()) else {
+            return;
+        };
+        let Some(stack) = self.queue.stack() else { return };
+        let bind = UdpBind { reuse_port: true, token: id.to_bits(), ..UdpBind::new(local) };
+        let Ok(on_stack) = stack.udp_bind(&bind) else { return };
+        // Nothing leaves by that hop: the way is learned from what comes.
+        let hop = Hop { link, ..Hop::default() };
+        if stack.udp_connect(on_stack, local.ip(), remote, hop).is_err() {
+            return stack.udp_close(on_stack);
+        }
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        if let Role::Udp(udp) = &mut socket.role {
+            udp.on_stack = Some(on_stack);
+            udp.peer = Some(remote);
+        }
+        let flags = syscall::fcntl(socket.fd(), libc::F_GETFL, 0).unwrap_or(0);
+        socket.nonblocking = flags & libc::O_NONBLOCK != 0;
+        self.refresh_udp(id);
     }
 
     /// Options of the shadow hold on the stack.
@@ -63,8 +95,19 @@ impl State {
         }
     }
 
-    /// The shadow of a UDP socket may have been connected.
-    pub(crate) fn join_port_on_stack(&mut self, id: SocketId) {
+    /// The shadow of a UDP socket was connected, or disconnected, if that succeeded.
+    pub(crate) fn on_udp_connected(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let fd = socket.fd();
+        let has_port = local_of(fd).is_some_and(|local| local.port() != 0);
+        if let Role::Udp(udp) = &mut socket.role {
+            udp.on_connect(has_port && peer_of(fd).is_none());
+        }
+        self.join_port_on_stack(id);
+    }
+
+    /// If a UDP socket shares its port with a claimed one, its peer's datagrams come to it by the stack.
+    fn join_port_on_stack(&mut self, id: SocketId) {
         if self.queue.runtime.is_none() {
             return;
         }
@@ -95,27 +138,9 @@ impl State {
     /// What the peer of a connected socket sends, comes to it on the stack.
     fn divert(&mut self, id: SocketId) {
         let Some(fd) = self.sockets.get(id).map(|socket| socket.fd()) else { return };
-        let (Some(local), Some(remote)) = (local_of(fd), peer_of(fd)) else { return };
-        let Some(link) = self.queue.runtime.as_ref().and_then(|runtime| runtime.links().next()) else {
-            return;
-        };
-        let Some(stack) = self.queue.stack() else { return };
-        let bind = UdpBind { reuse_port: true, token: id.to_bits(), ..UdpBind::new(local) };
-        let Ok(on_stack) = stack.udp_bind(&bind) else { return };
-        // Nothing leaves by that hop: the way is learned from what comes.
-        let hop = Hop { link, ..Hop::default() };
-        if stack.udp_connect(on_stack, local.ip(), remote, hop).is_err() {
-            return stack.udp_close(on_stack);
+        if let (Some(local), Some(remote)) = (local_of(fd), peer_of(fd)) {
+            self.install_connected(id, local, remote);
         }
-        if let Some(Role::Udp(udp)) = self.sockets.get_mut(id).map(|socket| &mut socket.role) {
-            udp.on_stack = Some(on_stack);
-            udp.peer = Some(remote);
-        }
-        let flags = syscall::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
-        if let Some(socket) = self.sockets.get_mut(id) {
-            socket.nonblocking = flags & libc::O_NONBLOCK != 0;
-        }
-        self.refresh_udp(id);
     }
 }
 

@@ -15,6 +15,9 @@ use crate::socket::{Role, Socket};
 const BY_PROCESSOR: &str =
     "the kernel chooses among the listeners of its port by processor (SO_INCOMING_CPU)";
 
+/// Why a connected UDP socket stays the kernel's.
+const CONNECTED_WITH_OTHERS: &str = "connected, and its port may be shared (SO_REUSEADDR or SO_REUSEPORT)";
+
 impl State {
     /// Whether calls on a socket return at once. The flag is the description's: another process that has it as well may have changed it.
     pub(crate) fn is_nonblocking(&mut self, id: SocketId) -> bool {
@@ -32,8 +35,7 @@ impl State {
             socket.kernel_only == Some(REUSEPORT_PROGRAM) && local_of(socket.fd()) == Some(local)
         };
         let own = self.sockets.get(id).and_then(|socket| socket.kernel_only);
-        let own = own
-            .or_else(|| self.sockets.get(id).filter(|it| is_chosen_by_processor(it)).map(|_| BY_PROCESSOR));
+        let own = own.or_else(|| why_kind_is_kernel_only(self.sockets.get(id)?));
         own.or_else(|| self.sockets.iter().any(|(_, socket)| chooses(socket)).then_some(REUSEPORT_PROGRAM))
     }
 
@@ -63,10 +65,24 @@ impl State {
     }
 }
 
+fn why_kind_is_kernel_only(socket: &Socket) -> Option<&'static str> {
+    match socket.role {
+        Role::Listener { .. } if is_chosen_by_processor(socket) => Some(BY_PROCESSOR),
+        Role::Udp(_) if is_connected_with_others(socket) => Some(CONNECTED_WITH_OTHERS),
+        _ => None,
+    }
+}
+
+/// Whether a socket is connected, and others may be bound to its port: theirs is what comes from other peers.
+fn is_connected_with_others(socket: &Socket) -> bool {
+    let is_on = |option| udp_int(socket.fd(), libc::SOL_SOCKET, option).is_some_and(|value| value != 0);
+    syscall::getpeername(socket.fd(), &mut [0; 28]).is_ok()
+        && (is_on(libc::SO_REUSEADDR) || is_on(libc::SO_REUSEPORT))
+}
+
 /// Whether a listener is one of several at its port of which each is for connections that come by its own processor.
 fn is_chosen_by_processor(socket: &Socket) -> bool {
     let int = |option| udp_int(socket.fd(), libc::SOL_SOCKET, option);
-    matches!(socket.role, Role::Listener { .. })
-        && int(libc::SO_REUSEPORT).is_some_and(|value| value != 0)
+    int(libc::SO_REUSEPORT).is_some_and(|value| value != 0)
         && int(libc::SO_INCOMING_CPU).is_some_and(|processor| processor >= 0)
 }

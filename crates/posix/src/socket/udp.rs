@@ -11,12 +11,18 @@ use crate::socket::learned_ways::{LearnedWay, LearnedWays};
 use crate::socket::readiness::{READABLE, WRITABLE};
 use crate::socket::udp_messages::Asked;
 
+/// What looks like a client, as it is connected or was never bound, is claimed when it is waited for this often. A claim is a request to the
+/// broker: who asks one question, such as for the address of a name, would wait longer for it than for the answer.
+pub(crate) const CLIENT_WAITS: u32 = 32;
+
 /// A UDP socket.
 #[derive(Default)]
 pub(crate) struct UdpRole {
     pub(crate) on_stack: Option<UdpId>,
-    /// bind(2) was called: threads that wait for datagrams there get them from the stack.
+    /// bind(2) was called, and connect(2) was not: who waits for datagrams there gets them from the stack.
     pub(crate) is_bound: bool,
+    /// How often a thread waited here while it was not bound, or was connected.
+    waits: u32,
     ways: Box<LearnedWays>,
     /// What it wants to be told of datagrams.
     pub(crate) asked: Asked,
@@ -34,6 +40,18 @@ impl UdpRole {
     /// A socket that was bound before we knew it.
     pub(crate) fn bound() -> UdpRole {
         UdpRole { is_bound: true, ..UdpRole::default() }
+    }
+
+    /// A thread waits for datagrams: whether they are worth a claim.
+    pub(crate) fn note_wait(&mut self) -> bool {
+        self.waits = self.waits.saturating_add(1);
+        self.is_bound || self.waits >= CLIENT_WAITS
+    }
+
+    /// connect(2) has succeeded or failed; `is_bound` says whether there is a port and no peer.
+    pub(crate) fn on_connect(&mut self, is_bound: bool) {
+        self.is_bound = is_bound;
+        self.waits = 0;
     }
 
     pub(crate) fn poll(&self, stack: &Stack) -> u32 {

@@ -8,11 +8,21 @@ fn bound(process: &Process) -> (RawFd, u16) {
 }
 
 fn bound_with(process: &Process, flags: i32) -> (RawFd, u16) {
+    let (fd, port) = with_port(process, flags);
+    process.on_bind(fd);
+    (fd, port)
+}
+
+/// A socket to which the kernel has given a port with its first datagram: bind(2) was not called.
+fn never_bound(process: &Process) -> (RawFd, u16) {
+    with_port(process, libc::SOCK_NONBLOCK)
+}
+
+fn with_port(process: &Process, flags: i32) -> (RawFd, u16) {
     let fd = syscall::socket(libc::AF_INET, libc::SOCK_DGRAM | flags, 0).unwrap().into_raw_fd();
     process.on_socket(fd, libc::AF_INET, libc::SOCK_DGRAM | flags, 0);
     let (name, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
     syscall::bind(fd, &name[..len]).unwrap();
-    process.on_bind(fd);
     (fd, crate::address::local_of(fd).unwrap().port())
 }
 
@@ -188,6 +198,22 @@ fn what_waits_is_read_though_the_socket_is_connected_to_somebody() {
     assert!(pair.others.claimed.lock().unwrap().is_empty());
     let of_kernel: Vec<usize> = std::iter::from_fn(|| syscall::read(left, &mut room).ok()).collect();
     assert_eq!(of_kernel, [5, 6]);
+}
+
+#[test]
+fn a_client_that_was_never_bound_is_ours_once_it_has_waited_often() {
+    let pair = Pair::new();
+    let (left, port) = never_bound(&pair.left);
+    let mut room = [0; 64];
+    for _ in 1..crate::socket::udp::CLIENT_WAITS {
+        assert!(receive(&pair.left, left, &mut room, 0).is_none());
+        assert!(pair.others.claimed.lock().unwrap().is_empty(), "so few questions are not worth a claim");
+    }
+    assert!(receive(&pair.left, left, &mut room, 0).is_none());
+    assert_eq!(pair.others.claimed.lock().unwrap().len(), 1);
+    inject(&pair, 9999, port, b"answer");
+    pair.settle();
+    assert_eq!(receive(&pair.left, left, &mut room, 0).unwrap().0.len, 6);
 }
 
 /// Has the shadow hear of somebody who listens nowhere: what is left is in its error queue, and says to poll(2) that it is ready.

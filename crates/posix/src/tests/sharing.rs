@@ -615,12 +615,12 @@ fn a_socket_on_the_kernel_says_why() {
     pair.left.on_socket(udp, libc::AF_INET, libc::SOCK_DGRAM, 0);
     let (any, len) = encode("0.0.0.0:0".parse().unwrap(), libc::AF_INET);
     syscall::bind(udp, &any[..len]).unwrap();
-    assert_eq!(why(udp).as_deref(), Some("the program has not bound it"));
+    assert_eq!(why(udp).as_deref(), Some("a client that has not waited often"));
     pair.left.on_bind(udp);
     assert_eq!(why(udp).as_deref(), Some("the program has not waited there"));
     let (peer, len) = encode("127.0.0.1:9".parse().unwrap(), libc::AF_INET);
     done(pair.left.connect(udp, &peer[..len])).unwrap();
-    assert_eq!(why(udp).as_deref(), Some("connected UDP sockets are the kernel's"));
+    assert_eq!(why(udp).as_deref(), Some("a client that has not waited often"));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The process's report about itself.
 
-use std::os::fd::RawFd;
-
 use clock::Instant;
 use device::DeviceCounters;
 
@@ -71,14 +69,9 @@ fn why_on_kernel(socket: &Socket) -> Option<String> {
         _ if socket.is_on_stack() => return None,
         Role::Stream(Place::FromParent(_)) => "inherited, and not used yet",
         Role::Listener { .. } | Role::Udp(_) if socket.claim.is_some() => "there is no queue for it",
-        Role::Udp(_) if is_connected(socket.fd()) => "connected UDP sockets are the kernel's",
-        Role::Udp(udp) if !udp.is_bound => "the program has not bound it",
+        Role::Udp(udp) if !udp.is_bound => "a client that has not waited often",
         Role::Listener { .. } | Role::Udp(_) => "the program has not waited there",
         _ => return None,
     };
     Some(why.to_owned())
-}
-
-fn is_connected(fd: RawFd) -> bool {
-    syscall::getpeername(fd, &mut [0; 28]).is_ok()
 }

@@ -46,6 +46,7 @@ mod tcp_listeners;
 mod threads;
 mod threads_listen;
 mod udp;
+mod udp_clients;
 mod udp_connected;
 mod udp_control;
 mod udp_errors;
@@ -113,6 +114,7 @@ pub(crate) fn all() -> Vec<Check> {
         zerocopy::checks(),
         udp::checks(),
         udp_unusual::checks(),
+        udp_clients::checks(),
         udp_connected::checks(),
         udp_control::checks(),
         udp_information::checks(),
