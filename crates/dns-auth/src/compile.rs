@@ -2,7 +2,7 @@
 
 use dns_wire::{LabelStarts, Name, Rcode, Rtype};
 use dns_zone::builder::is_service_binding;
-use dns_zone::{Node, Rrset, Zone};
+use dns_zone::{Changed, Node, NodeId, Rrset, Zone};
 
 use crate::catalog::ServedZone;
 use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
@@ -14,19 +14,26 @@ use crate::writer::TO_QNAME;
 ///
 /// Everything else is left to the tree: delegations, wildcards, denials, chains that leave the zone.
 pub fn compile(zone: Zone) -> ServedZone {
-    let plain = table(&zone, false);
-    let is_signed = zone.is_signed() || zone.denial().is_some();
-    let signed = is_signed.then(|| table(&zone, true));
-    ServedZone::new(zone, Tables { plain, signed })
+    let plain = Compiler::new(&zone, false).all();
+    let signed = has_signed_table(&zone).then(|| Compiler::new(&zone, true).all());
+    ServedZone::new(zone, Tables { plain, signed, is_changed: false })
 }
 
-/// The answers for clients that set DO, or for the others.
-fn table(zone: &Zone, dnssec: bool) -> AnswerTable {
-    let mut compiler = Compiler::new(zone, dnssec);
-    for node in zone.nodes().filter(|node| is_plain(*node)) {
-        compiler.node(node);
+/// Compiles the next version of a served zone: only the answers of names that may have changed.
+pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
+    let (Some(names), Ok(old)) = (&changed.names, before.tree()) else { return compile(changed.zone) };
+    let zone = &changed.zone;
+    if has_signed_table(zone) != before.tables().signed.is_some() {
+        return compile(changed.zone);
     }
-    compiler.table.finish()
+    let next = |table: &AnswerTable, dnssec| Compiler::after(table, zone, dnssec).some(old, names);
+    let plain = next(&before.tables().plain, false);
+    let signed = before.tables().signed.as_ref().map(|table| next(table, true));
+    ServedZone::new(changed.zone, Tables { plain, signed, is_changed: true })
+}
+
+fn has_signed_table(zone: &Zone) -> bool {
+    zone.is_signed() || zone.denial().is_some()
 }
 
 /// Whether the data at this name is authoritative and reached without a boundary in between.
@@ -56,8 +63,41 @@ impl<'z> Compiler<'z> {
                 octets += (12 + node.name().len() + 16 * usize::from(rrset.count())).next_multiple_of(8);
             }
         }
-        let table = TableBuilder::with_capacity(rrsets, octets, zone.hash_seed());
+        Compiler::with(TableBuilder::with_capacity(rrsets, octets, zone.hash_seed()), zone, dnssec)
+    }
+
+    /// For a version of a zone whose table begins as that of the version before.
+    fn after(before: &AnswerTable, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
+        Compiler::with(TableBuilder::after(before), zone, dnssec)
+    }
+
+    fn with(table: TableBuilder, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
         Compiler { zone, table, scratch: Scratch::default(), dnssec, message: Box::new([0; 65_535]) }
+    }
+
+    /// The table of all names.
+    fn all(mut self) -> AnswerTable {
+        self.zone.nodes().filter(|node| is_plain(*node)).for_each(|node| self.node(node));
+        self.table.finish()
+    }
+
+    /// The table in which the answers of these names are no more those of the version `old`.
+    fn some(mut self, old: &Zone, names: &[NodeId]) -> AnswerTable {
+        for &id in names {
+            old.live_node(id).into_iter().for_each(|node| self.remove(node));
+            let new = self.zone.live_node(id).filter(|node| is_plain(*node));
+            new.into_iter().for_each(|node| self.node(node));
+        }
+        self.table.finish()
+    }
+
+    /// Removes all entries that the version before has for a name.
+    fn remove(&mut self, node: Node<'_>) {
+        let mut octets = [0; 255];
+        let name = lowercase(node.name(), &mut octets);
+        let chained = if node.has_cname() { &[Rtype::A, Rtype::AAAA][..] } else { &[] };
+        let types = node.rrsets().map(|rrset| rrset.rtype()).chain(chained.iter().copied());
+        types.for_each(|rtype| self.table.remove(name, rtype.0));
     }
 
     fn node(&mut self, node: Node<'z>) {
@@ -119,11 +159,12 @@ impl<'z> Compiler<'z> {
         if !is_self_contained(&found) {
             return;
         }
-        let chained = if found.hops > 1 { flag::CHAINED } else { 0 };
+        let chained = if found.hops > 1 { flag::CHAINED | flag::DEPENDENT } else { 0 };
         let ordered = if found.counts.answer > 1 { flag::ORDERED } else { 0 };
+        let dependent = if has_targets(rtype) { flag::DEPENDENT } else { 0 };
         let counts = [found.counts.answer, found.counts.authority, found.counts.additional];
         let body = &self.message[start..found.end];
-        self.table.insert(rtype.0, Entry { counts, flags: ordered | chained, name, body });
+        self.table.insert(rtype.0, Entry { counts, flags: ordered | chained | dependent, name, body });
     }
 }
 
@@ -138,10 +179,12 @@ fn is_self_contained(found: &Resolution) -> bool {
 
 /// Whether records of this type hold names that are compressed, or lead to additional records.
 fn has_names(rtype: Rtype) -> bool {
-    matches!(
-        rtype,
-        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MX | Rtype::SOA | Rtype::SRV | Rtype::DNAME
-    ) || is_service_binding(rtype)
+    matches!(rtype, Rtype::CNAME | Rtype::PTR | Rtype::SOA | Rtype::DNAME) || has_targets(rtype)
+}
+
+/// Whether records of this type lead to additional records.
+fn has_targets(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::NS | Rtype::MX | Rtype::SRV) || is_service_binding(rtype)
 }
 
 fn lowercase<'o>(name: &[u8], octets: &'o mut [u8; 255]) -> &'o [u8] {

@@ -53,11 +53,11 @@ impl<'a> Proof<'a> {
             }
             Some(Denial::Nsec3(hashes)) => {
                 let Some(encloser) = provable(hashes, missing.encloser) else { return };
-                hashes.matching(encloser).into_iter().for_each(|record| self.add(record));
-                self.add(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
+                self.add_if(hashes.matching(encloser));
+                self.add_if(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
                 // Below the encloser that is proven, which opt-out may put further up. A wildcard that is there cannot be denied.
                 let wildcard = wildcard_below(encloser);
-                wildcard.into_iter().for_each(|name| self.add(hashes.covering(name.as_name())));
+                wildcard.into_iter().for_each(|name| self.add_if(hashes.covering(name.as_name())));
             }
             None => {}
         }
@@ -69,10 +69,10 @@ impl<'a> Proof<'a> {
             Some(Denial::Nsec(names)) => self.add(names.at_or_before(name_of(node))),
             Some(Denial::Nsec3(hashes)) => {
                 let Some(encloser) = provable(hashes, node) else { return };
-                hashes.matching(encloser).into_iter().for_each(|record| self.add(record));
+                self.add_if(hashes.matching(encloser));
                 if encloser.id() != node.id() {
                     let labels = LabelStarts::of(name_of(node));
-                    self.add(hashes.covering(next_closer(node.name(), &labels, encloser)));
+                    self.add_if(hashes.covering(next_closer(node.name(), &labels, encloser)));
                 }
             }
             None => {}
@@ -85,7 +85,7 @@ impl<'a> Proof<'a> {
             Some(Denial::Nsec(names)) => self.add(names.at_or_before(checked(missing.name))),
             Some(Denial::Nsec3(hashes)) => {
                 let Some(encloser) = provable(hashes, missing.encloser) else { return };
-                self.add(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
+                self.add_if(hashes.covering(next_closer(missing.name, missing.labels, encloser)));
             }
             None => {}
         }
@@ -101,10 +101,14 @@ impl<'a> Proof<'a> {
         if let Some(Denial::Nsec3(hashes)) = zone.denial() {
             let encloser = provable(hashes, missing.encloser);
             let record = encloser.and_then(|encloser| hashes.matching(encloser));
-            record.into_iter().for_each(|record| self.add(record));
+            self.add_if(record);
         }
         self.no_closer(zone, missing);
         self.no_data(zone, wildcard);
+    }
+
+    fn add_if(&mut self, node: Option<Node<'a>>) {
+        node.into_iter().for_each(|node| self.add(node));
     }
 
     fn add(&mut self, node: Node<'a>) {
@@ -117,8 +121,7 @@ impl<'a> Proof<'a> {
 /// The node, or its nearest ancestor that has a record: with opt-out, names that only lead to insecure delegations have none
 /// (RFC 5155, 7.1).
 fn provable<'a>(hashes: Nsec3<'a>, node: Node<'a>) -> Option<Node<'a>> {
-    let mut ancestors = std::iter::successors(Some(node), |node| node.parent());
-    ancestors.find(|node| hashes.matching(*node).is_some())
+    node.ancestors().find(|node| hashes.matching(*node).is_some())
 }
 
 /// The ending of `name` that has one label more than `encloser`, which is above it.
@@ -195,7 +198,7 @@ mod tests {
         proof.no_name(&zone, Missing { name: name_asked, labels: &labels, encloser });
         let proven: Vec<_> = std::iter::from_fn(|| proof.take()).map(Node::id).collect();
         let Some(Denial::Nsec3(hashes)) = zone.denial() else { panic!("it has NSEC3 records") };
-        let covering = |text: &str| hashes.covering(name(text).as_name()).id();
+        let covering = |text: &str| hashes.covering(name(text).as_name()).unwrap().id();
         assert!(proven.contains(&hashes.matching(zone.apex()).unwrap().id()), "the encloser");
         assert!(proven.contains(&covering("ent.example.")), "the next closer name");
         assert!(proven.contains(&covering("*.example.")), "the wildcard below the encloser (RFC 5155, 8.4)");

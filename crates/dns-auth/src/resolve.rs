@@ -220,7 +220,7 @@ impl<'a> Walk<'_, '_, 'a> {
     fn step(&mut self, zone: &'a Zone, name: &'a [u8], labels: &LabelStarts) -> Result<Step<'a>, Full> {
         let encloser = zone.closest_encloser(name, labels);
         let exact = encloser.name().len() == name.len();
-        if let Some(boundary) = boundary_at(encloser) {
+        if let Some(boundary) = encloser.topmost_boundary() {
             let at_boundary = exact && boundary.id() == encloser.id();
             if boundary.is_cut() && !(at_boundary && self.wanted.qtype == Rtype::DS) {
                 return self.referral(zone, boundary);
@@ -432,12 +432,6 @@ impl<'a> Walk<'_, '_, 'a> {
         self.resolution.truncated = true;
         self.resolution.counts = Counts { question: 1, ..Counts::default() };
     }
-}
-
-/// The cut or DNAME that the search of `encloser` or below runs into first, coming from the apex.
-fn boundary_at(encloser: Node<'_>) -> Option<Node<'_>> {
-    let concerned = encloser.is_occluded() || encloser.is_cut() || encloser.has_dname();
-    concerned.then(|| encloser.topmost_boundary()).flatten()
 }
 
 /// The node of a host that may lie in this zone, its own or below a cut. What a DNAME hides does not exist.

@@ -135,9 +135,11 @@ impl Responder {
         let limit = self.limit(query, transport).min(buffer.len());
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
-            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
+            let tables = catalog.zones()[number as usize].tables();
+            let table = tables.of(wants_dnssec(query));
+            let zone_is = || (catalog.has_zone_below(number), tables.is_changed);
             if let Some(entry) = table.find(&prepared.search, prepared.name.name(), query.qtype.0)
-                && (entry.flags == 0 || self.is_usable(entry.flags, catalog.has_zone_below(number)))
+                && (entry.flags == 0 || self.is_usable(entry.flags, zone_is()))
                 && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
             {
                 return Outcome::Reply(len);
@@ -160,11 +162,13 @@ impl Responder {
         self.complete(catalog, &prepared, buffer, transport)
     }
 
-    /// Whether an entry with these flags answers under these settings, in a zone that has another one below it or not.
-    fn is_usable(&self, flags: u8, zone_below: bool) -> bool {
+    /// Whether an entry with these flags answers under these settings, in a zone that has another one below it or not, and whose table has
+    /// changed or not.
+    fn is_usable(&self, flags: u8, (zone_below, is_changed): (bool, bool)) -> bool {
         let chained = flags & flag::CHAINED != 0 && zone_below;
         let ordered = flags & flag::ORDERED != 0 && self.settings.rotate;
-        !chained && !ordered
+        let dependent = flags & flag::DEPENDENT != 0 && is_changed;
+        !chained && !ordered && !dependent
     }
 
     /// Copies a precompiled answer behind the question; `None`, and nothing changed that matters, if it does not fit.

@@ -2,6 +2,7 @@
 
 use dns_wire::fold::{self, Folded};
 use dns_zone::index::{Index, Probe};
+use dns_zone::versioned::Octets;
 
 /// Answers of one zone version that depend on nothing else.
 ///
@@ -17,10 +18,12 @@ use dns_zone::index::{Index, Probe};
 ///
 /// Entries begin at multiples of eight octets; the index numbers them in that unit. Pointers in a body lead to the question's name, as an
 /// owner, or into the body itself, which always stands behind a question with this very name, in whatever case.
-#[derive(Debug, Default)]
+///
+/// The table of the next version is a copy, in which some entries are others: what they were before stays behind, and nothing leads to it.
+#[derive(Clone, Debug, Default)]
 pub struct AnswerTable {
     index: Index,
-    entries: Vec<u8>,
+    entries: Octets,
     seed: u64,
 }
 
@@ -31,6 +34,8 @@ pub struct Tables {
     pub plain: AnswerTable,
     /// With signatures, for clients that set DO; `None` in a zone that has none.
     pub signed: Option<AnswerTable>,
+    /// Whether entries were replaced: those that depend on other names are not to be used then.
+    pub is_changed: bool,
 }
 
 impl Tables {
@@ -52,9 +57,9 @@ impl Tables {
 /// An [`AnswerTable`] in the making.
 #[derive(Debug)]
 pub struct TableBuilder {
-    keys: Vec<u64>,
-    entries: Vec<u8>,
-    seed: u64,
+    table: AnswerTable,
+    /// Of a table that is made from nothing, what its index will have.
+    keys: Option<Vec<u64>>,
 }
 
 const HEAD: usize = 12;
@@ -68,6 +73,8 @@ pub mod flag {
     pub const CHAINED: u8 = 2;
     /// The body is ANCOUNT records that may change places in it.
     pub const ROTATABLE: u8 = 4;
+    /// The answer has, or could have, records of other names.
+    pub const DEPENDENT: u8 = 8;
 }
 
 /// One precompiled answer.
@@ -86,37 +93,63 @@ pub struct Entry<'a> {
 impl TableBuilder {
     /// A table for `count` entries of `octets` altogether, about.
     pub fn with_capacity(count: usize, octets: usize, seed: u64) -> TableBuilder {
-        TableBuilder { keys: Vec::with_capacity(count), entries: Vec::with_capacity(octets), seed }
+        let entries = Octets::from(Vec::with_capacity(octets));
+        let table = AnswerTable { index: Index::default(), entries, seed };
+        TableBuilder { table, keys: Some(Vec::with_capacity(count)) }
+    }
+
+    /// A table that begins with the entries of `before`.
+    pub fn after(before: &AnswerTable) -> TableBuilder {
+        TableBuilder { table: before.clone(), keys: None }
     }
 
     /// Adds an entry; there is one for each name and type. `entry.name` is in lower case. Does nothing when the table is
     /// full, at 32 GiB, or the body longer than a message: such answers are made from the tree.
     pub fn insert(&mut self, rtype: u16, entry: Entry<'_>) {
+        let AnswerTable { index, entries, seed } = &mut self.table;
         let (Ok(number), Ok(body_len)) =
-            (u32::try_from(self.entries.len() / UNIT), u16::try_from(entry.body.len()))
+            (u32::try_from(entries.begin_item() / UNIT), u16::try_from(entry.body.len()))
         else {
             return;
         };
-        if number == u32::MAX {
+        if number > Index::NUMBER_MAX {
             return;
         }
         let [answer, authority, additional] = entry.counts;
         for field in [body_len, rtype, answer, authority, additional] {
-            self.entries.extend_from_slice(&field.to_le_bytes());
+            entries.extend_from_slice(&field.to_le_bytes());
         }
-        self.entries.extend_from_slice(&[entry.name.len() as u8, entry.flags]);
-        self.entries.extend_from_slice(entry.name);
-        self.entries.extend_from_slice(entry.body);
-        self.entries.resize(self.entries.len().next_multiple_of(UNIT), 0);
-        let hash = fold::hash_with_type(fold::hash_name(entry.name, self.seed), rtype);
-        self.keys.push(Index::key(hash, number));
+        entries.extend_from_slice(&[entry.name.len() as u8, entry.flags]);
+        entries.extend_from_slice(entry.name);
+        entries.extend_from_slice(entry.body);
+        let len = HEAD + entry.name.len() + entry.body.len();
+        entries.extend_from_slice(&[0; UNIT][..len.next_multiple_of(UNIT) - len]);
+        let hash = hash(entry.name, rtype, *seed);
+        match &mut self.keys {
+            Some(keys) => keys.push(Index::key(hash, number)),
+            None => index.insert(hash, number),
+        }
+    }
+
+    /// Removes the entry of this name, in lower case, and type, if there is one. For a table that began with another one's entries.
+    pub fn remove(&mut self, name: &[u8], rtype: u16) {
+        let AnswerTable { index, entries, seed } = &mut self.table;
+        index.remove(hash(name, rtype, *seed), |number| entry_if(entries, number, name, rtype).is_some());
     }
 
     /// Ends the table.
     pub fn finish(mut self) -> AnswerTable {
-        self.entries.shrink_to_fit();
-        AnswerTable { index: Index::from_keys(self.keys), entries: self.entries, seed: self.seed }
+        if let Some(keys) = self.keys {
+            self.table.index = Index::from_keys(keys);
+        }
+        self.table.index.share();
+        self.table.entries.share();
+        self.table
     }
+}
+
+fn hash(name: &[u8], rtype: u16, seed: u64) -> u64 {
+    fold::hash_with_type(fold::hash_name(name, seed), rtype)
 }
 
 impl AnswerTable {
@@ -132,7 +165,7 @@ impl AnswerTable {
 
     /// Octets of memory.
     pub fn memory(&self) -> usize {
-        self.index.memory() + self.entries.capacity()
+        self.index.memory() + self.entries.memory()
     }
 
     /// Starts a search for the answer to `name` and `rtype`, and has the index's slot fetched. In a large zone that slot is
@@ -151,8 +184,8 @@ impl AnswerTable {
         const CACHE_LINE: usize = 64;
         search.slot = self.index.slot(search.probe);
         let at = (search.slot as u32).wrapping_sub(1) as usize * UNIT;
-        prefetch::read(&self.entries, at);
-        prefetch::read(&self.entries, at + CACHE_LINE - UNIT);
+        self.entries.prefetch(at);
+        self.entries.prefetch(at + CACHE_LINE - UNIT);
     }
 
     /// The last step: the answer that the search is for, with `name` in lower case.
@@ -161,7 +194,7 @@ impl AnswerTable {
         let (mut slot, mut probe) = (search.slot, search.probe);
         while slot != 0 {
             if let Some(number) = Index::number_in(slot, search.hash)
-                && let Some(entry) = self.entry_if(number, name, rtype)
+                && let Some(entry) = entry_if(&self.entries, number, name, rtype)
             {
                 return Some(entry);
             }
@@ -170,19 +203,20 @@ impl AnswerTable {
         }
         None
     }
+}
 
-    #[inline(always)]
-    fn entry_if(&self, number: u32, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
-        let entry = self.entries.get(number as usize * UNIT..)?;
-        let (head, rest) = entry.split_first_chunk::<HEAD>()?;
-        let field = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-        let (own_name, rest) = rest.split_at_checked(usize::from(head[10]))?;
-        if field(2) != rtype || own_name != name {
-            return None;
-        }
-        let body = rest.get(..usize::from(field(0)))?;
-        Some(Entry { counts: [field(4), field(6), field(8)], flags: head[11], name: own_name, body })
+/// The entry of this number, if it is for this name and type.
+#[inline(always)]
+fn entry_if<'e>(entries: &'e Octets, number: u32, name: &[u8], rtype: u16) -> Option<Entry<'e>> {
+    let entry = entries.get(number as usize * UNIT)?;
+    let (head, rest) = entry.split_first_chunk::<HEAD>()?;
+    let field = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+    let (own_name, rest) = rest.split_at_checked(usize::from(head[10]))?;
+    if field(2) != rtype || own_name != name {
+        return None;
     }
+    let body = rest.get(..usize::from(field(0)))?;
+    Some(Entry { counts: [field(4), field(6), field(8)], flags: head[11], name: own_name, body })
 }
 
 /// A search under way, see [`AnswerTable::search`].

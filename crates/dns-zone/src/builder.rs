@@ -5,10 +5,11 @@ use thiserror::Error;
 
 use crate::denial::Chain;
 use crate::index::Index;
-use crate::octets::{Octets, Offset};
+use crate::offset::Offset;
 use crate::tree::{
-    NEXT_LEN, NONE, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record, type_covered,
+    NEXT_LEN, NONE, Node, NodeEntry, NodeId, Rrset, RrsetEntry, Zone, node_flag, parent, record, type_covered,
 };
+use crate::versioned::{Array, Octets};
 
 /// Why a record cannot be part of the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -49,9 +50,9 @@ pub enum ZoneError {
 
 /// Collects records in any order and makes a [`Zone`] of them.
 pub struct ZoneBuilder {
-    zone: Zone,
+    pub(crate) zone: Zone,
     /// The node of the record before: mostly the next one has the same owner, or the same parent.
-    last: NodeId,
+    pub(crate) last: NodeId,
 }
 
 impl ZoneBuilder {
@@ -63,9 +64,9 @@ impl ZoneBuilder {
     fn with_octets(origin: Name<'_>, seed: u64, names: Octets, records: Octets) -> ZoneBuilder {
         let zone = Zone {
             origin: NameBuf::from(origin),
-            nodes: Vec::new(),
+            nodes: Array::default(),
             names,
-            rrsets: Vec::new(),
+            rrsets: Array::default(),
             records,
             index: Index::default(),
             seed,
@@ -73,10 +74,12 @@ impl ZoneBuilder {
             depths: (origin.label_count() as u8, 0), // A name has at most 127 labels.
             chain: Chain::default(),
             is_signed: false,
+            is_hashed: false,
+            changes: 0,
         };
         let mut builder = ZoneBuilder { zone, last: NodeId(0) };
         let hash = fold::hash_name(origin.as_bytes(), seed);
-        builder.push_node(origin.as_bytes(), NodeId(0), hash).expect("one name fits");
+        builder.push_node(origin.as_bytes(), None, hash).expect("one name fits");
         builder
     }
 
@@ -88,11 +91,10 @@ impl ZoneBuilder {
             let all = len as u128 * u128::from(of) / u128::from(done.max(1));
             usize::try_from(all + all / 32).unwrap_or(usize::MAX).saturating_sub(len)
         };
-        // Without that room things go on as they would without this call.
-        let _ = zone.nodes.try_reserve_exact(rest(zone.nodes.len()));
-        let _ = zone.names.try_reserve_exact(rest(zone.names.len()));
-        let _ = zone.rrsets.try_reserve_exact(rest(zone.rrsets.len()));
-        let _ = zone.records.try_reserve_exact(rest(zone.records.len()));
+        zone.nodes.reserve(rest(zone.nodes.len()));
+        zone.names.reserve(rest(zone.names.base_len()));
+        zone.rrsets.reserve(rest(zone.rrsets.len()));
+        zone.records.reserve(rest(zone.records.base_len()));
         zone.index.reserve(rest(zone.index.len()));
     }
 
@@ -120,57 +122,44 @@ impl ZoneBuilder {
         if self.find_rrset(NodeId(0), Rtype::SOA, None).is_none() {
             return Err(ZoneError::NoSoa);
         }
-        if self.zone.is_signed {
-            self.give_ttls_to_signatures();
-            self.mark_hashed();
+        if self.zone.is_signed || self.zone.is_hashed {
+            let nodes = 0..self.zone.nodes.len() as u32;
+            nodes.map(NodeId).for_each(|node| self.settle_signed(node));
         }
         let zone = &mut self.zone;
-        for id in 1..zone.nodes.len() {
-            let above = zone.nodes[zone.nodes[id].parent as usize].flags; // Parents precede children.
-            if above & (node_flag::OCCLUDED | node_flag::CUT | node_flag::DNAME) != 0 {
-                zone.nodes[id].flags |= node_flag::OCCLUDED;
-            }
-        }
-        zone.nodes.shrink_to_fit();
-        zone.names.shrink_to_fit();
-        zone.rrsets.shrink_to_fit();
-        zone.records.shrink_to_fit();
+        zone.nodes.share();
+        zone.names.share();
+        zone.rrsets.share();
+        zone.records.share();
+        zone.index.share();
         zone.chain = Chain::of(zone);
         Ok(self.zone)
     }
 
-    /// RFC 4034, 3: a signature has the TTL of the set that it covers. One that covers nothing here keeps its own.
-    fn give_ttls_to_signatures(&mut self) {
-        for id in 0..self.zone.nodes.len() {
-            let mut at = self.zone.nodes[id].first_rrset;
-            while let Some(entry) = self.zone.rrsets.get(at as usize) {
-                let next = entry.next;
-                let covered = self.covered_by(entry);
-                let set = covered.and_then(|rtype| self.find_rrset(NodeId(id as u32), rtype, None));
-                if let Some(set) = set {
-                    self.zone.rrsets[at as usize].ttl = self.zone.rrsets[set].ttl;
-                }
-                at = next;
-            }
+    /// Once all records of a signed or hashed zone are there: what depends on several of one name.
+    pub(crate) fn settle_signed(&mut self, node: NodeId) {
+        self.give_ttls_to_signatures(node);
+        let is_hash = is_hash_owner(self.zone.node(node));
+        if is_hash != self.zone.node(node).is_hashed() {
+            self.entry_mut(node).flags ^= node_flag::HASHED;
         }
     }
 
-    /// Marks the names that hold an NSEC3 record and nothing else. They are children of the apex that have no children.
-    fn mark_hashed(&mut self) {
-        let zone = &mut self.zone;
-        let of_hash =
-            |rrset: Rrset<'_>| rrset.rtype() == Rtype::NSEC3 || rrset.covered() == Some(Rtype::NSEC3);
-        for id in 1..zone.nodes.len() {
-            let node = zone.node(NodeId(id as u32));
-            let is_hashed = node.rrset(Rtype::NSEC3).is_some() && node.rrsets().all(of_hash);
-            if is_hashed && zone.nodes[id].parent == 0 {
-                zone.nodes[id].flags |= node_flag::HASHED;
+    /// RFC 4034, 3: a signature has the TTL of the set that it covers. One that covers nothing here keeps its own.
+    fn give_ttls_to_signatures(&mut self, node: NodeId) {
+        let mut at = self.zone.node(node).first_rrset();
+        while let Some(entry) = self.zone.rrsets.get(at as usize).copied() {
+            let set = self.covered_by(&entry).and_then(|rtype| self.find_rrset(node, rtype, None));
+            let ttl = set.and_then(|set| Some(self.zone.rrsets.get(set)?.ttl)).unwrap_or(entry.ttl);
+            if ttl != entry.ttl {
+                self.zone.rrsets.get_mut(at as usize).ttl = ttl;
             }
+            at = entry.next;
         }
-        for id in 1..zone.nodes.len() {
-            let parent = zone.nodes[id].parent as usize;
-            zone.nodes[parent].flags &= !node_flag::HASHED;
-        }
+    }
+
+    pub(crate) fn entry_mut(&mut self, node: NodeId) -> &mut NodeEntry {
+        self.zone.nodes.get_mut(node.0 as usize)
     }
 
     /// The type that the signatures of a set cover; `None` for other sets.
@@ -196,14 +185,13 @@ impl ZoneBuilder {
         if is_service_binding(rtype) && rdata.get(2..).is_none_or(|name| Name::split_from(name).is_err()) {
             return Err(RecordError::Malformed(rtype));
         }
-        let entry = &self.zone.nodes[node.0 as usize];
         let beside_cname = |other: Rtype| matches!(other, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
         if rtype == Rtype::CNAME {
             let others = self.zone.node(node).rrsets();
             if others.map(|rrset| rrset.rtype()).any(|other| other != Rtype::CNAME && !beside_cname(other)) {
                 return Err(RecordError::CnameAndOtherData);
             }
-        } else if entry.flags & node_flag::CNAME != 0 && !beside_cname(rtype) {
+        } else if self.zone.node(node).has_cname() && !beside_cname(rtype) {
             return Err(RecordError::CnameAndOtherData);
         }
         Ok(())
@@ -217,6 +205,7 @@ impl ZoneBuilder {
         }
         let hash = fold::hash_name(name, self.zone.seed);
         if let Some(id) = self.find_node(name, hash) {
+            self.revive(id);
             return Ok(id);
         }
         let above = parent(name).filter(|above| above.len() >= self.zone.origin.as_name().len());
@@ -225,10 +214,18 @@ impl ZoneBuilder {
             Some(sibling_parent) if sibling_parent.name() == above => sibling_parent.id(),
             _ => self.ensure_node(above)?,
         };
-        if name.starts_with(b"\x01*") {
-            self.zone.nodes[parent_id.0 as usize].flags |= node_flag::WILDCARD_CHILD;
+        self.push_node(name, Some(parent_id), hash)
+    }
+
+    /// A removed name, and those above it, are back.
+    fn revive(&mut self, node: NodeId) {
+        let node = self.zone.node(node);
+        if !node.is_removed() {
+            return;
         }
-        self.push_node(name, parent_id, hash)
+        let (id, above) = (node.id(), node.parent().expect("the apex is never removed").id());
+        self.entry_mut(id).flags &= !node_flag::REMOVED;
+        self.revive(above);
     }
 
     fn find_node(&self, name: &[u8], hash: u64) -> Option<NodeId> {
@@ -236,16 +233,24 @@ impl ZoneBuilder {
         self.zone.index.find(hash, matches).map(NodeId)
     }
 
-    fn push_node(&mut self, name: &[u8], parent: NodeId, hash: u64) -> Result<NodeId, RecordError> {
+    fn push_node(&mut self, name: &[u8], parent: Option<NodeId>, hash: u64) -> Result<NodeId, RecordError> {
         let zone = &mut self.zone;
         let id = number(zone.nodes.len())?;
-        let entry = NodeEntry {
-            name: zone.names.end(),
+        let mut entry = NodeEntry {
+            name: Offset::new(zone.names.begin_item()),
             name_len: u8::try_from(name.len()).expect("a name has at most 255 octets"),
             flags: 0,
             first_rrset: NONE,
-            parent: parent.0,
+            parent: 0,
+            last_child: NONE,
+            sibling: NONE,
         };
+        if let Some(parent) = parent {
+            let above = zone.nodes.get_mut(parent.0 as usize);
+            entry.parent = parent.0;
+            entry.sibling = std::mem::replace(&mut above.last_child, id);
+            above.flags |= if name.starts_with(b"\x01*") { node_flag::WILDCARD_CHILD } else { 0 };
+        }
         let labels = Name::from_wire(name).expect("names are checked before they come here").label_count();
         zone.depths.1 = zone.depths.1.max(labels as u8);
         zone.names.extend_from_slice(name);
@@ -255,9 +260,9 @@ impl ZoneBuilder {
     }
 
     /// The set of this type, and of signatures the one that covers `covered`.
-    fn find_rrset(&self, node: NodeId, rtype: Rtype, covered: Option<Rtype>) -> Option<usize> {
+    pub(crate) fn find_rrset(&self, node: NodeId, rtype: Rtype, covered: Option<Rtype>) -> Option<usize> {
         let rrsets = &self.zone.rrsets;
-        let mut at = self.zone.nodes[node.0 as usize].first_rrset;
+        let mut at = self.zone.node(node).first_rrset();
         while let Some(entry) = rrsets.get(at as usize) {
             if entry.rtype == rtype && (rtype != Rtype::RRSIG || self.covered_by(entry) == covered) {
                 return Some(at as usize);
@@ -284,52 +289,86 @@ impl ZoneBuilder {
             RrsetEntry { next: NONE, first_record: record, last_record: record, ttl, rtype, count: 1 };
         zone.rrsets.push(entry);
         zone.is_signed |= rtype == Rtype::RRSIG;
-        let node_entry = &mut zone.nodes[node.0 as usize];
+        zone.is_hashed |= rtype == Rtype::NSEC3;
+        let node_entry = zone.nodes.get_mut(node.0 as usize);
         node_entry.flags |= flags_for(rtype, node);
-        let mut at = node_entry.first_rrset;
-        if at == NONE {
+        if node_entry.first_rrset == NONE {
             node_entry.first_rrset = number;
             return Ok(());
         }
-        while zone.rrsets[at as usize].next != NONE {
-            at = zone.rrsets[at as usize].next;
+        let mut at = node_entry.first_rrset as usize;
+        while let Some(entry) = zone.rrsets.get(at).filter(|entry| entry.next != NONE) {
+            at = entry.next as usize;
         }
-        zone.rrsets[at as usize].next = number;
+        zone.rrsets.get_mut(at).next = number;
         Ok(())
     }
 
     fn extend_rrset(&mut self, number: usize, ttl: u32, rdata: &[u8]) -> Result<(), RecordError> {
-        let rtype = self.zone.rrsets[number].rtype;
+        let entry = *self.zone.rrsets.get_mut(number);
         let mut wire_len = 0;
-        let mut at = self.zone.rrsets[number].first_record;
+        let mut at = entry.first_record;
         while at != Offset::NONE {
             let (next, data) = record(&self.zone.records, at);
-            if is_same(rtype, data, rdata) {
-                self.zone.rrsets[number].ttl = self.zone.rrsets[number].ttl.min(ttl);
+            if is_same(entry.rtype, data, rdata) {
+                self.zone.rrsets.get_mut(number).ttl = entry.ttl.min(ttl);
                 return Ok(());
             }
             wire_len += data.len() + 12;
             at = next;
         }
-        if matches!(rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA) {
-            return Err(RecordError::Second(rtype));
+        if matches!(entry.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA) {
+            return Err(RecordError::Second(entry.rtype));
         }
         if wire_len + rdata.len() + 12 > RRSET_LEN_MAX {
             return Err(RecordError::RrsetTooLarge);
         }
+        let last = match self.zone.records.get_mut(entry.last_record.get()) {
+            Some(_) => entry.last_record,
+            None => self.copy_records(number, usize::MAX)?, // Other versions may have them.
+        };
         let new = self.push_record(rdata)?;
-        let last = self.zone.rrsets[number].last_record;
-        self.zone.records.at_mut(last)[..NEXT_LEN].copy_from_slice(&new.to_octets());
-        let entry = &mut self.zone.rrsets[number];
+        self.link(last, new);
+        let entry = self.zone.rrsets.get_mut(number);
         entry.last_record = new;
         entry.count += 1;
         entry.ttl = entry.ttl.min(ttl);
         Ok(())
     }
 
+    /// Copies the records of a set, without number `without` of them, so that none is another version's, too. Returns the last one.
+    pub(crate) fn copy_records(&mut self, number: usize, without: usize) -> Result<Offset, RecordError> {
+        let mut at = self.zone.rrsets.get_mut(number).first_record;
+        let mut copied: Vec<Offset> = Vec::new();
+        for place in 0.. {
+            if at == Offset::NONE {
+                break;
+            }
+            let (next, data) = record(&self.zone.records, at);
+            if place != without {
+                let data = data.to_vec();
+                let new = self.push_record(&data)?;
+                copied.last().into_iter().for_each(|last| self.link(*last, new));
+                copied.push(new);
+            }
+            at = next;
+        }
+        let (&first, &last) = copied.first().zip(copied.last()).expect("a set keeps a record");
+        let entry = self.zone.rrsets.get_mut(number);
+        self.zone.record_count -= usize::from(entry.count);
+        *entry = RrsetEntry { first_record: first, last_record: last, count: copied.len() as u16, ..*entry };
+        Ok(last)
+    }
+
+    /// Has the record `next` follow the record `at`, which no other version has.
+    fn link(&mut self, at: Offset, next: Offset) {
+        let octets = self.zone.records.get_mut(at.get()).expect("it is this version's own");
+        octets[..NEXT_LEN].copy_from_slice(&next.to_octets());
+    }
+
     fn push_record(&mut self, rdata: &[u8]) -> Result<Offset, RecordError> {
         let zone = &mut self.zone;
-        let at = zone.records.end();
+        let at = Offset::new(zone.records.begin_item());
         let len = u16::try_from(rdata.len()).map_err(|_| RecordError::RrsetTooLarge)?;
         zone.records.extend_from_slice(&Offset::NONE.to_octets());
         zone.records.extend_from_slice(&len.to_le_bytes());
@@ -344,12 +383,21 @@ impl ZoneBuilder {
 const RRSET_LEN_MAX: usize = 65_535 - 700;
 
 /// Whether two records of one type are the same: names in their data are compared without case (RFC 2181, 5; RFC 4343, 3).
-fn is_same(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
+pub(crate) fn is_same(rtype: Rtype, left: &[u8], right: &[u8]) -> bool {
     // The numbers of a SOA are no name.
     let names_from = target_offset(rtype).filter(|_| rtype != Rtype::SOA).unwrap_or(left.len());
     left.len() == right.len()
         && left[..names_from] == right[..names_from]
         && fold::equal(&left[names_from..], &right[names_from..])
+}
+
+/// Whether a name holds an NSEC3 record and nothing but its signatures, and is a child of the apex without children.
+fn is_hash_owner(node: Node<'_>) -> bool {
+    let of_hash = |rrset: Rrset<'_>| rrset.rtype() == Rtype::NSEC3 || rrset.covered() == Some(Rtype::NSEC3);
+    node.rrset(Rtype::NSEC3).is_some()
+        && node.rrsets().all(of_hash)
+        && node.parent().is_some_and(|parent| parent.id().0 == 0)
+        && node.children().all(Node::is_removed)
 }
 
 /// Where in its data a record of this type names the host or name that an answer goes on with.
@@ -376,7 +424,7 @@ fn starts_with_name(octets: &[u8], rtype: Rtype) -> bool {
     }
 }
 
-fn flags_for(rtype: Rtype, node: NodeId) -> u8 {
+pub(crate) fn flags_for(rtype: Rtype, node: NodeId) -> u8 {
     match rtype {
         Rtype::NS if node.0 != 0 => node_flag::CUT,
         Rtype::DNAME => node_flag::DNAME,
@@ -387,7 +435,7 @@ fn flags_for(rtype: Rtype, node: NodeId) -> u8 {
 
 /// The number of what is added behind `count` others.
 fn number(count: usize) -> Result<u32, RecordError> {
-    u32::try_from(count).ok().filter(|&number| number != NONE).ok_or(RecordError::ZoneTooLarge)
+    u32::try_from(count).ok().filter(|&number| number <= Index::NUMBER_MAX).ok_or(RecordError::ZoneTooLarge)
 }
 
 #[cfg(test)]
@@ -395,7 +443,6 @@ mod tests {
     use dns_wire::LabelStarts;
 
     use super::*;
-    use crate::Node;
 
     const SOA: &[u8] =
         b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";

@@ -4,59 +4,165 @@
 //! hashes (RFC 5155, 7.1). Both are kept as a sorted array of nodes with a key beside each, so that a search seldom leaves it.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use dns_wire::{LabelStarts, Name, Rtype};
 use nsec3::{Hash, Parameters};
 
 use crate::tree::{NONE, Node, NodeId, Rrset, Zone};
+use crate::versioned::Array;
 
 /// The nodes whose records deny.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Chain {
     /// There are none: the zone is not signed.
     #[default]
     None,
-    /// Those with NSEC records, and for each the start of its name's [`key`].
-    Nsec(Vec<(u64, NodeId)>),
+    /// Those with NSEC records, by the start of their names' [`key`].
+    Nsec(Ordered<u64>),
     /// Those with NSEC3 records.
     Nsec3(Hashes),
 }
 
+/// Nodes in the order of their keys: those that the zone was built with, and those that came since. Some may have lost their record meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered<K> {
+    base: Arc<Vec<(K, NodeId)>>,
+    added: Vec<(K, NodeId)>,
+}
+
+impl<K: Copy> Ordered<K> {
+    fn new(mut base: Vec<(K, NodeId)>) -> Ordered<K> {
+        base.shrink_to_fit();
+        Ordered { base: Arc::new(base), added: Vec::new() }
+    }
+
+    /// The last node that is not beyond what `to` compares with, and has its record; `order` is that of all.
+    fn last(
+        &self,
+        to: impl Fn(&(K, NodeId)) -> Ordering,
+        order: impl Fn(&(K, NodeId), &(K, NodeId)) -> Ordering,
+        has_record: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        let last_of = |list: &[(K, NodeId)]| {
+            let beyond = list.partition_point(|entry| to(entry) != Ordering::Greater);
+            list[..beyond].iter().rfind(|entry| has_record(entry.1)).copied()
+        };
+        let found = match (last_of(&self.base), last_of(&self.added)) {
+            (Some(base), Some(added)) if order(&base, &added) == Ordering::Less => Some(added),
+            (base, added) => base.or(added),
+        };
+        found.map(|entry| entry.1)
+    }
+
+    /// Adds a node, unless it is there.
+    fn add(&mut self, entry: (K, NodeId), order: impl Fn(&(K, NodeId), &(K, NodeId)) -> Ordering) {
+        let place = |list: &[(K, NodeId)]| list.binary_search_by(|other| order(other, &entry));
+        if place(&self.base).is_err()
+            && let Err(at) = place(&self.added)
+        {
+            self.added.insert(at, entry);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        (self.base.capacity() + self.added.capacity()) * size_of::<(K, NodeId)>()
+    }
+}
+
 /// The NSEC3 records of one set of parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hashes {
     iterations: u16,
-    salt: Box<[u8]>,
-    /// In order, the nodes of the records, and the hash that each stands for.
-    ring: Vec<(Hash, NodeId)>,
+    salt: Arc<[u8]>,
+    /// The nodes of the records, and the hash that each stands for.
+    ring: Ordered<Hash>,
     /// For each node of the zone the one whose record stands for it, or [`NONE`]: no name that exists is hashed for an answer.
-    matching: Vec<u32>,
+    matching: Array<u32>,
 }
 
 impl Hashes {
     /// The records of these parameters; `None` if there are none.
     fn of(zone: &Zone, parameters: Parameters<'_>) -> Option<Hashes> {
-        let hash = |node: Node<'_>| {
-            let is_of_chain = |rdata| Parameters::split_from(rdata).is_some_and(|it| it.0 == parameters);
-            let label = Name::from_wire(node.name()).ok()?.labels().next()?;
-            let is_child = node.parent()?.id() == zone.apex().id();
-            let has_record = is_child && node.rrset(Rtype::NSEC3)?.records().any(is_of_chain);
-            Some((nsec3::from_base32hex(label).filter(|_| has_record)?, node.id()))
-        };
-        let mut ring: Vec<_> = zone.nodes().filter_map(hash).collect();
+        let entry = |node: Node<'_>| Some((hash_of_record(node, parameters)?, node.id()));
+        let mut ring: Vec<_> = zone.nodes().filter_map(entry).collect();
+        if ring.is_empty() {
+            return None;
+        }
         ring.sort_unstable_by_key(|(hash, _)| *hash);
-        ring.shrink_to_fit();
-        let record_of = |node: Node<'_>| {
-            let is_name = !node.is_hashed() && !node.is_occluded();
-            let wanted = is_name.then(|| parameters.hash(name_of(node)))?;
-            Some(ring[ring.binary_search_by_key(&wanted, |(hash, _)| *hash).ok()?].1.0)
+        let mut hashes = Hashes {
+            iterations: parameters.iterations,
+            salt: parameters.salt.into(),
+            ring: Ordered::new(ring),
+            matching: vec![NONE; zone.node_count()].into(),
         };
-        let matching = match &ring[..] {
-            [] => return None,
-            _ => zone.nodes().map(|node| record_of(node).unwrap_or(NONE)).collect(),
-        };
-        Some(Hashes { iterations: parameters.iterations, salt: parameters.salt.into(), ring, matching })
+        zone.nodes().for_each(|node| hashes.match_node(zone, node));
+        hashes.matching.share();
+        Some(hashes)
     }
+
+    /// The same for a version in which these nodes may be others. `None` if that cannot be said without a look at all.
+    fn after(&self, zone: &Zone, touched: &[NodeId]) -> Option<Hashes> {
+        parameters(zone).next().filter(|it| *it == self.parameters())?;
+        let mut hashes = self.clone();
+        (hashes.matching.len()..zone.node_count()).for_each(|_| hashes.matching.push(NONE));
+        let nodes = || touched.iter().filter_map(|id| zone.live_node(*id));
+        let mut new: Vec<NodeId> = Vec::new();
+        for (node, hash) in nodes().filter_map(|node| Some((node, hash_of_record(node, self.parameters())?)))
+        {
+            if self.find(zone, &hash).is_none() {
+                new.push(node.id());
+            }
+            hashes.ring.add((hash, node.id()), by_hash);
+        }
+        for node in nodes().flat_map(Node::ancestors) {
+            hashes.match_node(zone, node);
+            let record = hashes.matching.get(node.id().0 as usize).copied();
+            new.retain(|id| Some(id.0) != record);
+        }
+        new.is_empty().then_some(hashes) // A record for a name that has not changed: which?
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Parameters { iterations: self.iterations, salt: &self.salt }
+    }
+
+    /// Notes which record stands for a name of the zone.
+    fn match_node(&mut self, zone: &Zone, node: Node<'_>) {
+        let is_name = !node.is_hashed() && !node.is_occluded();
+        let wanted = is_name.then(|| self.parameters().hash(name_of(node)));
+        let record = wanted.and_then(|wanted| self.find(zone, &wanted));
+        *self.matching.get_mut(node.id().0 as usize) = record.map_or(NONE, |id| id.0);
+    }
+
+    /// The node of the record that stands for a hash.
+    fn find(&self, zone: &Zone, hash: &Hash) -> Option<NodeId> {
+        let found = self.last_of(zone, |other| other.cmp(hash))?;
+        let label = Name::from_wire(zone.node(found).name()).ok()?.labels().next()?;
+        (nsec3::from_base32hex(label)? == *hash).then_some(found)
+    }
+
+    fn last_of(&self, zone: &Zone, to: impl Fn(&Hash) -> Ordering) -> Option<NodeId> {
+        let has_record = |id| zone.live_node(id).is_some_and(|node| self.has_record(node));
+        self.ring.last(|(hash, _)| to(hash), by_hash, has_record)
+    }
+
+    fn has_record(&self, node: Node<'_>) -> bool {
+        hash_of_record(node, self.parameters()).is_some()
+    }
+}
+
+fn by_hash((one, _): &(Hash, NodeId), (other, _): &(Hash, NodeId)) -> Ordering {
+    one.cmp(other)
+}
+
+/// The hash that a node's NSEC3 record of these parameters stands for.
+fn hash_of_record(node: Node<'_>, parameters: Parameters<'_>) -> Option<Hash> {
+    let is_of_chain = |rdata| Parameters::split_from(rdata).is_some_and(|it| it.0 == parameters);
+    let is_child = node.parent()?.parent().is_none();
+    let has_record = is_child && node.rrset(Rtype::NSEC3)?.records().any(is_of_chain);
+    let label = Name::from_wire(node.name()).ok()?.labels().next()?;
+    nsec3::from_base32hex(label).filter(|_| has_record)
 }
 
 impl Chain {
@@ -65,29 +171,53 @@ impl Chain {
         if let Some(hashes) = parameters(zone).find_map(|parameters| Hashes::of(zone, parameters)) {
             return Chain::Nsec3(hashes);
         }
-        if zone.apex().rrset(Rtype::NSEC).is_none() {
+        if !has_nsec(zone.apex()) {
             return Chain::None;
         }
-        let depth = zone.depths.0;
-        let denying = zone.nodes().filter(|node| node.rrset(Rtype::NSEC).is_some());
-        let mut names: Vec<_> = denying.map(|node| (key(name_of(node), depth), node.id())).collect();
-        let name = |id| name_of(zone.node(id));
-        // Stable, as files are mostly in order already.
-        names.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| name(*a).cmp(&name(*b))));
-        names.shrink_to_fit();
-        Chain::Nsec(names)
+        let mut names: Vec<_> = zone.nodes().filter(|node| has_nsec(*node)).map(entry_of).collect();
+        names.sort_by(by_name(zone)); // Stable, as files are mostly in order already.
+        Chain::Nsec(Ordered::new(names))
+    }
+
+    /// The chain of the next version, in which these nodes may be others. `None` if that cannot be said without a look at all.
+    pub(crate) fn after(&self, zone: &Zone, touched: &[NodeId]) -> Option<Chain> {
+        let is_hashed = parameters(zone).next().is_some();
+        match self {
+            Chain::None => (!is_hashed && !has_nsec(zone.apex())).then_some(Chain::None),
+            Chain::Nsec(names) if !is_hashed && has_nsec(zone.apex()) => {
+                let mut names = names.clone();
+                let nodes = touched.iter().filter_map(|id| zone.live_node(*id));
+                nodes
+                    .filter(|node| has_nsec(*node))
+                    .for_each(|node| names.add(entry_of(node), by_name(zone)));
+                Some(Chain::Nsec(names))
+            }
+            Chain::Nsec(_) => None,
+            Chain::Nsec3(hashes) => hashes.after(zone, touched).map(Chain::Nsec3),
+        }
     }
 
     pub(crate) fn memory(&self) -> usize {
         match self {
             Chain::None => 0,
-            Chain::Nsec(names) => names.capacity() * size_of::<(u64, NodeId)>(),
-            Chain::Nsec3(hashes) => {
-                hashes.ring.capacity() * size_of::<(Hash, NodeId)>()
-                    + hashes.matching.capacity() * size_of::<u32>()
-            }
+            Chain::Nsec(names) => names.memory(),
+            Chain::Nsec3(hashes) => hashes.ring.memory() + hashes.matching.memory(),
         }
     }
+}
+
+fn has_nsec(node: Node<'_>) -> bool {
+    node.rrset(Rtype::NSEC).is_some()
+}
+
+fn entry_of(node: Node<'_>) -> (u64, NodeId) {
+    (key(name_of(node), node.zone().depths.0), node.id())
+}
+
+/// The canonical order (RFC 4034, 6.1) of nodes with keys.
+fn by_name(zone: &Zone) -> impl Fn(&(u64, NodeId), &(u64, NodeId)) -> Ordering {
+    let name = |id| name_of(zone.node(id));
+    move |(one, a), (other, b)| one.cmp(other).then_with(|| name(*a).cmp(&name(*b)))
 }
 
 /// Finds the records of a signed zone that deny.
@@ -113,7 +243,7 @@ impl<'z> Denial<'z> {
 #[derive(Clone, Copy, Debug)]
 pub struct Nsec<'z> {
     zone: &'z Zone,
-    names: &'z [(u64, NodeId)],
+    names: &'z Ordered<u64>,
 }
 
 impl<'z> Nsec<'z> {
@@ -122,10 +252,12 @@ impl<'z> Nsec<'z> {
     /// `name` is at or below the origin.
     pub fn at_or_before(self, name: Name<'_>) -> Node<'z> {
         let wanted = key(name, self.zone.depths.0);
-        let beyond = self.names.partition_point(|(key, id)| {
-            key.cmp(&wanted).then_with(|| name_of(self.zone.node(*id)).cmp(&name)) != Ordering::Greater
-        });
-        self.zone.node(self.names[beyond.saturating_sub(1)].1) // The first one is the apex.
+        let to = |(key, id): &(u64, NodeId)| {
+            key.cmp(&wanted).then_with(|| name_of(self.zone.node(*id)).cmp(&name))
+        };
+        let has_record = |id| self.zone.live_node(id).is_some_and(has_nsec);
+        let found = self.names.last(to, by_name(self.zone), has_record);
+        self.zone.node(found.unwrap_or(NodeId(0))) // The first one is the apex.
     }
 }
 
@@ -140,17 +272,19 @@ impl<'z> Nsec3<'z> {
     /// The node whose record matches the name of `node`.
     pub fn matching(self, node: Node<'_>) -> Option<Node<'z>> {
         let number = *self.hashes.matching.get(node.id().0 as usize)?;
-        (number != NONE).then(|| self.zone.node(NodeId(number)))
+        let record = self.zone.live_node(NodeId(number))?; // [`NONE`] is the number of no node.
+        self.hashes.has_record(record).then_some(record)
     }
 
     /// The node whose record covers `name`, which has no hash of its own in the zone. Takes as many hashes as the zone has iterations.
-    pub fn covering(self, name: Name<'_>) -> Node<'z> {
-        let Hashes { iterations, salt, ring, .. } = self.hashes;
-        let wanted = Parameters { iterations: *iterations, salt }.hash(name);
-        let beyond = ring.partition_point(|(hash, _)| *hash <= wanted);
+    ///
+    /// `None` if the zone has lost all its records.
+    pub fn covering(self, name: Name<'_>) -> Option<Node<'z>> {
+        let wanted = self.hashes.parameters().hash(name);
+        let before = self.hashes.last_of(self.zone, |hash| hash.cmp(&wanted));
         // In front of the first hash is the last one: they form a ring.
-        let before = beyond.checked_sub(1).unwrap_or(ring.len() - 1);
-        self.zone.node(ring[before].1)
+        let before = before.or_else(|| self.hashes.last_of(self.zone, |_| Ordering::Less));
+        before.map(|id| self.zone.node(id))
     }
 }
 

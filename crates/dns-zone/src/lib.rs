@@ -6,14 +6,17 @@
 
 pub mod builder;
 mod denial;
+mod editor;
 pub mod findings;
 pub mod index;
 mod load;
-mod octets;
+mod offset;
 pub mod text;
 pub mod tree;
+pub mod versioned;
 
 pub use builder::{RecordError, ZoneBuilder, ZoneError};
 pub use denial::{Denial, Nsec, Nsec3};
+pub use editor::{Changed, ZoneEditor};
 pub use load::load_zone;
 pub use tree::{Node, NodeId, Rrset, Zone};

@@ -1,23 +1,26 @@
 //! The zone tree: names, their record sets, and what RFC 1034, 4.3.2 needs to know about each.
 //!
-//! Built once, then never changed: a new version of a zone is a new tree. Nodes are numbers into one array, found by an
-//! index over whole names; a name's ancestors up to the origin always exist as nodes too, so an empty non-terminal
-//! (RFC 4592, 2.2.2) is a node without record sets. Parents precede their children.
+//! Nodes are numbers into one array, found by an index over whole names; a name's ancestors up to the origin always exist as nodes too, so
+//! an empty non-terminal (RFC 4592, 2.2.2) is a node without record sets. Parents precede their children.
+//!
+//! A version never changes. The next one is made from records by a [`ZoneBuilder`](crate::ZoneBuilder), or from this one by a
+//! [`ZoneEditor`](crate::ZoneEditor), and shares with it what both have. A removed name keeps its node, marked, in case it comes back.
 
 use dns_wire::{LabelStarts, Name, NameBuf, Rtype, fold};
 
 use crate::denial::{Chain, Denial};
 use crate::index::Index;
-use crate::octets::{Octets, Offset};
+use crate::offset::Offset;
+use crate::versioned::{Array, Octets};
 
-/// One version of a zone.
-#[derive(Debug)]
+/// One version of a zone. A copy is cheap: it shares all with the original.
+#[derive(Clone, Debug)]
 pub struct Zone {
     pub(crate) origin: NameBuf,
-    pub(crate) nodes: Vec<NodeEntry>,
+    pub(crate) nodes: Array<NodeEntry>,
     /// Owner names as written in the zone, wire format, one after the other.
     pub(crate) names: Octets,
-    pub(crate) rrsets: Vec<RrsetEntry>,
+    pub(crate) rrsets: Array<RrsetEntry>,
     /// Records: the offset of the next one of the RRset, the length of the data, the data.
     pub(crate) records: Octets,
     pub(crate) index: Index,
@@ -26,24 +29,31 @@ pub struct Zone {
     /// Labels of the origin, and of the longest name.
     pub(crate) depths: (u8, u8),
     pub(crate) chain: Chain,
-    /// Whether there are signatures.
+    /// Whether there are signatures, or were in a version before.
     pub(crate) is_signed: bool,
+    /// The same of NSEC3 records.
+    pub(crate) is_hashed: bool,
+    /// Names that editors have changed since the zone was built, each as often as it was.
+    pub(crate) changes: usize,
 }
 
 /// Numbers a node within its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeId(pub(crate) u32);
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeEntry {
     pub(crate) name: Offset,
     pub(crate) name_len: u8,
     pub(crate) flags: u8,
     pub(crate) first_rrset: u32,
     pub(crate) parent: u32,
+    /// The child that came last, and the one that its parent had before: a removed one remains.
+    pub(crate) last_child: u32,
+    pub(crate) sibling: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RrsetEntry {
     pub(crate) next: u32,
     pub(crate) first_record: Offset,
@@ -53,7 +63,7 @@ pub(crate) struct RrsetEntry {
     pub(crate) count: u16,
 }
 
-/// Ends a list of RRsets.
+/// Ends a list of RRsets or of children.
 pub(crate) const NONE: u32 = u32::MAX;
 
 pub(crate) mod node_flag {
@@ -61,9 +71,9 @@ pub(crate) mod node_flag {
     pub(crate) const CUT: u8 = 1;
     /// A DNAME: names below are redirected.
     pub(crate) const DNAME: u8 = 2;
-    /// Below a cut or a DNAME: glue, or data that no query reaches.
-    pub(crate) const OCCLUDED: u8 = 4;
-    /// Has a child `*`.
+    /// Not in this version.
+    pub(crate) const REMOVED: u8 = 4;
+    /// Has a child `*`, or had one in a version before.
     pub(crate) const WILDCARD_CHILD: u8 = 8;
     /// A CNAME.
     pub(crate) const CNAME: u8 = 16;
@@ -107,22 +117,22 @@ impl Zone {
         self.record_count
     }
 
-    /// Number of names, empty non-terminals included.
+    /// Places of [`Zone::node_at`].
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
     /// Octets of memory that the tree holds.
     pub fn memory(&self) -> usize {
-        self.nodes.capacity() * size_of::<NodeEntry>()
-            + self.names.capacity()
-            + self.rrsets.capacity() * size_of::<RrsetEntry>()
-            + self.records.capacity()
+        self.nodes.memory()
+            + self.names.memory()
+            + self.rrsets.memory()
+            + self.records.memory()
             + self.index.memory()
             + self.chain.memory()
     }
 
-    /// Whether there are signatures in the zone.
+    /// Whether there are signatures in the zone, or were in a version of which this one was made.
     pub fn is_signed(&self) -> bool {
         self.is_signed
     }
@@ -134,23 +144,37 @@ impl Zone {
 
     /// All nodes, parents before children.
     pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
-        (0..self.nodes.len() as u32).map(|id| self.node(NodeId(id)))
+        (0..self.nodes.len()).filter_map(|place| self.node_at(place)).filter(|node| !node.is_removed())
     }
 
-    /// The node at this place in the order of [`Zone::nodes`], for readers that go on later where they stopped.
+    /// The node at this place in the order of [`Zone::nodes`], for readers that go on later where they stopped. That of a removed name has no
+    /// record sets.
     pub fn node_at(&self, place: usize) -> Option<Node<'_>> {
-        (place < self.nodes.len()).then(|| self.node(NodeId(place as u32))) // Nodes are numbered in 32 bits.
+        let entry = self.nodes.get(place)?;
+        Some(Node { zone: self, id: NodeId(place as u32), entry }) // Nodes are numbered in 32 bits.
     }
 
-    /// The node with this number.
+    /// The node with this number, of this version.
     #[inline(always)]
-    pub fn node(&self, id: NodeId) -> Node<'_> {
-        Node { zone: self, id, entry: &self.nodes[id.0 as usize] }
+    pub(crate) fn node(&self, id: NodeId) -> Node<'_> {
+        let entry = self.nodes.get(id.0 as usize).expect("nodes are never taken away");
+        Node { zone: self, id, entry }
+    }
+
+    /// The node with this number, if this version has it.
+    pub fn live_node(&self, id: NodeId) -> Option<Node<'_>> {
+        self.node_at(id.0 as usize).filter(|node| !node.is_removed())
     }
 
     /// The node of `name`, an uncompressed wire-format name; case does not matter.
     #[inline(always)]
     pub fn find(&self, name: &[u8]) -> Option<Node<'_>> {
+        self.find_kept(name).filter(|node| !node.is_removed())
+    }
+
+    /// The node of `name`, removed or not.
+    #[inline(always)]
+    pub(crate) fn find_kept(&self, name: &[u8]) -> Option<Node<'_>> {
         let hash = fold::hash_name(name, self.seed);
         let matches = |id| fold::equal(self.node(NodeId(id)).name(), name);
         self.index.find(hash, matches).map(|id| self.node(NodeId(id)))
@@ -199,7 +223,8 @@ impl<'a> Node<'a> {
     /// The owner name in wire format, as written in the zone.
     #[inline(always)]
     pub fn name(self) -> &'a [u8] {
-        &self.zone.names.at(self.entry.name)[..usize::from(self.entry.name_len)]
+        let names = self.zone.names.get(self.entry.name.get()).expect("a node has a name");
+        &names[..usize::from(self.entry.name_len)]
     }
 
     /// The node one label up; `None` at the apex.
@@ -217,9 +242,34 @@ impl<'a> Node<'a> {
         self.entry.flags & node_flag::DNAME != 0
     }
 
-    /// Whether a cut or a DNAME above hides this name.
+    /// Whether a cut or a DNAME above hides this name: glue, or data that no query reaches.
     pub fn is_occluded(self) -> bool {
-        self.entry.flags & node_flag::OCCLUDED != 0
+        self.ancestors().skip(1).any(|above| above.is_cut() || above.has_dname())
+    }
+
+    pub(crate) fn zone(self) -> &'a Zone {
+        self.zone
+    }
+
+    pub(crate) fn first_rrset(self) -> u32 {
+        self.entry.first_rrset
+    }
+
+    /// Whether the name is not in this version.
+    pub(crate) fn is_removed(self) -> bool {
+        self.entry.flags & node_flag::REMOVED != 0
+    }
+
+    /// The node itself, its parent, and so on up to the apex.
+    pub fn ancestors(self) -> impl Iterator<Item = Node<'a>> {
+        std::iter::successors(Some(self), |node| node.parent())
+    }
+
+    /// The names one label below, of any version; the last one first.
+    pub(crate) fn children(self) -> impl Iterator<Item = Node<'a>> {
+        let zone = self.zone;
+        let next = move |id: u32| (id != NONE).then(|| zone.node(NodeId(id)));
+        std::iter::successors(next(self.entry.last_child), move |child| next(child.entry.sibling))
     }
 
     /// Whether this is only the owner of an NSEC3 record, and no name of the zone (RFC 5155, 7.2.8).
@@ -245,8 +295,7 @@ impl<'a> Node<'a> {
 
     /// The topmost cut or DNAME at or above this node: where the search of RFC 1034, 4.3.2 leaves the zone's own data.
     pub fn topmost_boundary(self) -> Option<Node<'a>> {
-        let ancestors = std::iter::successors(Some(self), |node| node.parent());
-        ancestors.filter(|node| node.is_cut() || node.has_dname()).last()
+        self.ancestors().filter(|node| node.is_cut() || node.has_dname()).last()
     }
 
     /// The record set of this type; of RRSIG, which has one for each type covered, the first.
@@ -323,7 +372,8 @@ pub(crate) const NEXT_LEN: usize = 6;
 /// The record at `at`: the offset of the next one, and the data.
 #[inline(always)]
 pub(crate) fn record(records: &Octets, at: Offset) -> (Offset, &[u8]) {
-    let (head, rest) = records.at(at).split_first_chunk::<8>().expect("a record has a head");
+    let octets = records.get(at.get()).expect("a record is where it was put");
+    let (head, rest) = octets.split_first_chunk::<8>().expect("a record has a head");
     let [next @ .., low, high] = *head;
     (Offset::from_octets(next), &rest[..usize::from(u16::from_le_bytes([low, high]))])
 }

@@ -50,7 +50,8 @@ pub fn zones() -> impl Strategy<Value = Vec<ZoneList>> {
     origins.prop_flat_map(|origins| origins.into_iter().map(zone).collect::<Vec<_>>())
 }
 
-fn zone(origin: &'static [u8]) -> impl Strategy<Value = ZoneList> {
+/// One zone.
+pub fn zone(origin: &'static [u8]) -> impl Strategy<Value = ZoneList> {
     let minimum = prop::sample::select(vec![0u8, 60, 200]);
     (proptest::collection::vec(record(origin), 0..30), minimum).prop_map(move |(records, minimum)| {
         let mut rdata = [&b"\x02ns"[..], origin, b"\0"].concat();

@@ -1,0 +1,185 @@
+//! From one version of a zone to the next.
+
+use dns_wire::{Name, Rtype};
+
+use crate::builder::{RecordError, ZoneBuilder, ZoneError, flags_for, is_same};
+use crate::tree::{NONE, Node, NodeId, Zone, node_flag, record, type_covered};
+
+/// More changes than this since a zone with so many names was built, and it is built anew: that frees what they have left behind.
+fn changes_max(names: usize) -> usize {
+    (names / 8).clamp(1000, 100_000)
+}
+
+/// Removes and adds records of a zone: a new version, which costs as much as what changes, however large the zone is.
+pub struct ZoneEditor {
+    builder: ZoneBuilder,
+    before: Zone,
+    /// Names that were changed, some of them several times.
+    touched: Vec<NodeId>,
+}
+
+/// What came of an edit.
+#[derive(Debug)]
+pub struct Changed {
+    /// The new version.
+    pub zone: Zone,
+    /// The names about which it may say something else than the version before: those that changed, and those below a cut or DNAME that came or
+    /// went. `None`: all of them, as the zone was built anew.
+    pub names: Option<Vec<NodeId>>,
+}
+
+impl ZoneEditor {
+    /// Starts with what `before` has.
+    pub fn new(before: &Zone) -> ZoneEditor {
+        let builder = ZoneBuilder { zone: before.clone(), last: NodeId(0) };
+        ZoneEditor { builder, before: before.clone(), touched: Vec::new() }
+    }
+
+    /// Adds a record, see [`ZoneBuilder::add`].
+    pub fn add(&mut self, owner: Name<'_>, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
+        let added = self.builder.add(owner, ttl, rtype, rdata);
+        self.touched.push(self.builder.last); // It may be new, and without records if this one is refused.
+        added
+    }
+
+    /// Removes a record; false if it is not there.
+    pub fn remove(&mut self, owner: Name<'_>, rtype: Rtype, rdata: &[u8]) -> Result<bool, RecordError> {
+        let Some(node) = self.builder.zone.find(owner.as_bytes()).map(Node::id) else { return Ok(false) };
+        let set = self.builder.find_rrset(node, rtype, type_covered(rtype, rdata));
+        let Some((set, place)) = set.and_then(|set| Some((set, self.place_in(set, rdata)?))) else {
+            return Ok(false);
+        };
+        self.touched.push(node);
+        match self.builder.zone.rrsets.get(set) {
+            Some(entry) if entry.count > 1 => self.builder.copy_records(set, place).map(|_| true),
+            _ => {
+                self.unlink(node, set);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Which record of a set has this data.
+    fn place_in(&self, set: usize, rdata: &[u8]) -> Option<usize> {
+        let zone = &self.builder.zone;
+        let entry = zone.rrsets.get(set)?;
+        let mut at = entry.first_record;
+        (0..).take(usize::from(entry.count)).find(|_| {
+            let (next, data) = record(&zone.records, at);
+            at = next;
+            is_same(entry.rtype, data, rdata)
+        })
+    }
+
+    /// Takes the last record of a set away, and with it the set.
+    fn unlink(&mut self, node: NodeId, set: usize) {
+        let zone = &mut self.builder.zone;
+        zone.record_count -= 1;
+        let after = zone.rrsets.get(set).map_or(NONE, |entry| entry.next);
+        let first = zone.node(node).first_rrset();
+        if first as usize == set {
+            zone.nodes.get_mut(node.0 as usize).first_rrset = after;
+        } else {
+            let mut at = first as usize;
+            while let Some(entry) = zone.rrsets.get(at).filter(|entry| entry.next as usize != set) {
+                at = entry.next as usize;
+            }
+            zone.rrsets.get_mut(at).next = after;
+        }
+        let types = zone.node(node).rrsets().map(|rrset| flags_for(rrset.rtype(), node));
+        let flags = types.fold(0, |flags, more| flags | more);
+        let entry = zone.nodes.get_mut(node.0 as usize);
+        entry.flags &= !(node_flag::CUT | node_flag::DNAME | node_flag::CNAME);
+        entry.flags |= flags;
+    }
+
+    /// Ends the version.
+    pub fn finish(mut self) -> Result<Changed, ZoneError> {
+        if self.builder.find_rrset(NodeId(0), Rtype::SOA, None).is_none() {
+            return Err(ZoneError::NoSoa);
+        }
+        self.settle();
+        self.prune();
+        let ZoneEditor { builder: ZoneBuilder { mut zone, .. }, before, touched } = self;
+        zone.changes += touched.len();
+        let is_kept = zone.changes <= changes_max(zone.nodes.len()) && zone.is_signed == before.is_signed;
+        if is_kept && let Some(chain) = before.chain.after(&zone, &touched) {
+            zone.chain = chain;
+            return Ok(Changed { zone, names: Some(touched) });
+        }
+        Ok(Changed { zone: rebuilt(&zone), names: None })
+    }
+
+    /// Lists each touched name once, and with them those below a cut or DNAME that came or went.
+    fn settle(&mut self) {
+        let boundary = |node: Option<Node<'_>>| node.is_some_and(|node| node.is_cut() || node.has_dname());
+        sort_once(&mut self.touched);
+        let mut all = self.touched.clone();
+        for &id in &self.touched {
+            let now = self.builder.zone.live_node(id);
+            if boundary(now) != boundary(self.before.live_node(id)) {
+                now.into_iter().for_each(|node| add_all_below(node, &mut all));
+            }
+        }
+        sort_once(&mut all);
+        self.touched = all;
+    }
+
+    /// Removes names without records, unless there are names below, and settles those that remain.
+    fn prune(&mut self) {
+        let mut last = self.touched.len();
+        while let Some(at) = last.checked_sub(1) {
+            last = at;
+            self.prune_upwards(self.touched[at]);
+        }
+        if self.builder.zone.is_signed || self.builder.zone.is_hashed {
+            // Whether a name is that of a hash depends on its children, too.
+            let parents =
+                self.touched.iter().filter_map(|id| Some(self.builder.zone.node(*id).parent()?.id()));
+            let concerned: Vec<NodeId> = self.touched.iter().copied().chain(parents).collect();
+            concerned.into_iter().for_each(|id| self.builder.settle_signed(id));
+        }
+    }
+
+    fn prune_upwards(&mut self, id: NodeId) {
+        let node = self.builder.zone.node(id);
+        let is_needed = node.rrsets().next().is_some() || node.children().any(|child| !child.is_removed());
+        if is_needed || node.is_removed() {
+            return;
+        }
+        let Some(above) = node.parent().map(Node::id) else { return };
+        self.builder.entry_mut(id).flags |= node_flag::REMOVED;
+        self.prune_upwards(above);
+    }
+}
+
+fn sort_once(nodes: &mut Vec<NodeId>) {
+    nodes.sort_unstable_by_key(|id| id.0);
+    nodes.dedup();
+}
+
+/// Adds the names below a node, however deep.
+fn add_all_below(node: Node<'_>, all: &mut Vec<NodeId>) {
+    let mut left = vec![node];
+    while let Some(node) = left.pop() {
+        let children = node.children().filter(|child| !child.is_removed());
+        children.for_each(|child| {
+            all.push(child.id());
+            left.push(child);
+        });
+    }
+}
+
+/// The same zone, built of its records.
+fn rebuilt(zone: &Zone) -> Zone {
+    let mut builder = ZoneBuilder::new(zone.origin(), zone.seed);
+    for node in zone.nodes() {
+        let owner = Name::from_wire(node.name()).expect("the tree holds valid names");
+        for rrset in node.rrsets() {
+            for rdata in rrset.records() {
+                builder.add(owner, rrset.ttl(), rrset.rtype(), rdata).expect("they were together before");
+            }
+        }
+    }
+    builder.finish().expect("it has its SOA")
+}
