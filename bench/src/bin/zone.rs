@@ -2,7 +2,8 @@
 //!
 //! Usage: `zone [RECORDS [FILE]]`   (default: 10 000 000 A records, each of its own name, in a file that is made and removed)
 //!
-//! Loading is what the server does: the file is read, parsed, built into a tree, and compiled into an answer table.
+//! Loading is what the server does: the file is read, parsed, built into a tree, and compiled into an answer table. Then single names are
+//! changed, each in a version of its own, as a secondary does with differences.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,10 @@ use bench::load::label;
 use bench::record::{Figure, Run};
 use bench::report::median;
 use dns_auth::ServedZone;
-use dns_auth::compile::compile;
-use dns_zone::load_zone;
+use dns_auth::compile::{compile, compile_changed};
+use dns_wire::{Name, Rtype};
 use dns_zone::text::{Files, Limits, TextFile};
+use dns_zone::{Zone, ZoneEditor, load_zone};
 use lab::Conditions;
 
 fn main() {
@@ -36,6 +38,7 @@ fn main() {
     let figures = [
         Figure::of(&case, "loading", "million records/s", &rates),
         Figure::of(&case, "tree and answer table", "octets/record", &of(|load| load.octets)),
+        Figure::of(&case, "a version with one name changed", "us", &of(|load| load.change_us)),
     ];
     let figures = figures.into_iter().flatten().collect();
     Run { name: "zone", conditions: &conditions, figures, against: &[] }.keep().expect("the page of figures");
@@ -54,6 +57,8 @@ struct Load {
     rate: f64,
     /// Octets of each record that stay.
     octets: f64,
+    /// Microseconds of a version in which one name is another.
+    change_us: f64,
 }
 
 /// Loads the zone, says what it took, forgets it.
@@ -73,7 +78,41 @@ fn measure(path: &Path) -> Load {
         (memory("VmHWM") - before) / count,
     );
     let octets = (zone.memory() + served.tables().memory()) as f64 / count;
-    Load { rate: count / seconds, octets }
+    Load { rate: count / seconds, octets, change_us: change(served) }
+}
+
+/// Changes as many names, each in a new version, and says what one takes. The versions before are not kept.
+fn change(mut served: ServedZone) -> f64 {
+    const CHANGES: usize = 1000;
+    let zone = served.tree().expect("it was loaded");
+    let (before, places) = (zone.memory() + served.tables().memory(), zone.node_count());
+    let mut times: Vec<f64> = Vec::with_capacity(CHANGES);
+    for number in 0..CHANGES {
+        let place = number * (places / CHANGES); // All over the zone.
+        let start = Instant::now();
+        served = changed(&served, place);
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    let after = served.tree().map_or(0, Zone::memory) + served.tables().memory();
+    let (most, octets) = (times.iter().copied().fold(0.0, f64::max), (after - before) / CHANGES);
+    let middle = median(&mut times);
+    println!(
+        "  {CHANGES} versions, each with one name changed: {middle:.1} us, {most:.0} us at most; {octets} octets"
+    );
+    middle
+}
+
+fn changed(served: &ServedZone, place: usize) -> ServedZone {
+    let zone = served.tree().expect("it has data");
+    let mut editor = ZoneEditor::new(zone);
+    let node = zone.node_at(place).expect("a place of the zone");
+    let (rrset, owner) =
+        (node.rrset(Rtype::A), Name::from_wire(node.name()).expect("the tree holds valid names"));
+    if let Some(rdata) = rrset.and_then(|rrset| rrset.records().next()) {
+        assert_eq!(editor.remove(owner, Rtype::A, rdata), Ok(true));
+    }
+    editor.add(owner, 300, Rtype::A, &[192, 0, 2, 1]).expect("an address goes with all that is there");
+    compile_changed(served, editor.finish().expect("it has its SOA"))
 }
 
 struct Disk;

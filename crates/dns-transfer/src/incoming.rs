@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dns_auth::ServedZone;
 use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, Rtype};
-use dns_zone::{RecordError, Zone, ZoneBuilder};
+use dns_zone::{Changed, RecordError, Zone, ZoneBuilder, ZoneEditor};
 
 use dns_message::{
     Malformed, Message, Record, add_to_count, is_older, push_record, question_message, serial_of,
@@ -66,8 +66,8 @@ pub enum IncomingError {
 pub enum Received {
     /// We have the primary's version.
     Current,
-    /// A new version.
-    Zone(Box<Zone>),
+    /// A new version, and what of it is another than in the held one, if differences came.
+    New(Box<Changed>),
 }
 
 /// A request for the zone; with the held SOA, for the differences from that version.
@@ -263,17 +263,18 @@ impl Incoming {
             Some(ours) if !is_older(ours, theirs) => return Err(IncomingError::WentBack { ours, theirs }),
             _ => {}
         }
-        let builder = match self.state {
-            State::EndOfWhole(builder) => builder,
+        let new = match self.state {
+            State::EndOfWhole(builder) => {
+                builder.finish().map(|zone| Changed { zone, names: None }).map_err(|_| IncomingError::NoSoa)
+            }
             State::End(differences) => {
                 let held =
                     self.held.as_ref().and_then(|held| held.tree().ok()).ok_or(IncomingError::Unfit)?;
-                let soa = self.soa.as_ref().ok_or(IncomingError::NoSoa)?;
-                Box::new(apply(held, soa, differences, self.seed)?)
+                apply(held, self.soa.as_ref().ok_or(IncomingError::NoSoa)?, &differences)
             }
-            _ => return Err(IncomingError::NoSoa),
+            _ => Err(IncomingError::NoSoa),
         };
-        builder.finish().map(|zone| Received::Zone(Box::new(zone))).map_err(|_| IncomingError::NoSoa)
+        new.map(|changed| Received::New(Box::new(changed)))
     }
 }
 
@@ -284,48 +285,34 @@ fn identify(record: Record) -> (Identity, u32) {
 }
 
 fn add(builder: &mut ZoneBuilder, record: &Record) -> Result<(), IncomingError> {
-    add_parts(builder, record.owner.as_name(), record.ttl, record.rtype, &record.rdata)
+    let added = builder.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata);
+    added.map_err(|error| explain(record.owner.as_name(), record.rtype, error))
 }
 
-fn add_parts(
-    builder: &mut ZoneBuilder,
-    owner: Name<'_>,
-    ttl: u32,
-    rtype: Rtype,
-    rdata: &[u8],
-) -> Result<(), IncomingError> {
-    let explain = |error| IncomingError::Record { owner: owner.to_string(), rtype, error };
-    builder.add(owner, ttl, rtype, rdata).map_err(explain)
+fn explain(owner: Name<'_>, rtype: Rtype, error: RecordError) -> IncomingError {
+    IncomingError::Record { owner: owner.to_string(), rtype, error }
 }
 
 /// The held version without what was removed, and with what was added. Every record that is removed must be there.
-fn apply(
-    held: &Zone,
-    soa: &Record,
-    mut differences: Differences,
-    seed: u64,
-) -> Result<ZoneBuilder, IncomingError> {
-    let mut builder = ZoneBuilder::new(held.origin(), seed);
-    add(&mut builder, soa)?;
-    for node in held.nodes() {
-        let name = Name::from_wire(node.name()).map_err(|_| IncomingError::Unfit)?;
-        let mut owner = NameBuf::from(name);
-        owner.make_lowercase();
-        for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::SOA) {
-            for rdata in rrset.records() {
-                if !differences.removed.remove(&(owner.clone(), rrset.rtype().0, rdata.to_vec())) {
-                    add_parts(&mut builder, name, rrset.ttl(), rrset.rtype(), rdata)?;
-                }
-            }
+fn apply(held: &Zone, soa: &Record, differences: &Differences) -> Result<Changed, IncomingError> {
+    let mut editor = ZoneEditor::new(held);
+    let old_soa = held.soa().records().next().map(|rdata| (NameBuf::from(held.origin()), Rtype::SOA, rdata));
+    let removed =
+        differences.removed.iter().map(|(owner, rtype, rdata)| (owner.clone(), Rtype(*rtype), &rdata[..]));
+    for (owner, rtype, rdata) in old_soa.into_iter().chain(removed) {
+        let owner = owner.as_name();
+        if !editor.remove(owner, rtype, rdata).map_err(|error| explain(owner, rtype, error))? {
+            return Err(IncomingError::Unfit);
         }
     }
-    if !differences.removed.is_empty() {
-        return Err(IncomingError::Unfit);
-    }
+    let mut add = |owner: Name<'_>, ttl, rtype, rdata: &[u8]| {
+        editor.add(owner, ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
+    };
+    add(soa.owner.as_name(), soa.ttl, soa.rtype, &soa.rdata)?;
     for ((owner, rtype, rdata), ttl) in &differences.added {
-        add_parts(&mut builder, owner.as_name(), *ttl, Rtype(*rtype), rdata)?;
+        add(owner.as_name(), *ttl, Rtype(*rtype), rdata)?;
     }
-    Ok(builder)
+    editor.finish().map_err(|_| IncomingError::NoSoa)
 }
 
 #[cfg(test)]

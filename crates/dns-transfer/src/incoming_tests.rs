@@ -49,7 +49,7 @@ fn incoming(held: Option<Arc<ServedZone>>) -> Incoming {
 
 fn zone(received: Result<Received, IncomingError>) -> Zone {
     match received {
-        Ok(Received::Zone(zone)) => *zone,
+        Ok(Received::New(changed)) => changed.zone,
         other => panic!("{other:?}"),
     }
 }

@@ -15,11 +15,12 @@ use std::thread;
 use std::time::SystemTime;
 
 use clock::{Duration, Instant};
-use dns_auth::compile::compile;
+use dns_auth::compile::{compile, compile_changed};
 use dns_auth::{ServedZone, Unavailable};
 use dns_message::is_older;
 use dns_transfer::{Due, IncomingError, Key, Keys, Received, Secondary, SoaTimers};
 use dns_wire::NameBuf;
+use dns_zone::Changed;
 use engine::Clock;
 
 use self::exchange::{ExchangeError, Primary};
@@ -239,21 +240,30 @@ fn refresh(job: &Job) -> Outcome {
                 }
                 return Outcome::Confirmed;
             }
-            Ok(Received::Zone(zone)) => {
+            Ok(Received::New(changed)) => {
+                let zone = &changed.zone;
                 log::info!(
                     "zone {origin}: serial {} from {address}, {} records",
                     zone.serial(),
                     zone.record_count()
                 );
-                if let Some(error) = job.spec.file.as_ref().and_then(|file| store::save(file, &zone).err()) {
+                if let Some(error) = job.spec.file.as_ref().and_then(|file| store::save(file, zone).err()) {
                     log::error!("zone {origin} is served, and its file stays old: {error:#}");
                 }
-                return Outcome::New(Arc::new(compile(*zone)));
+                return Outcome::New(Arc::new(serve(*changed, job.held.as_deref())));
             }
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
         }
     }
     Outcome::Failed
+}
+
+/// Only what changed since the held version is compiled.
+fn serve(changed: Changed, held: Option<&ServedZone>) -> ServedZone {
+    match held {
+        Some(held) => compile_changed(held, changed),
+        None => compile(changed.zone),
+    }
 }
 
 fn refresh_from(job: &Job, address: SocketAddr) -> Result<Received, ExchangeError> {
