@@ -116,10 +116,11 @@ impl TableBuilder {
             return;
         }
         let [answer, authority, additional] = entry.counts;
-        for field in [body_len, rtype, answer, authority, additional] {
-            entries.extend_from_slice(&field.to_le_bytes());
-        }
-        entries.extend_from_slice(&[entry.name.len() as u8, entry.flags]);
+        let mut head = [0; HEAD];
+        let fields = [body_len, rtype, answer, authority, additional].map(u16::to_le_bytes);
+        head.as_chunks_mut::<2>().0.iter_mut().zip(fields).for_each(|(place, field)| *place = field);
+        [head[10], head[11]] = [entry.name.len() as u8, entry.flags];
+        entries.extend_from_slice(&head);
         entries.extend_from_slice(entry.name);
         entries.extend_from_slice(entry.body);
         let len = HEAD + entry.name.len() + entry.body.len();

@@ -370,8 +370,8 @@ impl ZoneBuilder {
         let zone = &mut self.zone;
         let at = Offset::new(zone.records.begin_item());
         let len = u16::try_from(rdata.len()).map_err(|_| RecordError::RrsetTooLarge)?;
-        zone.records.extend_from_slice(&Offset::NONE.to_octets());
-        zone.records.extend_from_slice(&len.to_le_bytes());
+        let ([a, b, c, d, e, f], [low, high]) = (Offset::NONE.to_octets(), len.to_le_bytes());
+        zone.records.extend_from_slice(&[a, b, c, d, e, f, low, high]);
         zone.records.extend_from_slice(rdata);
         zone.record_count += 1;
         Ok(at)

@@ -78,6 +78,7 @@ impl<T: Copy + Default> Array<T> {
     ///
     /// # Panics
     /// If there is none.
+    #[inline]
     pub fn get_mut(&mut self, at: usize) -> &mut T {
         match &mut self.0 {
             ArrayForm::Growing(elements) => &mut elements[at],
@@ -89,6 +90,7 @@ impl<T: Copy + Default> Array<T> {
     }
 
     /// Adds an element at the end, for this version alone.
+    #[inline]
     pub fn push(&mut self, element: T) {
         match &mut self.0 {
             ArrayForm::Growing(elements) => elements.push(element),
@@ -230,6 +232,7 @@ impl Octets {
     }
 
     /// Begins an item, which may have up to 96 KiB, and says where.
+    #[inline]
     pub fn begin_item(&mut self) -> usize {
         let first = self.first();
         match &mut self.form {
@@ -248,6 +251,7 @@ impl Octets {
     ///
     /// # Panics
     /// If no item was begun.
+    #[inline]
     pub fn extend_from_slice(&mut self, octets: &[u8]) {
         match &mut self.form {
             OctetsForm::Growing(own) => own.extend_from_slice(octets),
