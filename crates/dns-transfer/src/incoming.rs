@@ -2,13 +2,14 @@
 //!
 //! Nothing of a transfer is used before all of it has come: whatever is wrong leaves the held version as it is.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dns_auth::ServedZone;
 use dns_wire::header::flag;
 use dns_wire::{Class, Name, NameBuf, Rtype};
-use dns_zone::{Changed, RecordError, Zone, ZoneBuilder, ZoneEditor};
+use dns_zone::{Changed, Zone, ZoneBuilder};
+
+use crate::difference::{Difference, Unfit, apply, explain};
 
 use dns_message::{
     Malformed, Message, Record, add_to_count, is_older, push_record, question_message, serial_of,
@@ -37,16 +38,6 @@ pub enum IncomingError {
         /// The primary's.
         theirs: u32,
     },
-    /// A record that cannot be in the zone.
-    #[error("the record {owner} {rtype}: {error}")]
-    Record {
-        /// Its owner.
-        owner: String,
-        /// Its type.
-        rtype: Rtype,
-        /// What is wrong with it.
-        error: RecordError,
-    },
     /// A record of another class.
     #[error("the record {0} is not of class IN")]
     Class(String),
@@ -56,9 +47,9 @@ pub enum IncomingError {
     /// More octets than a zone may have.
     #[error("the transfer exceeds {0} octets")]
     TooLong(u64),
-    /// Differences that do not fit the held version: ask for the whole zone.
-    #[error("the differences do not fit the version that we have")]
-    Unfit,
+    /// A record that cannot be in the zone, or differences that do not fit the held version: ask for the whole zone then.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
 }
 
 /// What came of a transfer.
@@ -66,8 +57,8 @@ pub enum IncomingError {
 pub enum Received {
     /// We have the primary's version.
     Current,
-    /// A new version, and what of it is another than in the held one, if differences came.
-    New(Box<Changed>),
+    /// A new version, and what leads to it from the held one, if that came.
+    New(Box<Changed>, Vec<Arc<Difference>>),
 }
 
 /// A request for the zone; with the held SOA, for the differences from that version.
@@ -106,16 +97,6 @@ fn check_head<'m>(octets: &'m [u8], id: u16, origin: Name<'_>) -> Result<Message
     }
 }
 
-/// A record as the differences of a version name it: owner in lower case, type, data.
-type Identity = (NameBuf, u16, Vec<u8>);
-
-/// Differences, added up over all versions between.
-#[derive(Default)]
-struct Differences {
-    removed: BTreeSet<Identity>,
-    added: BTreeMap<Identity, u32>,
-}
-
 /// Where an answer stands.
 enum State {
     /// Nothing has come.
@@ -124,12 +105,11 @@ enum State {
     Form,
     /// The whole zone.
     Whole(Box<ZoneBuilder>),
-    /// Differences; records are removed, up to the next SOA.
-    Removing(Differences),
-    /// Differences that lead to the version of this serial.
-    Adding(Differences, u32),
+    /// Differences: those that are whole, and the records of the one that comes. Its new SOA is there once records are added.
+    Removing(Vec<Arc<Difference>>, Vec<Record>),
+    Adding(Vec<Arc<Difference>>, Vec<Record>, u32),
     /// All has come.
-    End(Differences),
+    End(Vec<Arc<Difference>>),
     /// All of a whole zone has come.
     EndOfWhole(Box<ZoneBuilder>),
 }
@@ -194,7 +174,7 @@ impl Incoming {
                 State::Form
             }
             State::Form if serial.is_some() && serial == self.held_serial() => {
-                State::Removing(Differences::default())
+                State::Removing(Vec::new(), vec![record])
             }
             State::Form => {
                 let mut builder = Box::new(ZoneBuilder::new(self.origin.as_name(), self.seed));
@@ -203,25 +183,26 @@ impl Incoming {
                 self.continue_whole(builder, record, serial)?
             }
             State::Whole(builder) => self.continue_whole(builder, record, serial)?,
-            State::Removing(mut differences) => match serial {
-                Some(serial) => State::Adding(differences, serial),
-                None => {
-                    let (identity, _) = identify(record);
-                    if differences.added.remove(&identity).is_none() && !differences.removed.insert(identity)
-                    {
-                        return Err(IncomingError::Unfit);
-                    }
-                    State::Removing(differences)
+            State::Removing(done, mut records) => {
+                records.push(record);
+                match serial {
+                    Some(reached) => State::Adding(done, records, reached),
+                    None => State::Removing(done, records),
                 }
-            },
-            State::Adding(mut differences, reached) => match serial {
-                Some(serial) if serial != reached => return Err(IncomingError::Unfit),
-                Some(serial) if Some(serial) == self.serial() => State::End(differences),
-                Some(_) => State::Removing(differences),
+            }
+            State::Adding(mut done, mut records, reached) => match serial {
                 None => {
-                    let (identity, ttl) = identify(record);
-                    differences.added.insert(identity, ttl);
-                    State::Adding(differences, reached)
+                    records.push(record);
+                    State::Adding(done, records, reached)
+                }
+                Some(serial) if serial != reached => return Err(Unfit::Version.into()),
+                Some(serial) => {
+                    let difference = Difference::new(records).ok_or(Unfit::Version)?;
+                    done.push(Arc::new(difference));
+                    match Some(serial) == self.serial() {
+                        true => State::End(done),
+                        false => State::Removing(done, vec![record]),
+                    }
                 }
             },
             State::End(_) | State::EndOfWhole(_) => return Err(IncomingError::BehindEnd),
@@ -263,56 +244,23 @@ impl Incoming {
             Some(ours) if !is_older(ours, theirs) => return Err(IncomingError::WentBack { ours, theirs }),
             _ => {}
         }
-        let new = match self.state {
+        match self.state {
             State::EndOfWhole(builder) => {
-                builder.finish().map(|zone| Changed { zone, names: None }).map_err(|_| IncomingError::NoSoa)
+                let zone = builder.finish().map_err(|_| IncomingError::NoSoa)?;
+                Ok(Received::New(Box::new(Changed { zone, names: None }), Vec::new()))
             }
             State::End(differences) => {
-                let held =
-                    self.held.as_ref().and_then(|held| held.tree().ok()).ok_or(IncomingError::Unfit)?;
-                apply(held, self.soa.as_ref().ok_or(IncomingError::NoSoa)?, &differences)
+                let held = self.held.as_ref().and_then(|held| held.tree().ok()).ok_or(Unfit::Version)?;
+                Ok(Received::New(Box::new(apply(held, &differences)?), differences))
             }
             _ => Err(IncomingError::NoSoa),
-        };
-        new.map(|changed| Received::New(Box::new(changed)))
+        }
     }
-}
-
-fn identify(record: Record) -> (Identity, u32) {
-    let mut owner = record.owner;
-    owner.make_lowercase();
-    ((owner, record.rtype.0, record.rdata), record.ttl)
 }
 
 fn add(builder: &mut ZoneBuilder, record: &Record) -> Result<(), IncomingError> {
     let added = builder.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata);
-    added.map_err(|error| explain(record.owner.as_name(), record.rtype, error))
-}
-
-fn explain(owner: Name<'_>, rtype: Rtype, error: RecordError) -> IncomingError {
-    IncomingError::Record { owner: owner.to_string(), rtype, error }
-}
-
-/// The held version without what was removed, and with what was added. Every record that is removed must be there.
-fn apply(held: &Zone, soa: &Record, differences: &Differences) -> Result<Changed, IncomingError> {
-    let mut editor = ZoneEditor::new(held);
-    let old_soa = held.soa().records().next().map(|rdata| (NameBuf::from(held.origin()), Rtype::SOA, rdata));
-    let removed =
-        differences.removed.iter().map(|(owner, rtype, rdata)| (owner.clone(), Rtype(*rtype), &rdata[..]));
-    for (owner, rtype, rdata) in old_soa.into_iter().chain(removed) {
-        let owner = owner.as_name();
-        if !editor.remove(owner, rtype, rdata).map_err(|error| explain(owner, rtype, error))? {
-            return Err(IncomingError::Unfit);
-        }
-    }
-    let mut add = |owner: Name<'_>, ttl, rtype, rdata: &[u8]| {
-        editor.add(owner, ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
-    };
-    add(soa.owner.as_name(), soa.ttl, soa.rtype, &soa.rdata)?;
-    for ((owner, rtype, rdata), ttl) in &differences.added {
-        add(owner.as_name(), *ttl, Rtype(*rtype), rdata)?;
-    }
-    editor.finish().map_err(|_| IncomingError::NoSoa)
+    added.map_err(|error| explain(record, error).into())
 }
 
 #[cfg(test)]

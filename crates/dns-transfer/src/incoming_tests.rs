@@ -49,7 +49,7 @@ fn incoming(held: Option<Arc<ServedZone>>) -> Incoming {
 
 fn zone(received: Result<Received, IncomingError>) -> Zone {
     match received {
-        Ok(Received::New(changed)) => changed.zone,
+        Ok(Received::New(changed, _)) => changed.zone,
         other => panic!("{other:?}"),
     }
 }
@@ -124,7 +124,7 @@ fn differences_that_do_not_fit_are_refused() {
         &[Soa(4), Soa(3), A("a.example.", 1), A("a.example.", 1), Soa(4), Soa(4)],
     ];
     for records in unfit {
-        assert_eq!(differences(&[records]).unwrap_err(), IncomingError::Unfit);
+        assert_eq!(differences(&[records]).unwrap_err(), IncomingError::Unfit(Unfit::Version));
     }
 }
 

@@ -3,8 +3,9 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `request.rs` | what a server does with AXFR, IXFR, NOTIFY and signed requests |
-//! | `outgoing.rs` | [`Transfer`]: the messages of an AXFR, one at a time, from one version of a zone |
+//! | `outgoing.rs` | [`Transfer`]: the messages of an AXFR or IXFR, one at a time, from one version of a zone |
 //! | `incoming.rs` | [`Incoming`]: an answer to AXFR or IXFR, checked and made into a zone |
+//! | `difference.rs` | [`Difference`]: what leads from one version to the next; [`History`]: the last ones |
 //! | `secondary.rs` | [`Secondary`]: when a secondary zone looks for changes, and when it expires |
 //! | `text.rs` | a zone as a zone file |
 //! | `access.rs` | who may transfer |
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod difference;
 pub mod incoming;
 pub mod outgoing;
 pub mod request;
@@ -22,6 +24,7 @@ pub mod text;
 pub mod tsig;
 
 pub use access::{AccessList, Allowed, Prefix};
+pub use difference::{Difference, History, Unfit};
 pub use incoming::{Incoming, IncomingError, Received};
 pub use outgoing::{Slots, TooLong, Transfer};
 pub use request::{Handled, Policy, ZonePolicy, handle};

@@ -1,4 +1,4 @@
-//! A zone on its way out: the messages of an AXFR, one at a time (RFC 5936).
+//! A zone on its way out: the messages of an AXFR or IXFR, one at a time (RFC 5936; RFC 1995).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,6 +7,7 @@ use dns_auth::ServedZone;
 use dns_wire::Rtype;
 use dns_zone::{Node, Zone};
 
+use crate::difference::Difference;
 use crate::tsig::Signer;
 use dns_message::{Compressor, add_to_count};
 
@@ -58,6 +59,7 @@ impl Drop for Slot {
 #[derive(Debug)]
 pub struct Transfer {
     zone: Arc<ServedZone>,
+    content: Content,
     /// The first message up to the end of its question, with the flags of all.
     head: Vec<u8>,
     /// Whether the client knows EDNS.
@@ -67,13 +69,24 @@ pub struct Transfer {
     _slot: Slot,
 }
 
+/// What a transfer has between the two SOA records that frame it.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// All records.
+    Whole,
+    /// What leads from the client's version to ours.
+    Differences(Vec<Arc<Difference>>),
+}
+
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The SOA, with which a transfer begins.
     FirstSoa,
-    /// Of the node of this number, the record of this number.
+    /// Of the part of this number, a node or a difference, the record of this number.
     Record(usize, usize),
+    /// The SOA, with which it ends.
+    LastSoa,
     /// All is written.
     Nothing,
 }
@@ -82,12 +95,13 @@ impl Transfer {
     /// A transfer that answers a request. `head` is the answer's header and question.
     pub(crate) fn new(
         zone: Arc<ServedZone>,
+        content: Content,
         head: Vec<u8>,
         has_edns: bool,
         signer: Option<Signer>,
         slot: Slot,
     ) -> Transfer {
-        Transfer { zone, head, has_edns, signer, next: Next::FirstSoa, _slot: slot }
+        Transfer { zone, content, head, has_edns, signer, next: Next::FirstSoa, _slot: slot }
     }
 
     /// Whether all messages were written.
@@ -119,14 +133,17 @@ impl Transfer {
         loop {
             let end = message.len();
             let (owner, rtype, ttl, rdata) = match self.next {
-                Next::FirstSoa => soa(zone),
-                Next::Record(node, record) => match record_at(zone, node, record) {
+                Next::FirstSoa | Next::LastSoa => soa(zone),
+                Next::Record(part, record) => match self.content.record_at(zone, part, record) {
                     Found::Record(record) => record,
-                    Found::EndOfNode => {
-                        self.next = Next::Record(node + 1, 0);
+                    Found::EndOfPart => {
+                        self.next = Next::Record(part + 1, 0);
                         continue;
                     }
-                    Found::EndOfZone => soa(zone),
+                    Found::End => {
+                        self.next = Next::LastSoa;
+                        continue;
+                    }
                 },
                 Next::Nothing => break,
             };
@@ -141,8 +158,8 @@ impl Transfer {
             add_to_count(message, 0, 1);
             self.next = match self.next {
                 Next::FirstSoa => Next::Record(0, 0),
-                Next::Record(node, record) if node < zone.node_count() => Next::Record(node, record + 1),
-                _ => Next::Nothing,
+                Next::Record(part, record) => Next::Record(part, record + 1),
+                Next::LastSoa | Next::Nothing => Next::Nothing,
             };
             if message.len() >= MESSAGE_LEN {
                 break;
@@ -184,21 +201,41 @@ fn soa(zone: &Zone) -> RecordParts<'_> {
 
 enum Found<'z> {
     Record(RecordParts<'z>),
-    EndOfNode,
-    EndOfZone,
+    EndOfPart,
+    End,
 }
 
-/// Record number `record` of node number `node`, without the SOA, which frames a transfer.
-fn record_at(zone: &Zone, node: usize, record: usize) -> Found<'_> {
-    let Some(node) = zone.node_at(node) else { return Found::EndOfZone };
+impl Content {
+    /// Record number `record` of part number `part`.
+    fn record_at<'z>(&'z self, zone: &'z Zone, part: usize, record: usize) -> Found<'z> {
+        let (parts, found) = match self {
+            Content::Whole => {
+                (zone.node_count(), zone.node_at(part).and_then(|node| record_of(node, record)))
+            }
+            Content::Differences(list) => {
+                let found = list.get(part).and_then(|difference| difference.records().get(record));
+                let found = found.map(|it| (it.owner.as_name().as_bytes(), it.rtype, it.ttl, &it.rdata[..]));
+                (list.len(), found)
+            }
+        };
+        match found {
+            Some(record) => Found::Record(record),
+            None if part < parts => Found::EndOfPart,
+            None => Found::End,
+        }
+    }
+}
+
+/// Record number `record` of a node, without the SOA, which frames a transfer.
+fn record_of(node: Node<'_>, record: usize) -> Option<RecordParts<'_>> {
     let mut before = record;
     for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::SOA) {
         let count = usize::from(rrset.count());
         if before < count {
             let rdata = rrset.records().nth(before).expect("a record set has as many records as it counts");
-            return Found::Record((Node::name(node), rrset.rtype(), rrset.ttl(), rdata));
+            return Some((Node::name(node), rrset.rtype(), rrset.ttl(), rdata));
         }
         before -= count;
     }
-    Found::EndOfNode
+    None
 }

@@ -8,9 +8,11 @@ use dns_auth::{Catalog, ServedZone, Transport};
 use dns_wire::fold::Folded;
 use dns_wire::header::flag;
 use dns_wire::{Class, LabelStarts, Name, NameBuf, Rcode, Rtype};
+use dns_zone::Zone;
 
 use crate::access::AccessList;
-use crate::outgoing::{OPT, Slots, Transfer};
+use crate::difference::{Difference, History};
+use crate::outgoing::{Content, OPT, Slots, Transfer};
 use crate::tsig::{Keys, RequestSignature, Signer, verify_request};
 use dns_message::{Compressor, Malformed, Message, NOTIFY, Question, add_to_count, is_older, serial_of};
 
@@ -23,6 +25,8 @@ pub struct Policy {
     pub allow_transfer: AccessList,
     /// Zones that are special.
     pub zones: BTreeMap<NameBuf, ZonePolicy>,
+    /// The last differences of zones that have some, up to the versions that are served.
+    pub histories: BTreeMap<NameBuf, Arc<History>>,
     /// Transfers at once; none without.
     pub slots: Option<Arc<Slots>>,
 }
@@ -40,6 +44,20 @@ impl Policy {
     fn may_transfer(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
         let own = self.zones.get(&NameBuf::from(zone)).and_then(|policy| policy.allow_transfer.as_ref());
         own.unwrap_or(&self.allow_transfer).allows(client, key)
+    }
+
+    /// What a secondary needs that has the version `from` of a zone; the whole zone if the differences are not known, or are more.
+    fn content(&self, zone: &Zone, from: Option<u32>) -> Content {
+        let history = self.histories.get(&NameBuf::from(zone.origin()));
+        let found = history.and_then(|history| history.between(from?, zone.serial()));
+        let octets =
+            |all: &[Arc<Difference>]| all.iter().map(|difference| difference.octets()).sum::<usize>();
+        match found {
+            Some(differences) if octets(differences) <= zone.memory() => {
+                Content::Differences(differences.to_vec())
+            }
+            _ => Content::Whole,
+        }
     }
 
     /// Whether a NOTIFY for `zone` comes from one of its primaries (RFC 1996, 3.10); `None` if the zone is not secondary here.
@@ -156,7 +174,7 @@ impl Request {
         }
     }
 
-    /// RFC 5936, 2.2, and RFC 1995, 4: the whole zone, or its SOA if the client has it or asks by UDP.
+    /// RFC 5936, 2.2, and RFC 1995, 4: the whole zone, what differs from the client's version, or the SOA if the client has it or asks by UDP.
     fn transfer(self, policy: &Policy, catalog: &Catalog, client: IpAddr, transport: Transport) -> Handled {
         let Some(zone) = find(catalog, self.question.name.as_name()) else {
             return self.refuse(Rcode::NotAuth);
@@ -175,14 +193,11 @@ impl Request {
                     return self.refuse(Rcode::ServFail); // The client tries again later.
                 };
                 let head = authoritative_head(&self.octets);
-                let signer = self.signer.map(|signer| *signer);
-                return Handled::Transfer(Box::new(Transfer::new(
-                    Arc::clone(zone),
-                    head,
-                    asked.has_edns,
-                    signer,
-                    slot,
-                )));
+                let from = asked.serial.filter(|_| self.question.qtype == Rtype::IXFR);
+                let content = policy.content(tree, from);
+                let (zone, signer) = (Arc::clone(zone), self.signer.map(|signer| *signer));
+                let transfer = Transfer::new(zone, content, head, asked.has_edns, signer, slot);
+                return Handled::Transfer(Box::new(transfer));
             }
         }
         let mut answer = authoritative_head(&self.octets);

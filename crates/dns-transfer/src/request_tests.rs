@@ -26,10 +26,14 @@ fn soa_rdata(serial: u32) -> Vec<u8> {
 
 /// A zone with `hosts` names, each with two addresses.
 fn catalog(hosts: u32) -> Catalog {
+    Catalog::new([Arc::new(compile(version(SERIAL, hosts)))], 5)
+}
+
+fn version(serial: u32, hosts: u32) -> Zone {
     let origin = name("Example.");
     let mut builder = ZoneBuilder::new(origin.as_name(), 2);
     builder.add(origin.as_name(), 60, Rtype::NS, name("ns.Example.").as_name().as_bytes()).unwrap();
-    builder.add(origin.as_name(), 60, Rtype::SOA, &soa_rdata(SERIAL)).unwrap();
+    builder.add(origin.as_name(), 60, Rtype::SOA, &soa_rdata(serial)).unwrap();
     for host in 0..hosts {
         let owner = name(&format!("host-{host}.sub.Example."));
         for last in [1, 2] {
@@ -38,7 +42,7 @@ fn catalog(hosts: u32) -> Catalog {
                 .unwrap();
         }
     }
-    Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5)
+    builder.finish().unwrap()
 }
 
 fn key() -> Arc<Key> {
@@ -127,6 +131,44 @@ fn a_transfer_has_every_record_once_between_two_soas_with_its_case() {
     assert!(records.iter().all(|(owner, ..)| owner.ends_with("Example.")));
     for message in &messages {
         assert_eq!((&message[..2], message[2], message[3]), (&[0, 1][..], 0x84, 0));
+    }
+}
+
+/// A policy that knows what leads from version 4 with 1000 hosts by version 5 to the served one.
+fn policy_with_history(served: &Zone) -> Policy {
+    let [four, five] = [version(4, 1000), version(5, 1500)];
+    let pairs = [(&four, &five), (&five, served)];
+    let differences = pairs.map(|(old, new)| Arc::new(Difference::between(old, new, usize::MAX).unwrap()));
+    let history = Arc::new(History::default().with(&differences));
+    Policy { histories: [(name("example."), history)].into(), ..policy() }
+}
+
+#[test]
+fn who_has_a_version_that_is_known_gets_the_differences_and_has_ours_then() {
+    let catalog = catalog(1600);
+    let served = catalog.zones()[0].tree().unwrap();
+    let policy = policy_with_history(served);
+    for (serial, hosts) in [(4, 1000), (5, 1500)] {
+        let messages = messages(transfer(ask(&policy, &catalog, &ixfr(serial), CLIENT, Transport::Tcp)));
+        assert!(records(&messages).len() < 2000);
+        let held = Arc::new(compile(version(serial, hosts)));
+        let mut incoming = crate::Incoming::new(1, name("example.").as_name(), Some(held), 1 << 20, 3);
+        let last: Vec<bool> = messages.iter().map(|message| incoming.on_message(message).unwrap()).collect();
+        assert_eq!(last.iter().filter(|last| **last).count(), 1);
+        let Ok(crate::Received::New(changed, _)) = incoming.finish(Some(serial)) else {
+            panic!("it is newer")
+        };
+        assert_eq!(Difference::between(&changed.zone, served, 1000).unwrap().records().len(), 2, "two SOAs");
+    }
+}
+
+#[test]
+fn who_has_another_version_gets_the_whole_zone() {
+    let catalog = catalog(1600);
+    let policy = policy_with_history(catalog.zones()[0].tree().unwrap());
+    for request in [axfr(), ixfr(3), ixfr(6)] {
+        let messages = messages(transfer(ask(&policy, &catalog, &request, CLIENT, Transport::Tcp)));
+        assert_eq!(records(&messages).len(), 3200 + 3);
     }
 }
 

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use dns_auth::ServedZone;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
 use super::load::{Loaded, load_catalog};
 use super::secondary::Publish;
+use super::version::Version;
 
 /// Something that happened.
 pub(crate) enum Event {
     /// SIGHUP, SIGTERM or SIGINT came.
     Signal(i32),
     /// A secondary zone has another version.
-    Secondary(Arc<ServedZone>),
+    Secondary(Version),
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }

@@ -16,7 +16,9 @@ use dns_zone::{Zone, load_zone};
 use super::config::ZoneSpec;
 use super::privileges::explain_denial;
 use super::serial::went_back;
+use super::version::Version;
 use dns_message::is_older;
+use dns_transfer::{Difference, History};
 
 /// Reads files where they lie, and notes which.
 #[derive(Default)]
@@ -96,7 +98,7 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Load
     let earlier = Earlier::new(specs, current);
     let mut loading = Loading::default();
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
-    let served = loading.zones.iter().map(|entry| Arc::clone(&entry.served));
+    let served = loading.zones.iter().map(|entry| Arc::clone(&entry.version.served));
     let catalog = Arc::new(Catalog::new(served, random_seed()));
     Loaded { zones: loading.zones, catalog, failed: loading.failed, read: loading.read }
 }
@@ -116,7 +118,7 @@ pub(crate) struct Loaded {
 #[derive(Clone)]
 struct Entry {
     spec: ZoneSpec,
-    served: Arc<ServedZone>,
+    version: Version,
     /// The files that it was read from. Empty if they are to be read again in any case.
     files: Vec<(PathBuf, Option<Stamp>)>,
 }
@@ -142,9 +144,14 @@ impl Loaded {
         zone.tree().ok().map(Zone::serial)
     }
 
+    /// What is served of each zone. Of two for one name the later counts.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = &Version> {
+        self.zones.iter().map(|entry| &entry.version)
+    }
+
     /// What the configuration says of each zone, and its origin.
     pub(crate) fn specs(&self) -> impl Iterator<Item = (&ZoneSpec, Name<'_>)> {
-        self.zones.iter().map(|entry| (&entry.spec, entry.served.origin()))
+        self.zones.iter().map(|entry| (&entry.spec, entry.version.served.origin()))
     }
 
     /// Number of zones with data.
@@ -168,12 +175,12 @@ struct Earlier<'a> {
 impl<'a> Earlier<'a> {
     fn new(specs: &[ZoneSpec], current: Option<&'a Loaded>) -> Earlier<'a> {
         let entries = || current.into_iter().flat_map(|loaded| &loaded.zones);
-        let loaded = || entries().filter(|entry| entry.served.tree().is_ok());
+        let loaded = || entries().filter(|entry| entry.version.tree().is_some());
         let specs: HashSet<&ZoneSpec> = specs.iter().collect();
         let moved = loaded().filter(|entry| !specs.contains(&entry.spec));
         Earlier {
             by_spec: loaded().map(|entry| (&entry.spec, entry)).collect(),
-            moved: moved.map(|entry| (NameBuf::from(entry.served.origin()), entry)).collect(),
+            moved: moved.map(|entry| (NameBuf::from(entry.version.served.origin()), entry)).collect(),
         }
     }
 
@@ -186,19 +193,28 @@ impl<'a> Earlier<'a> {
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
-    /// Nothing else would show why secondary servers ignore a new version.
-    fn warn_of_serial(&self, spec: &ZoneSpec, zone: &Zone) {
-        let before = self.by_spec.get(spec).and_then(|entry| entry.served.tree().ok()).map(Zone::serial);
-        if let Some(before) = before.filter(|before| is_older(zone.serial(), *before)) {
-            log::warn!("zone {}: {}", zone.origin(), went_back(before, zone.serial()));
+    /// The version that `zone` is, with what differs from the one before.
+    fn next_version(&self, spec: &ZoneSpec, zone: Zone) -> Version {
+        let before = self.by_spec.get(spec).map(|entry| &entry.version);
+        let before = before.and_then(|version| Some((version, version.tree()?)));
+        let Some((before, old)) = before.filter(|(_, old)| old.origin() == zone.origin()) else {
+            return Version::first(compile(zone));
+        };
+        if is_older(zone.serial(), old.serial()) {
+            // Nothing else would show why secondary servers ignore a new version.
+            log::warn!("zone {}: {}", zone.origin(), went_back(old.serial(), zone.serial()));
         }
+        let is_newer = is_older(old.serial(), zone.serial());
+        let difference = is_newer.then(|| Difference::between(old, &zone, History::OCTETS_MAX)).flatten();
+        let differences: Vec<_> = difference.into_iter().map(Arc::new).collect();
+        before.next(compile(zone), &differences)
     }
 
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
-    fn last_good(&self, spec: &ZoneSpec) -> Option<Arc<ServedZone>> {
+    fn last_good(&self, spec: &ZoneSpec) -> Option<Version> {
         let origin = || spec.origin.clone().or_else(|| origin_from_path(&spec.file));
         let found = self.by_spec.get(spec).or_else(|| self.moved.get(&origin()?));
-        found.map(|entry| Arc::clone(&entry.served))
+        found.map(|entry| entry.version.clone())
     }
 }
 
@@ -220,16 +236,15 @@ impl Loading {
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
             Ok(zone) => {
-                earlier.warn_of_serial(spec, &zone);
-                let served = Arc::new(compile(zone));
-                self.push(Entry { spec: spec.clone(), served, files: disk.files });
+                let version = earlier.next_version(spec, zone);
+                self.push(Entry { spec: spec.clone(), version, files: disk.files });
             }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
         }
     }
 
     fn push(&mut self, entry: Entry) {
-        let (origin, file) = (NameBuf::from(entry.served.origin()), entry.spec.file.clone());
+        let (origin, file) = (NameBuf::from(entry.version.served.origin()), entry.spec.file.clone());
         let second = file.display().to_string();
         if let Some(first) = self.files.insert(origin.clone(), file) {
             // A mistake that nothing else would show.
@@ -239,15 +254,15 @@ impl Loading {
         self.zones.push(entry);
     }
 
-    fn add_failed(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors, last_good: Option<Arc<ServedZone>>) {
+    fn add_failed(&mut self, spec: &ZoneSpec, errors: &ZoneTextErrors, last_good: Option<Version>) {
         self.failed += 1;
         log::error!("{errors}");
         match &last_good {
-            Some(kept) => log::warn!("zone {} keeps its last good version", kept.origin()),
+            Some(kept) => log::warn!("zone {} keeps its last good version", kept.served.origin()),
             None => log::error!("{}", without_version(spec, errors)),
         }
-        if let Some(served) = last_good.or_else(|| placeholder(spec, errors)) {
-            self.zones.push(Entry { spec: spec.clone(), served, files: Vec::new() });
+        if let Some(version) = last_good.or_else(|| placeholder(spec, errors)) {
+            self.zones.push(Entry { spec: spec.clone(), version, files: Vec::new() });
         }
     }
 }
@@ -263,9 +278,9 @@ fn without_version(spec: &ZoneSpec, errors: &ZoneTextErrors) -> String {
     }
 }
 
-fn placeholder(spec: &ZoneSpec, errors: &ZoneTextErrors) -> Option<Arc<ServedZone>> {
+fn placeholder(spec: &ZoneSpec, errors: &ZoneTextErrors) -> Option<Version> {
     let reason = if errors.is_unreadable() { Unavailable::NotReady } else { Unavailable::InvalidData };
-    origin_of(spec, errors).map(|origin| Arc::new(ServedZone::unavailable(origin, reason)))
+    origin_of(spec, errors).map(|origin| Version::first(ServedZone::unavailable(origin, reason)))
 }
 
 /// The zone that a file is about which could not be loaded.

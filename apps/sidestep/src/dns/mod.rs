@@ -5,6 +5,7 @@
 //! | `options.rs` | the command line |
 //! | `config.rs`, `config_file.rs` | what the user wrote, and what the program runs on |
 //! | `check.rs`, `serial.rs` | `sidestep dns check` |
+//! | `version.rs` | what is served of a zone, and what led to it |
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
@@ -44,6 +45,7 @@ mod stats;
 mod tcp;
 mod tcp_connection;
 mod transfers;
+mod version;
 mod zones;
 
 use std::process::ExitCode;

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use dns_auth::ServedZone;
 use dns_server::Published;
 
 use super::config::Config;
@@ -15,6 +14,7 @@ use super::load::Loaded;
 use super::notify;
 use super::options::Serve;
 use super::service::{Shared, counted, origin_of, publication, what_is_served};
+use super::version::Version;
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
@@ -85,8 +85,8 @@ impl Reloads<'_> {
     }
 
     /// Serves another version of a secondary zone.
-    pub(crate) fn replace_secondary(&mut self, zone: Arc<ServedZone>) {
-        let old_zone = self.shared.secondaries.insert(origin_of(&zone), zone);
+    pub(crate) fn replace_secondary(&mut self, version: Version) {
+        let old_zone = self.shared.secondaries.insert(origin_of(&version), version);
         let publication = publication(&self.current, &self.loaded, &self.shared);
         let old_publication = self.published.swap(Arc::new(publication));
         wait_until_unused(&old_publication);

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
-use dns_auth::{Counters, ServedZone};
+use dns_auth::Counters;
 use dns_server::{Admission, DnsResponder, Published};
 use dns_transfer::Slots;
 use dns_wire::NameBuf;
@@ -26,6 +26,7 @@ use super::reload::Reloads;
 use super::secondary::Notice;
 use super::stats;
 use super::tcp::{self, TcpHandle};
+use super::version::Version;
 use super::{descriptors, privileges, secondary, transfers};
 use crate::systemd;
 
@@ -51,10 +52,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let shared = Shared {
         slots: Slots::new(config.transfers.max),
-        secondaries: prepared
-            .iter()
-            .map(|zone| (origin_of(&zone.served), Arc::clone(&zone.served)))
-            .collect(),
+        secondaries: prepared.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect(),
         notices,
     };
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
@@ -136,8 +134,8 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
 
 /// What responders answer from.
 pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> Published {
-    let catalog = loaded.catalog_with(shared.secondaries.values());
-    let transfers = Arc::new(transfers::service(config, loaded, &shared.slots, &shared.notices));
+    let catalog = loaded.catalog_with(shared.secondaries.values().map(|version| &version.served));
+    let transfers = Arc::new(transfers::service(config, loaded, shared));
     Published { catalog, settings: Arc::clone(&config.settings), transfers }
 }
 
@@ -146,14 +144,14 @@ pub(crate) struct Shared {
     /// Of all outgoing transfers, whatever version they began with.
     pub(crate) slots: Arc<Slots>,
     /// The secondary zones, as they are now.
-    pub(crate) secondaries: BTreeMap<NameBuf, Arc<ServedZone>>,
+    pub(crate) secondaries: BTreeMap<NameBuf, Version>,
     /// Where notices of primaries go.
     pub(crate) notices: SyncSender<Notice>,
 }
 
 /// The name of a zone.
-pub(crate) fn origin_of(zone: &ServedZone) -> NameBuf {
-    NameBuf::from(zone.origin())
+pub(crate) fn origin_of(version: &Version) -> NameBuf {
+    NameBuf::from(version.served.origin())
 }
 
 struct Tcp {

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use dns_server::TransferService;
-use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Slots, ZonePolicy};
+use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, ZonePolicy};
 use dns_wire::NameBuf;
 
 use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
@@ -18,6 +17,7 @@ use super::load::{self, Loaded};
 use super::notify::Target;
 use super::privileges::explain_denial;
 use super::secondary::Notice;
+use super::service::Shared;
 
 /// All about transfers that the configuration says.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ impl Transfers {
     }
 
     /// What responders go by, for the zones that are loaded.
-    fn policy(&self, loaded: &Loaded, slots: &Arc<Slots>) -> Policy {
+    fn policy(&self, loaded: &Loaded, shared: &Shared) -> Policy {
         let zones = loaded.specs().filter_map(|(spec, origin)| {
             let own = self.zones.get(spec)?;
             let policy = ZonePolicy { allow_transfer: own.allow_transfer.clone(), primaries: Vec::new() };
@@ -110,22 +110,22 @@ impl Transfers {
             keys: self.keys.clone(),
             allow_transfer: self.allow_transfer.clone(),
             zones: zones.chain(secondaries).collect(),
-            slots: Some(Arc::clone(slots)),
+            histories: loaded
+                .versions()
+                .chain(shared.secondaries.values())
+                .map(|version| (NameBuf::from(version.served.origin()), Arc::clone(&version.history)))
+                .collect(),
+            slots: Some(Arc::clone(&shared.slots)),
         }
     }
 }
 
-/// What responders need besides zones and settings. Notices of primaries go to `notices`.
-pub(crate) fn service(
-    config: &Config,
-    loaded: &Loaded,
-    slots: &Arc<Slots>,
-    notices: &SyncSender<Notice>,
-) -> TransferService {
-    let notices = notices.clone();
+/// What responders need besides zones and settings.
+pub(crate) fn service(config: &Config, loaded: &Loaded, shared: &Shared) -> TransferService {
+    let notices = shared.notices.clone();
     // Without room the notice is lost, as a packet may be: primaries repeat it, and the timers of the SOA go on (RFC 1996, 3.6).
     let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
-    TransferService { policy: config.transfers.policy(loaded, slots), unix_time, on_notify }
+    TransferService { policy: config.transfers.policy(loaded, shared), unix_time, on_notify }
 }
 
 /// A number that nobody outside can guess.

@@ -3,9 +3,11 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `exchange.rs` | the questions to a primary, and transfers from it |
-//! | `store.rs` | the file of a zone |
+//! | `store.rs` | the file of a zone: a version |
+//! | `journal.rs` | the differences that came since |
 
 mod exchange;
+mod journal;
 mod store;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,21 +20,21 @@ use clock::{Duration, Instant};
 use dns_auth::compile::{compile, compile_changed};
 use dns_auth::{ServedZone, Unavailable};
 use dns_message::is_older;
-use dns_transfer::{Due, IncomingError, Key, Keys, Received, Secondary, SoaTimers};
+use dns_transfer::{Difference, Due, IncomingError, Key, Keys, Received, Secondary, SoaTimers};
 use dns_wire::NameBuf;
 use dns_zone::Changed;
 use engine::Clock;
 
 use self::exchange::{ExchangeError, Primary};
 use super::config::ZoneSpec;
-use super::load;
 use super::transfers::{SecondarySpec, random_number};
+use super::version::Version;
 
 /// Threads that ask primaries. More zones than that wait for one another.
 const WORKERS: usize = 4;
 
 /// A zone as it is to be served from now on.
-pub(crate) type Publish = Box<dyn Fn(Arc<ServedZone>) + Send>;
+pub(crate) type Publish = Box<dyn Fn(Version) + Send>;
 
 /// What the thread with the timers hears.
 pub(crate) enum Notice {
@@ -47,7 +49,7 @@ pub(crate) enum Outcome {
     /// We have the version that a primary has.
     Confirmed,
     /// There is a new one.
-    New(Arc<ServedZone>),
+    New(Version),
     /// None gave anything that can be used; the log says why.
     Failed,
 }
@@ -57,7 +59,7 @@ pub(crate) struct Prepared {
     spec: Arc<SecondarySpec>,
     key: Option<Arc<Key>>,
     /// From its file; else a placeholder.
-    pub(crate) served: Arc<ServedZone>,
+    pub(crate) version: Version,
     /// How old the file is.
     age: Duration,
 }
@@ -65,25 +67,25 @@ pub(crate) struct Prepared {
 /// Reads the files of all secondary zones. One that cannot be read is transferred.
 pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys) -> Vec<Prepared> {
     let prepare = |spec: &Arc<SecondarySpec>| {
-        let (zone, age) = read_file(spec).unzip();
-        let served = zone.unwrap_or_else(|| placeholder(spec));
+        let (version, age) = read_file(spec).unzip();
+        let version = version.unwrap_or_else(|| placeholder(spec));
         let key = spec.key.as_ref().and_then(|name| keys.get(name.as_name())).cloned();
-        Prepared { spec: Arc::clone(spec), key, served: Arc::new(served), age: age.unwrap_or_default() }
+        Prepared { spec: Arc::clone(spec), key, version, age: age.unwrap_or_default() }
     };
     specs.iter().map(prepare).collect()
 }
 
-fn placeholder(spec: &SecondarySpec) -> ServedZone {
-    ServedZone::unavailable(spec.origin.clone(), Unavailable::NotReady)
+fn placeholder(spec: &SecondarySpec) -> Version {
+    Version::first(ServedZone::unavailable(spec.origin.clone(), Unavailable::NotReady))
 }
 
-fn read_file(spec: &SecondarySpec) -> Option<(ServedZone, Duration)> {
+fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
     let path = spec.file.as_ref()?;
     let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
     let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-    match load::read(&ZoneSpec { file: path.clone(), origin: Some(spec.origin.clone()) }) {
-        Ok(zone) if zone.origin() == spec.origin.as_name() => {
-            Some((compile(zone), Duration::from_secs(age.as_secs())))
+    match store::read(&ZoneSpec { file: path.clone(), origin: Some(spec.origin.clone()) }) {
+        Ok(version) if version.served.origin() == spec.origin.as_name() => {
+            Some((version, Duration::from_secs(age.as_secs())))
         }
         Ok(_) => None,
         Err(errors) => {
@@ -121,15 +123,15 @@ struct Followed {
     spec: Arc<SecondarySpec>,
     key: Option<Arc<Key>>,
     /// The last version that came; kept when it expires, so that differences suffice later.
-    held: Option<Arc<ServedZone>>,
+    held: Option<Version>,
     is_expired: bool,
     timers: Secondary,
 }
 
 impl Followed {
     fn new(zone: Prepared, now: Instant) -> Followed {
-        let held = zone.served.tree().is_ok().then(|| Arc::clone(&zone.served));
-        let timers = held.as_ref().and_then(|held| held.tree().ok()).map(SoaTimers::of);
+        let held = Some(zone.version).filter(|version| version.tree().is_some());
+        let timers = held.as_ref().and_then(Version::tree).map(SoaTimers::of);
         let timers = match timers {
             Some(timers) => Secondary::resumed(timers, zone.age, now),
             None => Secondary::empty(now),
@@ -143,7 +145,7 @@ struct Job {
     number: usize,
     spec: Arc<SecondarySpec>,
     key: Option<Arc<Key>>,
-    held: Option<Arc<ServedZone>>,
+    held: Option<Version>,
 }
 
 /// Keeps the timers of all secondary zones.
@@ -186,7 +188,7 @@ impl Keeper {
                         "zone {origin} has expired, and is answered with SERVFAIL until a primary has it"
                     );
                     zone.is_expired = true;
-                    (self.publish)(Arc::new(placeholder(&zone.spec)));
+                    (self.publish)(placeholder(&zone.spec));
                 }
             }
         }
@@ -208,11 +210,11 @@ impl Keeper {
             Outcome::New(new) => Some(new),
         };
         if let Some(new) = new {
-            zone.held = Some(Arc::clone(&new));
+            zone.held = Some(new.clone());
             zone.is_expired = false;
             (self.publish)(new);
         }
-        if let Some(held) = zone.held.as_ref().and_then(|held| held.tree().ok()) {
+        if let Some(held) = zone.held.as_ref().and_then(Version::tree) {
             zone.timers.on_confirmed(SoaTimers::of(held), random_number(), now);
         }
     }
@@ -240,17 +242,21 @@ fn refresh(job: &Job) -> Outcome {
                 }
                 return Outcome::Confirmed;
             }
-            Ok(Received::New(changed)) => {
+            Ok(Received::New(changed, differences)) => {
                 let zone = &changed.zone;
                 log::info!(
                     "zone {origin}: serial {} from {address}, {} records",
                     zone.serial(),
                     zone.record_count()
                 );
-                if let Some(error) = job.spec.file.as_ref().and_then(|file| store::save(file, zone).err()) {
+                let kept = job.spec.file.as_ref().map(|file| match &differences[..] {
+                    [] => store::save(file, zone),
+                    differences => store::add(file, differences, zone),
+                });
+                if let Some(error) = kept.and_then(Result::err) {
                     log::error!("zone {origin} is served, and its file stays old: {error:#}");
                 }
-                return Outcome::New(Arc::new(serve(*changed, job.held.as_deref())));
+                return Outcome::New(next_version(job.held.as_ref(), *changed, &differences));
             }
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
         }
@@ -259,16 +265,16 @@ fn refresh(job: &Job) -> Outcome {
 }
 
 /// Only what changed since the held version is compiled.
-fn serve(changed: Changed, held: Option<&ServedZone>) -> ServedZone {
+fn next_version(held: Option<&Version>, changed: Changed, differences: &[Arc<Difference>]) -> Version {
     match held {
-        Some(held) => compile_changed(held, changed),
-        None => compile(changed.zone),
+        Some(held) => held.next(compile_changed(&held.served, changed), differences),
+        None => Version::first(compile(changed.zone)),
     }
 }
 
 fn refresh_from(job: &Job, address: SocketAddr) -> Result<Received, ExchangeError> {
     let primary = Primary { address, origin: job.spec.origin.as_name(), key: job.key.as_ref() };
-    let ours = job.held.as_ref().and_then(|held| held.tree().ok()).map(dns_zone::Zone::serial);
+    let ours = job.held.as_ref().and_then(Version::tree).map(dns_zone::Zone::serial);
     let Some(ours) = ours else { return primary.transfer(None, None) };
     let theirs = primary.serial()?;
     if ours == theirs {
@@ -277,7 +283,7 @@ fn refresh_from(job: &Job, address: SocketAddr) -> Result<Received, ExchangeErro
     if !is_older(ours, theirs) {
         return Err(IncomingError::WentBack { ours, theirs }.into());
     }
-    match primary.transfer(job.held.as_ref(), Some(ours)) {
+    match primary.transfer(job.held.as_ref().map(|held| &held.served), Some(ours)) {
         Err(ExchangeError::Incoming(error)) => {
             log::info!("zone {} from {address}: not by differences ({error}), so all of it", job.spec.origin);
             primary.transfer(None, Some(ours))

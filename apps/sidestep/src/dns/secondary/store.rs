@@ -1,22 +1,65 @@
-//! The file of a secondary zone: its last version, and in the file's time when a primary confirmed it last.
+//! The file of a secondary zone and its journal: a version, what came since, and in the file's time when a primary confirmed the last one.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use dns_auth::compile::{compile, compile_changed};
+use dns_transfer::Difference;
+use dns_transfer::difference::apply;
 use dns_transfer::text::write_zone;
 use dns_zone::Zone;
+use dns_zone::text::ZoneTextErrors;
+
+use super::super::config::ZoneSpec;
+use super::super::load;
+use super::super::version::Version;
+use super::journal;
+
+/// A journal of that many octets is short, whatever the zone has.
+const JOURNAL_MIN: u64 = 1 << 20;
 
 /// Writes the zone in place of what is there: a crash leaves the old file or the new one, whole.
 pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
     let temporary = temporary(path);
     write_to(&temporary, zone).with_context(|| format!("writing {}", temporary.display()))?;
     fs::rename(&temporary, path).with_context(|| format!("renaming {}", temporary.display()))?;
-    // The rename is on disk when the directory is.
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory).and_then(|directory| directory.sync_all()).context("writing the directory")
+    journal::sync_directory(path).context("writing the directory")?;
+    // Until then what it says is for versions before the file's.
+    journal::remove(path).context("removing the journal")
+}
+
+/// Adds differences that lead to `zone` to the journal, or writes the zone, if the journal has become long.
+pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
+    let len = journal::append(path, differences)?;
+    let whole = fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if len > JOURNAL_MIN.max(whole / 2) {
+        return save(path, zone);
+    }
+    touch(path).context("noting the time of the file")
+}
+
+/// The zone in the file, and what the journal says since.
+pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
+    let held = Version::first(compile(load::read(spec)?));
+    Ok(with_journal(&held, &spec.file).unwrap_or(held))
+}
+
+/// `None` if there is nothing in the journal that fits.
+fn with_journal(held: &Version, path: &Path) -> Option<Version> {
+    let zone = held.tree()?;
+    let differences = journal::read(path);
+    let differences =
+        differences.inspect_err(|error| log::warn!("zone {}: its journal: {error}", zone.origin())).ok()?;
+    // A crash between a new file and the end of the journal leaves what led to the file.
+    let first = differences.iter().position(|difference| difference.from() == zone.serial())?;
+    let changed = apply(zone, &differences[first..]);
+    let changed =
+        changed.inspect_err(|error| log::warn!("zone {}: its journal: {error}", zone.origin())).ok()?;
+    Some(held.next(compile_changed(&held.served, changed), &differences[first..]))
 }
 
 /// Notes that a primary has confirmed the version now.

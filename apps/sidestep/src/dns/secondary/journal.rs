@@ -1,0 +1,181 @@
+//! The journal of a secondary zone: the differences that came since its file was written.
+//!
+//! ```text
+//!   "sidestep journal 1\n", then for each difference:
+//!   0  length of the rest behind the checksum   u32, little endian as all here
+//!   4  CRC-32 of that rest                      u32
+//!   8  the records, see `Difference::encode`
+//! ```
+//!
+//! A difference is on disk before it is served. What a crash leaves of the last one is cut off when the journal is read.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use dns_transfer::Difference;
+
+const MAGIC: &[u8] = b"sidestep journal 1\n";
+const HEAD: usize = 8;
+
+/// Adds differences, and says how long the journal of the zone in `file` is now.
+pub(super) fn append(file: &Path, differences: &[Arc<Difference>]) -> anyhow::Result<u64> {
+    let path = path(file);
+    append_to(&path, differences).with_context(|| format!("writing {}", path.display()))
+}
+
+fn append_to(path: &Path, differences: &[Arc<Difference>]) -> io::Result<u64> {
+    let mut journal = File::options().create(true).append(true).open(path)?;
+    let before = journal.metadata()?.len();
+    let mut octets = if before == 0 { MAGIC.to_vec() } else { Vec::new() };
+    for difference in differences {
+        let records = difference.encode();
+        let len = u32::try_from(records.len()).map_err(io::Error::other)?;
+        octets.extend_from_slice(&len.to_le_bytes());
+        octets.extend_from_slice(&crc32fast::hash(&records).to_le_bytes());
+        octets.extend_from_slice(&records);
+    }
+    let written = journal.write_all(&octets).and_then(|()| journal.sync_data());
+    if let Err(error) = written {
+        journal.set_len(before)?; // What follows is not to stand behind half a difference.
+        return Err(error);
+    }
+    if before == 0 {
+        sync_directory(path)?;
+    }
+    Ok(before + octets.len() as u64)
+}
+
+/// The differences in the journal of the zone in `file`, as far as they are whole. The rest is cut off.
+pub(super) fn read(file: &Path) -> io::Result<Vec<Arc<Difference>>> {
+    let path = path(file);
+    let octets = match fs::read(&path) {
+        Ok(octets) => octets,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let (mut differences, mut rest) = (Vec::new(), octets.strip_prefix(MAGIC).unwrap_or_default());
+    while let Some((difference, behind)) = split_difference(rest) {
+        differences.push(Arc::new(difference));
+        rest = behind;
+    }
+    let whole = if octets.starts_with(MAGIC) { octets.len() - rest.len() } else { 0 };
+    if whole < octets.len() {
+        log::warn!("{}: {} octets at its end are cut off", path.display(), octets.len() - whole);
+        File::options().write(true).open(&path)?.set_len(whole as u64)?;
+    }
+    Ok(differences)
+}
+
+fn split_difference(octets: &[u8]) -> Option<(Difference, &[u8])> {
+    let (head, rest) = octets.split_first_chunk::<HEAD>()?;
+    let [len, checksum] =
+        [&head[..4], &head[4..]].map(|word| u32::from_le_bytes(word.try_into().expect("four octets")));
+    let (records, rest) = rest.split_at_checked(len as usize)?;
+    let difference = Difference::decode(records).filter(|_| crc32fast::hash(records) == checksum)?;
+    Some((difference, rest))
+}
+
+/// Removes the journal: the file has all that it says.
+pub(super) fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(path(file)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What is created or renamed in it is on disk when the directory is.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+fn path(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".journal");
+    file.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::{NameBuf, Rtype};
+    use dns_zone::{Zone, ZoneBuilder};
+
+    use super::*;
+
+    /// A file of a test, which is not there, in a directory that goes with it.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let directory =
+                std::env::temp_dir().join(format!("sidestep-journal-{name}-{}", std::process::id()));
+            fs::create_dir_all(&directory).unwrap();
+            Place(directory.join("a.zone"))
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(self.0.parent().unwrap());
+        }
+    }
+
+    fn version(serial: u32) -> Zone {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let mut builder = ZoneBuilder::new(origin.as_name(), 3);
+        let soa = [&[0, 0][..], &[serial, 1, 2, 3, 4].map(u32::to_be_bytes).concat()].concat();
+        builder.add(origin.as_name(), 60, Rtype::SOA, &soa).unwrap();
+        builder.add(origin.as_name(), 60, Rtype::A, &serial.to_be_bytes()).unwrap();
+        builder.finish().unwrap()
+    }
+
+    fn differences(serials: std::ops::Range<u32>) -> Vec<Arc<Difference>> {
+        let between = |serial| Difference::between(&version(serial), &version(serial + 1), 10_000).unwrap();
+        serials.map(|serial| Arc::new(between(serial))).collect()
+    }
+
+    #[test]
+    fn what_was_added_is_read_in_its_order() {
+        let Place(file) = &Place::new("order");
+        assert!(read(file).unwrap().is_empty());
+        let first = append(file, &differences(1..2)).unwrap();
+        let second = append(file, &differences(2..4)).unwrap();
+        assert_eq!((first < second, fs::metadata(path(file)).unwrap().len()), (true, second));
+        assert_eq!(read(file).unwrap(), differences(1..4));
+        remove(file).unwrap();
+        remove(file).unwrap();
+        assert!(read(file).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_crash_at_any_instant_loses_no_difference_that_was_whole_and_keeps_none_that_was_not() {
+        let Place(file) = &Place::new("crash");
+        let mut ends = vec![MAGIC.len() as u64];
+        (1..4).for_each(|serial| ends.push(append(file, &differences(serial..serial + 1)).unwrap()));
+        let whole = fs::read(path(file)).unwrap();
+        for len in 0..=whole.len() {
+            fs::write(path(file), &whole[..len]).unwrap();
+            let count = ends.iter().filter(|end| **end <= len as u64).count().saturating_sub(1) as u32;
+            assert_eq!(read(file).unwrap(), differences(1..1 + count), "{len} octets");
+            append(file, &differences(1 + count..5)).unwrap();
+            assert_eq!(read(file).unwrap(), differences(1..5), "what comes later is read, too");
+        }
+    }
+
+    #[test]
+    fn a_changed_octet_ends_what_is_read() {
+        let Place(file) = &Place::new("octet");
+        let end = append(file, &differences(1..2)).unwrap() as usize;
+        append(file, &differences(2..4)).unwrap();
+        let whole = fs::read(path(file)).unwrap();
+        for at in 0..end {
+            let mut octets = whole.clone();
+            octets[at] ^= 1;
+            fs::write(path(file), &octets).unwrap();
+            assert!(read(file).unwrap().is_empty(), "octet {at}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What leads from one version of a zone to the next (RFC 1995, 4).
+
+use std::sync::Arc;
+
+use dns_message::{Message, Record, push_record, serial_of};
+use dns_wire::{Class, Name, NameBuf, Rtype};
+use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneEditor};
+
+/// The records of one difference, as a transfer has them: the old SOA, what is removed, the new SOA, what is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    records: Vec<Record>,
+    /// Place of the new SOA.
+    added: usize,
+}
+
+/// Why differences cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// They are for another version, or remove what is not there.
+    #[error("the differences do not fit the version that we have")]
+    Version,
+    /// A record that cannot be in the zone.
+    #[error("the record {owner} {rtype}: {error}")]
+    Record {
+        /// Its owner.
+        owner: Box<NameBuf>,
+        /// Its type.
+        rtype: Rtype,
+        /// What is wrong with it.
+        error: RecordError,
+    },
+}
+
+impl Difference {
+    /// A difference of these records; `None` if it does not have its two SOA records, with serials.
+    pub(crate) fn new(records: Vec<Record>) -> Option<Difference> {
+        let mut soas = records.iter().enumerate().filter(|(_, record)| record.rtype == Rtype::SOA);
+        let [(0, _), (added, _)] = [soas.next()?, soas.next()?] else { return None };
+        let has_serials = [0, added].iter().all(|at| serial_of(&records[*at].rdata).is_some());
+        (soas.next().is_none() && has_serials).then_some(Difference { records, added })
+    }
+
+    /// The serial of the version that it is for.
+    pub fn from(&self) -> u32 {
+        self.serial_at(0)
+    }
+
+    /// The serial of the version that it leads to.
+    pub fn to(&self) -> u32 {
+        self.serial_at(self.added)
+    }
+
+    fn serial_at(&self, place: usize) -> u32 {
+        serial_of(&self.records[place].rdata).expect("it was checked when it was made")
+    }
+
+    /// All records in their order.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// About as many octets as it takes in a message.
+    pub fn octets(&self) -> usize {
+        self.records.iter().map(|record| record.owner.as_name().len() + 10 + record.rdata.len()).sum()
+    }
+
+    /// The records in wire format, one after the other.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(self.octets());
+        for Record { owner, rtype, class, ttl, rdata } in &self.records {
+            push_record(&mut octets, owner.as_name(), *rtype, *class, *ttl, rdata);
+        }
+        octets
+    }
+
+    /// Reads what [`Difference::encode`] has written.
+    pub fn decode(octets: &[u8]) -> Option<Difference> {
+        let message = [&[0; 12], octets].concat(); // As if behind a header.
+        let mut message = Message::parse(&message).ok()?;
+        let mut records = Vec::new();
+        while !message.is_at_end() {
+            records.push(message.next_record().ok()?);
+        }
+        Difference::new(records)
+    }
+
+    /// What differs between two versions; `None` if it takes more than so many octets.
+    pub fn between(old: &Zone, new: &Zone, octets_max: usize) -> Option<Difference> {
+        let mut difference = Collected { records: Vec::new(), octets_left: octets_max };
+        difference.add_missing(old, new)?;
+        let added = difference.records.len();
+        difference.add_missing(new, old)?;
+        Some(Difference { records: difference.records, added })
+    }
+}
+
+struct Collected {
+    records: Vec<Record>,
+    octets_left: usize,
+}
+
+impl Collected {
+    /// Adds the SOA of `zone`, and what it has and `other` has not, or has with another TTL.
+    fn add_missing(&mut self, zone: &Zone, other: &Zone) -> Option<()> {
+        let soa = zone.soa();
+        soa.records().try_for_each(|rdata| self.add(zone.apex(), soa, rdata))?;
+        for node in zone.nodes() {
+            let there = other.find(node.name());
+            for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::SOA) {
+                let same = |set: &Rrset<'_>| {
+                    (set.rtype(), set.covered(), set.ttl()) == (rrset.rtype(), rrset.covered(), rrset.ttl())
+                };
+                let there = there.and_then(|node| node.rrsets().find(same));
+                let has = |rdata: &[u8]| there.is_some_and(|set| set.records().any(|other| other == rdata));
+                rrset
+                    .records()
+                    .filter(|rdata| !has(rdata))
+                    .try_for_each(|rdata| self.add(node, rrset, rdata))?;
+            }
+        }
+        Some(())
+    }
+
+    fn add(&mut self, node: Node<'_>, rrset: Rrset<'_>, rdata: &[u8]) -> Option<()> {
+        self.octets_left = self.octets_left.checked_sub(node.name().len() + 10 + rdata.len())?;
+        let owner = NameBuf::from(Name::from_wire(node.name()).expect("the tree holds valid names"));
+        let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
+        self.records.push(Record { owner, rtype, class: Class::IN, ttl, rdata: rdata.to_vec() });
+        Some(())
+    }
+}
+
+/// The version that `differences` lead to from `held`, one after the other.
+///
+/// # Errors
+/// One of them does not fit.
+pub fn apply(held: &Zone, differences: &[Arc<Difference>]) -> Result<Changed, Unfit> {
+    let mut editor = ZoneEditor::new(held);
+    let mut soa: Vec<u8> = held.soa().records().next().map(<[u8]>::to_vec).unwrap_or_default();
+    for difference in differences {
+        if serial_of(&soa) != Some(difference.from()) {
+            return Err(Unfit::Version);
+        }
+        let (removed, added) = difference.records.split_at(difference.added);
+        for record in removed {
+            // A SOA is told by its serial: primaries do not all spell it as they did.
+            let rdata = if record.rtype == Rtype::SOA { &soa } else { &record.rdata };
+            let removed = editor.remove(record.owner.as_name(), record.rtype, rdata);
+            if !removed.map_err(|error| explain(record, error))? {
+                return Err(Unfit::Version);
+            }
+        }
+        for record in added {
+            let added = editor.add(record.owner.as_name(), record.ttl, record.rtype, &record.rdata);
+            added.map_err(|error| explain(record, error))?;
+        }
+        soa.clone_from(&difference.records[difference.added].rdata);
+    }
+    editor.finish().map_err(|_| Unfit::Version)
+}
+
+pub(crate) fn explain(record: &Record, error: RecordError) -> Unfit {
+    Unfit::Record { owner: Box::new(record.owner.clone()), rtype: record.rtype, error }
+}
+
+/// The last differences of a zone, for secondaries that have one of the versions before.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Each leads to the version that the next one is for.
+    differences: Vec<Arc<Difference>>,
+}
+
+impl History {
+    /// Octets of all differences, and their number, at most: older ones are forgotten.
+    pub const OCTETS_MAX: usize = 4 << 20;
+    const COUNT_MAX: usize = 1000;
+
+    /// The history of the version that `new` leads to.
+    pub fn with(&self, new: &[Arc<Difference>]) -> History {
+        let mut differences = self.differences.clone();
+        for difference in new {
+            if differences.last().is_some_and(|last| last.to() != difference.from()) {
+                differences.clear();
+            }
+            differences.push(Arc::clone(difference));
+        }
+        let mut octets = 0;
+        let kept = differences.iter().rev().take(History::COUNT_MAX).take_while(|difference| {
+            octets += difference.octets();
+            octets <= History::OCTETS_MAX
+        });
+        let forgotten = differences.len() - kept.count();
+        History { differences: differences.split_off(forgotten) }
+    }
+
+    /// What leads from the version of one serial to that of another one, if it is known.
+    pub fn between(&self, from: u32, to: u32) -> Option<&[Arc<Difference>]> {
+        let place = self.differences.iter().position(|difference| difference.from() == from)?;
+        let found = &self.differences[place..];
+        found.last().filter(|last| last.to() == to).map(|_| found)
+    }
+}
+
+#[cfg(test)]
+#[path = "difference_tests.rs"]
+mod tests;
