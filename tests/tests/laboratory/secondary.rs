@@ -159,6 +159,10 @@ fn a_zone_of_100_000_names_follows_knot_by_notices_and_differences_and_outlives_
     let Some(mut setting) = follows(Setting::start_knot, &[NOBODY, CLIENT_V4]) else { return };
     let differences = setting.primary.as_ref().unwrap().output();
     assert!(differences.contains("IXFR, outgoing"), "{differences}");
+    let journal = setting.directory.path().join("secondary.zone.journal");
+    assert!(std::fs::metadata(&journal).unwrap().len() > 100, "the file has version 1");
+    let passed_on = setting.kdig(SERVER_V4, &["IXFR=1", "+noall", "+answer"]);
+    assert!((10..30).contains(&passed_on.lines().count()), "{passed_on}");
     assert!(setting.log().contains(NOBODY), "the first primary is tried first");
     setting.primary.as_mut().unwrap().kill();
     setting.end_sidestep();

@@ -48,8 +48,12 @@ impl Primary {
 
     /// What kdig prints of a transfer from `server`: its records, one a line.
     fn transfer_from(&self, server: &str, options: &[&str]) -> Result<Vec<String>, String> {
+        self.records_from(server, "AXFR", options)
+    }
+
+    fn records_from(&self, server: &str, qtype: &str, options: &[&str]) -> Result<Vec<String>, String> {
         let at = format!("@{server}");
-        let words = [&[&at, ORIGIN, "AXFR", "+noall", "+answer", "+time=60"], options].concat();
+        let words = [&[&at, ORIGIN, qtype, "+noall", "+answer", "+time=60"], options].concat();
         let text = self.lab.run_in(Side::Client, "kdig", &words).map_err(|error| error.to_string())?;
         let records = text.lines().filter(|line| !line.is_empty() && !line.starts_with(';'));
         Ok(records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
@@ -129,6 +133,10 @@ fn follows(device: Device, start: fn(&mut Primary)) {
     primary.server.process.signal(Signal::HUP);
     primary.wait_for_serial("2");
     primary.assert_is_equal(HOSTS as usize + 11);
+    let differences = primary.records_from(SERVER_V4, "IXFR=1", &KEY).unwrap();
+    assert!((10..30).contains(&differences.len()), "{differences:?}");
+    let whole = primary.records_from(SERVER_V4, "IXFR=0", &KEY).unwrap();
+    assert_eq!(whole.len(), HOSTS as usize + 12, "version 0 is not known");
 }
 
 #[test]
