@@ -5,9 +5,14 @@ use dns_wire::{Name, Rtype};
 use crate::builder::{RecordError, ZoneBuilder, ZoneError, flags_for, is_same};
 use crate::tree::{NONE, Node, NodeId, Zone, node_flag, record, type_covered};
 
-/// More changes than this since a zone with so many names was built, and it is built anew: that frees what they have left behind.
-fn changes_max(names: usize) -> usize {
-    (names / 8).clamp(1000, 100_000)
+/// Whether editors have left much behind since the zone was built, so that it is to be built anew.
+fn has_much_left(zone: &Zone) -> bool {
+    const OWN_MIN: usize = 256 << 10;
+    let changes_max = (zone.nodes.len() / 8).clamp(1000, 100_000);
+    let own_max = |base_len: usize| base_len.max(OWN_MIN);
+    zone.changes > changes_max
+        || zone.records.own_len() > own_max(zone.records.base_len())
+        || zone.names.own_len() > own_max(zone.names.base_len())
 }
 
 /// Removes and adds records of a zone: a new version, which costs as much as what changes, however large the zone is.
@@ -102,7 +107,7 @@ impl ZoneEditor {
         self.prune();
         let ZoneEditor { builder: ZoneBuilder { mut zone, .. }, before, touched } = self;
         zone.changes += touched.len();
-        let is_kept = zone.changes <= changes_max(zone.nodes.len()) && zone.is_signed == before.is_signed;
+        let is_kept = !has_much_left(&zone) && zone.is_signed == before.is_signed;
         if is_kept && let Some(chain) = before.chain.after(&zone, &touched) {
             zone.chain = chain;
             return Ok(Changed { zone, names: Some(touched) });
@@ -182,4 +187,99 @@ fn rebuilt(zone: &Zone) -> Zone {
         }
     }
     builder.finish().expect("it has its SOA")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dns_wire::NameBuf;
+
+    const SOA: &[u8] =
+        b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
+    /// A zone with these texts at one name.
+    fn zone(texts: &[Vec<u8>]) -> Zone {
+        let mut builder = ZoneBuilder::new(name("example.").as_name(), 1);
+        builder.add(name("example.").as_name(), 60, Rtype::SOA, SOA).unwrap();
+        for text in texts {
+            builder.add(name("a.example.").as_name(), 60, Rtype::TXT, text).unwrap();
+        }
+        builder.finish().unwrap()
+    }
+
+    fn change(zone: &Zone, old: &[u8], new: &[u8]) -> Changed {
+        let (mut editor, owner) = (ZoneEditor::new(zone), name("a.example."));
+        assert_eq!(editor.remove(owner.as_name(), Rtype::TXT, old), Ok(true));
+        editor.add(owner.as_name(), 60, Rtype::TXT, new).unwrap();
+        editor.finish().unwrap()
+    }
+
+    /// What `changes` changes of one record among `count` leave: most memory ever, and how often the zone was built anew.
+    fn memory_over(count: u8, changes: u16) -> (usize, usize) {
+        let text = |number: u16| [&[250][..], &number.to_be_bytes(), &[b'x'; 248]].concat();
+        let others = (0..count).map(|number| text(u16::from(number) + 40_000));
+        let mut zone = zone(&std::iter::once(text(0)).chain(others).collect::<Vec<_>>());
+        let (mut most, mut rebuilt) = (0, 0);
+        for number in 0..changes {
+            let changed = change(&zone, &text(number), &text(number + 1));
+            rebuilt += usize::from(changed.names.is_none());
+            zone = changed.zone;
+            most = most.max(zone.memory());
+        }
+        assert_eq!(zone.record_count(), usize::from(count) + 2);
+        (most, rebuilt)
+    }
+
+    #[test]
+    fn a_zone_that_changes_for_ever_keeps_its_size() {
+        let (most, rebuilt) = memory_over(1, 10_000);
+        assert!(most < 700_000 && (5..50).contains(&rebuilt), "{most} octets, {rebuilt} times");
+    }
+
+    #[test]
+    fn so_does_one_whose_changes_are_copies_of_a_long_set() {
+        let (most, rebuilt) = memory_over(200, 500);
+        assert!(most < 700_000 && (20..250).contains(&rebuilt), "{most} octets, {rebuilt} times");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_removed() {
+        let zone = zone(&[b"\x01t".to_vec()]);
+        let mut editor = ZoneEditor::new(&zone);
+        for (owner, rtype, rdata) in [
+            ("a.example.", Rtype::TXT, &b"\x01u"[..]),
+            ("a.example.", Rtype::A, b"\x01t"),
+            ("b.example.", Rtype::TXT, b"\x01t"),
+        ] {
+            assert_eq!(editor.remove(name(owner).as_name(), rtype, rdata), Ok(false));
+        }
+        assert_eq!(editor.finish().unwrap().names, Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_zone_does_not_lose_its_soa() {
+        let zone = zone(&[]);
+        let mut editor = ZoneEditor::new(&zone);
+        assert_eq!(editor.remove(name("example.").as_name(), Rtype::SOA, SOA), Ok(true));
+        assert_eq!(editor.finish().unwrap_err(), ZoneError::NoSoa);
+    }
+
+    #[test]
+    fn a_name_that_loses_all_takes_the_names_along_that_only_led_to_it() {
+        let mut editor = ZoneEditor::new(&zone(&[]));
+        editor.add(name("a.b.c.example.").as_name(), 60, Rtype::A, &[192, 0, 2, 1]).unwrap();
+        editor.add(name("d.c.example.").as_name(), 60, Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let with = editor.finish().unwrap().zone;
+        let mut editor = ZoneEditor::new(&with);
+        editor.remove(name("a.b.c.example.").as_name(), Rtype::A, &[192, 0, 2, 1]).unwrap();
+        let without = editor.finish().unwrap().zone;
+        let there = |zone: &Zone, text| zone.find(name(text).as_name().as_bytes()).is_some();
+        for (text, is_left) in [("a.b.c.example.", false), ("b.c.example.", false), ("c.example.", true)] {
+            assert_eq!((there(&with, text), there(&without, text)), (true, is_left), "{text}");
+        }
+    }
 }

@@ -307,6 +307,14 @@ impl Octets {
         }
     }
 
+    /// Octets behind the base, or a little more.
+    pub(crate) fn own_len(&self) -> usize {
+        match &self.form {
+            OctetsForm::Growing(_) => 0,
+            OctetsForm::Shared { chunks, .. } => chunks.len() * CHUNK,
+        }
+    }
+
     /// Octets in front of any chunk.
     pub(crate) fn base_len(&self) -> usize {
         match &self.form {
