@@ -183,7 +183,7 @@ fn page_of<T: Copy + Default>(base: &[T], number: usize) -> [T; PAGE] {
 
 /// Octets that are added at the end, item by item, and never changed once they are shared.
 ///
-/// An item is found by where it begins, and lies there in one piece. Behind the base items lie in chunks, each with [`SPAN`] places of its
+/// An item is found by where it begins, and lies there in one piece. Behind the base items lie in chunks, each with `SPAN` places of its
 /// own, of which it seldom fills more than a quarter.
 #[derive(Clone, Debug)]
 pub struct Octets {
