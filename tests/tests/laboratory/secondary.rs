@@ -13,12 +13,15 @@ const ORIGIN: &str = "example.org";
 /// An address that nobody has.
 const NOBODY: &str = "10.53.0.99";
 const HOSTS: u32 = 100_000;
+/// Where a secondary of Sidestep's listens, for NSD.
+const BEHIND: &str = "10.53.0.2@5301";
 
 /// Sidestep on the server's side, and its primary on the client's.
 struct Setting {
     // Dropped in this order.
     server: Option<Server>,
     primary: Option<Child>,
+    behind: Option<Child>,
     directory: Directory,
     lab: Lab,
     _turn: std::sync::MutexGuard<'static, ()>,
@@ -28,7 +31,7 @@ impl Setting {
     fn new(timers: &str) -> Option<Setting> {
         let (lab, turn) = empty_lab()?;
         let directory = Directory::new().unwrap();
-        let setting = Setting { server: None, primary: None, directory, lab, _turn: turn };
+        let setting = Setting { server: None, primary: None, behind: None, directory, lab, _turn: turn };
         setting.write_zone(1, HOSTS, timers);
         Some(setting)
     }
@@ -44,14 +47,15 @@ impl Setting {
     }
 
     fn start_sidestep(&mut self, key: &str) {
-        self.start_sidestep_with(key, &[CLIENT_V4]);
+        self.start_sidestep_with(key, &[CLIENT_V4], "");
     }
 
-    fn start_sidestep_with(&mut self, key: &str, primaries: &[&str]) {
+    /// With more about the zone.
+    fn start_sidestep_with(&mut self, key: &str, primaries: &[&str], rest: &str) {
         let text = format!(
             "allow-transfer = [\"{CLIENT_V4}\"]\n[[key]]\nname = \"transfer.key\"\nsecret = \"{SECRET}\"\n\
              [[key]]\nname = \"wrong.key\"\nsecret = \"{SECRET}\"\n\
-             [[secondary]]\nzone = \"{ORIGIN}\"\nprimaries = {primaries:?}\nkey = \"{key}\"\nfile = \"secondary.zone\"\n"
+             [[secondary]]\nzone = \"{ORIGIN}\"\nprimaries = {primaries:?}\nkey = \"{key}\"\nfile = \"secondary.zone\"\n{rest}"
         );
         let config = self.directory.write("sidestep.toml", &text).unwrap().display().to_string();
         let sidestep = Sidestep::on(Device::Xdp).with(&["--config", &config]);
@@ -89,29 +93,55 @@ impl Setting {
         self.primary = Some(self.lab.spawn_in(Side::Client, "knotd", &["-c", &config]).unwrap());
     }
 
+    /// NSD beside the primary, at another port: it follows Sidestep.
+    fn start_nsd_behind(&mut self) {
+        let own = self.directory.path().join("behind");
+        std::fs::create_dir(&own).unwrap();
+        let own = own.display();
+        let text = format!(
+            "server:\n  server-count: 1\n  ip-address: {BEHIND}\n  username: \"\"\n  chroot: \"\"\n  database: \"\"\n\
+             \x20 zonesdir: \"{own}\"\n  pidfile: \"{own}/nsd.pid\"\n  xfrdfile: \"{own}/xfrd.state\"\n  xfrdir: \"{own}\"\n\
+             \x20 zonelistfile: \"{own}/zone.list\"\n  xfrd-reload-timeout: 0\n  rrl-ratelimit: 0\n\
+             remote-control:\n  control-enable: no\n\
+             zone:\n  name: {ORIGIN}\n  zonefile: behind.zone\n  request-xfr: {SERVER_V4} NOKEY\n\
+             \x20 allow-notify: {SERVER_V4} NOKEY\n  provide-xfr: {CLIENT_V4} NOKEY\n"
+        );
+        let config = self.directory.write("behind.conf", &text).unwrap().display().to_string();
+        self.behind = Some(self.lab.spawn_in(Side::Client, "nsd", &["-d", "-c", &config]).unwrap());
+    }
+
     fn kdig(&self, server: &str, words: &[&str]) -> String {
         let at = format!("@{server}");
-        let words = [&[&at, ORIGIN][..], words, &["+time=60", "+retry=0"]].concat();
+        let words = [&[&at, ORIGIN, "+time=60", "+retry=0"][..], words].concat();
         self.lab.run_in(Side::Client, "kdig", &words).unwrap_or_default()
     }
 
     /// Waits until Sidestep's answer for the SOA has `wanted` in it.
     fn wait_for(&self, wanted: &str) {
+        self.wait_for_at(SERVER_V4, wanted);
+    }
+
+    fn wait_for_at(&self, server: &str, wanted: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answer = self.kdig(SERVER_V4, &["SOA", "+noall", "+answer", "+header"]);
+            let answer = self.kdig(server, &["SOA", "+noall", "+answer", "+header", "+time=2"]);
             if answer.contains(wanted) {
                 return;
             }
             let log = self.server.as_ref().map(|server| server.process.output());
-            assert!(Instant::now() < deadline, "no {wanted:?}: {answer}\n{log:?}");
+            let behind = self.behind.as_ref().map(Child::output);
+            assert!(Instant::now() < deadline, "no {wanted:?}: {answer}\n{log:?}\n{behind:?}");
             thread::sleep(Duration::from_millis(100));
         }
     }
 
     /// Both have the same records, whose number is `count`.
     fn assert_is_equal(&self, count: usize) {
-        let [primary, secondary] = [CLIENT_V4, SERVER_V4].map(|server| {
+        self.assert_is_equal_at(SERVER_V4, count);
+    }
+
+    fn assert_is_equal_at(&self, server: &str, count: usize) {
+        let [primary, secondary] = [CLIENT_V4, server].map(|server| {
             let text = self.kdig(server, &["AXFR", "+noall", "+answer"]);
             let mut lines: Vec<String> =
                 text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
@@ -139,7 +169,7 @@ const SLOW: &str = "3600 3600 36000";
 fn follows(start: fn(&mut Setting), primaries: &[&str]) -> Option<Setting> {
     let mut setting = Setting::new(SLOW)?;
     start(&mut setting);
-    setting.start_sidestep_with("transfer.key", primaries);
+    setting.start_sidestep_with("transfer.key", primaries, "");
     setting.wait_for(" 1 3600");
     setting.assert_is_equal(HOSTS as usize + 4);
     setting.write_zone(2, HOSTS + 5, SLOW);
@@ -168,6 +198,22 @@ fn a_zone_of_100_000_names_follows_knot_by_notices_and_differences_and_outlives_
     setting.end_sidestep();
     setting.start_sidestep("transfer.key");
     setting.wait_for(" 2 3600");
+}
+
+#[test]
+fn a_zone_goes_on_to_the_next_secondary_by_notices() {
+    let Some(mut setting) = Setting::new(SLOW) else { return };
+    setting.start_knot();
+    let notify = format!("notify = [\"{}\"]\n", BEHIND.replace('@', ":"));
+    setting.start_sidestep_with("transfer.key", &[CLIENT_V4], &notify);
+    setting.wait_for(" 1 3600");
+    setting.start_nsd_behind();
+    let behind = BEHIND.replace('@', "#");
+    setting.wait_for_at(&behind, " 1 3600");
+    setting.write_zone(2, HOSTS + 5, SLOW);
+    setting.primary.as_ref().unwrap().signal(Signal::HUP);
+    setting.wait_for_at(&behind, " 2 3600");
+    setting.assert_is_equal_at(&behind, HOSTS as usize + 9);
 }
 
 #[test]

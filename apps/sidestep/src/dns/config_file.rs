@@ -105,6 +105,9 @@ pub(crate) struct SecondaryTable {
     pub(crate) key: Option<String>,
     /// Where the zone is kept over a restart.
     pub(crate) file: Option<PathBuf>,
+    /// Who hears of new versions, as addresses with or without ports.
+    #[serde(default)]
+    pub(crate) notify: Vec<String>,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
 }

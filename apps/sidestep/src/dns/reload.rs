@@ -86,9 +86,14 @@ impl Reloads<'_> {
 
     /// Serves another version of a secondary zone.
     pub(crate) fn replace_secondary(&mut self, version: Version) {
-        let old_zone = self.shared.secondaries.insert(origin_of(&version), version);
+        let origin = origin_of(&version);
+        let is_new = version.tree().is_some();
+        let old_zone = self.shared.secondaries.insert(origin.clone(), version);
         let publication = publication(&self.current, &self.loaded, &self.shared);
         let old_publication = self.published.swap(Arc::new(publication));
+        if is_new {
+            notify::start(self.current.transfers.targets_of_secondary(origin.as_name()));
+        }
         wait_until_unused(&old_publication);
         drop((old_publication, old_zone));
     }

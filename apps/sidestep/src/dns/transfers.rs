@@ -1,7 +1,7 @@
 //! Who may transfer zones, from the configuration: keys, lists of addresses and keys.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow, bail};
 use dns_server::TransferService;
 use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, ZonePolicy};
-use dns_wire::NameBuf;
+use dns_wire::{Name, NameBuf};
 
 use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
 use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
@@ -49,6 +49,8 @@ pub(crate) struct SecondarySpec {
     pub(crate) key: Option<NameBuf>,
     pub(crate) file: Option<PathBuf>,
     allow_transfer: Option<AccessList>,
+    /// Who hears of new versions.
+    notify: Vec<SocketAddr>,
 }
 
 impl Transfers {
@@ -74,8 +76,7 @@ impl Transfers {
     pub(crate) fn add_zone(&mut self, spec: &ZoneSpec, table: &ZoneTable) -> anyhow::Result<()> {
         let allow_transfer = table.allow_transfer.as_deref();
         let allow_transfer = allow_transfer.map(|texts| access_list(texts, &self.keys)).transpose()?;
-        let notify = table.notify.iter().map(|text| parse_address("notify", text, 53));
-        let notify = notify.collect::<Result<_, _>>()?;
+        let notify = addresses("notify", &table.notify)?;
         self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer, notify });
         Ok(())
     }
@@ -87,12 +88,16 @@ impl Transfers {
             let Some(own) = self.zones.get(spec).filter(|own| !own.notify.is_empty()) else { continue };
             let serials = [old, new].map(|loaded| loaded.serial(origin));
             if serials[1].is_some() && serials[0] != serials[1] {
-                let target =
-                    |address: &SocketAddr| Target { origin: NameBuf::from(origin), address: *address };
-                targets.extend(own.notify.iter().map(target));
+                targets.extend(targets_of(origin, &own.notify));
             }
         }
         targets
+    }
+
+    /// Who is to hear of another version of a secondary zone.
+    pub(crate) fn targets_of_secondary(&self, origin: Name<'_>) -> Vec<Target> {
+        let specs = self.secondaries.iter().filter(|spec| spec.origin.as_name() == origin);
+        specs.flat_map(|spec| targets_of(origin, &spec.notify)).collect()
     }
 
     /// What responders go by, for the zones that are loaded.
@@ -118,6 +123,14 @@ impl Transfers {
             slots: Some(Arc::clone(&shared.slots)),
         }
     }
+}
+
+fn targets_of(origin: Name<'_>, addresses: &[SocketAddr]) -> impl Iterator<Item = Target> {
+    addresses.iter().map(move |address| Target { origin: NameBuf::from(origin), address: *address })
+}
+
+fn addresses(what: &'static str, texts: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
+    texts.iter().map(|text| Ok(parse_address(what, text, 53)?)).collect()
 }
 
 /// What responders need besides zones and settings.
@@ -194,11 +207,8 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::Result<SecondarySpec> {
-    let mut primaries = Vec::new();
-    for text in &table.primaries {
-        let address = parse_address("primaries", text, 53)?;
-        primaries.push(SocketAddr::new(IpAddr::to_canonical(&address.ip()), address.port()));
-    }
+    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let primaries: Vec<_> = addresses("primaries", &table.primaries)?.into_iter().map(canonical).collect();
     if primaries.is_empty() {
         bail!("primaries: none is named, expected at least one address");
     }
@@ -211,6 +221,7 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
         primaries,
         key,
         file: table.file.as_ref().map(|file| directory.join(file)),
+        notify: addresses("notify", &table.notify)?,
         allow_transfer: table.allow_transfer.as_deref().map(|texts| access_list(texts, keys)).transpose()?,
     })
 }
@@ -250,10 +261,13 @@ mod tests {
     #[test]
     fn a_secondary_zone_has_primaries_and_a_key_that_is_there() {
         let table = |rest: &str| format!("{KEY}[[secondary]]\nzone = \"example\"\n{rest}");
-        let good =
-            resolve(&table("primaries = [\"192.0.2.1\", \"[::1]:5353\"]\nkey = \"K\"\nfile = \"f\"\n"))
-                .unwrap();
+        let good = resolve(&table(
+            "primaries = [\"192.0.2.1\", \"[::1]:5353\"]\nkey = \"K\"\nfile = \"f\"\nnotify = [\"::2\"]\n",
+        ))
+        .unwrap();
         let spec = &good.secondaries[0];
+        let target = Target { origin: spec.origin.clone(), address: "[::2]:53".parse().unwrap() };
+        assert_eq!(good.targets_of_secondary(spec.origin.as_name()), [target]);
         assert_eq!(spec.primaries, ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]);
         assert_eq!(spec.file.as_deref(), Some(Path::new("/nowhere/f")));
         let error = |rest: &str| format!("{:#}", resolve(&table(rest)).unwrap_err());
