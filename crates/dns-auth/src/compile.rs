@@ -19,7 +19,7 @@ pub fn compile(zone: Zone) -> ServedZone {
     ServedZone::new(zone, Tables { plain, signed, is_changed: false })
 }
 
-/// Compiles the next version of a served zone: only the answers of names that may have changed.
+/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed.
 pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
     let (Some(names), Ok(old)) = (&changed.names, before.tree()) else { return compile(changed.zone) };
     let zone = &changed.zone;

@@ -60,6 +60,11 @@ impl Difference {
         &self.records
     }
 
+    /// Whether nothing changes but the SOA.
+    pub fn is_empty(&self) -> bool {
+        self.records.len() == 2
+    }
+
     /// About as many octets as it takes in a message.
     pub fn octets(&self) -> usize {
         self.records.iter().map(|record| record.owner.as_name().len() + 10 + record.rdata.len()).sum()

@@ -48,6 +48,13 @@ fn what_differs_leads_from_one_version_to_the_other_also_when_it_was_written_and
 }
 
 #[test]
+fn versions_with_the_same_records_differ_by_nothing() {
+    let hosts = [("a.example.", 1), ("b.example.", 2)];
+    assert!(between(&zone(1, &hosts), &zone(1, &hosts)).is_empty());
+    assert!(!between(&zone(1, &hosts), &zone(2, &hosts[1..])).is_empty());
+}
+
+#[test]
 fn a_set_with_another_ttl_is_removed_and_added() {
     let old = zone(1, &[("a.example.", 1)]);
     let mut builder = ZoneEditor::new(&zone(2, &[]));

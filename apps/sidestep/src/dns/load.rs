@@ -204,10 +204,16 @@ impl<'a> Earlier<'a> {
             // Nothing else would show why secondary servers ignore a new version.
             log::warn!("zone {}: {}", zone.origin(), went_back(old.serial(), zone.serial()));
         }
-        let is_newer = is_older(old.serial(), zone.serial());
-        let difference = is_newer.then(|| Difference::between(old, &zone, History::OCTETS_MAX)).flatten();
-        let differences: Vec<_> = difference.into_iter().map(Arc::new).collect();
-        before.next(compile(zone), &differences)
+        let (old_serial, serial) = (old.serial(), zone.serial());
+        match Difference::between(old, &zone, History::OCTETS_MAX) {
+            Some(difference) if difference.is_empty() && old_serial == serial => {
+                Version { served: Arc::new(compile(zone)), history: Arc::clone(&before.history) }
+            }
+            Some(difference) if is_older(old_serial, serial) => {
+                before.next(compile(zone), &[Arc::new(difference)])
+            }
+            _ => Version::first(compile(zone)),
+        }
     }
 
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.

@@ -48,8 +48,8 @@ pub(crate) enum Notice {
 pub(crate) enum Outcome {
     /// We have the version that a primary has.
     Confirmed,
-    /// There is a new one.
-    New(Version),
+    /// There is a new one, and whether its file and journal have it.
+    New(Version, bool),
     /// None gave anything that can be used; the log says why.
     Failed,
 }
@@ -124,6 +124,8 @@ struct Followed {
     key: Option<Arc<Key>>,
     /// The last version that came; kept when it expires, so that differences suffice later.
     held: Option<Version>,
+    /// Whether file and journal have it: else the next version is written as a whole.
+    is_kept: bool,
     is_expired: bool,
     timers: Secondary,
 }
@@ -136,7 +138,8 @@ impl Followed {
             Some(timers) => Secondary::resumed(timers, zone.age, now),
             None => Secondary::empty(now),
         };
-        Followed { spec: zone.spec, key: zone.key, held, is_expired: false, timers }
+        let is_kept = held.is_some();
+        Followed { spec: zone.spec, key: zone.key, held, is_kept, is_expired: false, timers }
     }
 }
 
@@ -146,6 +149,7 @@ struct Job {
     spec: Arc<SecondarySpec>,
     key: Option<Arc<Key>>,
     held: Option<Version>,
+    is_kept: bool,
 }
 
 /// Keeps the timers of all secondary zones.
@@ -179,7 +183,8 @@ impl Keeper {
             match due {
                 Due::Refresh => {
                     let (spec, key) = (Arc::clone(&zone.spec), zone.key.clone());
-                    let job = Job { number, spec, key, held: zone.held.clone() };
+                    let (held, is_kept) = (zone.held.clone(), zone.is_kept);
+                    let job = Job { number, spec, key, held, is_kept };
                     let _ = self.jobs.send(job); // The workers live as long as this thread.
                 }
                 Due::Expire => {
@@ -207,7 +212,10 @@ impl Keeper {
         let new = match outcome {
             Outcome::Failed => return zone.timers.on_failed(random_number(), now),
             Outcome::Confirmed => zone.held.clone().filter(|_| zone.is_expired),
-            Outcome::New(new) => Some(new),
+            Outcome::New(new, is_kept) => {
+                zone.is_kept = is_kept;
+                Some(new)
+            }
         };
         if let Some(new) = new {
             zone.held = Some(new.clone());
@@ -250,13 +258,15 @@ fn refresh(job: &Job) -> Outcome {
                     zone.record_count()
                 );
                 let kept = job.spec.file.as_ref().map(|file| match &differences[..] {
-                    [] => store::save(file, zone),
-                    differences => store::add(file, differences, zone),
+                    differences @ [_, ..] if job.is_kept => store::add(file, differences, zone),
+                    _ => store::save(file, zone),
                 });
-                if let Some(error) = kept.and_then(Result::err) {
+                let error = kept.and_then(Result::err);
+                if let Some(error) = &error {
                     log::error!("zone {origin} is served, and its file stays old: {error:#}");
                 }
-                return Outcome::New(next_version(job.held.as_ref(), *changed, &differences));
+                let version = next_version(job.held.as_ref(), *changed, &differences);
+                return Outcome::New(version, error.is_none());
             }
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
         }
