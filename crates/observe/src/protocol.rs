@@ -52,6 +52,11 @@ pub enum Request {
     NameServers,
     /// The zones that a server has: any number of [`Reply::Zones`].
     Zones,
+    /// The records of a zone, as a zone file: any number of [`Reply::Lines`].
+    Zone {
+        /// Its name.
+        name: String,
+    },
     /// What a resolver's cache has about a name is dropped: a [`Reply::Flushed`].
     Flush {
         /// The name.
@@ -90,6 +95,8 @@ pub enum Reply {
     NameServers(Vec<NameServerReport>),
     /// Some zones.
     Zones(Vec<ZoneReport>),
+    /// Some lines of a text, without what ends them.
+    Lines(Vec<String>),
     /// How many entries were dropped.
     Flushed(u64),
     /// An engine, after its sockets.

@@ -85,6 +85,29 @@ fn statistics_count_what_was_asked() {
 }
 
 #[test]
+fn a_zone_is_printed_as_a_file_that_has_the_same_records() {
+    let sample = Zone::sample().file.display().to_string();
+    let sources = ["--zone", &sample, "--zone", "bad.example=/nowhere"];
+    let server = Serving::start_in(Directory::new().unwrap(), &sources, &[]);
+    let control = server.directory.path().join("control.sock").display().to_string();
+    let dump = |zone: &str| command(&["dns", "zone", "dump", zone, "--control", &control]);
+    let text = String::from_utf8(dump("EXAMPLE.com").stdout).unwrap();
+    let file = server.directory.write("dumped", &text).unwrap().display().to_string();
+    let second =
+        Serving::start_in(Directory::new().unwrap(), &["--zone", &format!("example.com={file}")], &[]);
+    let of_second = second.directory.path().join("control.sock").display().to_string();
+    let again = command(&["dns", "zone", "dump", "example.com", "--control", &of_second]);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), text);
+    for (zone, error) in
+        [("nothing.example", "there is no zone nothing.example."), ("bad.example", "has no version")]
+    {
+        let output = dump(zone);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(error), "{said}");
+    }
+}
+
+#[test]
 fn the_zones_of_a_server_are_listed_with_their_serials_and_without_where_they_have_no_version() {
     let sample = Zone::sample().file.display().to_string();
     let sources = ["--zone", &sample, "--zone", "bad.example=/nowhere"];

@@ -71,6 +71,9 @@ pub(crate) enum Command {
     Check(options::Check),
     /// Show the zones of a running server: where each comes from, its serial, how many records and names it has, whether it is signed.
     Zones(zones::Zones),
+    /// Look at one zone of a running server.
+    #[command(subcommand)]
+    Zone(zones::Zone),
     /// Print the counters of a running server or resolver.
     Stats(options::Stats),
     /// Resolve names: a recursive resolver over UDP and TCP, and over TLS, HTTPS and QUIC with a certificate.
@@ -103,6 +106,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(options) => service::serve(&options),
         Command::Check(options) => check::check(&options),
         Command::Zones(options) => zones::print(&options),
+        Command::Zone(command) => zones::one(&command),
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),

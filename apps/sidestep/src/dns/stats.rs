@@ -1,6 +1,7 @@
 //! Counters of a running server, told through its control socket.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::{Counters, ServedZone};
 use dns_server::{Admission, Published};
-use dns_wire::{NameBuf, Rtype};
+use dns_wire::{Name, NameBuf, Rtype};
 use engine::EngineHandle;
 use native::SteeringCounts;
 use observe::client::{Answer, Answering};
@@ -18,6 +19,7 @@ use observe::report::{Count, ZoneReport, ZoneVersion};
 use observe::{ControlSocket, Program, Subject};
 
 use super::options;
+use super::version::write_zone_to;
 use crate::observe::{device_lines, each_engine, next_reply};
 use crate::output::to_stdout;
 
@@ -48,6 +50,18 @@ impl Subject for Sources {
     fn zones(&self) -> Vec<ZoneReport> {
         let catalog = Arc::clone(&self.published.load().catalog);
         catalog.zones().iter().map(|zone| self.zone(zone)).collect()
+    }
+
+    fn write_zone(&self, name: &str, out: &mut dyn io::Write) -> Result<io::Result<()>, String> {
+        let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT))
+            .map_err(|error| format!("{name:?} is no name: {error}"))?;
+        let catalog = Arc::clone(&self.published.load().catalog);
+        let zone = catalog.find(name.as_name()).filter(|zone| zone.origin() == name.as_name());
+        match zone.map(ServedZone::tree) {
+            None => Err(format!("there is no zone {name}")),
+            Some(Err(_)) => Err(format!("zone {name} has no version")),
+            Some(Ok(tree)) => Ok(write_zone_to(tree, out)),
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! A version of a zone, with what led to it.
 
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use dns_auth::ServedZone;
+use dns_transfer::text::write_zone;
 use dns_transfer::{Difference, History};
 use dns_zone::Zone;
 
@@ -31,4 +33,21 @@ impl Version {
     pub(crate) fn tree(&self) -> Option<&Zone> {
         self.served.tree().ok()
     }
+}
+
+/// Writes a zone as a zone file, in pieces of up to 64 KiB.
+pub(crate) fn write_zone_to(zone: &Zone, out: &mut dyn Write) -> io::Result<()> {
+    /// Keeps the error that `fmt::Write` has no place for.
+    struct Out<'o>(BufWriter<&'o mut dyn Write>, io::Result<()>);
+    impl std::fmt::Write for Out<'_> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.1 = self.0.write_all(text.as_bytes());
+            if self.1.is_ok() { Ok(()) } else { Err(std::fmt::Error) }
+        }
+    }
+    let mut out = Out(BufWriter::with_capacity(64 << 10, out), Ok(()));
+    let written = write_zone(zone, &mut out);
+    out.1?;
+    written.map_err(io::Error::other)?;
+    out.0.flush()
 }

@@ -1,9 +1,10 @@
-//! `sidestep dns zones`: the zones of a running server.
+//! `sidestep dns zones` and `sidestep dns zone`: the zones of a running server.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Args;
+use anyhow::bail;
+use clap::{Args, Subcommand};
 use observe::protocol::{Reply, Request};
 use observe::report::ZoneReport;
 
@@ -23,6 +24,39 @@ pub(crate) struct Zones {
 
     #[command(flatten)]
     which: Which,
+}
+
+/// Look at one zone of a running server.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Zone {
+    /// Print the zone as it is served, in the form of a zone file.
+    ///
+    /// Of a secondary zone that is more than its file has: what came since is in the journal. Data of less common types is written in
+    /// hexadecimal (RFC 3597).
+    Dump {
+        /// Its name.
+        zone: String,
+
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Carries out a command about one zone.
+pub(crate) fn one(command: &Zone) -> anyhow::Result<ExitCode> {
+    let Zone::Dump { zone, which } = command;
+    let (answering, mut answer) = only(which.ask(&Request::Zone { name: zone.clone() })?, &[NAME])?;
+    to_stdout(|out| {
+        while let Some(reply) = next_reply(&answering, &mut answer)? {
+            match reply {
+                Reply::Lines(lines) => lines.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+                Reply::Error(error) => bail!(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a line for each zone, in the order of the configuration.

@@ -123,6 +123,7 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
             return write_pieces(&program.subject.name_servers(), Reply::NameServers, out);
         }
         Request::Zones => return write_pieces(&program.subject.zones(), Reply::Zones, out),
+        Request::Zone { name } => program.subject.write_zone(&name, &mut Lines { out, text: Vec::new() }),
         Request::Flush { name, below } => {
             program.subject.flush(&name, below).map(|count| write_json(out, &Reply::Flushed(count)))
         }
@@ -138,6 +139,39 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
         }
     };
     outcome.unwrap_or_else(|problem| write_json(out, &Reply::Error(problem)))
+}
+
+/// A text, whose lines become pieces of the answer.
+struct Lines<'o, 's> {
+    out: &'o mut Out<'s>,
+    /// What was not sent yet. It may end within a line.
+    text: Vec<u8>,
+}
+
+impl Lines<'_, '_> {
+    fn send(&mut self, octets: usize) -> io::Result<()> {
+        let text = std::str::from_utf8(&self.text[..octets]).map_err(io::Error::other)?;
+        write_json(self.out, &Reply::Lines(text.lines().map(str::to_owned).collect()))?;
+        self.text.drain(..octets);
+        Ok(())
+    }
+}
+
+impl Write for Lines<'_, '_> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        const PIECE: usize = 64 << 10;
+        let octets = &octets[..octets.len().min(PIECE)];
+        self.text.extend_from_slice(octets);
+        let whole = self.text.iter().rposition(|octet| *octet == b'\n');
+        if let Some(end) = whole.filter(|end| *end >= PIECE / 2) {
+            self.send(end + 1)?;
+        }
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send(self.text.len())
+    }
 }
 
 /// In pieces, each far below the largest message.

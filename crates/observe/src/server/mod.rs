@@ -54,6 +54,11 @@ pub trait Subject: Send + Sync {
         Vec::new()
     }
 
+    /// Writes the records of a zone as a zone file, or says what is wrong.
+    fn write_zone(&self, _name: &str, _out: &mut dyn io::Write) -> Result<io::Result<()>, String> {
+        Err("this program has no zones".to_owned())
+    }
+
     /// Drops what a resolver's cache has about a name, and about all below it if that is said; returns how many entries that were, or
     /// what is wrong.
     fn flush(&self, _name: &str, _below: bool) -> Result<u64, String> {

@@ -1,7 +1,7 @@
 //! The file of a secondary zone and its journal: a version, what came since, and in the file's time when a primary confirmed the last one.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,13 +10,12 @@ use anyhow::Context;
 use dns_auth::compile::{compile, compile_changed};
 use dns_transfer::Difference;
 use dns_transfer::difference::apply;
-use dns_transfer::text::write_zone;
 use dns_zone::Zone;
 use dns_zone::text::ZoneTextErrors;
 
 use super::super::config::ZoneSpec;
 use super::super::load;
-use super::super::version::Version;
+use super::super::version::{Version, write_zone_to};
 use super::journal;
 
 /// A journal of that many octets is short, whatever the zone has.
@@ -74,17 +73,7 @@ fn temporary(path: &Path) -> PathBuf {
 }
 
 fn write_to(path: &Path, zone: &Zone) -> io::Result<()> {
-    /// Keeps the error that `fmt::Write` has no place for.
-    struct Out(BufWriter<File>, io::Result<()>);
-    impl std::fmt::Write for Out {
-        fn write_str(&mut self, text: &str) -> std::fmt::Result {
-            self.1 = self.0.write_all(text.as_bytes());
-            if self.1.is_ok() { Ok(()) } else { Err(std::fmt::Error) }
-        }
-    }
-    let mut out = Out(BufWriter::new(File::create(path)?), Ok(()));
-    let written = write_zone(zone, &mut out);
-    out.1?;
-    written.map_err(io::Error::other)?;
-    out.0.into_inner()?.sync_all()
+    let mut file = File::create(path)?;
+    write_zone_to(zone, &mut file)?;
+    file.sync_all()
 }
