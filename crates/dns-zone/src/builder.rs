@@ -481,9 +481,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_before_the_one_that_marks_nothing() {
-        assert_eq!(number(u32::MAX as usize - 1), Ok(u32::MAX - 2));
-        assert_eq!(number(u32::MAX as usize), Err(RecordError::ZoneTooLarge));
+    fn numbers_end_before_those_that_mark_nothing() {
+        assert_eq!(number(Index::NUMBER_MAX as usize), Ok(Index::NUMBER_MAX));
+        assert_eq!(number(Index::NUMBER_MAX as usize + 1), Err(RecordError::ZoneTooLarge));
     }
 
     #[test]
