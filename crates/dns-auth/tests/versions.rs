@@ -218,8 +218,9 @@ fn check_answers(
     let catalogs = [changed, tree, rebuilt].map(|served| Catalog::new([Arc::new(served)], 3));
     let mut responder = responder(&Settings::default());
     let lower: BTreeSet<Vec<u8>> = names(&[list]).into_iter().map(|name| name.to_ascii_lowercase()).collect();
+    let qtypes = QTYPES.into_iter().chain([Rtype::NSEC, Rtype::NSEC3]).filter(|qtype| *qtype != Rtype::ANY);
     for name in &lower {
-        for qtype in QTYPES.into_iter().filter(|qtype| *qtype != Rtype::ANY) {
+        for qtype in qtypes.clone() {
             for query in [Query::new(name, qtype), Query::new(name, qtype).with_edns(4096).with_dnssec()] {
                 let mut ask = |catalog: &Catalog| {
                     let answer = common::respond(&mut responder, catalog, &query.to_wire(), Transport::Tcp);
@@ -250,6 +251,17 @@ fn sorted(answer: &[u8]) -> Reply {
         section.sort();
     }
     reply
+}
+
+#[test]
+fn a_hash_is_a_name_while_there_is_one_below_it() {
+    let without = version(&[], &[], 1, Nsec3);
+    let mut with = without.clone();
+    let hash = without.values().find(|record| record.rtype == Rtype::NSEC3).unwrap();
+    let mut below = ZoneRecord { rtype: Rtype::A, rdata: vec![192, 0, 2, 1], ..hash.clone() };
+    below.owner.prepend(b"x").unwrap();
+    with.insert(key(&below), below);
+    check_versions(&[with.clone(), without, with]).unwrap();
 }
 
 #[test]

@@ -124,7 +124,9 @@ impl ZoneBuilder {
         }
         if self.zone.is_signed || self.zone.is_hashed {
             let nodes = 0..self.zone.nodes.len() as u32;
-            nodes.map(NodeId).for_each(|node| self.settle_signed(node));
+            nodes.map(NodeId).for_each(|node| {
+                self.settle_signed(node);
+            });
         }
         let zone = &mut self.zone;
         zone.nodes.share();
@@ -136,13 +138,15 @@ impl ZoneBuilder {
         Ok(self.zone)
     }
 
-    /// Once all records of a signed or hashed zone are there: what depends on several of one name.
-    pub(crate) fn settle_signed(&mut self, node: NodeId) {
+    /// Once all records of a signed or hashed zone are there: what depends on several of one name. Returns whether it has become a name of the
+    /// zone, or a mere hash.
+    pub(crate) fn settle_signed(&mut self, node: NodeId) -> bool {
         self.give_ttls_to_signatures(node);
-        let is_hash = is_hash_owner(self.zone.node(node));
-        if is_hash != self.zone.node(node).is_hashed() {
+        let is_another = is_hash_owner(self.zone.node(node)) != self.zone.node(node).is_hashed();
+        if is_another {
             self.entry_mut(node).flags ^= node_flag::HASHED;
         }
+        is_another
     }
 
     /// RFC 4034, 3: a signature has the TTL of the set that it covers. One that covers nothing here keeps its own.

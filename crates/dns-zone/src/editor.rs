@@ -138,11 +138,13 @@ impl ZoneEditor {
             self.prune_upwards(self.touched[at]);
         }
         if self.builder.zone.is_signed || self.builder.zone.is_hashed {
-            // Whether a name is that of a hash depends on its children, too.
-            let parents =
-                self.touched.iter().filter_map(|id| Some(self.builder.zone.node(*id).parent()?.id()));
-            let concerned: Vec<NodeId> = self.touched.iter().copied().chain(parents).collect();
-            concerned.into_iter().for_each(|id| self.builder.settle_signed(id));
+            // Whether a name is a mere hash depends on its children, too.
+            let zone = &self.builder.zone;
+            let parents = self.touched.iter().filter_map(|id| Some(zone.node(*id).parent()?.id()));
+            let mut concerned: Vec<NodeId> = self.touched.iter().copied().chain(parents).collect();
+            concerned.retain(|id| self.builder.settle_signed(*id));
+            self.touched.extend(concerned);
+            sort_once(&mut self.touched);
         }
     }
 
