@@ -20,6 +20,9 @@ answers() {
     less=$(collect "$binaries/responder" "$names" 128000)
     more=$(collect "$binaries/responder" "$names" 256000)
     echo "instructions an answer, $names names, type A, without EDNS: $(((more - less) / 128000))"
+    less=$(collect "$binaries/responder" changed "$names" 128000)
+    more=$(collect "$binaries/responder" changed "$names" 256000)
+    echo "  in a zone in which 999 names were changed: $(((more - less) / 128000))"
     for labels in 3 115; do
         less=$(collect "$binaries/responder" denials "$labels" 64000)
         more=$(collect "$binaries/responder" denials "$labels" 128000)

@@ -1,9 +1,9 @@
 //! Zones and queries of any size, the same for the same seed.
 
 use dns_auth::ServedZone;
-use dns_auth::compile::compile;
-use dns_wire::{NameBuf, Rtype};
-use dns_zone::ZoneBuilder;
+use dns_auth::compile::{compile, compile_changed};
+use dns_wire::{Name, NameBuf, Rtype};
+use dns_zone::{ZoneBuilder, ZoneEditor};
 
 const SOA: &[u8] =
     b"\x00\x00\x00\x00\x00\x01\x00\x00\x0e\x10\x00\x00\x02\x58\x00\x01\x51\x80\x00\x00\x00\x3c";
@@ -44,6 +44,19 @@ pub fn zone(count: usize) -> ServedZone {
         builder.add(owner.as_name(), 300, Rtype::A, &address).expect("a good record");
     }
     compile(builder.finish().expect("a zone with a SOA"))
+}
+
+/// The next version of a zone, in which the name at this place has another address.
+pub fn with_another_address(served: &ServedZone, place: usize) -> ServedZone {
+    let zone = served.tree().expect("it has data");
+    let mut editor = ZoneEditor::new(zone);
+    let node = zone.node_at(place).expect("a place of the zone");
+    let owner = Name::from_wire(node.name()).expect("the tree holds valid names");
+    if let Some(rdata) = node.rrset(Rtype::A).and_then(|rrset| rrset.records().next()) {
+        assert_eq!(editor.remove(owner, Rtype::A, rdata), Ok(true));
+    }
+    editor.add(owner, 300, Rtype::A, &[192, 0, 2, 1]).expect("an address goes with all that is there");
+    compile_changed(served, editor.finish().expect("it has its SOA"))
 }
 
 fn name(number: usize, origin: &NameBuf) -> NameBuf {

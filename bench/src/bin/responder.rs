@@ -1,6 +1,7 @@
 //! The responder alone, on one core: answers a second, and instructions an answer under callgrind.
 //!
 //! Usage: `responder [NAMES [ANSWERS]]`   (without arguments: 10 000 and 1 000 000 names, medians of five)
+//!        `responder changed NAMES ANSWERS`   (of these names 999 were changed, each in a version of its own)
 //!        `responder denials LABELS [ANSWERS]`   (names that are not there, of so many labels, among 10 000)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
@@ -8,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench::load::{denials, queries, zone};
+use bench::load::{denials, queries, with_another_address, zone};
 use bench::record::{Figure, Run};
 use bench::report::median;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
@@ -20,7 +21,9 @@ const SHORT: usize = 64;
 const LONG: usize = 12 + 255 + 4;
 
 fn main() {
-    let denials = std::env::args().nth(1).is_some_and(|word| word == "denials");
+    let first = std::env::args().nth(1);
+    let denials = first.as_ref().is_some_and(|word| word == "denials");
+    let changed = first.as_ref().is_some_and(|word| word == "changed");
     let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     match arguments[..] {
         [labels] if denials => table_of_denials(labels),
@@ -29,7 +32,11 @@ fn main() {
             println!("{labels} labels, {answers} answers: {:.2} million a second", rate / 1e6);
         }
         [names, answers] => {
-            let rate = Bench::<SHORT>::of_addresses(names, false).run(answers);
+            let mut bench = Bench::<SHORT>::of_addresses(names, false);
+            if changed {
+                bench.change(names);
+            }
+            let rate = bench.run(answers);
             println!("{names} names, {answers} answers: {:.1} million a second", rate / 1e6);
         }
         [names] => table(&[names]),
@@ -103,6 +110,16 @@ impl<const LEN: usize> Bench<LEN> {
             buffers: vec![[0; 512]; BATCH],
             prepared: vec![Prepared::default(); BATCH],
         }
+    }
+
+    /// Changes names all over the zone.
+    fn change(&mut self, names: usize) {
+        const CHANGES: usize = 999; // Fewer than make a zone be built anew.
+        let mut served = Arc::clone(&self.catalog.zones()[0]);
+        for number in 0..CHANGES {
+            served = Arc::new(with_another_address(&served, number * (names / CHANGES)));
+        }
+        self.catalog = Catalog::new([served], 7);
     }
 
     /// Answers `count` queries, rounded down to batches; returns answers a second.

@@ -9,14 +9,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use bench::load::label;
+use bench::load::{label, with_another_address};
 use bench::record::{Figure, Run};
 use bench::report::median;
 use dns_auth::ServedZone;
-use dns_auth::compile::{compile, compile_changed};
-use dns_wire::{Name, Rtype};
+use dns_auth::compile::compile;
 use dns_zone::text::{Files, Limits, TextFile};
-use dns_zone::{Zone, ZoneEditor, load_zone};
+use dns_zone::{Zone, load_zone};
 use lab::Conditions;
 
 fn main() {
@@ -90,7 +89,7 @@ fn change(mut served: ServedZone) -> f64 {
     for number in 0..CHANGES {
         let place = number * (places / CHANGES); // All over the zone.
         let start = Instant::now();
-        served = changed(&served, place);
+        served = with_another_address(&served, place);
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
     let after = served.tree().map_or(0, Zone::memory) + served.tables().memory();
@@ -100,19 +99,6 @@ fn change(mut served: ServedZone) -> f64 {
         "  {CHANGES} versions, each with one name changed: {middle:.1} us, {most:.0} us at most; {octets} octets"
     );
     middle
-}
-
-fn changed(served: &ServedZone, place: usize) -> ServedZone {
-    let zone = served.tree().expect("it has data");
-    let mut editor = ZoneEditor::new(zone);
-    let node = zone.node_at(place).expect("a place of the zone");
-    let (rrset, owner) =
-        (node.rrset(Rtype::A), Name::from_wire(node.name()).expect("the tree holds valid names"));
-    if let Some(rdata) = rrset.and_then(|rrset| rrset.records().next()) {
-        assert_eq!(editor.remove(owner, Rtype::A, rdata), Ok(true));
-    }
-    editor.add(owner, 300, Rtype::A, &[192, 0, 2, 1]).expect("an address goes with all that is there");
-    compile_changed(served, editor.finish().expect("it has its SOA"))
 }
 
 struct Disk;
