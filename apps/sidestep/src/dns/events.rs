@@ -63,7 +63,7 @@ impl Events {
         let sender = self.sender.clone();
         let load = move || {
             // A panic here ends the server, as on any other thread: releases are built with `panic = "abort"`.
-            let loaded = load_catalog(&config.zones, current.as_deref());
+            let loaded = load_catalog(&config.zones, current.as_deref(), config.transfers.are_allowed());
             drop(current);
             let _ = sender.send(Event::Loaded(Box::new((config, loaded)))); // A server that ends needs no zones.
         };

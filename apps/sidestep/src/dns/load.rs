@@ -93,9 +93,10 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
 }
 
 /// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported in the log and keeps its
-/// version in `current`; without one there a placeholder takes its place, so that no zone above it answers for it.
-pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>) -> Loaded {
-    let earlier = Earlier::new(specs, current);
+/// version in `current`; without one there a placeholder takes its place, so that no zone above it answers for it. With `histories` it is
+/// found out what changed, which takes as long as it takes to look up all names.
+pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>, histories: bool) -> Loaded {
+    let earlier = Earlier::new(specs, current, histories);
     let mut loading = Loading::default();
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
     let served = loading.zones.iter().map(|entry| Arc::clone(&entry.version.served));
@@ -170,10 +171,12 @@ struct Earlier<'a> {
     by_spec: HashMap<&'a ZoneSpec, &'a Entry>,
     /// Zones whose files the configuration does not name any more.
     moved: HashMap<NameBuf, &'a Entry>,
+    /// Whether somebody may want to know what changed.
+    histories: bool,
 }
 
 impl<'a> Earlier<'a> {
-    fn new(specs: &[ZoneSpec], current: Option<&'a Loaded>) -> Earlier<'a> {
+    fn new(specs: &[ZoneSpec], current: Option<&'a Loaded>, histories: bool) -> Earlier<'a> {
         let entries = || current.into_iter().flat_map(|loaded| &loaded.zones);
         let loaded = || entries().filter(|entry| entry.version.tree().is_some());
         let specs: HashSet<&ZoneSpec> = specs.iter().collect();
@@ -181,6 +184,7 @@ impl<'a> Earlier<'a> {
         Earlier {
             by_spec: loaded().map(|entry| (&entry.spec, entry)).collect(),
             moved: moved.map(|entry| (NameBuf::from(entry.version.served.origin()), entry)).collect(),
+            histories,
         }
     }
 
@@ -205,7 +209,8 @@ impl<'a> Earlier<'a> {
             log::warn!("zone {}: {}", zone.origin(), went_back(old.serial(), zone.serial()));
         }
         let (old_serial, serial) = (old.serial(), zone.serial());
-        match Difference::between(old, &zone, History::OCTETS_MAX) {
+        let difference = || Difference::between(old, &zone, History::OCTETS_MAX);
+        match self.histories.then(difference).flatten() {
             Some(difference) if difference.is_empty() && old_serial == serial => {
                 Version { served: Arc::new(compile(zone)), history: Arc::clone(&before.history) }
             }
@@ -337,7 +342,7 @@ mod tests {
     const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n";
 
     fn read_again(specs: &[ZoneSpec], current: &mut Loaded) -> usize {
-        *current = load_catalog(specs, Some(current));
+        *current = load_catalog(specs, Some(current), true);
         current.read
     }
 
@@ -347,7 +352,7 @@ mod tests {
         let included = format!("{ZONE}$INCLUDE hosts\n");
         let specs = [zones.write("a.zone", 0, ZONE), zones.write("b.zone", 0, &included)];
         zones.write("hosts", 0, "x A 192.0.2.1\n");
-        let mut loaded = load_catalog(&specs, None);
+        let mut loaded = load_catalog(&specs, None, true);
         assert_eq!((loaded.read, loaded.record_count()), (2, 3));
         assert_eq!(read_again(&specs, &mut loaded), 0);
         zones.write("hosts", 0, "x A 192.0.2.1\ny A 192.0.2.1\n");
@@ -360,13 +365,34 @@ mod tests {
     }
 
     #[test]
+    fn reloads_note_what_changed_while_serials_grow() {
+        let zones = Zones::new("history");
+        let zone = |serial: u32, host: u8| format!("@ 60 SOA ns h {serial} 2 3 4 5\nx A 192.0.2.{host}\n");
+        let specs = [zones.write("a.zone", 0, &zone(1, 1))];
+        let mut loaded = load_catalog(&specs, None, true);
+        let mut reload = |serial, host, age, histories| {
+            zones.write("a.zone", age, &zone(serial, host));
+            loaded = load_catalog(&specs, Some(&loaded), histories);
+            let history = &loaded.versions().next().unwrap().history;
+            (1..=serial).filter(|from| history.between(*from, serial).is_some()).collect::<Vec<u32>>()
+        };
+        assert_eq!(reload(2, 2, 1, true), [1]);
+        assert_eq!(reload(3, 3, 2, true), [1, 2]);
+        assert_eq!(reload(3, 3, 3, true), [1, 2], "the file was only touched");
+        assert_eq!(reload(4, 4, 4, true), [1, 2, 3]);
+        assert_eq!(reload(4, 5, 5, true).len(), 0, "another content with the same serial");
+        assert_eq!(reload(5, 6, 6, true), [4]);
+        assert_eq!(reload(6, 7, 7, false).len(), 0, "nobody wants to know");
+    }
+
+    #[test]
     fn a_change_is_seen_that_keeps_size_and_time_of_content() {
         use std::os::unix::fs::PermissionsExt;
         const TICK: Duration = Duration::from_millis(50); // The kernel's clock of changes may be as coarse.
         let zones = Zones::new("kept");
         let specs = [zones.write("a.zone", 0, &format!("{ZONE}x A 192.0.2.1\n"))];
         let modified = fs::metadata(&specs[0].file).unwrap().modified().unwrap();
-        let mut loaded = load_catalog(&specs, None);
+        let mut loaded = load_catalog(&specs, None, true);
         std::thread::sleep(TICK);
         fs::write(&specs[0].file, format!("{ZONE}x A 192.0.2.2\n")).unwrap();
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(modified).unwrap();
@@ -382,7 +408,7 @@ mod tests {
         let zones = Zones::new("moment");
         let specs = [zones.write("a.zone", 0, ZONE)];
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(SystemTime::now()).unwrap();
-        let mut loaded = load_catalog(&specs, None);
+        let mut loaded = load_catalog(&specs, None, true);
         assert_eq!(read_again(&specs, &mut loaded), 1);
     }
 
@@ -390,7 +416,7 @@ mod tests {
     fn a_zone_that_failed_is_read_again_and_keeps_its_version() {
         let zones = Zones::new("failed");
         let specs = [zones.write("a.zone", 0, ZONE)];
-        let mut loaded = load_catalog(&specs, None);
+        let mut loaded = load_catalog(&specs, None, true);
         zones.write("a.zone", 9, "nonsense\n");
         for _ in 0..2 {
             assert_eq!((read_again(&specs, &mut loaded), loaded.failed, loaded.zone_count()), (1, 1, 1));
@@ -403,7 +429,7 @@ mod tests {
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
         let by_name = ZoneSpec { file: zones.directory.join("missing.zone"), origin: None };
         let unknown = zones.write("db2", 0, "nonsense\n");
-        let loaded = load_catalog(&[by_soa, by_name, unknown], None);
+        let loaded = load_catalog(&[by_soa, by_name, unknown], None, true);
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded
             .catalog
             .zones()

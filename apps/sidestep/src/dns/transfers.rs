@@ -81,6 +81,12 @@ impl Transfers {
         Ok(())
     }
 
+    /// Whether anybody may transfer anything.
+    pub(crate) fn are_allowed(&self) -> bool {
+        let own = self.zones.values().filter_map(|own| own.allow_transfer.as_ref());
+        own.chain([&self.allow_transfer]).any(|list| !list.0.is_empty())
+    }
+
     /// Who is to hear of zones whose serial in `new` is another one than in `old`.
     pub(crate) fn targets(&self, old: &Loaded, new: &Loaded) -> Vec<Target> {
         let mut targets = Vec::new();
