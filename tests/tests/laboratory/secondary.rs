@@ -135,6 +135,12 @@ impl Setting {
         }
     }
 
+    /// The serial that Sidestep serves; `None` without an answer.
+    fn serial(&self) -> Option<u32> {
+        let answer = self.kdig(SERVER_V4, &["SOA", "+short", "+time=1"]);
+        answer.split_whitespace().nth(2)?.parse().ok()
+    }
+
     /// Both have the same records, whose number is `count`.
     fn assert_is_equal(&self, count: usize) {
         self.assert_is_equal_at(SERVER_V4, count);
@@ -198,6 +204,32 @@ fn a_zone_of_100_000_names_follows_knot_by_notices_and_differences_and_outlives_
     setting.end_sidestep();
     setting.start_sidestep("transfer.key");
     setting.wait_for(" 2 3600");
+}
+
+#[test]
+fn a_server_that_is_killed_at_any_instant_still_has_what_it_has_served() {
+    const STEP: Duration = Duration::from_millis(120);
+    let Some(mut setting) = Setting::new(SLOW) else { return };
+    setting.start_knot();
+    setting.start_sidestep("transfer.key");
+    setting.wait_for(" 1 3600");
+    for round in 0..8u32 {
+        let serial = 2 + round;
+        setting.write_zone(serial, HOSTS + round, SLOW);
+        setting.primary.as_ref().unwrap().signal(Signal::HUP);
+        let (until, mut served) = (Instant::now() + round * STEP, None);
+        while served.is_none() || Instant::now() < until {
+            served = setting.serial().or(served);
+        }
+        setting.server.as_mut().unwrap().process.kill();
+        setting.server = None;
+        setting.start_sidestep_with("transfer.key", &[NOBODY], "");
+        assert!(setting.serial() >= served, "{:?} is kept of {served:?}", setting.serial());
+        setting.end_sidestep();
+        setting.start_sidestep("transfer.key");
+        setting.wait_for(&format!(" {serial} 3600"));
+    }
+    setting.assert_is_equal(HOSTS as usize + 4 + 7);
 }
 
 #[test]
