@@ -157,15 +157,6 @@ mod tests {
         NameBuf::from_text(text.as_bytes(), None).unwrap()
     }
 
-    fn base32hex(octets: &[u8]) -> String {
-        let bits: String = octets.iter().map(|octet| format!("{octet:08b}")).collect();
-        let digit = |five: &[u8]| {
-            let value = usize::from_str_radix(std::str::from_utf8(five).unwrap(), 2).unwrap();
-            char::from(b"0123456789abcdefghijklmnopqrstuv"[value])
-        };
-        bits.as_bytes().chunks(5).map(digit).collect()
-    }
-
     /// A zone with thirty hosts, and `ent.example.`, which only leads to an insecure delegation: opt-out leaves that without a record.
     fn opted_out() -> Zone {
         const SOA: &[u8] = &[0; 22];
@@ -180,7 +171,8 @@ mod tests {
         names.push("example.".to_owned());
         for owner in &names {
             let hash = Parameters { iterations: 0, salt: &[] }.hash(name(owner).as_name());
-            let owner = format!("{}.example.", base32hex(&hash));
+            let label = nsec3::to_base32hex(&hash);
+            let owner = format!("{}.example.", std::str::from_utf8(&label).unwrap());
             add(&owner, Rtype::NSEC3, &[&[1, 1, 0, 0, 0, 20][..], &hash].concat());
             add(&owner, Rtype::RRSIG, &[&Rtype::NSEC3.0.to_be_bytes()[..], &[8; 20]].concat());
         }

@@ -110,21 +110,12 @@ fn denials(zone: &Zone, denying: Denying) -> Vec<ZoneRecord> {
             let of_hash = nodes.map(|node| {
                 let hash = parameters.hash(name(node).as_name());
                 let mut owner = common::name("t.");
-                owner.prepend(base32hex(&hash).as_bytes()).unwrap();
+                owner.prepend(&nsec3::to_base32hex(&hash)).unwrap();
                 record(owner, Rtype::NSEC3, &[&head[..], &[20], &hash].concat())
             });
             std::iter::once(parameter).chain(of_hash).collect()
         }
     }
-}
-
-fn base32hex(octets: &[u8]) -> String {
-    let bits: String = octets.iter().map(|octet| format!("{octet:08b}")).collect();
-    let digit = |five: &[u8]| {
-        let value = usize::from_str_radix(std::str::from_utf8(five).unwrap(), 2).unwrap();
-        char::from(b"0123456789abcdefghijklmnopqrstuv"[value])
-    };
-    bits.as_bytes().chunks(5).map(digit).collect()
 }
 
 fn check_versions(versions: &[Records]) -> Result<(), String> {

@@ -443,19 +443,19 @@ fn number(count: usize) -> Result<u32, RecordError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use dns_wire::LabelStarts;
 
     use super::*;
 
-    const SOA: &[u8] =
+    pub(crate) const SOA: &[u8] =
         b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
 
-    fn name(text: &str) -> NameBuf {
+    pub(crate) fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), None).unwrap()
     }
 
-    fn builder() -> ZoneBuilder {
+    pub(crate) fn builder() -> ZoneBuilder {
         let mut builder = ZoneBuilder::new(name("example.").as_name(), 1);
         builder.add(name("example.").as_name(), 60, Rtype::SOA, SOA).unwrap();
         builder

@@ -194,19 +194,11 @@ fn rebuilt(zone: &Zone) -> Zone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dns_wire::NameBuf;
-
-    const SOA: &[u8] =
-        b"\x00\x00\x00\x00\x00\x07\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x05";
-
-    fn name(text: &str) -> NameBuf {
-        NameBuf::from_text(text.as_bytes(), None).unwrap()
-    }
+    use crate::builder::tests::{SOA, builder, name};
 
     /// A zone with these texts at one name.
     fn zone(texts: &[Vec<u8>]) -> Zone {
-        let mut builder = ZoneBuilder::new(name("example.").as_name(), 1);
-        builder.add(name("example.").as_name(), 60, Rtype::SOA, SOA).unwrap();
+        let mut builder = builder();
         for text in texts {
             builder.add(name("a.example.").as_name(), 60, Rtype::TXT, text).unwrap();
         }

@@ -73,6 +73,19 @@ pub fn from_base32hex(label: &[u8]) -> Option<Hash> {
     Some(hash)
 }
 
+/// The first label of the owner of a hash's record.
+pub fn to_base32hex(hash: &Hash) -> [u8; 32] {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+    let mut label = [0; 32];
+    for (characters, octets) in label.chunks_exact_mut(8).zip(hash.chunks_exact(5)) {
+        let bits = octets.iter().fold(0u64, |bits, octet| bits << 8 | u64::from(*octet));
+        for (place, character) in characters.iter_mut().enumerate() {
+            *character = DIGITS[(bits >> (35 - 5 * place)) as usize & 31];
+        }
+    }
+    label
+}
+
 #[cfg(test)]
 mod tests {
     use dns_wire::NameBuf;
@@ -90,6 +103,7 @@ mod tests {
             let name = NameBuf::from_text(text.as_bytes(), None).unwrap();
             let wanted = from_base32hex(label.as_bytes()).unwrap();
             assert_eq!(parameters.hash(name.as_name()), wanted, "{text}: RFC 5155, appendix A");
+            assert_eq!(to_base32hex(&wanted), label.as_bytes());
         }
     }
 

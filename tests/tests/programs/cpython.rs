@@ -45,10 +45,11 @@ fn run(trial: &Trial, network: &Network, host: &str, arguments: &str) -> (usize,
     (results.matches("<testcase ").count(), failed)
 }
 
-/// The names of the tests that failed, in JUnit's XML.
+/// The names of the tests that failed, in JUnit's XML. Why they did is printed: it may not happen again.
 fn failures(results: &str) -> BTreeSet<String> {
     let cases = results.split("<testcase ").skip(1);
     let failed = cases.filter(|case| case.contains("<failure") || case.contains("<error"));
+    let failed = failed.inspect(|case| println!("{case}"));
     failed.filter_map(|case| case.split("name=\"").nth(1)?.split('"').next()).map(str::to_owned).collect()
 }
 

@@ -27,7 +27,7 @@ pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
     write_to(&temporary, zone).with_context(|| format!("writing {}", temporary.display()))?;
     fs::rename(&temporary, path).with_context(|| format!("renaming {}", temporary.display()))?;
     journal::sync_directory(path).context("writing the directory")?;
-    // Until then what it says is for versions before the file's.
+    // The file has all of its differences now.
     journal::remove(path).context("removing the journal")
 }
 
