@@ -11,7 +11,7 @@ use dns_server::Published;
 use super::config::Config;
 use super::events::Events;
 use super::load::Loaded;
-use super::notify;
+use super::notify::Notifier;
 use super::options::Serve;
 use super::service::{Shared, counted, origin_of, publication, what_is_served};
 use super::version::Version;
@@ -28,6 +28,7 @@ pub(crate) struct Reloads<'s> {
     /// What cannot change while the server runs.
     pub(crate) running: Config,
     pub(crate) loaded: Arc<Loaded>,
+    pub(crate) notifier: Notifier,
     pub(crate) is_loading: bool,
     /// A SIGHUP came while zones were loading: they may have changed since.
     pub(crate) again: bool,
@@ -92,7 +93,7 @@ impl Reloads<'_> {
         let publication = publication(&self.current, &self.loaded, &self.shared);
         let old_publication = self.published.swap(Arc::new(publication));
         if is_new {
-            notify::start(self.current.transfers.targets_of_secondary(origin.as_name()));
+            self.notifier.start(self.current.transfers.targets_of_secondary(origin.as_name()));
         }
         wait_until_unused(&old_publication);
         drop((old_publication, old_zone));
@@ -103,7 +104,7 @@ impl Reloads<'_> {
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
-        notify::start(self.current.transfers.targets(&self.loaded, &replacement));
+        self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
         let old_zones = std::mem::replace(&mut self.loaded, Arc::new(replacement));
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));

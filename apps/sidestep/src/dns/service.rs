@@ -21,6 +21,7 @@ use super::devices::{Bound, Devices};
 use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
+use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::reload::Reloads;
 use super::secondary::Notice;
@@ -95,6 +96,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         current: config.clone(),
         running: config,
         loaded: Arc::new(loaded),
+        notifier: Notifier::default(),
         is_loading: false,
         again: false,
     };
