@@ -10,8 +10,8 @@ purpose=${1:-test}
 build=(gcc libc6-dev clang libbpf-dev make)
 # The laboratory; nginx and the DNS servers that Sidestep is compared with; the clients that load them.
 demo=(iproute2 ethtool iputils-ping procps openssl nginx nsd knot knot-dnsutils bind9-dnsutils curl wrk)
-# More servers and clients to measure; valgrind counts instructions; BIND's tools sign zones.
-bench=(redis-server sockperf valgrind bind9-utils)
+# More servers, resolvers and clients to measure; valgrind counts instructions; BIND's tools sign zones.
+bench=(redis-server sockperf valgrind bind9-utils bind9 unbound pdns-recursor knot-resolver)
 # DPDK and its virtual ports.
 dpdk=(libdpdk-dev pkg-config)
 # Programs that `sidestep run` is tried with, and their clients (docs/programs.md); tools that the tests use.
@@ -74,9 +74,14 @@ install_packages() {
     # Keep systemd from starting, at boot, the servers that were just installed.
     [ -d /run/systemd/system ] || return 0
     local package service
-    for package in nsd knot nginx haproxy redis-server memcached postgresql openssh-server; do
+    for package in nsd knot nginx haproxy redis-server memcached postgresql openssh-server bind9 unbound pdns-recursor knot-resolver; do
         if [[ " $* " == *" $package "* ]]; then
-            service=${package/openssh-server/ssh}
+            case $package in
+                openssh-server) service=ssh ;;
+                bind9) service=named ;;
+                knot-resolver) service=kresd@1 ;;
+                *) service=$package ;;
+            esac
             echo "setup: disabling the service $service"
             "${as_root[@]}" systemctl disable --quiet "$service"
         fi

@@ -10,8 +10,8 @@ use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
 use crate::Role;
 use crate::counters::{DeviceReport, EngineCounters};
 use crate::handle::DeviceId;
-use crate::link_layer;
-use crate::responder::{Datagram, UdpResponder};
+use crate::link_layer::{self, HEADROOM};
+use crate::responder::{Datagram, ReturnPath, UdpResponder};
 use crate::tap::{Direction, Taps};
 
 /// A device as the engine uses it.
@@ -80,7 +80,7 @@ impl AttachedDevice {
         let mut requests = Burst::new();
         self.classify(received, &mut requests, &mut headers, stack, counters, now);
         if !requests.is_empty() {
-            let replies = answer(&mut requests, &headers, self.capabilities.mtu, responder);
+            let replies = answer(&mut requests, &headers, self.id, self.capabilities.mtu, responder);
             self.turn_around_all(requests, &headers, &replies);
             let replied = self.unsent.len();
             counters.on_burst(headers.len(), replied);
@@ -154,6 +154,33 @@ impl AttachedDevice {
             frame.set_len(len);
             self.unsent.push(frame);
         }
+    }
+
+    /// Whether all answers have left, so that there is room for a burst of late ones.
+    pub(crate) fn has_answered_all(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    /// Queues an answer to a datagram of an earlier burst. It is lost, and counted, if there is no frame for it.
+    pub(crate) fn answer_late(&mut self, path: &ReturnPath, answer: &[u8], counters: &EngineCounters) {
+        let start = path.octets.len();
+        let frame = self.device.alloc().filter(|_| answer.len() <= path.room());
+        let Some(mut frame) = frame else { return counters.on_unsent() };
+        frame.reset(HEADROOM);
+        frame.queue = path.queue;
+        let room = frame.bytes_and_tailroom_mut();
+        room[..start].copy_from_slice(&path.octets);
+        room[start..start + answer.len()].copy_from_slice(answer);
+        let len = turn_around(room, &path.headers, answer.len(), self.capabilities.tx_checksum_offload);
+        frame.set_len(len);
+        self.unsent.push(frame);
+        counters.on_burst(0, 1);
+    }
+
+    /// Transmits the late answers that were queued.
+    pub(crate) fn transmit_late(&mut self, taps: &mut Taps, now: Instant) {
+        self.show(&self.unsent, Direction::Outbound, taps, now);
+        self.transmit(now);
     }
 
     /// Transmits the stack's queued packets, as far as there is space.
@@ -255,6 +282,7 @@ fn is_for_socket(headers: &UdpHeaders, frame: &[u8], stack: Option<&Stack>) -> b
 fn answer<R: UdpResponder>(
     requests: &mut Burst,
     headers: &[UdpHeaders],
+    device: DeviceId,
     mtu: u16,
     responder: &mut R,
 ) -> ArrayVec<Option<usize>, BURST> {
@@ -263,6 +291,7 @@ fn answer<R: UdpResponder>(
         .zip(headers)
         .map(|(frame, headers)| {
             let request = headers.payload_range();
+            let brought_by = (device, frame.queue);
             let (before, room) = frame.bytes_and_tailroom_mut().split_at_mut(request.start);
             // A request may exceed our MTU if its sender's is larger; the answer may not.
             let most = headers.max_payload(mtu).max(request.len()).min(room.len());
@@ -270,6 +299,7 @@ fn answer<R: UdpResponder>(
                 buffer: &mut room[..most],
                 len: request.len(),
                 headers: (before, headers),
+                brought_by,
                 reply: None,
             }
         })

@@ -116,6 +116,31 @@ impl Devices {
         moved
     }
 
+    /// Sends the responder's answers to datagrams of earlier bursts, as far as there is room; returns their number.
+    pub(crate) fn answer_late<R: UdpResponder>(
+        &mut self,
+        responder: &mut R,
+        counters: &EngineCounters,
+        now: Instant,
+    ) -> usize {
+        let mut answered = 0;
+        let has_room = self.devices.iter().all(AttachedDevice::has_answered_all);
+        while has_room
+            && answered < BURST
+            && let Some((path, answer)) = responder.late_answer()
+        {
+            answered += 1;
+            match self.devices.iter_mut().find(|attached| attached.id == path.device) {
+                Some(attached) => attached.answer_late(&path, &answer, counters),
+                None => counters.on_unsent(), // It has gone, and the way back with it.
+            }
+        }
+        if answered > 0 {
+            self.devices.iter_mut().for_each(|attached| attached.transmit_late(&mut self.taps, now));
+        }
+        answered
+    }
+
     /// Sends what the stack has to send, as far as there are frames and room; the rest stays in the stack. Returns the
     /// number of packets.
     pub(crate) fn transmit(&mut self, stack: &mut Stack, counters: &EngineCounters, now: Instant) -> usize {

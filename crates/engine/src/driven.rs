@@ -61,6 +61,11 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         &mut self.host.as_mut().expect("an engine that is driven has a stack").stack
     }
 
+    /// The responder, between two turns.
+    pub fn responder(&mut self) -> &mut R {
+        &mut self.responder
+    }
+
     /// The application, between two turns.
     pub fn application(&mut self) -> &mut A {
         &mut self.host.as_mut().expect("an engine that is driven has a stack").application

@@ -40,7 +40,7 @@ pub use driven::Sleep;
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};
 use host::Host;
-pub use responder::{Datagram, Echo, UdpResponder};
+pub use responder::{Datagram, Echo, ReturnPath, UdpResponder};
 use sleeper::{Sleeper, Waker};
 pub use tap::{Direction, Tap};
 pub use tcp::{Connection, TcpHandler, TcpServer};
@@ -235,7 +235,8 @@ impl<R: UdpResponder, A: Application> Engine<R, A> {
         self.turns = self.turns.wrapping_add(1);
         let shadows = all || self.turns.is_multiple_of(SHADOW_EVERY);
         let stack = self.host.as_mut().map(|host| &mut host.stack);
-        let moved = self.devices.serve(&mut self.responder, stack, &self.counters, now, shadows);
+        let moved = self.devices.serve(&mut self.responder, stack, &self.counters, now, shadows)
+            + self.devices.answer_late(&mut self.responder, &self.counters, now);
         let Some(host) = &mut self.host else { return moved };
         let told = host.act(now);
         moved + told + self.devices.transmit(&mut host.stack, &self.counters, now)

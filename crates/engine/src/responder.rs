@@ -2,7 +2,13 @@
 
 use std::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use wire::UdpHeaders;
+
+use crate::handle::DeviceId;
+
+/// The longest headers in front of a payload: Ethernet with two VLAN tags, IPv6, UDP.
+const HEADERS_MAX: usize = 14 + 2 * 4 + 40 + 8;
 
 /// A request, and room for its answer in the same place.
 #[derive(Debug)]
@@ -13,6 +19,8 @@ pub struct Datagram<'f> {
     pub len: usize,
     /// The octets of the frame in front of `buffer`, and where its headers lie in them.
     pub(crate) headers: (&'f [u8], &'f UdpHeaders),
+    /// The device that brought it, and its queue.
+    pub(crate) brought_by: (DeviceId, u16),
     /// Octets of the answer, which the responder left in `buffer`; `None` sends nothing.
     pub reply: Option<usize>,
 }
@@ -22,12 +30,43 @@ impl Datagram<'_> {
     pub fn source(&self) -> SocketAddr {
         self.headers.1.source(self.headers.0)
     }
+
+    /// The way back, for an answer that is not known yet: see [`UdpResponder::late_answer`].
+    pub fn return_path(&self) -> ReturnPath {
+        let (octets, headers) = self.headers;
+        let octets = ArrayVec::try_from(octets).expect("no headers are longer");
+        let (device, queue) = self.brought_by;
+        ReturnPath { device, queue, octets, headers: *headers, room: self.buffer.len() }
+    }
 }
 
-/// A service that answers each datagram with at most one, in place. Never blocks.
+/// The way back to who sent a datagram.
+#[derive(Clone, Debug)]
+pub struct ReturnPath {
+    pub(crate) device: DeviceId,
+    pub(crate) queue: u16,
+    /// The datagram's frame in front of the payload.
+    pub(crate) octets: ArrayVec<u8, HEADERS_MAX>,
+    pub(crate) headers: UdpHeaders,
+    room: usize,
+}
+
+impl ReturnPath {
+    /// Octets of the longest answer that it takes.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+}
+
+/// A service that answers each datagram with at most one: in place, or later. Never blocks.
 pub trait UdpResponder: Send {
     /// Answers a batch of 1 to [`device::BURST`] datagrams by setting their `reply`.
     fn respond(&mut self, batch: &mut [Datagram<'_>]);
+
+    /// The next answer to a datagram of an earlier batch. Asked in each turn for as many as there is room for; `None` if there is none.
+    fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
+        None
+    }
 }
 
 /// Sends every request back as it came: what the engine and the device can do without a service.
@@ -48,5 +87,9 @@ impl<R: UdpResponder> UdpResponder for Option<R> {
         if let Some(responder) = self {
             responder.respond(batch);
         }
+    }
+
+    fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
+        self.as_mut().and_then(UdpResponder::late_answer)
     }
 }

@@ -54,7 +54,7 @@ pub enum LabError {
 
 impl LabError {
     /// Adds what was tried to the system's answer.
-    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    pub fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         move |source| LabError::System { what: what.into(), source }
     }
 }

@@ -28,6 +28,13 @@ pub fn query(id: u16, name: &str, rtype: u16) -> Vec<u8> {
     message
 }
 
+/// `query` for a resolver: it wants recursion.
+pub fn with_recursion(mut query: Vec<u8>) -> Vec<u8> {
+    const RD: u8 = 0x01;
+    query[2] |= RD;
+    query
+}
+
 /// `query` with an OPT record: a payload size, and a padding option of `padding` octets (RFC 7830).
 pub fn with_edns(mut query: Vec<u8>, payload: u16, padding: u16) -> Vec<u8> {
     const OPT: [u8; 3] = [0, 0, 41];

@@ -25,6 +25,8 @@ pub(super) struct Config {
     pub(super) front: FrontConfig,
     pub(super) encrypted: Option<dns_front::Options>,
     pub(super) options: Options,
+    /// Addresses of this host that queries to servers leave from.
+    pub(super) source_addresses: Vec<IpAddr>,
     /// What keeps the cache from one run to the next.
     pub(super) cache_file: Option<PathBuf>,
     /// What gets a line for each answer.
@@ -63,6 +65,7 @@ impl Config {
                 trust: trust(&file, &directory)?,
             },
             options: resolver_options(&file)?,
+            source_addresses: file.source_addresses.clone(),
             cache_file: file.cache.file.as_ref().map(|path| directory.join(path)),
             query_log: file.query_log.as_ref().map(|path| directory.join(path)),
             control: options.control.clone().or(file.control),

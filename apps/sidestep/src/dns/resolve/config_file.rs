@@ -1,5 +1,6 @@
 //! What a user writes into the configuration file. Nothing is checked here beyond its shape; `config.rs` does that.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -31,6 +32,9 @@ pub(super) struct ConfigFile {
     pub(super) mixed_case: Option<bool>,
     /// Whether servers are asked over IPv6.
     pub(super) ipv6: Option<bool>,
+    /// Addresses of this host that queries to servers leave from.
+    #[serde(default)]
+    pub(super) source_addresses: Vec<IpAddr>,
     /// Whether servers at loopback addresses are asked.
     pub(super) query_loopback: Option<bool>,
     /// Whether the zones of RFC 6303 and RFC 6761 are answered here.

@@ -144,7 +144,7 @@ impl Server {
             streams: Streams::new(Admission::new(config.tcp)),
             encrypted,
             more_encrypted: false,
-            upstreams: Upstreams::new(random),
+            upstreams: Upstreams::new(&config.source_addresses, random)?,
             next_sweep: clock.now() + SWEEP,
             config,
             poll,

@@ -104,6 +104,7 @@ fn reload(options: &Resolve, running: &mut Config, control: &Control) {
     fit_descriptors(&mut config);
     let kept = [
         ("listen", config.listen != running.listen),
+        ("source-addresses", config.source_addresses != running.source_addresses),
         ("tcp", config.tcp != running.tcp),
         ("encrypted", config.encrypted != running.encrypted),
         (

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use dns_resolver::{QueryId, Random, Transmit, Transport};
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry};
+use socket2::{Domain, Protocol, SockAddr, Type};
 
 use super::server::{Kind, token};
 
@@ -41,12 +42,20 @@ pub(super) enum Received {
 /// The sockets of the queries in flight.
 pub(super) struct Upstreams {
     open: BTreeMap<QueryId, (SocketAddr, Socket)>,
+    /// Addresses that queries leave from; for a family of which none is named, the kernel chooses.
+    sources: Vec<IpAddr>,
     random: Random,
 }
 
 impl Upstreams {
-    pub(super) fn new(random: Random) -> Upstreams {
-        Upstreams { open: BTreeMap::new(), random }
+    /// An error means that an address of `sources` is not one of this host.
+    pub(super) fn new(sources: &[IpAddr], random: Random) -> io::Result<Upstreams> {
+        for source in sources {
+            UdpSocket::bind(SocketAddr::new(*source, 0)).map_err(|error| {
+                io::Error::new(error.kind(), format!("source-addresses: {source}: {error}"))
+            })?;
+        }
+        Ok(Upstreams { open: BTreeMap::new(), sources: sources.to_vec(), random })
     }
 
     /// Sends a query. An error means that it cannot arrive.
@@ -62,7 +71,7 @@ impl Upstreams {
                 Socket::Udp(socket)
             }
             Transport::Tcp => {
-                let mut stream = TcpStream::connect(server)?;
+                let mut stream = self.connect(server)?;
                 registry.register(&mut stream, place, Interest::READABLE | Interest::WRITABLE)?;
                 let output = [&(octets.len() as u16).to_be_bytes()[..], &octets].concat(); // Queries are short.
                 Socket::Tcp(TcpQuery { stream, output, input: Vec::new() })
@@ -73,16 +82,39 @@ impl Upstreams {
     }
 
     fn bind(&mut self, server: SocketAddr) -> io::Result<UdpSocket> {
-        let any: IpAddr =
-            if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let any =
+            || if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let source = self.source(server).unwrap_or_else(any);
         for _ in 0..PORT_TRIES {
             let port = FIRST_PORT + self.random.below(PORTS);
-            match UdpSocket::bind(SocketAddr::new(any, port as u16)) {
+            match UdpSocket::bind(SocketAddr::new(source, port as u16)) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 outcome => return outcome,
             }
         }
-        UdpSocket::bind(SocketAddr::new(any, 0))
+        UdpSocket::bind(SocketAddr::new(source, 0))
+    }
+
+    /// A connection to a server that is under way.
+    fn connect(&mut self, server: SocketAddr) -> io::Result<TcpStream> {
+        let Some(source) = self.source(server) else { return TcpStream::connect(server) };
+        let socket = socket2::Socket::new(Domain::for_address(server), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
+        match socket.connect(&SockAddr::from(server)) {
+            Err(error) if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
+                Err(error)
+            }
+            _ => Ok(TcpStream::from_std(socket.into())),
+        }
+    }
+
+    /// One of the named addresses of the server's family.
+    fn source(&mut self, server: SocketAddr) -> Option<IpAddr> {
+        let of_family = |source: &&IpAddr| source.is_ipv4() == server.is_ipv4();
+        let count = self.sources.iter().filter(of_family).count();
+        let number = if count < 2 { 0 } else { self.random.below(count as u64) as usize };
+        self.sources.iter().filter(of_family).nth(number).copied()
     }
 
     /// Reads what has come for a query into `buffer`.
