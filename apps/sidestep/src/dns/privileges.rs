@@ -60,14 +60,22 @@ pub(super) fn give_up_as(named: Option<&str>, needed: CapabilitySet) -> anyhow::
 /// What an interface needs when it comes back, when its MTU grows, or when it gets an address. Kernel sockets are bound already.
 fn needed(device: &DeviceChoice) -> CapabilitySet {
     let DeviceChoice::Interface(link, listens) = device else { return CapabilitySet::empty() };
+    needed_by(link, listens.iter().map(|listen| listen.port))
+}
+
+/// The same for an interface and the ports that are served there.
+pub(super) fn needed_by(link: &Link, mut ports: impl Iterator<Item = u16>) -> CapabilitySet {
     // Without CAP_PERFMON the kernel's verifier does not let the steering program compare pointers to packets.
     let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON;
     let interface = match link {
         Link::Xdp(_) => CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | bpf,
         Link::Dpdk(..) => CapabilitySet::empty(), // Open by now, and not opened again.
     };
-    let low_ports = listens.iter().any(|listen| listen.port < FIRST_FREE_PORT);
-    if low_ports { interface | CapabilitySet::NET_BIND_SERVICE } else { interface }
+    if ports.any(|port| port < FIRST_FREE_PORT) {
+        interface | CapabilitySet::NET_BIND_SERVICE
+    } else {
+        interface
+    }
 }
 
 fn become_user(user: &User, needed: CapabilitySet) -> anyhow::Result<()> {

@@ -38,7 +38,7 @@ struct Reply {
 /// How often hope is looked for again once the client timer has passed.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The largest message over TCP.
-const TCP_MAX: usize = 65_535;
+pub(super) const TCP_MAX: usize = 65_535;
 /// What a client without EDNS takes over UDP (RFC 1035, 4.2.1).
 const UDP_MIN: usize = 512;
 
@@ -88,7 +88,7 @@ impl Resolver {
             Transport::Udp => theirs.clamp(UDP_MIN, usize::from(ours).max(UDP_MIN)),
             Transport::Tcp => TCP_MAX,
         };
-        let head = AnswerHead::new(octets, query, limit, ours);
+        let head = AnswerHead::new(octets, query, limit.min(terms.limit), ours);
         AnswerHead { options: terms.options, block: terms.block.into(), ..head }
     }
 

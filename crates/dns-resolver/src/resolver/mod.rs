@@ -25,7 +25,7 @@ use crate::message::Question;
 use crate::options::Options;
 use crate::random::Random;
 use crate::servers::{ServerReport, Servers};
-use clients::Client;
+use clients::{Client, TCP_MAX};
 pub(crate) use known::Known;
 use siphasher::sip::SipHasher13;
 pub(crate) use timers::Timer;
@@ -57,11 +57,13 @@ pub struct Terms {
     pub options: Vec<u8>,
     /// Octets of the blocks that the answer is padded to (RFC 8467, 4.1); 0 for none.
     pub block: u16,
+    /// Octets of the longest answer that the way takes, whatever the client takes.
+    pub limit: usize,
 }
 
 impl From<Transport> for Terms {
     fn from(transport: Transport) -> Terms {
-        Terms { transport, options: Vec::new(), block: 0 }
+        Terms { transport, options: Vec::new(), block: 0, limit: TCP_MAX }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The small Internet, in the server's namespace; the resolver and its clients are in the client's.
+//! The small Internet, in the server's namespace; the clients of the resolver are in the client's, and so is the resolver, unless it serves
+//! the server's interface.
 //!
 //! | address, 10.53.0. | what is there |
 //! | --- | --- |
@@ -14,13 +15,19 @@ use std::process::Command;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use lab::{Child, Directory, Lab, SERVER_INTERFACE, Side, sidestep_binary};
+use lab::{CLIENT_INTERFACE, Child, Directory, Lab, SERVER_INTERFACE, Side, sidestep_binary};
 use tests::{Dig, Transport};
 
 use crate::{PATIENCE, empty_lab};
 
-/// Where the resolver listens, in the client's namespace.
-const RESOLVER: &str = "127.0.0.1:5300";
+/// Where a resolver on kernel sockets listens, in the client's namespace.
+const BY_SOCKETS: (Side, &[&str], &str) = (Side::Client, &[], "127.0.0.1:5300");
+/// And one that serves the interface, in the server's.
+const BY_INTERFACE: (Side, &[&str], &str) =
+    (Side::Server, &["--device", SERVER_INTERFACE, "--allow", "10.53.0.0/24"], "10.53.0.1:53");
+
+/// A second address of the client's interface.
+pub(super) const OTHER_SOURCE: &str = "10.53.0.77";
 
 /// Origin and records of zones.
 type Zones<'a> = &'a [(&'a str, &'a str)];
@@ -72,8 +79,9 @@ pub(super) struct Internet {
     resolver: Child,
     pub(super) hosts: Vec<Server>,
     _others: Vec<Server>,
-    _silent: UdpSocket,
+    pub(super) silent: UdpSocket,
     directory: Directory,
+    address: SocketAddr,
     pub(super) lab: Lab,
     _turn: MutexGuard<'static, ()>,
 }
@@ -81,10 +89,20 @@ pub(super) struct Internet {
 impl Internet {
     /// Starts it; `None` if there can be no laboratory. `config` is more for the resolver's configuration file.
     pub(super) fn start(config: &str) -> Option<Internet> {
+        Internet::start_with(config, BY_SOCKETS)
+    }
+
+    /// The same with a resolver that serves the interface over AF_XDP.
+    pub(super) fn start_by_interface() -> Option<Internet> {
+        Internet::start_with("", BY_INTERFACE)
+    }
+
+    fn start_with(config: &str, (side, words, address): (Side, &[&str], &str)) -> Option<Internet> {
         let (lab, turn) = empty_lab()?;
         for host in [11, 12, 13, 14, 15, 16, 19] {
             lab.ip(Side::Server, &format!("address add 10.53.0.{host}/24 dev {SERVER_INTERFACE}")).unwrap();
         }
+        lab.ip(Side::Client, &format!("address add {OTHER_SOURCE}/24 dev {CLIENT_INTERFACE}")).unwrap();
         let silent = lab.inside(Side::Server, || UdpSocket::bind("10.53.0.19:53").unwrap());
         let others =
             vec![nsd(&lab, 11, ROOT), knot(&lab, 12, TLD), knot(&lab, 15, TWO), nsd(&lab, 16, MOVED)];
@@ -93,37 +111,35 @@ impl Internet {
         directory.write("root.hints", ". 3600 NS a.root.\na.root. 3600 A 10.53.0.11\n").unwrap();
         let config = directory.write("resolver.toml", &whole(config)).unwrap();
         let control = directory.path().join("control.sock");
-        let mut resolver = lab
-            .spawn_in(
-                Side::Client,
-                &sidestep_binary().display().to_string(),
-                &[
-                    "dns",
-                    "resolve",
-                    "--listen",
-                    RESOLVER,
-                    "--user",
-                    "root",
-                    "--config",
-                    &config.display().to_string(),
-                    "--control",
-                    &control.display().to_string(),
-                ],
-            )
-            .unwrap();
-        resolver.wait_for_line("ready: resolving on", PATIENCE).unwrap();
-        Some(Internet { resolver, hosts, _others: others, _silent: silent, directory, lab, _turn: turn })
+        let config = config.display().to_string();
+        let control = control.display().to_string();
+        let own = [
+            "dns",
+            "resolve",
+            "--listen",
+            address,
+            "--user",
+            "root",
+            "--config",
+            &config,
+            "--control",
+            &control,
+        ];
+        let words = [&own[..], words].concat();
+        let mut resolver = lab.spawn_in(side, &sidestep_binary().display().to_string(), &words).unwrap();
+        resolver.wait_for_line("ready: resolving", PATIENCE).unwrap();
+        let address = address.parse().unwrap();
+        Some(Internet { resolver, hosts, _others: others, silent, directory, address, lab, _turn: turn })
     }
 
     /// Asks the resolver with dig.
     pub(super) fn dig(&self, transport: Transport, question: &[&str]) -> Dig {
-        Dig::ask_by(self.lab.command(Side::Client, "dig"), RESOLVER.parse().unwrap(), transport, question)
+        Dig::ask_by(self.lab.command(Side::Client, "dig"), self.address, transport, question)
     }
 
     /// What `sidestep dns query` says of a question to the resolver.
     pub(super) fn query(&self, words: &[&str]) -> String {
-        let resolver: SocketAddr = RESOLVER.parse().unwrap();
-        let (at, port) = (format!("@{}", resolver.ip()), resolver.port().to_string());
+        let (at, port) = (format!("@{}", self.address.ip()), self.address.port().to_string());
         let words = [&["dns", "query", &at, "-p", &port], words].concat();
         self.lab.run_in(Side::Client, &sidestep_binary().display().to_string(), &words).unwrap()
     }
@@ -150,6 +166,11 @@ impl Internet {
 
     pub(super) fn resolver(&mut self) -> &mut Child {
         &mut self.resolver
+    }
+
+    /// Writes another file beside it; its path.
+    pub(super) fn write(&self, name: &str, text: &str) -> String {
+        self.directory.write(name, text).unwrap().display().to_string()
     }
 
     /// Writes the configuration anew.

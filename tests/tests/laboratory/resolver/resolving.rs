@@ -1,12 +1,14 @@
 //! Names are found past lame, dead and moved servers, and stale answers are served when they must be.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lab::{SERVER_V4, Side, message, sidestep_binary};
 use rustix::process::Signal;
 use tests::Transport;
 
-use super::internet::Internet;
+use super::internet::{Internet, OTHER_SOURCE};
 use crate::PATIENCE;
 
 #[test]
@@ -32,6 +34,59 @@ fn every_kind_of_name_is_resolved_over_udp_and_tcp() {
         assert!(ask("www.two.lab", "A").has_flag("ra"));
         assert_eq!(ask("localhost", "A").section("ANSWER"), ["localhost. 10800 IN A 127.0.0.1"]);
     }
+}
+
+#[test]
+fn a_resolver_at_an_interface_answers_what_it_has_at_once_and_the_rest_when_it_knows() {
+    let Some(mut internet) = Internet::start_by_interface() else { return };
+    for _ in 0..2 {
+        let answer = internet.dig(Transport::Udp, &["www.two.lab", "A"]);
+        assert!(answer.section("ANSWER")[0].ends_with(" IN A 192.0.2.2"), "{}", answer.text);
+    }
+    let truncated = internet.dig(Transport::Udp, &["big.one.lab", "TXT"]);
+    assert!(truncated.has_flag("tc") && truncated.section("ANSWER").is_empty(), "{}", truncated.text);
+    let whole = internet.dig(Transport::Tcp, &["big.one.lab", "TXT"]);
+    assert_eq!(whole.section("ANSWER").len(), 20, "{}", whole.text);
+    let count = |name: &str| {
+        let stats = internet.tool("stats");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
+        line.unwrap_or_default()
+    };
+    assert_eq!((count("engine_requests"), count("engine_replies")), ("3".to_owned(), "3".to_owned()));
+
+    // By a fragment the kernel's socket has it, and the same engine answers.
+    let query = message::with_recursion(message::query(7, "www.two.lab", message::A));
+    let query = message::with_edns(query, 1232, 1700);
+    let server = SocketAddr::new(SERVER_V4.parse().unwrap(), 53);
+    let answer = internet.lab.inside(Side::Client, || message::ask(server, &query, PATIENCE)).unwrap();
+    assert!(answer.contains(&[192, 0, 2, 2]), "{answer:?}");
+
+    internet.resolver().signal(Signal::TERM);
+    assert!(internet.resolver().wait(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn queries_leave_from_the_address_that_is_named() {
+    let Some(internet) = Internet::start(&format!("source-addresses = [\"{OTHER_SOURCE}\"]\n")) else {
+        return;
+    };
+    assert_eq!(internet.answer("www.one.lab", "A").len(), 1);
+    internet.silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (_, source) = internet.silent.recv_from(&mut [0; 512]).expect("it is measured");
+    assert_eq!(source.ip().to_string(), OTHER_SOURCE);
+    let refused = internet.lab.run_in(
+        Side::Client,
+        &sidestep_binary().display().to_string(),
+        &[
+            "dns",
+            "resolve",
+            "--config",
+            &internet
+                .write("other.toml", "listen = [\"127.0.0.1:0\"]\nsource-addresses = [\"10.53.0.99\"]\n"),
+        ],
+    );
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("source-addresses: 10.53.0.99: Cannot assign requested address"), "{error}");
 }
 
 #[test]

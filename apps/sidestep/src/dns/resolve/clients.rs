@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use device_kernel::Peer;
 use dns_front::Reply;
 use dns_resolver::ClientId;
+use engine::ReturnPath;
 
 use super::query_log::Asked;
 use super::streams::StreamId;
@@ -12,6 +13,7 @@ use super::streams::StreamId;
 /// Where a client's answer goes.
 pub(super) enum Place {
     Udp(usize, Peer),
+    Port(ReturnPath),
     Stream(StreamId),
     Encrypted(Reply),
 }

@@ -1,6 +1,6 @@
 //! What the resolver runs on: checked, resolved, nothing left to decide.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -22,6 +22,8 @@ use crate::dns::privileges::explain_denial;
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) listen: Vec<SocketAddr>,
+    /// Interface that brings the queries over UDP. Without one, kernel sockets do.
+    pub(super) device: Option<String>,
     pub(super) front: FrontConfig,
     pub(super) encrypted: Option<dns_front::Options>,
     pub(super) options: Options,
@@ -41,7 +43,7 @@ pub(super) struct Config {
 
 /// One that anybody may bind.
 const PORT: u16 = 5300;
-/// Of the servers that are asked.
+/// Of an interface, and of the servers that are asked.
 const SERVER_PORT: u16 = 53;
 
 impl Config {
@@ -49,6 +51,7 @@ impl Config {
     pub(super) fn resolve(options: &Resolve) -> anyhow::Result<Config> {
         let (file, directory) = read_file(options.config.as_deref())?;
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
+        let device = options.device.clone().or(file.device.clone());
         let allow = if options.allow.is_empty() { &file.allow } else { &options.allow };
         let hints = options.root_hints.clone().or(file.root_hints.as_ref().map(|path| directory.join(path)));
         let tcp = tcp_limits(&file.tcp)?;
@@ -56,7 +59,8 @@ impl Config {
         let idle = encrypted.as_ref().map_or(tcp.idle_timeout, |options| options.limits.idle_timeout);
         let linger = in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?;
         Ok(Config {
-            listen: addresses(listen)?,
+            listen: addresses(listen, device.is_some())?,
+            device,
             front: front(allow, &file, &directory, [tcp.idle_timeout, idle])?,
             encrypted,
             zones: Zones {
@@ -84,12 +88,18 @@ fn read_file(path: Option<&Path>) -> anyhow::Result<(ConfigFile, PathBuf)> {
     Ok((file, path.parent().unwrap_or(Path::new("")).to_owned()))
 }
 
-fn addresses(listen: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+/// What is served: by default all addresses of the interface, if there is one, else this host alone.
+fn addresses(listen: &[String], has_device: bool) -> Result<Vec<SocketAddr>, ConfigError> {
+    let port = if has_device { SERVER_PORT } else { PORT };
+    if listen.is_empty() && has_device {
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(any.map(|address| SocketAddr::new(address, port)).to_vec());
+    }
     if listen.is_empty() {
         let loopback: [IpAddr; 2] = [[127, 0, 0, 1].into(), [0, 0, 0, 0, 0, 0, 0, 1].into()];
-        return Ok(loopback.map(|address| SocketAddr::new(address, PORT)).to_vec());
+        return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
     }
-    listen.iter().map(|text| parse_listen(text, PORT)).collect()
+    listen.iter().map(|text| parse_listen(text, port)).collect()
 }
 
 fn root_hints(path: Option<&Path>) -> anyhow::Result<Hints> {
@@ -197,9 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_port_it_is_5300() {
-        assert_eq!(addresses(&[]).unwrap()[0], "127.0.0.1:5300".parse().unwrap());
-        assert_eq!(addresses(&["192.0.2.1".to_owned()]).unwrap(), ["192.0.2.1:5300".parse().unwrap()]);
-        assert_eq!(addresses(&["[::]:53".to_owned()]).unwrap(), ["[::]:53".parse().unwrap()]);
+    fn without_a_port_it_is_5300_and_53_for_an_interface() {
+        assert_eq!(addresses(&[], false).unwrap()[0], "127.0.0.1:5300".parse().unwrap());
+        assert_eq!(addresses(&["192.0.2.1".to_owned()], false).unwrap(), ["192.0.2.1:5300".parse().unwrap()]);
+        assert_eq!(addresses(&["[::]:53".to_owned()], false).unwrap(), ["[::]:53".parse().unwrap()]);
+        assert_eq!(addresses(&[], true).unwrap()[0], "0.0.0.0:53".parse().unwrap());
+        assert_eq!(addresses(&["192.0.2.1".to_owned()], true).unwrap(), ["192.0.2.1:53".parse().unwrap()]);
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct ConfigFile {
     /// Addresses to serve, `ADDR` or `ADDR:PORT`.
     #[serde(default)]
     pub(super) listen: Vec<String>,
+    /// Interface whose packets are taken over AF_XDP.
+    pub(super) device: Option<String>,
     /// Networks whose clients may ask.
     #[serde(default)]
     pub(super) allow: Vec<String>,

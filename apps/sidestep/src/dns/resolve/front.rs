@@ -73,6 +73,18 @@ pub(super) enum Verdict {
     Drop,
 }
 
+impl Verdict {
+    /// The same, with an answer of at most so many octets.
+    pub(super) fn within(self, room: usize) -> Verdict {
+        let bounded = |terms| Terms { limit: room, ..terms };
+        match self {
+            Verdict::Ask(terms) => Verdict::Ask(bounded(terms)),
+            Verdict::Refuse(terms, refusal) => Verdict::Refuse(bounded(terms), refusal),
+            Verdict::Drop => Verdict::Drop,
+        }
+    }
+}
+
 /// What was counted.
 #[derive(Debug, Default)]
 struct Counters {

@@ -30,6 +30,7 @@ mod front;
 mod front_config;
 mod hints_file;
 mod options;
+mod port;
 mod query_log;
 mod saved;
 mod server;

@@ -18,6 +18,11 @@ pub(crate) struct Resolve {
     #[arg(long = "listen", value_name = "ADDR[:PORT]")]
     pub(crate) listen: Vec<String>,
 
+    /// Interface whose packets are taken over AF_XDP, for UDP at the addresses of `--listen` that it has [default listen: port 53 of
+    /// every address]. Needs root.
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) device: Option<String>,
+
     /// Networks whose clients may ask, such as 192.0.2.0/24. May be repeated [default: 127.0.0.0/8 and ::1/128].
     #[arg(long = "allow", value_name = "NETWORK")]
     pub(crate) allow: Vec<String>,

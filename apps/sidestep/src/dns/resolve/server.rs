@@ -20,12 +20,14 @@ use engine::Clock;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use native::Interface;
 use observe::report::{Count, NameServerReport};
 
 use super::clients::{Clients, Place};
 use super::config::Config;
 use super::control::{Command, Control};
 use super::front::{Front, Verdict, Way};
+use super::port::{self, Port, Received as Arrived};
 use super::query_log::{Asked, QueryLog};
 use super::saved;
 use super::streams::{StreamId, Streams};
@@ -40,9 +42,10 @@ pub(super) enum Kind {
     Listener,
     Stream,
     Upstream,
+    Port,
 }
 
-const KINDS: [Kind; 5] = [Kind::Wake, Kind::Udp, Kind::Listener, Kind::Stream, Kind::Upstream];
+const KINDS: [Kind; 6] = [Kind::Wake, Kind::Udp, Kind::Listener, Kind::Stream, Kind::Upstream, Kind::Port];
 const NUMBER_BITS: u32 = 56;
 
 /// The token of a thing. Numbers count up from 0 and never reach 2^56.
@@ -72,7 +75,7 @@ struct Listener {
     answers: Vec<(Peer, Vec<u8>)>,
 }
 
-/// The resolver on kernel sockets.
+/// The resolver, on kernel sockets and perhaps an interface.
 pub(super) struct Server {
     config: Config,
     poll: Poll,
@@ -84,6 +87,8 @@ pub(super) struct Server {
     front: Front,
     resolver: Resolver,
     udp: Vec<Listener>,
+    /// In place of the sockets of UDP.
+    port: Option<Port>,
     tcp: Vec<TcpListener>,
     streams: Streams,
     /// DNS over TLS, HTTPS and QUIC.
@@ -118,16 +123,21 @@ impl Server {
         };
         for address in &config.listen {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-            let socket = Datagrams::open(*address, &sockets)?;
-            let mut listener = TcpListener::from_std(tcp::listen(socket.local_addr(), false).map_err(named)?);
-            let number = udp.len() as u64;
-            let descriptor = socket.as_fd().as_raw_fd();
-            let readable = Interest::READABLE;
-            poll.registry().register(&mut SourceFd(&descriptor), token(Kind::Udp, number), readable)?;
-            poll.registry().register(&mut listener, token(Kind::Listener, number), Interest::READABLE)?;
-            udp.push(Listener { socket, answers: Vec::new() });
+            let mut local = *address;
+            if config.device.is_none() {
+                let socket = Datagrams::open(*address, &sockets)?;
+                local = socket.local_addr();
+                let descriptor = socket.as_fd().as_raw_fd();
+                let place = token(Kind::Udp, udp.len() as u64);
+                poll.registry().register(&mut SourceFd(&descriptor), place, Interest::READABLE)?;
+                udp.push(Listener { socket, answers: Vec::new() });
+            }
+            let mut listener = TcpListener::from_std(tcp::listen(local, false).map_err(named)?);
+            let place = token(Kind::Listener, tcp.len() as u64);
+            poll.registry().register(&mut listener, place, Interest::READABLE)?;
             tcp.push(listener);
         }
+        let port = config.device.as_ref().map(|_| Port::new(Arc::clone(&waker))).transpose()?;
         let encrypted = config.encrypted.as_ref().map(|options| {
             let waker = Arc::clone(&waker);
             // A wake-up that fails means that the loop has ended.
@@ -153,6 +163,7 @@ impl Server {
             clock,
             resolver,
             udp,
+            port,
             tcp,
             clients: Clients::default(),
             query_log: None,
@@ -164,9 +175,17 @@ impl Server {
         Ok((server, control))
     }
 
-    /// The addresses that are served.
+    /// The addresses that are served on kernel sockets over UDP.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.udp.iter().map(|listener| listener.socket.local_addr()).collect()
+    }
+
+    /// What a thread of the interface gives devices to, if there is one: the interface is opened once the resolver has become its user.
+    pub(super) fn open_interface(&self) -> anyhow::Result<Option<Interface>> {
+        let Some((port, name)) = self.port.as_ref().zip(self.config.device.as_deref()) else {
+            return Ok(None);
+        };
+        port::open(name, &self.config.listen, port.handle()).map(Some)
     }
 
     /// The addresses that are served over TLS, HTTPS and QUIC.
@@ -206,6 +225,7 @@ impl Server {
             self.resolver.on_timeout(self.clock.now());
             self.sweep();
             self.deliver();
+            self.serve_port();
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
             }
@@ -226,7 +246,7 @@ impl Server {
         self.resolver.on_wall_clock(self.unix_secs, self.clock.now());
     }
 
-    fn timeout(&self) -> Duration {
+    fn timeout(&mut self) -> Duration {
         if !self.again.is_empty() || !self.more.is_empty() || self.more_encrypted {
             return Duration::ZERO;
         }
@@ -234,7 +254,37 @@ impl Server {
         if !self.streams.is_empty() || self.stop_at.is_some() {
             until = until.into_iter().chain([self.next_sweep]).min();
         }
-        until.map_or(Duration::from_secs(60), |until| until.since(self.clock.now()))
+        let now = self.clock.now();
+        let span = until.map_or(Duration::from_secs(60), |until| until.since(now));
+        let Some(port) = &mut self.port else { return span };
+        match port.prepare_sleep(self.poll.registry(), now) {
+            Ok(may_sleep) => may_sleep.map_or(span, |may_sleep| may_sleep.min(span)),
+            Err(_) => Duration::from_millis(1), // Without memory for it nothing tells when packets are there.
+        }
+    }
+
+    /// Takes what came by the interface, and sends what is ready, for some turns or until there is nothing more.
+    fn serve_port(&mut self) {
+        const TURNS: usize = 16;
+        for _ in 0..TURNS {
+            let now = self.clock.now();
+            let Some(port) = &mut self.port else { return };
+            let (moved, queries) = port.turn(now);
+            for Arrived { from, octets, path } in queries {
+                let verdict = self.front.judge(from.ip(), Way::Udp, &octets, now, self.unix_secs);
+                if verdict == Verdict::Drop || self.stop_at.is_some() {
+                    continue;
+                }
+                let verdict = verdict.within(path.room());
+                let client =
+                    self.clients.add(Place::Port(path), Asked { client: from, way: Way::Udp, at: now });
+                hand_in(&mut self.resolver, client, verdict, &octets, now);
+            }
+            if moved == 0 {
+                return;
+            }
+            self.deliver();
+        }
     }
 
     fn has_stopped(&self) -> bool {
@@ -244,7 +294,7 @@ impl Server {
 
     fn on_event(&mut self, token: Token) {
         match split(token) {
-            (Kind::Wake, _) => {}
+            (Kind::Wake | Kind::Port, _) => {} // Both are looked after in each turn.
             (Kind::Udp, number) => self.receive(number as usize),
             (Kind::Listener, number) => self.accept(number as usize),
             (Kind::Stream, id) => self.drive(id),
@@ -413,6 +463,11 @@ impl Server {
                     self.udp[number].answers.push((to, octets));
                 }
             }
+            Place::Port(path) => {
+                if let Some(port) = self.port.as_mut().filter(|_| !octets.is_empty()) {
+                    port.answer(path, octets);
+                }
+            }
             Place::Stream(id) => {
                 self.streams.answer(id, &octets, self.clock.now());
                 self.more.insert(id); // There may be room for more of its queries.
@@ -506,9 +561,15 @@ impl Server {
             .chain(usage)
             .chain(self.front.counts())
             .map(|(name, value)| (format!("resolver_{name}"), value));
+        let port =
+            self.port.iter().flat_map(Port::counts).map(|(name, value)| (format!("engine_{name}"), value));
         let encrypted = self.encrypted.iter().flat_map(|(front, _)| front.admission().counters().named());
         let encrypted = encrypted.map(|(name, value)| (format!("encrypted_{name}"), value));
-        resolver.chain(encrypted).chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value))).collect()
+        resolver
+            .chain(port)
+            .chain(encrypted)
+            .chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value)))
+            .collect()
     }
 }
 

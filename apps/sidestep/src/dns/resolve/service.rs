@@ -1,9 +1,11 @@
 //! `sidestep dns resolve`: the parts put together.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use log::LevelFilter;
+use native::Interface;
 use observe::{ControlSocket, Program};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::thread::CapabilitySet;
@@ -16,6 +18,7 @@ use super::control::{Command, Control};
 use super::encrypted;
 use super::options::Resolve;
 use super::server::Server;
+use crate::dns::config::Link;
 use crate::dns::{descriptors, privileges};
 use crate::systemd;
 
@@ -27,12 +30,11 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("handling signals")?;
     let (mut server, control) = Server::bind(config.clone(), random_key()?).context("binding")?;
     // Before there are threads, whose privileges are their own. Sockets are bound; those to servers have high ports.
-    privileges::give_up_as(config.user.as_deref(), CapabilitySet::empty())?;
+    privileges::give_up_as(config.user.as_deref(), needed(&config))?;
     server.restore_cache();
     server.open_query_log()?;
-    let plain = server.addresses().into_iter().map(|address| address.to_string());
-    let addresses: Vec<String> =
-        plain.chain(server.encrypted_addresses().iter().map(encrypted::show)).collect();
+    let interface = server.open_interface()?;
+    let ready = ready_line(&server, interface.as_ref());
     let thread = std::thread::Builder::new()
         .name("resolver".to_owned())
         .spawn(move || server.run())
@@ -43,7 +45,7 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
             log::warn!("control socket unavailable, so tools cannot find this resolver: {error:#}")
         })
         .ok();
-    log::info!("ready: resolving on {} over kernel sockets", addresses.join(" "));
+    log::info!("{ready}");
     systemd::notify_ready();
     for signal in signals.forever() {
         if signal != SIGHUP {
@@ -54,7 +56,26 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
     drop(control_socket);
     control.send(Command::Stop);
     let _ = thread.join(); // A thread that panicked has said so on stderr.
+    if let Some(interface) = interface {
+        interface.stop();
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the resolver may do later: attach to its interface again.
+fn needed(config: &Config) -> CapabilitySet {
+    let Some(name) = &config.device else { return CapabilitySet::empty() };
+    privileges::needed_by(&Link::Xdp(name.clone()), config.listen.iter().map(SocketAddr::port))
+}
+
+fn ready_line(server: &Server, interface: Option<&Interface>) -> String {
+    let plain = server.addresses().into_iter().map(|address| address.to_string());
+    let sockets: Vec<String> =
+        plain.chain(server.encrypted_addresses().iter().map(encrypted::show)).collect();
+    let sockets = (!sockets.is_empty()).then(|| format!("on {} over kernel sockets", sockets.join(" ")));
+    let places: Vec<String> =
+        interface.map(|interface| interface.describe().to_owned()).into_iter().chain(sockets).collect();
+    format!("ready: resolving {}", places.join("; "))
 }
 
 /// 128 bits of the operating system's: getrandom(2).
@@ -104,6 +125,7 @@ fn reload(options: &Resolve, running: &mut Config, control: &Control) {
     fit_descriptors(&mut config);
     let kept = [
         ("listen", config.listen != running.listen),
+        ("device", config.device != running.device),
         ("source-addresses", config.source_addresses != running.source_addresses),
         ("tcp", config.tcp != running.tcp),
         ("encrypted", config.encrypted != running.encrypted),
