@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::record::Run;
 use lab::{CLIENT_INTERFACE, Conditions, Lab, LabError, Side};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -78,9 +77,7 @@ fn measure(outage: u64, peers: &[Peer]) -> Result<(), LabError> {
     let found = play(&lab, &internet, peers, outage).map_err(LabError::system("the script"))?;
     drop(running);
     tables::print(&found);
-    let run =
-        Run { name: "resolvers", conditions: &conditions, figures: tables::figures(&found), against: &[] };
-    run.keep()
+    Ok(())
 }
 
 /// Plays the script: servers on one side, clients of all resolvers on the other.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bench::record::Figure;
 use lab::markdown_table;
 
 use crate::clients::{Asked, Outcome};
@@ -114,21 +113,6 @@ pub(crate) fn print(found: &[Found]) {
         };
         println!("## {title}\n\n{}", markdown_table(&head, &rows.iter().map(row).collect::<Vec<_>>()));
     }
-}
-
-/// The same as figures to keep.
-pub(crate) fn figures(found: &[Found]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for (title, rows) in GROUPS {
-        for (name, unit, value) in *rows {
-            for one in found {
-                let case = format!("{title}: {name}");
-                figures
-                    .extend(value(one).and_then(|value| Figure::of(&case, one.peer.name(), unit, &[value])));
-            }
-        }
-    }
-    figures
 }
 
 fn show(value: f64) -> String {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clock::{Duration, Instant};
-use engine::{Datagram, Engine, EngineHandle, ReturnPath, Sleep, UdpResponder};
+use engine::{Datagram, Engine, EngineHandle, ReturnPath, Sleep, Step, UdpResponder};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Waker};
 use native::{Interface, InterfaceConfig, Notice, Owner};
@@ -51,6 +51,8 @@ impl UdpResponder for Exchange {
 pub(super) struct Port {
     engine: Engine<Exchange>,
     handle: EngineHandle,
+    /// The engine found nothing to do for a while.
+    may_sleep: bool,
     /// Descriptors that the loop watches.
     watched: Vec<RawFd>,
     /// Devices may have come or gone since, and their descriptors with them.
@@ -67,7 +69,7 @@ impl Port {
             noted.store(true, Ordering::Release);
             drop(waker.wake()); // Fails only when the loop has ended.
         });
-        Ok(Port { engine, handle, watched: Vec::new(), has_changed })
+        Ok(Port { engine, handle, may_sleep: false, watched: Vec::new(), has_changed })
     }
 
     /// What gives it devices.
@@ -76,9 +78,9 @@ impl Port {
     }
 
     /// One turn: answers go, queries come.
-    pub(super) fn turn(&mut self, now: Instant) -> (usize, Vec<Received>) {
-        let moved = self.engine.poll(now);
-        (moved, mem::take(&mut self.engine.responder().queries))
+    pub(super) fn turn(&mut self, now: Instant) -> Vec<Received> {
+        self.may_sleep = self.engine.step(now) == Step::Sleep;
+        mem::take(&mut self.engine.responder().queries)
     }
 
     /// Sends an answer in the next turn.
@@ -94,7 +96,7 @@ impl Port {
     ) -> io::Result<Option<Duration>> {
         /// For a device without a descriptor.
         const GLANCE: Duration = Duration::from_millis(1);
-        if !self.engine.responder().answers.is_empty() {
+        if !self.may_sleep || !self.engine.responder().answers.is_empty() {
             return Ok(Some(Duration::ZERO));
         }
         let mut wanted = Vec::new();

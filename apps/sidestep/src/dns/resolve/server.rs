@@ -269,7 +269,10 @@ impl Server {
         for _ in 0..TURNS {
             let now = self.clock.now();
             let Some(port) = &mut self.port else { return };
-            let (moved, queries) = port.turn(now);
+            let queries = port.turn(now);
+            if queries.is_empty() {
+                return;
+            }
             for Arrived { from, octets, path } in queries {
                 let verdict = self.front.judge(from.ip(), Way::Udp, &octets, now, self.unix_secs);
                 if verdict == Verdict::Drop || self.stop_at.is_some() {
@@ -279,9 +282,6 @@ impl Server {
                 let client =
                     self.clients.add(Place::Port(path), Asked { client: from, way: Way::Udp, at: now });
                 hand_in(&mut self.resolver, client, verdict, &octets, now);
-            }
-            if moved == 0 {
-                return;
             }
             self.deliver();
         }
