@@ -1,9 +1,11 @@
 //! Input of a fuzzer as a course of events: questions, responses, silence, time.
 
+use std::net::Ipv6Addr;
+
 use clock::{Duration, Instant};
 
 use crate::resolver::{Transmit, Transport};
-use crate::{CacheOptions, ClientId, Limits, Options, Resolver, Trust, TrustAnchor, Zones};
+use crate::{CacheOptions, ClientId, Dns64, Limits, Options, Resolver, Trust, TrustAnchor, Zones};
 
 /// Small bounds, so that short inputs reach them.
 fn options() -> Options {
@@ -16,6 +18,7 @@ fn options() -> Options {
             in_flight_max: 30,
             ..Limits::default()
         },
+        dns64: Dns64::new(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
         ..Options::default()
     }
 }

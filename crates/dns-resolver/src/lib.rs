@@ -11,6 +11,7 @@
 //! | `dnssec` | whether it is true |
 //! | `cache` | what servers said |
 //! | `stale` | when expired data is served |
+//! | `dns64` | IPv6 addresses for clients behind a translator |
 //! | `delegation`, `hints`, `local_zones` | where zones are |
 //! | `message` | the octets |
 //! | `options` | every constant, with its reason |
@@ -18,6 +19,7 @@
 
 mod cache;
 mod delegation;
+mod dns64;
 mod dnssec;
 mod fuzz;
 mod hints;
@@ -31,6 +33,7 @@ pub mod servers;
 pub mod stale;
 
 pub use cache::{NotRestored, Scope};
+pub use dns64::Dns64;
 pub use dnssec::anchors::{NegativeAnchor, Trust, TrustAnchor};
 #[doc(hidden)]
 pub use fuzz::fuzz_resolver;

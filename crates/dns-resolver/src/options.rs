@@ -2,6 +2,8 @@
 
 use clock::Duration;
 
+use crate::dns64::Dns64;
+
 /// How much of a name the servers above its zone are told (RFC 9156).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Minimisation {
@@ -47,6 +49,8 @@ pub struct Options {
     pub dnssec: Dnssec,
     /// Whether the local zones of RFC 6303 and RFC 6761 are answered here. Without them such questions leak to the root.
     pub local_zones: bool,
+    /// The prefix by which a translator (NAT64) reaches IPv4, for clients that have IPv6 alone. See [`Dns64`].
+    pub dns64: Option<Dns64>,
 }
 
 impl Default for Options {
@@ -66,6 +70,7 @@ impl Default for Options {
             cookies: true,
             dnssec: Dnssec::default(),
             local_zones: true,
+            dns64: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype, header};
 use super::timers::Timer;
 use super::{ClientId, Known, Refusal, Resolver, Terms, Transport};
 use crate::cache::{Content, Failure, Kind};
+use crate::dns64::Translation;
 use crate::dnssec::Security;
 use crate::iterator::task::{Outcome, Purpose, TaskId, Waiter};
 use crate::local_zones::LocalAnswer;
@@ -18,13 +19,21 @@ use crate::stale;
 /// A client that waits.
 #[derive(Debug)]
 pub(crate) struct Client {
-    head: AnswerHead,
+    to: Addressee,
+    /// What is resolved for it.
     question: Question,
     pub(crate) task: TaskId,
     /// When expired data is considered; `None` if there is none.
     stale_at: Option<Instant>,
     /// That time has come.
     pub(crate) timer_passed: bool,
+}
+
+/// How a client is answered.
+#[derive(Debug)]
+struct Addressee {
+    head: AnswerHead,
+    translation: Translation,
 }
 
 /// What a client is answered.
@@ -118,27 +127,52 @@ impl Resolver {
             };
             return self.send_reply(client, &head, &outcome, false);
         }
+        let reverse = self.options.dns64.and_then(|dns64| dns64.reverse(&question));
+        let (question, translation) = reverse.unwrap_or((question, Translation::None));
+        self.answer_or_resolve(client, Addressee { head, translation }, question, now);
+    }
+
+    /// Answers from the cache, or lets the client wait.
+    fn answer_or_resolve(&mut self, client: ClientId, to: Addressee, question: Question, now: Instant) {
         if let Some(reply) = self.known_reply(&question, false, now) {
             self.counters.cache_hits += 1;
-            self.send_reply(client, &head, &reply.outcome, false);
             if reply.is_ending {
                 self.prefetch(&question, now);
             }
-            return;
+            return self.tell(client, to, &question, &reply.outcome, false, now);
         }
         match self.known_failure(&question, now) {
-            Some(failure) => self.answer_failure(client, &head, &question, &failure, now),
-            None => self.resolve(client, head, question, now),
+            Some(failure) => self.answer_failure(client, to, &question, &failure, now),
+            None => self.resolve(client, to, question, now),
         }
     }
 
+    /// Answers with `outcome`, or goes on with the question that takes its place.
+    fn tell(
+        &mut self,
+        client: ClientId,
+        to: Addressee,
+        question: &Question,
+        outcome: &Outcome,
+        is_stale: bool,
+        now: Instant,
+    ) {
+        let Some(dns64) = self.options.dns64 else {
+            return self.send_reply(client, &to.head, outcome, is_stale);
+        };
+        if let Some((question, translation)) = dns64.fall_back(question, outcome) {
+            return self.answer_or_resolve(client, Addressee { translation, ..to }, question, now);
+        }
+        self.send_reply(client, &to.head, &dns64.apply(&to.translation, outcome), is_stale);
+    }
+
     /// Lets a client wait for the resolution of its question, which others may wait for already.
-    fn resolve(&mut self, client: ClientId, head: AnswerHead, question: Question, now: Instant) {
+    fn resolve(&mut self, client: ClientId, to: Addressee, question: Question, now: Instant) {
         if self.clients.len() >= self.options.limits.clients_max {
-            return self.answer(client, write_error(&head, Rcode::ServFail, Some(Ede::OTHER)));
+            return self.answer(client, write_error(&to.head, Rcode::ServFail, Some(Ede::OTHER)));
         }
         let Some(task) = self.start_task(&question, Purpose::Asked, None, now) else {
-            return self.answer(client, write_error(&head, Rcode::ServFail, Some(Ede::OTHER)));
+            return self.answer(client, write_error(&to.head, Rcode::ServFail, Some(Ede::OTHER)));
         };
         let limit = self.options.limits.clients_per_question_max;
         let waiters = &mut self.tasks.get_mut(&task).expect("it was just started").waiters;
@@ -150,7 +184,7 @@ impl Resolver {
         if let Some(at) = stale_at {
             self.timers.set(at, Timer::Client(client));
         }
-        self.clients.insert(client, Client { head, question, task, stale_at, timer_passed: false });
+        self.clients.insert(client, Client { to, question, task, stale_at, timer_passed: false });
     }
 
     /// When a client may get expired data, if there is any.
@@ -206,13 +240,15 @@ impl Resolver {
         for id in due {
             let question = self.clients[&id].question.clone();
             if let Some(reply) = self.known_reply(&question, true, now) {
-                self.finish_client(id, &reply.outcome, reply.is_stale);
+                self.finish_client(id, &reply.outcome, reply.is_stale, now);
             }
         }
+        let clients = &self.clients;
+        // Some have been answered, and some wait for another task now.
+        let waits = |id: &ClientId| clients.get(id).is_some_and(|client| client.task == task);
         if let Some(task) = self.tasks.get_mut(&task) {
-            let clients = &self.clients;
             task.waiters.retain(|waiter| match waiter {
-                Waiter::Client(id) => clients.contains_key(id),
+                Waiter::Client(id) => waits(id),
                 Waiter::Task(_) => true,
             });
         }
@@ -226,17 +262,17 @@ impl Resolver {
             && self.options.stale.enabled
             && let Some(reply) = self.known_reply(&question, true, now)
         {
-            return self.finish_client(id, &reply.outcome, reply.is_stale);
+            return self.finish_client(id, &reply.outcome, reply.is_stale, now);
         }
-        self.finish_client(id, outcome, false);
+        self.finish_client(id, outcome, false, now);
     }
 
-    fn finish_client(&mut self, id: ClientId, outcome: &Outcome, is_stale: bool) {
+    fn finish_client(&mut self, id: ClientId, outcome: &Outcome, is_stale: bool, now: Instant) {
         let Some(client) = self.clients.remove(&id) else { return };
         if let Some(at) = client.stale_at {
             self.timers.cancel(at, Timer::Client(id));
         }
-        self.send_reply(id, &client.head, outcome, is_stale);
+        self.tell(id, client.to, &client.question, outcome, is_stale, now);
     }
 
     /// A remembered failure, as long as none of the servers that caused it has come back.
@@ -259,7 +295,7 @@ impl Resolver {
     fn answer_failure(
         &mut self,
         client: ClientId,
-        head: &AnswerHead,
+        to: Addressee,
         question: &Question,
         failure: &Failure,
         now: Instant,
@@ -268,12 +304,11 @@ impl Resolver {
             && !failure.ede.is_bogus()
             && let Some(reply) = self.known_reply(question, true, now)
         {
-            return self.send_reply(client, head, &reply.outcome, reply.is_stale);
+            return self.tell(client, to, question, &reply.outcome, reply.is_stale, now);
         }
-        self.counters.failures += 1;
         let says_why = failure.ede == Ede::OTHER || failure.ede.is_bogus();
         let ede = if says_why { failure.ede } else { Ede::CACHED_ERROR };
-        self.answer(client, write_error(head, Rcode::ServFail, Some(ede)));
+        self.tell(client, to, question, &Outcome::Failed(ede), false, now);
     }
 
     /// The answer that the cache has, along aliases to its end.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clock::Duration;
-use dns_resolver::{Directed, DirectedKind, Hints, Minimisation, Options, Zones};
+use dns_resolver::{Directed, DirectedKind, Dns64, Hints, Minimisation, Options, Zones};
 use dns_server::TcpLimits;
 
 use super::config_file::{ConfigFile, DirectedTable};
@@ -158,6 +158,19 @@ fn resolver_options(file: &ConfigFile) -> Result<Options, ConfigError> {
         fetch_child_addresses: file.fetch_child_addresses.unwrap_or(default.fetch_child_addresses),
         cookies: file.upstream_cookies.unwrap_or(default.cookies),
         local_zones: file.local_zones.unwrap_or(default.local_zones),
+        dns64: file.dns64.as_deref().map(dns64).transpose()?,
+    })
+}
+
+fn dns64(text: &str) -> Result<Dns64, ConfigError> {
+    let read = || {
+        let (prefix, bits) = text.split_once('/')?;
+        Dns64::new(prefix.parse().ok()?, bits.parse().ok()?)
+    };
+    read().ok_or_else(|| ConfigError::Form {
+        option: "dns64",
+        value: text.to_owned(),
+        expected: "an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, such as 64:ff9b::/96",
     })
 }
 
@@ -185,6 +198,10 @@ mod tests {
         assert_eq!(
             from_text("[stale]\nkeep-s = 1000000\n").unwrap_err(),
             "stale.keep-s: 1000000 is out of range, expected 0 to 259200"
+        );
+        assert!(from_text("dns64 = \"64:ff9b::/96\"\n").unwrap().dns64.is_some());
+        assert!(
+            from_text("dns64 = \"64:ff9b::/97\"\n").unwrap_err().contains("96 bits, such as 64:ff9b::/96")
         );
         assert!(from_text("[selection]\nrate = 1\n").unwrap_err().contains("rate"));
         assert!(from_text("minimisation = \"some\"\n").unwrap_err().contains("off, relaxed or strict"));

@@ -41,6 +41,8 @@ pub(super) struct ConfigFile {
     pub(super) query_loopback: Option<bool>,
     /// Whether the zones of RFC 6303 and RFC 6761 are answered here.
     pub(super) local_zones: Option<bool>,
+    /// Prefix of a translator, such as `64:ff9b::/96`.
+    pub(super) dns64: Option<String>,
     /// Whether addresses of name servers are fetched from their own zone.
     pub(super) fetch_child_addresses: Option<bool>,
     /// Octets, 512 to 4096.

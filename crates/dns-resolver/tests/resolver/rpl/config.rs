@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use clock::Duration;
-use dns_resolver::{Directed, DirectedKind, Hints, Minimisation, Options, Zones};
+use dns_resolver::{Directed, DirectedKind, Dns64, Hints, Minimisation, Options, Zones};
 use dns_wire::NameBuf;
 
 use super::message::name;
@@ -54,6 +54,11 @@ impl Config {
             "prefetch" => options.cache.prefetch_part = 10,
             "fetch-child-addresses" => options.fetch_child_addresses = is_yes,
             "local-zones" => options.local_zones = is_yes,
+            "dns64-prefix" => {
+                let (prefix, bits) = value.split_once('/').expect("a prefix has a length");
+                options.dns64 =
+                    Dns64::new(prefix.parse().expect("an address"), bits.parse().expect("a length"));
+            }
             "query-loopback" => options.query_loopback = is_yes,
             "queries-max" => options.limits.queries_max = number() as u16,
             "clients-max" => options.limits.clients_max = number() as usize,
