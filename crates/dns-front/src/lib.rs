@@ -131,6 +131,11 @@ enum State {
 pub struct Questions(mpsc::Receiver<Question>);
 
 impl Questions {
+    /// The next one, as soon as there is one; `None` once the front has ended. Not for the threads of an asynchronous runtime.
+    pub fn wait_for_next(&mut self) -> Option<Question> {
+        self.0.blocking_recv()
+    }
+
     /// The next one, if there is one now.
     pub fn next_waiting(&mut self) -> Option<Question> {
         self.0.try_recv().ok()
@@ -188,7 +193,7 @@ impl Front {
 
     /// Connections, admitted and refused.
     #[must_use]
-    pub fn admission(&self) -> &Admission {
+    pub fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
 }

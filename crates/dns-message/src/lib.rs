@@ -6,12 +6,14 @@
 
 mod compressor;
 mod layout;
+mod padding;
 mod reader;
 mod serial;
 mod writer;
 
 pub use compressor::Compressor;
 pub use layout::lowercase_names;
+pub use padding::pad;
 pub use reader::{Malformed, Message, Question, Record};
 pub use serial::{is_older, serial_of, soa_numbers};
 pub use writer::{add_to_count, push_record, question_message};

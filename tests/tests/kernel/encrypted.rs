@@ -17,7 +17,7 @@ struct Resolver {
 }
 
 /// A certificate for 127.0.0.1 that signs itself, and its key.
-fn make_certificate(directory: &Directory, name: &str) {
+pub(crate) fn make_certificate(directory: &Directory, name: &str) {
     let path = |file: &str| directory.path().join(file).display().to_string();
     let output = Command::new("openssl")
         .args([

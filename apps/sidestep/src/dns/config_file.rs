@@ -48,6 +48,8 @@ pub(crate) struct ConfigFile {
     /// `[tcp]`.
     #[serde(default)]
     pub(crate) tcp: TcpTable,
+    /// `[encrypted]`.
+    pub(crate) encrypted: Option<EncryptedTable>,
     /// `[dpdk]`.
     #[serde(default)]
     pub(crate) dpdk: DpdkTable,
@@ -140,4 +142,25 @@ pub(crate) struct TcpTable {
     pub(crate) connections_per_client_max: Option<usize>,
     /// Seconds, 0 to 60.
     pub(crate) linger_s: Option<u64>,
+}
+
+/// See `dns_front::Options`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct EncryptedTable {
+    /// PEM files.
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// Addresses of DNS over TLS, HTTPS and QUIC.
+    #[serde(default)]
+    pub(crate) tls: Vec<String>,
+    #[serde(default)]
+    pub(crate) https: Vec<String>,
+    #[serde(default)]
+    pub(crate) quic: Vec<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) streams_max: Option<u64>,
+    pub(crate) connections_max: Option<u64>,
+    pub(crate) connections_per_client_max: Option<u64>,
+    pub(crate) idle_timeout_s: Option<u64>,
 }

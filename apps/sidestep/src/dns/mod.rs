@@ -13,6 +13,7 @@
 //! | `engines.rs` | the engines: one per core, with a stack where there is an interface |
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
+//! | `encrypted.rs`, `encrypted_server.rs` | DNS over TLS, HTTPS and QUIC |
 //! | `transfers.rs` | who may transfer zones, and with which keys |
 //! | `notify.rs` | NOTIFY to secondaries |
 //! | `secondary/` | zones that are transferred from others |
@@ -27,6 +28,8 @@ mod config;
 mod config_file;
 mod descriptors;
 mod devices;
+mod encrypted;
+mod encrypted_server;
 mod engines;
 mod events;
 mod interface;

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use dns_server::Published;
 
 use super::config::Config;
+use super::encrypted_server::EncryptedServer;
 use super::events::Events;
 use super::load::Loaded;
 use super::notify::Notifier;
@@ -29,6 +30,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) running: Config,
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) notifier: Notifier,
+    /// Its certificate is read again, too.
+    pub(crate) encrypted: Option<&'s EncryptedServer>,
     pub(crate) is_loading: bool,
     /// A SIGHUP came while zones were loading: they may have changed since.
     pub(crate) again: bool,
@@ -37,6 +40,9 @@ pub(crate) struct Reloads<'s> {
 impl Reloads<'_> {
     /// Begins a reload; if one is under way, another one follows it.
     pub(crate) fn begin(&mut self) {
+        if let Some(encrypted) = self.encrypted {
+            encrypted.reload_certificate();
+        }
         if self.is_loading {
             self.again = true;
             return;
@@ -63,6 +69,7 @@ impl Reloads<'_> {
             ("mss-clamp", config.mss_clamp != running.mss_clamp),
             ("control", config.control != running.control),
             ("tcp", config.tcp != running.tcp || config.tcp_linger != running.tcp_linger),
+            ("encrypted", config.encrypted != running.encrypted),
             ("secondary", config.transfers.secondaries != running.transfers.secondaries),
             ("transfers-max", config.transfers.max != running.transfers.max),
             ("user", config.user != running.user),

@@ -18,6 +18,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
 use super::devices::{Bound, Devices};
+use super::encrypted_server::EncryptedServer;
 use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::load::Loaded;
@@ -28,7 +29,7 @@ use super::secondary::Notice;
 use super::stats;
 use super::tcp::{self, TcpHandle};
 use super::version::Version;
-use super::{descriptors, privileges, secondary, transfers};
+use super::{descriptors, encrypted, privileges, secondary, transfers};
 use crate::systemd;
 
 /// Serves until SIGTERM or SIGINT.
@@ -37,6 +38,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let config = Config::resolve(options)?;
     let cores = engine_cores(&config)?;
     let bound = Bound::open(&config, cores.len())?;
+    let over_tls = config.encrypted.as_ref().map(EncryptedServer::open).transpose()?;
     let descriptors = descriptors::raise_limit();
     privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
     // Zones may take long to load: signals are heard from here on.
@@ -62,12 +64,15 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let engines = start_engines(&config, cores, &published, &admission)?;
     let handles: Vec<EngineHandle> = engines.iter().map(|engine| engine.handle.clone()).collect();
     let tcp = start_tcp(&config, &published, &admission)?;
+    let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
     let sources = stats::Sources {
         responders: {
             let of_engines = engines.iter().flat_map(|engine| &engine.counters);
-            of_engines.chain(tcp.iter().map(|tcp| &tcp.counters)).cloned().collect()
+            let of_tcp = tcp.iter().map(|tcp| &tcp.counters);
+            of_engines.chain(of_tcp).chain(over_tls.iter().map(|(_, counters)| counters)).cloned().collect()
         },
+        encrypted: over_tls.as_ref().map(|(server, _)| server.admission()),
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
         engines: handles,
         steering: devices.steering(),
@@ -86,7 +91,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         secondary::start(prepared, events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
-    log::info!("{}", ready_line(&config, &loaded, &devices, engines.len()));
+    let ready = ready_line(&config, &loaded, &devices, engines.len());
+    log::info!("{ready}{}", over_tls.as_ref().map(|(server, _)| addresses_of(server)).unwrap_or_default());
     systemd::notify_ready();
     let mut reloads = Reloads {
         options,
@@ -97,6 +103,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         running: config,
         loaded: Arc::new(loaded),
         notifier: Notifier::default(),
+        encrypted: over_tls.as_ref().map(|(server, _)| server),
         is_loading: false,
         again: false,
     };
@@ -112,6 +119,9 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         }
     }
     drop(control_socket);
+    if let Some((server, _)) = over_tls {
+        server.stop();
+    }
     drain(devices, engines, tcp);
     Ok(ExitCode::SUCCESS)
 }
@@ -175,6 +185,23 @@ fn start_tcp(
     let (handle, thread) =
         tcp::start(responder, Arc::clone(admission), config.tcp_linger).context("starting DNS over TCP")?;
     Ok(Some(Tcp { handle, counters, thread }))
+}
+
+/// Starts DNS over TLS, HTTPS and QUIC, if it was opened; what counts its answers is beside it.
+fn start_encrypted(
+    opened: Option<EncryptedServer>,
+    published: &Arc<ArcSwap<Published>>,
+) -> anyhow::Result<Option<(EncryptedServer, Arc<Counters>)>> {
+    let Some(mut server) = opened else { return Ok(None) };
+    let counters = Arc::new(Counters::default());
+    let responder = DnsResponder::new(published, Arc::clone(&counters));
+    server.start(responder).context("starting DNS over TLS, HTTPS and QUIC")?;
+    Ok(Some((server, counters)))
+}
+
+/// The addresses of encrypted transports, to be put behind others.
+fn addresses_of(server: &EncryptedServer) -> String {
+    server.addresses().iter().map(|address| format!(", {}", encrypted::show(address))).collect()
 }
 
 fn ready_line(config: &Config, loaded: &Loaded, devices: &Devices, engines: usize) -> String {

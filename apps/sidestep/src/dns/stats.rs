@@ -34,6 +34,8 @@ pub(crate) struct Sources {
     pub(crate) responders: Vec<Arc<Counters>>,
     /// Who is connected by TCP. None when the responder is an echo.
     pub(crate) admission: Option<Arc<Admission>>,
+    /// Who is connected by TLS, HTTPS and QUIC, if that is served.
+    pub(crate) encrypted: Option<Arc<Admission>>,
     /// The steering program, if an interface is served.
     pub(crate) steering: Option<SteeringCounts>,
     /// What is served.
@@ -89,9 +91,9 @@ impl Sources {
         for (name, value) in steering.flatten() {
             add("steering", name, value);
         }
-        if let Some(admission) = &self.admission {
-            for (name, value) in admission.counters().named() {
-                add("tcp", name, value);
+        for (prefix, admission) in [("tcp", &self.admission), ("encrypted", &self.encrypted)] {
+            for (name, value) in admission.iter().flat_map(|admission| admission.counters().named()) {
+                add(prefix, name, value);
             }
         }
         counts

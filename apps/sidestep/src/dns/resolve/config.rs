@@ -9,13 +9,13 @@ use dns_resolver::{Directed, DirectedKind, Dns64, Hints, Minimisation, Options, 
 use dns_server::TcpLimits;
 
 use super::config_file::{ConfigFile, DirectedTable};
-use super::encrypted::encrypted;
 use super::front::FrontConfig;
 use super::front_config::front;
 use super::options::Resolve;
 use super::trust::trust;
 use super::{constants, hints_file};
 use crate::dns::config::{ConfigError, in_range, parse_domain, parse_listen, tcp_limits};
+use crate::dns::encrypted::encrypted;
 use crate::dns::privileges::explain_denial;
 
 /// Everything, resolved.

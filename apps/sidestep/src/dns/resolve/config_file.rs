@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::front::Beyond;
-use crate::dns::config_file::TcpTable;
+use crate::dns::config_file::{EncryptedTable, TcpTable};
 
 /// The whole file. Every option may be left out; the command line means the same by the same names.
 #[derive(Debug, Default, Deserialize)]
@@ -120,27 +120,6 @@ pub(super) struct DnssecTable {
 pub(super) struct NegativeTable {
     pub(super) zone: String,
     pub(super) until: toml::value::Datetime,
-}
-
-/// See `dns_front::Options`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct EncryptedTable {
-    /// PEM files.
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
-    /// Addresses of DNS over TLS, HTTPS and QUIC.
-    #[serde(default)]
-    pub(super) tls: Vec<String>,
-    #[serde(default)]
-    pub(super) https: Vec<String>,
-    #[serde(default)]
-    pub(super) quic: Vec<String>,
-    pub(super) path: Option<String>,
-    pub(super) streams_max: Option<u64>,
-    pub(super) connections_max: Option<u64>,
-    pub(super) connections_per_client_max: Option<u64>,
-    pub(super) idle_timeout_s: Option<u64>,
 }
 
 /// DNS cookies for clients (RFC 7873).

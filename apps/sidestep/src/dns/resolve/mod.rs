@@ -6,7 +6,6 @@
 //! | `config.rs`, `config_file.rs`, `constants.rs`, `front_config.rs`, `hints_file.rs` | what the user wrote, and what the program runs on |
 //! | `trust.rs` | trust anchors, and zones that are not validated |
 //! | `front.rs`, `access.rs` | who may ask, and how much; cookies |
-//! | `encrypted.rs` | what DNS over TLS, HTTPS and QUIC need of the configuration |
 //! | `service.rs` | the parts put together: start, ready line, signals |
 //! | `server.rs` | the loop: sockets and time to the core, and back |
 //! | `streams.rs`, `stream.rs` | TCP of clients |
@@ -24,7 +23,6 @@ mod config;
 mod config_file;
 mod constants;
 mod control;
-mod encrypted;
 mod flush;
 mod front;
 mod front_config;

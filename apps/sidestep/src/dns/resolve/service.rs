@@ -15,11 +15,10 @@ use signal_hook::iterator::Signals;
 use super::NAME;
 use super::config::Config;
 use super::control::{Command, Control};
-use super::encrypted;
 use super::options::Resolve;
 use super::server::Server;
 use crate::dns::config::Link;
-use crate::dns::{descriptors, privileges};
+use crate::dns::{descriptors, encrypted, privileges};
 use crate::systemd;
 
 /// Resolves until SIGTERM or SIGINT.

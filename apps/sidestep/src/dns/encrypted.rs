@@ -1,4 +1,4 @@
-//! `[encrypted]`: DNS over TLS, HTTPS and QUIC.
+//! `[encrypted]`: DNS over TLS, HTTPS and QUIC, of the server and of the resolver.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,18 +7,18 @@ use clock::Duration;
 use dns_front::{Options, Via};
 use dns_server::TcpLimits;
 
+use super::config::{ConfigError, in_range, parse_listen};
 use super::config_file::EncryptedTable;
-use crate::dns::config::{ConfigError, in_range, parse_listen};
 
 /// RFC 7858, 3.1; RFC 8484, 3; RFC 9250, 4.1.1.
 const TLS_PORT: u16 = 853;
 const HTTPS_PORT: u16 = 443;
 const QUIC_PORT: u16 = 853;
-/// Questions that wait for the resolver; beyond it clients wait.
+/// Questions that wait to be answered; beyond it clients wait.
 const QUEUE: usize = 1024;
 
 /// Checks the table; relative paths start at `directory`.
-pub(super) fn encrypted(table: &EncryptedTable, directory: &Path) -> Result<Options, ConfigError> {
+pub(crate) fn encrypted(table: &EncryptedTable, directory: &Path) -> Result<Options, ConfigError> {
     let addresses = |option, texts: &[String], port| -> Result<Vec<SocketAddr>, ConfigError> {
         let expected = "an address with or without a port";
         let form = |text: &String| ConfigError::Form { option, value: text.clone(), expected };
@@ -52,7 +52,7 @@ pub(super) fn encrypted(table: &EncryptedTable, directory: &Path) -> Result<Opti
 }
 
 /// An address as the ready line shows it.
-pub(super) fn show((via, address): &(Via, SocketAddr)) -> String {
+pub(crate) fn show((via, address): &(Via, SocketAddr)) -> String {
     let protocol = match via {
         Via::Tls => "tls",
         Via::Https => "https",

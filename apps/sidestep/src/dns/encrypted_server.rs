@@ -1,0 +1,99 @@
+//! DNS over TLS, HTTPS and QUIC: one thread answers what the front brings.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use dns_front::{Front, Options, Question, Questions, Via};
+use dns_message::{pad, question_message};
+use dns_server::{Admission, Answer, DnsResponder};
+use dns_wire::{Query, Rcode};
+
+/// The longest answer.
+const MESSAGE_MAX: usize = 65_535;
+/// Answers fill whole blocks of so many octets (RFC 8467, 4.1).
+const BLOCK: usize = 468;
+
+/// The front, open or serving.
+pub(crate) struct EncryptedServer {
+    front: Front,
+    questions: Option<Questions>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EncryptedServer {
+    /// Reads the certificate and binds the addresses, while the process may still do so.
+    pub(crate) fn open(options: &Options) -> anyhow::Result<EncryptedServer> {
+        let (front, questions) = Front::open(options, || {})?;
+        Ok(EncryptedServer { front, questions: Some(questions), thread: None })
+    }
+
+    /// Starts to serve.
+    pub(crate) fn start(&mut self, responder: DnsResponder) -> io::Result<()> {
+        let Some(mut questions) = self.questions.take() else { return Ok(()) };
+        let mut answering = Answering { responder, buffer: vec![0; MESSAGE_MAX] };
+        let answer = move || {
+            while let Some(question) = questions.wait_for_next() {
+                answering.answer(question);
+            }
+        };
+        self.thread = Some(std::thread::Builder::new().name("dns-encrypted".to_owned()).spawn(answer)?);
+        self.front.start().map_err(io::Error::other)
+    }
+
+    /// Where it listens.
+    pub(crate) fn addresses(&self) -> &[(Via, SocketAddr)] {
+        self.front.addresses()
+    }
+
+    /// Who is connected.
+    pub(crate) fn admission(&self) -> Arc<Admission> {
+        Arc::clone(self.front.admission())
+    }
+
+    /// Reads the certificate again.
+    pub(crate) fn reload_certificate(&self) {
+        if let Err(error) = self.front.reload_certificate() {
+            log::error!("the certificate stays as it was: {:#}", anyhow::Error::from(error));
+        }
+    }
+
+    /// Closes everything, and ends.
+    pub(crate) fn stop(self) {
+        drop(self.front); // With it goes the last who could ask.
+        if let Some(thread) = self.thread {
+            let _ = thread.join(); // A panic there has been reported.
+        }
+    }
+}
+
+/// What answers, with room for a message.
+struct Answering {
+    responder: DnsResponder,
+    buffer: Vec<u8>,
+}
+
+impl Answering {
+    fn answer(&mut self, question: Question) {
+        let client = question.client.ip();
+        let (octets, reply) = question.into_parts();
+        self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
+        let mut answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client) {
+            Answer::Reply(len) => self.buffer[..len].to_vec(),
+            Answer::Transfer(_) => refusal(&octets).unwrap_or_default(),
+            Answer::None => Vec::new(),
+        };
+        pad(&mut answer, BLOCK);
+        reply.answer(answer);
+    }
+}
+
+/// Transfers are many messages, and the front takes one.
+fn refusal(octets: &[u8]) -> Option<Vec<u8>> {
+    const QR: u16 = 0x8000;
+    let query = Query::parse(octets).ok()?;
+    let flags = QR | Rcode::Refused as u16;
+    let id = u16::from_be_bytes([octets[0], octets[1]]);
+    Some(question_message(id, flags, query.qname(octets), query.qtype))
+}
