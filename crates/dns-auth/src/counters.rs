@@ -22,11 +22,13 @@ pub enum Dropped {
     Response,
     /// No room for even the shortest answer; never on a transport of ours.
     NoRoom,
+    /// Beyond a limit of rate.
+    Rate,
 }
 
 impl Dropped {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Dropped; 3] = [Dropped::Short, Dropped::Response, Dropped::NoRoom];
+    pub const ALL: [Dropped; 4] = [Dropped::Short, Dropped::Response, Dropped::NoRoom, Dropped::Rate];
 
     /// The name by which `sidestep dns stats` shows the reason.
     pub const fn name(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Dropped {
             Dropped::Short => "short_message",
             Dropped::Response => "not_a_query",
             Dropped::NoRoom => "no_room",
+            Dropped::Rate => "rate",
         }
     }
 }

@@ -62,6 +62,12 @@ impl Prepared {
             Err(error) => *error == QueryError::Opcode,
         }
     }
+
+    /// The query, if it is one.
+    #[inline(always)]
+    pub fn query(&self) -> Option<&Query> {
+        self.query.as_ref().ok()
+    }
 }
 
 /// What became of a message.
@@ -160,6 +166,57 @@ impl Responder {
         self.prepare(catalog, buffer, len, &mut prepared);
         self.fetch(catalog, &mut prepared);
         self.complete(catalog, &prepared, buffer, transport)
+    }
+
+    /// Answers a query that was prepared without a look at its zone: with the code, no record, and TC where `truncated`. Malformed messages
+    /// get no answer.
+    pub fn answer_nothing(
+        &mut self,
+        prepared: &Prepared,
+        (rcode, truncated): (Rcode, bool),
+        buffer: &mut [u8],
+        transport: Transport,
+    ) -> Outcome {
+        self.counters.on_query(transport);
+        let Ok(query) = &prepared.query else { return self.drop_message(Dropped::Rate) };
+        self.counters.on_type(query.qtype);
+        let limit = self.limit(query, transport).min(buffer.len());
+        let query = self.without_nsid_if_too_long(query, limit);
+        let found = Resolution { truncated, ..empty_resolution(rcode, query.question_end()) };
+        self.finish(&query, &found, buffer, limit)
+    }
+
+    /// Counts a query that gets no answer.
+    pub fn drop_for_rate(&mut self, transport: Transport) {
+        self.counters.on_query(transport);
+        self.counters.on_dropped(Dropped::Rate);
+    }
+
+    /// Adds an option to the OPT record at the end of the answer of `len` octets in `buffer`, if there is one, and room; returns the answer's
+    /// new length.
+    pub fn add_option(&self, buffer: &mut [u8], len: usize, code: u16, data: &[u8]) -> usize {
+        const OPT: [u8; 3] = [0, 0, 41];
+        let end = len + 4 + data.len();
+        let nsid = self.settings.nsid.as_ref().map_or(0, |nsid| 4 + nsid.len());
+        let is_opt = |options: &usize| {
+            let start = len.checked_sub(OPT_LEN + options);
+            start.and_then(|start| buffer[start..len].split_first_chunk::<OPT_LEN>()).is_some_and(
+                |(fixed, rest)| fixed.starts_with(&OPT) && fixed[9..] == (rest.len() as u16).to_be_bytes(),
+            )
+        };
+        let options = [0, EDE_LEN, nsid, nsid + EDE_LEN].into_iter().find(is_opt);
+        let Some(options) = options.filter(|_| end <= buffer.len()) else { return len };
+        let start = len - options - OPT_LEN;
+        buffer[start + 9..start + OPT_LEN].copy_from_slice(&((end - start - OPT_LEN) as u16).to_be_bytes());
+        buffer[len..len + 2].copy_from_slice(&code.to_be_bytes());
+        buffer[len + 2..len + 4].copy_from_slice(&(data.len() as u16).to_be_bytes());
+        buffer[len + 4..end].copy_from_slice(data);
+        end
+    }
+
+    /// Octets that the answer to a prepared query may have.
+    pub fn room(&self, prepared: &Prepared, transport: Transport) -> usize {
+        prepared.query.as_ref().map_or(PLAIN_UDP_MAX, |query| self.limit(query, transport))
     }
 
     /// Whether an entry with these flags answers under these settings, in a zone that has another one below it or not, and whose table has

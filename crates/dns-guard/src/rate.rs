@@ -65,6 +65,18 @@ pub enum Verdict {
     Drop,
 }
 
+/// What happens to questions beyond a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beyond {
+    /// Some are truncated, the others dropped.
+    #[default]
+    Slip,
+    /// They are refused.
+    Refuse,
+    /// They are dropped.
+    Drop,
+}
+
 /// A bucket. One that is full stands for a client that nothing is known about.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {

@@ -6,10 +6,12 @@
 //! sees half of a change, and the old version is freed when its last reader is done.
 #![forbid(unsafe_code)]
 
+mod guard;
 mod responder;
 mod special;
 mod tcp;
 
+pub use guard::GuardOptions;
 pub use responder::{Answer, DnsResponder, Published};
 pub use special::TransferService;
 pub use tcp::{

@@ -4,11 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use clock::Instant;
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+use dns_guard::COOKIE;
 use dns_transfer::Transfer;
+use dns_wire::Rcode;
 use engine::{Datagram, UdpResponder};
 
+use crate::guard::{Guard, GuardOptions, Judgement};
 use crate::special::{Special, TransferService, handle_special};
 
 /// What all responders answer from. Replaced as a whole; each responder takes it for a batch, and holds it no longer than that: what
@@ -20,6 +24,8 @@ pub struct Published {
     pub settings: Arc<Settings>,
     /// Who may transfer zones, and where notices go.
     pub transfers: Arc<TransferService>,
+    /// Cookies and limits of rate, if there are any.
+    pub guard: Option<Arc<GuardOptions>>,
 }
 
 /// What a message over TCP gets.
@@ -39,6 +45,7 @@ pub struct DnsResponder {
     published: Arc<ArcSwap<Published>>,
     settings: Arc<Settings>,
     counters: Arc<Counters>,
+    guard: Option<Guard>,
     prepared: Box<[Prepared; BURST]>,
 }
 
@@ -51,6 +58,7 @@ impl DnsResponder {
             published: Arc::clone(published),
             settings,
             counters,
+            guard: None,
             prepared: Box::new([Prepared::default(); BURST]),
         }
     }
@@ -61,6 +69,19 @@ impl DnsResponder {
         self.pick_up(&published);
         let mut prepared = Prepared::default();
         self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
+        if let Some(guard) = &mut self.guard {
+            let unix_secs = (published.transfers.unix_time)();
+            let message = (&prepared, &buffer[..len]);
+            // Over TCP nothing is limited, so the time of the limits does not matter.
+            match guard.judge(message, client, Transport::Tcp, Instant::ZERO, unix_secs) {
+                Judgement::Answer => {}
+                judgement => {
+                    let reply =
+                        self.answer_judged(&published, &prepared, judgement, (buffer, len), Transport::Tcp);
+                    return reply.map_or(Answer::None, Answer::Reply);
+                }
+            }
+        }
         if prepared.is_special() {
             match self.respond_specially(&published, buffer, len, client, Transport::Tcp) {
                 Special::Answered(answer) => return answer,
@@ -84,6 +105,44 @@ impl DnsResponder {
             self.settings = Arc::clone(&published.settings);
             self.responder.set_settings(Arc::clone(&published.settings));
         }
+        match (&mut self.guard, &published.guard) {
+            (None, None) => {}
+            (Some(guard), Some(options)) => guard.adopt(options),
+            (guard, options) => *guard = options.as_ref().map(Guard::new),
+        }
+    }
+
+    /// Answers a query that is not like any other; the answer's length, if there is one.
+    #[inline(never)]
+    fn answer_judged(
+        &mut self,
+        published: &Published,
+        prepared: &Prepared,
+        judgement: Judgement,
+        (buffer, len): (&mut [u8], usize),
+        transport: Transport,
+    ) -> Option<usize> {
+        let rcode = match judgement {
+            Judgement::Answer | Judgement::AnswerWith(_) | Judgement::Truncate => Rcode::NoError,
+            Judgement::Malformed => Rcode::FormErr,
+            Judgement::Refuse => Rcode::Refused,
+            Judgement::Drop => {
+                self.responder.drop_for_rate(transport);
+                return None;
+            }
+        };
+        let Judgement::AnswerWith(cookie) = judgement else {
+            let nothing = (rcode, judgement == Judgement::Truncate);
+            return length(self.responder.answer_nothing(prepared, nothing, buffer, transport));
+        };
+        let room = self.responder.room(prepared, transport).min(buffer.len());
+        let without_cookie = room.saturating_sub(COOKIE_LEN).max(len);
+        let mut prepared = *prepared;
+        self.responder.fetch(&published.catalog, &mut prepared);
+        let outcome =
+            self.responder.complete(&published.catalog, &prepared, &mut buffer[..without_cookie], transport);
+        let len = length(outcome)?;
+        Some(self.responder.add_option(&mut buffer[..room], len, COOKIE, &cookie))
     }
 
     #[cold]
@@ -99,8 +158,18 @@ impl DnsResponder {
     }
 }
 
+/// Octets of a COOKIE option in an answer.
+const COOKIE_LEN: usize = 4 + 24;
+
+fn length(outcome: Outcome) -> Option<usize> {
+    match outcome {
+        Outcome::Reply(len) => Some(len),
+        Outcome::Drop(_) => None,
+    }
+}
+
 impl UdpResponder for DnsResponder {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant) {
         let published = self.published.load();
         self.pick_up(&published);
         let catalog = &*published.catalog;
@@ -110,7 +179,18 @@ impl UdpResponder for DnsResponder {
         for prepared in &mut self.prepared[..batch.len()] {
             self.responder.fetch(catalog, prepared);
         }
+        let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
         for (number, datagram) in batch.iter_mut().enumerate() {
+            if let Some(guard) = &mut self.guard {
+                let message = (&self.prepared[number], &datagram.buffer[..datagram.len]);
+                let judgement = guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs);
+                if judgement != Judgement::Answer {
+                    let (prepared, message) = (self.prepared[number], (&mut *datagram.buffer, datagram.len));
+                    datagram.reply =
+                        self.answer_judged(&published, &prepared, judgement, message, Transport::Udp);
+                    continue;
+                }
+            }
             let prepared = &self.prepared[number];
             if prepared.is_special() {
                 let (client, len) = (datagram.source().ip(), datagram.len);

@@ -10,7 +10,8 @@ use arc_swap::ArcSwap;
 use device::{Burst, Device, memory};
 use dns_auth::compile::compile;
 use dns_auth::{Catalog, Counters, Settings};
-use dns_server::{DnsResponder, Published};
+use dns_guard::{Beyond, Networks, Rate, RateOptions, Secret, ServerCookies};
+use dns_server::{DnsResponder, GuardOptions, Published};
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::ZoneBuilder;
 use engine::{Config, Datagram, DeviceId, Engine, Role, UdpResponder};
@@ -31,13 +32,25 @@ struct Audited {
 }
 
 impl UdpResponder for Audited {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
-        self.responder.respond(batch);
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: clock::Instant) {
+        self.responder.respond(batch, now);
         let count = Counting::count();
         if self.batches.fetch_add(1, Ordering::Relaxed) >= WARM_UP {
             self.allocations.fetch_add(count - self.count_before, Ordering::Relaxed);
         }
         self.count_before = count;
+    }
+}
+
+/// Cookies, and limits that nobody reaches.
+fn guard() -> GuardOptions {
+    let rate = Some(Rate { per_second: 1_000_000, burst: 2_000_000 });
+    GuardOptions {
+        rate: RateOptions { per_address: rate, per_prefix: rate, ..RateOptions::default() },
+        beyond: Beyond::Slip,
+        exempt: Networks::new(Vec::new()),
+        cookies: Some(ServerCookies::new(Secret([7; 16]), Vec::new())),
+        key: [7; 16],
     }
 }
 
@@ -150,5 +163,6 @@ fn published() -> Arc<ArcSwap<Published>> {
         catalog: Arc::new(catalog),
         settings,
         transfers: Arc::default(),
+        guard: Some(Arc::new(guard())),
     }))
 }

@@ -25,7 +25,7 @@ fn responder() -> StreamResponder {
         builder.add(name("example.").as_name(), 60, rtype, &rdata).unwrap();
     }
     let catalog = Arc::new(Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5));
-    let published = Published { catalog, settings: Arc::default(), transfers: Arc::default() };
+    let published = Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None };
     let published = Arc::new(ArcSwap::from_pointee(published));
     StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
 }

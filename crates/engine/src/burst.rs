@@ -80,7 +80,7 @@ impl AttachedDevice {
         let mut requests = Burst::new();
         self.classify(received, &mut requests, &mut headers, stack, counters, now);
         if !requests.is_empty() {
-            let replies = answer(&mut requests, &headers, self.id, self.capabilities.mtu, responder);
+            let replies = answer(&mut requests, &headers, self.id, self.capabilities.mtu, responder, now);
             self.turn_around_all(requests, &headers, &replies);
             let replied = self.unsent.len();
             counters.on_burst(headers.len(), replied);
@@ -285,6 +285,7 @@ fn answer<R: UdpResponder>(
     device: DeviceId,
     mtu: u16,
     responder: &mut R,
+    now: Instant,
 ) -> ArrayVec<Option<usize>, BURST> {
     let mut batch: ArrayVec<Datagram<'_>, BURST> = requests
         .iter_mut()
@@ -304,7 +305,7 @@ fn answer<R: UdpResponder>(
             }
         })
         .collect();
-    responder.respond(&mut batch);
+    responder.respond(&mut batch, now);
     let cap = |datagram: &Datagram<'_>| datagram.reply.filter(|&len| len <= datagram.buffer.len());
     batch.iter().map(cap).collect()
 }

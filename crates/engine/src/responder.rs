@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
+use clock::Instant;
 use wire::UdpHeaders;
 
 use crate::handle::DeviceId;
@@ -60,8 +61,8 @@ impl ReturnPath {
 
 /// A service that answers each datagram with at most one: in place, or later. Never blocks.
 pub trait UdpResponder: Send {
-    /// Answers a batch of 1 to [`device::BURST`] datagrams by setting their `reply`.
-    fn respond(&mut self, batch: &mut [Datagram<'_>]);
+    /// Answers a batch of 1 to [`device::BURST`] datagrams, which came until `now`, by setting their `reply`.
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant);
 
     /// The next answer to a datagram of an earlier batch. Asked in each turn for as many as there is room for; `None` if there is none.
     fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
@@ -74,7 +75,7 @@ pub trait UdpResponder: Send {
 pub struct Echo;
 
 impl UdpResponder for Echo {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], _now: Instant) {
         for datagram in batch {
             datagram.reply = Some(datagram.len);
         }
@@ -83,9 +84,9 @@ impl UdpResponder for Echo {
 
 /// `None` answers nothing.
 impl<R: UdpResponder> UdpResponder for Option<R> {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant) {
         if let Some(responder) = self {
-            responder.respond(batch);
+            responder.respond(batch, now);
         }
     }
 

@@ -18,7 +18,7 @@ struct Later {
 }
 
 impl UdpResponder for Later {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], _now: Instant) {
         self.waiting.extend(batch.iter().map(|datagram| datagram.return_path()));
     }
 

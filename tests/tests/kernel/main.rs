@@ -3,6 +3,7 @@
 mod encrypted;
 mod encrypted_zones;
 mod errors;
+mod guard;
 mod idle;
 mod lifecycle;
 mod lost_output;

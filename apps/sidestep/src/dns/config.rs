@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable};
 use super::encrypted::encrypted;
+use super::guard_config::GuardConfig;
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::privileges::explain_denial;
 use super::transfers::Transfers;
@@ -98,6 +99,8 @@ pub(crate) struct Config {
     pub(crate) settings: Arc<Settings>,
     pub(crate) transfers: Transfers,
     pub(crate) tcp: TcpLimits,
+    /// Cookies and limits of rate.
+    pub(crate) guard: GuardConfig,
     /// DNS over TLS, HTTPS and QUIC.
     pub(crate) encrypted: Option<dns_front::Options>,
     /// How long a stop waits for clients to acknowledge answers over TCP.
@@ -144,6 +147,7 @@ impl Config {
             settings: Arc::new(settings(file.answers)?),
             transfers,
             tcp: tcp_limits(&file.tcp)?,
+            guard: GuardConfig::new(&file.cookies, &file.rate, &directory)?,
             encrypted: file.encrypted.as_ref().map(|table| encrypted(table, &directory)).transpose()?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
         })

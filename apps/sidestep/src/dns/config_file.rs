@@ -48,6 +48,12 @@ pub(crate) struct ConfigFile {
     /// `[tcp]`.
     #[serde(default)]
     pub(crate) tcp: TcpTable,
+    /// `[cookies]`.
+    #[serde(default)]
+    pub(crate) cookies: CookiesTable,
+    /// `[rate]`.
+    #[serde(default)]
+    pub(crate) rate: RateTable,
     /// `[encrypted]`.
     pub(crate) encrypted: Option<EncryptedTable>,
     /// `[dpdk]`.
@@ -163,4 +169,33 @@ pub(crate) struct EncryptedTable {
     pub(crate) connections_max: Option<u64>,
     pub(crate) connections_per_client_max: Option<u64>,
     pub(crate) idle_timeout_s: Option<u64>,
+}
+
+/// DNS cookies for clients (RFC 7873).
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct CookiesTable {
+    pub(crate) enabled: Option<bool>,
+    /// File with secrets in hexadecimal, one a line.
+    pub(crate) secrets_file: Option<PathBuf>,
+    pub(crate) require: Option<bool>,
+}
+
+/// See `dns_guard::RateOptions`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RateTable {
+    /// Questions a second; 0 is no limit.
+    pub(crate) per_address: Option<u64>,
+    pub(crate) per_prefix: Option<u64>,
+    pub(crate) burst_ms: Option<u64>,
+    pub(crate) ipv4_prefix: Option<u64>,
+    pub(crate) ipv6_prefix: Option<u64>,
+    /// `slip`, `refuse` or `drop`.
+    pub(crate) beyond: Option<String>,
+    pub(crate) slip: Option<u64>,
+    /// Networks without limits.
+    #[serde(default)]
+    pub(crate) exempt: Vec<String>,
+    pub(crate) buckets: Option<u64>,
 }

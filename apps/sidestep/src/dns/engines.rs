@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use clock::Instant;
 use dns_auth::Counters;
 use dns_server::{Admission, DnsOverTcp, DnsResponder, Published};
 use engine::{Application, Datagram, Echo, Engine, EngineHandle, TcpServer, UdpResponder};
@@ -127,10 +128,10 @@ enum AnyResponder {
 }
 
 impl UdpResponder for AnyResponder {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant) {
         match self {
-            AnyResponder::Dns(responder) => responder.respond(batch),
-            AnyResponder::Echo(echo) => echo.respond(batch),
+            AnyResponder::Dns(responder) => responder.respond(batch, now),
+            AnyResponder::Echo(echo) => echo.respond(batch, now),
         }
     }
 }

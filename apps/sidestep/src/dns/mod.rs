@@ -14,6 +14,7 @@
 //! | `devices.rs`, `interface.rs` | which devices the engines serve: kernel sockets, or an interface with its shadows |
 //! | `tcp.rs`, `tcp_connection.rs` | DNS over TCP on kernel sockets |
 //! | `encrypted.rs`, `encrypted_server.rs` | DNS over TLS, HTTPS and QUIC |
+//! | `guard_config.rs` | cookies and limits of rate |
 //! | `transfers.rs` | who may transfer zones, and with which keys |
 //! | `notify.rs` | NOTIFY to secondaries |
 //! | `secondary/` | zones that are transferred from others |
@@ -32,6 +33,7 @@ mod encrypted;
 mod encrypted_server;
 mod engines;
 mod events;
+mod guard_config;
 mod interface;
 mod load;
 mod notify;

@@ -21,6 +21,7 @@ use super::devices::{Bound, Devices};
 use super::encrypted_server::EncryptedServer;
 use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
+use super::guard_config::Chance;
 use super::load::Loaded;
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
@@ -57,6 +58,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         slots: Slots::new(config.transfers.max),
         secondaries: prepared.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect(),
         notices,
+        chance: Chance::draw()?,
     };
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
 
@@ -148,7 +150,8 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
 pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> Published {
     let catalog = loaded.catalog_with(shared.secondaries.values().map(|version| &version.served));
     let transfers = Arc::new(transfers::service(config, loaded, shared));
-    Published { catalog, settings: Arc::clone(&config.settings), transfers }
+    let guard = config.guard.options(&shared.chance);
+    Published { catalog, settings: Arc::clone(&config.settings), transfers, guard }
 }
 
 /// What stays from version to version.
@@ -159,6 +162,8 @@ pub(crate) struct Shared {
     pub(crate) secondaries: BTreeMap<NameBuf, Version>,
     /// Where notices of primaries go.
     pub(crate) notices: SyncSender<Notice>,
+    /// For cookies, and for the tables of rates.
+    pub(crate) chance: Chance,
 }
 
 /// The name of a zone.

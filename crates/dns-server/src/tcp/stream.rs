@@ -236,7 +236,7 @@ mod tests {
     fn responder() -> StreamResponder {
         let catalog = Arc::new(Catalog::new([], 1));
         let (settings, transfers) = Default::default();
-        let published = Published { catalog, settings, transfers };
+        let published = Published { catalog, settings, transfers, guard: None };
         let published = Arc::new(ArcSwap::from_pointee(published));
         StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
     }

@@ -31,7 +31,7 @@ const ACK_HOLD_MAX: Duration = Duration::from_millis(1);
 pub(crate) struct Nobody;
 
 impl UdpResponder for Nobody {
-    fn respond(&mut self, _: &mut [Datagram<'_>]) {}
+    fn respond(&mut self, _: &mut [Datagram<'_>], _: Instant) {}
 }
 
 /// What a process has once it has a queue.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::front::Beyond;
-use crate::dns::config_file::{EncryptedTable, TcpTable};
+use crate::dns::config_file::{CookiesTable, EncryptedTable, RateTable, TcpTable};
 
 /// The whole file. Every option may be left out; the command line means the same by the same names.
 #[derive(Debug, Default, Deserialize)]
@@ -120,34 +119,6 @@ pub(super) struct DnssecTable {
 pub(super) struct NegativeTable {
     pub(super) zone: String,
     pub(super) until: toml::value::Datetime,
-}
-
-/// DNS cookies for clients (RFC 7873).
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct CookiesTable {
-    pub(super) enabled: Option<bool>,
-    /// File with secrets in hexadecimal, one a line.
-    pub(super) secrets_file: Option<PathBuf>,
-    pub(super) require: Option<bool>,
-}
-
-/// See `dns_guard::RateOptions`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct RateTable {
-    /// Questions a second; 0 is no limit.
-    pub(super) per_address: Option<u64>,
-    pub(super) per_prefix: Option<u64>,
-    pub(super) burst_ms: Option<u64>,
-    pub(super) ipv4_prefix: Option<u64>,
-    pub(super) ipv6_prefix: Option<u64>,
-    pub(super) beyond: Option<Beyond>,
-    pub(super) slip: Option<u64>,
-    /// Networks without limits.
-    #[serde(default)]
-    pub(super) exempt: Vec<String>,
-    pub(super) buckets: Option<u64>,
 }
 
 /// See `dns_resolver::CacheOptions`.

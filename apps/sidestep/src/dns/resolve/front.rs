@@ -4,16 +4,14 @@ use std::net::IpAddr;
 
 use clock::{Duration, Instant};
 use dns_front::Via;
-use dns_guard::{COOKIE, RateLimiter, RateOptions, Secret, ServerCookies};
+use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, Secret, ServerCookies};
 use dns_resolver::{Random, Refusal, Terms, Transport};
 use dns_wire::Query;
-
-use super::access::Access;
 
 /// How clients are treated. All of it can change while the resolver runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FrontConfig {
-    pub(super) access: Access,
+    pub(super) access: Networks,
     /// Whether clients get cookies.
     pub(super) cookies: bool,
     /// Secrets that other resolvers share; the first one makes cookies. None: one of our own, which changes daily.
@@ -23,21 +21,9 @@ pub(super) struct FrontConfig {
     pub(super) rate: RateOptions,
     pub(super) beyond: Beyond,
     /// Clients without limits of rate.
-    pub(super) exempt: Access,
+    pub(super) exempt: Networks,
     /// How long connections may be idle: over TCP, and over TLS.
     pub(super) keepalive: [Duration; 2],
-}
-
-/// What happens to questions beyond a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Beyond {
-    /// Some are truncated, the others dropped. Those whose sender is certain are refused.
-    Slip,
-    /// They are refused.
-    Refuse,
-    /// They are dropped.
-    Drop,
 }
 
 /// The way that a question came.
@@ -141,7 +127,7 @@ impl Front {
     }
 
     pub(super) fn may_ask(&self, client: IpAddr) -> bool {
-        self.config.access.permits(client)
+        self.config.access.contain(client)
     }
 
     /// Judges the question in `octets`, which may be anything.
@@ -184,7 +170,7 @@ impl Front {
             }
             is_verified |= checked.is_valid;
         }
-        if self.config.exempt.permits(client) {
+        if self.config.exempt.contain(client) {
             return Verdict::Ask(terms);
         }
         match self.limiter.take(client, is_verified, 0, now) {
@@ -263,13 +249,13 @@ mod tests {
             ..RateOptions::default()
         };
         let mut config = FrontConfig {
-            access: Access::new(vec!["192.0.2.0/24".parse().unwrap()]),
+            access: Networks::new(vec!["192.0.2.0/24".parse().unwrap()]),
             cookies: true,
             secrets: Vec::new(),
             require_cookie: false,
             rate,
             beyond: Beyond::Slip,
-            exempt: Access::new(Vec::new()),
+            exempt: Networks::new(Vec::new()),
             keepalive: [Duration::from_secs(10), Duration::from_secs(20)],
         };
         change(&mut config);
@@ -341,7 +327,7 @@ mod tests {
 
     #[test]
     fn strangers_are_refused_and_the_exempt_have_no_limit() {
-        let mut front = front(|config| config.exempt = Access::new(vec!["192.0.2.9".parse().unwrap()]));
+        let mut front = front(|config| config.exempt = Networks::new(vec!["192.0.2.9".parse().unwrap()]));
         assert_eq!(kind(&ask(&mut front, [198, 51, 100, 1], Way::Udp, b"?")), "refuse");
         assert!((0..100).all(|_| kind(&ask(&mut front, [192, 0, 2, 9], Way::Udp, b"?")) == "ask"));
     }

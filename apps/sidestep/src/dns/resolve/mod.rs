@@ -5,7 +5,7 @@
 //! | `options.rs` | the command line |
 //! | `config.rs`, `config_file.rs`, `constants.rs`, `front_config.rs`, `hints_file.rs` | what the user wrote, and what the program runs on |
 //! | `trust.rs` | trust anchors, and zones that are not validated |
-//! | `front.rs`, `access.rs` | who may ask, and how much; cookies |
+//! | `front.rs` | who may ask, and how much; cookies |
 //! | `service.rs` | the parts put together: start, ready line, signals |
 //! | `server.rs` | the loop: sockets and time to the core, and back |
 //! | `streams.rs`, `stream.rs` | TCP of clients |
@@ -17,7 +17,6 @@
 //! | `servers_table.rs` | `sidestep dns servers` |
 //! | `flush.rs` | `sidestep dns flush` |
 
-mod access;
 mod clients;
 mod config;
 mod config_file;

@@ -34,7 +34,7 @@ struct Exchange {
 }
 
 impl UdpResponder for Exchange {
-    fn respond(&mut self, batch: &mut [Datagram<'_>]) {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], _now: Instant) {
         self.queries.extend(batch.iter().map(|datagram| Received {
             from: datagram.source(),
             octets: datagram.buffer[..datagram.len].to_vec(),

@@ -7,7 +7,6 @@ use anyhow::Context;
 use log::LevelFilter;
 use native::Interface;
 use observe::{ControlSocket, Program};
-use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +17,7 @@ use super::control::{Command, Control};
 use super::options::Resolve;
 use super::server::Server;
 use crate::dns::config::Link;
+use crate::dns::guard_config::random_key;
 use crate::dns::{descriptors, encrypted, privileges};
 use crate::systemd;
 
@@ -75,16 +75,6 @@ fn ready_line(server: &Server, interface: Option<&Interface>) -> String {
     let places: Vec<String> =
         interface.map(|interface| interface.describe().to_owned()).into_iter().chain(sockets).collect();
     format!("ready: resolving {}", places.join("; "))
-}
-
-/// 128 bits of the operating system's: getrandom(2).
-fn random_key() -> anyhow::Result<[u8; 16]> {
-    let mut key = [0; 16];
-    let mut filled = 0;
-    while filled < key.len() {
-        filled += getrandom(&mut key[filled..], GetRandomFlags::empty()).context("drawing a random key")?;
-    }
-    Ok(key)
 }
 
 /// Queries in flight and connections each take a descriptor.

@@ -1,17 +1,17 @@
-//! Who may ask: networks.
+//! Networks of clients.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 /// An address and how many of its first bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network {
+pub struct Network {
     address: IpAddr,
     length: u8,
 }
 
 /// What a text has to be to be one.
-pub(super) const NETWORK_FORM: &str = "a network such as 192.0.2.0/24, 2001:db8::/32 or an address";
+pub const NETWORK_FORM: &str = "a network such as 192.0.2.0/24, 2001:db8::/32 or an address";
 
 impl FromStr for Network {
     type Err = ();
@@ -42,25 +42,28 @@ impl Network {
     }
 }
 
-/// The networks whose clients are served. An open resolver is a weapon against others, so by default it is this host alone.
+/// Networks for which something holds. By default it is this host alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Access(Vec<Network>);
+pub struct Networks(Vec<Network>);
 
-impl Access {
-    pub(super) fn new(networks: Vec<Network>) -> Access {
-        Access(networks)
+impl Networks {
+    /// These.
+    #[must_use]
+    pub fn new(networks: Vec<Network>) -> Networks {
+        Networks(networks)
     }
 
-    /// Whether a client may ask.
-    pub(super) fn permits(&self, client: IpAddr) -> bool {
+    /// Whether an address is in one of them.
+    #[must_use]
+    pub fn contain(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.0.iter().any(|network| network.contains(client))
     }
 }
 
-impl Default for Access {
-    fn default() -> Access {
-        Access(["127.0.0.0/8", "::1/128"].map(|text| text.parse().expect("they are networks")).to_vec())
+impl Default for Networks {
+    fn default() -> Networks {
+        Networks(["127.0.0.0/8", "::1/128"].map(|text| text.parse().expect("they are networks")).to_vec())
     }
 }
 
@@ -69,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_default_only_this_host_may_ask() {
-        let access = Access::default();
-        let permits = |text: &str| access.permits(text.parse().unwrap());
+    fn by_default_it_is_this_host() {
+        let networks = Networks::default();
+        let permits = |text: &str| networks.contain(text.parse().unwrap());
         assert!(
             permits("127.0.0.1") && permits("127.255.0.1") && permits("::1") && permits("::ffff:127.0.0.1")
         );
@@ -81,7 +84,7 @@ mod tests {
     #[test]
     fn networks_have_any_length() {
         let permits = |network: &str, client: &str| {
-            Access::new(vec![network.parse().unwrap()]).permits(client.parse().unwrap())
+            Networks::new(vec![network.parse().unwrap()]).contain(client.parse().unwrap())
         };
         assert!(permits("0.0.0.0/0", "203.0.113.1") && !permits("0.0.0.0/0", "2001:db8::1"));
         assert!(permits("192.0.2.4/31", "192.0.2.5") && !permits("192.0.2.4/31", "192.0.2.6"));

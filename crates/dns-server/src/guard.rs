@@ -1,0 +1,107 @@
+//! Cookies and limits of rate, in front of the answers (RFC 7873, RFC 9018; response rate limiting as other servers have it).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use clock::Instant;
+use dns_auth::{Prepared, Transport};
+use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict};
+
+/// How clients are treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardOptions {
+    /// Limits for addresses and networks that ask over UDP. Each responder counts for itself.
+    pub rate: RateOptions,
+    /// What happens to queries beyond a limit.
+    pub beyond: Beyond,
+    /// Who has no limits.
+    pub exempt: Networks,
+    /// Makes and checks cookies; `None` leaves those of clients unread.
+    pub cookies: Option<ServerCookies>,
+    /// Nobody else knows it: it places clients in the table of rates.
+    pub key: [u8; 16],
+}
+
+impl GuardOptions {
+    /// Whether there is anything to do.
+    pub fn is_needed(&self) -> bool {
+        self.cookies.is_some() || self.rate.per_address.is_some() || self.rate.per_prefix.is_some()
+    }
+}
+
+/// The option data of an answer: the client's part, and ours.
+pub(crate) type Cookie = [u8; 24];
+
+/// What happens to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It is answered like any other.
+    Answer,
+    /// So, and with a cookie.
+    AnswerWith(Cookie),
+    /// Its cookie has a length that no cookie has: FORMERR (RFC 7873, 5.2.2).
+    Malformed,
+    /// It gets a truncated answer: the client asks over TCP, and who forges its address gets nothing from it.
+    Truncate,
+    /// It is refused.
+    Refuse,
+    /// It gets no answer.
+    Drop,
+}
+
+/// What one responder knows of its clients.
+pub(crate) struct Guard {
+    options: Arc<GuardOptions>,
+    limiter: RateLimiter,
+}
+
+impl Guard {
+    pub(crate) fn new(options: &Arc<GuardOptions>) -> Guard {
+        Guard { options: Arc::clone(options), limiter: RateLimiter::new(options.rate, options.key) }
+    }
+
+    /// Goes on with other options; what clients have used of limits that stay is remembered.
+    pub(crate) fn adopt(&mut self, options: &Arc<GuardOptions>) {
+        if Arc::ptr_eq(&self.options, options) {
+            return;
+        }
+        if (self.options.rate, self.options.key) != (options.rate, options.key) {
+            self.limiter = RateLimiter::new(options.rate, options.key);
+        }
+        self.options = Arc::clone(options);
+    }
+
+    /// Judges the message in `octets`, which was prepared. What is special has an answer of its own, which gets no cookie.
+    pub(crate) fn judge(
+        &mut self,
+        (prepared, octets): (&Prepared, &[u8]),
+        client: IpAddr,
+        transport: Transport,
+        now: Instant,
+        unix_secs: u64,
+    ) -> Judgement {
+        let mut judgement = Judgement::Answer;
+        let mut is_verified = transport == Transport::Tcp;
+        if let Some(cookies) = &self.options.cookies
+            && let Some(option) = prepared.query().and_then(|query| query.option(octets, COOKIE))
+        {
+            let Ok(checked) = cookies.check(option, client, unix_secs as u32) else {
+                return Judgement::Malformed;
+            };
+            is_verified |= checked.is_valid;
+            if !prepared.is_special() {
+                judgement = Judgement::AnswerWith(checked.answer);
+            }
+        }
+        // Who has shown that the address is theirs amplifies nothing.
+        if is_verified || self.options.exempt.contain(client) {
+            return judgement;
+        }
+        match (self.limiter.take(client, false, 0, now), self.options.beyond) {
+            (Verdict::Pass, _) => judgement,
+            (_, Beyond::Refuse) => Judgement::Refuse,
+            (Verdict::Slip, Beyond::Slip) => Judgement::Truncate,
+            (_, Beyond::Slip | Beyond::Drop) => Judgement::Drop,
+        }
+    }
+}

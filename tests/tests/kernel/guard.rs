@@ -1,0 +1,129 @@
+//! Cookies, and limits of rate, as clients see them.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use lab::message::{self, Answer};
+use lab::{Directory, Zone};
+use tests::{Dig, Serving, Transport};
+
+const COOKIE: u16 = 10;
+
+/// Serves the sample zone with these tables in its configuration.
+fn start(tables: &str) -> Serving {
+    let directory = Directory::new().unwrap();
+    let zone = Zone::sample().file.display().to_string();
+    let config = directory.write("dns.toml", &format!("[[zone]]\nfile = \"{zone}\"\n{tables}")).unwrap();
+    let config = config.display().to_string();
+    Serving::start_in(directory, &["--config", &config], &[])
+}
+
+/// Limits that hold for this host, too.
+const LIMITED: &str = "[rate]\nper-address = 5\nslip = 2\nexempt = [\"192.0.2.1\"]\n";
+
+fn query(cookie: &[u8]) -> Vec<u8> {
+    let mut query = message::query(1, "mail.example.com", message::A);
+    query[11] += 1; // ARCOUNT
+    query.extend([0, 0, 41, 4, 208, 0, 0, 0, 0]);
+    query.extend((cookie.len() as u16 + 4).to_be_bytes());
+    query.extend(COOKIE.to_be_bytes());
+    query.extend((cookie.len() as u16).to_be_bytes());
+    query.extend(cookie);
+    query
+}
+
+/// The cookie in an answer, at whose end it is.
+fn cookie_of(answer: &Answer) -> Option<[u8; 24]> {
+    let octets = answer.octets();
+    let option = octets.get(octets.len().checked_sub(28)?..)?;
+    option.starts_with(&[0, 10, 0, 24]).then(|| *option[4..].first_chunk().unwrap())
+}
+
+/// Answers to the query, sent so many times at once.
+fn flood(server: &Serving, query: &[u8], count: usize) -> Vec<Answer> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.v4).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    (0..count).for_each(|_| assert!(socket.send(query).is_ok()));
+    let mut buffer = [0; 4096];
+    let receive = || {
+        let len = socket.recv(&mut buffer).ok()?;
+        Answer::new(&buffer[..len])
+    };
+    std::iter::from_fn(receive).collect()
+}
+
+#[test]
+fn cookies_are_answered_checked_and_refused_if_they_are_none() {
+    let server = start("[cookies]\nenabled = true\n[answers]\nnsid = \"here\"\n");
+    let ask = |cookie: &[u8]| message::ask(server.v4, &query(cookie), Duration::from_secs(30)).unwrap();
+    let first = ask(b"8 octets");
+    let cookie = cookie_of(&first).expect("a cookie");
+    assert_eq!((&cookie[..8], first.answer_count()), (&b"8 octets"[..], 1));
+    assert_eq!(cookie_of(&ask(&cookie)), Some(cookie), "a fresh one is kept");
+    let forged = [&cookie[..23], &[!cookie[23]]].concat();
+    assert_ne!(cookie_of(&ask(&forged)), Some(*forged.first_chunk().unwrap()));
+    assert_eq!(ask(b"7 octet").rcode(), 1, "FORMERR");
+    for transport in [Transport::Udp, Transport::Tcp] {
+        // dig sends a cookie by itself, and checks the client's part.
+        for question in [["mail.example.com", "A"], ["nobody.example.com", "A"], ["big.example.com", "TXT"]] {
+            let dig = Dig::ask(server.v4, transport, &[&question[..], &["+nsid", "+cookie"]].concat());
+            assert!(dig.text.contains("(good)") && dig.text.contains("NSID"), "{}", dig.text);
+        }
+    }
+    let plain = Dig::ask(server.v4, Transport::Udp, &["mail.example.com", "A", "+nocookie"]);
+    assert!(!plain.text.contains("COOKIE"), "{}", plain.text);
+}
+
+#[test]
+fn without_a_word_cookies_are_not_answered() {
+    let server = start("");
+    let answer = message::ask(server.v4, &query(b"8 octets"), Duration::from_secs(30)).unwrap();
+    assert_eq!((cookie_of(&answer), answer.answer_count()), (None, 1));
+}
+
+#[test]
+fn beyond_the_limit_every_second_answer_is_truncated_and_the_others_are_not_sent() {
+    let server = start(LIMITED);
+    let query = message::query(1, "mail.example.com", message::A);
+    let answers = flood(&server, &query, 45);
+    let whole = answers.iter().filter(|answer| answer.answer_count() == 1).count();
+    let truncated = answers.iter().filter(|answer| answer.is_truncated()).count();
+    // A slow machine may let a second or two pass.
+    assert!((5..=15).contains(&whole), "{whole} whole answers");
+    let beyond = 45 - whole;
+    assert!((beyond / 2..=beyond.div_ceil(2)).contains(&truncated), "{truncated} of {beyond}");
+    assert_eq!(answers.len(), whole + truncated);
+    assert_eq!(server.counter("dns_dropped_rate"), (45 - answers.len()) as u64);
+    let by_tcp = Dig::ask(server.v4, Transport::Tcp, &["mail.example.com", "A"]);
+    assert_eq!(by_tcp.section("ANSWER").len(), 1, "{}", by_tcp.text);
+}
+
+#[test]
+fn a_valid_cookie_passes_where_its_address_is_held_back() {
+    let server = start(&format!("{LIMITED}[cookies]\nenabled = true\n"));
+    let first = message::ask(server.v4, &query(b"8 octets"), Duration::from_secs(30)).unwrap();
+    let cookie = cookie_of(&first).expect("a cookie");
+    flood(&server, &message::query(1, "mail.example.com", message::A), 45);
+    let answers = flood(&server, &query(&cookie), 30);
+    assert!(answers.len() == 30 && answers.iter().all(|answer| answer.answer_count() == 1));
+}
+
+#[test]
+fn queries_beyond_the_limit_are_refused_or_dropped_if_so_configured() {
+    for (beyond, rcode) in [("refuse", Some(5)), ("drop", None)] {
+        let server = start(&format!("{LIMITED}beyond = \"{beyond}\"\n"));
+        let answers = flood(&server, &message::query(1, "mail.example.com", message::A), 45);
+        let others: Vec<u8> =
+            answers.iter().filter(|answer| answer.answer_count() == 0).map(Answer::rcode).collect();
+        assert!(others.iter().all(|other| Some(*other) == rcode), "{beyond}: {others:?}");
+        assert_eq!(others.is_empty(), rcode.is_none(), "{beyond}");
+    }
+}
+
+#[test]
+fn this_host_has_no_limit_unless_it_is_named() {
+    let server = start("[rate]\nper-address = 5\n");
+    let answers = flood(&server, &message::query(1, "mail.example.com", message::A), 45);
+    assert_eq!(answers.len(), 45);
+}
