@@ -52,10 +52,15 @@ fn figure(tallies: &[ExchangeTally; 2]) -> Figure {
     Figure::new(rate, "answers/s").with_errors(failed, format!("{tallies:?}"))
 }
 
-fn wait_until(what: &str, mut happens: impl FnMut() -> bool) {
+fn wait_until(nginx: &Running, what: &str, mut happens: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !happens() {
-        assert!(Instant::now() < deadline, "{what} does not happen");
+        if Instant::now() >= deadline {
+            let status = tests::command(&["status"]);
+            let status = String::from_utf8_lossy(&status.stdout).into_owned();
+            let (log, output) = (nginx.read("error.log"), nginx.process.output());
+            panic!("{what} does not happen\nerror.log:\n{log}\nnginx says:\n{output}\nstatus:\n{status}");
+        }
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -79,7 +84,9 @@ fn reload_repeatedly(trial: Trial, workers: u32, load: &str) {
         figure(&ask_meanwhile(&trial, || {
             for reload in 1..=RELOADS {
                 kill_process(nginx.pid_in("pid").unwrap(), Signal::HUP).unwrap();
-                wait_until("a reload", || count(&nginx, "exited with code 0") >= reload * workers as usize);
+                wait_until(&nginx, "a reload", || {
+                    count(&nginx, "exited with code 0") >= reload * workers as usize
+                });
             }
         }))
     });
@@ -109,17 +116,19 @@ fn peers_that_are_far_away_notice_nothing_of_a_reload() {
 fn upgrade(nginx: &Running, meanwhile: impl FnOnce()) -> Pid {
     let old = nginx.pid_in("pid").unwrap();
     kill_process(old, Signal::USR2).unwrap();
-    wait_until("the new master", || {
+    wait_until(nginx, "the new master", || {
         nginx.path("pid.oldbin").exists() && nginx.pid_in("pid").is_some_and(|pid| pid != old)
     });
     let new = nginx.pid_in("pid").unwrap();
     thread::sleep(Duration::from_millis(200)); // Both serve.
     kill_process(old, Signal::WINCH).unwrap();
-    wait_until("that the old worker is about to end", || count(nginx, "gracefully shutting down") >= 1);
+    wait_until(nginx, "that the old worker is about to end", || {
+        count(nginx, "gracefully shutting down") >= 1
+    });
     meanwhile();
-    wait_until("the end of the old workers", || count(nginx, "exited with code 0") >= 1);
+    wait_until(nginx, "the end of the old workers", || count(nginx, "exited with code 0") >= 1);
     kill_process(old, Signal::QUIT).unwrap();
-    wait_until("the end of the old master", || !nginx.path("pid.oldbin").exists());
+    wait_until(nginx, "the end of the old master", || !nginx.path("pid.oldbin").exists());
     new
 }
 
@@ -146,7 +155,7 @@ fn replace_binary(trial: &Trial) {
     assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
     assert_eq!(count(&nginx, "exited on signal"), 0, "{}", nginx.read("error.log"));
     kill_process(new, Signal::QUIT).unwrap();
-    wait_until("the end of the new master", || test_kill_process(new).is_err());
+    wait_until(&nginx, "the end of the new master", || test_kill_process(new).is_err());
     nginx.process.wait(PATIENCE).unwrap();
     trial.assert_nothing_left(&nginx.process.output());
 }
@@ -202,10 +211,12 @@ fn ten_thousand_requests_under_way_are_answered_by_the_worker_that_is_replaced()
     let nginx = trial.start(&Nginx::with_workers(1).program());
     let streams = trial.on_the_stack(|| ask_by_half(&trial));
     kill_process(nginx.pid_in("pid").unwrap(), Signal::HUP).unwrap();
-    wait_until("that the old worker is about to end", || count(&nginx, "gracefully shutting down") >= 1);
+    wait_until(&nginx, "that the old worker is about to end", || {
+        count(&nginx, "gracefully shutting down") >= 1
+    });
     assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
     assert_eq!(ask_the_rest(streams), all_are_answered());
-    wait_until("the end of the old worker", || count(&nginx, "exited with code 0") >= 1);
+    wait_until(&nginx, "the end of the old worker", || count(&nginx, "exited with code 0") >= 1);
     assert!(trial.end(nginx).success());
 }
 
@@ -220,7 +231,7 @@ fn ten_thousand_requests_under_way_are_answered_by_the_binary_that_is_replaced()
     assert_eq!(answers, all_are_answered());
     assert_eq!(trial.ask(&format!("curl -sS -m 120 http://{}/", server(80))), "Hello, world!");
     kill_process(new, Signal::QUIT).unwrap();
-    wait_until("the end of the new master", || test_kill_process(new).is_err());
+    wait_until(&nginx, "the end of the new master", || test_kill_process(new).is_err());
     nginx.process.wait(PATIENCE).unwrap();
     trial.assert_nothing_left(&nginx.process.output());
 }
