@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
@@ -49,19 +50,21 @@ pub(crate) struct Asked {
 pub(crate) async fn ask(peer: Peer, start: Instant, outage: u64) -> io::Result<Vec<Asked>> {
     let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await?);
     socket.connect(peer.address()).await?;
-    let sending = tokio::spawn(send(Arc::clone(&socket), start, outage));
+    let count = Arc::new(AtomicUsize::new(0));
+    let sending = tokio::spawn(send(Arc::clone(&socket), Arc::clone(&count), start, outage));
     let end = start + Phase::Recovered.start(outage) + Phase::Recovered.length(outage) + PATIENCE;
     let mut answers = HashMap::new();
     let mut buffer = vec![0; MESSAGE_MAX];
     while let Ok(received) = timeout_at(Deadline::from_std(end), socket.recv(&mut buffer)).await {
         let (len, at) = (received?, Instant::now());
         if let [high, low, ..] = buffer[..len] {
-            answers.insert(u16::from_be_bytes([high, low]), (at, buffer[..len].to_vec()));
+            let id = u16::from_be_bytes([high, low]);
+            answers.insert(latest(id, count.load(Ordering::Relaxed)), (at, buffer[..len].to_vec()));
         }
     }
     let sent = sending.await.map_err(io::Error::other)??;
     let judge = |(number, (phase, at, question)): (usize, &(Phase, Instant, Question))| {
-        let answer = answers.get(&(number as u16)).filter(|(came, _)| *came - *at <= PATIENCE);
+        let answer = answers.get(&number).filter(|(came, _)| *came - *at <= PATIENCE);
         let (outcome, took) = answer.map_or((Outcome::Nothing, PATIENCE), |(came, octets)| {
             (judge(*question, octets, *came), *came - *at)
         });
@@ -70,9 +73,16 @@ pub(crate) async fn ask(peer: Peer, start: Instant, outage: u64) -> io::Result<V
     Ok(sent.iter().enumerate().map(judge).collect())
 }
 
-/// Sends all questions; the number of each is its ID.
+/// The number of the latest of `count` questions whose ID is `id`: there are more questions than IDs.
+fn latest(id: u16, count: usize) -> usize {
+    let last = count.saturating_sub(1);
+    last.saturating_sub(usize::from((last as u16).wrapping_sub(id)))
+}
+
+/// Sends all questions, and counts them; the number of each is its ID.
 async fn send(
     socket: Arc<UdpSocket>,
+    count: Arc<AtomicUsize>,
     start: Instant,
     outage: u64,
 ) -> io::Result<Vec<(Phase, Instant, Question)>> {
@@ -90,6 +100,7 @@ async fn send(
             let query = lab::message::query(number as u16, &question.name(), lab::message::A);
             let query = lab::message::with_recursion(lab::message::with_edns(query, 1232, 0));
             sent.push((phase, Instant::now(), question));
+            count.store(sent.len(), Ordering::Relaxed);
             socket.send(&query).await?;
         }
     }
@@ -109,5 +120,16 @@ fn judge(question: Question, octets: &[u8], came: Instant) -> Outcome {
             Some(age) if age > clock::TTL + SLACK => Outcome::Expired,
             Some(_) => Outcome::Right,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_belongs_to_the_latest_question_of_its_id() {
+        assert_eq!((latest(0, 1), latest(7, 10), latest(9, 10)), (0, 7, 9));
+        assert_eq!((latest(65_535, 65_540), latest(3, 65_540)), (65_535, 65_539));
     }
 }
