@@ -10,7 +10,7 @@ use wire::{ChecksumPolicy, DropReason, UdpHeaders, parse_udp, turn_around};
 use crate::Role;
 use crate::counters::{DeviceReport, EngineCounters};
 use crate::handle::DeviceId;
-use crate::link_layer::{self, HEADROOM};
+use crate::link_layer;
 use crate::responder::{Datagram, ReturnPath, UdpResponder};
 use crate::tap::{Direction, Taps};
 
@@ -164,11 +164,14 @@ impl AttachedDevice {
     /// Queues an answer to a datagram of an earlier burst. It is lost, and counted, if there is no frame for it.
     pub(crate) fn answer_late(&mut self, path: &ReturnPath, answer: &[u8], counters: &EngineCounters) {
         let start = path.octets.len();
-        let frame = self.device.alloc().filter(|_| answer.len() <= path.room());
-        let Some(mut frame) = frame else { return counters.on_unsent() };
-        frame.reset(HEADROOM);
+        let Some(mut frame) = self.device.alloc() else { return counters.on_unsent() };
         frame.queue = path.queue;
         let room = frame.bytes_and_tailroom_mut();
+        // A fresh frame has no more headroom than one that brought a request, unless its device says so.
+        if answer.len() > path.room() || start + answer.len() > room.len() {
+            self.device.release(frame);
+            return counters.on_unsent();
+        }
         room[..start].copy_from_slice(&path.octets);
         room[start..start + answer.len()].copy_from_slice(answer);
         let len = turn_around(room, &path.headers, answer.len(), self.capabilities.tx_checksum_offload);

@@ -123,10 +123,11 @@ impl Devices {
         counters: &EngineCounters,
         now: Instant,
     ) -> usize {
+        if !responder.has_late_answers() || !self.devices.iter().all(AttachedDevice::has_answered_all) {
+            return 0;
+        }
         let mut answered = 0;
-        let has_room = self.devices.iter().all(AttachedDevice::has_answered_all);
-        while has_room
-            && answered < BURST
+        while answered < BURST
             && let Some((path, answer)) = responder.late_answer()
         {
             answered += 1;
@@ -135,9 +136,7 @@ impl Devices {
                 None => counters.on_unsent(), // It has gone, and the way back with it.
             }
         }
-        if answered > 0 {
-            self.devices.iter_mut().for_each(|attached| attached.transmit_late(&mut self.taps, now));
-        }
+        self.devices.iter_mut().for_each(|attached| attached.transmit_late(&mut self.taps, now));
         answered
     }
 

@@ -64,7 +64,12 @@ pub trait UdpResponder: Send {
     /// Answers a batch of 1 to [`device::BURST`] datagrams, which came until `now`, by setting their `reply`.
     fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant);
 
-    /// The next answer to a datagram of an earlier batch. Asked in each turn for as many as there is room for; `None` if there is none.
+    /// Whether there is an answer to a datagram of an earlier batch. Asked in each turn.
+    fn has_late_answers(&self) -> bool {
+        false
+    }
+
+    /// The next of these answers. Asked for as many as there is room for.
     fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
         None
     }
@@ -88,6 +93,10 @@ impl<R: UdpResponder> UdpResponder for Option<R> {
         if let Some(responder) = self {
             responder.respond(batch, now);
         }
+    }
+
+    fn has_late_answers(&self) -> bool {
+        self.as_ref().is_some_and(UdpResponder::has_late_answers)
     }
 
     fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {

@@ -22,6 +22,10 @@ impl UdpResponder for Later {
         self.waiting.extend(batch.iter().map(|datagram| datagram.return_path()));
     }
 
+    fn has_late_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
         self.answers.pop()
     }
@@ -71,6 +75,18 @@ fn an_answer_of_a_later_turn_reaches_its_client() {
     engine.responder().answer_all(b"an answer that is longer than its request");
     engine.poll(Instant::ZERO);
     assert_eq!(received(&mut *generator), [b"an answer that is longer than its request".to_vec()]);
+}
+
+#[test]
+fn the_longest_answer_that_the_way_takes_arrives() {
+    let (mut generator, mut engine, _handle) =
+        engine(&memory::Config { slot_size: 2048, mtu: 2048 - 14, ..memory::Config::default() });
+    request(&mut *generator);
+    engine.poll(Instant::ZERO);
+    let longest = vec![7; engine.responder().waiting[0].room()];
+    engine.responder().answer_all(&longest);
+    engine.poll(Instant::ZERO);
+    assert_eq!(received(&mut *generator), [longest]);
 }
 
 #[test]

@@ -42,6 +42,10 @@ impl UdpResponder for Exchange {
         }));
     }
 
+    fn has_late_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
         self.answers.pop_front()
     }
@@ -96,7 +100,7 @@ impl Port {
     ) -> io::Result<Option<Duration>> {
         /// For a device without a descriptor.
         const GLANCE: Duration = Duration::from_millis(1);
-        if !self.may_sleep || !self.engine.responder().answers.is_empty() {
+        if !self.may_sleep || self.engine.responder().has_late_answers() {
             return Ok(Some(Duration::ZERO));
         }
         let mut wanted = Vec::new();
