@@ -94,6 +94,9 @@ impl Dns64 {
     /// For a question for the reverse name of an address behind the translator: the question that has the answer, and the alias in front of
     /// it (RFC 6147, 5.3.1).
     pub(crate) fn reverse(self, question: &Question) -> Option<(Question, Translation)> {
+        if question.is_unchecked {
+            return None;
+        }
         let address = self.extract(reverse_address(question.name.as_name())?)?;
         let [a, b, c, d] = address.octets();
         let target = format!("{d}.{c}.{b}.{a}.in-addr.arpa.");
@@ -124,7 +127,7 @@ impl Dns64 {
     /// What a client gets in place of `outcome`.
     pub(crate) fn apply(self, translation: &Translation, outcome: &Outcome) -> Outcome {
         match translation {
-            Translation::None => outcome.clone(),
+            Translation::None => without_mapped(outcome),
             Translation::Addresses(denial) => {
                 self.addresses(denial, outcome).unwrap_or_else(|| (**denial).clone())
             }
@@ -149,6 +152,20 @@ impl Dns64 {
         let set = Rrset::unsigned(last.owner.clone(), Rtype::AAAA, last.ttl.min(ttl_max), rdatas);
         Some(Outcome::Answer(aliases.iter().cloned().chain([set]).collect()))
     }
+}
+
+/// The same outcome; of several IPv6 addresses those that are ones to connect to (RFC 6147, 5.1.4).
+fn without_mapped(outcome: &Outcome) -> Outcome {
+    let mut outcome = outcome.clone();
+    if let Outcome::Answer(chain) = &mut outcome
+        && let Some(last) = chain.last_mut().filter(|set| set.rtype == Rtype::AAAA)
+        && last.rdatas.iter().any(is_mapped)
+        && !last.rdatas.iter().all(is_mapped)
+    {
+        let rdatas = Rdatas::pack(last.rdatas.iter().filter(|rdata| !is_mapped(rdata)));
+        *last = Rrset::unsigned(last.owner.clone(), Rtype::AAAA, last.ttl, rdatas);
+    }
+    outcome
 }
 
 /// The same outcome, behind an alias.

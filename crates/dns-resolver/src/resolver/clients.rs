@@ -119,21 +119,21 @@ impl Resolver {
         }
         let is_unchecked = head.checking_disabled() && self.zones.trust.is_on();
         let question = Question { is_unchecked, ..Question::new(name, query.qtype) };
-        if let Some(answer) = self.local.answer(name, query.qtype) {
-            let outcome = match answer {
-                LocalAnswer::Records(set) => Outcome::Answer(vec![*set]),
-                LocalAnswer::NoData(soa) => Outcome::NoData(Vec::new(), Some(soa)),
-                LocalAnswer::NoName(soa) => Outcome::NoName(Vec::new(), Some(soa)),
-            };
-            return self.send_reply(client, &head, &outcome, false);
-        }
         let reverse = self.options.dns64.and_then(|dns64| dns64.reverse(&question));
         let (question, translation) = reverse.unwrap_or((question, Translation::None));
         self.answer_or_resolve(client, Addressee { head, translation }, question, now);
     }
 
-    /// Answers from the cache, or lets the client wait.
+    /// Answers by what is known here, or lets the client wait.
     fn answer_or_resolve(&mut self, client: ClientId, to: Addressee, question: Question, now: Instant) {
+        if let Some(answer) = self.local.answer(question.name.as_name(), question.rtype) {
+            let outcome = match answer {
+                LocalAnswer::Records(set) => Outcome::Answer(vec![*set]),
+                LocalAnswer::NoData(soa) => Outcome::NoData(Vec::new(), Some(soa)),
+                LocalAnswer::NoName(soa) => Outcome::NoName(Vec::new(), Some(soa)),
+            };
+            return self.tell(client, to, &question, &outcome, false, now);
+        }
         if let Some(reply) = self.known_reply(&question, false, now) {
             self.counters.cache_hits += 1;
             if reply.is_ending {
