@@ -69,6 +69,7 @@ impl DnsResponder {
         self.pick_up(&published);
         let mut prepared = Prepared::default();
         self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
+        self.responder.fetch(&published.catalog, &mut prepared);
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
@@ -76,8 +77,16 @@ impl DnsResponder {
             match guard.judge(message, client, Transport::Tcp, Instant::ZERO, unix_secs) {
                 Judgement::Answer => {}
                 judgement => {
-                    let reply =
-                        self.answer_judged(&published, &prepared, judgement, (buffer, len), Transport::Tcp);
+                    let catalog = &published.catalog;
+                    let message = (buffer, len);
+                    let reply = answer_judged(
+                        &mut self.responder,
+                        catalog,
+                        &prepared,
+                        judgement,
+                        message,
+                        Transport::Tcp,
+                    );
                     return reply.map_or(Answer::None, Answer::Reply);
                 }
             }
@@ -88,7 +97,6 @@ impl DnsResponder {
                 Special::Ordinary => {}
             }
         }
-        self.responder.fetch(&published.catalog, &mut prepared);
         match self.responder.complete(&published.catalog, &prepared, buffer, Transport::Tcp) {
             Outcome::Reply(len) => Answer::Reply(len),
             Outcome::Drop(_) => Answer::None,
@@ -112,39 +120,6 @@ impl DnsResponder {
         }
     }
 
-    /// Answers a query that is not like any other; the answer's length, if there is one.
-    #[inline(never)]
-    fn answer_judged(
-        &mut self,
-        published: &Published,
-        prepared: &Prepared,
-        judgement: Judgement,
-        (buffer, len): (&mut [u8], usize),
-        transport: Transport,
-    ) -> Option<usize> {
-        let rcode = match judgement {
-            Judgement::Answer | Judgement::AnswerWith(_) | Judgement::Truncate => Rcode::NoError,
-            Judgement::Malformed => Rcode::FormErr,
-            Judgement::Refuse => Rcode::Refused,
-            Judgement::Drop => {
-                self.responder.drop_for_rate(transport);
-                return None;
-            }
-        };
-        let Judgement::AnswerWith(cookie) = judgement else {
-            let nothing = (rcode, judgement == Judgement::Truncate);
-            return length(self.responder.answer_nothing(prepared, nothing, buffer, transport));
-        };
-        let room = self.responder.room(prepared, transport).min(buffer.len());
-        let without_cookie = room.saturating_sub(COOKIE_LEN).max(len);
-        let mut prepared = *prepared;
-        self.responder.fetch(&published.catalog, &mut prepared);
-        let outcome =
-            self.responder.complete(&published.catalog, &prepared, &mut buffer[..without_cookie], transport);
-        let len = length(outcome)?;
-        Some(self.responder.add_option(&mut buffer[..room], len, COOKIE, &cookie))
-    }
-
     #[cold]
     fn respond_specially(
         &mut self,
@@ -160,6 +135,35 @@ impl DnsResponder {
 
 /// Octets of a COOKIE option in an answer.
 const COOKIE_LEN: usize = 4 + 24;
+
+/// Answers a query that was judged to be unlike others; the answer's length, if there is one.
+#[inline(never)]
+fn answer_judged(
+    responder: &mut Responder,
+    catalog: &Catalog,
+    prepared: &Prepared,
+    judgement: Judgement,
+    (buffer, len): (&mut [u8], usize),
+    transport: Transport,
+) -> Option<usize> {
+    let rcode = match judgement {
+        Judgement::Answer | Judgement::AnswerWith(_) | Judgement::Truncate => Rcode::NoError,
+        Judgement::Malformed => Rcode::FormErr,
+        Judgement::Refuse => Rcode::Refused,
+        Judgement::Drop => {
+            responder.drop_for_rate(transport);
+            return None;
+        }
+    };
+    let Judgement::AnswerWith(cookie) = judgement else {
+        let nothing = (rcode, judgement == Judgement::Truncate);
+        return length(responder.answer_nothing(prepared, nothing, buffer, transport));
+    };
+    let room = responder.room(prepared, transport).min(buffer.len());
+    let without_cookie = room.saturating_sub(COOKIE_LEN).max(len);
+    let outcome = responder.complete(catalog, prepared, &mut buffer[..without_cookie], transport);
+    Some(responder.add_option(&mut buffer[..room], length(outcome)?, COOKIE, &cookie))
+}
 
 fn length(outcome: Outcome) -> Option<usize> {
     match outcome {
@@ -185,9 +189,10 @@ impl UdpResponder for DnsResponder {
                 let message = (&self.prepared[number], &datagram.buffer[..datagram.len]);
                 let judgement = guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs);
                 if judgement != Judgement::Answer {
-                    let (prepared, message) = (self.prepared[number], (&mut *datagram.buffer, datagram.len));
+                    let (prepared, message) = (&self.prepared[number], (&mut *datagram.buffer, datagram.len));
+                    let responder = &mut self.responder;
                     datagram.reply =
-                        self.answer_judged(&published, &prepared, judgement, message, Transport::Udp);
+                        answer_judged(responder, catalog, prepared, judgement, message, Transport::Udp);
                     continue;
                 }
             }
