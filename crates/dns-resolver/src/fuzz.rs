@@ -18,7 +18,6 @@ fn options() -> Options {
             in_flight_max: 30,
             ..Limits::default()
         },
-        dns64: Dns64::new(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
         ..Options::default()
     }
 }
@@ -29,14 +28,15 @@ fn options() -> Options {
 ///
 /// If a bound is crossed, a question gets no answer or two, or something is left in the end.
 pub fn fuzz_resolver(data: &[u8]) {
-    play(data, Trust::default());
-    play(data, Trust { anchors: vec![TrustAnchor::root()], negative: Vec::new() });
+    let dns64 = Dns64::new(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+    play(data, Options { dns64, ..options() }, Trust::default());
+    play(data, options(), Trust { anchors: vec![TrustAnchor::root()], negative: Vec::new() });
 }
 
-fn play(mut data: &[u8], trust: Trust) {
+fn play(mut data: &[u8], options: Options, trust: Trust) {
     let zones = Zones { trust, ..Zones::default() };
-    let mut resolver = Resolver::new(options(), zones, [7; 16], Instant::ZERO);
-    let mut stage = Stage { now: Instant::ZERO, sent: Vec::new(), asked: 0, answered: 0 };
+    let mut resolver = Resolver::new(options, zones, [7; 16], Instant::ZERO);
+    let mut stage = Stage { now: Instant::ZERO, sent: Vec::new(), asked: 0, answered: 0, known: None };
     while let [kind, len, rest @ ..] = data {
         let (octets, tail) = rest.split_at(usize::from(*len).min(rest.len()));
         data = tail;
@@ -57,6 +57,8 @@ struct Stage {
     sent: Vec<Transmit>,
     asked: u64,
     answered: u64,
+    /// What the client that asks now is to be answered.
+    known: Option<Vec<u8>>,
 }
 
 impl Stage {
@@ -65,6 +67,8 @@ impl Stage {
             0 => {
                 self.asked += 1;
                 let transport = if kind & 0x80 == 0 { Transport::Udp } else { Transport::Tcp };
+                let known = resolver.recall(octets, self.now).map(|known| known.to_octets(octets));
+                self.known = known.filter(|_| transport == Transport::Udp);
                 resolver.on_query(ClientId(self.asked), transport, octets, self.now);
             }
             1 => {
@@ -103,9 +107,14 @@ impl Stage {
         while let Some(query) = resolver.poll_closed() {
             self.sent.retain(|sent| sent.query != query);
         }
-        while resolver.poll_answer().is_some() {
+        while let Some(answer) = resolver.poll_answer() {
             self.answered += 1;
+            if answer.client == ClientId(self.asked) {
+                let known = self.known.take();
+                assert!(known.is_none_or(|known| known == answer.octets), "what is known is answered");
+            }
         }
+        assert!(self.known.is_none(), "what is known is answered at once");
         let [tasks, clients, queries] = resolver.load();
         assert!(tasks <= 20 && clients <= 20 && queries <= 30, "{tasks} {clients} {queries}");
         assert!(resolver.cache_usage().1 <= 20_000, "the cache's bound");

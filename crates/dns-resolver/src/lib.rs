@@ -41,7 +41,7 @@ pub use hints::Hints;
 pub use options::{CacheOptions, Dnssec, Limits, Minimisation, Options, Selection, Stale};
 pub use random::Random;
 pub use resolver::{
-    Answer, ClientId, Counters, Directed, DirectedKind, QueryId, Refusal, Resolver, Terms, Transmit,
-    Transport, Zones,
+    Answer, ClientId, Counters, Directed, DirectedKind, KnownAnswer, QueryId, Refusal, Resolver, Terms,
+    Transmit, Transport, Zones,
 };
 pub use servers::ServerReport;

@@ -156,6 +156,7 @@ const INDEX_OCTETS: usize = 8;
 /// An entry that was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
+    slot: SlotId,
     pub(crate) content: Content,
     pub(crate) stored: Instant,
     pub(crate) expires: Instant,
@@ -169,9 +170,47 @@ impl Found {
 
     /// Whole seconds that are left.
     pub(crate) fn ttl(&self, now: Instant) -> u32 {
-        u32::try_from(self.expires.since(now).as_secs()).unwrap_or(u32::MAX)
+        whole_secs(self.expires.since(now))
     }
 }
+
+/// An entry that an answer was made of, as it was then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    slot: SlotId,
+    version: Version,
+    stored: Instant,
+    expires: Instant,
+}
+
+impl Source {
+    /// Whole seconds that are left.
+    pub(crate) fn ttl(&self, now: Instant) -> u32 {
+        whole_secs(self.expires.since(now))
+    }
+
+    /// When it ends, or is to be fetched anew: when one part in `prefetch_part` of its time is left.
+    pub(crate) fn use_until(&self, prefetch_part: u32) -> Instant {
+        let whole = whole_secs(self.expires.since(self.stored));
+        let rest = whole.checked_div(prefetch_part).unwrap_or(0);
+        let time = self.expires.since(self.stored);
+        self.stored + (time - Duration::from_secs(rest.into()))
+    }
+}
+
+fn whole_secs(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// What has happened to the entries of a name, and of those that share its place: another number each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    place: u16,
+    number: u32,
+}
+
+/// Places of versions: a change of one name makes one answer in as many be made anew.
+const VERSIONS: usize = 1 << 14;
 
 /// The cache.
 #[derive(Debug)]
@@ -184,12 +223,14 @@ pub(crate) struct Cache {
     entries: Sieve<Entry>,
     octets: usize,
     evictions: u64,
+    versions: Box<[u32]>,
 }
 
 impl Cache {
     pub(crate) fn new(options: CacheOptions, keep: Duration, seed: u64) -> Cache {
         let (index, entries) = (HashTable::new(), Sieve::new());
-        Cache { options, keep, seed, index, entries, octets: 0, evictions: 0 }
+        let versions = vec![0; VERSIONS].into();
+        Cache { options, keep, seed, index, entries, octets: 0, evictions: 0, versions }
     }
 
     /// What is known about `name`, which may have expired.
@@ -201,7 +242,33 @@ impl Cache {
             self.remove(id);
             return None;
         }
-        Some(Found { content: entry.content.clone(), stored: entry.stored, expires: entry.expires })
+        let (stored, expires) = (entry.stored, entry.expires);
+        Some(Found { slot: id, content: entry.content.clone(), stored, expires })
+    }
+
+    /// What to remember of an entry of `name` that was just found.
+    pub(crate) fn source(&self, name: Name<'_>, found: &Found) -> Source {
+        let place = self.version_place(name.as_bytes());
+        let version = Version { place: place as u16, number: self.versions[place] };
+        Source { slot: found.slot, version, stored: found.stored, expires: found.expires }
+    }
+
+    /// Whether nothing has happened to the entries of the name since. Then the entry counts as used again.
+    pub(crate) fn use_again(&mut self, source: &Source) -> bool {
+        let is_same = self.versions[usize::from(source.version.place)] == source.version.number;
+        if is_same {
+            self.entries.use_mut(source.slot);
+        }
+        is_same
+    }
+
+    fn version_place(&self, name: &[u8]) -> usize {
+        fold::hash_name(name, self.seed) as usize % VERSIONS
+    }
+
+    fn note_change(&mut self, name: &[u8]) {
+        let place = self.version_place(name);
+        self.versions[place] = self.versions[place].wrapping_add(1);
     }
 
     /// As [`Cache::get`], but only what has not expired.
@@ -325,6 +392,7 @@ impl Cache {
     /// Adds an entry for which there is none.
     fn add(&mut self, entry: Entry) {
         self.octets += entry.octets();
+        self.note_change(&entry.name);
         let hash = self.hash(&entry.name, entry.kind);
         let SlotId(id) = self.entries.insert(entry);
         let (entries, seed) = (&self.entries, self.seed);
@@ -346,6 +414,7 @@ impl Cache {
     fn remove(&mut self, id: SlotId) {
         let entry = self.entries.remove(id);
         self.octets -= entry.octets();
+        self.note_change(&entry.name);
         let hash = self.hash(&entry.name, entry.kind);
         if let Ok(found) = self.index.find_entry(hash, |other| *other == id.0) {
             found.remove();

@@ -58,7 +58,9 @@ impl<T> Sieve<T> {
     /// The value, which counts as used.
     pub(super) fn use_mut(&mut self, id: SlotId) -> &mut T {
         let slot = &mut self.slots[id.0 as usize];
-        slot.used = true;
+        if !slot.used {
+            slot.used = true; // What is used all the time is not written to each time.
+        }
         slot.value.as_mut().expect("only slots with values are indexed")
     }
 

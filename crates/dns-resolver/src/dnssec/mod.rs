@@ -16,7 +16,7 @@
 //! | `keys` | DNSKEY and DS records, and which keys a DS set vouches for |
 //! | `signature` | one set and its RRSIG records |
 //! | `denial` | what NSEC and NSEC3 records prove |
-//! | `gaps` | what NSEC records of earlier denials prove |
+//! | `gaps` | what NSEC and NSEC3 records of earlier denials prove |
 //! | `canonical`, `algorithm` | the octets that are signed, and the cryptography |
 //!
 //! What it may cost is bounded by [`crate::Dnssec`]: signatures and hashes of one question are counted in its account (the KeyTrap attack,

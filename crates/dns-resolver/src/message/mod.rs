@@ -7,7 +7,7 @@ mod writer;
 pub(crate) use reader::{Message, Question};
 pub(crate) use rrset::{Proof, Rdatas, Rrset};
 pub(crate) use writer::{
-    AnswerHead, Ede, Section, UpstreamQuery, option, write_answer, write_error, write_query,
+    AnswerHead, Ede, Section, TtlAt, UpstreamQuery, Written, option, write_answer, write_error, write_query,
 };
 
 /// Bits of the header that `dns_wire` does not name: only a resolver sets or reads them.

@@ -168,9 +168,25 @@ pub(crate) enum Section {
     Authority,
 }
 
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) octets: Vec<u8>,
+    /// The TTLs of its records, of those of truncated answers, too.
+    pub(crate) ttls: Vec<TtlAt>,
+    pub(crate) is_truncated: bool,
+}
+
+/// Where a TTL stands, and the number of the set that it is of, or whose absence it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TtlAt {
+    pub(crate) at: u16,
+    pub(crate) set: u16,
+}
+
 /// Writes an answer without records.
 pub(crate) fn write_error(head: &AnswerHead, rcode: Rcode, ede: Option<Ede>) -> Vec<u8> {
-    write_answer(head, rcode, &[], false, ede)
+    write_answer(head, rcode, &[], false, ede).octets
 }
 
 /// Writes an answer with `sets`, which are in the order of their sections, and with their signatures and proofs if the client wants them.
@@ -181,30 +197,33 @@ pub(crate) fn write_answer(
     sets: &[(Section, &Rrset)],
     was_validated: bool,
     ede: Option<Ede>,
-) -> Vec<u8> {
+) -> Written {
     let mut writer = Writer::new(head);
     let reserve = if head.edns.is_some() { 11 + 6 + head.options.len() } else { 0 };
     let behind_question = writer.message.len();
     writer.room = head.limit.saturating_sub(reserve);
-    for (section, set) in sets {
+    for (number, (section, set)) in sets.iter().enumerate() {
+        writer.number = number as u16; // Aliases have a bound that is far less.
         writer.set(*section, set, set.ttl, head.wants_signatures());
     }
     if head.wants_signatures() {
-        for (_, set) in sets {
+        for (number, (_, set)) in sets.iter().enumerate() {
+            writer.number = number as u16;
             let absence = set.absence().iter();
             absence.for_each(|proof| writer.set(Section::Authority, proof, set.ttl, true));
         }
     }
     let (mut counts, room) = (writer.counts, writer.room);
     counts.question = u16::from(!head.question.is_empty());
-    let mut message = writer.message;
+    let (mut message, ttls) = (writer.message, writer.ttls);
+    let is_truncated = message.len() > room;
     let mut flags = head.flags | flag::QR | super::flag::RA | rcode.low();
     let is_secure =
         was_validated && !sets.is_empty() && sets.iter().all(|(_, set)| set.security == Security::Secure);
     if is_secure && (head.wants_ad || head.wants_signatures()) {
         flags |= super::flag::AD;
     }
-    if message.len() > room {
+    if is_truncated {
         message.truncate(behind_question);
         flags = flags & !super::flag::AD | flag::TC;
         (counts.answer, counts.authority) = (0, 0);
@@ -218,7 +237,7 @@ pub(crate) fn write_answer(
     }
     write_header(&mut message, flags, counts);
     message[..2].copy_from_slice(&head.id.to_be_bytes());
-    message
+    Written { octets: message, ttls, is_truncated }
 }
 
 /// Adds the option of zeros that fills the message's last block (RFC 7830, 3; RFC 8467, 4.1). `len` is its length without options.
@@ -250,6 +269,9 @@ struct Writer {
     spelled: Vec<u8>,
     /// Where each suffix of these starts and ends, and where it stands in the message.
     points: Vec<(Range<usize>, u16)>,
+    ttls: Vec<TtlAt>,
+    /// The set that is written, or whose absence.
+    number: u16,
 }
 
 impl Writer {
@@ -263,6 +285,8 @@ impl Writer {
             room: 0,
             spelled: Vec::with_capacity(NAME_LEN_MAX),
             points: Vec::with_capacity(POINTS_MAX),
+            ttls: Vec::new(),
+            number: 0,
         };
         writer.remember(head.qname(), head.qname().len(), HEADER_LEN);
         writer
@@ -289,6 +313,7 @@ impl Writer {
         self.name(owner.as_bytes());
         self.message.extend_from_slice(&rtype.0.to_be_bytes());
         self.message.extend_from_slice(&Class::IN.0.to_be_bytes());
+        self.ttls.push(TtlAt { at: self.message.len() as u16, set: self.number }); // No message is longer.
         self.message.extend_from_slice(&ttl.to_be_bytes());
         let start = self.message.len() + 2;
         self.message.extend_from_slice(&[0, 0]);
@@ -384,7 +409,7 @@ mod tests {
     #[test]
     fn an_answer_reads_back_with_the_spelling_of_the_client() {
         let octets =
-            write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(2))], true, None);
+            write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(2))], true, None).octets;
         let message = Message::parse(&octets).unwrap();
         assert_eq!((&octets[..2], message.answer.len(), message.has_opt), (&[0, 7][..], 2, true));
         assert_eq!(message.question.unwrap().name.as_name().as_bytes(), b"\x03wWw\0");
@@ -394,11 +419,12 @@ mod tests {
     #[test]
     fn an_answer_without_room_is_empty_and_truncated() {
         let octets =
-            write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None);
+            write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None).octets;
         let message = Message::parse(&octets).unwrap();
         assert_eq!((message.flags & flag::TC, message.answer.len()), (flag::TC, 0));
         let octets =
-            write_answer(&head(1232), Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None);
+            write_answer(&head(1232), Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None)
+                .octets;
         assert_eq!(Message::parse(&octets).unwrap().answer.len(), 40);
     }
 
@@ -407,7 +433,7 @@ mod tests {
         let rdata = [&b"\0\x0a\x04mail"[..], b"\x03www\0"].concat();
         let rdatas = Rdatas::pack([&rdata[..]]);
         let mx = Rrset::unsigned(name("www."), Rtype::MX, 60, rdatas);
-        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], true, None);
+        let octets = write_answer(&head(512), Rcode::NoError, &[(Section::Answer, &mx)], true, None).octets;
         assert_eq!(octets.len(), 12 + 9 + 2 + 10 + 2 + 5 + 2 + 11);
         assert!(fold::equal(&Message::parse(&octets).unwrap().answer[0].rdata, &rdata));
     }
@@ -417,7 +443,8 @@ mod tests {
         let head = AnswerHead { options: option(10, b"12345678"), block: 468, ..head(65_535) };
         let octets = write_error(&head, Rcode::ServFail, Some(Ede::NO_REACHABLE_AUTHORITY));
         assert_eq!(octets.len(), 468);
-        let many = write_answer(&head, Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None);
+        let many =
+            write_answer(&head, Rcode::NoError, &[(Section::Answer, &addresses(40))], true, None).octets;
         assert_eq!(many.len(), 2 * 468);
         let unpadded = AnswerHead { block: 0, ..head };
         let octets = write_error(&unpadded, Rcode::ServFail, None);
@@ -430,7 +457,7 @@ mod tests {
             let head = AnswerHead { options: option(10, &[7; 40]), block: 468, ..head(limit) };
             for count in 0..40 {
                 let sets = [(Section::Answer, &addresses(count))];
-                let octets = write_answer(&head, Rcode::NoError, &sets, true, Some(Ede::OTHER));
+                let octets = write_answer(&head, Rcode::NoError, &sets, true, Some(Ede::OTHER)).octets;
                 assert!(octets.len() <= limit, "{} of {limit}", octets.len());
             }
         }

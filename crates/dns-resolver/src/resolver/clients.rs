@@ -8,12 +8,14 @@ use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype, header};
 
 use super::timers::Timer;
 use super::{ClientId, Known, Refusal, Resolver, Terms, Transport};
-use crate::cache::{Content, Failure, Kind};
+use crate::cache::{Content, Failure, Kind, Source};
 use crate::dns64::Translation;
 use crate::dnssec::Security;
 use crate::iterator::task::{Outcome, Purpose, TaskId, Waiter};
 use crate::local_zones::LocalAnswer;
-use crate::message::{AnswerHead, Ede, Question, Rdatas, Rrset, Section, flag, write_answer, write_error};
+use crate::message::{
+    AnswerHead, Ede, Question, Rdatas, Rrset, Section, Written, flag, write_answer, write_error,
+};
 use crate::stale;
 
 /// A client that waits.
@@ -42,6 +44,8 @@ struct Reply {
     is_stale: bool,
     /// The shortest-lived part is near its end.
     is_ending: bool,
+    /// What each set comes from, if all come from one entry each.
+    sources: Option<Vec<Source>>,
 }
 
 /// How often hope is looked for again once the client timer has passed.
@@ -58,8 +62,9 @@ impl Resolver {
         let terms = terms.into();
         match Query::parse(octets) {
             Ok(query) => {
+                let to_keep = Some(octets).filter(|_| terms.are_plain() && self.options.dns64.is_none());
                 let head = self.head(terms, octets, Some(&query));
-                self.on_question(client, &query, octets, head, now);
+                self.on_question(client, &query, octets, head, to_keep, now);
             }
             Err(QueryError::Short | QueryError::Response) => self.drop_client(client),
             Err(error) => {
@@ -107,6 +112,7 @@ impl Resolver {
         query: &Query,
         octets: &[u8],
         head: AnswerHead,
+        to_keep: Option<&[u8]>,
         now: Instant,
     ) {
         if let Some((rcode, ede)) = refusal(query) {
@@ -121,11 +127,18 @@ impl Resolver {
         let question = Question { is_unchecked, ..Question::new(name, query.qtype) };
         let reverse = self.options.dns64.and_then(|dns64| dns64.reverse(&question));
         let (question, translation) = reverse.unwrap_or((question, Translation::None));
-        self.answer_or_resolve(client, Addressee { head, translation }, question, now);
+        self.answer_or_resolve(client, Addressee { head, translation }, question, to_keep, now);
     }
 
-    /// Answers by what is known here, or lets the client wait.
-    fn answer_or_resolve(&mut self, client: ClientId, to: Addressee, question: Question, now: Instant) {
+    /// Answers by what is known here, or lets the client wait. An answer by the cache is kept for the query `to_keep`.
+    fn answer_or_resolve(
+        &mut self,
+        client: ClientId,
+        to: Addressee,
+        question: Question,
+        to_keep: Option<&[u8]>,
+        now: Instant,
+    ) {
         if let Some(answer) = self.local.answer(question.name.as_name(), question.rtype) {
             let outcome = match answer {
                 LocalAnswer::Records(set) => Outcome::Answer(vec![*set]),
@@ -138,6 +151,10 @@ impl Resolver {
             self.counters.cache_hits += 1;
             if reply.is_ending {
                 self.prefetch(&question, now);
+            } else if let Some((query, sources)) = to_keep.zip(reply.sources) {
+                let written = self.write_reply(&to.head, &reply.outcome, false);
+                self.keep_answer(query, &written, sources);
+                return self.answer(client, written.octets);
             }
             return self.tell(client, to, &question, &reply.outcome, false, now);
         }
@@ -161,7 +178,7 @@ impl Resolver {
             return self.send_reply(client, &to.head, outcome, is_stale);
         };
         if let Some((question, translation)) = dns64.fall_back(question, outcome) {
-            return self.answer_or_resolve(client, Addressee { translation, ..to }, question, now);
+            return self.answer_or_resolve(client, Addressee { translation, ..to }, question, None, now);
         }
         self.send_reply(client, &to.head, &dns64.apply(&to.translation, outcome), is_stale);
     }
@@ -315,11 +332,16 @@ impl Resolver {
     fn known_reply(&mut self, question: &Question, stale_too: bool, now: Instant) -> Option<Reply> {
         let mut name = question.name.clone();
         let mut chain = Vec::new();
+        let mut sources = Some(Vec::new());
         let (mut is_stale, mut is_ending) = (false, false);
         for _ in 0..=self.options.limits.aliases_max {
             let knowledge =
                 self.look_up(name.as_name(), question.rtype, stale_too, question.is_unchecked, now)?;
             is_stale |= knowledge.is_stale;
+            match (&mut sources, knowledge.source) {
+                (Some(sources), Some(source)) => sources.push(source),
+                _ => sources = None,
+            }
             let part = self.options.cache.prefetch_part;
             is_ending |= part > 0 && knowledge.left < knowledge.whole / part;
             let outcome = match knowledge.known {
@@ -335,7 +357,7 @@ impl Resolver {
                 Known::NoData(soa) => Outcome::NoData(chain, Some(soa)),
                 Known::NoName(soa) => Outcome::NoName(chain, Some(soa)),
             };
-            return Some(Reply { outcome, is_stale, is_ending });
+            return Some(Reply { outcome, is_stale, is_ending, sources });
         }
         None
     }
@@ -352,6 +374,11 @@ impl Resolver {
     }
 
     fn send_reply(&mut self, client: ClientId, head: &AnswerHead, outcome: &Outcome, is_stale: bool) {
+        let written = self.write_reply(head, outcome, is_stale);
+        self.answer(client, written.octets);
+    }
+
+    fn write_reply(&mut self, head: &AnswerHead, outcome: &Outcome, is_stale: bool) -> Written {
         let (rcode, chain, soa) = match outcome {
             Outcome::Answer(chain) => (Rcode::NoError, chain, None),
             Outcome::NoData(chain, soa) => (Rcode::NoError, chain, soa.as_deref()),
@@ -359,7 +386,7 @@ impl Resolver {
             Outcome::TooLong(chain) => (Rcode::YxDomain, chain, None),
             Outcome::Failed(ede) => {
                 self.counters.failures += 1;
-                return self.answer(client, write_error(head, Rcode::ServFail, Some(*ede)));
+                return write_answer(head, Rcode::ServFail, &[], false, Some(*ede));
             }
         };
         let ede = match rcode {
@@ -373,7 +400,7 @@ impl Resolver {
         // A denial without SOA record, and a name that became too long, were not validated; expired data was, once.
         let is_denied = !matches!(outcome, Outcome::Answer(_));
         let was_validated = !is_stale && (!is_denied || soa.is_some());
-        self.answer(client, write_answer(head, rcode, &sets, was_validated, ede));
+        write_answer(head, rcode, &sets, was_validated, ede)
     }
 }
 
@@ -404,5 +431,5 @@ fn minimal_any(head: &AnswerHead, name: Name<'_>) -> Vec<u8> {
     const TTL: u32 = 3600;
     let rdatas = Rdatas::pack([&b"\x07RFC8482\0"[..]]);
     let set = Rrset::unsigned(NameBuf::from(name), Rtype::HINFO, TTL, rdatas);
-    write_answer(head, Rcode::NoError, &[(Section::Answer, &set)], false, None)
+    write_answer(head, Rcode::NoError, &[(Section::Answer, &set)], false, None).octets
 }

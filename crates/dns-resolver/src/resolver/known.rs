@@ -6,7 +6,7 @@ use clock::Instant;
 use dns_wire::{Name, NameBuf, Rtype};
 
 use super::Resolver;
-use crate::cache::{Content, Found, Kind};
+use crate::cache::{Content, Found, Kind, Source};
 use crate::dnssec::gaps::Denied;
 use crate::iterator::classify::synthesise;
 use crate::message::Rrset;
@@ -31,6 +31,8 @@ pub(crate) struct Knowledge {
     pub(crate) is_stale: bool,
     pub(crate) left: u32,
     pub(crate) whole: u32,
+    /// The one entry that it comes from; none if it comes from several, or has expired.
+    pub(crate) source: Option<Source>,
 }
 
 impl Resolver {
@@ -70,7 +72,8 @@ impl Resolver {
             return Some(knowledge);
         }
         let (kind, found) = best.filter(|_| is_fresh || stale_too)?;
-        self.knowledge(name, kind, rtype, &found, now)
+        let source = is_fresh.then(|| self.cache.source(name, &found));
+        Some(Knowledge { source, ..self.knowledge(name, kind, rtype, &found, now)? })
     }
 
     /// What denials of other names of the zone say (RFC 8198).
@@ -78,12 +81,12 @@ impl Resolver {
         if self.directed(name).is_some() {
             return None;
         }
-        let (known, ttl) = match self.gaps.deny(name, rtype, now)? {
+        let (known, ttl) = match self.gaps.deny(name, rtype, &self.options.dnssec, now)? {
             Denied::NoName(soa) => (Known::NoName(Arc::clone(&soa)), soa.ttl),
             Denied::NoData(soa) => (Known::NoData(Arc::clone(&soa)), soa.ttl),
         };
         self.counters.synthesised += 1;
-        Some(Knowledge { known, is_stale: false, left: ttl, whole: ttl })
+        Some(Knowledge { known, is_stale: false, left: ttl, whole: ttl, source: None })
     }
 
     /// What fresh entries of the names above say: that nothing is below them (RFC 8020), or that they redirect what is (RFC 6672). Only
@@ -155,7 +158,7 @@ impl Resolver {
             _ => return None,
         };
         let whole = u32::try_from(found.expires.since(found.stored).as_secs()).unwrap_or(u32::MAX);
-        Some(Knowledge { known, is_stale, left: ttl, whole })
+        Some(Knowledge { known, is_stale, left: ttl, whole, source: None })
     }
 }
 

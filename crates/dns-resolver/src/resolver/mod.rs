@@ -1,5 +1,6 @@
 //! The calls, and what waits for what.
 
+mod answers;
 mod clients;
 mod known;
 mod timers;
@@ -25,6 +26,8 @@ use crate::message::Question;
 use crate::options::Options;
 use crate::random::Random;
 use crate::servers::{ServerReport, Servers};
+use answers::Answers;
+pub use answers::KnownAnswer;
 use clients::{Client, TCP_MAX};
 pub(crate) use known::Known;
 use siphasher::sip::SipHasher13;
@@ -59,6 +62,14 @@ pub struct Terms {
     pub block: u16,
     /// Octets of the longest answer that the way takes, whatever the client takes.
     pub limit: usize,
+}
+
+impl Terms {
+    /// Whether the answer is that of any client that asks so over UDP.
+    #[must_use]
+    pub fn are_plain(&self) -> bool {
+        self.transport == Transport::Udp && self.options.is_empty() && self.block == 0
+    }
 }
 
 impl From<Transport> for Terms {
@@ -194,6 +205,7 @@ pub struct Resolver {
     /// What our part of cookies is made with.
     pub(crate) cookie_secret: Secret,
     pub(crate) cache: Cache,
+    answers: Answers,
     pub(crate) gaps: Gaps,
     pub(crate) servers: Servers,
     pub(crate) lame: LameServers,
@@ -213,7 +225,7 @@ pub struct Resolver {
     /// Background look-ups of addresses that may start now, in thousandths, and since when.
     pub(crate) fetch_tokens: (u64, Instant),
     transmits: VecDeque<Transmit>,
-    answers: VecDeque<Answer>,
+    ready_answers: VecDeque<Answer>,
     closed: VecDeque<QueryId>,
 }
 
@@ -231,6 +243,7 @@ impl Resolver {
         timers.set(now + SWEEP, Timer::Sweep);
         Resolver {
             cache: Cache::new(options.cache, options.stale.keep, seed),
+            answers: Answers::new(options.cache.octets_max, random.draw()),
             gaps: Gaps::default(),
             servers: Servers::new(options.selection, now),
             local: local_zones(&options, &zones),
@@ -251,7 +264,7 @@ impl Resolver {
             wall_clock: (now, 0),
             fetch_tokens: (u64::from(fetch_rate) * 1000, now),
             transmits: VecDeque::new(),
-            answers: VecDeque::new(),
+            ready_answers: VecDeque::new(),
             closed: VecDeque::new(),
         }
     }
@@ -271,6 +284,7 @@ impl Resolver {
             self.cache.flush(changed.zone.as_name(), Scope::Subtree);
         }
         self.gaps.clear();
+        self.answers.clear();
         // What counts as true has changed.
         if zones.trust != self.zones.trust || options.dnssec != self.options.dnssec {
             self.cache.flush(Name::ROOT, Scope::Subtree);
@@ -320,7 +334,7 @@ impl Resolver {
 
     /// The next answer for a client. Every question gets one, be it empty.
     pub fn poll_answer(&mut self) -> Option<Answer> {
-        self.answers.pop_front()
+        self.ready_answers.pop_front()
     }
 
     /// The next query that no response is wanted for any more: its socket may go.
@@ -408,7 +422,7 @@ impl Resolver {
     }
 
     fn answer(&mut self, client: ClientId, octets: Vec<u8>) {
-        self.answers.push_back(Answer { client, octets });
+        self.ready_answers.push_back(Answer { client, octets });
     }
 }
 

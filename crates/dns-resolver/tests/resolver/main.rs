@@ -1,5 +1,6 @@
 //! The resolver in simulated time: scenarios, server selection, serve-stale, validation, hostile input.
 
+mod answers;
 mod bounds;
 mod cookies;
 mod dnssec;

@@ -51,17 +51,15 @@ pub(crate) struct World {
     /// Parts of a thousand of all messages that are lost.
     pub(crate) loss: u64,
     arrivals: BTreeMap<(Instant, u64), (QueryId, SocketAddr, Vec<u8>)>,
-    asked: BTreeMap<ClientId, Instant>,
+    /// When they asked, and what was known as a whole.
+    asked: BTreeMap<ClientId, (Instant, Option<Vec<u8>>)>,
     count: u64,
 }
 
 impl World {
     pub(crate) fn new(servers: &[Life], seed: u8) -> World {
-        let addresses = (0..servers.len()).map(address).collect();
-        let directed = Directed { zone: name("example."), kind: DirectedKind::Stub, servers: addresses };
-        let zones = Zones { directed: vec![directed], ..Zones::default() };
         World {
-            resolver: Resolver::new(Options::default(), zones, [seed; 16], Instant::ZERO),
+            resolver: Resolver::new(Options::default(), zones(servers.len()), [seed; 16], Instant::ZERO),
             now: Instant::ZERO,
             servers: servers.to_vec(),
             version: 1,
@@ -86,8 +84,10 @@ impl World {
             has_edns: true,
             ..Message::default()
         };
-        self.asked.insert(client, self.now);
-        self.resolver.on_query(client, dns_resolver::Transport::Udp, &query.to_octets(), self.now);
+        let octets = query.to_octets();
+        let known = self.resolver.recall(&octets, self.now).map(|known| known.to_octets(&octets));
+        self.asked.insert(client, (self.now, known));
+        self.resolver.on_query(client, dns_resolver::Transport::Udp, &octets, self.now);
         self.collect();
     }
 
@@ -130,7 +130,8 @@ impl World {
         while self.resolver.poll_closed().is_some() {}
         while let Some(answer) = self.resolver.poll_answer() {
             let message = Message::from_octets(&answer.octets);
-            let asked = self.asked.remove(&answer.client).expect("one answer a question");
+            let (asked, known) = self.asked.remove(&answer.client).expect("one answer a question");
+            assert!(known.is_none_or(|known| known == answer.octets), "what is known is what is answered");
             let version = message.sections[0].last().and_then(|record| record.rdata.last().copied());
             let (rcode, ede) = (message.rcode, message.ede);
             self.got.push(Got { asked, took: self.now - asked, rcode, ede, version });
@@ -149,6 +150,13 @@ impl World {
         }
         response
     }
+}
+
+/// Where the zone's servers are.
+pub(crate) fn zones(servers: usize) -> Zones {
+    let servers = (0..servers).map(address).collect();
+    let directed = Directed { zone: name("example."), kind: DirectedKind::Stub, servers };
+    Zones { directed: vec![directed], ..Zones::default() }
 }
 
 pub(crate) fn address(server: usize) -> SocketAddr {

@@ -13,7 +13,7 @@ use super::streams::StreamId;
 /// Where a client's answer goes.
 pub(super) enum Place {
     Udp(usize, Peer),
-    Port(ReturnPath),
+    Device(ReturnPath),
     Stream(StreamId),
     Encrypted(Reply),
 }

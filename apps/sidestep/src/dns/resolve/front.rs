@@ -36,7 +36,7 @@ pub(super) enum Way {
 
 impl Way {
     /// Answers that nobody may read are padded, so that their length tells little (RFC 8467, 4.1).
-    fn terms(self) -> Terms {
+    pub(super) fn terms(self) -> Terms {
         const BLOCK: u16 = 468;
         match self {
             Way::Udp => Transport::Udp.into(),

@@ -1,4 +1,4 @@
-//! `sidestep dns resolve`: the recursive resolver on kernel sockets, one thread.
+//! `sidestep dns resolve`: the recursive resolver on kernel sockets or an interface, one thread.
 //!
 //! | file | what it does |
 //! | --- | --- |
@@ -7,7 +7,9 @@
 //! | `trust.rs` | trust anchors, and zones that are not validated |
 //! | `front.rs` | who may ask, and how much; cookies |
 //! | `service.rs` | the parts put together: start, ready line, signals |
-//! | `server.rs` | the loop: sockets and time to the core, and back |
+//! | `driver.rs` | the loop, and the engine of the interface |
+//! | `server.rs` | a turn of it: sockets and time to the core, and back |
+//! | `core.rs` | questions judged and answered |
 //! | `streams.rs`, `stream.rs` | TCP of clients |
 //! | `clients.rs` | who waits for an answer |
 //! | `upstreams.rs` | sockets to servers, one a query |
@@ -22,12 +24,13 @@ mod config;
 mod config_file;
 mod constants;
 mod control;
+mod core;
+mod driver;
 mod flush;
 mod front;
 mod front_config;
 mod hints_file;
 mod options;
-mod port;
 mod query_log;
 mod saved;
 mod server;

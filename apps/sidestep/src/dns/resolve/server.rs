@@ -1,6 +1,6 @@
 //! The loop: sockets and time to the core, and queries and answers back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
@@ -14,20 +14,19 @@ use clock::{Duration, Instant};
 use device::BURST;
 use device_kernel::{Datagrams, Peer};
 use dns_front::{Questions, Via};
-use dns_resolver::{ClientId, QueryId, Random, Resolver};
+use dns_resolver::{QueryId, Random, Resolver};
 use dns_server::Admission;
-use engine::Clock;
+use engine::{Clock, Datagram, EngineHandle, ReturnPath, UdpResponder};
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
-use native::Interface;
+use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use observe::report::{Count, NameServerReport};
 
 use super::clients::{Clients, Place};
 use super::config::Config;
 use super::control::{Command, Control};
+use super::core::{Core, Judged};
 use super::front::{Front, Verdict, Way};
-use super::port::{self, Port, Received as Arrived};
 use super::query_log::{Asked, QueryLog};
 use super::saved;
 use super::streams::{StreamId, Streams};
@@ -42,10 +41,10 @@ pub(super) enum Kind {
     Listener,
     Stream,
     Upstream,
-    Port,
+    Device,
 }
 
-const KINDS: [Kind; 6] = [Kind::Wake, Kind::Udp, Kind::Listener, Kind::Stream, Kind::Upstream, Kind::Port];
+const KINDS: [Kind; 6] = [Kind::Wake, Kind::Udp, Kind::Listener, Kind::Stream, Kind::Upstream, Kind::Device];
 const NUMBER_BITS: u32 = 56;
 
 /// The token of a thing. Numbers count up from 0 and never reach 2^56.
@@ -75,20 +74,21 @@ struct Listener {
     answers: Vec<(Peer, Vec<u8>)>,
 }
 
-/// The resolver, on kernel sockets and perhaps an interface.
+/// The resolver, on kernel sockets, and the responder of an engine, which may have an interface.
 pub(super) struct Server {
     config: Config,
     poll: Poll,
-    _waker: Arc<Waker>,
+    waker: Arc<Waker>,
     commands: Receiver<Command>,
     clock: Clock,
-    /// As of the start of this turn.
-    unix_secs: u64,
-    front: Front,
-    resolver: Resolver,
+    core: Core,
     udp: Vec<Listener>,
-    /// In place of the sockets of UDP.
-    port: Option<Port>,
+    /// The engine, if it has an interface.
+    engine: Option<EngineHandle>,
+    /// Answers that leave by it.
+    late: VecDeque<(ReturnPath, Vec<u8>)>,
+    /// Queries have come by it.
+    has_received: bool,
     tcp: Vec<TcpListener>,
     streams: Streams,
     /// DNS over TLS, HTTPS and QUIC.
@@ -97,7 +97,6 @@ pub(super) struct Server {
     more_encrypted: bool,
     upstreams: Upstreams,
     clients: Clients,
-    query_log: Option<QueryLog>,
     /// Sockets that may have more to read.
     again: Vec<usize>,
     /// Connections that may have more queries.
@@ -137,7 +136,6 @@ impl Server {
             poll.registry().register(&mut listener, place, Interest::READABLE)?;
             tcp.push(listener);
         }
-        let port = config.device.as_ref().map(|_| Port::new(Arc::clone(&waker))).transpose()?;
         let encrypted = config.encrypted.as_ref().map(|options| {
             let waker = Arc::clone(&waker);
             // A wake-up that fails means that the loop has ended.
@@ -149,8 +147,12 @@ impl Server {
         let resolver = Resolver::new(config.options.clone(), config.zones.clone(), random.key(), clock.now());
         let front_random = Random::new(random.key());
         let server = Server {
-            front: Front::new(config.front.clone(), front_random, clock.now()),
-            unix_secs: 0,
+            core: Core {
+                front: Front::new(config.front.clone(), front_random, clock.now()),
+                resolver,
+                query_log: None,
+                unix_secs: 0,
+            },
             streams: Streams::new(Admission::new(config.tcp)),
             encrypted,
             more_encrypted: false,
@@ -158,15 +160,15 @@ impl Server {
             next_sweep: clock.now() + SWEEP,
             config,
             poll,
-            _waker: waker,
+            waker,
             commands,
             clock,
-            resolver,
             udp,
-            port,
+            engine: None,
+            late: VecDeque::new(),
+            has_received: false,
             tcp,
             clients: Clients::default(),
-            query_log: None,
             again: Vec::new(),
             more: BTreeSet::new(),
             buffer: vec![0; MESSAGE_MAX],
@@ -180,12 +182,32 @@ impl Server {
         self.udp.iter().map(|listener| listener.socket.local_addr()).collect()
     }
 
-    /// What a thread of the interface gives devices to, if there is one: the interface is opened once the resolver has become its user.
-    pub(super) fn open_interface(&self) -> anyhow::Result<Option<Interface>> {
-        let Some((port, name)) = self.port.as_ref().zip(self.config.device.as_deref()) else {
-            return Ok(None);
-        };
-        port::open(name, &self.config.listen, port.handle()).map(Some)
+    /// The interface by which queries over UDP come, if there is one, and the addresses that it brings them for.
+    pub(super) fn device(&self) -> Option<(&str, &[SocketAddr])> {
+        self.config.device.as_deref().map(|name| (name, &self.config.listen[..]))
+    }
+
+    /// Is told which engine it is the responder of.
+    pub(super) fn set_engine(&mut self, engine: EngineHandle) {
+        self.engine = Some(engine);
+    }
+
+    /// What ends the wait of [`Server::turn`].
+    pub(super) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Whether queries have come by the interface since the last call.
+    pub(super) fn has_received(&mut self) -> bool {
+        mem::take(&mut self.has_received)
     }
 
     /// The addresses that are served over TLS, HTTPS and QUIC.
@@ -198,42 +220,45 @@ impl Server {
         self.tell_wall_clock();
         if let Some(path) = &self.config.cache_file {
             let octets_max = self.config.options.cache.octets_max;
-            saved::restore(path, octets_max, &mut self.resolver, self.clock.now());
+            saved::restore(path, octets_max, &mut self.core.resolver, self.clock.now());
         }
     }
 
-    /// Serves until it is to stop, and leaves the cache for the next run.
-    pub(super) fn run(mut self) {
+    /// Starts what has threads of its own.
+    pub(super) fn start(&mut self) {
         if let Some((front, _)) = &mut self.encrypted
             && let Err(error) = front.start()
         {
             log::error!("no DNS over TLS, HTTPS and QUIC: {error}");
         }
-        let mut events = Events::with_capacity(1024);
-        while !self.has_stopped() {
-            self.tell_wall_clock();
-            let timeout = self.timeout();
-            if self.poll.poll(&mut events, Some(timeout.into())).is_err() {
-                events.clear(); // A signal; anything else would come again.
-            }
-            let again = mem::take(&mut self.again);
-            for event in &events {
-                self.on_event(event.token());
-            }
-            again.into_iter().for_each(|number| self.receive(number));
-            self.receive_encrypted();
-            self.resolver.on_timeout(self.clock.now());
-            self.sweep();
-            self.deliver();
-            self.serve_port();
-            while let Ok(command) = self.commands.try_recv() {
-                self.obey(command);
-            }
+    }
+
+    /// One turn of the loop, except for what the interface brings: waits for at most `patience`, and looks after what has happened.
+    pub(super) fn turn(&mut self, events: &mut Events, patience: Duration) {
+        self.tell_wall_clock();
+        if self.poll.poll(events, Some(patience.into())).is_err() {
+            events.clear(); // A signal; anything else would come again.
         }
+        let again = mem::take(&mut self.again);
+        for event in &*events {
+            self.on_event(event.token());
+        }
+        again.into_iter().for_each(|number| self.receive(number));
+        self.receive_encrypted();
+        self.core.resolver.on_timeout(self.clock.now());
+        self.sweep();
+        self.deliver();
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
+    }
+
+    /// Leaves the cache for the next run.
+    pub(super) fn finish(&mut self) {
         if let Some(path) = &self.config.cache_file {
-            saved::save(path, &self.resolver, self.clock.now());
+            saved::save(path, &self.core.resolver, self.clock.now());
         }
-        if let Some(log) = self.query_log {
+        if let Some(log) = self.core.query_log.take() {
             log.finish();
         }
     }
@@ -242,59 +267,30 @@ impl Server {
     fn tell_wall_clock(&mut self) {
         // A clock before 1970 is as wrong as one that stands there.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.unix_secs = since_1970.as_secs();
-        self.resolver.on_wall_clock(self.unix_secs, self.clock.now());
+        self.core.unix_secs = since_1970.as_secs();
+        self.core.resolver.on_wall_clock(self.core.unix_secs, self.clock.now());
     }
 
-    fn timeout(&mut self) -> Duration {
+    /// How long there is nothing to do, unless something happens.
+    pub(super) fn patience(&self) -> Duration {
         if !self.again.is_empty() || !self.more.is_empty() || self.more_encrypted {
             return Duration::ZERO;
         }
-        let mut until = self.resolver.poll_timeout();
+        let mut until = self.core.resolver.poll_timeout();
         if !self.streams.is_empty() || self.stop_at.is_some() {
             until = until.into_iter().chain([self.next_sweep]).min();
         }
-        let now = self.clock.now();
-        let span = until.map_or(Duration::from_secs(60), |until| until.since(now));
-        let Some(port) = &mut self.port else { return span };
-        match port.prepare_sleep(self.poll.registry(), now) {
-            Ok(may_sleep) => may_sleep.map_or(span, |may_sleep| may_sleep.min(span)),
-            Err(_) => Duration::from_millis(1), // Without memory for it nothing tells when packets are there.
-        }
+        until.map_or(Duration::from_secs(60), |until| until.since(self.clock.now()))
     }
 
-    /// Takes what came by the interface, and sends what is ready, for some turns or until there is nothing more.
-    fn serve_port(&mut self) {
-        const TURNS: usize = 16;
-        for _ in 0..TURNS {
-            let now = self.clock.now();
-            let Some(port) = &mut self.port else { return };
-            let queries = port.turn(now);
-            if queries.is_empty() {
-                return;
-            }
-            for Arrived { from, octets, path } in queries {
-                let verdict = self.front.judge(from.ip(), Way::Udp, &octets, now, self.unix_secs);
-                if verdict == Verdict::Drop || self.stop_at.is_some() {
-                    continue;
-                }
-                let verdict = verdict.within(path.room());
-                let client =
-                    self.clients.add(Place::Port(path), Asked { client: from, way: Way::Udp, at: now });
-                hand_in(&mut self.resolver, client, verdict, &octets, now);
-            }
-            self.deliver();
-        }
-    }
-
-    fn has_stopped(&self) -> bool {
+    pub(super) fn has_stopped(&self) -> bool {
         let Some(stop_at) = self.stop_at else { return false };
         self.clients.is_empty() || self.clock.now() >= stop_at
     }
 
     fn on_event(&mut self, token: Token) {
         match split(token) {
-            (Kind::Wake | Kind::Port, _) => {} // Both are looked after in each turn.
+            (Kind::Wake | Kind::Device, _) => {} // Both are looked after in each turn.
             (Kind::Udp, number) => self.receive(number as usize),
             (Kind::Listener, number) => self.accept(number as usize),
             (Kind::Stream, id) => self.drive(id),
@@ -309,14 +305,19 @@ impl Server {
         let now = self.clock.now();
         for index in 0..count {
             let Some((peer, octets)) = self.udp[number].socket.received(index) else { continue };
-            let from = peer.address.ip();
-            let verdict = self.front.judge(from, Way::Udp, octets, now, self.unix_secs);
-            if verdict == Verdict::Drop {
-                continue;
-            }
             let asked = Asked { client: peer.address, way: Way::Udp, at: now };
+            let verdict = match self.core.judge(asked, octets) {
+                Judged::Known(known) => {
+                    let answer = known.to_octets(octets);
+                    self.core.log(asked, &answer, now);
+                    self.udp[number].answers.push((peer, answer));
+                    continue;
+                }
+                Judged::Open(Verdict::Drop) => continue,
+                Judged::Open(verdict) => verdict,
+            };
             let client = self.clients.add(Place::Udp(number, peer), asked);
-            hand_in(&mut self.resolver, client, verdict, octets, now);
+            self.core.hand_in(client, verdict, octets, now);
         }
         self.deliver();
         if count == BURST && !self.again.contains(&number) {
@@ -334,14 +335,13 @@ impl Server {
         {
             count += 1;
             let asked = Asked { client: question.client, way: Way::Encrypted(question.via), at: now };
-            let verdict =
-                self.front.judge(asked.client.ip(), asked.way, &question.octets, now, self.unix_secs);
+            let verdict = self.core.judge_open(asked, &question.octets);
             let (octets, reply) = question.into_parts();
             if verdict == Verdict::Drop {
                 continue;
             }
             let client = self.clients.add(Place::Encrypted(reply), asked);
-            hand_in(&mut self.resolver, client, verdict, &octets, now);
+            self.core.hand_in(client, verdict, &octets, now);
         }
         self.more_encrypted = count == BURST;
         if count > 0 {
@@ -349,11 +349,35 @@ impl Server {
         }
     }
 
+    /// Answers a datagram by what is known, or hands it in.
+    fn answer_in_place(&mut self, datagram: &mut Datagram<'_>, now: Instant) -> Option<usize> {
+        let asked = Asked { client: datagram.source(), way: Way::Udp, at: now };
+        let query = &datagram.buffer[..datagram.len];
+        let verdict = match self.core.judge(asked, query) {
+            Judged::Known(known) if known.len() <= datagram.buffer.len() => {
+                let len = known.len();
+                known.write_over(datagram.buffer);
+                self.core.log(asked, &datagram.buffer[..len], now);
+                return Some(len);
+            }
+            Judged::Known(_) => Verdict::Ask(Way::Udp.terms()),
+            Judged::Open(verdict) => verdict,
+        };
+        if verdict == Verdict::Drop || self.stop_at.is_some() {
+            return None;
+        }
+        let path = datagram.return_path();
+        let verdict = verdict.within(path.room());
+        let client = self.clients.add(Place::Device(path), asked);
+        self.core.hand_in(client, verdict, query, now);
+        None
+    }
+
     fn accept(&mut self, number: usize) {
         let now = self.clock.now();
         while let Some(listener) = self.tcp.get(number) {
             // Out of descriptors or memory: the sweep tries again.
-            let may_ask = |client| self.front.may_ask(client);
+            let may_ask = |client| self.core.front.may_ask(client);
             let accepted = self.streams.accept(listener, self.poll.registry(), may_ask, now);
             let Ok(Some(id)) = accepted else { return };
             self.drive(id);
@@ -366,12 +390,13 @@ impl Server {
         let now = self.clock.now();
         let Some((peer, query)) = self.streams.next_query(id, now) else { return };
         self.more.insert(id);
-        let verdict = self.front.judge(peer.ip(), Way::Tcp, &query, now, self.unix_secs);
+        let asked = Asked { client: peer, way: Way::Tcp, at: now };
+        let verdict = self.core.judge_open(asked, &query);
         if verdict == Verdict::Drop {
             return self.streams.answer(id, &[], now);
         }
-        let client = self.clients.add(Place::Stream(id), Asked { client: peer, way: Way::Tcp, at: now });
-        hand_in(&mut self.resolver, client, verdict, &query, now);
+        let client = self.clients.add(Place::Stream(id), asked);
+        self.core.hand_in(client, verdict, &query, now);
     }
 
     fn receive_from_server(&mut self, query: QueryId) {
@@ -382,9 +407,11 @@ impl Server {
                 Received::Nothing => return,
                 Received::Failed => {
                     self.upstreams.close(query);
-                    return self.resolver.on_unreachable(query, now);
+                    return self.core.resolver.on_unreachable(query, now);
                 }
-                Received::Message(len) => self.resolver.on_response(query, from, &self.buffer[..len], now),
+                Received::Message(len) => {
+                    self.core.resolver.on_response(query, from, &self.buffer[..len], now)
+                }
             }
             self.deliver();
         }
@@ -392,7 +419,7 @@ impl Server {
 
     /// Takes from the core all that it has, and queries of connections that have room, in turns, until there is nothing more. What a
     /// client with very many queries has left after [`ROUNDS`] of them comes in the next turn of the loop.
-    fn deliver(&mut self) {
+    pub(super) fn deliver(&mut self) {
         for _ in 0..ROUNDS {
             self.deliver_all();
             if self.more.is_empty() {
@@ -409,18 +436,18 @@ impl Server {
     }
 
     fn deliver_all(&mut self) {
-        while let Some(transmit) = self.resolver.poll_transmit() {
+        while let Some(transmit) = self.core.resolver.poll_transmit() {
             let query = transmit.query;
             if let Err(error) = self.upstreams.send(transmit, self.poll.registry()) {
                 self.on_send_error(query, &error);
             }
         }
-        while let Some(query) = self.resolver.poll_closed() {
+        while let Some(query) = self.core.resolver.poll_closed() {
             self.upstreams.close(query);
         }
-        while let Some(answer) = self.resolver.poll_answer() {
+        while let Some(answer) = self.core.resolver.poll_answer() {
             if let Some(waiting) = self.clients.remove(answer.client) {
-                self.log_answer(waiting.asked, &answer.octets);
+                self.core.log(waiting.asked, &answer.octets, self.clock.now());
                 self.answer(waiting.place, answer.octets);
             }
         }
@@ -433,26 +460,20 @@ impl Server {
         match error.kind() {
             // No address of ours is of the server's family.
             AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkUnreachable => {
-                self.resolver.on_unreachable(query, now);
+                self.core.resolver.on_unreachable(query, now);
             }
-            _ => self.resolver.on_not_sent(query, now),
+            _ => self.core.resolver.on_not_sent(query, now),
         }
     }
 
     /// Begins the query log anew, at its name: the old file may have got another one. If there can be none, the old one goes on.
     pub(super) fn open_query_log(&mut self) -> anyhow::Result<()> {
         let opened = self.config.query_log.as_deref().map(|path| {
-            QueryLog::open(path, self.query_log.as_ref())
+            QueryLog::open(path, self.core.query_log.as_ref())
                 .with_context(|| format!("query-log: {}", path.display()))
         });
-        self.query_log = opened.transpose()?;
+        self.core.query_log = opened.transpose()?;
         Ok(())
-    }
-
-    fn log_answer(&self, asked: Asked, octets: &[u8]) {
-        if let Some(log) = self.query_log.as_ref().filter(|_| !octets.is_empty()) {
-            log.note(asked, octets, self.clock.now());
-        }
     }
 
     /// Sends an answer; an empty one is none.
@@ -463,9 +484,9 @@ impl Server {
                     self.udp[number].answers.push((to, octets));
                 }
             }
-            Place::Port(path) => {
-                if let Some(port) = self.port.as_mut().filter(|_| !octets.is_empty()) {
-                    port.answer(path, octets);
+            Place::Device(path) => {
+                if !octets.is_empty() {
+                    self.late.push_back((path, octets));
                 }
             }
             Place::Stream(id) => {
@@ -482,7 +503,7 @@ impl Server {
             return;
         }
         self.next_sweep = now + SWEEP;
-        self.front.on_time(now);
+        self.core.front.on_time(now);
         self.streams.sweep(now);
         (0..self.tcp.len()).for_each(|number| self.accept(number));
     }
@@ -491,8 +512,8 @@ impl Server {
         let now = self.clock.now();
         match command {
             Command::Reload(config) => {
-                self.resolver.reconfigure(config.options.clone(), config.zones.clone());
-                self.front.reconfigure(config.front.clone());
+                self.core.resolver.reconfigure(config.options.clone(), config.zones.clone());
+                self.core.front.reconfigure(config.front.clone());
                 self.reload_certificate();
                 self.config = *config;
                 if let Err(error) = self.open_query_log() {
@@ -510,7 +531,7 @@ impl Server {
                 let _ = reply.send(self.counts());
             }
             Command::Flush(name, scope, reply) => {
-                let _ = reply.send(self.resolver.flush(&name, scope));
+                let _ = reply.send(self.core.resolver.flush(&name, scope));
             }
         }
     }
@@ -523,7 +544,7 @@ impl Server {
     }
 
     fn servers(&self, now: Instant) -> Vec<NameServerReport> {
-        let reports = self.resolver.servers(now).into_iter();
+        let reports = self.core.resolver.servers(now).into_iter();
         let lines = reports.map(|server| NameServerReport {
             address: server.address,
             srtt_us: server.srtt.map(Duration::as_micros),
@@ -542,9 +563,9 @@ impl Server {
     }
 
     fn counts(&self) -> Vec<Count> {
-        let (entries, octets, evictions) = self.resolver.cache_usage();
-        let [tasks, clients, queries] = self.resolver.load();
-        let lost = self.query_log.as_ref().map_or(0, QueryLog::lost);
+        let (entries, octets, evictions) = self.core.resolver.cache_usage();
+        let [tasks, clients, queries] = self.core.resolver.load();
+        let lost = self.core.query_log.as_ref().map_or(0, QueryLog::lost);
         let usage = [
             ("query_log_lost", lost),
             ("cache_entries", entries as u64),
@@ -555,29 +576,38 @@ impl Server {
             ("queries_in_flight", queries as u64),
         ];
         let tcp = self.streams.admission().counters().named();
-        let counters = self.resolver.counters().named();
+        let counters = self.core.resolver.counters().named();
         let resolver = counters
             .into_iter()
             .chain(usage)
-            .chain(self.front.counts())
+            .chain(self.core.front.counts())
             .map(|(name, value)| (format!("resolver_{name}"), value));
-        let port =
-            self.port.iter().flat_map(Port::counts).map(|(name, value)| (format!("engine_{name}"), value));
+        let engine = self.engine.iter().flat_map(|engine| engine.counters().named());
+        let engine = engine.map(|(name, value)| (format!("engine_{name}"), value));
         let encrypted = self.encrypted.iter().flat_map(|(front, _)| front.admission().counters().named());
         let encrypted = encrypted.map(|(name, value)| (format!("encrypted_{name}"), value));
         resolver
-            .chain(port)
+            .chain(engine)
             .chain(encrypted)
             .chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value)))
             .collect()
     }
 }
 
-/// Gives the core a question that is to be answered.
-fn hand_in(resolver: &mut Resolver, client: ClientId, verdict: Verdict, octets: &[u8], now: Instant) {
-    match verdict {
-        Verdict::Ask(terms) => resolver.on_query(client, terms, octets, now),
-        Verdict::Refuse(terms, refusal) => resolver.refuse(client, terms, octets, refusal),
-        Verdict::Drop => {}
+/// What comes by the interface. Answers that are not known leave late, once [`Server::deliver`] has them.
+impl UdpResponder for Server {
+    fn respond(&mut self, batch: &mut [Datagram<'_>], now: Instant) {
+        self.has_received = true;
+        for datagram in batch {
+            datagram.reply = self.answer_in_place(datagram, now);
+        }
+    }
+
+    fn has_late_answers(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
+        self.late.pop_front()
     }
 }

@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 use super::NAME;
 use super::config::Config;
 use super::control::{Command, Control};
+use super::driver::Driver;
 use super::options::Resolve;
 use super::server::Server;
 use crate::dns::config::Link;
@@ -32,11 +33,12 @@ pub(crate) fn resolve(options: &Resolve) -> anyhow::Result<ExitCode> {
     privileges::give_up_as(config.user.as_deref(), needed(&config))?;
     server.restore_cache();
     server.open_query_log()?;
-    let interface = server.open_interface()?;
-    let ready = ready_line(&server, interface.as_ref());
+    let mut driver = Driver::new(server)?;
+    let interface = driver.open_interface()?;
+    let ready = ready_line(driver.server(), interface.as_ref());
     let thread = std::thread::Builder::new()
         .name("resolver".to_owned())
-        .spawn(move || server.run())
+        .spawn(move || driver.run())
         .context("starting a thread")?;
     // A resolver that nobody can look at resolves all the same.
     let control_socket = open_control_socket(&config, &control)

@@ -46,14 +46,14 @@ pub(crate) fn prove(
     nsec3::prove(claim, zone, sets, options, budget).ok_or(Ede::NSEC_MISSING)
 }
 
-/// As [`prove`], but by NSEC alone.
-pub(crate) fn proves_by_nsec(claim: Claim<'_>, zone: Name<'_>, sets: &[Rrset]) -> bool {
-    nsec::proves(claim, zone, sets)
-}
-
 /// The wildcard that would answer for `name`, if the NSEC set `before`, at or before it, says that the name is not there.
 pub(crate) fn wildcard_for(name: Name<'_>, before: &Rrset) -> Option<NameBuf> {
     nsec::wildcard_for(name, before)
+}
+
+/// The wildcard below a name, if that is not too long.
+pub(crate) fn wildcard_below(name: Name<'_>) -> Option<NameBuf> {
+    nsec::wildcard_below(name)
 }
 
 /// Whether `sets`, which prove that `name` has no DS record, say that it is delegated: then the zone there is insecure.

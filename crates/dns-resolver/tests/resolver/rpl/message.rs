@@ -24,7 +24,7 @@ impl fmt::Debug for Record {
 }
 
 /// A message as a scenario sees it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) id: u16,
     /// Upper-case words: QR, AA, TC, RD, RA, AD, CD, DO.

@@ -1,0 +1,56 @@
+//! What judges questions and answers them, whatever way they came.
+
+use clock::Instant;
+use dns_resolver::{ClientId, KnownAnswer, Resolver};
+
+use super::front::{Front, Verdict};
+use super::query_log::{Asked, QueryLog};
+
+pub(super) struct Core {
+    pub(super) front: Front,
+    pub(super) resolver: Resolver,
+    pub(super) query_log: Option<QueryLog>,
+    /// As of the start of this turn.
+    pub(super) unix_secs: u64,
+}
+
+/// What happens to a question.
+pub(super) enum Judged<'r> {
+    /// Its answer is known.
+    Known(KnownAnswer<'r>),
+    Open(Verdict),
+}
+
+impl Core {
+    /// Judges the question in `octets`, and answers it if that takes no more than a look.
+    pub(super) fn judge(&mut self, asked: Asked, octets: &[u8]) -> Judged<'_> {
+        let verdict = self.judge_open(asked, octets);
+        if matches!(&verdict, Verdict::Ask(terms) if terms.are_plain())
+            && let Some(known) = self.resolver.recall(octets, asked.at)
+        {
+            return Judged::Known(known);
+        }
+        Judged::Open(verdict)
+    }
+
+    /// Judges the question in `octets`, which may be anything.
+    pub(super) fn judge_open(&mut self, asked: Asked, octets: &[u8]) -> Verdict {
+        self.front.judge(asked.client.ip(), asked.way, octets, asked.at, self.unix_secs)
+    }
+
+    /// Takes in a question that is to be answered.
+    pub(super) fn hand_in(&mut self, client: ClientId, verdict: Verdict, octets: &[u8], now: Instant) {
+        match verdict {
+            Verdict::Ask(terms) => self.resolver.on_query(client, terms, octets, now),
+            Verdict::Refuse(terms, refusal) => self.resolver.refuse(client, terms, octets, refusal),
+            Verdict::Drop => {}
+        }
+    }
+
+    /// Notes an answer in the log, if there is one.
+    pub(super) fn log(&self, asked: Asked, octets: &[u8], now: Instant) {
+        if let Some(log) = self.query_log.as_ref().filter(|_| !octets.is_empty()) {
+            log.note(asked, octets, now);
+        }
+    }
+}
