@@ -74,6 +74,17 @@ fn what_is_flushed_or_reconfigured_is_not_known() {
 }
 
 #[test]
+fn what_another_answer_contradicts_is_not_known() {
+    let mut world = world();
+    world.has_names = false;
+    world.ask_for("www.example.", Rtype::TXT);
+    world.run_until(at(2000));
+    assert!(recall_as(&mut world, "www.example.").is_none(), "the name has gone");
+    world.ask("www.example.");
+    assert_eq!(world.got.last().unwrap().rcode, 3);
+}
+
+#[test]
 fn what_is_to_be_fetched_anew_is_not_known_so_that_it_will_be() {
     let mut world = world();
     world.run_until(at(54_000));

@@ -45,6 +45,8 @@ pub(crate) struct World {
     /// What every answer has as its last octet, and its TTL.
     pub(crate) version: u8,
     pub(crate) ttl: u32,
+    /// Whether names are there.
+    pub(crate) has_names: bool,
     pub(crate) got: Vec<Got>,
     pub(crate) seen: Vec<Seen>,
     pub(crate) random: Random,
@@ -64,6 +66,7 @@ impl World {
             servers: servers.to_vec(),
             version: 1,
             ttl: 60,
+            has_names: true,
             got: Vec::new(),
             seen: Vec::new(),
             random: Random::new([seed ^ 0x55; 16]),
@@ -76,11 +79,15 @@ impl World {
 
     /// A client asks for the address of a name.
     pub(crate) fn ask(&mut self, qname: &str) {
+        self.ask_for(qname, Rtype::A);
+    }
+
+    pub(crate) fn ask_for(&mut self, qname: &str, rtype: Rtype) {
         self.count += 1;
         let client = ClientId(self.count);
         let query = Message {
             flags: vec!["RD".to_owned()],
-            question: Some((name(qname), Rtype::A)),
+            question: Some((name(qname), rtype)),
             has_edns: true,
             ..Message::default()
         };
@@ -142,11 +149,14 @@ impl World {
         let (qname, rtype) = query.question.clone().expect("a question");
         let mut response = Message { flags: vec!["QR".to_owned(), "AA".to_owned()], ..query.clone() };
         match rtype {
-            Rtype::A => {
+            Rtype::A if self.has_names => {
                 let text = format!("{qname} {} IN A 192.0.2.{}", self.ttl, self.version);
                 response.sections[0].push(record(&text));
             }
-            _ => response.sections[1].push(record("example. 60 IN SOA a. b. 1 2 3 4 60")),
+            _ => {
+                response.rcode = if self.has_names { 0 } else { 3 };
+                response.sections[1].push(record("example. 60 IN SOA a. b. 1 2 3 4 60"));
+            }
         }
         response
     }
