@@ -11,6 +11,7 @@
 //! | `dnssec` | whether it is true |
 //! | `cache` | what servers said |
 //! | `stale` | when expired data is served |
+//! | `subnet` | answers that differ by where clients are |
 //! | `dns64` | IPv6 addresses for clients behind a translator |
 //! | `delegation`, `hints`, `local_zones` | where zones are |
 //! | `message` | the octets |
@@ -31,6 +32,7 @@ mod random;
 mod resolver;
 pub mod servers;
 pub mod stale;
+mod subnet;
 
 pub use cache::{NotRestored, Scope};
 pub use dns64::Dns64;
@@ -45,3 +47,4 @@ pub use resolver::{
     Transmit, Transport, Zones,
 };
 pub use servers::ServerReport;
+pub use subnet::Subnet;

@@ -82,12 +82,12 @@ impl Resolver {
         if task.is_refresh && task.chain.is_empty() {
             return None;
         }
-        let is_unchecked = task.question.is_unchecked;
+        let question = task.question.clone();
         let known = match self.local.answer(sname.as_name(), rtype) {
             Some(LocalAnswer::Records(set)) => Known::Records(*set),
             Some(LocalAnswer::NoData(soa)) => Known::NoData(soa),
             Some(LocalAnswer::NoName(soa)) => Known::NoName(soa),
-            None => self.look_up(sname.as_name(), rtype, false, is_unchecked, now)?.known,
+            None => self.look_up_for(&question, sname.as_name(), false, now)?.known,
         };
         let task = self.tasks.get_mut(&id).expect("it is there");
         let mut chain = std::mem::take(&mut task.chain);
@@ -125,6 +125,7 @@ impl Resolver {
             without_edns: Vec::new(),
             waiting: Vec::new(),
             children: Vec::new(),
+            scope: None,
             sent: 0,
             losses: 0,
             last_first_try: now,

@@ -12,7 +12,8 @@ use crate::cache::{Kind, Rank, negative_ttl};
 use crate::delegation::Delegation;
 use crate::message::{Ede, Message, Rrset};
 use crate::options::Minimisation;
-use crate::resolver::{Resolver, Transport};
+use crate::resolver::{Known, Resolver, Transport};
+use crate::subnet::Subnet;
 
 impl Resolver {
     /// A message of `server` about the current step of a task.
@@ -21,7 +22,7 @@ impl Resolver {
         id: TaskId,
         server: SocketAddr,
         message: &Message,
-        had_edns: bool,
+        (had_edns, scope): (bool, Option<Subnet>),
         now: Instant,
     ) {
         let step = self.tasks[&id].step.as_ref().expect("the message is about it");
@@ -57,6 +58,9 @@ impl Resolver {
             }
             verdict if is_minimised => self.on_part(id, server, verdict, message, now),
             verdict => {
+                if let Some(step) = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut()) {
+                    step.scope = scope;
+                }
                 self.fetch_for_step(id, now);
                 self.note_root(id, message, now);
                 self.check(id, server, verdict, message, now);
@@ -147,28 +151,38 @@ impl Resolver {
         let mut chain = std::mem::take(&mut self.tasks.get_mut(&id).expect("the message is about it").chain);
         let outcome = match verdict {
             Verdict::Answer { mut aliases, mut set, rank } => {
-                self.keep_aliases(&mut aliases, rank, now);
+                self.keep_aliases(id, &mut aliases, &set.owner, rank, now);
                 self.clamp(&mut set);
-                self.cache.put_records(&set, rank, now);
+                match self.network_of(id) {
+                    Some(network) => self.keep_for_network(
+                        &set.owner,
+                        rtype,
+                        network,
+                        Known::Records(set.clone()),
+                        set.ttl,
+                        now,
+                    ),
+                    None => self.cache.put_records(&set, rank, now),
+                }
                 chain.extend(aliases);
                 chain.push(set);
                 Outcome::Answer(chain)
             }
             Verdict::Alias { mut aliases, target, rank } => {
-                self.keep_aliases(&mut aliases, rank, now);
+                self.keep_aliases(id, &mut aliases, &target, rank, now);
                 let task = self.tasks.get_mut(&id).expect("the message is about it");
                 task.chain = chain;
                 task.follow(aliases, target);
                 return self.ready.push_back(id);
             }
             Verdict::NoData { mut aliases, name, soa } => {
-                self.keep_aliases(&mut aliases, Rank::Authority, now);
+                self.keep_aliases(id, &mut aliases, &name, Rank::Authority, now);
                 self.keep_denial(&name, Kind::Type(rtype), soa.as_ref(), rtype, now);
                 chain.extend(aliases);
                 Outcome::NoData(chain, self.clamp_denial(soa))
             }
             Verdict::NoName { mut aliases, name, soa } => {
-                self.keep_aliases(&mut aliases, Rank::Authority, now);
+                self.keep_aliases(id, &mut aliases, &name, Rank::Authority, now);
                 // The zone above may deny one that the user sends elsewhere: then it has no DS record, but may well be there.
                 let is_directed = self.directed(name.as_name()).is_some_and(|other| other.zone == name);
                 let kind = if rtype == Rtype::DS && is_directed { Kind::Type(rtype) } else { Kind::NoName };
@@ -182,8 +196,41 @@ impl Resolver {
         self.finish(id, outcome, now);
     }
 
-    /// Keeps aliases apart from CNAME records that we made from a DNAME record: that makes them again.
-    fn keep_aliases(&mut self, aliases: &mut [Rrset], rank: Rank, now: Instant) {
+    /// The network that the response of a task's step is for, if it is not for all. Denials are for all (RFC 7871, 7.4).
+    fn network_of(&self, id: TaskId) -> Option<Subnet> {
+        self.tasks[&id].step.as_ref().and_then(|step| step.scope)
+    }
+
+    fn keep_for_network(
+        &mut self,
+        name: &NameBuf,
+        rtype: Rtype,
+        network: Subnet,
+        known: Known,
+        ttl: u32,
+        now: Instant,
+    ) {
+        let mut name = name.clone();
+        name.make_lowercase();
+        self.by_network.put(name, rtype, network, known, ttl, now);
+    }
+
+    /// Keeps aliases, which lead to `target`, apart from CNAME records that we made from a DNAME record: that makes them again.
+    fn keep_aliases(
+        &mut self,
+        id: TaskId,
+        aliases: &mut [Rrset],
+        target: &NameBuf,
+        rank: Rank,
+        now: Instant,
+    ) {
+        if let Some(network) = self.network_of(id).filter(|_| !aliases.is_empty()) {
+            let (name, rtype) = (self.tasks[&id].sname.clone(), self.tasks[&id].question.rtype);
+            aliases.iter_mut().for_each(|set| self.clamp(set));
+            let ttl = aliases.iter().map(|set| set.ttl).min().unwrap_or(0);
+            let known = Known::Alias(aliases.to_vec(), target.clone());
+            return self.keep_for_network(&name, rtype, network, known, ttl, now);
+        }
         let mut redirected = false;
         for set in aliases {
             self.clamp(set);

@@ -14,6 +14,7 @@ use crate::message::{Ede, Question, Rrset};
 use crate::options::Dnssec;
 use crate::resolver::{ClientId, QueryId};
 use crate::servers::Candidate;
+use crate::subnet::Subnet;
 
 /// Names a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +130,8 @@ pub(crate) struct Step {
     pub(crate) waiting: Vec<QueryId>,
     /// Tasks that look for addresses.
     pub(crate) children: Vec<TaskId>,
+    /// The network that the response is for; none if it is for all.
+    pub(crate) scope: Option<Subnet>,
     pub(crate) sent: u8,
     /// Waits that ended without an answer.
     pub(crate) losses: u32,

@@ -14,9 +14,10 @@ use dns_wire::header::flag::{OPCODE, QR, TC};
 use dns_wire::{NameBuf, Rcode, Rtype};
 
 use super::finish::WAITS_MAX;
-use super::task::{Mode, Step, TaskId, Waiter};
-use crate::message::{Ede, Message, Question, UpstreamQuery, option, write_query};
+use super::task::{Mode, Step, Task, TaskId, Waiter};
+use crate::message::{CLIENT_SUBNET, Ede, Message, Question, UpstreamQuery, option, write_query};
 use crate::resolver::{QueryId, Resolver, Timer, Transmit, Transport};
+use crate::subnet::Subnet;
 
 /// The task and the number of its step that a query is for.
 type Asker = (TaskId, u64);
@@ -62,6 +63,8 @@ pub(crate) struct Upstream {
     pub(super) had_edns: bool,
     /// The cookie that was sent: our part, and the server's if it was known.
     cookie: Option<Vec<u8>>,
+    /// Where those who ask are; the server was told if the query had EDNS.
+    subnet: Option<Subnet>,
     sent: Instant,
     /// When the next server is asked.
     pub(crate) wait_until: Instant,
@@ -95,7 +98,8 @@ impl Resolver {
         let Some(task) = self.tasks.get(&id) else { return false };
         let Some(step) = &task.step else { return false };
         let (asker, tries) = ((id, step.number), step.tries_of(server));
-        let question = Question::new(step.qname.as_name(), step.rtype);
+        let subnet = self.subnet_for(task, step, server);
+        let question = Question { subnet, ..Question::new(step.qname.as_name(), step.rtype) };
         let key = (server, transport, step.zone.mode == Mode::Forward, question);
         let name = step.qname.clone();
         let without_edns = step.without_edns.contains(&server);
@@ -113,6 +117,17 @@ impl Resolver {
         let step = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut());
         step.expect("it is there").on_sent(server, query, now);
         true
+    }
+
+    /// Where those who ask are, if a server of the step is told: of zones that the user names, about the whole name, and not about what is the
+    /// same for all (RFC 7871, 7.2.1 and 11.1).
+    fn subnet_for(&self, task: &Task, step: &Step, server: SocketAddr) -> Option<Subnet> {
+        let is_for_all = matches!(step.rtype, Rtype::NS | Rtype::SOA | Rtype::DS | Rtype::DNSKEY);
+        if is_for_all || step.is_minimised || step.without_edns.contains(&server) {
+            return None;
+        }
+        let is_told = |zone: &NameBuf| step.qname.as_name().ends_with(zone.as_name());
+        task.question.subnet.filter(|_| self.zones.by_network.iter().any(is_told))
     }
 
     /// The query like `key` whose wait is not over.
@@ -143,7 +158,7 @@ impl Resolver {
             self.close(*newest);
         }
         let why = if without_edns { Why::WithoutEdns } else { Why::Asked };
-        let query = self.send(key.0, key.1, (name, key.3.rtype, key.2), tries, why, now);
+        let query = self.send(key.0, key.1, (name, key.3.rtype, key.2), key.3.subnet, tries, why, now);
         self.same.add(query, key);
         query
     }
@@ -161,7 +176,8 @@ impl Resolver {
                 return;
             }
             self.counters.probes += 1;
-            self.send(server, Transport::Udp, (zone.clone(), Rtype::SOA, false), 0, Why::Probe, now);
+            let question = (zone.clone(), Rtype::SOA, false);
+            self.send(server, Transport::Udp, question, None, 0, Why::Probe, now);
         }
     }
 
@@ -170,6 +186,7 @@ impl Resolver {
         server: SocketAddr,
         transport: Transport,
         (mut name, rtype, recursion): (NameBuf, Rtype, bool),
+        subnet: Option<Subnet>,
         tries: u8,
         why: Why,
         now: Instant,
@@ -181,6 +198,11 @@ impl Resolver {
         let had_edns = why != Why::WithoutEdns && self.servers.takes_edns(server, now);
         let payload = had_edns.then_some(self.options.udp_payload_max);
         let cookie = (had_edns && self.options.cookies).then(|| self.cookie(server));
+        let mut options = cookie.as_ref().map_or(Vec::new(), |cookie| option(COOKIE, cookie));
+        if let Some(subnet) = subnet.filter(|_| had_edns) {
+            options.extend(option(CLIENT_SUBNET, &subnet.write(0)));
+            self.counters.upstream_subnets += 1;
+        }
         let dnssec_ok = self.zones.trust.is_on();
         let octets = write_query(&UpstreamQuery {
             id,
@@ -189,7 +211,7 @@ impl Resolver {
             recursion,
             payload,
             dnssec_ok,
-            options: &cookie.as_ref().map_or(Vec::new(), |cookie| option(COOKIE, cookie)),
+            options: &options,
         });
         let mut wait = self.servers.timeout(server, tries, now);
         if transport == Transport::Tcp {
@@ -212,6 +234,7 @@ impl Resolver {
             rtype,
             had_edns,
             cookie,
+            subnet,
             sent: now,
             wait_until,
             patience_until,
@@ -324,6 +347,11 @@ impl Resolver {
         let (server, transport, is_late) = (upstream.server, upstream.transport, upstream.is_late);
         let (askers, had_edns) = (std::mem::take(&mut upstream.askers), upstream.had_edns);
         let had_cookie = upstream.cookie.take();
+        let scope = upstream
+            .subnet
+            .filter(|_| had_edns)
+            .zip(message.as_ref())
+            .and_then(|(subnet, message)| scope(subnet, message));
         let round_trips = if transport == Transport::Tcp { 2 } else { 1 };
         let rtt = now.since(upstream.sent) / round_trips;
         self.servers.on_answer(server, rtt, is_late, now);
@@ -347,7 +375,7 @@ impl Resolver {
             match &message {
                 _ if is_truncated && transport == Transport::Udp => self.go_to_tcp(id, server, now),
                 _ if is_bad_cookie && transport == Transport::Udp => self.on_bad_cookie(id, server, now),
-                Some(message) => self.on_message(id, server, message, had_edns, now),
+                Some(message) => self.on_message(id, server, message, (had_edns, scope), now),
                 None => self.on_useless(id, server, Ede::INVALID_DATA, now),
             }
         }
@@ -400,7 +428,8 @@ impl Resolver {
 impl SameQueries {
     /// A query is no longer in flight.
     pub(crate) fn remove(&mut self, query: QueryId, upstream: &Upstream) {
-        let question = Question::new(upstream.name.as_name(), upstream.rtype);
+        let question =
+            Question { subnet: upstream.subnet, ..Question::new(upstream.name.as_name(), upstream.rtype) };
         let key = (upstream.server, upstream.transport, upstream.recursion, question);
         let Some(copies) = self.queries.get_mut(&key) else { return };
         let before = copies.len();
@@ -456,9 +485,19 @@ impl Upstream {
             Judgement::Forged
         } else if exact_case && !same_case && self.transport == Transport::Udp {
             Judgement::CaseLost
+        } else if self.is_for_another_network(message) {
+            Judgement::Forged
         } else {
             self.judge_cookie(message)
         }
+    }
+
+    /// RFC 7871, 7.3: an answer repeats the network of its query.
+    fn is_for_another_network(&self, message: &Message) -> bool {
+        let Some((sent, data)) = self.subnet.filter(|_| self.had_edns).zip(message.subnet.as_deref()) else {
+            return false;
+        };
+        Subnet::read(data).is_none_or(|(subnet, _)| subnet != sent)
     }
 
     /// RFC 7873, 5.3: an answer with another client's cookie is a forgery, and so may be one without a cookie of a server that has them.
@@ -474,6 +513,13 @@ impl Upstream {
             _ => Judgement::Genuine,
         }
     }
+}
+
+/// The network that a response is for, which was told to be `sent`: none if it is for all. What the server says of a smaller one, we do not know
+/// to be in it (RFC 7871, 7.3.1).
+fn scope(sent: Subnet, message: &Message) -> Option<Subnet> {
+    let (_, scope) = Subnet::read(message.subnet.as_deref()?)?;
+    (scope > 0).then(|| Subnet::new(sent.address(), scope.min(sent.length())))
 }
 
 /// The server's part of a cookie, which has 8 to 32 octets.

@@ -10,6 +10,9 @@ pub(crate) use writer::{
     AnswerHead, Ede, Section, TtlAt, UpstreamQuery, Written, option, write_answer, write_error, write_query,
 };
 
+/// Code of the option that says where a client is (RFC 7871, 6).
+pub(crate) const CLIENT_SUBNET: u16 = 8;
+
 /// Bits of the header that `dns_wire` does not name: only a resolver sets or reads them.
 pub(crate) mod flag {
     /// Recursion is available.

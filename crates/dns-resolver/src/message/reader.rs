@@ -6,9 +6,10 @@ use dns_guard::COOKIE;
 use dns_message::{Message as Reader, Record};
 use dns_wire::{Class, Name, NameBuf, Rtype};
 
-use super::Rrset;
 use super::rrset::{Proof, Rdatas};
+use super::{CLIENT_SUBNET, Rrset};
 use crate::dnssec::Security;
+use crate::subnet::Subnet;
 
 /// Records that one message may have. More are no answer to anything, and cost time in proportion to their square.
 const RECORDS_MAX: u32 = 1000;
@@ -20,6 +21,8 @@ pub(crate) struct Question {
     pub(crate) rtype: Rtype,
     /// The answer is not validated: the client does it (CD), or it is the address of a name server.
     pub(crate) is_unchecked: bool,
+    /// Where those who ask are; none if that does not count.
+    pub(crate) subnet: Option<Subnet>,
 }
 
 impl Question {
@@ -27,7 +30,7 @@ impl Question {
     pub(crate) fn new(name: Name<'_>, rtype: Rtype) -> Question {
         let mut name = NameBuf::from(name);
         name.make_lowercase();
-        Question { name, rtype, is_unchecked: false }
+        Question { name, rtype, is_unchecked: false, subnet: None }
     }
 }
 
@@ -44,6 +47,8 @@ pub(crate) struct Message {
     pub(crate) has_opt: bool,
     /// The data of the COOKIE option (RFC 7873, 4).
     pub(crate) cookie: Option<Vec<u8>>,
+    /// The data of the option of RFC 7871.
+    pub(crate) subnet: Option<Vec<u8>>,
 }
 
 impl Message {
@@ -55,6 +60,7 @@ impl Message {
             name: asked.name.clone(),
             rtype: asked.qtype,
             is_unchecked: false,
+            subnet: None,
         });
         let mut message = Message {
             flags: reader.flags(),
@@ -65,6 +71,7 @@ impl Message {
             additional: Vec::new(),
             has_opt: false,
             cookie: None,
+            subnet: None,
         };
         let counts = reader.counts();
         if counts.iter().map(|&count| u32::from(count)).sum::<u32>() > RECORDS_MAX {
@@ -82,8 +89,9 @@ impl Message {
     fn take(&mut self, section: usize, mut record: Record) {
         if record.rtype == Rtype::OPT {
             self.has_opt = true;
-            self.cookie =
-                options(&record.rdata).find(|(code, _)| *code == COOKIE).map(|(_, data)| data.to_vec());
+            let option = |code| options(&record.rdata).find(|(own, _)| *own == code);
+            self.cookie = option(COOKIE).map(|(_, data)| data.to_vec());
+            self.subnet = option(CLIENT_SUBNET).map(|(_, data)| data.to_vec());
             self.rcode = (self.flags & 0xf) | ((record.ttl >> 24) as u16) << 4;
         } else if record.class == Class::IN {
             // One with the top bit is zero (RFC 2181, 8).

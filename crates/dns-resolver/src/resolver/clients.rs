@@ -17,6 +17,7 @@ use crate::message::{
     AnswerHead, Ede, Question, Rdatas, Rrset, Section, Written, flag, write_answer, write_error,
 };
 use crate::stale;
+use crate::subnet::Subnet;
 
 /// A client that waits.
 #[derive(Debug)]
@@ -63,8 +64,9 @@ impl Resolver {
         match Query::parse(octets) {
             Ok(query) => {
                 let to_keep = Some(octets).filter(|_| terms.are_plain() && self.options.dns64.is_none());
+                let subnet = terms.subnet.filter(|_| !self.zones.by_network.is_empty());
                 let head = self.head(terms, octets, Some(&query));
-                self.on_question(client, &query, octets, head, to_keep, now);
+                self.on_question(client, &query, octets, (head, subnet), to_keep, now);
             }
             Err(QueryError::Short | QueryError::Response) => self.drop_client(client),
             Err(error) => {
@@ -111,7 +113,7 @@ impl Resolver {
         client: ClientId,
         query: &Query,
         octets: &[u8],
-        head: AnswerHead,
+        (head, subnet): (AnswerHead, Option<Subnet>),
         to_keep: Option<&[u8]>,
         now: Instant,
     ) {
@@ -124,7 +126,7 @@ impl Resolver {
             return self.answer(client, minimal_any(&head, name));
         }
         let is_unchecked = head.checking_disabled() && self.zones.trust.is_on();
-        let question = Question { is_unchecked, ..Question::new(name, query.qtype) };
+        let question = Question { is_unchecked, subnet, ..Question::new(name, query.qtype) };
         let reverse = self.options.dns64.and_then(|dns64| dns64.reverse(&question));
         let (question, translation) = reverse.unwrap_or((question, Translation::None));
         self.answer_or_resolve(client, Addressee { head, translation }, question, to_keep, now);
@@ -335,8 +337,7 @@ impl Resolver {
         let mut sources = Some(Vec::new());
         let (mut is_stale, mut is_ending) = (false, false);
         for _ in 0..=self.options.limits.aliases_max {
-            let knowledge =
-                self.look_up(name.as_name(), question.rtype, stale_too, question.is_unchecked, now)?;
+            let knowledge = self.look_up_for(question, name.as_name(), stale_too, now)?;
             is_stale |= knowledge.is_stale;
             match (&mut sources, knowledge.source) {
                 (Some(sources), Some(source)) => sources.push(source),

@@ -7,9 +7,11 @@ use dns_wire::{Name, NameBuf, Rtype};
 
 use super::Resolver;
 use crate::cache::{Content, Found, Kind, Source};
+use crate::dnssec::Security;
 use crate::dnssec::gaps::Denied;
 use crate::iterator::classify::synthesise;
-use crate::message::Rrset;
+use crate::message::{Question, Rrset};
+use crate::subnet::ForNetwork;
 
 /// What is known.
 #[derive(Clone, Debug)]
@@ -24,6 +26,40 @@ pub(crate) enum Known {
     NoName(Arc<Rrset>),
 }
 
+impl Known {
+    /// Whether it is of no use where validation is wanted.
+    fn is_unchecked(&self) -> bool {
+        let is_unchecked = |set: &Rrset| set.security == Security::Unchecked;
+        match self {
+            Known::Records(set) => is_unchecked(set),
+            Known::Alias(sets, _) => sets.iter().any(is_unchecked),
+            Known::NoData(soa) | Known::NoName(soa) => is_unchecked(soa),
+        }
+    }
+
+    /// Octets of records, signatures and proofs.
+    pub(crate) fn octets(&self) -> usize {
+        let octets =
+            |set: &Rrset| set.rdatas.octets() + set.proof.as_ref().map_or(0, |proof| proof.sigs.octets());
+        match self {
+            Known::Records(set) => octets(set),
+            Known::Alias(sets, _) => sets.iter().map(octets).sum(),
+            Known::NoData(soa) | Known::NoName(soa) => octets(soa),
+        }
+    }
+
+    /// The same for so many seconds.
+    pub(crate) fn with_ttl(&self, ttl: u32) -> Known {
+        let set = |set: &Rrset| Rrset { ttl, ..set.clone() };
+        match self {
+            Known::Records(records) => Known::Records(set(records)),
+            Known::Alias(sets, target) => Known::Alias(sets.iter().map(set).collect(), target.clone()),
+            Known::NoData(soa) => Known::NoData(with_ttl(soa, ttl)),
+            Known::NoName(soa) => Known::NoName(with_ttl(soa, ttl)),
+        }
+    }
+}
+
 /// What is known, and whether it has expired, and how long it lasts: seconds left, and seconds in all.
 #[derive(Clone, Debug)]
 pub(crate) struct Knowledge {
@@ -36,6 +72,25 @@ pub(crate) struct Knowledge {
 }
 
 impl Resolver {
+    /// What is known about `name`, which is that of a question or where its aliases lead: for the network of those who ask, or for all. See
+    /// [`Resolver::look_up`].
+    pub(crate) fn look_up_for(
+        &mut self,
+        question: &Question,
+        name: Name<'_>,
+        stale_too: bool,
+        now: Instant,
+    ) -> Option<Knowledge> {
+        let by_network = &self.by_network;
+        let found = question.subnet.and_then(|subnet| by_network.get(name, question.rtype, subnet, now));
+        if let Some(ForNetwork { known, left, whole }) =
+            found.filter(|found| question.is_unchecked || !found.known.is_unchecked())
+        {
+            return Some(Knowledge { known, is_stale: false, left, whole, source: None });
+        }
+        self.look_up(name, question.rtype, stale_too, question.is_unchecked, now)
+    }
+
     /// What the cache knows about `name` and `rtype`. With `stale_too`, also what has expired, if nothing fresh is there; with
     /// `unchecked_too`, also what was not validated. Of several things, the newest.
     pub(crate) fn look_up(

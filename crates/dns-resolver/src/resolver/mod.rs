@@ -26,6 +26,7 @@ use crate::message::Question;
 use crate::options::Options;
 use crate::random::Random;
 use crate::servers::{ServerReport, Servers};
+use crate::subnet::{ByNetwork, Subnet};
 use answers::Answers;
 pub use answers::KnownAnswer;
 use clients::{Client, TCP_MAX};
@@ -62,6 +63,8 @@ pub struct Terms {
     pub block: u16,
     /// Octets of the longest answer that the way takes, whatever the client takes.
     pub limit: usize,
+    /// Where the client is, for the servers of [`Zones::by_network`].
+    pub subnet: Option<Subnet>,
 }
 
 impl Terms {
@@ -74,7 +77,7 @@ impl Terms {
 
 impl From<Transport> for Terms {
     fn from(transport: Transport) -> Terms {
-        Terms { transport, options: Vec::new(), block: 0, limit: TCP_MAX }
+        Terms { transport, options: Vec::new(), block: 0, limit: TCP_MAX, subnet: None }
     }
 }
 
@@ -142,6 +145,8 @@ pub struct Zones {
     pub directed: Vec<Directed>,
     /// What is validated.
     pub trust: Trust,
+    /// Zones whose servers, and those of zones below them, are told where clients are (RFC 7871).
+    pub by_network: Vec<NameBuf>,
 }
 
 /// What was counted.
@@ -164,12 +169,13 @@ pub struct Counters {
     pub bogus: u64,
     pub synthesised: u64,
     pub cookies_lost: u64,
+    pub upstream_subnets: u64,
 }
 
 impl Counters {
     /// Name and value of each.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 16] {
+    pub fn named(&self) -> [(&'static str, u64); 17] {
         [
             ("client_queries", self.client_queries),
             ("cache_hits", self.cache_hits),
@@ -187,6 +193,7 @@ impl Counters {
             ("bogus", self.bogus),
             ("synthesised", self.synthesised),
             ("cookies_lost", self.cookies_lost),
+            ("upstream_subnets", self.upstream_subnets),
         ]
     }
 }
@@ -207,6 +214,7 @@ pub struct Resolver {
     pub(crate) cache: Cache,
     answers: Answers,
     pub(crate) gaps: Gaps,
+    pub(crate) by_network: ByNetwork,
     pub(crate) servers: Servers,
     pub(crate) lame: LameServers,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
@@ -245,6 +253,7 @@ impl Resolver {
             cache: Cache::new(options.cache, options.stale.keep, seed),
             answers: Answers::new(options.cache.octets_max, random.draw()),
             gaps: Gaps::default(),
+            by_network: ByNetwork::default(),
             servers: Servers::new(options.selection, now),
             local: local_zones(&options, &zones),
             lame: LameServers::default(),
@@ -284,6 +293,7 @@ impl Resolver {
             self.cache.flush(changed.zone.as_name(), Scope::Subtree);
         }
         self.gaps.clear();
+        self.by_network.clear();
         self.answers.clear();
         // What counts as true has changed.
         if zones.trust != self.zones.trust || options.dnssec != self.options.dnssec {
@@ -393,6 +403,7 @@ impl Resolver {
     /// Drops what the cache has about `name`, or also below it, and every proof that names do not exist; returns how many entries that were.
     pub fn flush(&mut self, name: &NameBuf, scope: Scope) -> usize {
         self.gaps.clear();
+        self.by_network.clear();
         self.cache.flush(name.as_name(), scope)
     }
 

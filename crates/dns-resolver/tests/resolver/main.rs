@@ -8,4 +8,5 @@ mod hostile;
 mod rpl;
 mod scenarios;
 mod selection;
+mod subnets;
 mod world;

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use clock::Duration;
 use dns_resolver::{Directed, DirectedKind, Dns64, Hints, Minimisation, Options, Zones};
 use dns_server::TcpLimits;
+use dns_wire::NameBuf;
 
 use super::config_file::{ConfigFile, DirectedTable};
 use super::front::FrontConfig;
@@ -67,6 +68,7 @@ impl Config {
                 hints: root_hints(hints.as_deref())?,
                 directed: directed(&file)?,
                 trust: trust(&file, &directory)?,
+                by_network: by_network(&file)?,
             },
             options: resolver_options(&file)?,
             source_addresses: file.source_addresses.clone(),
@@ -128,6 +130,11 @@ fn directed(file: &ConfigFile) -> Result<Vec<Directed>, ConfigError> {
     let forwards = file.forwards.iter().map(|table| one(table, DirectedKind::Forward, "forward"));
     let stubs = file.stubs.iter().map(|table| one(table, DirectedKind::Stub, "stub"));
     forwards.chain(stubs).collect()
+}
+
+/// The zones whose servers are told where clients are.
+fn by_network(file: &ConfigFile) -> Result<Vec<NameBuf>, ConfigError> {
+    file.client_subnet.zones.iter().map(|zone| parse_domain("client-subnet.zones", zone)).collect()
 }
 
 fn resolver_options(file: &ConfigFile) -> Result<Options, ConfigError> {

@@ -72,6 +72,9 @@ pub(super) struct ConfigFile {
     /// `[rate]`.
     #[serde(default)]
     pub(super) rate: RateTable,
+    /// `[client-subnet]`.
+    #[serde(default)]
+    pub(super) client_subnet: ClientSubnetTable,
     /// Whether servers are sent cookies.
     pub(super) upstream_cookies: Option<bool>,
     /// `[limits]`.
@@ -80,6 +83,19 @@ pub(super) struct ConfigFile {
     /// `[tcp]`, as for `dns serve`.
     #[serde(default)]
     pub(super) tcp: TcpTable,
+}
+
+/// Who is told where clients are (RFC 7871).
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ClientSubnetTable {
+    /// Zones, with those below them.
+    #[serde(default)]
+    pub(super) zones: Vec<String>,
+    /// Bits, 1 to 24.
+    pub(super) ipv4_prefix: Option<u64>,
+    /// Bits, 1 to 56.
+    pub(super) ipv6_prefix: Option<u64>,
 }
 
 /// A zone whose servers the user names.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clock::{Duration, Instant};
 use dns_front::Via;
 use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, Secret, ServerCookies};
-use dns_resolver::{Random, Refusal, Terms, Transport};
+use dns_resolver::{Random, Refusal, Subnet, Terms, Transport};
 use dns_wire::Query;
 
 /// How clients are treated. All of it can change while the resolver runs.
@@ -24,6 +24,8 @@ pub(super) struct FrontConfig {
     pub(super) exempt: Networks,
     /// How long connections may be idle: over TCP, and over TLS.
     pub(super) keepalive: [Duration; 2],
+    /// How many bits of IPv4 and IPv6 addresses servers may learn (RFC 7871); none are told without it.
+    pub(super) subnet_bits: Option<[u8; 2]>,
 }
 
 /// The way that a question came.
@@ -153,6 +155,12 @@ impl Front {
             let idle = self.config.keepalive[usize::from(way != Way::Tcp)];
             push_option(&mut terms.options, KEEPALIVE, &tenths(idle).to_be_bytes());
         }
+        if let Some(bits) = self.config.subnet_bits {
+            let Ok(subnet) = subnet(option(CLIENT_SUBNET), client, bits, &mut terms.options) else {
+                return Verdict::Refuse(terms, Refusal::Malformed);
+            };
+            terms.subnet = subnet;
+        }
         if let Some(option) = option(COOKIE).filter(|_| self.config.cookies) {
             let Ok(checked) = self.cookies.check(option, client, unix_secs as u32) else {
                 return Verdict::Refuse(terms, Refusal::Malformed);
@@ -216,6 +224,46 @@ impl Front {
 /// The option's code (RFC 7828, 3.1).
 const KEEPALIVE: u16 = 11;
 
+/// The option's code (RFC 7871, 6).
+const CLIENT_SUBNET: u16 = 8;
+
+/// Where a client is, for servers: what its option says, or its address, but for the bits that nobody is to learn. Who is at an address that
+/// means nothing elsewhere, or wants nobody to be told, is nowhere (RFC 7871, 7.1.2 and 11.2). The answer to an option says that it is for the network
+/// that servers are told, and so for no larger one.
+fn subnet(
+    option: Option<&[u8]>,
+    client: IpAddr,
+    [v4, v6]: [u8; 2],
+    answer: &mut Vec<u8>,
+) -> Result<Option<Subnet>, ()> {
+    let (address, length) = match option {
+        Some(data) => {
+            let (asked, _) = Subnet::read(data).ok_or(())?;
+            let kept = asked.length().min(if asked.address().is_ipv4() { v4 } else { v6 });
+            push_option(answer, CLIENT_SUBNET, &asked.write(kept));
+            (asked.address(), kept)
+        }
+        None => {
+            let client = client.to_canonical();
+            (client, if client.is_ipv4() { v4 } else { v6 })
+        }
+    };
+    Ok((length > 0 && is_global(address)).then(|| Subnet::new(address, length)))
+}
+
+/// Whether an address means the same everywhere (RFC 6890).
+fn is_global(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let is_shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64; // RFC 6598.
+            !(v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || is_shared)
+        }
+        IpAddr::V6(v6) => {
+            !(v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local())
+        }
+    }
+}
+
 /// A time as the option has it: tenths of a second.
 fn tenths(time: Duration) -> u16 {
     u16::try_from(time.as_millis() / 100).unwrap_or(u16::MAX)
@@ -257,6 +305,7 @@ mod tests {
             beyond: Beyond::Slip,
             exempt: Networks::new(Vec::new()),
             keepalive: [Duration::from_secs(10), Duration::from_secs(20)],
+            subnet_bits: None,
         };
         change(&mut config);
         Front::new(config, Random::new([7; 16]), Instant::ZERO)
@@ -330,6 +379,26 @@ mod tests {
         let mut front = front(|config| config.exempt = Networks::new(vec!["192.0.2.9".parse().unwrap()]));
         assert_eq!(kind(&ask(&mut front, [198, 51, 100, 1], Way::Udp, b"?")), "refuse");
         assert!((0..100).all(|_| kind(&ask(&mut front, [192, 0, 2, 9], Way::Udp, b"?")) == "ask"));
+    }
+
+    #[test]
+    fn servers_learn_no_more_bits_than_they_may_and_nothing_of_who_objects() {
+        let told = |option: Option<&[u8]>, client: &str| {
+            let mut answer = Vec::new();
+            subnet(option, client.parse().unwrap(), [24, 56], &mut answer).map(|subnet| (subnet, answer))
+        };
+        let network = |text: &str, length| Some(Subnet::new(text.parse().unwrap(), length));
+        assert_eq!(told(None, "198.51.100.7"), Ok((network("198.51.100.0", 24), vec![])));
+        assert_eq!(told(None, "::ffff:198.51.100.7"), Ok((network("198.51.100.0", 24), vec![])));
+        assert_eq!(told(None, "2001:db8:1:2:3::4"), Ok((network("2001:db8:1::", 56), vec![])));
+        for private in ["10.1.2.3", "127.0.0.1", "100.64.0.1", "192.168.1.1", "fd00::1", "fe80::1", "::1"] {
+            assert_eq!(told(None, private), Ok((None, vec![])), "{private}");
+        }
+        let longer = Subnet::new("203.0.113.7".parse().unwrap(), 32).write(0);
+        let answer = [&[0, 8, 0, 8][..], &[0, 1, 32, 24, 203, 0, 113, 7]].concat();
+        assert_eq!(told(Some(&longer), "10.1.2.3"), Ok((network("203.0.113.0", 24), answer)));
+        assert_eq!(told(Some(&[0, 1, 0, 0]), "198.51.100.7"), Ok((None, vec![0, 8, 0, 4, 0, 1, 0, 0])));
+        assert_eq!(told(Some(&[0, 1, 24, 0, 1]), "198.51.100.7"), Err(()));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use clock::Duration;
 
-use super::config_file::ConfigFile;
+use super::config_file::{ClientSubnetTable, ConfigFile};
 use super::front::FrontConfig;
+use crate::dns::config::{ConfigError, in_range};
 use crate::dns::guard_config::{beyond, networks, rate, read_secrets};
 
 /// Checks it all. `allow` are the networks of the command line, or of the file; paths start at `directory`.
@@ -28,7 +29,15 @@ pub(super) fn front(
         beyond: beyond(&file.rate)?,
         exempt: networks("rate.exempt", &file.rate.exempt)?,
         keepalive,
+        subnet_bits: subnet_bits(&file.client_subnet)?,
     })
+}
+
+/// How much of addresses servers learn, if any do. RFC 7871, 11.1 recommends no more than these.
+fn subnet_bits(table: &ClientSubnetTable) -> Result<Option<[u8; 2]>, ConfigError> {
+    let v4 = in_range("client-subnet.ipv4-prefix", table.ipv4_prefix.unwrap_or(24), 1, 24)?;
+    let v6 = in_range("client-subnet.ipv6-prefix", table.ipv6_prefix.unwrap_or(56), 1, 56)?;
+    Ok((!table.zones.is_empty()).then_some([v4 as u8, v6 as u8]))
 }
 
 #[cfg(test)]
@@ -47,6 +56,14 @@ mod tests {
         let config = read("").unwrap();
         assert!(config.cookies && !config.require_cookie && config.secrets.is_empty());
         assert_eq!(config.rate, RateOptions::default());
+    }
+
+    #[test]
+    fn servers_learn_where_clients_are_if_zones_are_named() {
+        assert_eq!(read("").unwrap().subnet_bits, None);
+        assert_eq!(read("[client-subnet]\nzones = [\"a.\"]\n").unwrap().subnet_bits, Some([24, 56]));
+        let wide = read("[client-subnet]\nzones = [\"a.\"]\nipv4-prefix = 32\n");
+        assert_eq!(wide.unwrap_err(), "client-subnet.ipv4-prefix: 32 is out of range, expected 1 to 24");
     }
 
     #[test]
