@@ -101,7 +101,6 @@ impl Resolver {
         let subnet = self.subnet_for(task, step, server);
         let question = Question { subnet, ..Question::new(step.qname.as_name(), step.rtype) };
         let key = (server, transport, step.zone.mode == Mode::Forward, question);
-        let name = step.qname.clone();
         let without_edns = step.without_edns.contains(&server);
         let joined = self.in_flight_for(&key).filter(|_| !without_edns);
         let is_full = joined.is_none() && !self.has_room(server);
@@ -111,7 +110,7 @@ impl Resolver {
         }
         let query = match joined {
             Some(query) => query,
-            None => self.send_for_step(key, name, tries, without_edns, now),
+            None => self.send_for_step(key, tries, without_edns, now),
         };
         self.in_flight.get_mut(&query).expect("it was just found or sent").askers.push(asker);
         let step = self.tasks.get_mut(&id).and_then(|task| task.step.as_mut());
@@ -146,19 +145,12 @@ impl Resolver {
     }
 
     /// Sends a query like `key`. If as many as may be are in flight, the newest of them gives way: the oldest may come from a slow server.
-    fn send_for_step(
-        &mut self,
-        key: SameKey,
-        name: NameBuf,
-        tries: u8,
-        without_edns: bool,
-        now: Instant,
-    ) -> QueryId {
+    fn send_for_step(&mut self, key: SameKey, tries: u8, without_edns: bool, now: Instant) -> QueryId {
         if let Some(newest) = self.same.like(&key).get(SAME_MAX - 1) {
             self.close(*newest);
         }
         let why = if without_edns { Why::WithoutEdns } else { Why::Asked };
-        let query = self.send(key.0, key.1, (name, key.3.rtype, key.2), key.3.subnet, tries, why, now);
+        let query = self.send(&key, tries, why, now);
         self.same.add(query, key);
         query
     }
@@ -176,21 +168,14 @@ impl Resolver {
                 return;
             }
             self.counters.probes += 1;
-            let question = (zone.clone(), Rtype::SOA, false);
-            self.send(server, Transport::Udp, question, None, 0, Why::Probe, now);
+            let question = Question::new(zone.as_name(), Rtype::SOA);
+            self.send(&(server, Transport::Udp, false, question), 0, Why::Probe, now);
         }
     }
 
-    fn send(
-        &mut self,
-        server: SocketAddr,
-        transport: Transport,
-        (mut name, rtype, recursion): (NameBuf, Rtype, bool),
-        subnet: Option<Subnet>,
-        tries: u8,
-        why: Why,
-        now: Instant,
-    ) -> QueryId {
+    fn send(&mut self, key: &SameKey, tries: u8, why: Why, now: Instant) -> QueryId {
+        let &(server, transport, recursion, Question { ref name, rtype, subnet, .. }) = key;
+        let mut name = name.clone();
         if self.options.mixed_case {
             name = self.mix_case(&name);
         }
