@@ -22,6 +22,9 @@ const IPV4: u16 = 1;
 const IPV6: u16 = 2;
 
 impl Subnet {
+    /// Where clients are of whom servers are to learn nothing. Servers are told that, too (RFC 7871, 7.1.2).
+    pub const NOWHERE: Subnet = Subnet { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 };
+
     /// The first `length` bits of an address, or all of it if it has no more.
     #[must_use]
     pub fn new(address: IpAddr, length: u8) -> Subnet {
@@ -79,8 +82,11 @@ impl Subnet {
         self.length
     }
 
-    fn contains(self, other: Subnet) -> bool {
-        self.length <= other.length && Subnet::new(other.address, self.length) == self
+    /// Whether an answer for this network is one for `other`. What a server says to nobody in particular is for where we are ourselves.
+    fn serves(self, other: Subnet) -> bool {
+        (self == Subnet::NOWHERE) == (other == Subnet::NOWHERE)
+            && self.length <= other.length
+            && Subnet::new(other.address, self.length) == self
     }
 }
 
@@ -176,7 +182,7 @@ impl ByNetwork {
         let mut name = NameBuf::from(name);
         name.make_lowercase();
         let kept = self.names.get(&(name, rtype))?.iter();
-        let fresh = kept.filter(|kept| kept.expires > now && kept.network.contains(subnet));
+        let fresh = kept.filter(|kept| kept.expires > now && kept.network.serves(subnet));
         let kept = fresh.max_by_key(|kept| kept.network.length)?;
         let secs = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
         let (left, whole) = (secs(kept.expires.since(now)), secs(kept.expires.since(kept.stored)));

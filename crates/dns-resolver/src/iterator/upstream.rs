@@ -500,9 +500,12 @@ impl Upstream {
     }
 }
 
-/// The network that a response is for, which was told to be `sent`: none if it is for all. What the server says of a smaller one, we do not know
+/// The network that a response is for, to a query that told `sent`: none if it is for all. What the server says of a smaller one, we do not know
 /// to be in it (RFC 7871, 7.3.1).
 fn scope(sent: Subnet, message: &Message) -> Option<Subnet> {
+    if sent == Subnet::NOWHERE {
+        return Some(sent);
+    }
     let (_, scope) = Subnet::read(message.subnet.as_deref()?)?;
     (scope > 0).then(|| Subnet::new(sent.address(), scope.min(sent.length())))
 }

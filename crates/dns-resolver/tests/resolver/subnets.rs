@@ -36,14 +36,14 @@ impl Pair {
         Pair { resolver, now: Instant::ZERO, asked: 0 }
     }
 
-    /// A client at `address` asks. Its answer's last address, if it comes at once, or the query that leaves for it.
+    /// A client at `address`, or nowhere, asks. Its answer's last address, if it comes at once, or the query that leaves for it.
     fn ask(&mut self, qname: &str, address: &str) -> Result<u8, Transmit> {
         self.asked += 1;
         self.now += Duration::from_millis(1);
         let question = Some((name(qname), Rtype::A));
         let query = Message { flags: vec!["RD".to_owned()], question, ..Message::default() };
-        let subnet = Some(Subnet::new(address.parse().unwrap(), 24));
-        let terms = Terms { subnet, ..Transport::Udp.into() };
+        let subnet = address.parse().map_or(Subnet::NOWHERE, |address| Subnet::new(address, 24));
+        let terms = Terms { subnet: Some(subnet), ..Transport::Udp.into() };
         self.resolver.on_query(ClientId(self.asked), terms, &query.to_octets(), self.now);
         let is_asked = |transmit: &Transmit| question_of(&transmit.octets).ends_with(&[0, 1, 0, 1]);
         match std::iter::from_fn(|| self.resolver.poll_transmit()).find(is_asked) {
@@ -147,6 +147,18 @@ fn an_answer_without_scope_is_for_all() {
         assert_eq!(pair.respond(&query, 1, says), Some(1));
         assert_eq!(pair.ask("www.cdn.example.", "203.0.113.7").unwrap(), 1);
     }
+}
+
+#[test]
+fn what_nobody_in_particular_is_told_is_for_those_of_whom_servers_learn_nothing() {
+    let mut pair = Pair::new(&["cdn.example."]);
+    let query = pair.ask("www.cdn.example.", "nowhere").unwrap_err();
+    assert_eq!(subnet_of(&query), Some(vec![0, 1, 0, 0]));
+    assert_eq!(pair.respond(&query, 1, Says::Scope(0)), Some(1));
+    assert_eq!(pair.ask("www.cdn.example.", "nowhere").unwrap(), 1);
+    let query = pair.ask("www.cdn.example.", "198.51.100.7").expect_err("it is for others");
+    assert_eq!(pair.respond(&query, 2, Says::Scope(24)), Some(2));
+    assert_eq!(pair.ask("www.cdn.example.", "nowhere").unwrap(), 1);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Front {
             let Ok(subnet) = subnet(option(CLIENT_SUBNET), client, bits, &mut terms.options) else {
                 return Verdict::Refuse(terms, Refusal::Malformed);
             };
-            terms.subnet = subnet;
+            terms.subnet = Some(subnet);
         }
         if let Some(option) = option(COOKIE).filter(|_| self.config.cookies) {
             let Ok(checked) = self.cookies.check(option, client, unix_secs as u32) else {
@@ -235,7 +235,7 @@ fn subnet(
     client: IpAddr,
     [v4, v6]: [u8; 2],
     answer: &mut Vec<u8>,
-) -> Result<Option<Subnet>, ()> {
+) -> Result<Subnet, ()> {
     let (address, length) = match option {
         Some(data) => {
             let (asked, _) = Subnet::read(data).ok_or(())?;
@@ -248,7 +248,8 @@ fn subnet(
             (client, if client.is_ipv4() { v4 } else { v6 })
         }
     };
-    Ok((length > 0 && is_global(address)).then(|| Subnet::new(address, length)))
+    let is_somewhere = length > 0 && is_global(address);
+    Ok(if is_somewhere { Subnet::new(address, length) } else { Subnet::NOWHERE })
 }
 
 /// Whether an address means the same everywhere (RFC 6890).
@@ -387,17 +388,20 @@ mod tests {
             let mut answer = Vec::new();
             subnet(option, client.parse().unwrap(), [24, 56], &mut answer).map(|subnet| (subnet, answer))
         };
-        let network = |text: &str, length| Some(Subnet::new(text.parse().unwrap(), length));
+        let network = |text: &str, length| Subnet::new(text.parse().unwrap(), length);
         assert_eq!(told(None, "198.51.100.7"), Ok((network("198.51.100.0", 24), vec![])));
         assert_eq!(told(None, "::ffff:198.51.100.7"), Ok((network("198.51.100.0", 24), vec![])));
         assert_eq!(told(None, "2001:db8:1:2:3::4"), Ok((network("2001:db8:1::", 56), vec![])));
         for private in ["10.1.2.3", "127.0.0.1", "100.64.0.1", "192.168.1.1", "fd00::1", "fe80::1", "::1"] {
-            assert_eq!(told(None, private), Ok((None, vec![])), "{private}");
+            assert_eq!(told(None, private), Ok((Subnet::NOWHERE, vec![])), "{private}");
         }
         let longer = Subnet::new("203.0.113.7".parse().unwrap(), 32).write(0);
         let answer = [&[0, 8, 0, 8][..], &[0, 1, 32, 24, 203, 0, 113, 7]].concat();
         assert_eq!(told(Some(&longer), "10.1.2.3"), Ok((network("203.0.113.0", 24), answer)));
-        assert_eq!(told(Some(&[0, 1, 0, 0]), "198.51.100.7"), Ok((None, vec![0, 8, 0, 4, 0, 1, 0, 0])));
+        assert_eq!(
+            told(Some(&[0, 1, 0, 0]), "198.51.100.7"),
+            Ok((Subnet::NOWHERE, vec![0, 8, 0, 4, 0, 1, 0, 0]))
+        );
         assert_eq!(told(Some(&[0, 1, 24, 0, 1]), "198.51.100.7"), Err(()));
     }
 
