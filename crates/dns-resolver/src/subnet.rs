@@ -82,11 +82,10 @@ impl Subnet {
         self.length
     }
 
-    /// Whether an answer for this network is one for `other`. What a server says to nobody in particular is for where we are ourselves.
-    fn serves(self, other: Subnet) -> bool {
-        (self == Subnet::NOWHERE) == (other == Subnet::NOWHERE)
-            && self.length <= other.length
-            && Subnet::new(other.address, self.length) == self
+    /// The networks whose answers are for this one, the longest first. What a server says to nobody in particular is for where we are ourselves.
+    fn within(self) -> impl Iterator<Item = Subnet> {
+        let shortest = self.length.min(1);
+        (shortest..=self.length).rev().map(move |length| Subnet::new(self.address, length))
     }
 }
 
@@ -106,7 +105,6 @@ const ANSWER_OCTETS_MAX: usize = 2048;
 #[derive(Debug)]
 struct Kept {
     number: u64,
-    network: Subnet,
     known: Known,
     stored: Instant,
     expires: Instant,
@@ -125,9 +123,9 @@ pub(crate) struct ForNetwork {
 /// Answers that differ by network. They are served while they are fresh, and never after.
 #[derive(Debug, Default)]
 pub(crate) struct ByNetwork {
-    names: BTreeMap<(NameBuf, Rtype), Vec<Kept>>,
+    names: BTreeMap<(NameBuf, Rtype), BTreeMap<Subnet, Kept>>,
     /// By age; some may have been replaced since.
-    order: VecDeque<(u64, NameBuf, Rtype)>,
+    order: VecDeque<(u64, NameBuf, Rtype, Subnet)>,
     next_number: u64,
 }
 
@@ -148,23 +146,23 @@ impl ByNetwork {
         self.next_number += 1;
         let number = self.next_number;
         let expires = now + Duration::from_secs(ttl.into());
-        let kept = self.names.entry((name.clone(), rtype)).or_default();
-        kept.retain(|old| old.network != network && old.expires > now);
-        kept.push(Kept { number, network, known, stored: now, expires });
-        self.order.push_back((number, name, rtype));
+        let kept = Kept { number, known, stored: now, expires };
+        self.names.entry((name.clone(), rtype)).or_default().insert(network, kept);
+        self.order.push_back((number, name, rtype, network));
         while self.order.len() > ANSWERS_MAX {
             self.drop_oldest();
         }
     }
 
     fn drop_oldest(&mut self) {
-        let Some((number, name, rtype)) = self.order.pop_front() else { return };
+        let Some((number, name, rtype, network)) = self.order.pop_front() else { return };
         let key = (name, rtype);
-        if let Some(kept) = self.names.get_mut(&key) {
-            kept.retain(|kept| kept.number != number);
-            if kept.is_empty() {
-                self.names.remove(&key);
-            }
+        let Some(networks) = self.names.get_mut(&key) else { return };
+        if networks.get(&network).is_some_and(|kept| kept.number == number) {
+            networks.remove(&network);
+        }
+        if networks.is_empty() {
+            self.names.remove(&key);
         }
     }
 
@@ -181,9 +179,9 @@ impl ByNetwork {
         }
         let mut name = NameBuf::from(name);
         name.make_lowercase();
-        let kept = self.names.get(&(name, rtype))?.iter();
-        let fresh = kept.filter(|kept| kept.expires > now && kept.network.serves(subnet));
-        let kept = fresh.max_by_key(|kept| kept.network.length)?;
+        let networks = self.names.get(&(name, rtype))?;
+        let mut found = subnet.within().filter_map(|network| networks.get(&network));
+        let kept = found.find(|kept| kept.expires > now)?;
         let secs = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
         let (left, whole) = (secs(kept.expires.since(now)), secs(kept.expires.since(kept.stored)));
         Some(ForNetwork { known: kept.known.with_ttl(left), left, whole })
@@ -248,6 +246,6 @@ mod tests {
             answers.put(name.clone(), Rtype::A, network, known(60), 60, at(0));
         }
         assert_eq!(left(&answers, "192.0.3.9", 1), None);
-        assert!(answers.names.values().map(Vec::len).sum::<usize>() <= ANSWERS_MAX);
+        assert!(answers.names.values().map(BTreeMap::len).sum::<usize>() <= ANSWERS_MAX);
     }
 }

@@ -292,6 +292,10 @@ impl Resolver {
         for changed in only_old.chain(only_new) {
             self.cache.flush(changed.zone.as_name(), Scope::Subtree);
         }
+        // What was for all may differ by network.
+        for zone in zones.by_network.iter().filter(|zone| !self.zones.by_network.contains(zone)) {
+            self.cache.flush(zone.as_name(), Scope::Subtree);
+        }
         self.gaps.clear();
         self.by_network.clear();
         self.answers.clear();

@@ -171,7 +171,22 @@ fn an_answer_about_another_network_is_a_forgery() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_and_forgotten_with_the_rest() {
+fn a_zone_that_is_named_later_is_asked_again() {
+    let mut pair = Pair::new(&[]);
+    let query = pair.ask("www.cdn.example.", "198.51.100.7").unwrap_err();
+    assert_eq!(pair.respond(&query, 1, Says::Nothing), Some(1));
+    let server = "192.0.2.1:53".parse().unwrap();
+    let directed = Directed { zone: name("example."), kind: DirectedKind::Stub, servers: vec![server] };
+    let zones =
+        Zones { directed: vec![directed], by_network: vec![name("cdn.example.")], ..Zones::default() };
+    let options = Options { minimisation: Minimisation::Off, ..Options::default() };
+    pair.resolver.reconfigure(options, zones);
+    let query = pair.ask("www.cdn.example.", "198.51.100.7").expect_err("it may differ by network");
+    assert!(subnet_of(&query).is_some());
+}
+
+#[test]
+fn what_is_kept_is_forgotten_with_the_rest() {
     let mut pair = Pair::new(&["cdn.example."]);
     let query = pair.ask("www.cdn.example.", "198.51.100.7").unwrap_err();
     pair.respond(&query, 1, Says::Scope(24));
