@@ -42,9 +42,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let outage = words.first().and_then(|word| word.parse().ok()).unwrap_or(60);
-    let named = |peer: &Peer| words.len() < 2 || words[1..].iter().any(|word| word == peer.name());
-    let peers: Vec<Peer> = Peer::ALL.into_iter().filter(named).collect();
+    let Some((outage, peers)) = read(&words) else {
+        let names = Peer::ALL.map(Peer::name).join(" ");
+        eprintln!("usage: resolvers [OUTAGE-SECONDS [RESOLVER...]], where a resolver is one of: {names}");
+        return ExitCode::FAILURE;
+    };
     match measure(outage, &peers) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -52,6 +54,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Seconds of the outage, and who is measured: all, if none is named.
+fn read(words: &[String]) -> Option<(u64, Vec<Peer>)> {
+    let Some((outage, names)) = words.split_first() else { return Some((60, Peer::ALL.to_vec())) };
+    let find = |name: &String| Peer::ALL.into_iter().find(|peer| peer.name() == name);
+    let named: Option<Vec<Peer>> = names.iter().map(find).collect();
+    Some((outage.parse().ok()?, if names.is_empty() { Peer::ALL.to_vec() } else { named? }))
 }
 
 fn measure(outage: u64, peers: &[Peer]) -> Result<(), LabError> {
