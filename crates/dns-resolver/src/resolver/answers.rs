@@ -15,7 +15,7 @@ use crate::message::{TtlAt, Written};
 
 /// Octets of the longest answer that is kept. Few are longer, and those are not what a server spends its time with.
 const ANSWER_MAX: usize = 1232;
-/// The places of a table take up to one part in so many of the cache's octets, when each has an answer of the usual size.
+/// The answers take up to one part in so many of the cache's octets, and there are places for as many as that is at the usual size.
 const PART: usize = 8;
 const USUAL: usize = 512;
 const PLACES_MAX: usize = 1 << 16;
@@ -34,6 +34,11 @@ pub(super) struct Answers {
     sets: Vec<Places>,
     /// Where in its set the next answer goes if all places are taken.
     next_victim: usize,
+    /// Octets of all answers, and how many there may be.
+    octets: usize,
+    octets_max: usize,
+    /// The set that was emptied last for want of octets.
+    hand: usize,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +107,10 @@ impl KnownAnswer<'_> {
 const ID: usize = 2;
 
 impl Kept {
+    fn memory(&self) -> usize {
+        size_of::<Kept>() + self.octets.len()
+    }
+
     fn question(&self) -> &[u8] {
         &self.octets[..usize::from(self.question_len)]
     }
@@ -128,11 +137,19 @@ impl Answers {
     pub(super) fn new(cache_octets: usize, seed: u64) -> Answers {
         let wanted = (cache_octets / (PART * USUAL * WAYS)).clamp(1, PLACES_MAX / WAYS);
         let count = if wanted.is_power_of_two() { wanted } else { wanted.next_power_of_two() / 2 };
-        Answers { seed, sets: std::iter::repeat_with(Places::default).take(count).collect(), next_victim: 0 }
+        Answers {
+            seed,
+            sets: std::iter::repeat_with(Places::default).take(count).collect(),
+            next_victim: 0,
+            octets: 0,
+            octets_max: cache_octets / PART,
+            hand: 0,
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.sets.fill_with(Places::default);
+        self.octets = 0;
     }
 
     fn hash(&self, name: &[u8]) -> u64 {
@@ -148,13 +165,35 @@ impl Answers {
     fn put(&mut self, hash: u64, kept: Kept) {
         self.next_victim = (self.next_victim + 1) % WAYS;
         let victim = self.next_victim;
+        self.octets += kept.memory();
         let set = self.set(hash);
         let is_same = |(other, old): &(u64, Option<Box<Kept>>)| {
             *other == hash && old.as_ref().is_some_and(|old| old.question() == kept.question())
         };
         let same = set.iter().position(is_same);
         let place = same.or_else(|| set.iter().position(|(_, old)| old.is_none())).unwrap_or(victim);
-        set[place] = (hash, Some(Box::new(kept)));
+        let old = std::mem::replace(&mut set[place], (hash, Some(Box::new(kept)))).1;
+        self.octets -= old.map_or(0, |old| old.memory());
+        while self.octets > self.octets_max {
+            self.hand = (self.hand + 1) & (self.sets.len() - 1);
+            let emptied = std::mem::take(&mut self.sets[self.hand]).0;
+            self.octets -=
+                emptied.into_iter().filter_map(|(_, kept)| kept).map(|kept| kept.memory()).sum::<usize>();
+        }
+    }
+
+    /// The place in its set of the answer to `query`, and the answer.
+    fn find(&self, hash: u64, query: &[u8], name_len: usize) -> Option<(usize, &Kept)> {
+        let places = self.sets[hash as usize & (self.sets.len() - 1)].0.iter().enumerate();
+        let mut same = places.filter(|(_, (other, _))| *other == hash);
+        same.find_map(|(index, (_, kept))| {
+            Some((index, kept.as_deref().filter(|kept| kept.answers(query, name_len))?))
+        })
+    }
+
+    fn forget(&mut self, hash: u64, place: usize) {
+        let old = self.set(hash)[place].1.take();
+        self.octets -= old.map_or(0, |old| old.memory());
     }
 }
 
@@ -163,20 +202,18 @@ impl Resolver {
     pub fn recall(&mut self, query: &[u8], now: Instant) -> Option<KnownAnswer<'_>> {
         let name_len = name_len(query.get(HEADER_LEN..)?)?;
         let hash = self.answers.hash(&query[HEADER_LEN..][..name_len]);
-        let is_it = |(other, kept): &&mut (u64, Option<Box<Kept>>)| {
-            *other == hash && kept.as_ref().is_some_and(|kept| kept.answers(query, name_len))
+        let (index, is_good) = {
+            let (index, kept) = self.answers.find(hash, query, name_len)?;
+            let is_unchanged = kept.sources.iter().all(|source| self.cache.use_again(source));
+            (index, now < kept.until && is_unchanged)
         };
-        let (_, place) = self.answers.set(hash).iter_mut().find(is_it)?;
-        let is_good = place.as_ref().is_some_and(|kept| {
-            now < kept.until && kept.sources.iter().all(|source| self.cache.use_again(source))
-        });
         if !is_good {
-            *place = None;
+            self.answers.forget(hash, index);
             return None;
         }
         self.counters.client_queries += 1;
         self.counters.cache_hits += 1;
-        Some(KnownAnswer { kept: place.as_deref()?, now })
+        Some(KnownAnswer { kept: self.answers.set(hash)[index].1.as_deref()?, now })
     }
 
     /// Keeps the answer to `query`, which the entries of `sources` gave: one for each set, in their order.
@@ -213,5 +250,36 @@ fn name_len(octets: &[u8]) -> Option<usize> {
             1..=63 if at < NAME_LEN_MAX => {}
             _ => return None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(number: u32) -> Kept {
+        let question = number.to_be_bytes();
+        Kept {
+            octets: [&question[..], &vec![0; 100 + number as usize % 1000]].concat().into(),
+            question_len: question.len() as u16,
+            name_len: 1,
+            ttls: ArrayVec::new(),
+            sources: ArrayVec::new(),
+            until: Instant::ZERO,
+        }
+    }
+
+    #[test]
+    fn answers_take_no_more_octets_than_they_may_and_each_is_counted() {
+        let mut answers = Answers::new(800_000, 7);
+        for number in 0..10_000u32 {
+            // Every tenth one comes again.
+            let number = number - u32::from(number % 10 == 9);
+            answers.put(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15), kept(number));
+            let places = answers.sets.iter().flat_map(|set| &set.0);
+            let octets: usize = places.filter_map(|(_, kept)| kept.as_deref()).map(Kept::memory).sum();
+            assert!(octets == answers.octets && octets <= 100_000, "{octets}, {}", answers.octets);
+        }
+        assert!(answers.octets > 50_000, "and they are used");
     }
 }
