@@ -44,21 +44,27 @@ impl Pair {
         let query = Message { flags: vec!["RD".to_owned()], question, ..Message::default() };
         let subnet = address.parse().map_or(Subnet::NOWHERE, |address| Subnet::new(address, 24));
         let terms = Terms { subnet: Some(subnet), ..Transport::Udp.into() };
-        self.resolver.on_query(ClientId(self.asked), terms, &query.to_octets(), self.now);
+        let octets = query.to_octets();
+        let known = self.resolver.recall(&octets, self.now).map(|known| known.to_octets(&octets));
+        self.resolver.on_query(ClientId(self.asked), terms, &octets, self.now);
         let is_asked = |transmit: &Transmit| question_of(&transmit.octets).ends_with(&[0, 1, 0, 1]);
         match std::iter::from_fn(|| self.resolver.poll_transmit()).find(is_asked) {
             Some(transmit) => Err(transmit),
-            None => Ok(self.answer().expect("an answer, or a query")),
+            None => {
+                let answer = self.answer().expect("an answer, or a query");
+                assert!(
+                    known.is_none_or(|known| last_octet(&known) == Some(answer)),
+                    "what is known is answered"
+                );
+                Ok(answer)
+            }
         }
     }
 
     /// The last octet of the client's answer.
     fn answer(&mut self) -> Option<u8> {
         let answers = std::iter::from_fn(|| self.resolver.poll_answer());
-        let answer = answers.last()?;
-        Message::from_octets(&answer.octets).sections[0]
-            .last()
-            .and_then(|record| record.rdata.last().copied())
+        last_octet(&answers.last()?.octets)
     }
 
     /// The server answers with 192.0.2.`last`; then the client's answer.
@@ -73,6 +79,11 @@ impl Pair {
         self.resolver.on_response(transmit.query, transmit.server, &octets, self.now);
         self.answer()
     }
+}
+
+/// That of the last address in an answer.
+fn last_octet(answer: &[u8]) -> Option<u8> {
+    Message::from_octets(answer).sections[0].last().and_then(|record| record.rdata.last().copied())
 }
 
 /// Name, type and class.
@@ -159,6 +170,19 @@ fn what_nobody_in_particular_is_told_is_for_those_of_whom_servers_learn_nothing(
     let query = pair.ask("www.cdn.example.", "198.51.100.7").expect_err("it is for others");
     assert_eq!(pair.respond(&query, 2, Says::Scope(24)), Some(2));
     assert_eq!(pair.ask("www.cdn.example.", "nowhere").unwrap(), 1);
+}
+
+#[test]
+fn an_answer_for_all_takes_the_place_of_none_that_is_for_a_network() {
+    let mut pair = Pair::new(&["cdn.example."]);
+    let query = pair.ask("www.cdn.example.", "198.51.100.7").unwrap_err();
+    pair.respond(&query, 1, Says::Scope(24));
+    let query = pair.ask("www.cdn.example.", "203.0.113.7").unwrap_err();
+    pair.respond(&query, 2, Says::Scope(0));
+    for _ in 0..2 {
+        assert_eq!(pair.ask("www.cdn.example.", "192.88.99.7").unwrap(), 2);
+    }
+    assert_eq!(pair.ask("www.cdn.example.", "198.51.100.7").unwrap(), 1);
 }
 
 #[test]
