@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use clock::{Duration, Instant};
 use dns_wire::{Name, NameBuf, Rtype};
 
+use crate::cache::whole_secs;
 use crate::resolver::Known;
 
 /// Where clients come from: the first bits of their addresses.
@@ -182,8 +183,8 @@ impl ByNetwork {
         let networks = self.names.get(&(name, rtype))?;
         let mut found = subnet.within().filter_map(|network| networks.get(&network));
         let kept = found.find(|kept| kept.expires > now)?;
-        let secs = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
-        let (left, whole) = (secs(kept.expires.since(now)), secs(kept.expires.since(kept.stored)));
+        let (left, whole) =
+            (whole_secs(kept.expires.since(now)), whole_secs(kept.expires.since(kept.stored)));
         Some(ForNetwork { known: kept.known.with_ttl(left), left, whole })
     }
 

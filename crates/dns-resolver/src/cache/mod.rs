@@ -191,14 +191,14 @@ impl Source {
 
     /// When it ends, or is to be fetched anew: when one part in `prefetch_part` of its time is left.
     pub(crate) fn use_until(&self, prefetch_part: u32) -> Instant {
-        let whole = whole_secs(self.expires.since(self.stored));
-        let rest = whole.checked_div(prefetch_part).unwrap_or(0);
         let time = self.expires.since(self.stored);
+        let rest = whole_secs(time).checked_div(prefetch_part).unwrap_or(0);
         self.stored + (time - Duration::from_secs(rest.into()))
     }
 }
 
-fn whole_secs(span: Duration) -> u32 {
+/// A time as TTLs have it.
+pub(crate) fn whole_secs(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }
 

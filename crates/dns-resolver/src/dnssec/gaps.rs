@@ -13,6 +13,7 @@ use nsec3::Parameters;
 
 use super::denial::{self, Claim, Proven};
 use super::{Budget, Security};
+use crate::cache::whole_secs;
 use crate::message::{Proof, Rrset};
 use crate::options::Dnssec;
 
@@ -140,7 +141,7 @@ impl Zone {
         if !is_no_name && !is_proven(Claim::NoData(name, rtype)) {
             return None;
         }
-        let ttl = u32::try_from(until.since(now).as_secs()).unwrap_or(u32::MAX);
+        let ttl = whole_secs(until.since(now));
         let proof = self.soa.set.proof.as_ref()?;
         let proof = Some(Arc::new(Proof { sigs: proof.sigs.clone(), absence: sets }));
         let soa = Arc::new(Rrset { ttl, proof, ..self.soa.set.clone() });

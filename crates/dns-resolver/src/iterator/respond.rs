@@ -8,7 +8,7 @@ use dns_wire::{NameBuf, Rtype};
 
 use super::classify::{Asked, Verdict, classify};
 use super::task::{Mode, Outcome, Purpose, TaskId};
-use crate::cache::{Kind, Rank, negative_ttl};
+use crate::cache::{Kind, Rank, negative_ttl, whole_secs};
 use crate::delegation::Delegation;
 use crate::message::{Ede, Message, Rrset};
 use crate::options::Minimisation;
@@ -262,12 +262,12 @@ impl Resolver {
 
     /// Answers have no longer TTL than the cache.
     fn clamp(&self, set: &mut Rrset) {
-        set.ttl = set.ttl.min(in_secs(self.options.cache.ttl_max));
+        set.ttl = set.ttl.min(whole_secs(self.options.cache.ttl_max));
     }
 
     /// The SOA record of a denial says how long the denial lasts (RFC 2308, 5).
     fn clamp_denial(&self, soa: Option<Arc<Rrset>>) -> Option<Arc<Rrset>> {
-        let max = in_secs(self.options.cache.negative_ttl_max);
+        let max = whole_secs(self.options.cache.negative_ttl_max);
         soa.map(|soa| Arc::new(Rrset { ttl: negative_ttl(&soa).min(max), ..(*soa).clone() }))
     }
 
@@ -283,8 +283,4 @@ impl Resolver {
         }
         self.pursue(id, now);
     }
-}
-
-fn in_secs(span: Duration) -> u32 {
-    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }

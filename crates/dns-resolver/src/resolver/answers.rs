@@ -156,8 +156,13 @@ impl Answers {
         fold::hash_name(name, self.seed)
     }
 
+    /// Which set has the answers of a hash.
+    fn index(&self, hash: u64) -> usize {
+        hash as usize & (self.sets.len() - 1)
+    }
+
     fn set(&mut self, hash: u64) -> &mut [(u64, Option<Box<Kept>>); WAYS] {
-        let index = hash as usize & (self.sets.len() - 1);
+        let index = self.index(hash);
         &mut self.sets[index].0
     }
 
@@ -184,7 +189,7 @@ impl Answers {
 
     /// The place in its set of the answer to `query`, and the answer.
     fn find(&self, hash: u64, query: &[u8], name_len: usize) -> Option<(usize, &Kept)> {
-        let places = self.sets[hash as usize & (self.sets.len() - 1)].0.iter().enumerate();
+        let places = self.sets[self.index(hash)].0.iter().enumerate();
         let mut same = places.filter(|(_, (other, _))| *other == hash);
         same.find_map(|(index, (_, kept))| {
             Some((index, kept.as_deref().filter(|kept| kept.answers(query, name_len))?))

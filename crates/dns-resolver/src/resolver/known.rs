@@ -6,7 +6,7 @@ use clock::Instant;
 use dns_wire::{Name, NameBuf, Rtype};
 
 use super::Resolver;
-use crate::cache::{Content, Found, Kind, Source};
+use crate::cache::{Content, Found, Kind, Source, whole_secs};
 use crate::dnssec::Security;
 use crate::dnssec::gaps::Denied;
 use crate::iterator::classify::synthesise;
@@ -217,7 +217,7 @@ impl Resolver {
             }
             _ => return None,
         };
-        let whole = u32::try_from(found.expires.since(found.stored).as_secs()).unwrap_or(u32::MAX);
+        let whole = whole_secs(found.expires.since(found.stored));
         Some(Knowledge { known, is_stale, left: ttl, whole, source: None })
     }
 }
