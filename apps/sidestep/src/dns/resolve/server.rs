@@ -113,29 +113,7 @@ impl Server {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), token(Kind::Wake, 0))?);
         let (control, commands) = Control::new(Arc::clone(&waker));
-        let (mut udp, mut tcp) = (Vec::new(), Vec::new());
-        let sockets = device_kernel::Config {
-            share_port: false,
-            receive_buffer: SOCKET_BUFFER,
-            send_buffer: SOCKET_BUFFER,
-            ..device_kernel::Config::default()
-        };
-        for address in &config.listen {
-            let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-            let mut local = *address;
-            if config.device.is_none() {
-                let socket = Datagrams::open(*address, &sockets)?;
-                local = socket.local_addr();
-                let descriptor = socket.as_fd().as_raw_fd();
-                let place = token(Kind::Udp, udp.len() as u64);
-                poll.registry().register(&mut SourceFd(&descriptor), place, Interest::READABLE)?;
-                udp.push(Listener { socket, answers: Vec::new() });
-            }
-            let mut listener = TcpListener::from_std(tcp::listen(local, false).map_err(named)?);
-            let place = token(Kind::Listener, tcp.len() as u64);
-            poll.registry().register(&mut listener, place, Interest::READABLE)?;
-            tcp.push(listener);
-        }
+        let (udp, tcp) = open_sockets(&config, poll.registry())?;
         let encrypted = config.encrypted.as_ref().map(|options| {
             let waker = Arc::clone(&waker);
             // A wake-up that fails means that the loop has ended.
@@ -592,6 +570,34 @@ impl Server {
             .chain(tcp.map(|(name, value)| (format!("tcp_{name}"), value)))
             .collect()
     }
+}
+
+/// Opens the sockets of UDP, unless an interface brings what they would, and those of TCP, and has them watched.
+fn open_sockets(config: &Config, registry: &Registry) -> anyhow::Result<(Vec<Listener>, Vec<TcpListener>)> {
+    let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+    let sockets = device_kernel::Config {
+        share_port: false,
+        receive_buffer: SOCKET_BUFFER,
+        send_buffer: SOCKET_BUFFER,
+        ..device_kernel::Config::default()
+    };
+    for address in &config.listen {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        let mut local = *address;
+        if config.device.is_none() {
+            let socket = Datagrams::open(*address, &sockets)?;
+            local = socket.local_addr();
+            let descriptor = socket.as_fd().as_raw_fd();
+            let place = token(Kind::Udp, udp.len() as u64);
+            registry.register(&mut SourceFd(&descriptor), place, Interest::READABLE)?;
+            udp.push(Listener { socket, answers: Vec::new() });
+        }
+        let mut listener = TcpListener::from_std(tcp::listen(local, false).map_err(named)?);
+        let place = token(Kind::Listener, tcp.len() as u64);
+        registry.register(&mut listener, place, Interest::READABLE)?;
+        tcp.push(listener);
+    }
+    Ok((udp, tcp))
 }
 
 /// What comes by the interface. Answers that are not known leave late, once [`Server::deliver`] has them.
