@@ -175,17 +175,26 @@ impl ByNetwork {
         subnet: Subnet,
         now: Instant,
     ) -> Option<ForNetwork> {
-        if self.names.is_empty() {
-            return None;
-        }
-        let mut name = NameBuf::from(name);
-        name.make_lowercase();
-        let networks = self.names.get(&(name, rtype))?;
+        let networks = self.networks(name, rtype)?;
         let mut found = subnet.within().filter_map(|network| networks.get(&network));
         let kept = found.find(|kept| kept.expires > now)?;
         let (left, whole) =
             (whole_secs(kept.expires.since(now)), whole_secs(kept.expires.since(kept.stored)));
         Some(ForNetwork { known: kept.known.with_ttl(left), left, whole })
+    }
+
+    /// Whether there may be an answer for a network.
+    pub(crate) fn has(&self, name: Name<'_>, rtype: Rtype) -> bool {
+        self.networks(name, rtype).is_some()
+    }
+
+    fn networks(&self, name: Name<'_>, rtype: Rtype) -> Option<&BTreeMap<Subnet, Kept>> {
+        if self.names.is_empty() {
+            return None;
+        }
+        let mut name = NameBuf::from(name);
+        name.make_lowercase();
+        self.names.get(&(name, rtype))
     }
 
     /// Forgets everything.

@@ -266,7 +266,8 @@ impl Cache {
         fold::hash_name(name, self.seed) as usize % VERSIONS
     }
 
-    fn note_change(&mut self, name: &[u8]) {
+    /// Something about a name is no longer as it was for what was made of its entries.
+    pub(crate) fn note_change(&mut self, name: &[u8]) {
         let place = self.version_place(name);
         self.versions[place] = self.versions[place].wrapping_add(1);
     }

@@ -212,6 +212,7 @@ impl Resolver {
     ) {
         let mut name = name.clone();
         name.make_lowercase();
+        self.cache.note_change(name.as_name().as_bytes()); // Whole answers that were for all are not for this network.
         self.by_network.put(name, rtype, network, known, ttl, now);
     }
 

@@ -125,7 +125,8 @@ impl Resolver {
         if is_for_all || step.is_minimised || step.without_edns.contains(&server) {
             return None;
         }
-        task.question.subnet.filter(|_| self.is_by_network(step.qname.as_name()))
+        let is_told = |zone: &NameBuf| step.qname.as_name().ends_with(zone.as_name());
+        task.question.subnet.filter(|_| self.zones.by_network.iter().any(is_told))
     }
 
     /// The query like `key` whose wait is not over.

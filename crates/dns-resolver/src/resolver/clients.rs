@@ -340,7 +340,9 @@ impl Resolver {
             let knowledge = self.look_up_for(question, name.as_name(), stale_too, now)?;
             is_stale |= knowledge.is_stale;
             match (&mut sources, knowledge.source) {
-                (Some(sources), Some(source)) if !self.is_by_network(name.as_name()) => sources.push(source),
+                (Some(sources), Some(source)) if !self.by_network.has(name.as_name(), question.rtype) => {
+                    sources.push(source)
+                }
                 _ => sources = None,
             }
             let part = self.options.cache.prefetch_part;

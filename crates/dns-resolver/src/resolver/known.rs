@@ -72,11 +72,6 @@ pub(crate) struct Knowledge {
 }
 
 impl Resolver {
-    /// Whether servers of a name are told where clients are, so that it may be something else for each network.
-    pub(crate) fn is_by_network(&self, name: Name<'_>) -> bool {
-        self.zones.by_network.iter().any(|zone| name.ends_with(zone.as_name()))
-    }
-
     /// What is known about `name`, which is that of a question or where its aliases lead: for the network of those who ask, or for all. See
     /// [`Resolver::look_up`].
     pub(crate) fn look_up_for(

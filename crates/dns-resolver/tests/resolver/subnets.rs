@@ -186,6 +186,19 @@ fn an_answer_for_all_takes_the_place_of_none_that_is_for_a_network() {
 }
 
 #[test]
+fn an_answer_for_a_network_ends_what_was_kept_whole_for_all() {
+    let mut pair = Pair::new(&["cdn.example."]);
+    let query = pair.ask("www.cdn.example.", "203.0.113.7").unwrap_err();
+    let late = pair.ask("www.cdn.example.", "198.51.100.7").unwrap_err();
+    pair.respond(&query, 2, Says::Scope(0));
+    for _ in 0..2 {
+        assert_eq!(pair.ask("www.cdn.example.", "192.88.99.7").unwrap(), 2);
+    }
+    assert_eq!(pair.respond(&late, 1, Says::Scope(24)), Some(1));
+    assert_eq!(pair.ask("www.cdn.example.", "198.51.100.7").unwrap(), 1);
+}
+
+#[test]
 fn an_answer_about_another_network_is_a_forgery() {
     let mut pair = Pair::new(&["cdn.example."]);
     let query = pair.ask("www.cdn.example.", "198.51.100.7").unwrap_err();
