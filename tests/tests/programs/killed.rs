@@ -77,6 +77,15 @@ impl Killed {
         panic!("connections stay on the kernel");
     }
 
+    /// Waits until a program listens, be it on the kernel.
+    fn await_listener(&self, port: u16) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.trial.ask_from(Side::Server, &format!("ss -Htln sport = :{port}")).trim().is_empty() {
+            assert!(Instant::now() < deadline, "nobody listens on {port}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Starts the next broker, and waits until the echo has found it.
     fn start_next(&mut self) -> Pid {
         std::fs::write(&self.again, "").unwrap();
@@ -170,6 +179,7 @@ fn the_broker_of_another_program_takes_over_those_of_a_killed_one() {
     let mut streams = std::mem::take(&mut killed.streams);
     let next = killed.start_next();
     streams.iter_mut().for_each(|stream| answers(stream, "x"));
+    killed.await_listener(7100);
     // The first has all queues, until it ends.
     answers(&mut connect(&killed.trial, server(7100)).unwrap(), "x");
     assert_eq!(killed.of_the_kernel(7000), 0, "connections are the kernel's");
