@@ -120,7 +120,9 @@ impl<'m> Message<'m> {
         let class = Class(self.read_u16()?);
         let ttl = u32::from(self.read_u16()?) << 16 | u32::from(self.read_u16()?);
         let end = usize::from(self.read_u16()?) + self.at;
-        let rdata = self.read_rdata(rtype, end)?;
+        // Updates name sets by records without data, whatever their type (RFC 2136, 2.4 and 2.5).
+        let is_named_only = end == self.at && matches!(class, Class::ANY | Class::NONE);
+        let rdata = if is_named_only { Vec::new() } else { self.read_rdata(rtype, end)? };
         Some(Record { owner, rtype, class, ttl, rdata })
     }
 

@@ -93,10 +93,20 @@ impl Difference {
     /// What differs between two versions; `None` if it takes more than so many octets.
     pub fn between(old: &Zone, new: &Zone, octets_max: usize) -> Option<Difference> {
         let mut difference = Collected { records: Vec::new(), octets_left: octets_max };
-        difference.add_missing(old, new)?;
+        difference.add_missing(old.nodes(), old, new)?;
         let added = difference.records.len();
-        difference.add_missing(new, old)?;
+        difference.add_missing(new.nodes(), new, old)?;
         Some(Difference { records: difference.records, added })
+    }
+
+    /// What differs between two versions at these names, each of which is there once.
+    pub(crate) fn at(old: &Zone, new: &Zone, names: &[NameBuf]) -> Difference {
+        let nodes = |zone| names.iter().filter_map(move |name| Zone::find(zone, name.as_name().as_bytes()));
+        let mut difference = Collected { records: Vec::new(), octets_left: usize::MAX };
+        difference.add_missing(nodes(old), old, new).expect("there is room for all");
+        let added = difference.records.len();
+        difference.add_missing(nodes(new), new, old).expect("there is room for all");
+        Difference { records: difference.records, added }
     }
 }
 
@@ -106,11 +116,16 @@ struct Collected {
 }
 
 impl Collected {
-    /// Adds the SOA of `zone`, and what it has and `other` has not, or has with another TTL.
-    fn add_missing(&mut self, zone: &Zone, other: &Zone) -> Option<()> {
+    /// Adds the SOA of `zone`, and what `nodes` of it have and `other` has not, or has with another TTL.
+    fn add_missing<'z>(
+        &mut self,
+        nodes: impl Iterator<Item = Node<'z>>,
+        zone: &'z Zone,
+        other: &Zone,
+    ) -> Option<()> {
         let soa = zone.soa();
         soa.records().try_for_each(|rdata| self.add(zone.apex(), soa, rdata))?;
-        for node in zone.nodes() {
+        for node in nodes {
             let there = other.find(node.name());
             for rrset in node.rrsets().filter(|rrset| rrset.rtype() != Rtype::SOA) {
                 let same = |set: &Rrset<'_>| {

@@ -7,6 +7,7 @@
 //! | `incoming.rs` | [`Incoming`]: an answer to AXFR or IXFR, checked and made into a zone |
 //! | `difference.rs` | [`Difference`]: what leads from one version to the next; [`History`]: the last ones |
 //! | `secondary.rs` | [`Secondary`]: when a secondary zone looks for changes, and when it expires |
+//! | `update.rs` | [`Update`]: prerequisites and changes of a dynamic update, and the version that it leads to |
 //! | `text.rs` | a zone as a zone file |
 //! | `access.rs` | who may transfer |
 //! | `tsig.rs` | signatures: keys, signing, checking (RFC 8945) |
@@ -22,6 +23,7 @@ pub mod request;
 pub mod secondary;
 pub mod text;
 pub mod tsig;
+pub mod update;
 
 pub use access::{AccessList, Allowed, Prefix};
 pub use difference::{Difference, History, Unfit};
@@ -30,3 +32,4 @@ pub use outgoing::{Slots, TooLong, Transfer};
 pub use request::{Handled, Policy, ZonePolicy, handle};
 pub use secondary::{Due, Secondary, SoaTimers};
 pub use tsig::{Algorithm, Key, Keys};
+pub use update::{Update, Updated};

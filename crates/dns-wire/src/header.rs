@@ -37,8 +37,14 @@ pub enum Rcode {
     Refused = 5,
     /// A name became too long by substitution (RFC 6672, 2.2).
     YxDomain = 6,
+    /// A set of records exists, and an update demands that it does not (RFC 2136, 3.2).
+    YxRrset = 7,
+    /// A set of records does not exist as an update demands it (RFC 2136, 3.2).
+    NxRrset = 8,
     /// The server is not responsible for the zone, or does not accept a signature (RFC 8945, 5.2).
     NotAuth = 9,
+    /// An update names a record outside of the zone (RFC 2136, 3.2).
+    NotZone = 10,
     /// The EDNS version is not supported.
     BadVers = 16,
     /// The cookie of the client is missing or wrong (RFC 7873, 5.2.3).
@@ -47,7 +53,7 @@ pub enum Rcode {
 
 impl Rcode {
     /// Every response code that Sidestep sends.
-    pub const ALL: [Rcode; 10] = [
+    pub const ALL: [Rcode; 13] = [
         Rcode::NoError,
         Rcode::FormErr,
         Rcode::ServFail,
@@ -55,7 +61,10 @@ impl Rcode {
         Rcode::NotImp,
         Rcode::Refused,
         Rcode::YxDomain,
+        Rcode::YxRrset,
+        Rcode::NxRrset,
         Rcode::NotAuth,
+        Rcode::NotZone,
         Rcode::BadVers,
         Rcode::BadCookie,
     ];
@@ -70,7 +79,10 @@ impl Rcode {
             Rcode::NotImp => "NOTIMP",
             Rcode::Refused => "REFUSED",
             Rcode::YxDomain => "YXDOMAIN",
+            Rcode::YxRrset => "YXRRSET",
+            Rcode::NxRrset => "NXRRSET",
             Rcode::NotAuth => "NOTAUTH",
+            Rcode::NotZone => "NOTZONE",
             Rcode::BadVers => "BADVERS",
             Rcode::BadCookie => "BADCOOKIE",
         }

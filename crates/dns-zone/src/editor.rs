@@ -40,6 +40,11 @@ impl ZoneEditor {
         ZoneEditor { builder, before: before.clone(), touched: Vec::new() }
     }
 
+    /// The zone as it is by now. Names may be there that have lost all of their records.
+    pub fn zone(&self) -> &Zone {
+        &self.builder.zone
+    }
+
     /// Adds a record, see [`ZoneBuilder::add`].
     pub fn add(&mut self, owner: Name<'_>, ttl: u32, rtype: Rtype, rdata: &[u8]) -> Result<(), RecordError> {
         let added = self.builder.add(owner, ttl, rtype, rdata);

@@ -1,0 +1,253 @@
+//! Dynamic update without sockets: what a message demands of a zone, and the version that it leads to (RFC 2136).
+
+use std::collections::BTreeMap;
+
+use dns_message::{Malformed, Message, Record, is_older, serial_of};
+use dns_wire::{Class, Name, NameBuf, Rcode, Rtype};
+use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneEditor};
+
+use crate::difference::Difference;
+
+/// What an update demands, and what it changes (RFC 2136, 2.4 and 2.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    prerequisites: Vec<Record>,
+    changes: Vec<Record>,
+}
+
+/// What comes of an update that is carried out.
+#[derive(Debug)]
+pub enum Updated {
+    /// All of it was so already.
+    Nothing,
+    /// The next version, and what leads to it.
+    Next(Box<Changed>, Box<Difference>),
+}
+
+impl Update {
+    /// Reads what is behind the question of a message, which such a message calls its zone section. A signature has been cut off.
+    ///
+    /// # Errors
+    /// The message is malformed.
+    pub fn read(octets: &[u8]) -> Result<Update, Malformed> {
+        let mut message = Message::parse(octets)?;
+        let [prerequisites, changes, additionals] = message.counts();
+        let mut records =
+            |count: u16| (0..count).map(|_| message.next_record()).collect::<Result<Vec<_>, _>>();
+        let update = Update { prerequisites: records(prerequisites)?, changes: records(changes)? };
+        records(additionals)?;
+        if message.is_at_end() { Ok(update) } else { Err(Malformed) }
+    }
+
+    /// Carries the update out on the version `held`: all of it, or nothing.
+    ///
+    /// # Errors
+    /// The code of the answer: a prerequisite is not met, a record is not fit, or the zone is signed, by signatures that would not fit any more.
+    pub fn apply(&self, held: &Zone) -> Result<Updated, Rcode> {
+        if held.is_signed() {
+            return Err(Rcode::Refused);
+        }
+        self.check_prerequisites(held)?;
+        self.check_changes(held)?;
+        let mut edit = Edit { editor: ZoneEditor::new(held), touched: Vec::new() };
+        self.changes.iter().try_for_each(|record| edit.change(record))?;
+        edit.finish(held)
+    }
+
+    /// RFC 2136, 3.2.
+    fn check_prerequisites(&self, held: &Zone) -> Result<(), Rcode> {
+        let mut demanded: BTreeMap<(NameBuf, u16), Vec<&[u8]>> = BTreeMap::new();
+        for record in &self.prerequisites {
+            let Record { owner, rtype, class, ttl, rdata } = record;
+            check_owner(held, owner)?;
+            if *ttl != 0 {
+                return Err(Rcode::FormErr);
+            }
+            if *class == Class::IN && !rtype.is_meta() {
+                demanded.entry((owner.clone(), rtype.0)).or_default().push(rdata);
+                continue;
+            }
+            let is_any = *rtype == Rtype::ANY;
+            if !rdata.is_empty() || rtype.is_meta() && !is_any {
+                return Err(Rcode::FormErr);
+            }
+            let node = held.find(owner.as_name().as_bytes());
+            let is_there = match is_any {
+                true => node.is_some_and(|node| node.rrsets().next().is_some()),
+                false => !data_of(node, *rtype).is_empty(),
+            };
+            match (*class, is_any) {
+                (Class::ANY, true) if !is_there => return Err(Rcode::NxDomain),
+                (Class::ANY, false) if !is_there => return Err(Rcode::NxRrset),
+                (Class::NONE, true) if is_there => return Err(Rcode::YxDomain),
+                (Class::NONE, false) if is_there => return Err(Rcode::YxRrset),
+                (Class::ANY | Class::NONE, _) => {}
+                _ => return Err(Rcode::FormErr),
+            }
+        }
+        let is_met = |((owner, rtype), wanted): (&(NameBuf, u16), &Vec<&[u8]>)| {
+            let found = data_of(held.find(owner.as_name().as_bytes()), Rtype(*rtype));
+            let within = |all: &[&[u8]], of: &[&[u8]]| all.iter().all(|rdata| of.contains(rdata));
+            within(&found, wanted) && within(wanted, &found)
+        };
+        if demanded.iter().all(is_met) { Ok(()) } else { Err(Rcode::NxRrset) }
+    }
+
+    /// RFC 2136, 3.4.1: an update is looked through before any of it is carried out.
+    fn check_changes(&self, held: &Zone) -> Result<(), Rcode> {
+        for Record { owner, rtype, class, ttl, rdata } in &self.changes {
+            check_owner(held, owner)?;
+            let is_fit = match *class {
+                Class::IN => !rtype.is_meta(),
+                Class::ANY => *ttl == 0 && rdata.is_empty() && (!rtype.is_meta() || *rtype == Rtype::ANY),
+                Class::NONE => *ttl == 0 && !rtype.is_meta(),
+                _ => false,
+            };
+            if !is_fit {
+                return Err(Rcode::FormErr);
+            }
+            // Signatures and proofs are made by whoever has the keys, and not by updates (RFC 3007, 4.3).
+            if matches!(*rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM) {
+                return Err(Rcode::Refused);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_owner(held: &Zone, owner: &NameBuf) -> Result<(), Rcode> {
+    if owner.as_name().ends_with(held.origin()) { Ok(()) } else { Err(Rcode::NotZone) }
+}
+
+/// The data of the records of one type.
+fn data_of(node: Option<Node<'_>>, rtype: Rtype) -> Vec<&[u8]> {
+    let sets = node.into_iter().flat_map(Node::rrsets).filter(|set| set.rtype() == rtype);
+    sets.flat_map(Rrset::records).collect()
+}
+
+/// Types of which a name has one record: another one takes its place (RFC 2136, 1.1.5; RFC 6672, 2.4).
+fn is_single(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::SOA | Rtype::CNAME | Rtype::DNAME)
+}
+
+/// The next version in the making.
+struct Edit {
+    editor: ZoneEditor,
+    /// Owners of changed records.
+    touched: Vec<NameBuf>,
+}
+
+impl Edit {
+    /// RFC 2136, 3.4.2.
+    fn change(&mut self, record: &Record) -> Result<(), Rcode> {
+        let owner = record.owner.as_name();
+        let is_apex = owner == self.editor.zone().origin();
+        self.touched.push(record.owner.clone());
+        match (record.class, record.rtype) {
+            (Class::IN, _) => self.add(record),
+            // The zone keeps its SOA and NS records whatever is deleted (3.4.2.3 and 3.4.2.4).
+            (_, Rtype::SOA) => Ok(()),
+            (Class::ANY, Rtype::ANY) => {
+                self.delete(owner, |rtype| !is_apex || !matches!(rtype, Rtype::SOA | Rtype::NS))
+            }
+            (Class::ANY, Rtype::NS) if is_apex => Ok(()),
+            (Class::ANY, rtype) => self.delete(owner, |other| other == rtype),
+            (_, Rtype::NS) if is_apex && self.count(owner, Rtype::NS) == 1 => Ok(()),
+            (_, rtype) => self.editor.remove(owner, rtype, &record.rdata).map(|_| ()).map_err(code_of),
+        }
+    }
+
+    fn add(&mut self, Record { owner, rtype, ttl, rdata, .. }: &Record) -> Result<(), Rcode> {
+        let owner = owner.as_name();
+        if !self.may_stand_at(owner, *rtype) || !self.is_newer_soa(owner, *rtype, rdata) {
+            return Ok(());
+        }
+        // All records of a set have one TTL (RFC 2181, 5.2): that of the last one that came.
+        let mut others = self.records(owner, |other| other == *rtype);
+        others.retain(|(_, other)| !is_single(*rtype) && other != rdata);
+        self.delete(owner, |other| other == *rtype)?;
+        others.push((*rtype, rdata.clone()));
+        others
+            .iter()
+            .try_for_each(|(rtype, rdata)| self.editor.add(owner, *ttl, *rtype, rdata))
+            .map_err(code_of)
+    }
+
+    /// A CNAME stands alone, and what does not fit beside it is passed over (RFC 2136, 3.4.2.2).
+    fn may_stand_at(&self, owner: Name<'_>, rtype: Rtype) -> bool {
+        let Some(node) = self.editor.zone().find(owner.as_bytes()) else { return true };
+        let is_alone = node.rrsets().all(|set| set.rtype() == Rtype::CNAME);
+        if rtype == Rtype::CNAME { is_alone } else { !node.has_cname() }
+    }
+
+    /// Whether a SOA is the zone's next one; true for records of other types.
+    fn is_newer_soa(&self, owner: Name<'_>, rtype: Rtype, rdata: &[u8]) -> bool {
+        let zone = self.editor.zone();
+        let is_newer = || serial_of(rdata).is_some_and(|serial| is_older(zone.serial(), serial));
+        rtype != Rtype::SOA || owner == zone.origin() && is_newer()
+    }
+
+    fn records(&self, owner: Name<'_>, is_wanted: impl Fn(Rtype) -> bool) -> Vec<(Rtype, Vec<u8>)> {
+        let node = self.editor.zone().find(owner.as_bytes());
+        let sets = node.into_iter().flat_map(Node::rrsets).filter(|set| is_wanted(set.rtype()));
+        sets.flat_map(|set| set.records().map(move |rdata| (set.rtype(), rdata.to_vec()))).collect()
+    }
+
+    fn count(&self, owner: Name<'_>, rtype: Rtype) -> usize {
+        data_of(self.editor.zone().find(owner.as_bytes()), rtype).len()
+    }
+
+    fn delete(&mut self, owner: Name<'_>, is_wanted: impl Fn(Rtype) -> bool) -> Result<(), Rcode> {
+        for (rtype, rdata) in self.records(owner, is_wanted) {
+            self.editor.remove(owner, rtype, &rdata).map_err(code_of)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the version a serial of its own, unless the update did (RFC 2136, 3.6), and finds out what differs.
+    fn finish(mut self, held: &Zone) -> Result<Updated, Rcode> {
+        self.touched.sort();
+        self.touched.dedup();
+        let difference = self.difference(held);
+        let is_same_serial = self.editor.zone().serial() == held.serial();
+        if difference.is_empty() && is_same_serial {
+            return Ok(Updated::Nothing);
+        }
+        if is_same_serial {
+            self.raise_serial(held)?;
+        }
+        let difference = self.difference(held);
+        let changed = self.editor.finish().map_err(|_| Rcode::ServFail)?;
+        Ok(Updated::Next(Box::new(changed), Box::new(difference)))
+    }
+
+    fn difference(&self, held: &Zone) -> Difference {
+        Difference::at(held, self.editor.zone(), &self.touched)
+    }
+
+    /// A serial of 0 is passed over: it means "unset" to some.
+    fn raise_serial(&mut self, held: &Zone) -> Result<(), Rcode> {
+        let (soa, serial) = (held.soa(), held.serial().wrapping_add(1).max(1));
+        let old = soa.records().next().ok_or(Rcode::ServFail)?;
+        let mut new = old.to_vec();
+        let at = new.len() - 20; // Five numbers end a SOA, and the serial is the first.
+        new[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        self.editor.remove(held.origin(), Rtype::SOA, old).map_err(code_of)?;
+        self.editor.add(held.origin(), soa.ttl(), Rtype::SOA, &new).map_err(code_of)
+    }
+}
+
+fn code_of(error: RecordError) -> Rcode {
+    match error {
+        RecordError::OutOfZone => Rcode::NotZone,
+        RecordError::NotData(_) | RecordError::Malformed(_) => Rcode::FormErr,
+        RecordError::CnameAndOtherData | RecordError::Second(_) | RecordError::SoaBelowOrigin => {
+            Rcode::Refused
+        }
+        RecordError::RrsetTooLarge | RecordError::ZoneTooLarge => Rcode::ServFail,
+    }
+}
+
+#[cfg(test)]
+#[path = "update_tests.rs"]
+mod tests;

@@ -1,0 +1,221 @@
+//! Updates of a small zone.
+
+use std::sync::Arc;
+
+use dns_message::{add_to_count, push_record, question_message};
+use dns_zone::ZoneBuilder;
+
+use super::*;
+use crate::difference::apply;
+use crate::text::write_zone;
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), None).unwrap()
+}
+
+fn wire(text: &str) -> Vec<u8> {
+    name(text).as_name().as_bytes().to_vec()
+}
+
+fn soa(serial: u32) -> Vec<u8> {
+    [wire("ns.example."), wire("h.example."), [serial, 1, 2, 3, 4].map(u32::to_be_bytes).concat()].concat()
+}
+
+const ONE: &[u8] = &[192, 0, 2, 1];
+const TWO: &[u8] = &[192, 0, 2, 2];
+
+/// Two name servers, a host with two addresses, an alias, and a name that only leads to another one.
+fn zone() -> Zone {
+    let origin = name("example.");
+    let mut builder = ZoneBuilder::new(origin.as_name(), 2);
+    let mut add = |owner: &str, rtype, rdata: &[u8]| {
+        builder.add(name(owner).as_name(), 60, rtype, rdata).unwrap();
+    };
+    add("example.", Rtype::SOA, &soa(7));
+    add("example.", Rtype::NS, &wire("ns.example."));
+    add("example.", Rtype::NS, &wire("ns2.example."));
+    add("example.", Rtype::MX, &[&[0, 1], &wire("host.example.")[..]].concat());
+    add("host.example.", Rtype::A, ONE);
+    add("host.example.", Rtype::A, TWO);
+    add("alias.example.", Rtype::CNAME, &wire("host.example."));
+    add("a.empty.example.", Rtype::A, ONE);
+    builder.finish().unwrap()
+}
+
+fn record(owner: &str, class: Class, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Record {
+    Record { owner: name(owner), rtype, class, ttl, rdata: rdata.to_vec() }
+}
+
+fn add(owner: &str, rtype: Rtype, rdata: &[u8]) -> Record {
+    record(owner, Class::IN, rtype, 60, rdata)
+}
+
+fn run(prerequisites: &[Record], changes: &[Record]) -> Result<Updated, Rcode> {
+    Update { prerequisites: prerequisites.to_vec(), changes: changes.to_vec() }.apply(&zone())
+}
+
+fn prerequisite(owner: &str, class: Class, rtype: Rtype, rdata: &[u8]) -> Result<(), Rcode> {
+    run(&[record(owner, class, rtype, 0, rdata)], &[]).map(|_| ())
+}
+
+/// The lines that the zone has less, and those that it has more. What leads there is checked to lead there.
+fn lines(updated: Result<Updated, Rcode>) -> (Vec<String>, Vec<String>) {
+    let text = |zone: &Zone| {
+        let mut text = String::new();
+        write_zone(zone, &mut text).unwrap();
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let Updated::Next(changed, difference) = updated.unwrap() else { return Default::default() };
+    let (old, new) = (text(&zone()), text(&changed.zone));
+    assert_eq!(text(&apply(&zone(), &[Arc::new(*difference)]).unwrap().zone), new);
+    let missing = |from: &[String], of: &[String]| {
+        let mut missing: Vec<String> = from.iter().filter(|line| !of.contains(line)).cloned().collect();
+        missing.retain(|line| !line.contains("SOA"));
+        missing
+    };
+    (missing(&old, &new), missing(&new, &old))
+}
+
+/// The serial afterwards; `None` if nothing changed.
+fn serial(changes: &[Record]) -> Option<u32> {
+    match run(&[], changes).unwrap() {
+        Updated::Nothing => None,
+        Updated::Next(changed, difference) => {
+            assert_eq!((difference.from(), difference.to()), (7, changed.zone.serial()));
+            Some(changed.zone.serial())
+        }
+    }
+}
+
+#[test]
+fn a_name_is_in_use_if_it_has_records() {
+    for (owner, is_used) in [("host.example.", true), ("empty.example.", false), ("none.example.", false)] {
+        let (used, unused) =
+            if is_used { (Ok(()), Err(Rcode::YxDomain)) } else { (Err(Rcode::NxDomain), Ok(())) };
+        assert_eq!(prerequisite(owner, Class::ANY, Rtype::ANY, &[]), used, "{owner}");
+        assert_eq!(prerequisite(owner, Class::NONE, Rtype::ANY, &[]), unused, "{owner}");
+    }
+}
+
+#[test]
+fn a_set_may_be_demanded_or_be_demanded_not_to_be_there() {
+    assert_eq!(prerequisite("host.example.", Class::ANY, Rtype::A, &[]), Ok(()));
+    assert_eq!(prerequisite("host.example.", Class::ANY, Rtype::TXT, &[]), Err(Rcode::NxRrset));
+    assert_eq!(prerequisite("host.example.", Class::NONE, Rtype::A, &[]), Err(Rcode::YxRrset));
+    assert_eq!(prerequisite("host.example.", Class::NONE, Rtype::TXT, &[]), Ok(()));
+}
+
+#[test]
+fn a_set_that_is_demanded_with_its_data_has_these_records_and_no_others() {
+    let demand = |all: &[&[u8]]| {
+        let records: Vec<Record> =
+            all.iter().map(|rdata| record("HOST.example.", Class::IN, Rtype::A, 0, rdata)).collect();
+        run(&records, &[]).map(|_| ())
+    };
+    assert_eq!(demand(&[TWO, ONE]), Ok(()));
+    assert_eq!(demand(&[ONE]), Err(Rcode::NxRrset));
+    assert_eq!(demand(&[ONE, TWO, &[192, 0, 2, 3]]), Err(Rcode::NxRrset));
+}
+
+#[test]
+fn what_is_no_prerequisite_and_no_change_is_a_format_error_and_changes_nothing() {
+    assert_eq!(prerequisite("host.example.", Class::ANY, Rtype::A, ONE), Err(Rcode::FormErr));
+    assert_eq!(prerequisite("host.example.", Class::CH, Rtype::A, &[]), Err(Rcode::FormErr));
+    assert_eq!(prerequisite("host.example.", Class::IN, Rtype::ANY, &[]), Err(Rcode::FormErr));
+    assert_eq!(prerequisite("host.other.", Class::ANY, Rtype::A, &[]), Err(Rcode::NotZone));
+    let late = record("host.example.", Class::ANY, Rtype::A, 5, &[]);
+    assert_eq!(run(std::slice::from_ref(&late), &[]).unwrap_err(), Rcode::FormErr, "TTL");
+    for (wrong, code) in [
+        (late, Rcode::FormErr),
+        (record("host.example.", Class::ANY, Rtype::A, 0, ONE), Rcode::FormErr),
+        (record("host.example.", Class::NONE, Rtype::ANY, 0, &[]), Rcode::FormErr),
+        (record("host.example.", Class::IN, Rtype::AXFR, 0, &[]), Rcode::FormErr),
+        (record("host.example.", Class::CH, Rtype::A, 0, ONE), Rcode::FormErr),
+        (add("host.example.", Rtype::MX, b"\x00"), Rcode::FormErr),
+        (add("host.other.", Rtype::A, ONE), Rcode::NotZone),
+        (add("host.example.", Rtype::NSEC, b"\x00"), Rcode::Refused),
+    ] {
+        let error = run(&[], &[add("new.example.", Rtype::A, ONE), wrong.clone()]).unwrap_err();
+        assert_eq!(error, code, "{wrong:?}");
+    }
+}
+
+#[test]
+fn records_are_added_and_their_set_takes_the_new_ttl() {
+    let new = record("host.example.", Class::IN, Rtype::A, 300, &[192, 0, 2, 3]);
+    let (less, more) = lines(run(&[], &[new]));
+    assert_eq!((less.len(), more.len()), (2, 3), "{less:?} {more:?}");
+    assert!(more.iter().all(|line| line.contains(" 300 ")), "{more:?}");
+    let (less, more) = lines(run(&[], &[add("x.y.example.", Rtype::A, ONE)]));
+    assert_eq!((less.len(), more.len()), (0, 1), "{more:?}");
+}
+
+#[test]
+fn a_cname_replaces_a_cname_and_nothing_else() {
+    let alias = |owner: &str| add(owner, Rtype::CNAME, &wire("other.example."));
+    let (less, more) = lines(run(&[], &[alias("alias.example.")]));
+    assert_eq!((less.len(), more.len()), (1, 1));
+    assert_eq!(serial(&[alias("host.example.")]), None, "there are addresses");
+    assert_eq!(serial(&[add("alias.example.", Rtype::A, ONE)]), None, "there is a CNAME");
+}
+
+#[test]
+fn records_sets_and_names_are_deleted() {
+    let one = record("host.example.", Class::NONE, Rtype::A, 0, ONE);
+    assert_eq!(lines(run(&[], std::slice::from_ref(&one))).0.len(), 1);
+    let two = record("host.example.", Class::NONE, Rtype::A, 0, TWO);
+    assert_eq!(lines(run(&[], &[one, two])).0.len(), 2);
+    assert_eq!(lines(run(&[], &[record("host.example.", Class::ANY, Rtype::A, 0, &[])])).0.len(), 2);
+    assert_eq!(lines(run(&[], &[record("host.example.", Class::ANY, Rtype::ANY, 0, &[])])).0.len(), 2);
+    assert_eq!(serial(&[record("none.example.", Class::ANY, Rtype::ANY, 0, &[])]), None);
+}
+
+#[test]
+fn the_apex_keeps_its_soa_and_a_name_server() {
+    let all = record("example.", Class::ANY, Rtype::ANY, 0, &[]);
+    let (less, _) = lines(run(&[], &[all]));
+    assert!(less.len() == 1 && less[0].contains("MX"), "{less:?}");
+    assert_eq!(serial(&[record("example.", Class::ANY, Rtype::NS, 0, &[])]), None);
+    assert_eq!(serial(&[record("example.", Class::ANY, Rtype::SOA, 0, &[])]), None);
+    let server = |text| record("example.", Class::NONE, Rtype::NS, 0, &wire(text));
+    let (less, _) = lines(run(&[], &[server("ns.example."), server("ns2.example.")]));
+    assert!(less.len() == 1 && less[0].ends_with("ns.example."), "the last one stays: {less:?}");
+}
+
+#[test]
+fn a_version_gets_a_serial_of_its_own() {
+    let change = add("new.example.", Rtype::A, ONE);
+    assert_eq!(serial(std::slice::from_ref(&change)), Some(8));
+    assert_eq!(serial(&[change.clone(), add("example.", Rtype::SOA, &soa(20))]), Some(20));
+    assert_eq!(
+        serial(&[change, add("example.", Rtype::SOA, &soa(6))]),
+        Some(8),
+        "an older one is passed over"
+    );
+    assert_eq!(serial(&[add("example.", Rtype::SOA, &soa(9))]), Some(9), "the SOA alone");
+}
+
+#[test]
+fn what_is_added_and_deleted_again_changes_nothing() {
+    let deleted = record("new.example.", Class::ANY, Rtype::ANY, 0, &[]);
+    assert_eq!(serial(&[add("new.example.", Rtype::A, ONE), deleted]), None);
+    assert_eq!(serial(&[add("host.example.", Rtype::A, ONE)]), None, "it is there");
+}
+
+#[test]
+fn a_message_is_read_up_to_its_end() {
+    let mut message = question_message(1, 5 << 11, name("example.").as_name(), Rtype::SOA);
+    let owner = name("host.example.");
+    push_record(&mut message, owner.as_name(), Rtype::A, Class::ANY, 0, &[]);
+    push_record(&mut message, owner.as_name(), Rtype::MX, Class::ANY, 0, &[]);
+    add_to_count(&mut message, 0, 1);
+    add_to_count(&mut message, 1, 1);
+    let update = Update::read(&message).unwrap();
+    assert_eq!(update.prerequisites, [record("host.example.", Class::ANY, Rtype::A, 0, &[])]);
+    assert_eq!(update.changes, [record("host.example.", Class::ANY, Rtype::MX, 0, &[])]);
+    for len in 12..message.len() {
+        assert!(Update::read(&message[..len]).is_err(), "{len}");
+    }
+    message.push(0);
+    assert!(Update::read(&message).is_err());
+}
