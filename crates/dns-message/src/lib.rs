@@ -20,3 +20,6 @@ pub use writer::{add_to_count, push_record, question_message};
 
 /// The opcode NOTIFY in its place in the header's second word (RFC 1996, 3.1).
 pub const NOTIFY: u16 = 4 << 11;
+
+/// The opcode UPDATE in its place in the header's second word (RFC 2136, 1.3).
+pub const UPDATE: u16 = 5 << 11;

@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod guard;
+mod late;
 mod responder;
 mod special;
 mod tcp;
 
 pub use guard::GuardOptions;
+pub use late::LateReply;
 pub use responder::{Answer, DnsResponder, Published};
 pub use special::TransferService;
 pub use tcp::{

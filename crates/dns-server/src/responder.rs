@@ -8,12 +8,13 @@ use clock::Instant;
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
 use dns_guard::COOKIE;
-use dns_transfer::Transfer;
+use dns_transfer::{Transfer, UpdateRequest};
 use dns_wire::Rcode;
-use engine::{Datagram, UdpResponder};
+use engine::{Datagram, ReturnPath, UdpResponder};
 
 use crate::guard::{Guard, GuardOptions, Judgement};
-use crate::special::{Special, TransferService, handle_special};
+use crate::late::{LateAnswers, LateReply};
+use crate::special::{Special, TransferService, count_reply, handle_special};
 
 /// What all responders answer from. Replaced as a whole; each responder takes it for a batch, and holds it no longer than that: what
 /// was replaced is soon its owner's alone, to be freed where no query waits for it.
@@ -35,6 +36,8 @@ pub enum Answer {
     Reply(usize),
     /// The messages of a transfer.
     Transfer(Box<Transfer>),
+    /// One that comes after [`DnsResponder::submit`].
+    Update(Box<UpdateRequest>),
     /// Nothing.
     None,
 }
@@ -47,6 +50,7 @@ pub struct DnsResponder {
     counters: Arc<Counters>,
     guard: Option<Guard>,
     prepared: Box<[Prepared; BURST]>,
+    late: Arc<LateAnswers>,
 }
 
 impl DnsResponder {
@@ -60,6 +64,7 @@ impl DnsResponder {
             counters,
             guard: None,
             prepared: Box::new([Prepared::default(); BURST]),
+            late: Arc::default(),
         }
     }
 
@@ -94,6 +99,7 @@ impl DnsResponder {
         if prepared.is_special() {
             match self.respond_specially(&published, buffer, len, client, Transport::Tcp) {
                 Special::Answered(answer) => return answer,
+                Special::Update(update) => return Answer::Update(update),
                 Special::Ordinary => {}
             }
         }
@@ -101,6 +107,16 @@ impl DnsResponder {
             Outcome::Reply(len) => Answer::Reply(len),
             Outcome::Drop(_) => Answer::None,
         }
+    }
+
+    /// Has an update carried out; `reply` gets its answer, or is dropped.
+    pub fn submit(&self, update: Box<UpdateRequest>, reply: LateReply) {
+        let counters = Arc::clone(&self.counters);
+        let reply = move |answer: Vec<u8>| {
+            count_reply(&counters, &answer);
+            reply(answer);
+        };
+        (self.published.load().transfers.on_update)(update, Box::new(reply));
     }
 
     /// The time for signatures, in seconds since 1970.
@@ -201,9 +217,18 @@ impl UdpResponder for DnsResponder {
                 let (client, len) = (datagram.source().ip(), datagram.len);
                 let outcome =
                     self.respond_specially(&published, datagram.buffer, len, client, Transport::Udp);
-                if let Special::Answered(answer) = outcome {
-                    datagram.reply = if let Answer::Reply(len) = answer { Some(len) } else { None };
-                    continue;
+                match outcome {
+                    Special::Ordinary => {}
+                    Special::Answered(answer) => {
+                        datagram.reply = if let Answer::Reply(len) = answer { Some(len) } else { None };
+                        continue;
+                    }
+                    Special::Update(update) => {
+                        datagram.reply = None;
+                        let (late, path) = (Arc::clone(&self.late), datagram.return_path());
+                        self.submit(update, Box::new(move |answer| late.push(path, answer)));
+                        continue;
+                    }
                 }
             }
             let prepared = &self.prepared[number];
@@ -213,5 +238,13 @@ impl UdpResponder for DnsResponder {
                 Outcome::Drop(_) => None,
             };
         }
+    }
+
+    fn has_late_answers(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
+        self.late.pop()
     }
 }

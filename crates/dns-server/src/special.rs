@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use dns_auth::{Counters, Outcome, Responder, Transport};
 use dns_transfer::tsig::Signer;
-use dns_transfer::{Handled, Policy, handle};
+use dns_transfer::{Handled, Policy, UpdateRequest, handle};
 use dns_wire::{NameBuf, Query, Rcode};
 
+use crate::late::LateReply;
 use crate::{Answer, Published};
 
 /// Who may transfer zones, what time it is, and who wants to hear of notices.
@@ -17,12 +18,19 @@ pub struct TransferService {
     pub unix_time: fn() -> u64,
     /// Gets each zone for which a primary has sent a NOTIFY. It must not wait.
     pub on_notify: Box<dyn Fn(NameBuf, IpAddr) + Send + Sync>,
+    /// Gets each update that is to be carried out, and the way back for its answer. It must not wait.
+    pub on_update: Box<dyn Fn(Box<UpdateRequest>, LateReply) + Send + Sync>,
 }
 
 impl Default for TransferService {
     /// Nobody may transfer anything, and no zone is secondary.
     fn default() -> TransferService {
-        TransferService { policy: Policy::default(), unix_time: || 0, on_notify: Box::new(|_, _| {}) }
+        TransferService {
+            policy: Policy::default(),
+            unix_time: || 0,
+            on_notify: Box::new(|_, _| {}),
+            on_update: Box::new(|_, _| {}),
+        }
     }
 }
 
@@ -30,6 +38,8 @@ impl Default for TransferService {
 pub(crate) enum Special {
     /// It is answered so.
     Answered(Answer),
+    /// It is answered once this is carried out.
+    Update(Box<UpdateRequest>),
     /// It is to be answered like others.
     Ordinary,
 }
@@ -60,6 +70,7 @@ pub(crate) fn handle_special(
             return Special::Answered(Answer::Transfer(transfer));
         }
         Handled::Query(query, signer) => answer_signed(published, responder, &query, *signer, transport, now),
+        Handled::Update(update) => return Special::Update(update),
         Handled::Notified(zone, reply) => {
             (service.on_notify)(*zone, client);
             count_reply(counters, &reply);
@@ -77,7 +88,7 @@ pub(crate) fn handle_special(
     Special::Answered(Answer::Reply(reply.len()))
 }
 
-fn count_reply(counters: &Counters, reply: &[u8]) {
+pub(crate) fn count_reply(counters: &Counters, reply: &[u8]) {
     let rcode = Rcode::ALL.into_iter().find(|rcode| *rcode as u8 == reply[3] & 0xf);
     rcode.into_iter().for_each(|rcode| counters.on_response(rcode));
 }

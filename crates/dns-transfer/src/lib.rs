@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `request.rs` | what a server does with AXFR, IXFR, NOTIFY and signed requests |
+//! | `request.rs` | what a server does with AXFR, IXFR, NOTIFY, updates and signed requests |
 //! | `outgoing.rs` | [`Transfer`]: the messages of an AXFR or IXFR, one at a time, from one version of a zone |
 //! | `incoming.rs` | [`Incoming`]: an answer to AXFR or IXFR, checked and made into a zone |
 //! | `difference.rs` | [`Difference`]: what leads from one version to the next; [`History`]: the last ones |
@@ -29,7 +29,7 @@ pub use access::{AccessList, Allowed, Prefix};
 pub use difference::{Difference, History, Unfit};
 pub use incoming::{Incoming, IncomingError, Received};
 pub use outgoing::{Slots, TooLong, Transfer};
-pub use request::{Handled, Policy, ZonePolicy, handle};
+pub use request::{Handled, Policy, UpdateRequest, ZonePolicy, handle};
 pub use secondary::{Due, Secondary, SoaTimers};
 pub use tsig::{Algorithm, Key, Keys};
 pub use update::{Update, Updated};

@@ -14,7 +14,10 @@ use crate::access::AccessList;
 use crate::difference::{Difference, History};
 use crate::outgoing::{Content, OPT, Slots, Transfer};
 use crate::tsig::{Keys, RequestSignature, Signer, verify_request};
-use dns_message::{Compressor, Malformed, Message, NOTIFY, Question, add_to_count, is_older, serial_of};
+use crate::update::Update;
+use dns_message::{
+    Compressor, Malformed, Message, NOTIFY, Question, UPDATE, add_to_count, is_older, serial_of,
+};
 
 /// Who may do what, and with which keys.
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ pub struct Policy {
 pub struct ZonePolicy {
     /// Who may transfer it, if that differs.
     pub allow_transfer: Option<AccessList>,
+    /// Who may change it (RFC 2136).
+    pub allow_update: AccessList,
     /// Whose NOTIFY counts: the primaries of a secondary zone, and the key that a primary signs with.
     pub primaries: Vec<(IpAddr, Option<NameBuf>)>,
 }
@@ -80,6 +85,8 @@ pub enum Handled {
     Transfer(Box<Transfer>),
     /// Answer this query, which had a signature, and sign the answer.
     Query(Vec<u8>, Box<Signer>),
+    /// Carry this update out, and send its answer then.
+    Update(Box<UpdateRequest>),
     /// A primary says that the zone has changed: look, and send this.
     Notified(Box<NameBuf>, Vec<u8>),
     /// Answer the message like any other.
@@ -89,7 +96,33 @@ pub enum Handled {
 /// Largest UDP message for a client without EDNS (RFC 1035, 2.3.4).
 const PLAIN_UDP_MAX: usize = 512;
 
+/// An update whose sender may change the zone.
+#[derive(Debug)]
+pub struct UpdateRequest {
+    request: Request,
+    update: Update,
+}
+
+impl UpdateRequest {
+    /// The zone.
+    pub fn origin(&self) -> Name<'_> {
+        self.request.question.name.as_name()
+    }
+
+    /// What it demands, and what it changes.
+    pub fn update(&self) -> &Update {
+        &self.update
+    }
+
+    /// The answer (RFC 2136, 3.8).
+    pub fn answer(self, rcode: Rcode) -> Vec<u8> {
+        let answer = answer_to(&self.request.octets, rcode);
+        self.request.reply(answer)
+    }
+}
+
 /// A request that was read, up to its signature.
+#[derive(Debug)]
 struct Request {
     octets: Vec<u8>,
     question: Question,
@@ -107,7 +140,7 @@ pub fn handle(
     now: u64,
 ) -> Handled {
     let opcode = request.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]) & flag::OPCODE);
-    if opcode != 0 && opcode != NOTIFY {
+    if ![0, NOTIFY, UPDATE].contains(&opcode) {
         return Handled::Ordinary; // Whoever answers ordinary queries knows no others.
     }
     let mut octets = request.to_vec();
@@ -129,6 +162,7 @@ pub fn handle(
     let request = Request { octets, question, signer, now };
     match (opcode, request.question.qtype) {
         (NOTIFY, _) => request.notified(policy, client),
+        (UPDATE, _) => request.update(policy, catalog, client),
         (0, Rtype::AXFR | Rtype::IXFR) if request.question.qclass == Class::IN => {
             request.transfer(policy, catalog, client, transport)
         }
@@ -171,6 +205,24 @@ impl Request {
                 Handled::Notified(Box::new(zone), self.reply(answer))
             }
             Some(_) => self.refuse(Rcode::Refused),
+        }
+    }
+
+    /// RFC 2136, 3.1 and 3.3: whoever may not change the zone learns nothing about it.
+    fn update(self, policy: &Policy, catalog: &Catalog, client: IpAddr) -> Handled {
+        if self.question.qtype != Rtype::SOA || self.question.qclass != Class::IN {
+            return self.refuse(Rcode::FormErr);
+        }
+        if find(catalog, self.question.name.as_name()).is_none() {
+            return self.refuse(Rcode::NotAuth);
+        }
+        let own = policy.zones.get(&self.question.name);
+        if !own.is_some_and(|own| own.allow_update.allows(client, self.key())) {
+            return self.refuse(Rcode::Refused);
+        }
+        match Update::read(&self.octets) {
+            Ok(update) => Handled::Update(Box::new(UpdateRequest { request: self, update })),
+            Err(Malformed) => self.refuse(Rcode::FormErr),
         }
     }
 

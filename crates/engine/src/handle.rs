@@ -67,6 +67,11 @@ impl EngineHandle {
         self.send(Command::Remove(id));
     }
 
+    /// Has the engine take a turn: its responder may have an answer that nothing else tells of.
+    pub fn wake(&self) {
+        self.with_stack(|_, _| {});
+    }
+
     /// Runs `act` on the engine's stack between two turns, if it has one; does not wait for it.
     pub fn with_stack(&self, act: impl FnOnce(&mut Stack, Instant) + Send + 'static) {
         self.send(Command::WithStack(Box::new(act)));

@@ -96,6 +96,9 @@ pub(crate) struct ZoneTable {
     pub(crate) origin: Option<String>,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
+    /// Who may change it: addresses, prefixes, names of keys.
+    #[serde(default)]
+    pub(crate) allow_update: Vec<String>,
     /// Addresses that get a NOTIFY when it has changed.
     #[serde(default)]
     pub(crate) notify: Vec<String>,

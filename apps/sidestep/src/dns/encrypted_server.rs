@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use dns_front::{Front, Options, Question, Questions, Via};
+use dns_front::{Front, Options, Question, Questions, Reply, Via};
 use dns_message::{pad, question_message};
 use dns_server::{Admission, Answer, DnsResponder};
 use dns_wire::{Query, Rcode};
@@ -79,14 +79,21 @@ impl Answering {
         let client = question.client.ip();
         let (octets, reply) = question.into_parts();
         self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
-        let mut answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client) {
+        let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client) {
             Answer::Reply(len) => self.buffer[..len].to_vec(),
             Answer::Transfer(_) => refusal(&octets).unwrap_or_default(),
+            Answer::Update(update) => {
+                return self.responder.submit(update, Box::new(move |answer| send(reply, answer)));
+            }
             Answer::None => Vec::new(),
         };
-        pad(&mut answer, BLOCK);
-        reply.answer(answer);
+        send(reply, answer);
     }
+}
+
+fn send(reply: Reply, mut answer: Vec<u8>) {
+    pad(&mut answer, BLOCK);
+    reply.answer(answer);
 }
 
 /// Transfers are many messages, and the front takes one.

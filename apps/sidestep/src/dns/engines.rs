@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use clock::Instant;
 use dns_auth::Counters;
 use dns_server::{Admission, DnsOverTcp, DnsResponder, Published};
-use engine::{Application, Datagram, Echo, Engine, EngineHandle, TcpServer, UdpResponder};
+use engine::{Application, Datagram, Echo, Engine, EngineHandle, ReturnPath, TcpServer, UdpResponder};
 use stack::TcpOptions;
 use steering::ListenAddress;
 
@@ -132,6 +132,17 @@ impl UdpResponder for AnyResponder {
         match self {
             AnyResponder::Dns(responder) => responder.respond(batch, now),
             AnyResponder::Echo(echo) => echo.respond(batch, now),
+        }
+    }
+
+    fn has_late_answers(&self) -> bool {
+        matches!(self, AnyResponder::Dns(responder) if responder.has_late_answers())
+    }
+
+    fn late_answer(&mut self) -> Option<(ReturnPath, Vec<u8>)> {
+        match self {
+            AnyResponder::Dns(responder) => responder.late_answer(),
+            AnyResponder::Echo(_) => None,
         }
     }
 }

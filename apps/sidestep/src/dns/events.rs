@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 use super::config::Config;
 use super::load::{Loaded, load_catalog};
 use super::secondary::Publish;
+use super::updates::{Pending, Queue};
 use super::version::Version;
 
 /// Something that happened.
@@ -19,6 +20,8 @@ pub(crate) enum Event {
     Signal(i32),
     /// A secondary zone has another version.
     Secondary(Version),
+    /// A client changes a zone.
+    Update(Pending),
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }
@@ -46,6 +49,11 @@ impl Events {
     pub(crate) fn publisher(&self) -> Publish {
         let sender = self.sender.clone();
         Box::new(move |zone| drop(sender.send(Event::Secondary(zone)))) // A server that ends needs no zones.
+    }
+
+    /// Where responders leave updates.
+    pub(crate) fn updates(&self) -> Queue {
+        Queue::new(self.sender.clone())
     }
 
     /// Waits for the next one.

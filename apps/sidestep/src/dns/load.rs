@@ -17,6 +17,7 @@ use super::config::ZoneSpec;
 use super::privileges::explain_denial;
 use super::serial::went_back;
 use super::version::Version;
+use super::{journal, store};
 use dns_message::is_older;
 use dns_transfer::{Difference, History};
 
@@ -99,9 +100,30 @@ pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>, histori
     let earlier = Earlier::new(specs, current, histories);
     let mut loading = Loading::default();
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
-    let served = loading.zones.iter().map(|entry| Arc::clone(&entry.version.served));
-    let catalog = Arc::new(Catalog::new(served, random_seed()));
+    let catalog = catalog_of(&loading.zones);
     Loaded { zones: loading.zones, catalog, failed: loading.failed, read: loading.read }
+}
+
+fn catalog_of(zones: &[Entry]) -> Arc<Catalog> {
+    let served = zones.iter().map(|entry| Arc::clone(&entry.version.served));
+    Arc::new(Catalog::new(served, random_seed()))
+}
+
+/// Adds what the journal of a zone has: its updates since the file was written.
+fn with_updates(version: Version, file: &Path) -> Version {
+    let error = match store::with_journal(&version, file) {
+        Ok(updated) => return updated.unwrap_or(version),
+        Err(error) => error,
+    };
+    let (origin, journal) = (version.served.origin(), journal::set_aside(file));
+    match journal {
+        Ok(aside) => log::error!(
+            "zone {origin}: its file is another one than its journal is for, so the updates in {} are lost: {error:#}",
+            aside.display()
+        ),
+        Err(failed) => log::error!("zone {origin}: its journal: {error:#}; setting it aside: {failed}"),
+    }
+    version
 }
 
 /// What is served, and from which files.
@@ -132,6 +154,21 @@ impl Loaded {
             return Arc::clone(&self.catalog);
         }
         Arc::new(Catalog::new(self.catalog.zones().iter().cloned().chain(others.cloned()), random_seed()))
+    }
+
+    /// The number of the zone whose origin is `origin`, its file and what is served. Of two for one name the later counts.
+    pub(crate) fn find(&self, origin: Name<'_>) -> Option<(usize, &Path, &Version)> {
+        let number = self.zones.iter().rposition(|entry| entry.version.served.origin() == origin)?;
+        let entry = &self.zones[number];
+        Some((number, &entry.spec.file, &entry.version))
+    }
+
+    /// The same zones, but for the one of this number.
+    pub(crate) fn with(&self, number: usize, version: Version) -> Loaded {
+        let mut zones = self.zones.clone();
+        zones[number].version = version;
+        let catalog = catalog_of(&zones);
+        Loaded { zones, catalog, failed: self.failed, read: self.read }
     }
 
     /// The zones that have data.
@@ -247,7 +284,7 @@ impl Loading {
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
             Ok(zone) => {
-                let version = earlier.next_version(spec, zone);
+                let version = with_updates(earlier.next_version(spec, zone), &spec.file);
                 self.push(Entry { spec: spec.clone(), version, files: disk.files });
             }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),

@@ -1,5 +1,6 @@
 //! SIGHUP: zones and the choices about answers anew, while the server answers from what it has.
 
+use std::mem;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use dns_server::Published;
+use dns_wire::Rcode;
+use engine::EngineHandle;
 
 use super::config::Config;
 use super::encrypted_server::EncryptedServer;
@@ -15,6 +18,7 @@ use super::load::Loaded;
 use super::notify::Notifier;
 use super::options::Serve;
 use super::service::{Shared, counted, origin_of, publication, what_is_served};
+use super::updates::{self, Pending};
 use super::version::Version;
 
 /// What is served, and how it is replaced.
@@ -33,6 +37,10 @@ pub(crate) struct Reloads<'s> {
     /// Its certificate is read again, too.
     pub(crate) encrypted: Option<&'s EncryptedServer>,
     pub(crate) is_loading: bool,
+    /// Updates that came while zones were loading: what is being read does not have them.
+    pub(crate) updates: Vec<Pending>,
+    /// Engines have answers to updates to send.
+    pub(crate) engines: &'s [EngineHandle],
     /// A SIGHUP came while zones were loading: they may have changed since.
     pub(crate) again: bool,
 }
@@ -87,9 +95,29 @@ impl Reloads<'_> {
         } else {
             self.publish(config, replacement);
         }
-        if std::mem::take(&mut self.again) {
+        mem::take(&mut self.updates).into_iter().for_each(|update| self.update(update));
+        if mem::take(&mut self.again) {
             self.begin();
         }
+    }
+
+    /// Carries an update out, and answers it.
+    pub(crate) fn update(&mut self, update: Pending) {
+        if self.is_loading {
+            return self.updates.push(update);
+        }
+        let outcome = self.try_update(&update);
+        update.answer(outcome.err().unwrap_or(Rcode::NoError));
+        self.engines.iter().for_each(EngineHandle::wake);
+    }
+
+    fn try_update(&mut self, update: &Pending) -> Result<(), Rcode> {
+        let (number, file, held) = self.loaded.find(update.request.origin()).ok_or(Rcode::NotAuth)?;
+        if let Some(version) = updates::carry_out(&update.request, held, file)? {
+            let replacement = self.loaded.with(number, version);
+            self.replace(replacement);
+        }
+        Ok(())
     }
 
     /// Serves another version of a secondary zone.
@@ -109,16 +137,20 @@ impl Reloads<'_> {
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
-        let old_publication =
-            self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
-        self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
-        let old_zones = std::mem::replace(&mut self.loaded, Arc::new(replacement));
-        wait_until_unused(&old_publication);
-        drop((old_publication, old_zones));
+        self.replace(replacement);
         let loaded = &self.loaded;
         let failed = counted(loaded.failed, "zone file");
         let (served, read) = (what_is_served(loaded), loaded.read);
         log::info!("reloaded: {served}, {failed} with errors, {read} read because of changes");
+    }
+
+    fn replace(&mut self, replacement: Loaded) {
+        let old_publication =
+            self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
+        self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
+        let old_zones = mem::replace(&mut self.loaded, Arc::new(replacement));
+        wait_until_unused(&old_publication);
+        drop((old_publication, old_zones));
     }
 }
 

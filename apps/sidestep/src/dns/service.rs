@@ -29,6 +29,7 @@ use super::reload::Reloads;
 use super::secondary::Notice;
 use super::stats;
 use super::tcp::{self, TcpHandle};
+use super::updates::Queue;
 use super::version::Version;
 use super::{descriptors, encrypted, privileges, secondary, transfers};
 use crate::systemd;
@@ -59,6 +60,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         secondaries: prepared.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect(),
         notices,
         chance: Chance::draw()?,
+        updates: events.updates(),
     };
     let published = Arc::new(ArcSwap::from_pointee(publication(&config, &loaded, &shared)));
 
@@ -76,7 +78,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         },
         encrypted: over_tls.as_ref().map(|(server, _)| server.admission()),
         admission: tcp.as_ref().map(|_| Arc::clone(&admission)),
-        engines: handles,
+        engines: handles.clone(),
         steering: devices.steering(),
         published: Arc::clone(&published),
         secondaries: shared.secondaries.keys().cloned().collect(),
@@ -107,12 +109,15 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         notifier: Notifier::default(),
         encrypted: over_tls.as_ref().map(|(server, _)| server),
         is_loading: false,
+        updates: Vec::new(),
+        engines: &handles,
         again: false,
     };
     loop {
         match events.next() {
             Event::Signal(SIGHUP) => reloads.begin(),
             Event::Secondary(zone) => reloads.replace_secondary(zone),
+            Event::Update(update) => reloads.update(update),
             Event::Signal(_) => break, // A load that is under way ends with the process.
             Event::Loaded(replacement) => {
                 let (config, loaded) = *replacement;
@@ -135,7 +140,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
         match events.next() {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
-            Event::Secondary(_) => {} // They begin later.
+            Event::Secondary(_) | Event::Update(_) => {} // They begin later.
             Event::Loaded(loaded) => {
                 if again {
                     events.repeat(SIGHUP); // What was read first may have changed since.
@@ -160,6 +165,8 @@ pub(crate) struct Shared {
     pub(crate) slots: Arc<Slots>,
     /// The secondary zones, as they are now.
     pub(crate) secondaries: BTreeMap<NameBuf, Version>,
+    /// Where updates go.
+    pub(crate) updates: Queue,
     /// Where notices of primaries go.
     pub(crate) notices: SyncSender<Notice>,
     /// For cookies, and for the tables of rates.

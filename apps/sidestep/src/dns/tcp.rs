@@ -3,7 +3,7 @@
 //! Connections beyond a limit, for all or for one client, are closed at once, newest first. A connection without a whole query for the idle
 //! time is closed, unless the client still takes answers. A client that does not take its answers is not read from (RFC 7766, 6.2 and 10).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -98,6 +98,7 @@ pub(crate) fn start(
         connections: BTreeMap::new(),
         next_token: WAKE.0 + 1,
         again: Vec::new(),
+        soon: BTreeSet::new(),
         accept_again: false,
     };
     let thread = std::thread::Builder::new().name("dns-tcp".to_owned()).spawn(move || service.run())?;
@@ -105,6 +106,8 @@ pub(crate) fn start(
 }
 
 const WAKE: Token = Token(0);
+/// How often connections are looked at whose updates are being carried out.
+const SOON: Duration = Duration::from_millis(1);
 /// How often idle connections are looked for, and listeners that ran out of descriptors tried again.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -123,6 +126,8 @@ struct Service {
     /// Tokens are never used twice, so that an event for a closed connection finds nobody.
     next_token: usize,
     again: Vec<Token>,
+    /// Those whose updates are being carried out.
+    soon: BTreeSet<Token>,
     accept_again: bool,
 }
 
@@ -140,7 +145,8 @@ impl Service {
             for event in &events {
                 self.on_event(event.token(), now);
             }
-            for token in std::mem::take(&mut self.again) {
+            let soon = std::mem::take(&mut self.soon);
+            for token in std::mem::take(&mut self.again).into_iter().chain(soon) {
                 self.drive(token, now);
             }
             if now >= next_sweep {
@@ -163,6 +169,9 @@ impl Service {
     fn timeout(&self, stop_at: Option<Instant>) -> Option<Duration> {
         if !self.again.is_empty() {
             return Some(Duration::ZERO);
+        }
+        if !self.soon.is_empty() {
+            return Some(SOON);
         }
         if stop_at.is_some() {
             return Some(Duration::from_millis(10));
@@ -237,6 +246,7 @@ impl Service {
         match connection.drive(&mut self.responder, now) {
             Next::Wait => {}
             Next::Again => self.again.push(token),
+            Next::Soon => drop(self.soon.insert(token)),
             Next::Close => self.close(token),
         }
     }
@@ -265,7 +275,7 @@ impl Service {
         for token in tokens {
             self.drive(token, now);
             let busy = self.connections.get(&token).is_some_and(Connection::has_output);
-            if !busy && !self.again.contains(&token) {
+            if !busy && !self.again.contains(&token) && !self.soon.contains(&token) {
                 self.close(token);
             }
         }

@@ -23,6 +23,8 @@ pub(crate) enum Next {
     Wait,
     /// Go on soon: there is more to do, but others have a turn first.
     Again,
+    /// Go on soon: an update is being carried out, and no event tells of its end.
+    Soon,
     /// Nothing more to do: close it.
     Close,
 }
@@ -59,6 +61,9 @@ impl<S: Read + Write> Connection<S> {
             self.input.drain(..answered);
             let may_have_more = !self.queries.has_room();
             let is_sent = self.flush(responder)?;
+            if is_sent && self.queries.look_again().is_some() {
+                return Ok(Next::Soon);
+            }
             if is_sent && may_have_more {
                 continue; // What had no room: no event would tell of it.
             }

@@ -1,4 +1,4 @@
-//! Who may transfer zones, from the configuration: keys, lists of addresses and keys.
+//! Who may transfer and change zones, from the configuration: keys, lists of addresses and keys.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -36,6 +36,8 @@ pub(crate) struct Transfers {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZoneTransfers {
     allow_transfer: Option<AccessList>,
+    /// Who may change it.
+    allow_update: AccessList,
     /// Who hears of its changes.
     notify: Vec<SocketAddr>,
 }
@@ -63,7 +65,7 @@ impl Transfers {
         }
         let max = file.transfers_max.unwrap_or(100);
         in_range("transfers-max", max as u64, 1, 100_000)?;
-        let allow_transfer = access_list(&file.allow_transfer, &keys)?;
+        let allow_transfer = access_list("allow-transfer", &file.allow_transfer, &keys)?;
         let secondaries = file.secondaries.iter().map(|table| {
             let spec = secondary(table, &keys, directory);
             spec.map(Arc::new).with_context(|| format!("secondary {:?}", table.zone))
@@ -75,9 +77,11 @@ impl Transfers {
     /// Adds what a zone has of its own.
     pub(crate) fn add_zone(&mut self, spec: &ZoneSpec, table: &ZoneTable) -> anyhow::Result<()> {
         let allow_transfer = table.allow_transfer.as_deref();
-        let allow_transfer = allow_transfer.map(|texts| access_list(texts, &self.keys)).transpose()?;
+        let list = |texts| access_list("allow-transfer", texts, &self.keys);
+        let allow_transfer = allow_transfer.map(list).transpose()?;
+        let allow_update = access_list("allow-update", &table.allow_update, &self.keys)?;
         let notify = addresses("notify", &table.notify)?;
-        self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer, notify });
+        self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer, allow_update, notify });
         Ok(())
     }
 
@@ -110,12 +114,13 @@ impl Transfers {
     fn policy(&self, loaded: &Loaded, shared: &Shared) -> Policy {
         let zones = loaded.specs().filter_map(|(spec, origin)| {
             let own = self.zones.get(spec)?;
-            let policy = ZonePolicy { allow_transfer: own.allow_transfer.clone(), primaries: Vec::new() };
-            Some((NameBuf::from(origin), policy))
+            let (allow_transfer, allow_update) = (own.allow_transfer.clone(), own.allow_update.clone());
+            Some((NameBuf::from(origin), ZonePolicy { allow_transfer, allow_update, primaries: Vec::new() }))
         });
         let secondaries = self.secondaries.iter().map(|spec| {
             let primaries = spec.primaries.iter().map(|primary| (primary.ip(), spec.key.clone())).collect();
-            (spec.origin.clone(), ZonePolicy { allow_transfer: spec.allow_transfer.clone(), primaries })
+            let allow_transfer = spec.allow_transfer.clone();
+            (spec.origin.clone(), ZonePolicy { allow_transfer, primaries, ..ZonePolicy::default() })
         });
         Policy {
             keys: self.keys.clone(),
@@ -144,7 +149,9 @@ pub(crate) fn service(config: &Config, loaded: &Loaded, shared: &Shared) -> Tran
     let notices = shared.notices.clone();
     // Without room the notice is lost, as a packet may be: primaries repeat it, and the timers of the SOA go on (RFC 1996, 3.6).
     let on_notify = Box::new(move |zone, from| drop(notices.try_send(Notice::Notify(Box::new(zone), from))));
-    TransferService { policy: config.transfers.policy(loaded, shared), unix_time, on_notify }
+    let queue = shared.updates.clone();
+    let on_update = Box::new(move |request, reply| queue.push(request, reply));
+    TransferService { policy: config.transfers.policy(loaded, shared), unix_time, on_notify, on_update }
 }
 
 /// A number that nobody outside can guess.
@@ -157,16 +164,16 @@ pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn access_list(texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
+fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
     let allowed = texts.iter().map(|text| {
         if let Some(prefix) = Prefix::from_text(text) {
             return Ok(Allowed::Address(prefix));
         }
-        let name = parse_domain("allow-transfer", text)?;
+        let name = parse_domain(option, text)?;
         match keys.get(name.as_name()) {
             Some(_) => Ok(Allowed::Key(Box::new(name))),
             None => Err(anyhow!(
-                "allow-transfer: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]"
+                "{option}: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]"
             )),
         }
     });
@@ -228,7 +235,11 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
         key,
         file: table.file.as_ref().map(|file| directory.join(file)),
         notify: addresses("notify", &table.notify)?,
-        allow_transfer: table.allow_transfer.as_deref().map(|texts| access_list(texts, keys)).transpose()?,
+        allow_transfer: table
+            .allow_transfer
+            .as_deref()
+            .map(|texts| access_list("allow-transfer", texts, keys))
+            .transpose()?,
     })
 }
 

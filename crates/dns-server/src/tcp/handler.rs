@@ -39,7 +39,11 @@ impl DnsOverTcp {
             // A message that is not there yet need not be copied.
             let input = connection.contiguous(if connection.unread() < len { 0 } else { len });
             match client.stream.answer(input, &mut self.responder, now) {
-                Ok(0) if client.stream.output().is_empty() => return !connection.is_ended(),
+                Ok(0) if client.stream.output().is_empty() => {
+                    let Some(soon) = client.stream.look_again() else { return !connection.is_ended() };
+                    connection.set_deadline(Some(now + soon));
+                    return true;
+                }
                 Ok(count) => connection.consume(count),
                 Err(_) => return false,
             }
@@ -75,7 +79,13 @@ impl TcpHandler for DnsOverTcp {
     }
 
     fn on_timeout(&mut self, client: &mut Option<Client>, connection: &mut Connection<'_>) {
+        if client.as_ref().is_some_and(|client| client.stream.look_again().is_some()) {
+            self.on_data(client, connection);
+        }
         let Some(client) = client else { return connection.close() };
+        if client.stream.look_again().is_some() {
+            return; // With another deadline.
+        }
         let (idle_timeout, now) = (self.admission.limits().idle_timeout, connection.now());
         let until = client.stream.idle_until(connection.unacknowledged(), idle_timeout, now);
         if until > now {

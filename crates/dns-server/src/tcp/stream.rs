@@ -2,10 +2,11 @@
 
 use std::mem;
 use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use clock::{Duration, Instant};
 use dns_message::Compressor;
-use dns_transfer::Transfer;
+use dns_transfer::{Transfer, UpdateRequest};
 
 use crate::{Answer, DnsResponder};
 
@@ -49,6 +50,13 @@ impl StreamResponder {
         self.responder.respond_one(&mut self.scratch, message.len(), client)
     }
 
+    /// Has an update carried out, and returns where its answer will be.
+    fn submit(&self, update: Box<UpdateRequest>) -> Receiver<Vec<u8>> {
+        let (sender, answer) = channel();
+        self.responder.submit(update, Box::new(move |octets| drop(sender.send(octets)))); // Clients may go.
+        answer
+    }
+
     /// The next message of a transfer.
     fn continue_transfer(&mut self, transfer: &mut Transfer) -> Result<&[u8], Unanswerable> {
         let now = self.responder.unix_time();
@@ -63,6 +71,8 @@ pub struct QueryStream {
     client: IpAddr,
     /// The transfer that is under way. Queries behind it wait.
     transfer: Option<Box<Transfer>>,
+    /// Where the answer to an update will be that is being carried out. Queries behind it wait, too.
+    update: Option<Receiver<Vec<u8>>>,
     output: Vec<u8>,
     /// Octets of the output that are sent.
     sent: usize,
@@ -95,6 +105,7 @@ impl QueryStream {
         QueryStream {
             client,
             transfer: None,
+            update: None,
             output: Vec::new(),
             sent: 0,
             last_query: now,
@@ -124,6 +135,16 @@ impl QueryStream {
                 self.transfer = Some(transfer).filter(|transfer| !transfer.is_done());
                 continue;
             }
+            if let Some(update) = &self.update {
+                match update.try_recv() {
+                    Ok(answer) => self.push(&answer),
+                    Err(TryRecvError::Disconnected) => {} // The server ends, and carries no more out.
+                    Err(TryRecvError::Empty) => break,
+                }
+                self.update = None;
+                self.last_query = now;
+                continue;
+            }
             let Some((prefix, rest)) = input[at..].split_first_chunk::<2>() else { break };
             let len = usize::from(u16::from_be_bytes(*prefix));
             let Some(message) = rest.get(..len) else { break };
@@ -133,6 +154,7 @@ impl QueryStream {
             match responder.answer(message, self.client) {
                 Answer::Reply(len) => self.push(&responder.scratch[..len]),
                 Answer::Transfer(transfer) => self.transfer = Some(transfer),
+                Answer::Update(update) => self.update = Some(responder.submit(update)),
                 Answer::None => {}
             }
             self.last_query = now;
@@ -170,6 +192,12 @@ impl QueryStream {
             buffer.clear();
             responder.spare = buffer;
         }
+    }
+
+    /// How soon [`QueryStream::answer`] is to be called again although nothing comes: an update is being carried out.
+    pub fn look_again(&self) -> Option<Duration> {
+        const SOON: Duration = Duration::from_millis(1);
+        self.update.as_ref().map(|_| SOON)
     }
 
     /// Whether more queries would be answered before the client takes what there is.

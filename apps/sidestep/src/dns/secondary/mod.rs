@@ -3,12 +3,8 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `exchange.rs` | the questions to a primary, and transfers from it |
-//! | `store.rs` | the file of a zone: a version |
-//! | `journal.rs` | the differences that came since |
 
 mod exchange;
-mod journal;
-mod store;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
@@ -27,6 +23,7 @@ use engine::Clock;
 
 use self::exchange::{ExchangeError, Primary};
 use super::config::ZoneSpec;
+use super::store;
 use super::transfers::{SecondarySpec, random_number};
 use super::version::Version;
 
@@ -258,7 +255,9 @@ fn refresh(job: &Job) -> Outcome {
                     zone.record_count()
                 );
                 let kept = job.spec.file.as_ref().map(|file| match &differences[..] {
-                    differences @ [_, ..] if job.is_kept => store::add(file, differences, zone),
+                    differences @ [_, ..] if job.is_kept => {
+                        store::add(file, differences, zone).and_then(|()| Ok(store::touch(file)?))
+                    }
                     _ => store::save(file, zone),
                 });
                 let error = kept.and_then(Result::err);

@@ -1,4 +1,4 @@
-//! The journal of a secondary zone: the differences that came since its file was written.
+//! The journal of a zone: the differences that came since its file was written.
 //!
 //! ```text
 //!   "sidestep journal 1\n", then for each difference:
@@ -90,6 +90,14 @@ pub(super) fn remove(file: &Path) -> io::Result<()> {
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
+}
+
+/// Sets a journal aside that does not fit the file, which somebody has changed: what comes later is not to stand behind it.
+pub(super) fn set_aside(file: &Path) -> io::Result<PathBuf> {
+    let mut aside = path(file).into_os_string();
+    aside.push(".unfit");
+    fs::rename(path(file), &aside)?;
+    Ok(aside.into())
 }
 
 fn path(file: &Path) -> PathBuf {

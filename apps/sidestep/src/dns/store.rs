@@ -1,4 +1,5 @@
-//! The file of a secondary zone and its journal: a version, what came since, and in the file's time when a primary confirmed the last one.
+//! The file of a zone that changes while it is served, and its journal: a version, and what came since. The time of a secondary zone's file
+//! says when a primary confirmed the last one.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,10 +14,9 @@ use dns_transfer::difference::apply;
 use dns_zone::Zone;
 use dns_zone::text::ZoneTextErrors;
 
-use super::super::config::ZoneSpec;
-use super::super::load;
-use super::super::version::{Version, write_zone_to};
-use super::journal;
+use super::config::ZoneSpec;
+use super::version::{Version, write_zone_to};
+use super::{journal, load};
 
 /// A journal of that many octets is short, whatever the zone has.
 const JOURNAL_MIN: u64 = 1 << 20;
@@ -31,34 +31,39 @@ pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
     journal::remove(path).context("removing the journal")
 }
 
-/// Adds differences that lead to `zone` to the journal, or writes the zone, if the journal has become long.
+/// Adds differences that lead to `zone` to the journal, and writes the zone, if the journal has become long.
 pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
     let len = journal::append(path, differences)?;
     let whole = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if len > JOURNAL_MIN.max(whole / 2) {
         return save(path, zone);
     }
-    touch(path).context("noting the time of the file")
+    Ok(())
 }
 
 /// The zone in the file, and what the journal says since.
 pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
     let held = Version::first(compile(load::read(spec)?));
-    Ok(with_journal(&held, &spec.file).unwrap_or(held))
+    let newer = with_journal(&held, &spec.file);
+    let newer =
+        newer.inspect_err(|error| log::warn!("zone {}: its journal: {error:#}", held.served.origin()));
+    Ok(newer.ok().flatten().unwrap_or(held))
 }
 
-/// `None` if there is nothing in the journal that fits.
-fn with_journal(held: &Version, path: &Path) -> Option<Version> {
-    let zone = held.tree()?;
-    let differences = journal::read(path);
-    let differences =
-        differences.inspect_err(|error| log::warn!("zone {}: its journal: {error}", zone.origin())).ok()?;
-    // A crash between a new file and the end of the journal leaves what led to the file.
-    let first = differences.iter().position(|difference| difference.from() == zone.serial())?;
-    let changed = apply(zone, &differences[first..]);
-    let changed =
-        changed.inspect_err(|error| log::warn!("zone {}: its journal: {error}", zone.origin())).ok()?;
-    Some(held.next(compile_changed(&held.served, changed), &differences[first..]))
+/// What the journal says since the file was written; `None` if the file has it all.
+///
+/// # Errors
+/// The journal is for other versions.
+pub(super) fn with_journal(held: &Version, path: &Path) -> anyhow::Result<Option<Version>> {
+    let differences = journal::read(path)?;
+    let (Some(zone), Some(last)) = (held.tree(), differences.last()) else { return Ok(None) };
+    if last.to() == zone.serial() {
+        return Ok(None); // A crash between a new file and the end of the journal leaves what led to the file.
+    }
+    let first = differences.iter().position(|difference| difference.from() == zone.serial());
+    let first = first.with_context(|| format!("it has no version {}", zone.serial()))?;
+    let changed = apply(zone, &differences[first..])?;
+    Ok(Some(held.next(compile_changed(&held.served, changed), &differences[first..])))
 }
 
 /// Notes that a primary has confirmed the version now.
