@@ -289,3 +289,48 @@ fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
     sign_request(&mut signed, &key(), NOW);
     assert!(matches!(ask(&policy, &catalog, &signed, "192.0.2.3", Transport::Udp), Handled::Notified(..)));
 }
+
+/// An update that adds a host.
+fn update() -> Vec<u8> {
+    let mut request = question_message(1, UPDATE, name("example.").as_name(), Rtype::SOA);
+    push_record(&mut request, name("new.example.").as_name(), Rtype::A, Class::IN, 60, &[192, 0, 2, 9]);
+    add_to_count(&mut request, 1, 1);
+    request
+}
+
+fn policy_with_update() -> Policy {
+    let (mut policy, zone) = (policy(), name("example."));
+    let allow_update = AccessList(vec![Allowed::Key(Box::new(name("key.")))]);
+    policy.zones.insert(zone, ZonePolicy { allow_update, ..ZonePolicy::default() });
+    policy
+}
+
+#[test]
+fn an_update_is_accepted_from_those_who_may_and_its_answer_is_signed() {
+    let (policy, catalog, mut request) = (policy_with_update(), catalog(1), update());
+    assert_eq!(
+        rcode(ask(&policy, &catalog, &request, CLIENT, Transport::Udp)),
+        Rcode::Refused as u8,
+        "no key"
+    );
+    let mut verifier = sign_request(&mut request, &key(), NOW);
+    let Handled::Update(update) = ask(&policy, &catalog, &request, CLIENT, Transport::Udp) else { panic!() };
+    assert_eq!(update.origin(), name("example.").as_name());
+    let mut answer = update.answer(Rcode::NxRrset);
+    assert_eq!((answer[2] & 0xf8, answer[3]), (0x80 | 5 << 3, 8));
+    verifier.verify(&mut answer, NOW).unwrap();
+    assert_eq!(answer.len(), 12 + 9 + 4, "header and zone section");
+}
+
+#[test]
+fn an_update_of_no_zone_of_ours_or_of_another_shape_is_told_so() {
+    let (mut policy, catalog) = (policy_with_update(), catalog(1));
+    let everybody = AccessList(vec![Allowed::Address(Prefix::from_text("0.0.0.0/0").unwrap())]);
+    policy.zones.get_mut(&name("example.")).unwrap().allow_update = everybody;
+    let code = |request: &[u8]| rcode(ask(&policy, &catalog, request, CLIENT, Transport::Tcp));
+    let other = question_message(1, UPDATE, name("sub.example.").as_name(), Rtype::SOA);
+    assert_eq!(code(&other), Rcode::NotAuth as u8);
+    let no_soa = question_message(1, UPDATE, name("example.").as_name(), Rtype::A);
+    assert_eq!(code(&no_soa), Rcode::FormErr as u8);
+    assert_eq!(code(&[&update()[..], &[0]].concat()), Rcode::FormErr as u8);
+}

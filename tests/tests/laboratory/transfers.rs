@@ -1,4 +1,5 @@
-//! Zone transfers to real secondaries: NSD, Knot and kdig, with keys and without, from our own stack and from kernel sockets.
+//! Zone transfers to real secondaries, and updates by real clients: NSD, Knot, kdig, nsupdate and knsupdate, with keys and without, over our own
+//! stack and over kernel sockets.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -88,6 +89,20 @@ impl Primary {
         let sets = [own, theirs].map(|lines| lines.into_iter().collect::<BTreeSet<_>>());
         assert_eq!(sets[0].len(), records);
         assert!(sets[0] == sets[1], "primary and secondary differ");
+    }
+
+    /// Sends an update; `Err` says why it was not carried out.
+    fn update(&self, tool: &str, options: &[&str], lines: &[&str]) -> Result<String, String> {
+        let text = format!("server {SERVER_V4}\nzone {ORIGIN}\n{}\nsend\n", lines.join("\n"));
+        let file = self.directory.write("update", &text).unwrap().display().to_string();
+        let words = [options, &[&file]].concat();
+        self.lab.run_in(Side::Client, tool, &words).map_err(|error| error.to_string())
+    }
+
+    /// The addresses of a name.
+    fn addresses_of(&self, name: &str) -> String {
+        let words = [&format!("@{SERVER_V4}"), name, "A", "+short"];
+        self.lab.run_in(Side::Client, "kdig", &words).unwrap().trim().to_owned()
     }
 
     fn start_nsd(&mut self) {
@@ -214,4 +229,68 @@ fn signed_questions_get_signed_answers_by_udp_and_tcp() {
             assert!(text.contains(wanted), "no {wanted}: {text}");
         }
     }
+}
+
+/// A zone of one name server that `transfer.key` may change.
+fn updated(device: Device) -> Option<(Primary, VersionedZone)> {
+    let zone = VersionedZone::new(1, 1);
+    zone.set_text(&format!(
+        "$ORIGIN {ORIGIN}.\n@ 60 SOA ns1 host 1 3600 3600 36000 1\n NS ns1\nns1 A 10.53.0.1\n"
+    ));
+    let rest = format!(
+        "[[zone]]\nfile = {:?}\norigin = \"{ORIGIN}\"\nnotify = [\"{CLIENT_V4}\"]\nallow-update = [\"transfer.key\"]\n",
+        zone.file()
+    );
+    let primary = Primary::start_with(device, &zone, r#""transfer.key""#, &rest)?;
+    Some((primary, zone))
+}
+
+fn is_changed_by_updates(device: Device) {
+    let Some((mut primary, _zone)) = updated(device) else { return };
+    primary.start_nsd();
+    primary.wait_for_serial("1");
+    let (by_tcp, mut serial) = ([KEY[0], KEY[1], "-v"], 1);
+    for (tool, options) in
+        [("nsupdate", &KEY[..]), ("nsupdate", &by_tcp), ("knsupdate", &KEY), ("knsupdate", &by_tcp)]
+    {
+        serial += 1;
+        let (name, address) = (format!("host-{serial}.{ORIGIN}"), format!("192.0.2.{serial}"));
+        let add = format!("update add {name}. 60 A {address}");
+        primary.update(tool, options, &[&format!("prereq nxdomain {name}."), &add]).unwrap();
+        assert_eq!(primary.addresses_of(&name), address, "{tool} {options:?}");
+        let refused = primary.update(tool, options, &[&format!("prereq nxdomain {name}."), &add]);
+        assert!(refused.unwrap_err().contains("YXDOMAIN"), "{tool} {options:?}");
+        primary.wait_for_serial(&serial.to_string());
+    }
+    primary.assert_is_equal(7);
+    let differences = primary.records_from(SERVER_V4, "IXFR=1", &KEY).unwrap();
+    assert_eq!(differences.len(), 2 + 4 * 3, "{differences:?}");
+    let refused = primary.update("nsupdate", &[], &["update delete ns1.example.com."]);
+    assert!(refused.unwrap_err().contains("REFUSED"), "no key");
+}
+
+#[test]
+fn a_zone_is_changed_by_updates_on_our_stack() {
+    is_changed_by_updates(Device::Xdp);
+}
+
+#[test]
+fn a_zone_is_changed_by_updates_on_kernel_sockets() {
+    is_changed_by_updates(Device::Kernel);
+}
+
+#[test]
+fn an_update_that_was_answered_outlives_the_server() {
+    let Some((mut primary, zone)) = updated(Device::Kernel) else { return };
+    for number in 1..=20 {
+        let add = format!("update add host-{number}.{ORIGIN}. 60 A 192.0.2.{number}");
+        primary.update("nsupdate", &KEY, &[&add]).unwrap();
+    }
+    primary.server.process.signal(Signal::KILL);
+    let config = primary.directory.path().join("sidestep.toml").display().to_string();
+    let sidestep = Sidestep::on(Device::Kernel).with(&["--config", &config]);
+    let zone = Zone { origin: ORIGIN.to_owned(), file: zone.file() };
+    primary.server = Peer::Sidestep(sidestep).start(&primary.lab, &zone).unwrap();
+    assert_eq!(primary.serial_at(SERVER_V4).as_deref(), Some("21"));
+    assert_eq!(primary.addresses_of(&format!("host-20.{ORIGIN}")), "192.0.2.20");
 }

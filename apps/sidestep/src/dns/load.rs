@@ -234,28 +234,27 @@ impl<'a> Earlier<'a> {
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
-    /// The version that `zone` is, with what differs from the one before.
-    fn next_version(&self, spec: &ZoneSpec, zone: Zone) -> Version {
+    /// The version that was read, with what differs from the one before.
+    fn next_version(&self, spec: &ZoneSpec, read: Version) -> Version {
         let before = self.by_spec.get(spec).map(|entry| &entry.version);
-        let before = before.and_then(|version| Some((version, version.tree()?)));
-        let Some((before, old)) = before.filter(|(_, old)| old.origin() == zone.origin()) else {
-            return Version::first(compile(zone));
+        let before = before.and_then(|version| Some((version, version.tree()?, read.tree()?)));
+        let Some((before, old, zone)) = before.filter(|(_, old, zone)| old.origin() == zone.origin()) else {
+            return read;
         };
-        if is_older(zone.serial(), old.serial()) {
-            // Nothing else would show why secondary servers ignore a new version.
-            log::warn!("zone {}: {}", zone.origin(), went_back(old.serial(), zone.serial()));
-        }
         let (old_serial, serial) = (old.serial(), zone.serial());
-        let difference = || Difference::between(old, &zone, History::OCTETS_MAX);
-        match self.histories.then(difference).flatten() {
-            Some(difference) if difference.is_empty() && old_serial == serial => {
-                Version { served: Arc::new(compile(zone)), history: Arc::clone(&before.history) }
-            }
-            Some(difference) if is_older(old_serial, serial) => {
-                before.next(compile(zone), &[Arc::new(difference)])
-            }
-            _ => Version::first(compile(zone)),
+        if is_older(serial, old_serial) {
+            // Nothing else would show why secondary servers ignore a new version.
+            log::warn!("zone {}: {}", zone.origin(), went_back(old_serial, serial));
         }
+        let difference = || Difference::between(old, zone, History::OCTETS_MAX);
+        let history = match self.histories.then(difference).flatten() {
+            Some(difference) if difference.is_empty() && old_serial == serial => Arc::clone(&before.history),
+            Some(difference) if is_older(old_serial, serial) => {
+                Arc::new(before.history.with(&[Arc::new(difference)]))
+            }
+            _ => return read,
+        };
+        Version { history, ..read }
     }
 
     /// The data that `spec` named before, or, if its file is another one by now, that of the zone that it should have.
@@ -284,7 +283,8 @@ impl Loading {
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
             Ok(zone) => {
-                let version = with_updates(earlier.next_version(spec, zone), &spec.file);
+                let read = with_updates(Version::first(compile(zone)), &spec.file);
+                let version = earlier.next_version(spec, read);
                 self.push(Entry { spec: spec.clone(), version, files: disk.files });
             }
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
@@ -420,6 +420,29 @@ mod tests {
         assert_eq!(reload(4, 5, 5, true).len(), 0, "another content with the same serial");
         assert_eq!(reload(5, 6, 6, true), [4]);
         assert_eq!(reload(6, 7, 7, false).len(), 0, "nobody wants to know");
+    }
+
+    #[test]
+    fn a_zone_is_its_file_and_the_updates_in_its_journal() {
+        let zones = Zones::new("updates");
+        let zone = |serial: u32| format!("@ 60 SOA ns h {serial} 2 3 4 5\nx A 192.0.2.{serial}\n");
+        let versions = [1, 2, 3].map(|serial| read(&zones.write("b.zone", 0, &zone(serial))).unwrap());
+        let pair = |pair: &[Zone]| Difference::between(&pair[0], &pair[1], 1000).unwrap();
+        let specs = [zones.write("b.zone", 0, &zone(1))];
+        let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
+        journal::append(&specs[0].file, &differences).unwrap();
+        let mut loaded = load_catalog(&specs, None, true);
+        let serial =
+            |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));
+        assert_eq!(serial(&loaded), Some(3));
+        zones.write("b.zone", 5, &zone(1));
+        assert_eq!((read_again(&specs, &mut loaded), serial(&loaded)), (1, Some(3)), "touched only");
+        assert!(loaded.versions().all(|version| version.history.between(1, 3).is_some()));
+        zones.write("b.zone", 6, &zone(3));
+        assert_eq!((read_again(&specs, &mut loaded), serial(&loaded)), (1, Some(3)), "the file has it all");
+        zones.write("b.zone", 7, &zone(9));
+        assert_eq!((read_again(&specs, &mut loaded), serial(&loaded)), (1, Some(9)), "changed by hand");
+        assert!(zones.directory.join("b.zone.journal.unfit").exists(), "what was updated is not lost");
     }
 
     #[test]

@@ -78,6 +78,12 @@ pub(crate) fn carry_out(
     file: &std::path::Path,
 ) -> Result<Option<Version>, Rcode> {
     let zone = held.tree().ok_or(Rcode::ServFail)?;
+    if zone.is_signed() {
+        log::warn!(
+            "zone {}: an update is refused, as the zone is signed, and signing is missing",
+            zone.origin()
+        );
+    }
     let Updated::Next(changed, difference) = request.update().apply(zone)? else { return Ok(None) };
     let differences = [Arc::new(*difference)];
     if let Err(error) = store::add(file, &differences, &changed.zone) {
