@@ -147,11 +147,12 @@ impl Edit {
             (Class::IN, _) => self.add(record),
             // The zone keeps its SOA and NS records whatever is deleted (3.4.2.3 and 3.4.2.4).
             (_, Rtype::SOA) => Ok(()),
-            (Class::ANY, Rtype::ANY) => {
-                self.delete(owner, |rtype| !is_apex || !matches!(rtype, Rtype::SOA | Rtype::NS))
-            }
             (Class::ANY, Rtype::NS) if is_apex => Ok(()),
-            (Class::ANY, rtype) => self.delete(owner, |other| other == rtype),
+            (Class::ANY, rtype) => {
+                let is_kept = |own| is_apex && matches!(own, Rtype::SOA | Rtype::NS);
+                self.editor.remove_sets(owner, |own| (rtype == Rtype::ANY || own == rtype) && !is_kept(own));
+                Ok(())
+            }
             (_, Rtype::NS) if is_apex && self.count(owner, Rtype::NS) == 1 => Ok(()),
             (_, rtype) => self.editor.remove(owner, rtype, &record.rdata).map(|_| ()).map_err(code_of),
         }
@@ -162,15 +163,13 @@ impl Edit {
         if !self.may_stand_at(owner, *rtype) || !self.is_newer_soa(owner, *rtype, rdata) {
             return Ok(());
         }
+        if is_single(*rtype) {
+            self.editor.remove_sets(owner, |other| other == *rtype);
+        }
+        self.editor.add(owner, *ttl, *rtype, rdata).map_err(code_of)?;
         // All records of a set have one TTL (RFC 2181, 5.2): that of the last one that came.
-        let mut others = self.records(owner, |other| other == *rtype);
-        others.retain(|(_, other)| !is_single(*rtype) && other != rdata);
-        self.delete(owner, |other| other == *rtype)?;
-        others.push((*rtype, rdata.clone()));
-        others
-            .iter()
-            .try_for_each(|(rtype, rdata)| self.editor.add(owner, *ttl, *rtype, rdata))
-            .map_err(code_of)
+        self.editor.set_ttl(owner, *rtype, *ttl);
+        Ok(())
     }
 
     /// A CNAME stands alone, and what does not fit beside it is passed over (RFC 2136, 3.4.2.2).
@@ -187,21 +186,8 @@ impl Edit {
         rtype != Rtype::SOA || owner == zone.origin() && is_newer()
     }
 
-    fn records(&self, owner: Name<'_>, is_wanted: impl Fn(Rtype) -> bool) -> Vec<(Rtype, Vec<u8>)> {
-        let node = self.editor.zone().find(owner.as_bytes());
-        let sets = node.into_iter().flat_map(Node::rrsets).filter(|set| is_wanted(set.rtype()));
-        sets.flat_map(|set| set.records().map(move |rdata| (set.rtype(), rdata.to_vec()))).collect()
-    }
-
     fn count(&self, owner: Name<'_>, rtype: Rtype) -> usize {
         data_of(self.editor.zone().find(owner.as_bytes()), rtype).len()
-    }
-
-    fn delete(&mut self, owner: Name<'_>, is_wanted: impl Fn(Rtype) -> bool) -> Result<(), Rcode> {
-        for (rtype, rdata) in self.records(owner, is_wanted) {
-            self.editor.remove(owner, rtype, &rdata).map_err(code_of)?;
-        }
-        Ok(())
     }
 
     /// Gives the version a serial of its own, unless the update did (RFC 2136, 3.6), and finds out what differs.

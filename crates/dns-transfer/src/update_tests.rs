@@ -203,6 +203,26 @@ fn what_is_added_and_deleted_again_changes_nothing() {
 }
 
 #[test]
+fn a_long_message_about_one_long_set_costs_little() {
+    let long = |number: u16| [&[9, b'x'], &number.to_be_bytes()[..], b"longer"].concat();
+    let changes =
+        |class, ttl| (0..2500).map(move |number| record("t.example.", class, Rtype::TXT, ttl, &long(number)));
+    let added: Vec<Record> =
+        changes(Class::IN, 60).zip(0..).map(|(one, ttl)| Record { ttl, ..one }).collect();
+    let Updated::Next(with, _) = run(&[], &added).unwrap() else { panic!() };
+    let set = |zone: &Zone| {
+        zone.find(&wire("t.example."))
+            .and_then(|node| node.rrset(Rtype::TXT))
+            .map(|set| (set.count(), set.ttl()))
+    };
+    assert_eq!((set(&with.zone), with.zone.record_count()), (Some((2500, 2499)), 8 + 2500));
+    let deleted = Update { prerequisites: Vec::new(), changes: changes(Class::NONE, 0).collect() };
+    let Updated::Next(without, difference) = deleted.apply(&with.zone).unwrap() else { panic!() };
+    assert_eq!((set(&without.zone), without.zone.record_count()), (None, 8));
+    assert_eq!(difference.records().len(), 2 + 2500);
+}
+
+#[test]
 fn a_message_is_read_up_to_its_end() {
     let mut message = question_message(1, 5 << 11, name("example.").as_name(), Rtype::SOA);
     let owner = name("host.example.");

@@ -69,6 +69,28 @@ impl ZoneEditor {
         }
     }
 
+    /// Removes all records of a name whose types are wanted.
+    pub fn remove_sets(&mut self, owner: Name<'_>, is_wanted: impl Fn(Rtype) -> bool) {
+        let Some(node) = self.builder.zone.find(owner.as_bytes()).map(Node::id) else { return };
+        let mut at = self.builder.zone.node(node).first_rrset();
+        while let Some(entry) = self.builder.zone.rrsets.get(at as usize).copied() {
+            if is_wanted(entry.rtype) {
+                self.touched.push(node);
+                self.unlink(node, at as usize);
+            }
+            at = entry.next;
+        }
+    }
+
+    /// Gives all records of a name and type another TTL.
+    pub fn set_ttl(&mut self, owner: Name<'_>, rtype: Rtype, ttl: u32) {
+        let node = self.builder.zone.find(owner.as_bytes()).map(Node::id);
+        let set = node.and_then(|node| Some((node, self.builder.find_rrset(node, rtype, None)?)));
+        let Some((node, set)) = set else { return };
+        self.touched.push(node);
+        self.builder.zone.rrsets.get_mut(set).ttl = ttl;
+    }
+
     /// Which record of a set has this data.
     fn place_in(&self, set: usize, rdata: &[u8]) -> Option<usize> {
         let zone = &self.builder.zone;
@@ -81,11 +103,11 @@ impl ZoneEditor {
         })
     }
 
-    /// Takes the last record of a set away, and with it the set.
+    /// Takes a set away, with all records that it has.
     fn unlink(&mut self, node: NodeId, set: usize) {
         let zone = &mut self.builder.zone;
-        zone.record_count -= 1;
-        let after = zone.rrsets.get(set).map_or(NONE, |entry| entry.next);
+        let (after, count) = zone.rrsets.get(set).map_or((NONE, 0), |entry| (entry.next, entry.count));
+        zone.record_count -= usize::from(count);
         let first = zone.node(node).first_rrset();
         if first as usize == set {
             zone.nodes.get_mut(node.0 as usize).first_rrset = after;
