@@ -38,12 +38,10 @@ fn append_to(path: &Path, differences: &[Arc<Difference>]) -> io::Result<u64> {
         octets.extend_from_slice(&records);
     }
     let written = journal.write_all(&octets).and_then(|()| journal.sync_data());
+    let written = written.and_then(|()| if before == 0 { sync_directory(path) } else { Ok(()) });
     if let Err(error) = written {
         journal.set_len(before)?; // What follows is not to stand behind half a difference.
         return Err(error);
-    }
-    if before == 0 {
-        sync_directory(path)?;
     }
     Ok(before + octets.len() as u64)
 }

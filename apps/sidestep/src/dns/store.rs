@@ -25,18 +25,27 @@ const JOURNAL_MIN: u64 = 1 << 20;
 pub(super) fn save(path: &Path, zone: &Zone) -> anyhow::Result<()> {
     let temporary = temporary(path);
     write_to(&temporary, zone).with_context(|| format!("writing {}", temporary.display()))?;
+    if let Ok(old) = fs::metadata(path) {
+        fs::set_permissions(&temporary, old.permissions()).context("keeping the permissions")?;
+    }
     fs::rename(&temporary, path).with_context(|| format!("renaming {}", temporary.display()))?;
     journal::sync_directory(path).context("writing the directory")?;
     // The file has all of its differences now.
     journal::remove(path).context("removing the journal")
 }
 
-/// Adds differences that lead to `zone` to the journal, and writes the zone, if the journal has become long.
+/// Adds differences that lead to `zone` to the journal, and writes the zone, if the journal has become long. An error means that neither has
+/// them.
 pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> anyhow::Result<()> {
     let len = journal::append(path, differences)?;
     let whole = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    if len > JOURNAL_MIN.max(whole / 2) {
-        return save(path, zone);
+    if len > JOURNAL_MIN.max(whole / 2)
+        && let Err(error) = save(path, zone)
+    {
+        log::error!(
+            "zone {}: its journal grows, as its file cannot be written anew: {error:#}",
+            zone.origin()
+        );
     }
     Ok(())
 }
@@ -81,4 +90,54 @@ fn write_to(path: &Path, zone: &Zone) -> io::Result<()> {
     let mut file = File::create(path)?;
     write_zone_to(zone, &mut file)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_transfer::History;
+    use dns_wire::{NameBuf, Rtype};
+    use dns_zone::ZoneBuilder;
+
+    use super::*;
+
+    /// A version with `hosts` names.
+    fn version(serial: u32, hosts: u32) -> Zone {
+        let origin = NameBuf::from_text(b"example.", None).unwrap();
+        let mut builder = ZoneBuilder::new(origin.as_name(), 3);
+        let soa = [&[0, 0][..], &[serial, 1, 2, 3, 4].map(u32::to_be_bytes).concat()].concat();
+        builder.add(origin.as_name(), 60, Rtype::SOA, &soa).unwrap();
+        for host in 0..hosts {
+            let owner = NameBuf::from_text(format!("h{host}.example.").as_bytes(), None).unwrap();
+            builder.add(owner.as_name(), 60, Rtype::TXT, &[&[99][..], &[b'x'; 99]].concat()).unwrap();
+        }
+        builder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_long_journal_goes_into_the_file_and_stays_while_that_cannot_be_written() {
+        let directory = std::env::temp_dir().join(format!("sidestep-store-{}", std::process::id()));
+        fs::create_dir_all(directory.join("a.zone.new")).unwrap(); // In the way of the new file.
+        let file = directory.join("a.zone");
+        fs::write(&file, "@ 60 SOA . . 1 1 2 3 4\n").unwrap();
+        let spec =
+            ZoneSpec { file: file.clone(), origin: Some(NameBuf::from_text(b"example.", None).unwrap()) };
+        let zones =
+            [(1, 0), (2, 10_000), (3, 10_001), (4, 10_002)].map(|(serial, hosts)| version(serial, hosts));
+        let step = |from: usize| {
+            let difference =
+                Difference::between(&zones[from], &zones[from + 1], History::OCTETS_MAX).unwrap();
+            add(&file, &[Arc::new(difference)], &zones[from + 1]).unwrap();
+            let version = read(&spec).unwrap();
+            let zone = version.tree().unwrap();
+            assert_eq!(
+                (zone.serial(), zone.record_count()),
+                (from as u32 + 2, zones[from + 1].record_count())
+            );
+            journal::read(&file).unwrap().len()
+        };
+        assert_eq!([step(0), step(1)], [1, 2], "the file cannot be written");
+        fs::remove_dir(directory.join("a.zone.new")).unwrap();
+        assert_eq!(step(2), 0, "the file has it all");
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }
