@@ -60,7 +60,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Expected)> {
         ("a response with a question too many", with(&[(2, 0x80), (5, 2)]), Silence),
         ("opcode IQUERY", with(&[(2, 1 << 3)]), Rcode(NOTIMP)),
         ("opcode STATUS", with(&[(2, 2 << 3)]), Rcode(NOTIMP)),
-        ("opcode UPDATE", with(&[(2, 5 << 3)]), Rcode(NOTIMP)),
+        ("an UPDATE that names no zone: RFC 2136, 3.1.1", with(&[(2, 5 << 3)]), Rcode(FORMERR)),
         ("opcode 15", with(&[(2, 15 << 3)]), Rcode(NOTIMP)),
         ("a header alone, with a question announced", good()[..12].to_vec(), Rcode(FORMERR)),
         ("no question", with(&[(5, 0)])[..12].to_vec(), Rcode(FORMERR)),
