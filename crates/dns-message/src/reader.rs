@@ -96,7 +96,12 @@ impl<'m> Message<'m> {
 
     /// Reads the next record.
     pub fn next_record(&mut self) -> Result<Record, Malformed> {
-        self.read_record().ok_or(Malformed)
+        self.read_record(false).ok_or(Malformed)
+    }
+
+    /// Reads the next record of an update, which names a set by a record without data, whatever its type (RFC 2136, 2.4 and 2.5).
+    pub fn next_update_record(&mut self) -> Result<Record, Malformed> {
+        self.read_record(true).ok_or(Malformed)
     }
 
     fn word(&self, at: usize) -> u16 {
@@ -114,15 +119,14 @@ impl<'m> Message<'m> {
         Some(u16::from_be_bytes(*value))
     }
 
-    fn read_record(&mut self) -> Option<Record> {
+    fn read_record(&mut self, may_name: bool) -> Option<Record> {
         let owner = self.read_name()?;
         let rtype = Rtype(self.read_u16()?);
         let class = Class(self.read_u16()?);
         let ttl = u32::from(self.read_u16()?) << 16 | u32::from(self.read_u16()?);
         let end = usize::from(self.read_u16()?) + self.at;
-        // Updates name sets by records without data, whatever their type (RFC 2136, 2.4 and 2.5).
-        let is_named_only = end == self.at && matches!(class, Class::ANY | Class::NONE);
-        let rdata = if is_named_only { Vec::new() } else { self.read_rdata(rtype, end)? };
+        let is_name_only = may_name && end == self.at && matches!(class, Class::ANY | Class::NONE);
+        let rdata = if is_name_only { Vec::new() } else { self.read_rdata(rtype, end)? };
         Some(Record { owner, rtype, class, ttl, rdata })
     }
 
@@ -248,6 +252,14 @@ mod tests {
         };
         assert!(read(&with_pointers(128)).is_ok());
         assert_eq!(read(&with_pointers(129)), Err(Malformed));
+    }
+
+    #[test]
+    fn a_record_without_data_names_a_set_in_updates_only() {
+        let named = b"\0\0\x28\0\0\0\0\x01\0\0\0\0\0\0\x01\0\xff\0\0\0\0\0\0";
+        let mut message = Message::parse(named).unwrap();
+        assert_eq!(message.clone().next_record(), Err(Malformed));
+        assert!(message.next_update_record().unwrap().rdata.is_empty());
     }
 
     #[test]

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use dns_message::{Malformed, Message, Record, is_older, serial_of};
 use dns_wire::{Class, Name, NameBuf, Rcode, Rtype};
+use dns_zone::text::is_rdata;
 use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneEditor};
 
 use crate::difference::Difference;
+
+/// RFC 2181, 8.
+const TTL_MAX: u32 = (1 << 31) - 1;
 
 /// What an update demands, and what it changes (RFC 2136, 2.4 and 2.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ impl Update {
         let mut message = Message::parse(octets)?;
         let [prerequisites, changes, additionals] = message.counts();
         let mut records =
-            |count: u16| (0..count).map(|_| message.next_record()).collect::<Result<Vec<_>, _>>();
+            |count: u16| (0..count).map(|_| message.next_update_record()).collect::<Result<Vec<_>, _>>();
         let update = Update { prerequisites: records(prerequisites)?, changes: records(changes)? };
         records(additionals)?;
         if message.is_at_end() { Ok(update) } else { Err(Malformed) }
@@ -98,7 +102,8 @@ impl Update {
         for Record { owner, rtype, class, ttl, rdata } in &self.changes {
             check_owner(held, owner)?;
             let is_fit = match *class {
-                Class::IN => !rtype.is_meta(),
+                // What could not be read again from the zone's file is not to come into the zone.
+                Class::IN => !rtype.is_meta() && *ttl <= TTL_MAX && is_rdata(*rtype, rdata),
                 Class::ANY => *ttl == 0 && rdata.is_empty() && (!rtype.is_meta() || *rtype == Rtype::ANY),
                 Class::NONE => *ttl == 0 && !rtype.is_meta(),
                 _ => false,

@@ -60,11 +60,7 @@ fn prerequisite(owner: &str, class: Class, rtype: Rtype, rdata: &[u8]) -> Result
 
 /// The lines that the zone has less, and those that it has more. What leads there is checked to lead there.
 fn lines(updated: Result<Updated, Rcode>) -> (Vec<String>, Vec<String>) {
-    let text = |zone: &Zone| {
-        let mut text = String::new();
-        write_zone(zone, &mut text).unwrap();
-        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
-    };
+    let text = |zone: &Zone| text(zone).lines().map(str::to_owned).collect::<Vec<_>>();
     let Updated::Next(changed, difference) = updated.unwrap() else { return Default::default() };
     let (old, new) = (text(&zone()), text(&changed.zone));
     assert_eq!(text(&apply(&zone(), &[Arc::new(*difference)]).unwrap().zone), new);
@@ -132,6 +128,9 @@ fn what_is_no_prerequisite_and_no_change_is_a_format_error_and_changes_nothing()
         (record("host.example.", Class::IN, Rtype::AXFR, 0, &[]), Rcode::FormErr),
         (record("host.example.", Class::CH, Rtype::A, 0, ONE), Rcode::FormErr),
         (add("host.example.", Rtype::MX, b"\x00"), Rcode::FormErr),
+        (add("host.example.", Rtype::TXT, b"\x02x"), Rcode::FormErr),
+        (add("host.example.", Rtype::TXT, b""), Rcode::FormErr),
+        (record("host.example.", Class::IN, Rtype::A, 1 << 31, ONE), Rcode::FormErr),
         (add("host.other.", Rtype::A, ONE), Rcode::NotZone),
         (add("host.example.", Rtype::NSEC, b"\x00"), Rcode::Refused),
     ] {
@@ -238,4 +237,132 @@ fn a_message_is_read_up_to_its_end() {
     }
     message.push(0);
     assert!(Update::read(&message).is_err());
+}
+
+/// Octets that depend on nothing but the seed: SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ mixed >> 27) % end as u64) as usize
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    /// A record that mostly makes sense.
+    fn record(&mut self) -> Record {
+        let owner = self.one_of(&[
+            "example.",
+            "host.example.",
+            "alias.example.",
+            "a.empty.example.",
+            "b.empty.example.",
+            "*.example.",
+        ]);
+        let class = self.one_of(&[Class::IN, Class::IN, Class::IN, Class::ANY, Class::NONE]);
+        let rtype = self.one_of(&[
+            Rtype::A,
+            Rtype::TXT,
+            Rtype::NS,
+            Rtype::CNAME,
+            Rtype::DNAME,
+            Rtype::SOA,
+            Rtype(65_280),
+            Rtype::ANY,
+        ]);
+        let ttl = if class == Class::IN { self.below(3) as u32 } else { 0 };
+        let data = match rtype {
+            Rtype::A => vec![192, 0, 2, self.below(3) as u8],
+            Rtype::NS | Rtype::CNAME | Rtype::DNAME => {
+                wire(self.one_of(&["ns.example.", "NS2.example.", "t.example."]))
+            }
+            Rtype::SOA => soa(self.below(20) as u32),
+            _ => vec![1, self.below(3) as u8],
+        };
+        record(owner, class, rtype, ttl, if class == Class::ANY { &[] } else { &data })
+    }
+}
+
+/// A zone as text, which is also what its file would be.
+fn text(zone: &Zone) -> String {
+    let mut text = String::new();
+    write_zone(zone, &mut text).unwrap();
+    text
+}
+
+struct OneFile(String);
+
+impl dns_zone::text::Files for OneFile {
+    fn open(&mut self, _: &std::path::Path) -> std::io::Result<dns_zone::text::TextFile> {
+        Ok(self.0.clone().into_bytes().into())
+    }
+}
+
+#[test]
+fn random_updates_lead_where_their_difference_leads_and_to_zones_that_can_be_read_again() {
+    let sorted = |zone: &Zone| {
+        let mut lines: Vec<String> = text(zone).lines().map(str::to_lowercase).collect();
+        lines.sort();
+        lines
+    };
+    let (mut applied, mut refused) = (0, 0);
+    for seed in 0..100 {
+        let (mut random, mut held) = (Random(seed), zone());
+        for _ in 0..30 {
+            let changes = (0..1 + random.below(6)).map(|_| random.record()).collect();
+            let next = match (Update { prerequisites: Vec::new(), changes }).apply(&held) {
+                Ok(Updated::Next(changed, difference)) => {
+                    assert!(is_older(held.serial(), changed.zone.serial()), "seed {seed}");
+                    let followed = apply(&held, &[Arc::new(*difference)])
+                        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    assert_eq!(sorted(&followed.zone), sorted(&changed.zone), "seed {seed}");
+                    changed.zone
+                }
+                Ok(Updated::Nothing) => continue,
+                Err(_) => {
+                    refused += 1;
+                    continue;
+                }
+            };
+            let limits = dns_zone::text::Limits::default();
+            let read =
+                dns_zone::load_zone(&mut OneFile(text(&next)), "z".as_ref(), Some(next.origin()), &limits, 1);
+            let read = read.unwrap_or_else(|errors| panic!("seed {seed}: {errors}"));
+            assert_eq!(
+                (sorted(&read), read.record_count()),
+                (sorted(&next), next.record_count()),
+                "seed {seed}"
+            );
+            (applied, held) = (applied + 1, next);
+        }
+    }
+    assert!(applied > 500 && refused > 100, "{applied} applied, {refused} refused");
+}
+
+#[test]
+fn no_message_with_random_octets_panics() {
+    let mut random = Random(1);
+    for _ in 0..20_000 {
+        let mut message = question_message(1, 5 << 11, name("example.").as_name(), Rtype::SOA);
+        for _ in 0..2 {
+            let Record { owner, rtype, class, ttl, rdata } = random.record();
+            push_record(&mut message, owner.as_name(), rtype, class, ttl, &rdata);
+            add_to_count(&mut message, 1, 1);
+        }
+        for _ in 0..random.below(4) {
+            let at = 12 + random.below(message.len() - 12);
+            message[at] = random.below(256) as u8;
+        }
+        let applied = Update::read(&message).map(|update| update.apply(&zone()));
+        if let Ok(Ok(Updated::Next(changed, _))) = applied {
+            let file = OneFile(text(&changed.zone));
+            let limits = dns_zone::text::Limits::default();
+            let read = dns_zone::load_zone(&mut { file }, "z".as_ref(), None, &limits, 1);
+            read.unwrap_or_else(|errors| panic!("{errors}"));
+        }
+    }
 }

@@ -15,7 +15,7 @@ use dns_zone::{Zone, load_zone};
 
 use super::config::ZoneSpec;
 use super::privileges::explain_denial;
-use super::serial::went_back;
+use super::serial::{stayed, went_back};
 use super::version::Version;
 use super::{journal, store};
 use dns_message::is_older;
@@ -118,7 +118,7 @@ fn with_updates(version: Version, file: &Path) -> Version {
     let (origin, journal) = (version.served.origin(), journal::set_aside(file));
     match journal {
         Ok(aside) => log::error!(
-            "zone {origin}: its file is another one than its journal is for, so the updates in {} are lost: {error:#}",
+            "zone {origin}: its journal is not for its file, and is set aside as {}: updates are lost that the file does not have: {error:#}",
             aside.display()
         ),
         Err(failed) => log::error!("zone {origin}: its journal: {error:#}; setting it aside: {failed}"),
@@ -249,6 +249,10 @@ impl<'a> Earlier<'a> {
         let difference = || Difference::between(old, zone, History::OCTETS_MAX);
         let history = match self.histories.then(difference).flatten() {
             Some(difference) if difference.is_empty() && old_serial == serial => Arc::clone(&before.history),
+            Some(_) if old_serial == serial => {
+                log::warn!("zone {}: {}", zone.origin(), stayed(serial));
+                return read;
+            }
             Some(difference) if is_older(old_serial, serial) => {
                 Arc::new(before.history.with(&[Arc::new(difference)]))
             }

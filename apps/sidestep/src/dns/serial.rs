@@ -19,6 +19,13 @@ pub(crate) fn went_back(before: u32, now: u32) -> String {
     )
 }
 
+/// What comes of a zone that has other records with the same serial.
+pub(crate) fn stayed(serial: u32) -> String {
+    format!(
+        "it has other records, and the same serial {serial}, so secondary servers keep what they have: raise it"
+    )
+}
+
 /// The serial of the zone `origin` that `server` has.
 pub(crate) fn ask(server: SocketAddr, origin: Name<'_>) -> io::Result<u32> {
     const TRIES: usize = 3;

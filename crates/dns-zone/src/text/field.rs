@@ -2,9 +2,9 @@
 
 use dns_wire::{Name, NameBuf, Rtype};
 
-use super::check::is_rdata;
 use super::encoding::{Decoder, push_unescaped};
 use super::error::{Parsed, Problem};
+use super::is_rdata;
 use super::lexer::{Lexer, Token};
 use super::mnemonic::{self, ALGORITHMS, CERTIFICATE_TYPES, DSYNC_SCHEMES};
 use super::number::{decimal, duration_s, time_s};
@@ -98,7 +98,7 @@ impl<'t> RdataReader<'_, 't> {
         if given != usize::from(stated) {
             return token.fault(Problem::GenericLength { stated, given });
         }
-        if schema(rtype).is_some_and(|fields| !is_rdata(fields, &self.out[start..])) {
+        if !is_rdata(rtype, &self.out[start..]) {
             return marker.fault(Problem::GenericMalformed(rtype));
         }
         Ok(())

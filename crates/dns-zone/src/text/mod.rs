@@ -45,6 +45,11 @@ pub use fuzz::fuzz_zone_text;
 pub use reader::origin_from_path;
 pub use window::TextFile;
 
+/// Whether octets can be data of their type, as far as its form is known: what is not cannot be read from a zone file either.
+pub fn is_rdata(rtype: Rtype, octets: &[u8]) -> bool {
+    schema::schema(rtype).is_none_or(|fields| check::is_rdata(fields, octets))
+}
+
 /// Where the text comes from: a directory, or in tests a map.
 pub trait Files {
     /// Opens a file. Included files are asked for relative to the directory of the file that includes them.
