@@ -202,7 +202,7 @@ fn what_is_added_and_deleted_again_changes_nothing() {
 }
 
 #[test]
-fn a_long_message_about_one_long_set_costs_little() {
+fn a_long_message_about_one_long_set_is_carried_out_record_by_record() {
     let long = |number: u16| [&[9, b'x'], &number.to_be_bytes()[..], b"longer"].concat();
     let changes =
         |class, ttl| (0..2500).map(move |number| record("t.example.", class, Rtype::TXT, ttl, &long(number)));
