@@ -4,6 +4,7 @@
 //! Pure: bytes in, values out; nothing panics on any input. What servers do millions of times a second is in `dns-wire`.
 #![forbid(unsafe_code)]
 
+mod canonical;
 mod compressor;
 mod layout;
 mod padding;
@@ -11,6 +12,7 @@ mod reader;
 mod serial;
 mod writer;
 
+pub use canonical::{push_canonical_set, signed_label_count};
 pub use compressor::Compressor;
 pub use layout::lowercase_names;
 pub use padding::pad;

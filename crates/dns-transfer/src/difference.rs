@@ -100,7 +100,7 @@ impl Difference {
     }
 
     /// What differs between two versions at these names, each of which is there once.
-    pub(crate) fn at(old: &Zone, new: &Zone, names: &[NameBuf]) -> Difference {
+    pub fn at(old: &Zone, new: &Zone, names: &[NameBuf]) -> Difference {
         let nodes = |zone| names.iter().filter_map(move |name| Zone::find(zone, name.as_name().as_bytes()));
         let mut difference = Collected { records: Vec::new(), octets_left: usize::MAX };
         difference.add_missing(nodes(old), old, new).expect("there is room for all");

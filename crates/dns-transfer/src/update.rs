@@ -155,7 +155,8 @@ impl Edit {
             (Class::ANY, Rtype::NS) if is_apex => Ok(()),
             (Class::ANY, rtype) => {
                 let is_kept = |own| is_apex && matches!(own, Rtype::SOA | Rtype::NS);
-                self.editor.remove_sets(owner, |own| (rtype == Rtype::ANY || own == rtype) && !is_kept(own));
+                let is_meant = |own| (rtype == Rtype::ANY || own == rtype) && !is_kept(own);
+                self.editor.remove_sets(owner, |set| is_meant(set.rtype()));
                 Ok(())
             }
             (_, Rtype::NS) if is_apex && self.count(owner, Rtype::NS) == 1 => Ok(()),
@@ -169,7 +170,7 @@ impl Edit {
             return Ok(());
         }
         if is_single(*rtype) {
-            self.editor.remove_sets(owner, |other| other == *rtype);
+            self.editor.remove_sets(owner, |set| set.rtype() == *rtype);
         }
         self.editor.add(owner, *ttl, *rtype, rdata).map_err(code_of)?;
         // All records of a set have one TTL (RFC 2181, 5.2): that of the last one that came.

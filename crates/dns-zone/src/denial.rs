@@ -174,9 +174,7 @@ impl Chain {
         if !has_nsec(zone.apex()) {
             return Chain::None;
         }
-        let mut names: Vec<_> = zone.nodes().filter(|node| has_nsec(*node)).map(entry_of).collect();
-        names.sort_by(by_name(zone)); // Stable, as files are mostly in order already.
-        Chain::Nsec(Ordered::new(names))
+        Chain::Nsec(Ordered::new(in_canonical_order(zone, has_nsec)))
     }
 
     /// The chain of the next version, in which these nodes may be others. `None` if that cannot be said without a look at all.
@@ -204,6 +202,13 @@ impl Chain {
             Chain::Nsec3(hashes) => hashes.ring.memory() + hashes.matching.memory(),
         }
     }
+}
+
+/// The nodes that are wanted, in canonical order.
+pub(crate) fn in_canonical_order(zone: &Zone, is_wanted: impl Fn(Node<'_>) -> bool) -> Vec<(u64, NodeId)> {
+    let mut names: Vec<_> = zone.nodes().filter(|node| is_wanted(*node)).map(entry_of).collect();
+    names.sort_by(by_name(zone)); // Stable, as files are mostly in order already.
+    names
 }
 
 fn has_nsec(node: Node<'_>) -> bool {
@@ -251,9 +256,19 @@ impl<'z> Nsec<'z> {
     ///
     /// `name` is at or below the origin.
     pub fn at_or_before(self, name: Name<'_>) -> Node<'z> {
+        self.last(name, false)
+    }
+
+    /// The last node in front of `name`, which is below the origin.
+    pub fn before(self, name: Name<'_>) -> Node<'z> {
+        self.last(name, true)
+    }
+
+    fn last(self, name: Name<'_>, is_before: bool) -> Node<'z> {
         let wanted = key(name, self.zone.depths.0);
         let to = |(key, id): &(u64, NodeId)| {
-            key.cmp(&wanted).then_with(|| name_of(self.zone.node(*id)).cmp(&name))
+            let order = key.cmp(&wanted).then_with(|| name_of(self.zone.node(*id)).cmp(&name));
+            if is_before { order.then(Ordering::Greater) } else { order }
         };
         let has_record = |id| self.zone.live_node(id).is_some_and(has_nsec);
         let found = self.names.last(to, by_name(self.zone), has_record);

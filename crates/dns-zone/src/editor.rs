@@ -3,7 +3,7 @@
 use dns_wire::{Name, Rtype};
 
 use crate::builder::{RecordError, ZoneBuilder, ZoneError, flags_for, is_same};
-use crate::tree::{NONE, Node, NodeId, Zone, node_flag, record, type_covered};
+use crate::tree::{NONE, Node, NodeId, Rrset, Zone, node_flag, record, type_covered};
 
 /// Whether editors have left much behind since the zone was built, so that it is to be built anew.
 fn has_much_left(zone: &Zone) -> bool {
@@ -69,12 +69,12 @@ impl ZoneEditor {
         }
     }
 
-    /// Removes all records of a name whose types are wanted.
-    pub fn remove_sets(&mut self, owner: Name<'_>, is_wanted: impl Fn(Rtype) -> bool) {
+    /// Removes the record sets of a name that are wanted.
+    pub fn remove_sets(&mut self, owner: Name<'_>, is_wanted: impl Fn(Rrset<'_>) -> bool) {
         let Some(node) = self.builder.zone.find(owner.as_bytes()).map(Node::id) else { return };
         let mut at = self.builder.zone.node(node).first_rrset();
         while let Some(entry) = self.builder.zone.rrsets.get(at as usize).copied() {
-            if is_wanted(entry.rtype) {
+            if is_wanted(Rrset { zone: &self.builder.zone, entry: &entry }) {
                 self.touched.push(node);
                 self.unlink(node, at as usize);
             }
@@ -150,7 +150,7 @@ impl ZoneEditor {
         for &id in &self.touched {
             let now = self.builder.zone.live_node(id);
             if boundary(now) != boundary(self.before.live_node(id)) {
-                now.into_iter().for_each(|node| add_all_below(node, &mut all));
+                all.extend(now.into_iter().flat_map(Node::below).map(Node::id));
             }
         }
         sort_once(&mut all);
@@ -190,18 +190,6 @@ impl ZoneEditor {
 fn sort_once(nodes: &mut Vec<NodeId>) {
     nodes.sort_unstable_by_key(|id| id.0);
     nodes.dedup();
-}
-
-/// Adds the names below a node, however deep.
-fn add_all_below(node: Node<'_>, all: &mut Vec<NodeId>) {
-    let mut left = vec![node];
-    while let Some(node) = left.pop() {
-        let children = node.children().filter(|child| !child.is_removed());
-        children.for_each(|child| {
-            all.push(child.id());
-            left.push(child);
-        });
-    }
 }
 
 /// The same zone, built of its records.

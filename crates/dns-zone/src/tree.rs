@@ -8,7 +8,7 @@
 
 use dns_wire::{LabelStarts, Name, NameBuf, Rtype, fold};
 
-use crate::denial::{Chain, Denial};
+use crate::denial::{Chain, Denial, in_canonical_order};
 use crate::index::Index;
 use crate::offset::Offset;
 use crate::versioned::{Array, Octets};
@@ -147,6 +147,11 @@ impl Zone {
         (0..self.nodes.len()).filter_map(|place| self.node_at(place)).filter(|node| !node.is_removed())
     }
 
+    /// The names that are wanted, in canonical order (RFC 4034, 6.1).
+    pub fn in_canonical_order(&self, is_wanted: impl Fn(Node<'_>) -> bool) -> impl Iterator<Item = Node<'_>> {
+        in_canonical_order(self, is_wanted).into_iter().map(|(_, id)| self.node(id))
+    }
+
     /// The node at this place in the order of [`Zone::nodes`], for readers that go on later where they stopped. That of a removed name has no
     /// record sets.
     pub fn node_at(&self, place: usize) -> Option<Node<'_>> {
@@ -272,6 +277,17 @@ impl<'a> Node<'a> {
         std::iter::successors(next(self.entry.last_child), move |child| next(child.entry.sibling))
     }
 
+    /// All names below, however deep.
+    pub fn below(self) -> impl Iterator<Item = Node<'a>> {
+        let mut left = vec![self];
+        std::iter::from_fn(move || {
+            let node = left.pop()?;
+            left.extend(node.children().filter(|child| !child.is_removed()));
+            Some(node)
+        })
+        .skip(1)
+    }
+
     /// Whether this is only the owner of an NSEC3 record, and no name of the zone (RFC 5155, 7.2.8).
     pub fn is_hashed(self) -> bool {
         self.entry.flags & node_flag::HASHED != 0
@@ -325,8 +341,8 @@ impl<'a> Node<'a> {
 /// The records of one name and type; of RRSIG records, those that cover one type (RFC 4034, 3).
 #[derive(Clone, Copy, Debug)]
 pub struct Rrset<'a> {
-    zone: &'a Zone,
-    entry: &'a RrsetEntry,
+    pub(crate) zone: &'a Zone,
+    pub(crate) entry: &'a RrsetEntry,
 }
 
 impl<'a> Rrset<'a> {

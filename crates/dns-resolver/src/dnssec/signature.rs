@@ -1,5 +1,6 @@
 //! One set and its signatures (RFC 4035, 5.3).
 
+use dns_message::signed_label_count;
 use dns_wire::Name;
 
 use super::keys::Dnskey;
@@ -144,7 +145,7 @@ fn verify_one(
 
 fn verified(set: &Rrset, rrsig: &Rrsig<'_>, wall_secs: u32) -> Verified {
     let labels = usize::from(rrsig.labels);
-    let is_expanded = labels < canonical::label_count(set.owner.as_name());
+    let is_expanded = labels < signed_label_count(set.owner.as_name());
     Verified {
         ttl_max: rrsig.original_ttl.min(rrsig.expiration.wrapping_sub(wall_secs)),
         wildcard_labels: is_expanded.then_some(labels),

@@ -1,0 +1,250 @@
+//! Keys, in the two files that `dnssec-keygen` of BIND writes for each.
+//!
+//! `Kexample.+013+12345.key` has the DNSKEY record, `Kexample.+013+12345.private` the secret and the times of the key: `Publish: 20261124120000`
+//! and so on, in UTC. The number in the middle is the algorithm's, the last one is the key tag (RFC 4034, appendix B).
+
+use std::fmt::{self, Write};
+
+use dns_wire::{Name, Rtype};
+use domain::base::name::Name as DomainName;
+use domain::base::{Record, ToName, Ttl};
+use domain::crypto::sign::{GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
+use domain::dnssec::common::parse_from_bind;
+use domain::rdata::Dnskey;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+/// Why a key cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The public half is no DNSKEY record.
+    #[error("the .key file does not have one DNSKEY record")]
+    Public,
+    /// It is a key of another zone.
+    #[error("the key is for another zone")]
+    OtherZone,
+    /// The secret half is no such file, or of an algorithm that we cannot sign with.
+    #[error("the .private file is malformed, or of an algorithm that we cannot sign with")]
+    Private,
+    /// The halves do not belong together.
+    #[error("the .key and .private files are not of one key")]
+    Pair,
+    /// A time that is none.
+    #[error("the .private file has a time that is not written YYYYMMDDHHMMSS")]
+    Time,
+    /// The system gave no randomness.
+    #[error("the system has no randomness for a key")]
+    Generate,
+}
+
+/// What a key signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The keys, and all else if there is no zone-signing key of its algorithm: the flags ZONE and SEP (RFC 4034, 2.1.1).
+    KeySigning,
+    /// All but the keys.
+    ZoneSigning,
+}
+
+impl Role {
+    fn flags(self) -> u16 {
+        match self {
+            Role::KeySigning => 257,
+            Role::ZoneSigning => 256,
+        }
+    }
+}
+
+/// When a key comes and goes, in seconds since 1970. One that is not given has long come, or never does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When it was made.
+    pub created: Option<u64>,
+    /// When it comes into the DNSKEY set.
+    pub publish: Option<u64>,
+    /// When it begins to sign.
+    pub activate: Option<u64>,
+    /// When it ends to sign.
+    pub inactive: Option<u64>,
+    /// When it leaves the DNSKEY set.
+    pub delete: Option<u64>,
+    /// When its CDS and CDNSKEY records come, by which the parent learns of it (RFC 7344). Without it they do not.
+    pub sync_publish: Option<u64>,
+    /// When those go.
+    pub sync_delete: Option<u64>,
+}
+
+impl Times {
+    /// Each with its word in a file, in the order in which BIND's tools write them.
+    fn fields(&mut self) -> [(&'static str, &mut Option<u64>); 7] {
+        [
+            ("Created", &mut self.created),
+            ("Publish", &mut self.publish),
+            ("Activate", &mut self.activate),
+            ("Inactive", &mut self.inactive),
+            ("Delete", &mut self.delete),
+            ("SyncPublish", &mut self.sync_publish),
+            ("SyncDelete", &mut self.sync_delete),
+        ]
+    }
+
+    fn read(private: &str) -> Result<Times, KeyError> {
+        let mut times = Times::default();
+        for line in private.lines() {
+            let Some((word, time)) = line.split_once(':') else { continue };
+            if let Some((_, place)) = times.fields().into_iter().find(|(name, _)| *name == word.trim()) {
+                *place = Some(read_time(time.trim()).ok_or(KeyError::Time)?);
+            }
+        }
+        Ok(times)
+    }
+
+    /// The times at which something happens.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u64> {
+        [self.publish, self.activate, self.inactive, self.delete, self.sync_publish, self.sync_delete]
+            .into_iter()
+            .flatten()
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut times = *self;
+        times.fields().iter().try_for_each(|(word, time)| match time {
+            Some(time) => writeln!(f, "{word}: {}", show_time(*time)),
+            None => Ok(()),
+        })
+    }
+}
+
+const TIME: &str = "%Y%m%d%H%M%S";
+
+fn read_time(text: &str) -> Option<u64> {
+    let time = DateTime::strptime(TIME, text).ok()?.to_zoned(TimeZone::UTC).ok()?;
+    u64::try_from(time.timestamp().as_second()).ok()
+}
+
+/// A time as YYYYMMDDHHMMSS, in UTC.
+fn show_time(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).strftime(TIME).to_string()
+}
+
+/// A new key, as it is written.
+pub struct KeyFiles {
+    /// The names of both files, up to the dot.
+    pub stem: String,
+    /// What is in the `.key` file.
+    pub public: String,
+    /// What is in the `.private` file, which nobody else is to read.
+    pub private: String,
+}
+
+impl KeyFiles {
+    /// Draws a key of ECDSAP256SHA256, the algorithm that RFC 8624 recommends.
+    ///
+    /// # Errors
+    /// The system gave no randomness.
+    pub fn generate(origin: Name<'_>, role: Role, times: Times) -> Result<KeyFiles, KeyError> {
+        let (secret, public) =
+            generate(&GenerateParams::EcdsaP256Sha256, role.flags()).map_err(|_| KeyError::Generate)?;
+        let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
+        let (algorithm, tag) = (public.algorithm().to_int(), public.key_tag());
+        let stem = format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin));
+        let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
+        let mut private = String::new();
+        let written = secret.format_as_bind(&mut private).and_then(|()| write!(private, "{times}"));
+        written.expect("a string takes all");
+        let public = domain::dnssec::common::display_as_bind(&record).to_string();
+        Ok(KeyFiles { stem, public, private })
+    }
+}
+
+/// A key of a zone, both halves.
+#[derive(Debug)]
+pub struct Key {
+    dnskey: Vec<u8>,
+    flags: u16,
+    algorithm: u8,
+    tag: u16,
+    pair: KeyPair,
+    /// When it comes and goes.
+    pub times: Times,
+}
+
+impl Key {
+    /// The start of the names of the files of all keys of a zone.
+    pub fn file_prefix(origin: Name<'_>) -> String {
+        // A slash in a label does not divide a path.
+        format!("K{}+", origin.to_string().to_ascii_lowercase().replace('/', "%2F"))
+    }
+
+    /// Reads a key of the zone `origin`.
+    ///
+    /// # Errors
+    /// The files are malformed, or not of one key of this zone.
+    pub fn read(origin: Name<'_>, public: &str, private: &str) -> Result<Key, KeyError> {
+        let record = parse_from_bind::<Vec<u8>>(public).map_err(|_| KeyError::Public)?;
+        let owner = record.owner().to_vec();
+        if Name::from_wire(owner.as_slice()) != Ok(origin) {
+            return Err(KeyError::OtherZone);
+        }
+        let public: &Dnskey<Vec<u8>> = record.data();
+        let secret = SecretKeyBytes::parse_from_bind(private).map_err(|_| KeyError::Private)?;
+        let pair = KeyPair::from_bytes(&secret, public).map_err(|_| KeyError::Pair)?;
+        Ok(Key {
+            dnskey: dnskey_data(public),
+            flags: public.flags(),
+            algorithm: public.algorithm().to_int(),
+            tag: public.key_tag(),
+            pair,
+            times: Times::read(private)?,
+        })
+    }
+
+    /// The data of its DNSKEY record.
+    pub fn dnskey(&self) -> &[u8] {
+        &self.dnskey
+    }
+
+    /// The data of a DS record for it, by SHA-256, which is that of its CDS record, too (RFC 4034, 5.1.4; RFC 7344, 3.1).
+    pub fn ds(&self, origin: Name<'_>) -> Vec<u8> {
+        const SHA256: u8 = 2;
+        let mut lower = [0; dns_wire::name::NAME_LEN_MAX];
+        let signed = [origin.lowercase(&mut lower).as_bytes(), &self.dnskey].concat();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &signed);
+        [&self.tag.to_be_bytes()[..], &[self.algorithm, SHA256], digest.as_ref()].concat()
+    }
+
+    /// The key tag (RFC 4034, appendix B).
+    pub fn tag(&self) -> u16 {
+        self.tag
+    }
+
+    /// The number of its algorithm.
+    pub fn algorithm(&self) -> u8 {
+        self.algorithm
+    }
+
+    /// What it signs, by its flags.
+    pub fn role(&self) -> Role {
+        if self.flags & 1 == 1 { Role::KeySigning } else { Role::ZoneSigning }
+    }
+
+    /// Signs octets; `None` if the library cannot.
+    pub(crate) fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
+        self.pair.sign_raw(octets).ok().map(|signature| signature.as_ref().to_vec())
+    }
+}
+
+/// RFC 4034, 2.1.
+fn dnskey_data(key: &Dnskey<Vec<u8>>) -> Vec<u8> {
+    let head = [&key.flags().to_be_bytes()[..], &[key.protocol(), key.algorithm().to_int()]];
+    [&head.concat(), key.public_key().as_slice()].concat()
+}
+
+/// The types that only a key-signing key signs.
+pub(crate) fn is_of_keys(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY)
+}

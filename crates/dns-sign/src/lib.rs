@@ -1,0 +1,26 @@
+//! DNSSEC signing without files and clocks (RFC 4033 to 4035).
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `key.rs` | [`Key`]: one key, in the files that BIND's tools write, and its times |
+//! | `key_set.rs` | [`KeySet`]: the keys of a zone; [`Active`]: what each is for at some time |
+//! | `wanted.rs` | what a signed zone has at a name: the sets of its source, the keys, the NSEC record |
+//! | `signature.rs` | makes RRSIG records, and says which are good for longer |
+//! | `chain.rs` | which NSEC records change, and to what |
+//! | `sign.rs` | [`Signer`]: a zone signed from nothing, and the next version of one that is signed |
+//!
+//! Start reading at [`Signer`]. A *source* is a zone as its owner writes it; the signed zone is made from it, and follows it. Zones, keys and
+//! the time are arguments. Randomness is not: the signatures of elliptic curves need some, and `ring` takes no other than that of the system.
+#![forbid(unsafe_code)]
+
+mod chain;
+mod key;
+mod key_set;
+mod sign;
+mod signature;
+mod wanted;
+
+pub use key::{Key, KeyError, KeyFiles, Role, Times};
+pub use key_set::{Active, KeySet, NoKey};
+pub use sign::{Due, SignError, Signed, Signer, differing};
+pub use signature::Lifetimes;

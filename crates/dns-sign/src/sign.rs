@@ -1,0 +1,286 @@
+//! A zone signed from nothing, and the next version of one that is signed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dns_message::is_older;
+use dns_wire::{Name, NameBuf, Rtype};
+use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneBuilder, ZoneEditor};
+
+use crate::chain::{name_of, next_of, relinked};
+use crate::key_set::Active;
+use crate::signature::{Lifetimes, Pen};
+use crate::wanted::{Set, is_linked, is_made, sets_at};
+
+/// Why a zone cannot be signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    /// With its signatures, or beside the signer's records, a record has no place.
+    #[error("{owner} {rtype}: {error}")]
+    Record {
+        /// Its owner.
+        owner: Box<NameBuf>,
+        /// Its type.
+        rtype: Rtype,
+        /// What is wrong with it.
+        error: RecordError,
+    },
+    /// The library could not sign.
+    #[error("the cryptographic library could not sign")]
+    Crypto,
+}
+
+/// The next version of a signed zone.
+#[derive(Debug)]
+pub struct Signed {
+    /// The version.
+    pub changed: Changed,
+    /// The names at which it differs from the one before, each once.
+    pub names: Vec<NameBuf>,
+}
+
+/// Signatures that are to be made anew.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Their owners.
+    pub names: Vec<NameBuf>,
+    /// Seconds until the next ones are due.
+    pub next: u32,
+}
+
+/// Signs a zone with keys, at some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Signer<'k> {
+    pen: Pen<'k>,
+}
+
+impl<'k> Signer<'k> {
+    /// `now` is in seconds since 1970.
+    pub fn new(origin: Name<'k>, keys: &'k Active<'k>, now: u64, lifetimes: Lifetimes) -> Signer<'k> {
+        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes } }
+    }
+
+    /// Signs a zone that was not signed before. `seed` keys the hashes of the result.
+    ///
+    /// # Errors
+    /// See [`SignError`].
+    pub fn sign(&self, source: &Zone, serial: u32, seed: u64) -> Result<Zone, SignError> {
+        let mut builder = ZoneBuilder::new(source.origin(), seed);
+        let mut add = |owner: Name<'_>, set: &Set| {
+            let signatures =
+                if set.is_signed { self.pen.sign(owner, set).ok_or(SignError::Crypto)? } else { Vec::new() };
+            let records = set.records.iter().map(|record| (set.rtype, record));
+            let mut records = records.chain(signatures.iter().map(|record| (Rtype::RRSIG, record)));
+            records.try_for_each(|(rtype, rdata)| {
+                builder.add(owner, set.ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
+            })
+        };
+        let mut linked = source.in_canonical_order(is_linked).peekable();
+        while let Some(node) = linked.next() {
+            let next = linked.peek().map_or(source.origin(), |next| name_of(*next));
+            let sets = self.wanted(source, node, Some(next), serial);
+            sets.iter().try_for_each(|set| add(name_of(node), set))?;
+        }
+        for node in source.nodes().filter(|node| !is_linked(*node)) {
+            let sets = self.wanted(source, node, None, serial);
+            sets.iter().try_for_each(|set| add(name_of(node), set))?;
+        }
+        Ok(builder.finish().expect("the source has a SOA"))
+    }
+
+    /// The version behind `held` that has at `names` what `source` has, and good signatures there. At other names both have the same. `None` if
+    /// it is as it should be.
+    ///
+    /// # Errors
+    /// See [`SignError`].
+    pub fn follow(&self, held: &Zone, source: &Zone, names: &[NameBuf]) -> Result<Option<Signed>, SignError> {
+        let names = widened(held, source, names);
+        let links = relinked(held, source, &names);
+        let mut edit = Edit { pen: &self.pen, held, editor: ZoneEditor::new(held), touched: Vec::new() };
+        for name in names.iter().chain(links.keys().filter(|owner| !names.contains(owner))) {
+            if name.as_name() != held.origin() {
+                edit.settle(name, &self.wanted_at(held, source, name, &links, held.serial()))?;
+            }
+        }
+        let origin = NameBuf::from(held.origin());
+        let at_apex = |serial| self.wanted_at(held, source, &origin, &links, serial);
+        let is_raised = is_older(held.serial(), source.serial());
+        if edit.touched.is_empty() && !is_raised && edit.is_settled(&origin, &at_apex(held.serial())) {
+            return Ok(None);
+        }
+        edit.settle(&origin, &at_apex(next_serial(held, source)))?;
+        let Edit { editor, touched, .. } = edit;
+        Ok(Some(Signed { changed: editor.finish().expect("it has its SOA"), names: touched }))
+    }
+
+    /// What is due of the signatures of `held`, of so many names at most.
+    pub fn due(&self, held: &Zone, names_max: usize) -> Due {
+        let mut due = Due { names: Vec::new(), next: self.pen.lifetimes.validity };
+        for node in held.nodes() {
+            let signatures = || node.rrsets().filter_map(|set| Some((set.covered()?, set)));
+            if signatures().all(|(covered, set)| self.pen.are_good(covered, Some(set))) {
+                let renewals = signatures()
+                    .flat_map(|(_, set)| set.records())
+                    .filter_map(|rdata| self.pen.renewal(rdata));
+                due.next = renewals.fold(due.next, u32::min);
+            } else if due.names.len() < names_max {
+                due.names.push(NameBuf::from(name_of(node)));
+            } else {
+                return Due { next: 0, ..due };
+            }
+        }
+        due
+    }
+
+    fn wanted_at(
+        &self,
+        held: &Zone,
+        source: &Zone,
+        name: &NameBuf,
+        links: &BTreeMap<NameBuf, NameBuf>,
+        serial: u32,
+    ) -> Vec<Set> {
+        let find = |zone| Zone::find(zone, name.as_name().as_bytes());
+        let Some(node) = find(source) else { return Vec::new() };
+        let next = links.get(name).map(NameBuf::as_name).or_else(|| find(held).and_then(next_of));
+        self.wanted(source, node, next.filter(|_| is_linked(node)), serial)
+    }
+
+    fn wanted(&self, source: &Zone, node: Node<'_>, next: Option<Name<'_>>, serial: u32) -> Vec<Set> {
+        let mut sets = sets_at(node, next, source, self.pen.keys);
+        for set in sets.iter_mut().filter(|set| set.rtype == Rtype::SOA) {
+            for record in &mut set.records {
+                let at = record.len() - 20; // Five numbers end a SOA, and the serial is the first.
+                record[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+            }
+        }
+        sets
+    }
+}
+
+/// The names at which a signed zone does not have what its source has; the origin may be another one that is not told.
+pub fn differing(held: &Zone, source: &Zone) -> Vec<NameBuf> {
+    let missing = |zone: &Zone, other: &Zone| -> Vec<NameBuf> {
+        let below = zone.nodes().filter(|node| node.parent().is_some());
+        let differs = below.filter(|node| !has_all(other.find(node.name()), *node));
+        differs.map(|node| NameBuf::from(name_of(node))).collect()
+    };
+    [missing(source, held), missing(held, source)].concat()
+}
+
+/// Whether a node has all sets of another one that are not the signer's.
+fn has_all(node: Option<Node<'_>>, other: Node<'_>) -> bool {
+    let mut sets = other.rrsets().filter(|set| !is_made(set.rtype()));
+    sets.all(|set| {
+        let own = node.and_then(|node| node.rrset(set.rtype()));
+        own.is_some_and(|own| is_same(own, set))
+    })
+}
+
+fn is_same(one: Rrset<'_>, other: Rrset<'_>) -> bool {
+    let is_alike = (one.ttl(), one.count()) == (other.ttl(), other.count());
+    is_alike && one.records().all(|rdata| other.records().any(|own| own == rdata))
+}
+
+/// Those names, the origin, and all below a cut or DNAME that came or went there. All names, if their NSEC records get another TTL.
+fn widened(held: &Zone, source: &Zone, names: &[NameBuf]) -> BTreeSet<NameBuf> {
+    let nsec = held.apex().rrset(Rtype::NSEC);
+    if nsec.is_none_or(|nsec| nsec.ttl() != source.negative_ttl()) {
+        let all = held.nodes().chain(source.nodes());
+        return all.map(|node| NameBuf::from(name_of(node))).collect();
+    }
+    let hides = |node: Option<Node<'_>>| node.is_some_and(|node| node.is_cut() || node.has_dname());
+    let mut all: BTreeSet<NameBuf> = names.iter().cloned().chain([NameBuf::from(held.origin())]).collect();
+    for name in names {
+        let [old, new] = [held, source].map(|zone| zone.find(name.as_name().as_bytes()));
+        if hides(old) != hides(new) {
+            let below = old.into_iter().chain(new).flat_map(Node::below);
+            all.extend(below.map(|node| NameBuf::from(name_of(node))));
+        }
+    }
+    all
+}
+
+/// The serial of the next version: that of the source, if it is ahead. 0 is passed over: it means "unset" to some.
+fn next_serial(held: &Zone, source: &Zone) -> u32 {
+    if is_older(held.serial(), source.serial()) {
+        source.serial()
+    } else {
+        held.serial().wrapping_add(1).max(1)
+    }
+}
+
+fn explain(owner: Name<'_>, rtype: Rtype, error: RecordError) -> SignError {
+    SignError::Record { owner: Box::new(NameBuf::from(owner)), rtype, error }
+}
+
+/// The next version in the making.
+struct Edit<'e> {
+    pen: &'e Pen<'e>,
+    held: &'e Zone,
+    editor: ZoneEditor,
+    /// Names that are others than in `held`.
+    touched: Vec<NameBuf>,
+}
+
+impl Edit<'_> {
+    /// Whether `held` has these sets at a name, and good signatures for them.
+    fn is_settled(&self, name: &NameBuf, wanted: &[Set]) -> bool {
+        let node = self.held.find(name.as_name().as_bytes());
+        let count = node.map_or(0, |node| node.rrsets().filter(|set| set.covered().is_none()).count());
+        let is_signed = |set: &Set| !set.is_signed || self.has_signatures(node, set);
+        count == wanted.len() && wanted.iter().all(|set| has(node, set) && is_signed(set))
+    }
+
+    /// Whether a node of `held` has good signatures for this set.
+    fn has_signatures(&self, node: Option<Node<'_>>, set: &Set) -> bool {
+        has(node, set) && self.pen.are_good(set.rtype, node.and_then(|node| node.signatures(set.rtype)))
+    }
+
+    /// Gives a name these sets, and signatures. Each name is settled once.
+    fn settle(&mut self, name: &NameBuf, wanted: &[Set]) -> Result<(), SignError> {
+        if self.is_settled(name, wanted) {
+            return Ok(());
+        }
+        self.touched.push(name.clone());
+        let (owner, node) = (name.as_name(), self.held.find(name.as_name().as_bytes()));
+        let is_kept = |rtype, covered: Option<Rtype>| {
+            let mut wanted = wanted.iter().filter(|set| set.rtype == covered.unwrap_or(rtype));
+            wanted.any(|set| {
+                if covered.is_some() {
+                    set.is_signed && self.has_signatures(node, set)
+                } else {
+                    has(node, set)
+                }
+            })
+        };
+        let gone: Vec<_> = node
+            .into_iter()
+            .flat_map(Node::rrsets)
+            .map(|set| (set.rtype(), set.covered()))
+            .filter(|(rtype, covered)| !is_kept(*rtype, *covered))
+            .collect();
+        let unsigned: Vec<&Set> =
+            wanted.iter().filter(|set| set.is_signed && !self.has_signatures(node, set)).collect();
+        self.editor.remove_sets(owner, |set| gone.contains(&(set.rtype(), set.covered())));
+        let mut add = |rtype, ttl, rdata: &[u8]| {
+            self.editor.add(owner, ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
+        };
+        for set in wanted.iter().filter(|set| !has(node, set)) {
+            set.records.iter().try_for_each(|rdata| add(set.rtype, set.ttl, rdata))?;
+        }
+        for set in unsigned {
+            let signatures = self.pen.sign(owner, set).ok_or(SignError::Crypto)?;
+            signatures.iter().try_for_each(|rdata| add(Rtype::RRSIG, set.ttl, rdata))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a node has this set, record by record.
+fn has(node: Option<Node<'_>>, set: &Set) -> bool {
+    node.and_then(|node| node.rrset(set.rtype)).is_some_and(|own| set.is(own))
+}
+
+#[cfg(test)]
+#[path = "sign_tests.rs"]
+mod tests;

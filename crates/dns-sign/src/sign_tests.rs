@@ -1,0 +1,365 @@
+//! Small zones, signed from nothing and step by step.
+
+use dns_message::push_canonical_set;
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::{Key, KeyFiles, Role, Times};
+use crate::key_set::KeySet;
+
+const NOW: u64 = 1_800_000_000;
+const DAY: u64 = 86_400;
+
+fn name(text: &str) -> NameBuf {
+    NameBuf::from_text(text.as_bytes(), None).unwrap()
+}
+
+fn wire(text: &str) -> Vec<u8> {
+    name(text).as_name().as_bytes().to_vec()
+}
+
+fn key(role: Role, times: Times) -> Key {
+    let files = KeyFiles::generate(name("example.").as_name(), role, times).unwrap();
+    Key::read(name("example.").as_name(), &files.public, &files.private).unwrap()
+}
+
+/// One key for all.
+fn keys() -> KeySet {
+    KeySet::new(vec![key(Role::KeySigning, Times::default())])
+}
+
+fn builder(serial: u32) -> ZoneBuilder {
+    let origin = name("example.");
+    let mut builder = ZoneBuilder::new(origin.as_name(), 2);
+    let numbers = [serial, 1, 2, 3, 4].map(u32::to_be_bytes).concat();
+    let soa = [wire("ns.example."), wire("h.example."), numbers].concat();
+    builder.add(origin.as_name(), 60, Rtype::SOA, &soa).unwrap();
+    builder.add(origin.as_name(), 60, Rtype::NS, &wire("NS.example.")).unwrap();
+    builder
+}
+
+/// A zone with these records; each has the data that its type needs.
+fn zone(serial: u32, records: &[(&str, Rtype)]) -> Zone {
+    let mut builder = builder(serial);
+    for (owner, rtype) in records {
+        let data = match *rtype {
+            Rtype::A => vec![192, 0, 2, 1],
+            Rtype::DS => vec![0, 1, 13, 2, 7, 7],
+            _ => wire("host.example."),
+        };
+        // What cannot stand beside the others is left out.
+        let _ = builder.add(name(owner).as_name(), 60, *rtype, &data);
+    }
+    builder.finish().unwrap()
+}
+
+fn at(keys: &KeySet, now: u64, act: impl FnOnce(Signer<'_>)) {
+    let (active, origin) = (keys.at(now).unwrap(), name("example."));
+    act(Signer::new(origin.as_name(), &active, now, Lifetimes::default()));
+}
+
+/// Owner, type, TTL and data of all records but signatures, in order.
+fn unsigned(zone: &Zone) -> Vec<String> {
+    let sets = zone.nodes().flat_map(|node| node.rrsets().map(move |set| (node, set)));
+    let lines = sets.filter(|(_, set)| set.covered().is_none()).flat_map(|(node, set)| {
+        let (owner, rtype, ttl) = (name_of(node), set.rtype(), set.ttl());
+        set.records().map(move |rdata| format!("{owner} {rtype} {ttl} {rdata:?}").to_ascii_lowercase())
+    });
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
+}
+
+/// Owners and types of the sets that have signatures. Each signature is checked with the key that it names.
+fn signed(zone: &Zone, keys: &KeySet) -> Vec<String> {
+    let mut signed = Vec::new();
+    for node in zone.nodes() {
+        for (covered, signatures) in node.rrsets().filter_map(|set| Some((set.covered()?, set))) {
+            signatures.records().for_each(|rdata| check(node, covered, rdata, keys));
+            signed.push(format!("{} {covered} {}", name_of(node), signatures.count()));
+        }
+    }
+    signed.sort();
+    signed
+}
+
+fn check(node: Node<'_>, covered: Rtype, rrsig: &[u8], keys: &KeySet) {
+    let set = node.rrset(covered).unwrap_or_else(|| panic!("{} has no {covered}", name_of(node)));
+    let (_, signature) = Name::split_from(&rrsig[18..]).unwrap();
+    let mut octets = rrsig[..rrsig.len() - signature.len()].to_vec();
+    push_canonical_set(&mut octets, name_of(node), covered, set.ttl(), set.records());
+    let key = keys.keys().iter().find(|key| key.tag().to_be_bytes() == rrsig[16..18]).unwrap();
+    let point = [&[4], &key.dnskey()[4..]].concat();
+    ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, point)
+        .verify(&octets, signature)
+        .unwrap_or_else(|_| panic!("a signature of {} {covered} is wrong", name_of(node)));
+}
+
+/// What the chain leads through, from the origin.
+fn chain(zone: &Zone) -> Vec<String> {
+    let mut names = vec![zone.origin().to_string()];
+    let mut node = zone.apex();
+    while let Some(next) = next_of(node).filter(|next| *next != zone.origin()) {
+        names.push(next.to_string());
+        node = zone.find(next.as_bytes()).unwrap();
+    }
+    names
+}
+
+const ALL_KINDS: &[(&str, Rtype)] = &[
+    ("ns.example.", Rtype::A),
+    ("Host.example.", Rtype::A),
+    ("*.wild.example.", Rtype::A),
+    ("below.an.empty.example.", Rtype::A),
+    ("insecure.example.", Rtype::NS),
+    ("ns.insecure.example.", Rtype::A),
+    ("secure.example.", Rtype::NS),
+    ("secure.example.", Rtype::DS),
+    ("secure.example.", Rtype::A),
+    ("redirected.example.", Rtype::DNAME),
+    ("hidden.redirected.example.", Rtype::A),
+];
+
+#[test]
+fn what_the_zone_is_authoritative_for_is_signed_and_linked() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let zone = signer.sign(&zone(7, ALL_KINDS), 8, 5).unwrap();
+        assert_eq!(zone.serial(), 8);
+        let expected = [
+            "Host.example. A 1",
+            "Host.example. NSEC 1",
+            "*.wild.example. A 1",
+            "*.wild.example. NSEC 1",
+            "below.an.empty.example. A 1",
+            "below.an.empty.example. NSEC 1",
+            "example. DNSKEY 1",
+            "example. NS 1",
+            "example. NSEC 1",
+            "example. SOA 1",
+            "insecure.example. NSEC 1",
+            "ns.example. A 1",
+            "ns.example. NSEC 1",
+            "redirected.example. DNAME 1",
+            "redirected.example. NSEC 1",
+            "secure.example. DS 1",
+            "secure.example. NSEC 1",
+        ];
+        let mut expected = expected.map(str::to_owned);
+        expected.sort();
+        assert_eq!(signed(&zone, &keys), expected);
+        let names = [
+            "example.",
+            "below.an.empty.example.",
+            "host.example.",
+            "insecure.example.",
+            "ns.example.",
+            "redirected.example.",
+            "secure.example.",
+            "*.wild.example.",
+        ];
+        assert_eq!(chain(&zone), names);
+    });
+}
+
+#[test]
+fn a_cut_says_of_itself_that_it_has_name_servers_and_no_more() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let zone = signer.sign(&zone(7, ALL_KINDS), 8, 5).unwrap();
+        let node = zone.find(&wire("secure.example.")).unwrap();
+        let rdata = node.rrset(Rtype::NSEC).unwrap().records().next().unwrap();
+        // NS is 2, DS 43, RRSIG 46, NSEC 47: no A, though there is one.
+        assert!(rdata.ends_with(&[0, 6, 0b0010_0000, 0, 0, 0, 0, 0b0001_0011]), "{rdata:?}");
+    });
+}
+
+#[test]
+fn what_a_source_has_of_signatures_and_chains_is_left_out() {
+    let mut builder = builder(7);
+    let origin = name("example.");
+    builder
+        .add(origin.as_name(), 60, Rtype::NSEC, &[&wire("z.example.")[..], &[0, 1, 0x40]].concat())
+        .unwrap();
+    builder.add(origin.as_name(), 60, Rtype::NSEC3PARAM, &[1, 0, 0, 0, 0]).unwrap();
+    let source = builder.finish().unwrap();
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let signed = signer.sign(&source, 8, 5).unwrap();
+        assert_eq!(chain(&signed), ["example."]);
+        assert!(signed.apex().rrset(Rtype::NSEC3PARAM).is_none());
+        assert!(signer.follow(&signed, &source, &differing(&signed, &source)).unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_zone_that_is_as_it_should_be_has_no_next_version() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let source = zone(7, ALL_KINDS);
+        let held = signer.sign(&source, 8, 5).unwrap();
+        assert_eq!(differing(&held, &source), []);
+        assert!(signer.follow(&held, &source, &[]).unwrap().is_none());
+        let all: Vec<NameBuf> = source.nodes().map(|node| NameBuf::from(name_of(node))).collect();
+        assert!(signer.follow(&held, &source, &all).unwrap().is_none());
+    });
+}
+
+#[test]
+fn the_serial_follows_the_source_when_that_is_ahead() {
+    let keys = keys();
+    at(&keys, NOW, |signer| {
+        let held = signer.sign(&zone(7, &[]), 8, 5).unwrap();
+        let serial = |source: &Zone| {
+            let next = signer.follow(&held, source, &differing(&held, source)).unwrap();
+            next.map(|signed| signed.changed.zone.serial())
+        };
+        let more = &[("a.example.", Rtype::A)];
+        assert_eq!([8, 9, 100].map(|source| serial(&zone(source, more))), [Some(9), Some(9), Some(100)]);
+        assert_eq!([8, 9, 100].map(|source| serial(&zone(source, &[]))), [None, Some(9), Some(100)]);
+    });
+}
+
+#[test]
+fn signatures_are_renewed_before_they_end_and_not_all_at_once() {
+    let keys = keys();
+    let hosts: Vec<String> = (0..200).map(|number| format!("h{number}.example.")).collect();
+    let records: Vec<_> = hosts.iter().map(|host| (&**host, Rtype::A)).collect();
+    let source = zone(7, &records);
+    let mut held = None;
+    at(&keys, NOW, |signer| held = Some(signer.sign(&source, 8, 5).unwrap()));
+    let (mut held, mut now, mut batches) = (held.unwrap(), NOW, Vec::new());
+    while now < NOW + 30 * DAY {
+        at(&keys, now, |signer| {
+            let due = signer.due(&held, 1000);
+            if due.names.is_empty() {
+                now += u64::from(due.next).clamp(1, DAY / 24);
+                return;
+            }
+            let next = signer.follow(&held, &source, &due.names).unwrap().unwrap();
+            batches.push(next.names.len());
+            held = next.changed.zone;
+        });
+        let expirations = held.nodes().flat_map(Node::rrsets).filter(|set| set.covered().is_some());
+        let first = expirations
+            .flat_map(|set| set.records())
+            .map(|rdata| u32::from_be_bytes(rdata[8..12].try_into().unwrap()))
+            .min();
+        assert!(u64::from(first.unwrap()) >= now + 7 * DAY - DAY / 24, "one ends soon");
+    }
+    assert_eq!(signed(&held, &keys).len(), 2 * 201 + 2);
+    let most = batches.iter().max().unwrap();
+    assert!(*most < 30, "{most} of 201 names at once");
+}
+
+#[test]
+fn no_more_names_are_due_at_once_than_wanted() {
+    let keys = keys();
+    let mut held = None;
+    at(&keys, NOW, |signer| held = Some(signer.sign(&zone(7, ALL_KINDS), 8, 5).unwrap()));
+    at(&keys, NOW + 20 * DAY, |signer| {
+        let due = signer.due(held.as_ref().unwrap(), 3);
+        assert_eq!((due.names.len(), due.next), (3, 0));
+    });
+}
+
+#[test]
+fn a_clock_that_goes_back_leaves_no_signature_that_has_not_begun() {
+    let keys = keys();
+    let source = zone(7, ALL_KINDS);
+    let mut held = None;
+    at(&keys, NOW, |signer| held = Some(signer.sign(&source, 8, 5).unwrap()));
+    at(&keys, NOW - DAY, |signer| {
+        let due = signer.due(held.as_ref().unwrap(), 1000);
+        assert_eq!(due.names.len(), 8);
+        let next = signer.follow(held.as_ref().unwrap(), &source, &due.names).unwrap().unwrap();
+        assert_eq!(signer.due(&next.changed.zone, 1000).names, []);
+    });
+}
+
+/// A key that is published, signs, ends to sign, and goes, on these days.
+fn times(publish: u64, activate: u64, inactive: u64, delete: u64) -> Times {
+    let at = |day: u64| Some(NOW + day * DAY);
+    Times {
+        publish: at(publish),
+        activate: at(activate),
+        inactive: at(inactive),
+        delete: at(delete),
+        ..Times::default()
+    }
+}
+
+#[test]
+fn keys_come_and_go_by_their_times() {
+    let keys = KeySet::new(vec![
+        key(Role::KeySigning, Times { sync_publish: Some(NOW + 2 * DAY), ..Times::default() }),
+        key(Role::ZoneSigning, times(0, 0, 3, 5)),
+        key(Role::ZoneSigning, times(2, 3, 90, 95)),
+    ]);
+    let source = zone(7, &[("a.example.", Rtype::A)]);
+    let mut held = None;
+    at(&keys, NOW, |signer| held = Some(signer.sign(&source, 8, 5).unwrap()));
+    let mut held = held.unwrap();
+    let mut by_day = Vec::new();
+    for day in 0..7 {
+        at(&keys, NOW + day * DAY, |signer| {
+            let due = signer.due(&held, 1000).names;
+            if let Some(next) = signer.follow(&held, &source, &due).unwrap() {
+                held = next.changed.zone;
+            }
+        });
+        signed(&held, &keys);
+        let count = |rtype| held.apex().rrset(rtype).map_or(0, |set| set.count());
+        let signature = held.find(&wire("a.example.")).unwrap().signatures(Rtype::A).unwrap();
+        let tag = signature.records().next().unwrap()[16..18].to_vec();
+        let times = keys.keys().iter().find(|key| key.tag().to_be_bytes() == tag[..]).unwrap().times;
+        let signs = (times.activate.unwrap() - NOW) / DAY;
+        by_day.push((count(Rtype::DNSKEY), count(Rtype::CDS), count(Rtype::CDNSKEY), signs));
+    }
+    let expected =
+        [(2, 0, 0, 0), (2, 0, 0, 0), (3, 1, 1, 0), (3, 1, 1, 3), (3, 1, 1, 3), (2, 1, 1, 3), (2, 1, 1, 3)];
+    assert_eq!(by_day, expected);
+    assert_eq!(keys.next_change(NOW), Some(NOW + 2 * DAY));
+    assert_eq!(keys.at(NOW).unwrap().key_signing.len(), 1);
+}
+
+#[test]
+fn a_zone_without_an_active_key_signing_key_is_not_signed() {
+    let keys =
+        KeySet::new(vec![key(Role::ZoneSigning, Times::default()), key(Role::KeySigning, times(1, 2, 3, 4))]);
+    assert_eq!([0, 1, 2, 3].map(|day| keys.at(NOW + day * DAY).is_ok()), [false, false, true, false]);
+}
+
+/// Names near each other, so that cuts, redirections, wildcards and empty non-terminals meet.
+fn records() -> impl Strategy<Value = Vec<(String, Rtype)>> {
+    let label = || prop::sample::select(vec!["a", "B", "c", "*", "\\001"]);
+    let owner =
+        prop::collection::vec(label(), 1..4).prop_map(|labels| format!("{}.example.", labels.join(".")));
+    let rtype =
+        prop::sample::select(vec![Rtype::A, Rtype::A, Rtype::NS, Rtype::DS, Rtype::DNAME, Rtype::CNAME]);
+    prop::collection::vec((owner, rtype), 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_zone_signed_step_by_step_is_as_one_signed_at_once(steps in prop::collection::vec(records(), 1..5)) {
+        let keys = keys();
+        let sources: Vec<Zone> = (7..).zip(&steps).map(|(serial, records)| {
+            let records: Vec<_> = records.iter().map(|(owner, rtype)| (&**owner, *rtype)).collect();
+            zone(serial, &records)
+        }).collect();
+        at(&keys, NOW, |signer| {
+            let mut held = signer.sign(&sources[0], 7, 5).unwrap();
+            for source in &sources[1..] {
+                let next = signer.follow(&held, source, &differing(&held, source)).unwrap().unwrap();
+                held = next.changed.zone;
+                let at_once = signer.sign(source, held.serial(), 6).unwrap();
+                assert_eq!(unsigned(&held), unsigned(&at_once));
+                assert_eq!(signed(&held, &keys), signed(&at_once, &keys));
+                assert_eq!(differing(&held, source), []);
+            }
+        });
+    }
+}

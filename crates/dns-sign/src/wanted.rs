@@ -1,0 +1,114 @@
+//! What a signed zone has at a name.
+
+use dns_wire::name::NAME_LEN_MAX;
+use dns_wire::{Name, Rtype};
+use dns_zone::{Node, Rrset, Zone};
+
+use crate::key_set::Active;
+
+/// TTL of the sets that keys make, in seconds: a change of keys takes as long as this to be seen by all.
+const KEY_TTL: u32 = 3600;
+
+/// A record set that the signed zone is to have; never one of signatures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Set {
+    pub(crate) rtype: Rtype,
+    pub(crate) ttl: u32,
+    pub(crate) records: Vec<Vec<u8>>,
+    /// Whether it has signatures: glue and the NS records of a cut do not (RFC 4035, 2.2).
+    pub(crate) is_signed: bool,
+}
+
+impl Set {
+    fn of(set: Rrset<'_>, is_signed: bool) -> Set {
+        let records = set.records().map(<[u8]>::to_vec).collect();
+        Set { rtype: set.rtype(), ttl: set.ttl(), records, is_signed }
+    }
+
+    /// Whether `set` has the same records.
+    pub(crate) fn is(&self, set: Rrset<'_>) -> bool {
+        let is_alike =
+            (set.rtype(), set.ttl(), usize::from(set.count())) == (self.rtype, self.ttl, self.records.len());
+        is_alike && set.records().all(|rdata| self.records.iter().any(|record| record == rdata))
+    }
+}
+
+/// Whether records of a type are the signer's to make: what a source has of them is left out.
+pub(crate) fn is_made(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM)
+}
+
+/// Whether a name of a source has an NSEC record: it has records, and is not hidden by a cut or DNAME (RFC 4035, 2.3).
+pub(crate) fn is_linked(node: Node<'_>) -> bool {
+    node.rrsets().any(|set| !is_made(set.rtype())) && !node.is_occluded()
+}
+
+/// What a name of a source has in the signed zone, apart from signatures. `next` is the name behind it in the chain, if it is linked.
+pub(crate) fn sets_at(node: Node<'_>, next: Option<Name<'_>>, source: &Zone, keys: &Active<'_>) -> Vec<Set> {
+    let is_authoritative = |rtype| next.is_some() && (!node.is_cut() || rtype == Rtype::DS);
+    let own = node.rrsets().filter(|set| !is_made(set.rtype()));
+    let mut sets: Vec<Set> = own.map(|set| Set::of(set, is_authoritative(set.rtype()))).collect();
+    if node.parent().is_none() {
+        add_keys(&mut sets, source.origin(), keys);
+    }
+    if let Some(next) = next {
+        let types = sets.iter().filter(|set| set.is_signed || set.rtype == Rtype::NS).map(|set| set.rtype);
+        let types = types.chain([Rtype::RRSIG, Rtype::NSEC]).collect();
+        let records = vec![nsec_data(next, types)];
+        // RFC 9077, 3: as long as negative answers.
+        sets.push(Set { rtype: Rtype::NSEC, ttl: source.negative_ttl(), records, is_signed: true });
+    }
+    sets
+}
+
+/// Adds the keys, and what the parent is to make of them, to what the source may have of such records (RFC 7344, 3).
+fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
+    let mut add = |rtype, rdata: Vec<u8>| match sets.iter_mut().find(|set| set.rtype == rtype) {
+        Some(set) if set.records.contains(&rdata) => {}
+        Some(set) => set.records.push(rdata),
+        None => sets.push(Set { rtype, ttl: KEY_TTL, records: vec![rdata], is_signed: true }),
+    };
+    keys.published.iter().for_each(|key| add(Rtype::DNSKEY, key.dnskey().to_vec()));
+    for key in &keys.synced {
+        add(Rtype::CDS, key.ds(origin));
+        add(Rtype::CDNSKEY, key.dnskey().to_vec());
+    }
+}
+
+/// RFC 4034, 4.1. The next name is in lower case, as its case is signed (RFC 6840, 5.1).
+fn nsec_data(next: Name<'_>, mut types: Vec<Rtype>) -> Vec<u8> {
+    let mut lower = [0; NAME_LEN_MAX];
+    let mut rdata = next.lowercase(&mut lower).as_bytes().to_vec();
+    types.sort_unstable_by_key(|rtype| rtype.0);
+    for window in types.chunk_by(|one, other| one.0 >> 8 == other.0 >> 8) {
+        let mut bits = [0_u8; 32];
+        window.iter().for_each(|rtype| bits[usize::from(rtype.0 as u8 >> 3)] |= 0x80 >> (rtype.0 & 7));
+        let len = bits.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+        rdata.extend_from_slice(&[(window[0].0 >> 8) as u8, len as u8]);
+        rdata.extend_from_slice(&bits[..len]);
+    }
+    rdata
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_wire::NameBuf;
+
+    use super::*;
+
+    #[test]
+    fn type_bit_maps_are_those_of_the_example_of_rfc_4034() {
+        // 4.3: host.example.com., A MX RRSIG NSEC TYPE1234.
+        let next = NameBuf::from_text(b"Host.example.com.", None).unwrap();
+        let types = vec![Rtype::NSEC, Rtype(1234), Rtype::A, Rtype::RRSIG, Rtype::MX];
+        let rdata = nsec_data(next.as_name(), types);
+        let expected = [
+            &b"\x04host\x07example\x03com\0"[..],
+            &[0x00, 0x06, 0x40, 0x01, 0x00, 0x00, 0x00, 0x03],
+            &[0x04, 0x1b],
+            &[0; 26],
+            &[0x20],
+        ];
+        assert_eq!(rdata, expected.concat());
+    }
+}
