@@ -83,7 +83,7 @@ impl Pen<'_> {
             let is_by = |key: &&Key| {
                 rdata.get(2) == Some(&key.algorithm()) && rdata.get(16..18) == Some(&key.tag().to_be_bytes())
             };
-            signers.iter().any(|key| is_by(key)) && self.renewal(rdata).is_some()
+            signers.iter().any(is_by) && self.renewal(rdata).is_some()
         })
     }
 

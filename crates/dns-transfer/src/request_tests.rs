@@ -294,7 +294,9 @@ fn a_notice_counts_from_a_primary_alone_and_with_its_key() {
 fn update() -> Vec<u8> {
     let mut request = question_message(1, UPDATE, name("example.").as_name(), Rtype::SOA);
     push_record(&mut request, name("new.example.").as_name(), Rtype::A, Class::IN, 60, &[192, 0, 2, 9]);
-    add_to_count(&mut request, 1, 1);
+    // Whoever deletes a set names it by a record without data (RFC 2136, 2.5.2).
+    push_record(&mut request, name("old.example.").as_name(), Rtype::A, Class::ANY, 0, &[]);
+    add_to_count(&mut request, 1, 2);
     request
 }
 

@@ -175,7 +175,7 @@ impl Tsig {
                 return Err(Malformed);
             }
             let start = message.position();
-            let record = message.next_record()?;
+            let record = message.next_update_record()?;
             if record.rtype == Rtype::TSIG {
                 found = Some(Tsig::read(start, record.owner, &record.rdata).ok_or(Malformed)?);
             }

@@ -13,7 +13,7 @@ use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
 
-use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable};
+use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable, ZoneTable};
 use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
 use super::options::{BusyPoll, ResponderKind, Serve};
@@ -32,6 +32,9 @@ pub(crate) enum ConfigError {
     /// A text that is not of the form.
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
+    /// Keys for a zone that is not to be signed.
+    #[error("zone {}: keys have no use without dnssec = true", .0.display())]
+    KeysUnused(PathBuf),
     /// A core that the machine has not, or that we may not use.
     #[error("cores: core {core} is not available, expected some of {available}")]
     NoCore { core: usize, available: String },
@@ -80,6 +83,8 @@ pub(crate) struct ZoneSpec {
     pub(crate) file: PathBuf,
     /// Its origin, if the user named it.
     pub(crate) origin: Option<NameBuf>,
+    /// Where its keys are, if it is to be signed.
+    pub(crate) keys: Option<PathBuf>,
 }
 
 /// Everything, resolved.
@@ -122,7 +127,9 @@ impl Config {
         let mut zones = Vec::new();
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
-            let spec = ZoneSpec { file: directory.join(&table.file), origin };
+            let file = directory.join(&table.file);
+            let keys = keys_directory(table, &file, &directory)?;
+            let spec = ZoneSpec { file, origin, keys };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -219,12 +226,24 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
 }
 
 /// `[ORIGIN=]FILE`. A file whose name has a `=` needs its origin, or `./` in front.
+/// Where the keys of a zone are, if it is to be signed: beside its file, unless the user says otherwise.
+fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (table.dnssec, &table.keys) {
+        (false, Some(_)) => Err(ConfigError::KeysUnused(table.file.clone())),
+        (false, None) => Ok(None),
+        (true, keys) => {
+            Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))
+        }
+    }
+}
+
 fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
     match text.split_once('=') {
         Some((origin, file)) if !origin.contains('/') => {
-            Ok(ZoneSpec { file: file.into(), origin: Some(parse_origin(origin)?) })
+            Ok(ZoneSpec { file: file.into(), origin: Some(parse_origin(origin)?), keys: None })
         }
-        _ => Ok(ZoneSpec { file: text.into(), origin: None }),
+        _ => Ok(ZoneSpec { file: text.into(), origin: None, keys: None }),
     }
 }
 

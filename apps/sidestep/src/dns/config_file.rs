@@ -99,6 +99,11 @@ pub(crate) struct ZoneTable {
     /// Who may change it: addresses, prefixes, names of keys.
     #[serde(default)]
     pub(crate) allow_update: Vec<String>,
+    /// Whether to sign it.
+    #[serde(default)]
+    pub(crate) dnssec: bool,
+    /// The directory of its keys.
+    pub(crate) keys: Option<PathBuf>,
     /// Addresses that get a NOTIFY when it has changed.
     #[serde(default)]
     pub(crate) notify: Vec<String>,

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -59,6 +60,11 @@ impl Events {
     /// Waits for the next one.
     pub(crate) fn next(&self) -> Event {
         self.receiver.recv().expect("a sender is here")
+    }
+
+    /// Waits for the next one, but not longer than to `until`.
+    pub(crate) fn next_until(&self, until: Instant) -> Option<Event> {
+        self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
     /// Lets a signal come again.

@@ -17,7 +17,7 @@ use super::config::ZoneSpec;
 use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
 use super::version::Version;
-use super::{journal, store};
+use super::{journal, signing, store};
 use dns_message::is_older;
 use dns_transfer::{Difference, History};
 
@@ -111,19 +111,30 @@ fn catalog_of(zones: &[Entry]) -> Arc<Catalog> {
 
 /// Adds what the journal of a zone has: its updates since the file was written.
 fn with_updates(version: Version, file: &Path) -> Version {
-    let error = match store::with_journal(&version, file) {
+    match store::with_journal(&version, file) {
         Ok(updated) => return updated.unwrap_or(version),
-        Err(error) => error,
-    };
-    let (origin, journal) = (version.served.origin(), journal::set_aside(file));
-    match journal {
+        Err(error) => set_aside(version.served.origin(), file, &error),
+    }
+    version
+}
+
+/// The same of a zone that is to be signed.
+fn source_with_updates(zone: Zone, file: &Path) -> Zone {
+    match store::newer(&zone, file) {
+        Ok(updated) => return updated.map_or(zone, |(changed, _)| changed.zone),
+        Err(error) => set_aside(zone.origin(), file, &error),
+    }
+    zone
+}
+
+fn set_aside(origin: Name<'_>, file: &Path, error: &anyhow::Error) {
+    match journal::set_aside(file) {
         Ok(aside) => log::error!(
             "zone {origin}: its journal is not for its file, and is set aside as {}: updates are lost that the file does not have: {error:#}",
             aside.display()
         ),
         Err(failed) => log::error!("zone {origin}: its journal: {error:#}; setting it aside: {failed}"),
     }
-    version
 }
 
 /// What is served, and from which files.
@@ -163,12 +174,30 @@ impl Loaded {
         Some((number, &entry.spec.file, &entry.version))
     }
 
-    /// The same zones, but for the one of this number.
-    pub(crate) fn with(&self, number: usize, version: Version) -> Loaded {
+    /// The same zones, but for those of these numbers.
+    pub(crate) fn with(&self, versions: impl IntoIterator<Item = (usize, Version)>) -> Loaded {
         let mut zones = self.zones.clone();
-        zones[number].version = version;
+        versions.into_iter().for_each(|(number, version)| zones[number].version = version);
         let catalog = catalog_of(&zones);
         Loaded { zones, catalog, failed: self.failed, read: self.read }
+    }
+
+    /// Versions whose signatures are renewed, with their numbers, and when to look again.
+    pub(crate) fn renewed(&self) -> (Vec<(usize, Version)>, Duration) {
+        let (mut renewed, mut again) = (Vec::new(), signing::LOOK_MAX);
+        for (number, entry) in self.zones.iter().enumerate() {
+            match signing::renew(&entry.version) {
+                Ok((version, wait)) => {
+                    renewed.extend(version.map(|version| (number, version)));
+                    again = again.min(wait);
+                }
+                Err(error) => {
+                    let origin = entry.version.served.origin();
+                    log::error!("zone {origin}: its signatures are not renewed: {error:#}");
+                }
+            }
+        }
+        (renewed, again)
     }
 
     /// The zones that have data.
@@ -286,13 +315,40 @@ impl Loading {
         self.read += 1;
         let mut disk = Disk::default();
         match read_from(&mut disk, spec) {
-            Ok(zone) => {
-                let read = with_updates(Version::first(compile(zone)), &spec.file);
-                let version = earlier.next_version(spec, read);
-                self.push(Entry { spec: spec.clone(), version, files: disk.files });
-            }
+            Ok(zone) => match &spec.keys {
+                None => {
+                    let read = with_updates(Version::first(compile(zone)), &spec.file);
+                    let version = earlier.next_version(spec, read);
+                    self.push(Entry { spec: spec.clone(), version, files: disk.files });
+                }
+                Some(keys) => self.add_signed(spec, keys, zone, earlier, disk.files),
+            },
             Err(errors) => self.add_failed(spec, &errors, earlier.last_good(spec)),
         }
+    }
+
+    fn add_signed(
+        &mut self,
+        spec: &ZoneSpec,
+        keys: &Path,
+        zone: Zone,
+        earlier: &Earlier<'_>,
+        files: Vec<(PathBuf, Option<Stamp>)>,
+    ) {
+        let origin = NameBuf::from(zone.origin());
+        let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
+        let source = source_with_updates(zone, &spec.file);
+        let (version, files) = match signing::load(source, &spec.file, keys, before) {
+            Ok(version) => (version, files),
+            Err(error) => {
+                self.failed += 1;
+                log::error!("zone {origin} cannot be signed, and stays as it was: {error:#}");
+                let last = before.cloned().or_else(|| signing::last_signed(&spec.file, origin.as_name()));
+                let placeholder = || ServedZone::unavailable(origin, Unavailable::NotReady);
+                (last.unwrap_or_else(|| Version::first(placeholder())), Vec::new())
+            }
+        };
+        self.push(Entry { spec: spec.clone(), version, files });
     }
 
     fn push(&mut self, entry: Entry) {
@@ -370,7 +426,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let modified = SystemTime::now() - Duration::from_secs(60 + age);
             File::options().append(true).open(&path).unwrap().set_modified(modified).unwrap();
-            ZoneSpec { file: path, origin: None }
+            ZoneSpec { file: path, origin: None, keys: None }
         }
     }
 
@@ -491,7 +547,7 @@ mod tests {
     fn a_placeholder_takes_the_place_of_a_zone_without_a_version() {
         let zones = Zones::new("placeholder");
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
-        let by_name = ZoneSpec { file: zones.directory.join("missing.zone"), origin: None };
+        let by_name = ZoneSpec { file: zones.directory.join("missing.zone"), origin: None, keys: None };
         let unknown = zones.write("db2", 0, "nonsense\n");
         let loaded = load_catalog(&[by_soa, by_name, unknown], None, true);
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded

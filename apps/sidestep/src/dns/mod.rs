@@ -47,6 +47,7 @@ mod resolve;
 mod secondary;
 mod serial;
 mod service;
+mod signing;
 mod stats;
 mod store;
 mod tcp;

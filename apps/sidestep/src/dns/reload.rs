@@ -43,6 +43,8 @@ pub(crate) struct Reloads<'s> {
     pub(crate) engines: &'s [EngineHandle],
     /// A SIGHUP came while zones were loading: they may have changed since.
     pub(crate) again: bool,
+    /// When signatures are looked at.
+    pub(crate) renewal: Instant,
 }
 
 impl Reloads<'_> {
@@ -96,6 +98,7 @@ impl Reloads<'_> {
             self.publish(config, replacement);
         }
         mem::take(&mut self.updates).into_iter().for_each(|update| self.update(update));
+        self.renewal = Instant::now(); // Whoever changes keys says so by SIGHUP.
         if mem::take(&mut self.again) {
             self.begin();
         }
@@ -114,10 +117,25 @@ impl Reloads<'_> {
     fn try_update(&mut self, update: &Pending) -> Result<(), Rcode> {
         let (number, file, held) = self.loaded.find(update.request.origin()).ok_or(Rcode::NotAuth)?;
         if let Some(version) = updates::carry_out(&update.request, held, file)? {
-            let replacement = self.loaded.with(number, version);
+            let replacement = self.loaded.with([(number, version)]);
             self.replace(replacement);
         }
         Ok(())
+    }
+
+    /// Renews signatures that end soon, and looks what keys have come or gone.
+    pub(crate) fn renew(&mut self) {
+        const WHILE_LOADING: Duration = Duration::from_secs(1);
+        if self.is_loading {
+            self.renewal = Instant::now() + WHILE_LOADING;
+            return;
+        }
+        let (renewed, again) = self.loaded.renewed();
+        if !renewed.is_empty() {
+            let replacement = self.loaded.with(renewed);
+            self.replace(replacement);
+        }
+        self.renewal = Instant::now() + again;
     }
 
     /// Serves another version of a secondary zone.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
@@ -112,9 +113,14 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         updates: Vec::new(),
         engines: &handles,
         again: false,
+        renewal: Instant::now(),
     };
     loop {
-        match events.next() {
+        let Some(event) = events.next_until(reloads.renewal) else {
+            reloads.renew();
+            continue;
+        };
+        match event {
             Event::Signal(SIGHUP) => reloads.begin(),
             Event::Secondary(zone) => reloads.replace_secondary(zone),
             Event::Update(update) => reloads.update(update),

@@ -11,8 +11,8 @@ use anyhow::Context;
 use dns_auth::compile::{compile, compile_changed};
 use dns_transfer::Difference;
 use dns_transfer::difference::apply;
-use dns_zone::Zone;
 use dns_zone::text::ZoneTextErrors;
+use dns_zone::{Changed, Zone};
 
 use super::config::ZoneSpec;
 use super::version::{Version, write_zone_to};
@@ -64,15 +64,22 @@ pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
 /// # Errors
 /// The journal is for other versions.
 pub(super) fn with_journal(held: &Version, path: &Path) -> anyhow::Result<Option<Version>> {
-    let differences = journal::read(path)?;
-    let (Some(zone), Some(last)) = (held.tree(), differences.last()) else { return Ok(None) };
+    let Some(zone) = held.tree() else { return Ok(None) };
+    let newer = newer(zone, path)?;
+    Ok(newer.map(|(changed, differences)| held.next(compile_changed(&held.served, changed), &differences)))
+}
+
+/// The same of a zone alone, and the differences that lead there.
+pub(super) fn newer(zone: &Zone, path: &Path) -> anyhow::Result<Option<(Changed, Vec<Arc<Difference>>)>> {
+    let mut differences = journal::read(path)?;
+    let Some(last) = differences.last() else { return Ok(None) };
     if last.to() == zone.serial() {
         return Ok(None); // A crash between a new file and the end of the journal leaves what led to the file.
     }
     let first = differences.iter().position(|difference| difference.from() == zone.serial());
     let first = first.with_context(|| format!("it has no version {}", zone.serial()))?;
-    let changed = apply(zone, &differences[first..])?;
-    Ok(Some(held.next(compile_changed(&held.served, changed), &differences[first..])))
+    differences.drain(..first);
+    Ok(Some((apply(zone, &differences)?, differences)))
 }
 
 /// Notes that a primary has confirmed the version now.
@@ -119,8 +126,11 @@ mod tests {
         fs::create_dir_all(directory.join("a.zone.new")).unwrap(); // In the way of the new file.
         let file = directory.join("a.zone");
         fs::write(&file, "@ 60 SOA . . 1 1 2 3 4\n").unwrap();
-        let spec =
-            ZoneSpec { file: file.clone(), origin: Some(NameBuf::from_text(b"example.", None).unwrap()) };
+        let spec = ZoneSpec {
+            file: file.clone(),
+            origin: Some(NameBuf::from_text(b"example.", None).unwrap()),
+            keys: None,
+        };
         let zones =
             [(1, 0), (2, 10_000), (3, 10_001), (4, 10_002)].map(|(serial, hosts)| version(serial, hosts));
         let step = |from: usize| {

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use dns_auth::compile::compile_changed;
 use dns_server::LateReply;
 use dns_transfer::{UpdateRequest, Updated};
-use dns_wire::Rcode;
+use dns_wire::{NameBuf, Rcode};
 
 use super::events::Event;
 use super::store;
@@ -77,21 +77,25 @@ pub(crate) fn carry_out(
     held: &Version,
     file: &std::path::Path,
 ) -> Result<Option<Version>, Rcode> {
-    let zone = held.tree().ok_or(Rcode::ServFail)?;
+    let zone = held.source().ok_or(Rcode::ServFail)?;
     if zone.is_signed() {
-        log::warn!(
-            "zone {}: an update is refused, as the zone is signed, and signing is missing",
-            zone.origin()
-        );
+        log::warn!("zone {}: an update is refused, as the zone is signed by somebody else", zone.origin());
     }
     let Updated::Next(changed, difference) = request.update().apply(zone)? else { return Ok(None) };
     let differences = [Arc::new(*difference)];
-    if let Err(error) = store::add(file, &differences, &changed.zone) {
-        log::error!(
-            "zone {}: an update is not carried out, as it cannot be kept: {error:#}",
-            request.origin()
-        );
-        return Err(Rcode::ServFail);
-    }
-    Ok(Some(held.next(compile_changed(&held.served, *changed), &differences)))
+    let not_carried_out = |error: anyhow::Error| {
+        log::error!("zone {}: an update is not carried out: {error:#}", request.origin());
+        Rcode::ServFail
+    };
+    let zone = &changed.zone;
+    let Some(signing) = &held.signing else {
+        store::add(file, &differences, zone).map_err(not_carried_out)?;
+        return Ok(Some(held.next(compile_changed(&held.served, *changed), &differences)));
+    };
+    let names: Vec<NameBuf> = differences[0].records().iter().map(|record| record.owner.clone()).collect();
+    let signing = signing.with_source(zone.clone());
+    let next = signing.next(held, &names).map_err(not_carried_out)?;
+    // The update is kept before the version that it leads to: that one can be made from it again.
+    store::add(file, &differences, zone).map_err(not_carried_out)?;
+    Ok(Some(signing.keep(held, next)))
 }

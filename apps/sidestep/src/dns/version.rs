@@ -8,17 +8,21 @@ use dns_transfer::text::write_zone;
 use dns_transfer::{Difference, History};
 use dns_zone::Zone;
 
+use super::signing::Signing;
+
 /// What is served of a zone, and its last differences.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) served: Arc<ServedZone>,
     pub(crate) history: Arc<History>,
+    /// What it was signed from, if we sign it.
+    pub(crate) signing: Option<Arc<Signing>>,
 }
 
 impl Version {
     /// A version about whose past nothing is known.
     pub(crate) fn first(served: ServedZone) -> Version {
-        Version { served: Arc::new(served), history: Arc::default() }
+        Version { served: Arc::new(served), history: Arc::default(), signing: None }
     }
 
     /// The version that differences led to from this one; without any, nothing is known of the past.
@@ -26,7 +30,13 @@ impl Version {
         if differences.is_empty() {
             return Version::first(served);
         }
-        Version { served: Arc::new(served), history: Arc::new(self.history.with(differences)) }
+        let history = Arc::new(self.history.with(differences));
+        Version { served: Arc::new(served), history, signing: None }
+    }
+
+    /// What an update is about: the zone as its owner has it, if there is data.
+    pub(crate) fn source(&self) -> Option<&Zone> {
+        self.signing.as_ref().map(|signing| &signing.source).or(self.tree())
     }
 
     /// The zone, if there is data.

@@ -14,7 +14,7 @@ pub(super) fn signed_data(rrsig: &Rrsig<'_>, set: &Rrset) -> Option<Vec<u8>> {
     let mut lower = [0; NAME_LEN_MAX];
     let mut data = rrsig.fixed.to_vec();
     data.extend_from_slice(rrsig.signer.lowercase(&mut lower).as_bytes());
-    let rdatas = set.rdatas.iter().map(|rdata| &rdata[..]);
+    let rdatas = set.rdatas.iter();
     push_canonical_set(&mut data, owner.as_name(), set.rtype, rrsig.original_ttl, rdatas);
     Some(data)
 }
