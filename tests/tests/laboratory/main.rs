@@ -12,6 +12,7 @@ mod reload;
 mod resolver;
 mod secondary;
 mod serving;
+mod signing;
 mod sources;
 mod stack;
 mod transfers;

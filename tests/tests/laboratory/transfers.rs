@@ -12,47 +12,56 @@ use tests::VersionedZone;
 use crate::{PATIENCE, empty_lab};
 
 const SECRET: &str = "c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh";
-const ORIGIN: &str = "example.com";
+pub(crate) const ORIGIN: &str = "example.com";
 /// Names of a zone that takes many messages.
 const HOSTS: u32 = 100_000;
 
 /// A primary, Sidestep, in a laboratory.
-struct Primary {
+pub(crate) struct Primary {
     // Dropped in this order.
     secondary: Option<Child>,
-    server: Server,
-    directory: Directory,
-    lab: Lab,
+    pub(crate) server: Server,
+    pub(crate) directory: Directory,
+    pub(crate) lab: Lab,
     _turn: std::sync::MutexGuard<'static, ()>,
 }
 
 impl Primary {
     /// Serves `zone` by `device`; whoever `allowed` names may transfer it.
     fn start(device: Device, zone: &VersionedZone, allowed: &str) -> Option<Primary> {
-        Primary::start_with(device, zone, allowed, "")
+        Primary::start_with(device, served(zone), allowed, "")
     }
 
     /// With more in its configuration.
-    fn start_with(device: Device, zone: &VersionedZone, allowed: &str, rest: &str) -> Option<Primary> {
+    pub(crate) fn start_with(device: Device, zone: Zone, allowed: &str, rest: &str) -> Option<Primary> {
         let (lab, turn) = empty_lab()?;
         let directory = Directory::new().unwrap();
         let text = format!(
             "allow-transfer = [{allowed}]\n[[key]]\nname = \"transfer.key\"\nsecret = \"{SECRET}\"\n\
              [[key]]\nname = \"long.key\"\nalgorithm = \"hmac-sha512\"\nsecret = \"{SECRET}\"\n{rest}"
         );
-        let config = directory.write("sidestep.toml", &text).unwrap().display().to_string();
-        let zone = Zone { origin: ORIGIN.to_owned(), file: zone.file() };
-        let sidestep = Sidestep::on(device).with(&["--config", &config]);
-        let server = Peer::Sidestep(sidestep).start(&lab, &zone).unwrap();
+        directory.write("sidestep.toml", &text).unwrap();
+        let server = start_in(&directory, device, &lab, &zone);
         Some(Primary { secondary: None, server, directory, lab, _turn: turn })
     }
 
+    /// Kills the server at once, and starts another one with the same files.
+    pub(crate) fn kill_and_restart(&mut self, device: Device, zone: &Zone) {
+        self.server.process.signal(Signal::KILL);
+        self.server = start_in(&self.directory, device, &self.lab, zone);
+    }
+
     /// What kdig prints of a transfer from `server`: its records, one a line.
-    fn transfer_from(&self, server: &str, options: &[&str]) -> Result<Vec<String>, String> {
+    pub(crate) fn transfer_from(&self, server: &str, options: &[&str]) -> Result<Vec<String>, String> {
         self.records_from(server, "AXFR", options)
     }
 
-    fn records_from(&self, server: &str, qtype: &str, options: &[&str]) -> Result<Vec<String>, String> {
+    pub(crate) fn records_from(
+        &self,
+        server: &str,
+        qtype: &str,
+        options: &[&str],
+    ) -> Result<Vec<String>, String> {
         let at = format!("@{server}");
         let words = [&[&at, ORIGIN, qtype, "+noall", "+answer", "+time=60"], options].concat();
         let text = self.lab.run_in(Side::Client, "kdig", &words).map_err(|error| error.to_string())?;
@@ -66,13 +75,13 @@ impl Primary {
     }
 
     /// The serial that `server` has; kdig prints nothing of what is not there.
-    fn serial_at(&self, server: &str) -> Option<String> {
+    pub(crate) fn serial_at(&self, server: &str) -> Option<String> {
         let words = [&format!("@{server}"), ORIGIN, "SOA", "+short", "+time=1", "+retry=0"];
         let text = self.lab.run_in(Side::Client, "kdig", &words).ok()?;
         text.split_whitespace().nth(2).map(str::to_owned)
     }
 
-    fn wait_for_serial(&self, serial: &str) {
+    pub(crate) fn wait_for_serial(&self, serial: &str) {
         let deadline = Instant::now() + PATIENCE;
         while self.serial_at(CLIENT_V4).as_deref() != Some(serial) {
             let secondary = self.secondary.as_ref().map(Child::output);
@@ -92,7 +101,7 @@ impl Primary {
     }
 
     /// Sends an update; `Err` says why it was not carried out.
-    fn update(&self, tool: &str, options: &[&str], lines: &[&str]) -> Result<String, String> {
+    pub(crate) fn update(&self, tool: &str, options: &[&str], lines: &[&str]) -> Result<String, String> {
         let text = format!("server {SERVER_V4}\nzone {ORIGIN}\n{}\nsend\n", lines.join("\n"));
         let file = self.directory.write("update", &text).unwrap().display().to_string();
         let words = [options, &[&file]].concat();
@@ -100,12 +109,12 @@ impl Primary {
     }
 
     /// The addresses of a name.
-    fn addresses_of(&self, name: &str) -> String {
+    pub(crate) fn addresses_of(&self, name: &str) -> String {
         let words = [&format!("@{SERVER_V4}"), name, "A", "+short"];
         self.lab.run_in(Side::Client, "kdig", &words).unwrap().trim().to_owned()
     }
 
-    fn start_nsd(&mut self) {
+    pub(crate) fn start_nsd(&mut self) {
         let own = self.directory.path().display();
         let text = format!(
             "server:\n  server-count: 1\n  ip-address: {CLIENT_V4}@53\n  username: \"\"\n  chroot: \"\"\n  database: \"\"\n\
@@ -135,7 +144,17 @@ impl Primary {
     }
 }
 
-const KEY: [&str; 2] = ["-y", "hmac-sha256:transfer.key:c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh"];
+/// The server in front of the files in `directory`.
+fn start_in(directory: &Directory, device: Device, lab: &Lab, zone: &Zone) -> Server {
+    let config = directory.path().join("sidestep.toml").display().to_string();
+    Peer::Sidestep(Sidestep::on(device).with(&["--config", &config])).start(lab, zone).unwrap()
+}
+
+fn served(zone: &VersionedZone) -> Zone {
+    Zone { origin: ORIGIN.to_owned(), file: zone.file() }
+}
+
+pub(crate) const KEY: [&str; 2] = ["-y", "hmac-sha256:transfer.key:c2l4dGVlbiBvY3RldHMgb2YgYSBzZWNyZXQh"];
 
 /// A secondary gets a zone of many messages, and what changes in it.
 fn follows(device: Device, start: fn(&mut Primary)) {
@@ -183,7 +202,8 @@ fn nsd_hears_of_a_change_by_a_notice() {
     set(1);
     let rest =
         format!("[[zone]]\nfile = {:?}\norigin = \"{ORIGIN}\"\nnotify = [\"{CLIENT_V4}\"]\n", zone.file());
-    let Some(mut primary) = Primary::start_with(Device::Xdp, &zone, r#""transfer.key""#, &rest) else {
+    let Some(mut primary) = Primary::start_with(Device::Xdp, served(&zone), r#""transfer.key""#, &rest)
+    else {
         return;
     };
     primary.start_nsd();
@@ -241,7 +261,7 @@ fn updated(device: Device) -> Option<(Primary, VersionedZone)> {
         "[[zone]]\nfile = {:?}\norigin = \"{ORIGIN}\"\nnotify = [\"{CLIENT_V4}\"]\nallow-update = [\"transfer.key\"]\n",
         zone.file()
     );
-    let primary = Primary::start_with(device, &zone, r#""transfer.key""#, &rest)?;
+    let primary = Primary::start_with(device, served(&zone), r#""transfer.key""#, &rest)?;
     Some((primary, zone))
 }
 
@@ -286,11 +306,7 @@ fn an_update_that_was_answered_outlives_the_server() {
         let add = format!("update add host-{number}.{ORIGIN}. 60 A 192.0.2.{number}");
         primary.update("nsupdate", &KEY, &[&add]).unwrap();
     }
-    primary.server.process.signal(Signal::KILL);
-    let config = primary.directory.path().join("sidestep.toml").display().to_string();
-    let sidestep = Sidestep::on(Device::Kernel).with(&["--config", &config]);
-    let zone = Zone { origin: ORIGIN.to_owned(), file: zone.file() };
-    primary.server = Peer::Sidestep(sidestep).start(&primary.lab, &zone).unwrap();
+    primary.kill_and_restart(Device::Kernel, &served(&zone));
     assert_eq!(primary.serial_at(SERVER_V4).as_deref(), Some("21"));
     assert_eq!(primary.addresses_of(&format!("host-20.{ORIGIN}")), "192.0.2.20");
 }

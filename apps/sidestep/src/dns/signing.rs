@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed};
-use dns_sign::{Key, KeyFiles, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
+use dns_sign::{Due, Key, KeyFiles, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf};
 use dns_zone::{Changed, Zone};
@@ -74,8 +74,10 @@ pub(crate) fn load(
     match held {
         None => first(signing(source, false)),
         Some((held, is_unsaved)) => {
-            let names = differing(held.tree().context("it has no data")?, &source);
+            let zone = held.tree().context("it has no data")?;
+            let mut names = differing(zone, &source);
             let signing = signing(source, is_unsaved);
+            names.extend(signing.due(zone, usize::MAX)?.names);
             let next = signing.next(&held, &names)?;
             Ok(signing.keep(&held, next))
         }
@@ -141,6 +143,13 @@ impl Signing {
         Ok(Some(Next { changed, differences }))
     }
 
+    /// What is due of the signatures of a version, of so many names at most.
+    fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
+        let now = unix_time();
+        let active = self.keys.at(now)?;
+        Ok(Signer::new(held.origin(), &active, now, Lifetimes::default()).due(held, names_max))
+    }
+
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.
     pub(crate) fn keep(mut self, held: &Version, next: Option<Next>) -> Version {
         let Some(Next { changed, differences }) = next else {
@@ -165,11 +174,10 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let now = unix_time();
     let keys = Arc::new(read_keys(zone.origin(), &signing.directory)?);
-    let active = keys.at(now)?;
-    let due = Signer::new(zone.origin(), &active, now, Lifetimes::default()).due(zone, RENEWED_MAX);
+    let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
+    let due = signing.due(zone, RENEWED_MAX)?;
     let next_key = keys.next_change(now).map_or(u64::MAX, |time| time - now);
     let again = Duration::from_secs(next_key.min(due.next.into()).max(1)).min(LOOK_MAX);
-    let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
     let next = signing.next(held, &due.names)?;
     Ok((next.map(|next| signing.keep(held, Some(next))), again))
 }
@@ -202,8 +210,10 @@ fn keys_for(origin: Name<'_>, directory: &Path, was_signed: bool) -> anyhow::Res
 pub(crate) fn read_keys(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet> {
     let prefix = Key::file_prefix(origin);
     let mut keys = Vec::new();
-    let files =
-        fs::read_dir(directory).with_context(|| format!("looking for keys in {}", directory.display()))?;
+    let files = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeySet::default()),
+        files => files.with_context(|| format!("looking for keys in {}", directory.display()))?,
+    };
     for file in files {
         let path = file?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

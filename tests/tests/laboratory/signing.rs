@@ -1,0 +1,159 @@
+//! Zones that the server signs: BIND's dnssec-verify checks what NSD has of them, after updates, changes of the file, crashes and new keys.
+
+use std::fs;
+use std::path::PathBuf;
+
+use lab::{CLIENT_V4, Device, SERVER_V4, Side, Zone};
+use rustix::process::Signal;
+use tests::VersionedZone;
+
+use crate::transfers::{KEY, ORIGIN, Primary};
+
+/// A server that signs a zone, and NSD behind it.
+struct Signer {
+    primary: Primary,
+    zone: VersionedZone,
+    /// A zone beside it, which is not signed.
+    other: VersionedZone,
+    device: Device,
+}
+
+impl Signer {
+    fn start(device: Device) -> Option<Signer> {
+        let (zone, other) = (VersionedZone::new(1, 0), VersionedZone::new(1, 0));
+        write(&zone, 3, 10);
+        other.set_text("@ 60 SOA ns1 host 1 1 1 1 1\n NS ns1\nns1 A 192.0.2.53\n");
+        let rest = format!(
+            "[[zone]]\nfile = {:?}\norigin = \"{ORIGIN}\"\ndnssec = true\nkeys = \"keys\"\nnotify = [\"{CLIENT_V4}\"]\n\
+             allow-update = [\"transfer.key\"]\n",
+            zone.file()
+        );
+        let mut primary = Primary::start_with(device, unsigned(&other), r#""transfer.key""#, &rest)?;
+        assert!(primary.serial_at(SERVER_V4).is_some(), "{}", primary.server.process.output());
+        primary.start_nsd();
+        Some(Signer { primary, zone, other, device })
+    }
+
+    /// NSD gets the version of this serial, and all of it is signed as it should be.
+    fn assert_is_signed(&self, serial: u32) {
+        self.primary.wait_for_serial(&serial.to_string());
+        let records = self.primary.transfer_from(CLIENT_V4, &[]).unwrap();
+        let text = format!("{}\n", records.join("\n"));
+        let file = self.primary.directory.write("transferred", &text).unwrap().display().to_string();
+        // -z: one key signs all.
+        let verified =
+            self.primary.lab.run_in(Side::Client, "dnssec-verify", &["-q", "-z", "-o", ORIGIN, &file]);
+        verified.unwrap_or_else(|error| panic!("{error}: {text}"));
+    }
+
+    fn update(&self, lines: &[&str]) {
+        self.primary.update("nsupdate", &KEY, lines).unwrap();
+    }
+
+    /// The data of the apex's records of a type, in order.
+    fn at_apex(&self, rtype: &str) -> Vec<String> {
+        let words = [&format!("@{SERVER_V4}"), ORIGIN, rtype, "+short"];
+        let text = self.primary.lab.run_in(Side::Client, "kdig", &words).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// The files of keys that end so.
+    fn key_files(&self, ending: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.primary.directory.path().join("keys")).unwrap();
+        let files = entries.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|other| other == ending)).collect()
+    }
+
+    fn kill_and_restart(&mut self) {
+        self.primary.kill_and_restart(self.device, &unsigned(&self.other));
+    }
+
+    fn reload(&mut self) {
+        self.primary.server.process.signal(Signal::HUP);
+        self.primary.server.process.wait_for_line("reloaded", crate::PATIENCE).unwrap();
+    }
+}
+
+fn unsigned(zone: &VersionedZone) -> Zone {
+    Zone { origin: "other.test".to_owned(), file: zone.file() }
+}
+
+/// A version with so many hosts.
+fn write(zone: &VersionedZone, serial: u32, hosts: u32) {
+    let hosts = (0..hosts).map(|host| format!("h{host} A 198.51.100.7\n")).collect::<String>();
+    zone.set_text(&format!(
+        "$ORIGIN {ORIGIN}.\n@ 60 SOA ns1 host {serial} 3600 3600 36000 60\n NS ns1\nns1 A 192.0.2.53\n{hosts}"
+    ));
+}
+
+fn follows(device: Device) {
+    let Some(mut signer) = Signer::start(device) else { return };
+    signer.assert_is_signed(4);
+    signer.update(&[
+        "update add new.example.com. 60 A 192.0.2.7",
+        "update add a.b.new2.example.com. 60 A 192.0.2.8",
+    ]);
+    signer.assert_is_signed(5);
+    signer.update(&["update delete h3.example.com. A", "update add cut.example.com. 60 NS ns1.example.com."]);
+    signer.assert_is_signed(6);
+    let differences = signer.primary.records_from(SERVER_V4, "IXFR=5", &KEY).unwrap();
+    assert!(differences.len() < 30, "what did not change is sent: {differences:?}");
+
+    signer.kill_and_restart();
+    assert_eq!(signer.primary.addresses_of("new.example.com"), "192.0.2.7");
+    signer.assert_is_signed(6);
+    signer.update(&["update delete cut.example.com."]);
+    signer.assert_is_signed(7);
+    signer.reload();
+    signer.assert_is_signed(7);
+}
+
+#[test]
+fn a_signed_zone_follows_updates_on_our_stack() {
+    follows(Device::Xdp);
+}
+
+#[test]
+fn a_signed_zone_follows_updates_on_kernel_sockets() {
+    follows(Device::Kernel);
+}
+
+#[test]
+fn a_signed_zone_follows_its_file_and_its_keys() {
+    let Some(mut signer) = Signer::start(Device::Kernel) else { return };
+    signer.assert_is_signed(4);
+    write(&signer.zone, 9, 20);
+    signer.reload();
+    signer.assert_is_signed(9);
+    write(&signer.zone, 9, 5); // Whoever forgets the serial is helped, as signing has serials of its own.
+    signer.reload();
+    signer.assert_is_signed(10);
+
+    let own = signer.primary.directory.path().join("keys").display().to_string();
+    let words = ["-q", "-K", &own, "-a", "ECDSAP256SHA256", "-f", "KSK", ORIGIN];
+    signer.primary.lab.run_in(Side::Server, "dnssec-keygen", &words).unwrap();
+    let words = ["-q", "-K", &own, "-a", "ECDSAP256SHA256", ORIGIN];
+    signer.primary.lab.run_in(Side::Server, "dnssec-keygen", &words).unwrap();
+    signer.reload();
+    signer.assert_is_signed(11);
+    assert_eq!(signer.at_apex("DNSKEY").len(), 3);
+}
+
+#[test]
+fn a_zone_whose_keys_vanish_is_served_as_it_was_signed() {
+    let Some(mut signer) = Signer::start(Device::Kernel) else { return };
+    signer.assert_is_signed(4);
+    let keys = signer.at_apex("DNSKEY");
+    for ending in ["key", "private"] {
+        signer
+            .key_files(ending)
+            .iter()
+            .for_each(|file| fs::rename(file, file.with_extension("away")).unwrap());
+    }
+    write(&signer.zone, 9, 20);
+    signer.kill_and_restart();
+    signer.assert_is_signed(4);
+    assert_eq!((signer.at_apex("DNSKEY"), signer.key_files("key")), (keys, Vec::new()));
+}
