@@ -6,6 +6,7 @@
 use std::fmt::{self, Write};
 
 use dns_wire::{Name, Rtype};
+use domain::base::iana::SecurityAlgorithm;
 use domain::base::name::Name as DomainName;
 use domain::base::{Record, ToName, Ttl};
 use domain::crypto::sign::{GenerateParams, KeyPair, SecretKeyBytes, SignRaw, generate};
@@ -56,6 +57,21 @@ impl Role {
     }
 }
 
+/// Where a key is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has not come.
+    Waiting,
+    /// It is in the DNSKEY set, and does not sign.
+    Published,
+    /// It signs.
+    Signing,
+    /// It is in the DNSKEY set, and signs no more.
+    Retired,
+    /// It has left the DNSKEY set.
+    Removed,
+}
+
 /// When a key comes and goes, in seconds since 1970. One that is not given has long come, or never does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -100,11 +116,34 @@ impl Times {
         Ok(times)
     }
 
-    /// The times at which something happens.
-    pub(crate) fn all(&self) -> impl Iterator<Item = u64> {
-        [self.publish, self.activate, self.inactive, self.delete, self.sync_publish, self.sync_delete]
-            .into_iter()
-            .flatten()
+    /// The text of a `.private` file with these times in place of those that it has.
+    pub fn written_into(&self, private: &str) -> String {
+        let word_of = |line: &str| line.split_once(':').map(|(word, _)| word.trim().to_owned());
+        let is_time = |line: &&str| {
+            word_of(line).is_some_and(|word| Times::default().fields().iter().any(|(name, _)| *name == word))
+        };
+        let kept = private.lines().filter(|line| !is_time(line)).map(|line| format!("{line}\n"));
+        kept.chain([self.to_string()]).collect()
+    }
+
+    /// What happens next, and when.
+    pub fn next(&self, now: u64) -> Option<(&'static str, u64)> {
+        let mut times = Times { created: None, ..*self };
+        let to_come = times.fields().into_iter().filter_map(|(word, time)| Some((word, (*time)?)));
+        to_come.filter(|(_, time)| *time > now).min_by_key(|(_, time)| *time)
+    }
+
+    /// What the key does.
+    pub fn state(&self, now: u64) -> State {
+        let has_come = |time: Option<u64>| time.is_none_or(|time| time <= now);
+        let is_gone = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        match () {
+            () if is_gone(self.delete) => State::Removed,
+            () if !has_come(self.publish) => State::Waiting,
+            () if is_gone(self.inactive) => State::Retired,
+            () if has_come(self.activate) => State::Signing,
+            () => State::Published,
+        }
     }
 }
 
@@ -150,8 +189,7 @@ impl KeyFiles {
         let (secret, public) =
             generate(&GenerateParams::EcdsaP256Sha256, role.flags()).map_err(|_| KeyError::Generate)?;
         let owner = DomainName::from_octets(origin.as_bytes().to_vec()).expect("a name is a name");
-        let (algorithm, tag) = (public.algorithm().to_int(), public.key_tag());
-        let stem = format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin));
+        let stem = stem(origin, public.algorithm().to_int(), public.key_tag());
         let record = Record::new(owner, domain::base::iana::Class::IN, Ttl::ZERO, public);
         let mut private = String::new();
         let written = secret.format_as_bind(&mut private).and_then(|()| write!(private, "{times}"));
@@ -159,6 +197,10 @@ impl KeyFiles {
         let public = domain::dnssec::common::display_as_bind(&record).to_string();
         Ok(KeyFiles { stem, public, private })
     }
+}
+
+fn stem(origin: Name<'_>, algorithm: u8, tag: u16) -> String {
+    format!("{}{algorithm:03}+{tag:05}", Key::file_prefix(origin))
 }
 
 /// A key of a zone, both halves.
@@ -178,6 +220,11 @@ impl Key {
     pub fn file_prefix(origin: Name<'_>) -> String {
         // A slash in a label does not divide a path.
         format!("K{}+", origin.to_string().to_ascii_lowercase().replace('/', "%2F"))
+    }
+
+    /// The names of its two files, up to the dot.
+    pub fn file_stem(&self, origin: Name<'_>) -> String {
+        stem(origin, self.algorithm, self.tag)
     }
 
     /// Reads a key of the zone `origin`.
@@ -225,6 +272,11 @@ impl Key {
     /// The number of its algorithm.
     pub fn algorithm(&self) -> u8 {
         self.algorithm
+    }
+
+    /// The mnemonic of its algorithm.
+    pub fn algorithm_name(&self) -> String {
+        SecurityAlgorithm::from_int(self.algorithm).to_string()
     }
 
     /// What it signs, by its flags.

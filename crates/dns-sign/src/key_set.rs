@@ -2,7 +2,7 @@
 
 use dns_wire::Rtype;
 
-use crate::key::{Key, Role, is_of_keys};
+use crate::key::{Key, Role, State, is_of_keys};
 
 /// All keys of a zone.
 #[derive(Debug, Default)]
@@ -32,12 +32,11 @@ impl KeySet {
     /// # Errors
     /// No key could sign the others.
     pub fn at(&self, now: u64) -> Result<Active<'_>, NoKey> {
-        let has_come = |time: Option<u64>| time.is_none_or(|time| time <= now);
-        let is_gone = |time: Option<u64>| time.is_some_and(|time| time <= now);
-        let published = |key: &&Key| has_come(key.times.publish) && !is_gone(key.times.delete);
+        let state = |key: &Key| key.times.state(now);
+        let published = |key: &&Key| matches!(state(key), State::Published | State::Signing | State::Retired);
         let published: Vec<&Key> = self.keys.iter().filter(published).collect();
-        let signs = |key: &&&Key| has_come(key.times.activate) && !is_gone(key.times.inactive);
-        let signing: Vec<&Key> = published.iter().filter(signs).copied().collect();
+        let signing: Vec<&Key> =
+            published.iter().filter(|key| state(key) == State::Signing).copied().collect();
         let of_role = |role| signing.iter().copied().filter(move |key| key.role() == role);
         let key_signing: Vec<&Key> = of_role(Role::KeySigning).collect();
         if key_signing.is_empty() {
@@ -45,19 +44,22 @@ impl KeySet {
         }
         let mut zone_signing: Vec<&Key> = of_role(Role::ZoneSigning).collect();
         // A validator that trusts an algorithm may expect it of every signature (RFC 4035, 2.2).
-        let has_own =
-            |key: &&&Key| !of_role(Role::ZoneSigning).any(|other| other.algorithm() == key.algorithm());
-        zone_signing.extend(key_signing.iter().filter(has_own).copied());
-        let is_synced = |key: &&&Key| {
-            key.times.sync_publish.is_some_and(|time| time <= now) && !is_gone(key.times.sync_delete)
-        };
+        zone_signing.extend(key_signing.iter().filter(|key| self.signs_all(key, now)).copied());
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        let is_synced = |key: &&&Key| is_past(key.times.sync_publish) && !is_past(key.times.sync_delete);
         let synced = key_signing.iter().filter(is_synced).copied().collect();
         Ok(Active { published, key_signing, zone_signing, synced })
     }
 
+    /// Whether a key-signing key signs all else, too.
+    pub fn signs_all(&self, key: &Key, now: u64) -> bool {
+        let is_own = |other: &&Key| other.algorithm() == key.algorithm() && other.role() == Role::ZoneSigning;
+        !self.keys.iter().filter(is_own).any(|other| other.times.state(now) == State::Signing)
+    }
+
     /// When the next key comes or goes.
     pub fn next_change(&self, now: u64) -> Option<u64> {
-        self.keys.iter().flat_map(|key| key.times.all()).filter(|time| *time > now).min()
+        self.keys.iter().filter_map(|key| key.times.next(now)).map(|(_, time)| time).min()
     }
 }
 

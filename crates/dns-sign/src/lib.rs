@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `key.rs` | [`Key`]: one key, in the files that BIND's tools write, and its times |
 //! | `key_set.rs` | [`KeySet`]: the keys of a zone; [`Active`]: what each is for at some time |
+//! | `roll.rs` | the times of keys that take the place of others |
 //! | `wanted.rs` | what a signed zone has at a name: the sets of its source, the keys, the NSEC record |
 //! | `signature.rs` | makes RRSIG records, and says which are good for longer |
 //! | `chain.rs` | which NSEC records change, and to what |
@@ -16,11 +17,13 @@
 mod chain;
 mod key;
 mod key_set;
+mod roll;
 mod sign;
 mod signature;
 mod wanted;
 
-pub use key::{Key, KeyError, KeyFiles, Role, Times};
+pub use key::{Key, KeyError, KeyFiles, Role, State, Times};
 pub use key_set::{Active, KeySet, NoKey};
+pub use roll::Needed;
 pub use sign::{Due, SignError, Signed, Signer, differing};
 pub use signature::Lifetimes;

@@ -4,8 +4,9 @@ use dns_message::push_canonical_set;
 use proptest::prelude::*;
 
 use super::*;
-use crate::key::{Key, KeyFiles, Role, Times};
+use crate::key::{Key, KeyError, KeyFiles, Role, State, Times};
 use crate::key_set::KeySet;
+use crate::roll::Needed;
 
 const NOW: u64 = 1_800_000_000;
 const DAY: u64 = 86_400;
@@ -328,6 +329,88 @@ fn a_zone_without_an_active_key_signing_key_is_not_signed() {
     let keys =
         KeySet::new(vec![key(Role::ZoneSigning, Times::default()), key(Role::KeySigning, times(1, 2, 3, 4))]);
     assert_eq!([0, 1, 2, 3].map(|day| keys.at(NOW + day * DAY).is_ok()), [false, false, true, false]);
+}
+
+/// What each of two keys does on the days after one takes the other's place on day 1, and whether the parent is told of it.
+fn states(role: Role) -> Vec<[(State, bool); 2]> {
+    let first = Times::first(NOW);
+    let (old, new) = first.roll(role, NOW + DAY);
+    let told = |times: Times, now: u64| {
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= now);
+        is_past(times.sync_publish) && !is_past(times.sync_delete)
+    };
+    let days = [0, 1, 2, 9, 10].map(|day| NOW + day * DAY + DAY / 2);
+    days.map(|now| [old, new].map(|times| (times.state(now), told(times, now)))).to_vec()
+}
+
+#[test]
+fn a_zone_signing_key_is_seen_by_all_before_it_signs_and_until_its_signatures_are_gone() {
+    use State::*;
+    let states = states(Role::ZoneSigning).into_iter().map(|keys| keys.map(|(state, _)| state));
+    let expected =
+        [[Signing, Waiting], [Retired, Signing], [Retired, Signing], [Removed, Signing], [Removed, Signing]];
+    assert_eq!(states.collect::<Vec<_>>(), expected);
+    let (old, new) = Times::first(NOW).roll(Role::ZoneSigning, NOW + DAY);
+    assert_eq!([old, new].map(|times| times.state(NOW + DAY + 3600)), [Signing, Published]);
+}
+
+#[test]
+fn a_key_signing_key_signs_beside_the_old_one_until_that_is_retired() {
+    use State::*;
+    let expected = [
+        [(Signing, true), (Waiting, false)],
+        [(Signing, false), (Signing, true)],
+        [(Signing, false), (Signing, true)],
+        [(Signing, false), (Signing, true)],
+        [(Signing, false), (Signing, true)],
+    ];
+    assert_eq!(states(Role::KeySigning), expected);
+    let (old, _) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
+    assert_eq!(old.retired(NOW + 9 * DAY).state(NOW + 9 * DAY), Removed);
+}
+
+#[test]
+fn a_key_is_not_retired_before_the_parent_is_told_of_another_one() {
+    let (old, new) = Times::first(NOW).roll(Role::KeySigning, NOW + DAY);
+    let keys = KeySet::new(vec![
+        key(Role::KeySigning, old),
+        key(Role::KeySigning, new),
+        key(Role::ZoneSigning, Times::first(NOW)),
+    ]);
+    let tag = |times: Times| keys.keys().iter().find(|key| key.times == times).unwrap().tag();
+    let may = |times, day| keys.may_retire(tag(times), NOW + day * DAY);
+    assert_eq!([may(old, 0), may(old, 1), may(old, 2)], [Err(Needed::Only), Err(Needed::Only), Ok(())]);
+    assert_eq!(may(new, 2), Err(Needed::Only), "the parent is not told of the old one any more");
+    assert_eq!(may(Times::first(NOW), 2), Err(Needed::ZoneSigning));
+    let other = (0..=u16::MAX).find(|tag| keys.keys().iter().all(|key| key.tag() != *tag)).unwrap();
+    assert_eq!(keys.may_retire(other, NOW), Err(Needed::Unknown));
+}
+
+#[test]
+fn the_times_of_a_key_are_written_in_place_of_those_that_it_had() {
+    let files = KeyFiles::generate(name("example.").as_name(), Role::KeySigning, Times::first(NOW)).unwrap();
+    let times = Times::first(NOW).retired(NOW + DAY);
+    let private = times.written_into(&files.private);
+    let read = Key::read(name("example.").as_name(), &files.public, &private).unwrap();
+    assert_eq!(read.times, times);
+    assert_eq!(private.lines().count(), files.private.lines().count() + 2);
+    assert_eq!(times.next(NOW), Some(("SyncPublish", NOW + 7200)));
+}
+
+#[test]
+fn files_that_are_not_of_a_key_of_the_zone_are_refused() {
+    let origin = name("example.");
+    let generate = |origin: &str| {
+        KeyFiles::generate(name(origin).as_name(), Role::KeySigning, Times::first(NOW)).unwrap()
+    };
+    let (good, second, foreign) = (generate("example."), generate("example."), generate("other."));
+    let read = |public: &str, private: &str| Key::read(origin.as_name(), public, private).err();
+    assert_eq!(read(&good.public, &good.private), None);
+    assert_eq!(read(&good.public, &second.private), Some(KeyError::Pair));
+    assert_eq!(read(&foreign.public, &foreign.private), Some(KeyError::OtherZone));
+    assert_eq!(read("; nothing\n", &good.private), Some(KeyError::Public));
+    assert_eq!(read(&good.public, "Algorithm: 13"), Some(KeyError::Private));
+    assert_eq!(read(&good.public, &good.private.replace("Publish: 2", "Publish: x")), Some(KeyError::Time));
 }
 
 /// Names near each other, so that cuts, redirections, wildcards and empty non-terminals meet.

@@ -7,7 +7,7 @@ use dns_zone::{Node, Rrset, Zone};
 use crate::key_set::Active;
 
 /// TTL of the sets that keys make, in seconds: a change of keys takes as long as this to be seen by all.
-const KEY_TTL: u32 = 3600;
+pub(crate) const KEY_TTL: u32 = 3600;
 
 /// A record set that the signed zone is to have; never one of signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]

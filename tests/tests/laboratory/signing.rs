@@ -66,6 +66,35 @@ impl Signer {
         files.filter(|path| path.extension().is_some_and(|other| other == ending)).collect()
     }
 
+    /// The tags of all keys, in the order of their files.
+    fn tags(&self) -> Vec<String> {
+        let stem = |file: &PathBuf| file.file_stem().unwrap().to_str().unwrap().to_owned();
+        let number = |file| stem(file).rsplit('+').next().unwrap().trim_start_matches('0').to_owned();
+        self.key_files("key").iter().map(number).collect()
+    }
+
+    /// Runs `sidestep dns key`; `Err` has what it says on stderr.
+    fn key_command(&self, words: &[&str]) -> Result<(), String> {
+        let config = self.primary.directory.path().join("sidestep.toml").display().to_string();
+        let output = tests::command(&[&["dns", "key"], words, &["--config", &config]].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(error) }
+    }
+
+    /// Makes all times in the files of keys a year older.
+    fn let_a_year_pass(&self) {
+        for file in self.key_files("private") {
+            let text = fs::read_to_string(&file).unwrap();
+            let older = |line: &str| match line.split_once(": 2") {
+                Some((word, time)) if time.len() == 13 => {
+                    format!("{word}: {}\n", year_before(&format!("2{time}")))
+                }
+                _ => format!("{line}\n"),
+            };
+            fs::write(&file, text.lines().map(older).collect::<String>()).unwrap();
+        }
+    }
+
     fn kill_and_restart(&mut self) {
         self.primary.kill_and_restart(self.device, &unsigned(&self.other));
     }
@@ -78,6 +107,12 @@ impl Signer {
 
 fn unsigned(zone: &VersionedZone) -> Zone {
     Zone { origin: "other.test".to_owned(), file: zone.file() }
+}
+
+/// A time written YYYYMMDDHHMMSS a year earlier.
+fn year_before(time: &str) -> String {
+    let year: u32 = time[..4].parse().unwrap();
+    format!("{}{}", year - 1, if &time[4..8] == "0229" { "0228" } else { &time[4..8] }) + &time[8..]
 }
 
 /// A version with so many hosts.
@@ -132,13 +167,44 @@ fn a_signed_zone_follows_its_file_and_its_keys() {
     signer.assert_is_signed(10);
 
     let own = signer.primary.directory.path().join("keys").display().to_string();
-    let words = ["-q", "-K", &own, "-a", "ECDSAP256SHA256", "-f", "KSK", ORIGIN];
-    signer.primary.lab.run_in(Side::Server, "dnssec-keygen", &words).unwrap();
-    let words = ["-q", "-K", &own, "-a", "ECDSAP256SHA256", ORIGIN];
-    signer.primary.lab.run_in(Side::Server, "dnssec-keygen", &words).unwrap();
+    for words in [&["-f", "KSK"][..], &[]] {
+        let words = [&["-q", "-K", &own, "-a", "ECDSAP256SHA256"], words, &[ORIGIN]].concat();
+        signer.primary.lab.run_in(Side::Server, "dnssec-keygen", &words).unwrap();
+    }
     signer.reload();
     signer.assert_is_signed(11);
-    assert_eq!(signer.at_apex("DNSKEY").len(), 3);
+    assert_eq!(signer.at_apex("DNSKEY").len(), 3, "keys that BIND's tools made are taken");
+}
+
+#[test]
+fn a_key_is_replaced_while_the_zone_stays_valid() {
+    let Some(mut signer) = Signer::start(Device::Kernel) else { return };
+    signer.assert_is_signed(4);
+    let [old] = &signer.at_apex("DNSKEY")[..] else { panic!() };
+    let tag = signer.tags()[0].clone();
+    signer.key_command(&["roll", ORIGIN]).unwrap();
+    let refused = signer.key_command(&["retire", ORIGIN, &tag]).unwrap_err();
+    assert!(refused.contains("no other key-signing key"), "{refused}");
+    let refused = signer.key_command(&["roll", ORIGIN]).unwrap_err();
+    assert!(refused.contains("a change is under way"), "{refused}");
+    signer.reload();
+    signer.assert_is_signed(5);
+    assert_eq!((signer.at_apex("DNSKEY").len(), signer.at_apex("CDS").len()), (2, 0));
+
+    signer.let_a_year_pass();
+    signer.reload();
+    signer.assert_is_signed(6);
+    let cds = signer.at_apex("CDS");
+    assert_eq!(
+        (cds.len(), cds[0].starts_with(&tag)),
+        (1, false),
+        "the parent is told of the new key: {cds:?}"
+    );
+    signer.key_command(&["retire", ORIGIN, &tag]).unwrap();
+    signer.reload();
+    signer.assert_is_signed(7);
+    let new = signer.at_apex("DNSKEY");
+    assert_eq!((new.len(), new.contains(old)), (1, false));
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
     }
 }
 
-fn parse_origin(text: &str) -> Result<NameBuf, ConfigError> {
+pub(super) fn parse_origin(text: &str) -> Result<NameBuf, ConfigError> {
     parse_domain("zone", text)
 }
 

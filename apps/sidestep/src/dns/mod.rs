@@ -36,6 +36,8 @@ mod events;
 mod guard_config;
 mod interface;
 mod journal;
+mod key_files;
+mod keys;
 mod load;
 mod notify;
 mod options;
@@ -83,6 +85,11 @@ pub(crate) enum Command {
     /// Look at one zone of a running server.
     #[command(subcommand)]
     Zone(zones::Zone),
+    /// Show the keys of zones with `dnssec = true`: what each signs and does, and what happens next.
+    Keys(keys::Keys),
+    /// Change the keys of a zone with `dnssec = true`.
+    #[command(subcommand)]
+    Key(keys::Key),
     /// Print the counters of a running server or resolver.
     Stats(options::Stats),
     /// Resolve names: a recursive resolver over UDP and TCP, and over TLS, HTTPS and QUIC with a certificate.
@@ -116,6 +123,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(options) => check::check(&options),
         Command::Zones(options) => zones::print(&options),
         Command::Zone(command) => zones::one(&command),
+        Command::Keys(options) => keys::print(&options),
+        Command::Key(command) => keys::change(&command),
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),

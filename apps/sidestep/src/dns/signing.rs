@@ -3,16 +3,13 @@
 //! The owner's file stays as it is. The signed version lies beside it, in `FILE.signed` and its journal, so that serials go on after a restart.
 //! It follows what the owner's file and updates say, the keys and the time.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed};
-use dns_sign::{Due, Key, KeyFiles, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
+use dns_sign::{Due, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf};
 use dns_zone::{Changed, Zone};
@@ -20,16 +17,13 @@ use dns_zone::{Changed, Zone};
 use super::config::ZoneSpec;
 use super::transfers::unix_time;
 use super::version::Version;
-use super::{journal, load, store};
+use super::{key_files, load, store};
 
 /// Names whose signatures are renewed in one version at most: others wait for less than a second meanwhile.
 const RENEWED_MAX: usize = 2000;
 
 /// What happens to signatures is looked at so often, whatever they say: clocks may jump, and keys may come.
 pub(crate) const LOOK_MAX: Duration = Duration::from_secs(3600);
-
-/// A parent is told of a key so many seconds after everybody can have it: the TTL of the key set, and time for secondaries.
-const SYNC_DELAY: u64 = 2 * 3600;
 
 /// What a version was signed from, and how the next one will be.
 #[derive(Clone, Debug)]
@@ -173,7 +167,7 @@ impl Signing {
 pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration)> {
     let (Some(zone), Some(signing)) = (held.tree(), &held.signing) else { return Ok((None, LOOK_MAX)) };
     let now = unix_time();
-    let keys = Arc::new(read_keys(zone.origin(), &signing.directory)?);
+    let keys = Arc::new(key_files::read(zone.origin(), &signing.directory)?);
     let signing = Signing { keys: Arc::clone(&keys), ..Signing::clone(signing) };
     let due = signing.due(zone, RENEWED_MAX)?;
     let next_key = keys.next_change(now).map_or(u64::MAX, |time| time - now);
@@ -184,7 +178,7 @@ pub(crate) fn renew(held: &Version) -> anyhow::Result<(Option<Version>, Duration
 
 /// The keys of a zone. One that was never signed gets its first key.
 fn keys_for(origin: Name<'_>, directory: &Path, was_signed: bool) -> anyhow::Result<KeySet> {
-    let keys = read_keys(origin, directory)?;
+    let keys = key_files::read(origin, directory)?;
     if !keys.keys().is_empty() {
         return Ok(keys);
     }
@@ -192,54 +186,7 @@ fn keys_for(origin: Name<'_>, directory: &Path, was_signed: bool) -> anyhow::Res
         // Another key would break the chain of trust that the parent has begun.
         bail!("{} has none of its keys, though the zone was signed before", directory.display());
     }
-    let now = unix_time();
-    let times = Times {
-        created: Some(now),
-        publish: Some(now),
-        activate: Some(now),
-        sync_publish: Some(now + SYNC_DELAY),
-        ..Times::default()
-    };
-    let files = KeyFiles::generate(origin, Role::KeySigning, times)?;
-    write_key(directory, &files).with_context(|| format!("writing a key to {}", directory.display()))?;
-    log::info!("zone {origin}: a key was made, {}", directory.join(&files.stem).display());
-    read_keys(origin, directory)
-}
-
-/// All keys of a zone in a directory.
-pub(crate) fn read_keys(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet> {
-    let prefix = Key::file_prefix(origin);
-    let mut keys = Vec::new();
-    let files = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeySet::default()),
-        files => files.with_context(|| format!("looking for keys in {}", directory.display()))?,
-    };
-    for file in files {
-        let path = file?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.starts_with(&prefix) || path.extension().is_none_or(|ending| ending != "private") {
-            continue;
-        }
-        keys.push(read_key(origin, &path).with_context(|| format!("reading the key {}", path.display()))?);
-    }
-    Ok(KeySet::new(keys))
-}
-
-fn read_key(origin: Name<'_>, private: &Path) -> anyhow::Result<Key> {
-    let public = fs::read_to_string(private.with_extension("key")).context("its .key file")?;
-    Ok(Key::read(origin, &public, &fs::read_to_string(private)?)?)
-}
-
-/// Writes a key. It is on disk before anything is signed with it.
-fn write_key(directory: &Path, files: &KeyFiles) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    let write = |ending: &str, mode, text: &str| {
-        let path = directory.join(format!("{}.{ending}", files.stem));
-        let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    };
-    write("key", 0o644, &files.public)?;
-    write("private", 0o600, &files.private)?;
-    journal::sync_directory(&directory.join(&files.stem))
+    let stem = key_files::generate(origin, directory, Role::KeySigning, Times::first(unix_time()))?;
+    log::info!("zone {origin}: a key was made, {}", stem.display());
+    key_files::read(origin, directory)
 }

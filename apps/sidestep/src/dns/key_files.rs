@@ -1,0 +1,87 @@
+//! The files of keys, as BIND's tools write them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use dns_sign::{Key, KeyFiles, KeySet, Role, Times};
+use dns_wire::Name;
+
+use super::journal;
+
+/// All keys of a zone in a directory.
+pub(super) fn read(origin: Name<'_>, directory: &Path) -> anyhow::Result<KeySet> {
+    let prefix = Key::file_prefix(origin);
+    let mut keys = Vec::new();
+    let files = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeySet::default()),
+        files => files.with_context(|| format!("looking for keys in {}", directory.display()))?,
+    };
+    for file in files {
+        let path = file?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.starts_with(&prefix) || path.extension().is_none_or(|ending| ending != "private") {
+            continue;
+        }
+        keys.push(read_key(origin, &path).with_context(|| format!("reading the key {}", path.display()))?);
+    }
+    Ok(KeySet::new(keys))
+}
+
+fn read_key(origin: Name<'_>, private: &Path) -> anyhow::Result<Key> {
+    let public = fs::read_to_string(private.with_extension("key")).context("its .key file")?;
+    Ok(Key::read(origin, &public, &fs::read_to_string(private)?)?)
+}
+
+/// Makes a key, and says where it is, apart from the endings of its two files. It is on disk before anything is signed with it.
+pub(super) fn generate(
+    origin: Name<'_>,
+    directory: &Path,
+    role: Role,
+    times: Times,
+) -> anyhow::Result<PathBuf> {
+    let files = KeyFiles::generate(origin, role, times)?;
+    let stem = directory.join(&files.stem);
+    let write_all = || {
+        fs::create_dir_all(directory)?;
+        write_new(&with_ending(&stem, "key"), 0o644, &files.public, directory)?;
+        write_new(&with_ending(&stem, "private"), 0o600, &files.private, directory)?;
+        journal::sync_directory(&stem)
+    };
+    write_all().with_context(|| format!("writing the key {}", stem.display()))?;
+    Ok(stem)
+}
+
+/// Gives a key other times.
+pub(super) fn set_times(origin: Name<'_>, directory: &Path, key: &Key, times: Times) -> anyhow::Result<()> {
+    let path = with_ending(&directory.join(key.file_stem(origin)), "private");
+    let replace = || {
+        let new = with_ending(&path, "new");
+        let text = times.written_into(&fs::read_to_string(&path)?);
+        let _ = fs::remove_file(&new); // What a crash has left.
+        write_new(&new, 0o600, &text, &path)?;
+        fs::rename(&new, &path)?;
+        journal::sync_directory(&path)
+    };
+    replace().with_context(|| format!("writing {}", path.display()))
+}
+
+/// Writes a file that is not there. Root gives it to the owner of `like`: the server that is to read it may run as another user.
+fn write_new(path: &Path, mode: u32, text: &str, like: &Path) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
+    if rustix::process::geteuid().is_root() {
+        let owner = fs::metadata(like)?;
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// A path with a dot and an ending behind it: names of zones have dots of their own.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{ending}"));
+    name.into()
+}
