@@ -276,7 +276,8 @@ impl Key {
 
     /// The mnemonic of its algorithm.
     pub fn algorithm_name(&self) -> String {
-        SecurityAlgorithm::from_int(self.algorithm).to_string()
+        let known = SecurityAlgorithm::from_int(self.algorithm).to_mnemonic_str();
+        known.map_or_else(|| self.algorithm.to_string(), str::to_owned)
     }
 
     /// What it signs, by its flags.
