@@ -84,12 +84,17 @@ impl<'z> Relinking<'z> {
         came.filter(|came| came.as_name() > held).cloned().unwrap_or_else(|| NameBuf::from(held))
     }
 
+    /// The first name of the chain so far behind `name`; the origin behind the last one, and where somebody has broken the chain.
+    fn held_behind(&self, name: Name<'_>) -> Name<'z> {
+        let next = next_of(self.nsec.at_or_before(name));
+        next.filter(|next| *next > name).unwrap_or(self.origin)
+    }
+
     /// The first name of the new chain behind `name`; the origin behind the last one.
     fn behind(&self, name: &NameBuf) -> NameBuf {
-        let after = |node| next_of(node).unwrap_or(self.origin);
-        let mut held = after(self.nsec.at_or_before(name.as_name()));
+        let mut held = self.held_behind(name.as_name());
         while self.left.contains(&NameBuf::from(held)) {
-            held = after(self.nsec.at_or_before(held));
+            held = self.held_behind(held);
         }
         let came = self.came.range((Bound::Excluded(name), Bound::Unbounded)).next();
         let is_first = |came: &&NameBuf| held == self.origin || came.as_name() < held;

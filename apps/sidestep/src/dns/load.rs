@@ -342,8 +342,12 @@ impl Loading {
             Ok(version) => (version, files),
             Err(error) => {
                 self.failed += 1;
-                log::error!("zone {origin} cannot be signed, and stays as it was: {error:#}");
+                log::error!("zone {origin} cannot be signed: {error:#}");
                 let last = before.cloned().or_else(|| signing::last_signed(&spec.file, origin.as_name()));
+                match last {
+                    Some(_) => log::warn!("zone {origin} is served as it was signed last"),
+                    None => log::error!("zone {origin} is answered with SERVFAIL until it can be signed"),
+                }
                 let placeholder = || ServedZone::unavailable(origin, Unavailable::NotReady);
                 (last.unwrap_or_else(|| Version::first(placeholder())), Vec::new())
             }
