@@ -2,6 +2,7 @@
 
 use dns_message::push_canonical_set;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::key::{Key, KeyError, KeyFiles, Role, State, Times};
@@ -424,7 +425,9 @@ fn records() -> impl Strategy<Value = Vec<(String, Rtype)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::with_cases(300)
+    })]
 
     #[test]
     fn a_zone_signed_step_by_step_is_as_one_signed_at_once(steps in prop::collection::vec(records(), 1..5)) {
