@@ -17,10 +17,11 @@ const SIGNATURES_GONE: u64 = 8 * 86_400;
 impl Times {
     /// Those of a zone's first key.
     pub fn first(now: u64) -> Times {
-        Times { sync_publish: Some(now + KEYS_SEEN), ..Times::from(now) }
+        Times { sync_publish: Some(now + KEYS_SEEN), ..Times::beginning(now) }
     }
 
-    fn from(now: u64) -> Times {
+    /// Those of a key that is used at once.
+    fn beginning(now: u64) -> Times {
         Times { created: Some(now), publish: Some(now), activate: Some(now), ..Times::default() }
     }
 
@@ -34,7 +35,7 @@ impl Times {
         match role {
             Role::ZoneSigning => {
                 let delete = Some(now + KEYS_SEEN + SIGNATURES_GONE);
-                (Times { inactive: seen, delete, ..self }, Times { activate: seen, ..Times::from(now) })
+                (Times { inactive: seen, delete, ..self }, Times { activate: seen, ..Times::beginning(now) })
             }
             Role::KeySigning => (Times { sync_delete: seen, ..self }, Times::first(now)),
         }

@@ -10,10 +10,11 @@ use arc_swap::ArcSwap;
 use dns_server::Published;
 use dns_wire::Rcode;
 use engine::EngineHandle;
+use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
 use super::encrypted_server::EncryptedServer;
-use super::events::Events;
+use super::events::{Event, Events};
 use super::load::Loaded;
 use super::notify::Notifier;
 use super::options::Serve;
@@ -48,8 +49,28 @@ pub(crate) struct Reloads<'s> {
 }
 
 impl Reloads<'_> {
+    /// Does what signals, updates, other zones and the time demand, until a signal ends the server.
+    pub(crate) fn run(&mut self) {
+        loop {
+            let Some(event) = self.events.next_until(self.renewal) else {
+                self.renew();
+                continue;
+            };
+            match event {
+                Event::Signal(SIGHUP) => self.begin(),
+                Event::Secondary(zone) => self.replace_secondary(zone),
+                Event::Update(update) => self.update(update),
+                Event::Signal(_) => break, // A load that is under way ends with the process.
+                Event::Loaded(replacement) => {
+                    let (config, loaded) = *replacement;
+                    self.finish(&config, loaded);
+                }
+            }
+        }
+    }
+
     /// Begins a reload; if one is under way, another one follows it.
-    pub(crate) fn begin(&mut self) {
+    fn begin(&mut self) {
         if let Some(encrypted) = self.encrypted {
             encrypted.reload_certificate();
         }
@@ -90,7 +111,7 @@ impl Reloads<'_> {
     }
 
     /// Serves what was loaded, unless that is nothing.
-    pub(crate) fn finish(&mut self, config: &Config, replacement: Loaded) {
+    fn finish(&mut self, config: &Config, replacement: Loaded) {
         self.is_loading = false;
         if replacement.zone_count() == 0 && self.loaded.zone_count() > 0 {
             log::error!("reload failed, and nothing changed: no zone would be left to serve");
@@ -105,7 +126,7 @@ impl Reloads<'_> {
     }
 
     /// Carries an update out, and answers it.
-    pub(crate) fn update(&mut self, update: Pending) {
+    fn update(&mut self, update: Pending) {
         if self.is_loading {
             return self.updates.push(update);
         }
@@ -124,7 +145,7 @@ impl Reloads<'_> {
     }
 
     /// Renews signatures that end soon, and looks what keys have come or gone.
-    pub(crate) fn renew(&mut self) {
+    fn renew(&mut self) {
         const WHILE_LOADING: Duration = Duration::from_secs(1);
         if self.is_loading {
             self.renewal = Instant::now() + WHILE_LOADING;
@@ -139,7 +160,7 @@ impl Reloads<'_> {
     }
 
     /// Serves another version of a secondary zone.
-    pub(crate) fn replace_secondary(&mut self, version: Version) {
+    fn replace_secondary(&mut self, version: Version) {
         let origin = origin_of(&version);
         let is_new = version.tree().is_some();
         let old_zone = self.shared.secondaries.insert(origin.clone(), version);

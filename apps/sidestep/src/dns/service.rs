@@ -115,22 +115,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         again: false,
         renewal: Instant::now(),
     };
-    loop {
-        let Some(event) = events.next_until(reloads.renewal) else {
-            reloads.renew();
-            continue;
-        };
-        match event {
-            Event::Signal(SIGHUP) => reloads.begin(),
-            Event::Secondary(zone) => reloads.replace_secondary(zone),
-            Event::Update(update) => reloads.update(update),
-            Event::Signal(_) => break, // A load that is under way ends with the process.
-            Event::Loaded(replacement) => {
-                let (config, loaded) = *replacement;
-                reloads.finish(&config, loaded);
-            }
-        }
-    }
+    reloads.run();
     drop(control_socket);
     if let Some((server, _)) = over_tls {
         server.stop();

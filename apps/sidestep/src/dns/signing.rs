@@ -95,7 +95,9 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
         return Ok(None);
     }
     let spec = ZoneSpec { file: file.to_owned(), origin: Some(NameBuf::from(origin)), keys: None };
-    let version = store::read(&spec).with_context(|| format!("reading {}", file.display()))?;
+    let version = store::read(&spec).with_context(|| {
+        format!("reading {}; without that file the zone is signed anew, with a serial behind that of its own file", file.display())
+    })?;
     Ok(Some(version).filter(|version| version.served.origin() == origin))
 }
 
