@@ -27,8 +27,8 @@ impl Times {
 
     /// Those of a key and of the one that takes its place.
     ///
-    /// A zone-signing key is published before it signs (RFC 7583, 2.1.1). A key-signing key signs beside the old one, until the parent
-    /// has its DS record and [`retired`](Times::retired) ends the old one (2.2.1).
+    /// A zone-signing key is published before it signs (RFC 7583, 3.2.1). A key-signing key signs beside the old one, until the parent
+    /// has its DS record and [`retired`](Times::retired) ends the old one (3.3.1).
     #[must_use]
     pub fn roll(self, role: Role, now: u64) -> (Times, Times) {
         let seen = Some(now + KEYS_SEEN);
