@@ -28,8 +28,8 @@ pub enum KeyError {
     /// The secret half is no such file, or of an algorithm that we cannot sign with.
     #[error("the .private file is malformed, or of an algorithm that we cannot sign with")]
     Private,
-    /// The halves do not belong together.
-    #[error("the .key and .private files are not of one key")]
+    /// The halves do not belong together, or are of an algorithm that the library does not have.
+    #[error("the .key and .private files are not of one key, or of an algorithm that we cannot sign with")]
     Pair,
     /// A time that is none.
     #[error("the .private file has a time that is not written YYYYMMDDHHMMSS")]

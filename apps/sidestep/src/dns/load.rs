@@ -343,7 +343,9 @@ impl Loading {
             Err(error) => {
                 self.failed += 1;
                 log::error!("zone {origin} cannot be signed: {error:#}");
-                let last = before.cloned().or_else(|| signing::last_signed(&spec.file, origin.as_name()));
+                // It takes no updates: they would be kept for a source that the file does not have any more.
+                let as_it_was = before.map(|version| Version { signing: None, ..version.clone() });
+                let last = as_it_was.or_else(|| signing::last_signed(&spec.file, origin.as_name()));
                 match last {
                     Some(_) => log::warn!("zone {origin} is served as it was signed last"),
                     None => log::error!("zone {origin} is answered with SERVFAIL until it can be signed"),
