@@ -8,11 +8,13 @@
 //! | `trust` | whose certificates are good |
 //! | `plain` | UDP and TCP, and messages in a stream |
 //! | `https`, `quic` | those two protocols |
+//! | `transfers` | connections for zone transfers over TLS, for callers that wait |
 #![forbid(unsafe_code)]
 
 mod https;
 mod plain;
 mod quic;
+mod transfers;
 mod trust;
 
 use std::io;
@@ -29,6 +31,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+pub use transfers::{TransferStream, TransferTls};
 pub use trust::Trust;
 
 /// How a question travels.
@@ -196,9 +199,13 @@ impl Client {
 /// What the server's certificate has to say.
 fn certified_name(server: &Server) -> Result<ServerName<'static>, AskError> {
     match &server.name {
-        Some(name) => ServerName::try_from(name.clone()).map_err(|_| AskError::Name(name.clone())),
+        Some(name) => name_in_certificate(name),
         None => Ok(ServerName::IpAddress(server.address.ip().into())),
     }
+}
+
+fn name_in_certificate(name: &str) -> Result<ServerName<'static>, AskError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| AskError::Name(name.to_owned()))
 }
 
 /// `answer`, if it is one to `question`. A server may leave out the question of what it could not read.

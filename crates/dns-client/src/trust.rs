@@ -10,12 +10,15 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
 
 use crate::AskError;
 
 /// Who may vouch for a server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Whoever the system trusts.
     #[default]
@@ -29,10 +32,19 @@ pub enum Trust {
 impl Trust {
     /// TLS for one protocol, in ALPN's words.
     pub(crate) fn config(&self, protocol: &[u8]) -> Result<ClientConfig, AskError> {
+        self.config_of(&[&TLS13, &TLS12], protocol)
+    }
+
+    /// The same, for some versions of TLS.
+    pub(crate) fn config_of(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        protocol: &[u8],
+    ) -> Result<ClientConfig, AskError> {
         let provider = Arc::new(default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder =
-            builder.with_safe_default_protocol_versions().expect("the provider has suites for both versions");
+            builder.with_protocol_versions(versions).expect("the provider has suites for both versions");
         let accepted = match self {
             Trust::Anybody => Accepted::All,
             Trust::System => Accepted::SignedBy(verifier(system(), Arc::clone(&provider))?),

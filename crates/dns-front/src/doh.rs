@@ -1,6 +1,5 @@
 //! DNS over HTTPS: HTTP/2, GET and POST (RFC 8484).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::ask::{Via, ask};
+use crate::ask::{Answer, Asker, ask};
 use crate::{QUESTION_MAX, Shared};
 
 /// RFC 8484, 6.
@@ -23,11 +22,7 @@ const HEADERS_MAX: u32 = 16 << 10;
 const SEND_BUFFER: usize = 128 << 10;
 
 /// Serves one client until it leaves or is idle.
-pub(crate) async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    client: SocketAddr,
-    shared: &Arc<Shared>,
-) {
+pub(crate) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker, shared: &Arc<Shared>) {
     let mut builder = server::Builder::new();
     builder.max_concurrent_streams(shared.streams_max);
     builder.max_header_list_size(HEADERS_MAX).max_send_buffer_size(SEND_BUFFER);
@@ -44,7 +39,7 @@ pub(crate) async fn serve(
                 requests.spawn(async move {
                     // A client that neither sends its question nor takes its answer has no place for ever.
                     let limit = shared.idle * 2;
-                    let _ = timeout(limit, answer(request, respond, client, &shared)).await;
+                    let _ = timeout(limit, answer(request, respond, asker, &shared)).await;
                 });
             }
             Some(_) = requests.join_next() => idle_at = Instant::now() + shared.idle,
@@ -59,11 +54,15 @@ pub(crate) async fn serve(
 async fn answer(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    client: SocketAddr,
+    asker: Asker,
     shared: &Shared,
 ) {
     let answer = match question_in(request, &shared.path).await {
-        Ok(octets) => ask(shared, client, Via::Https, octets).await.ok_or(StatusCode::BAD_REQUEST),
+        Ok(octets) => match ask(shared, asker, octets).await {
+            Some(Answer::One(octets)) => Ok(octets),
+            // A body has one message (RFC 8484, 6).
+            Some(Answer::Many(_)) | None => Err(StatusCode::BAD_REQUEST),
+        },
         Err(status) => Err(status),
     };
     let response = match &answer {

@@ -1,4 +1,4 @@
-//! DNS over QUIC: a stream for each question (RFC 9250, 4.2).
+//! DNS over QUIC: a stream for each question (RFC 9250, 4.2), with all messages of its answer.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use quinn::{Connection, RecvStream, SendStream, VarInt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::ask::{Via, ask};
+use crate::ask::{Answer, Asker, Messages, Via, ask, framed};
 use crate::{QUESTION_MAX, Shared};
 
 /// Error codes (RFC 9250, 4.3).
@@ -34,13 +34,10 @@ async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvS
     let Some(message) = message_in(&octets) else {
         return connection.close(PROTOCOL_ERROR, b"not one message with ID 0");
     };
-    let answer = ask(&shared, connection.remote_address(), Via::Quic, message.to_vec()).await;
-    let framed = answer.and_then(|answer| {
-        let len = u16::try_from(answer.len()).ok()?;
-        Some([&len.to_be_bytes()[..], &answer].concat())
-    });
-    let is_sent = match framed {
-        Some(framed) => send.write_all(&framed).await.is_ok(),
+    let asker = Asker { client: connection.remote_address(), via: Via::Quic, takes_transfers: true };
+    let is_sent = match ask(&shared, asker, message.to_vec()).await {
+        Some(Answer::One(answer)) => send_message(&mut send, &answer, &shared).await.is_some(),
+        Some(Answer::Many(messages)) => send_all(&mut send, messages, &shared).await.is_some(),
         None => false,
     };
     // A stream that is closed already cannot be finished or reset, and need not be.
@@ -49,6 +46,20 @@ async fn answer(connection: Connection, mut send: SendStream, mut receive: RecvS
     } else {
         let _ = send.reset(INTERNAL_ERROR);
     }
+}
+
+/// `None` if not all of them can be sent.
+async fn send_all(send: &mut SendStream, messages: Messages, shared: &Shared) -> Option<()> {
+    for message in messages {
+        send_message(send, &message.ok()?, shared).await?;
+        tokio::task::yield_now().await; // A client that reads fast must not keep the others waiting.
+    }
+    Some(())
+}
+
+/// `None` if the client does not take it.
+async fn send_message(send: &mut SendStream, message: &[u8], shared: &Shared) -> Option<()> {
+    timeout(shared.idle, send.write_all(&framed(message)?)).await.ok()?.ok()
 }
 
 /// The one message that a stream has. Its ID is 0 (RFC 9250, 4.2.1), since the stream names it.

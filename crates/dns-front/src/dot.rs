@@ -1,82 +1,128 @@
-//! DNS over TLS: messages with their lengths, answers in any order (RFC 7858, 3.3; RFC 7766, 6.2.1.1).
+//! DNS over TLS: messages with their lengths, answers in any order (RFC 7858, 3.3; RFC 7766, 6.2.1.1), and transfers between them (RFC 9103).
 
-use std::net::SocketAddr;
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::ask::{Via, ask};
+use crate::ask::{Answer, Asker, Messages, ask, framed};
 use crate::{QUESTION_MAX, Shared};
 
 /// Octets read at a time.
 const READ_SIZE: usize = 4 << 10;
 
 /// Serves one client until it leaves, is idle, does not read its answers, or sends what is no message.
-pub(crate) async fn serve(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    client: SocketAddr,
-    shared: &Arc<Shared>,
-) {
-    let mut input = Vec::new();
-    let mut pending: JoinSet<Option<Vec<u8>>> = JoinSet::new();
-    let mut has_ended = false;
-    let mut idle_at = Instant::now() + shared.idle;
-    loop {
-        while pending.len() < shared.streams_max as usize {
-            match take_message(&mut input) {
-                Ok(Some(octets)) => {
-                    idle_at = Instant::now() + shared.idle;
-                    let shared = Arc::clone(shared);
-                    pending.spawn(async move { ask(&shared, client, Via::Tls, octets).await });
-                }
-                Ok(None) => break,
-                Err(Malformed) => return,
+pub(crate) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker, shared: &Arc<Shared>) {
+    let mut connection = Connection {
+        stream,
+        input: Vec::new(),
+        pending: JoinSet::new(),
+        transfers: VecDeque::new(),
+        idle_at: Instant::now() + shared.idle,
+        shared,
+    };
+    // An error means that the client has gone, or is to go.
+    let _ = connection.serve(asker).await;
+}
+
+struct Connection<'s, S> {
+    stream: S,
+    input: Vec<u8>,
+    /// Questions that wait for their answers.
+    pending: JoinSet<Option<Answer>>,
+    /// Answers of several messages, which take turns.
+    transfers: VecDeque<Messages>,
+    idle_at: Instant,
+    shared: &'s Arc<Shared>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+    async fn serve(&mut self, asker: Asker) -> io::Result<()> {
+        let mut has_ended = false;
+        loop {
+            self.take_questions(asker)?;
+            if has_ended && self.is_quiet() {
+                return self.stream.shutdown().await;
             }
-        }
-        if has_ended && pending.is_empty() {
-            let _ = stream.shutdown().await;
-            return;
-        }
-        // A client with many questions under way is not read from.
-        let has_room = pending.len() < shared.streams_max as usize && !has_ended;
-        tokio::select! {
-            Some(done) = pending.join_next() => {
-                let Ok(Some(answer)) = done else { continue };
-                if !matches!(timeout(shared.idle, send(&mut stream, &answer)).await, Ok(Ok(()))) {
-                    return;
+            let has_room = self.has_room() && !has_ended;
+            tokio::select! {
+                Some(done) = self.pending.join_next() => match done {
+                    Ok(Some(Answer::One(answer))) => self.send(&answer).await?,
+                    Ok(Some(Answer::Many(messages))) => self.transfers.push_back(messages),
+                    _ => {}
+                },
+                () = std::future::ready(()), if !self.transfers.is_empty() => self.go_on_with_transfer().await?,
+                read = read_some(&mut self.stream, &mut self.input), if has_room => has_ended = read? == 0,
+                () = sleep_until(self.idle_at), if self.is_quiet() => {
+                    self.shared.admission.on_idle_closed();
+                    return Ok(());
                 }
-                idle_at = Instant::now() + shared.idle;
-            }
-            read = read_some(&mut stream, &mut input), if has_room => match read {
-                Ok(0) => has_ended = true,
-                Ok(_) => {}
-                Err(_) => return,
-            },
-            () = sleep_until(idle_at), if pending.is_empty() => {
-                shared.admission.on_idle_closed();
-                return;
             }
         }
     }
+
+    /// Passes on the whole messages that have come.
+    fn take_questions(&mut self, asker: Asker) -> io::Result<()> {
+        while self.has_room() {
+            let Some(octets) = take_message(&mut self.input)? else { break };
+            self.idle_at = Instant::now() + self.shared.idle;
+            let shared = Arc::clone(self.shared);
+            self.pending.spawn(async move { ask(&shared, asker, octets).await });
+        }
+        Ok(())
+    }
+
+    /// A client with many questions under way is not read from.
+    fn has_room(&self) -> bool {
+        self.pending.len() + self.transfers.len() < self.shared.streams_max as usize
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.pending.is_empty() && self.transfers.is_empty()
+    }
+
+    /// Sends one message of the transfer whose turn it is.
+    async fn go_on_with_transfer(&mut self) -> io::Result<()> {
+        let Some(mut messages) = self.transfers.pop_front() else { return Ok(()) };
+        if let Some(message) = messages.next() {
+            let message = message.map_err(|_| io::ErrorKind::InvalidData)?;
+            self.send(&message).await?;
+            self.transfers.push_back(messages);
+            tokio::task::yield_now().await; // A client that reads fast must not keep the others waiting.
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let Some(framed) = framed(message) else { return Ok(()) };
+        let send = async {
+            self.stream.write_all(&framed).await?;
+            self.stream.flush().await
+        };
+        timeout(self.shared.idle, send).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        self.idle_at = Instant::now() + self.shared.idle;
+        Ok(())
+    }
 }
 
-async fn read_some(stream: &mut (impl AsyncRead + Unpin), input: &mut Vec<u8>) -> std::io::Result<usize> {
+async fn read_some(stream: &mut (impl AsyncRead + Unpin), input: &mut Vec<u8>) -> io::Result<usize> {
     input.reserve(READ_SIZE);
     let mut limited = stream.take(READ_SIZE as u64);
     limited.read_buf(input).await // Nothing is lost if this is given up.
 }
 
-async fn send(stream: &mut (impl AsyncWrite + Unpin), answer: &[u8]) -> std::io::Result<()> {
-    let Ok(len) = u16::try_from(answer.len()) else { return Ok(()) };
-    stream.write_all(&[&len.to_be_bytes()[..], answer].concat()).await?;
-    stream.flush().await
-}
-
 /// An empty message is not DNS, and one longer than a question is none.
 #[derive(Debug, PartialEq, Eq)]
 struct Malformed;
+
+impl From<Malformed> for io::Error {
+    fn from(_: Malformed) -> io::Error {
+        io::ErrorKind::InvalidData.into()
+    }
+}
 
 /// Takes a whole message off the front of what has come.
 fn take_message(input: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Malformed> {

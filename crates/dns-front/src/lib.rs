@@ -29,7 +29,7 @@ use dns_server::{Admission, TcpLimits};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
-pub use ask::{Question, Reply, Via};
+pub use ask::{Messages, Question, Reply, Unfinished, Via};
 use certificate::Certificate;
 
 /// Octets of the longest question. Real ones have some hundred, and every one that is under way is kept.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, IdleTimeout, TokioRuntime, TransportConfig, VarInt};
+use rustls::{ProtocolVersion, ServerConnection};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::ask::Asker;
 use crate::certificate::Certificate;
 use crate::{FrontError, Options, Shared, Via, doh, doq, dot};
 
@@ -22,6 +24,8 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How long nothing is accepted where the system has no room for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 const BACKLOG: i32 = 1024;
+/// The ALPN token of DNS over TLS (RFC 7858, 3.1).
+const DOT: &[u8] = b"dot";
 
 pub(crate) struct Sockets {
     streams: Vec<(Via, TcpListener, TlsAcceptor)>,
@@ -32,9 +36,7 @@ impl Sockets {
     /// Opens them all; to be called inside the runtime.
     pub(crate) fn open(options: &Options, certificate: &Arc<Certificate>) -> Result<Sockets, FrontError> {
         let mut streams = Vec::new();
-        for (via, alpn, addresses) in
-            [(Via::Tls, &b"dot"[..], &options.dot), (Via::Https, b"h2", &options.doh)]
-        {
+        for (via, alpn, addresses) in [(Via::Tls, DOT, &options.dot), (Via::Https, b"h2", &options.doh)] {
             let acceptor = TlsAcceptor::from(Arc::new(certificate.config(alpn)));
             for &address in addresses {
                 let named = |source| FrontError::Listen { address, source };
@@ -127,10 +129,17 @@ async fn serve_stream(
 ) {
     let _ = socket.set_nodelay(true); // Without it answers come later, but they come.
     let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, acceptor.accept(socket)).await else { return };
+    let takes_transfers = via == Via::Tls && is_fit_for_transfers(stream.get_ref().1);
+    let asker = Asker { client, via, takes_transfers };
     match via {
-        Via::Https => doh::serve(stream, client, shared).await,
-        Via::Tls | Via::Quic => dot::serve(stream, client, shared).await,
+        Via::Https => doh::serve(stream, asker, shared).await,
+        Via::Tls | Via::Quic => dot::serve(stream, asker, shared).await,
     }
+}
+
+/// RFC 9103, 7.1 and 7.2: a zone goes by TLS 1.3, to a client that has asked for DNS.
+fn is_fit_for_transfers(connection: &ServerConnection) -> bool {
+    connection.protocol_version() == Some(ProtocolVersion::TLSv1_3) && connection.alpn_protocol() == Some(DOT)
 }
 
 async fn accept_quic(endpoint: Endpoint, shared: Arc<Shared>) {

@@ -1,6 +1,5 @@
 //! Passes the engine's batches to `dns-auth` and back.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -8,7 +7,8 @@ use clock::Instant;
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
 use dns_guard::COOKIE;
-use dns_transfer::{Transfer, UpdateRequest};
+use dns_message::Compressor;
+use dns_transfer::{Client, TooLong, Transfer, UpdateRequest};
 use dns_wire::Rcode;
 use engine::{Datagram, ReturnPath, UdpResponder};
 
@@ -68,8 +68,8 @@ impl DnsResponder {
         }
     }
 
-    /// Answers one query of `len` octets in `buffer`, which `client` sent by TCP.
-    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, client: IpAddr) -> Answer {
+    /// Answers one query of `len` octets in `buffer`, which `client` sent by TCP, or by TLS, HTTPS or QUIC.
+    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, client: Client) -> Answer {
         let published = self.published.load();
         self.pick_up(&published);
         let mut prepared = Prepared::default();
@@ -79,7 +79,7 @@ impl DnsResponder {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
             // Over TCP nothing is limited, so the time of the limits does not matter.
-            match guard.judge(message, client, Transport::Tcp, Instant::ZERO, unix_secs) {
+            match guard.judge(message, client.address, Transport::Tcp, Instant::ZERO, unix_secs) {
                 Judgement::Answer => {}
                 judgement => {
                     let catalog = &published.catalog;
@@ -119,6 +119,24 @@ impl DnsResponder {
         (self.published.load().transfers.on_update)(update, Box::new(reply));
     }
 
+    /// The messages of a transfer, one after the other, each when it is asked for. The last one may say that a record is too long.
+    pub fn messages(
+        &self,
+        mut transfer: Box<Transfer>,
+    ) -> impl Iterator<Item = Result<Vec<u8>, TooLong>> + Send + use<> {
+        let (published, mut compressor) = (Arc::clone(&self.published), Compressor::default());
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            if transfer.is_done() || has_failed {
+                return None;
+            }
+            let (mut message, now) = (Vec::new(), (published.load().transfers.unix_time)());
+            let written = transfer.write_next(&mut compressor, &mut message, now);
+            has_failed = written.is_err();
+            Some(written.map(|()| message))
+        })
+    }
+
     /// The time for signatures, in seconds since 1970.
     pub(crate) fn unix_time(&self) -> u64 {
         (self.published.load().transfers.unix_time)()
@@ -142,7 +160,7 @@ impl DnsResponder {
         published: &Published,
         buffer: &mut [u8],
         len: usize,
-        client: IpAddr,
+        client: Client,
         transport: Transport,
     ) -> Special {
         handle_special(published, &mut self.responder, &self.counters, buffer, len, client, transport)
@@ -214,7 +232,7 @@ impl UdpResponder for DnsResponder {
             }
             let prepared = &self.prepared[number];
             if prepared.is_special() {
-                let (client, len) = (datagram.source().ip(), datagram.len);
+                let (client, len) = (Client::plain(datagram.source().ip()), datagram.len);
                 let outcome =
                     self.respond_specially(&published, datagram.buffer, len, client, Transport::Udp);
                 match outcome {

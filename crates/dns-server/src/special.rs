@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use dns_auth::{Counters, Outcome, Responder, Transport};
 use dns_transfer::tsig::Signer;
-use dns_transfer::{Handled, Policy, UpdateRequest, handle};
+use dns_transfer::{Client, Handled, Policy, UpdateRequest, handle};
 use dns_wire::{NameBuf, Query, Rcode};
 
 use crate::late::LateReply;
@@ -51,7 +51,7 @@ pub(crate) fn handle_special(
     counters: &Counters,
     buffer: &mut [u8],
     len: usize,
-    client: IpAddr,
+    client: Client,
     transport: Transport,
 ) -> Special {
     let service = &*published.transfers;
@@ -72,7 +72,7 @@ pub(crate) fn handle_special(
         Handled::Query(query, signer) => answer_signed(published, responder, &query, *signer, transport, now),
         Handled::Update(update) => return Special::Update(update),
         Handled::Notified(zone, reply) => {
-            (service.on_notify)(*zone, client);
+            (service.on_notify)(*zone, client.address);
             count_reply(counters, &reply);
             Some(reply)
         }

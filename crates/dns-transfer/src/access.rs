@@ -34,13 +34,45 @@ impl Prefix {
     }
 }
 
+/// A client as access lists see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Where it asks from.
+    pub address: IpAddr,
+    /// Whether nobody on the way can read what it is sent: by TLS or QUIC.
+    pub is_encrypted: bool,
+}
+
+impl Client {
+    /// One that asks by plain UDP or TCP.
+    pub fn plain(address: IpAddr) -> Client {
+        Client { address, is_encrypted: false }
+    }
+}
+
 /// One of those who are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Allowed {
+pub struct Allowed {
+    /// Who.
+    pub who: Who,
+    /// Whether only by TLS or QUIC.
+    pub encrypted_only: bool,
+}
+
+/// Addresses, or who has a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
     /// Whoever has such an address.
     Address(Prefix),
     /// Whoever signs with the key of this name.
     Key(Box<NameBuf>),
+}
+
+impl From<Who> for Allowed {
+    /// By any transport.
+    fn from(who: Who) -> Allowed {
+        Allowed { who, encrypted_only: false }
+    }
 }
 
 /// Those who are allowed; nobody by default.
@@ -48,11 +80,13 @@ pub enum Allowed {
 pub struct AccessList(pub Vec<Allowed>);
 
 impl AccessList {
-    /// Whether a client is allowed which has this address and has signed with this key, if it has signed. One match is enough.
-    pub fn allows(&self, address: IpAddr, key: Option<Name<'_>>) -> bool {
-        self.0.iter().any(|allowed| match allowed {
-            Allowed::Address(prefix) => prefix.contains(address),
-            Allowed::Key(name) => key == Some(name.as_name()),
+    /// Whether a client is allowed that has signed with this key, if it has signed. One match is enough.
+    pub fn allows(&self, client: Client, key: Option<Name<'_>>) -> bool {
+        self.0.iter().filter(|allowed| client.is_encrypted || !allowed.encrypted_only).any(|allowed| {
+            match &allowed.who {
+                Who::Address(prefix) => prefix.contains(client.address),
+                Who::Key(name) => key == Some(name.as_name()),
+            }
         })
     }
 }
@@ -77,16 +111,29 @@ mod tests {
         }
     }
 
+    fn key(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), None).unwrap()
+    }
+
     #[test]
     fn nobody_is_allowed_unless_an_address_or_a_key_matches() {
-        let key = NameBuf::from_text(b"Key.", None).unwrap();
-        assert!(!AccessList::default().allows(address("192.0.2.1"), Some(key.as_name())));
+        let (key, client) = (key("Key."), |text| Client::plain(address(text)));
+        assert!(!AccessList::default().allows(client("192.0.2.1"), Some(key.as_name())));
         let list = AccessList(vec![
-            Allowed::Key(Box::new(NameBuf::from_text(b"key.", None).unwrap())),
-            Allowed::Address(Prefix::from_text("192.0.2.1").unwrap()),
+            Who::Key(Box::new(self::key("key."))).into(),
+            Who::Address(Prefix::from_text("192.0.2.1").unwrap()).into(),
         ]);
-        assert!(list.allows(address("198.51.100.1"), Some(key.as_name())));
-        assert!(list.allows(address("192.0.2.1"), None));
-        assert!(!list.allows(address("198.51.100.1"), None));
+        assert!(list.allows(client("198.51.100.1"), Some(key.as_name())));
+        assert!(list.allows(client("192.0.2.1"), None));
+        assert!(!list.allows(client("198.51.100.1"), None));
+    }
+
+    #[test]
+    fn who_is_allowed_by_encrypted_transports_only_is_refused_by_others() {
+        let who = Who::Address(Prefix::from_text("192.0.2.0/24").unwrap());
+        let list = AccessList(vec![Allowed { who, encrypted_only: true }]);
+        let plain = Client::plain(address("192.0.2.1"));
+        assert!(!list.allows(plain, None));
+        assert!(list.allows(Client { is_encrypted: true, ..plain }, None));
     }
 }

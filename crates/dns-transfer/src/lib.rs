@@ -25,7 +25,7 @@ pub mod text;
 pub mod tsig;
 pub mod update;
 
-pub use access::{AccessList, Allowed, Prefix};
+pub use access::{AccessList, Allowed, Client, Prefix, Who};
 pub use difference::{Difference, History, Unfit};
 pub use incoming::{Incoming, IncomingError, Received};
 pub use outgoing::{Slots, TooLong, Transfer};

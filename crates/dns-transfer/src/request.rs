@@ -10,7 +10,7 @@ use dns_wire::header::flag;
 use dns_wire::{Class, LabelStarts, Name, NameBuf, Rcode, Rtype};
 use dns_zone::Zone;
 
-use crate::access::AccessList;
+use crate::access::{AccessList, Client};
 use crate::difference::{Difference, History};
 use crate::outgoing::{Content, OPT, Slots, Transfer};
 use crate::tsig::{Keys, RequestSignature, Signer, verify_request};
@@ -46,7 +46,7 @@ pub struct ZonePolicy {
 }
 
 impl Policy {
-    fn may_transfer(&self, zone: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
+    fn may_transfer(&self, zone: Name<'_>, client: Client, key: Option<Name<'_>>) -> bool {
         let own = self.zones.get(&NameBuf::from(zone)).and_then(|policy| policy.allow_transfer.as_ref());
         own.unwrap_or(&self.allow_transfer).allows(client, key)
     }
@@ -135,7 +135,7 @@ pub fn handle(
     policy: &Policy,
     catalog: &Catalog,
     request: &[u8],
-    client: IpAddr,
+    client: Client,
     transport: Transport,
     now: u64,
 ) -> Handled {
@@ -161,7 +161,7 @@ pub fn handle(
     let Some(question) = question else { return Handled::Reply(answer_to(request, Rcode::FormErr)) };
     let request = Request { octets, question, signer, now };
     match (opcode, request.question.qtype) {
-        (NOTIFY, _) => request.notified(policy, client),
+        (NOTIFY, _) => request.notified(policy, client.address),
         (UPDATE, _) => request.update(policy, catalog, client),
         (0, Rtype::AXFR | Rtype::IXFR) if request.question.qclass == Class::IN => {
             request.transfer(policy, catalog, client, transport)
@@ -209,7 +209,7 @@ impl Request {
     }
 
     /// RFC 2136, 3.1 and 3.3: whoever may not change the zone learns nothing about it.
-    fn update(self, policy: &Policy, catalog: &Catalog, client: IpAddr) -> Handled {
+    fn update(self, policy: &Policy, catalog: &Catalog, client: Client) -> Handled {
         if self.question.qtype != Rtype::SOA || self.question.qclass != Class::IN {
             return self.refuse(Rcode::FormErr);
         }
@@ -227,7 +227,7 @@ impl Request {
     }
 
     /// RFC 5936, 2.2, and RFC 1995, 4: the whole zone, what differs from the client's version, or the SOA if the client has it or asks by UDP.
-    fn transfer(self, policy: &Policy, catalog: &Catalog, client: IpAddr, transport: Transport) -> Handled {
+    fn transfer(self, policy: &Policy, catalog: &Catalog, client: Client, transport: Transport) -> Handled {
         let Some(zone) = find(catalog, self.question.name.as_name()) else {
             return self.refuse(Rcode::NotAuth);
         };

@@ -51,8 +51,10 @@ fn key() -> Arc<Key> {
 
 /// Clients with the address or the key may transfer, two at once.
 fn policy() -> Policy {
-    let allowed =
-        vec![Allowed::Address(Prefix::from_text(CLIENT).unwrap()), Allowed::Key(Box::new(name("key.")))];
+    let allowed = vec![
+        Who::Address(Prefix::from_text(CLIENT).unwrap()).into(),
+        Who::Key(Box::new(name("key."))).into(),
+    ];
     let mut policy =
         Policy { allow_transfer: AccessList(allowed), slots: Some(Slots::new(2)), ..Policy::default() };
     policy.keys.insert(Key::new(name("key.").as_name(), Algorithm::Sha256, b"secret"));
@@ -71,7 +73,7 @@ fn ixfr(serial: u32) -> Vec<u8> {
 }
 
 fn ask(policy: &Policy, catalog: &Catalog, request: &[u8], client: &str, transport: Transport) -> Handled {
-    handle(policy, catalog, request, client.parse().unwrap(), transport, NOW)
+    handle(policy, catalog, request, Client::plain(client.parse().unwrap()), transport, NOW)
 }
 
 fn reply(handled: Handled) -> Vec<u8> {
@@ -302,7 +304,7 @@ fn update() -> Vec<u8> {
 
 fn policy_with_update() -> Policy {
     let (mut policy, zone) = (policy(), name("example."));
-    let allow_update = AccessList(vec![Allowed::Key(Box::new(name("key.")))]);
+    let allow_update = AccessList(vec![Who::Key(Box::new(name("key."))).into()]);
     policy.zones.insert(zone, ZonePolicy { allow_update, ..ZonePolicy::default() });
     policy
 }
@@ -327,7 +329,7 @@ fn an_update_is_accepted_from_those_who_may_and_its_answer_is_signed() {
 #[test]
 fn an_update_of_no_zone_of_ours_or_of_another_shape_is_told_so() {
     let (mut policy, catalog) = (policy_with_update(), catalog(1));
-    let everybody = AccessList(vec![Allowed::Address(Prefix::from_text("0.0.0.0/0").unwrap())]);
+    let everybody = AccessList(vec![Who::Address(Prefix::from_text("0.0.0.0/0").unwrap()).into()]);
     policy.zones.get_mut(&name("example.")).unwrap().allow_update = everybody;
     let code = |request: &[u8]| rcode(ask(&policy, &catalog, request, CLIENT, Transport::Tcp));
     let other = question_message(1, UPDATE, name("sub.example.").as_name(), Rtype::SOA);

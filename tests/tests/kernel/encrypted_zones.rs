@@ -65,10 +65,12 @@ fn zones_are_served_over_tls_https_and_quic_in_whole_blocks() {
 }
 
 #[test]
-fn transfers_are_refused_there_whoever_may_have_them_elsewhere() {
+fn transfers_are_refused_over_https_and_over_tls_without_alpn() {
     let server = Server::start();
-    let refused = server.kdig(0, &["+tls", "example.com", "AXFR"]);
-    assert!(refused.contains("REFUSED"), "{refused}");
+    for (number, way) in [(0, "+tls"), (1, "+https")] {
+        let refused = server.kdig(number, &[way, "example.com", "AXFR"]);
+        assert!(refused.contains("REFUSED"), "{refused}");
+    }
     let elsewhere = Dig::ask(server.serving.v4, Transport::Tcp, &["example.com", "AXFR"]);
     assert!(elsewhere.text.contains("XFR size"), "{}", elsewhere.text);
 }

@@ -1,6 +1,7 @@
 //! `sidestep dns` on kernel sockets: no privilege, nothing but the loopback interface.
 
 mod encrypted;
+mod encrypted_transfers;
 mod encrypted_zones;
 mod errors;
 mod guard;

@@ -119,6 +119,10 @@ pub(crate) struct SecondaryTable {
     pub(crate) primaries: Vec<String>,
     /// The key that requests are signed with.
     pub(crate) key: Option<String>,
+    /// The name in the primaries' certificates, if they are asked by TLS.
+    pub(crate) tls: Option<String>,
+    /// A file with the certificates to trust, in place of the system's.
+    pub(crate) tls_ca: Option<PathBuf>,
     /// Where the zone is kept over a restart.
     pub(crate) file: Option<PathBuf>,
     /// Who hears of new versions, as addresses with or without ports.

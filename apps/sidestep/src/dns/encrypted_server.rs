@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use dns_front::{Front, Options, Question, Questions, Reply, Via};
+use dns_front::{Front, Options, Question, Questions, Reply, Unfinished, Via};
 use dns_message::{pad, question_message};
 use dns_server::{Admission, Answer, DnsResponder};
+use dns_transfer::Client;
 use dns_wire::{Query, Rcode};
 
 /// The longest answer.
@@ -76,11 +77,16 @@ struct Answering {
 
 impl Answering {
     fn answer(&mut self, question: Question) {
-        let client = question.client.ip();
+        let client = Client { address: question.client.ip(), is_encrypted: true };
+        let takes_transfers = question.takes_transfers;
         let (octets, reply) = question.into_parts();
         self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
         let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client) {
             Answer::Reply(len) => self.buffer[..len].to_vec(),
+            Answer::Transfer(transfer) if takes_transfers => {
+                let messages = self.responder.messages(transfer);
+                return reply.answer_many(Box::new(messages.map(|message| message.map_err(|_| Unfinished))));
+            }
             Answer::Transfer(_) => refusal(&octets).unwrap_or_default(),
             Answer::Update(update) => {
                 return self.responder.submit(update, Box::new(move |answer| send(reply, answer)));
@@ -96,7 +102,7 @@ fn send(reply: Reply, mut answer: Vec<u8>) {
     reply.answer(answer);
 }
 
-/// Transfers are many messages, and the front takes one.
+/// The answer to who asks for a transfer by TLS 1.2, without ALPN, or by HTTPS.
 fn refusal(octets: &[u8]) -> Option<Vec<u8>> {
     const QR: u16 = 0x8000;
     let query = Query::parse(octets).ok()?;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
+use dns_client::{TransferTls, Trust};
 use dns_server::TransferService;
-use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, ZonePolicy};
+use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Who, ZonePolicy};
 use dns_wire::{Name, NameBuf};
 
 use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
@@ -18,6 +19,9 @@ use super::notify::Target;
 use super::privileges::explain_denial;
 use super::secondary::Notice;
 use super::service::Shared;
+
+/// Of transfers by TLS (RFC 9103, 6.1).
+const TLS_PORT: u16 = 853;
 
 /// All about transfers that the configuration says.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +53,8 @@ pub(crate) struct SecondarySpec {
     pub(crate) primaries: Vec<SocketAddr>,
     /// Name of the key that requests are signed with.
     pub(crate) key: Option<NameBuf>,
+    /// How primaries are asked by TLS, if they are.
+    pub(crate) tls: Option<Arc<TransferTls>>,
     pub(crate) file: Option<PathBuf>,
     allow_transfer: Option<AccessList>,
     /// Who hears of new versions.
@@ -80,7 +86,7 @@ impl Transfers {
         let list = |texts| access_list("allow-transfer", texts, &self.keys);
         let allow_transfer = allow_transfer.map(list).transpose()?;
         let allow_update = access_list("allow-update", &table.allow_update, &self.keys)?;
-        let notify = addresses("notify", &table.notify)?;
+        let notify = addresses("notify", &table.notify, 53)?;
         self.zones.insert(spec.clone(), ZoneTransfers { allow_transfer, allow_update, notify });
         Ok(())
     }
@@ -140,8 +146,8 @@ fn targets_of(origin: Name<'_>, addresses: &[SocketAddr]) -> impl Iterator<Item 
     addresses.iter().map(move |address| Target { origin: NameBuf::from(origin), address: *address })
 }
 
-fn addresses(what: &'static str, texts: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
-    texts.iter().map(|text| Ok(parse_address(what, text, 53)?)).collect()
+fn addresses(what: &'static str, texts: &[String], port: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    texts.iter().map(|text| Ok(parse_address(what, text, port)?)).collect()
 }
 
 /// What responders need besides zones and settings.
@@ -165,17 +171,21 @@ pub(crate) fn unix_time() -> u64 {
 }
 
 fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
-    let allowed = texts.iter().map(|text| {
+    let who = |text: &str| {
         if let Some(prefix) = Prefix::from_text(text) {
-            return Ok(Allowed::Address(prefix));
+            return Ok(Who::Address(prefix));
         }
         let name = parse_domain(option, text)?;
         match keys.get(name.as_name()) {
-            Some(_) => Ok(Allowed::Key(Box::new(name))),
+            Some(_) => Ok(Who::Key(Box::new(name))),
             None => Err(anyhow!(
                 "{option}: {text:?} is neither an address, such as 192.0.2.1 or 192.0.2.0/24, nor the name of a [[key]]"
             )),
         }
+    };
+    let allowed = texts.iter().map(|text| {
+        let encrypted = text.strip_prefix("encrypted:");
+        Ok(Allowed { who: who(encrypted.unwrap_or(text))?, encrypted_only: encrypted.is_some() })
     });
     allowed.collect::<anyhow::Result<_>>().map(AccessList)
 }
@@ -221,7 +231,10 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
 
 fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::Result<SecondarySpec> {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    let primaries: Vec<_> = addresses("primaries", &table.primaries)?.into_iter().map(canonical).collect();
+    let tls = transfer_tls(table, directory)?;
+    let port = if tls.is_some() { TLS_PORT } else { 53 };
+    let primaries: Vec<_> =
+        addresses("primaries", &table.primaries, port)?.into_iter().map(canonical).collect();
     if primaries.is_empty() {
         bail!("primaries: none is named, expected at least one address");
     }
@@ -233,14 +246,29 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
         origin: parse_domain("zone", &table.zone)?,
         primaries,
         key,
+        tls,
         file: table.file.as_ref().map(|file| directory.join(file)),
-        notify: addresses("notify", &table.notify)?,
+        notify: addresses("notify", &table.notify, 53)?,
         allow_transfer: table
             .allow_transfer
             .as_deref()
             .map(|texts| access_list("allow-transfer", texts, keys))
             .transpose()?,
     })
+}
+
+/// RFC 9103: whom to trust, and under which name.
+fn transfer_tls(table: &SecondaryTable, directory: &Path) -> anyhow::Result<Option<Arc<TransferTls>>> {
+    let Some(name) = &table.tls else {
+        return match &table.tls_ca {
+            Some(_) => bail!(
+                "tls-ca: expected the option tls beside it, with the name in the primaries' certificates"
+            ),
+            None => Ok(None),
+        };
+    };
+    let trust = table.tls_ca.as_ref().map_or(Trust::System, |file| Trust::File(directory.join(file)));
+    Ok(Some(Arc::new(TransferTls::new(name, &trust).context("tls")?)))
 }
 
 #[cfg(test)]

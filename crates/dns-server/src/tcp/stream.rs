@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use clock::{Duration, Instant};
 use dns_message::Compressor;
-use dns_transfer::{Transfer, UpdateRequest};
+use dns_transfer::{Client, Transfer, UpdateRequest};
 
 use crate::{Answer, DnsResponder};
 
@@ -47,7 +47,7 @@ impl StreamResponder {
     /// Answers one message; a reply is then in the scratch.
     fn answer(&mut self, message: &[u8], client: IpAddr) -> Answer {
         self.scratch[..message.len()].copy_from_slice(message);
-        self.responder.respond_one(&mut self.scratch, message.len(), client)
+        self.responder.respond_one(&mut self.scratch, message.len(), Client::plain(client))
     }
 
     /// Has an update carried out, and returns where its answer will be.

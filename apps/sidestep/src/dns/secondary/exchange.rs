@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dns_auth::ServedZone;
+use dns_client::TransferTls;
 use dns_message::{Message, question_message};
 use dns_transfer::incoming::{serial_in, transfer_request};
 use dns_transfer::tsig::{Verifier, VerifyError, sign_request};
@@ -47,12 +48,19 @@ pub(super) struct Primary<'a> {
     pub(super) address: SocketAddr,
     pub(super) origin: Name<'a>,
     pub(super) key: Option<&'a Arc<Key>>,
+    /// How to connect, if all goes by TLS.
+    pub(super) tls: Option<&'a TransferTls>,
 }
 
+/// A connection, with TLS or without.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
 impl Primary<'_> {
-    /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP.
+    /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP, or by TLS alone (RFC 9103, 6.1).
     pub(super) fn serial(&self) -> Result<u32, ExchangeError> {
-        for _ in 0..UDP_TRIES {
+        for _ in 0..if self.tls.is_none() { UDP_TRIES } else { 0 } {
             match self.ask_by_udp() {
                 Ok(Some(serial)) => return Ok(serial),
                 Err(ExchangeError::Io(_)) => {}
@@ -62,7 +70,7 @@ impl Primary<'_> {
         }
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
         let mut stream = self.connect(&request)?;
-        let mut answer = read_message(&mut stream)?;
+        let mut answer = read_message(&mut *stream)?;
         verify(verifier.as_mut(), &mut answer)?;
         Ok(serial_in(&answer, id, self.origin)?)
     }
@@ -102,7 +110,7 @@ impl Primary<'_> {
         let seed = u64::from(random_number()) << 32 | u64::from(random_number());
         let mut incoming = Incoming::new(id, self.origin, held.cloned(), OCTETS_MAX, seed);
         loop {
-            let mut message = read_message(&mut stream)?;
+            let mut message = read_message(&mut *stream)?;
             verify(verifier.as_mut(), &mut message)?;
             if incoming.on_message(&message)? {
                 break;
@@ -125,21 +133,36 @@ impl Primary<'_> {
         (id, request, verifier)
     }
 
-    fn connect(&self, request: &[u8]) -> io::Result<TcpStream> {
-        let mut stream = TcpStream::connect_timeout(&self.address, ANSWER_MAX)?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
+    fn connect(&self, request: &[u8]) -> io::Result<Box<dyn Stream>> {
+        let mut stream: Box<dyn Stream> = match self.tls {
+            Some(tls) => {
+                let stream = tls.connect(self.address, ANSWER_MAX)?;
+                set_patience(&stream.sock)?;
+                Box::new(stream)
+            }
+            None => {
+                let stream = TcpStream::connect_timeout(&self.address, ANSWER_MAX)?;
+                set_patience(&stream)?;
+                Box::new(stream)
+            }
+        };
         let framed = [&(request.len() as u16).to_be_bytes()[..], request].concat(); // A request is short.
         stream.write_all(&framed)?;
+        stream.flush()?;
         Ok(stream)
     }
+}
+
+fn set_patience(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(SILENCE_MAX))?;
+    stream.set_write_timeout(Some(SILENCE_MAX))
 }
 
 fn verify(verifier: Option<&mut Verifier>, message: &mut Vec<u8>) -> Result<(), VerifyError> {
     verifier.map_or(Ok(()), |verifier| verifier.verify(message, unix_time()))
 }
 
-fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+fn read_message(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len)?;
     let mut message = vec![0; usize::from(u16::from_be_bytes(len))];

@@ -282,7 +282,8 @@ fn next_version(held: Option<&Version>, changed: Changed, differences: &[Arc<Dif
 }
 
 fn refresh_from(job: &Job, address: SocketAddr) -> Result<Received, ExchangeError> {
-    let primary = Primary { address, origin: job.spec.origin.as_name(), key: job.key.as_ref() };
+    let tls = job.spec.tls.as_deref();
+    let primary = Primary { address, origin: job.spec.origin.as_name(), key: job.key.as_ref(), tls };
     let ours = job.held.as_ref().and_then(Version::tree).map(dns_zone::Zone::serial);
     let Some(ours) = ours else { return primary.transfer(None, None) };
     let theirs = primary.serial()?;

@@ -1,0 +1,59 @@
+//! Connections for zone transfers over TLS (RFC 9103), for callers that wait.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::trust::Trust;
+use crate::{AskError, name_in_certificate};
+
+/// A connection to a server that has shown its certificate. Reading and writing wait.
+pub type TransferStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// How to connect to the servers of a zone.
+#[derive(Debug)]
+pub struct TransferTls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    trust: Trust,
+}
+
+/// Two are the same if they trust the same about the same name.
+impl PartialEq for TransferTls {
+    fn eq(&self, other: &TransferTls) -> bool {
+        (&self.name, &self.trust) == (&other.name, &other.trust)
+    }
+}
+
+impl Eq for TransferTls {}
+
+impl TransferTls {
+    /// Connections to servers whose certificates have `name`, and that `trust` vouches for. This reads files.
+    pub fn new(name: &str, trust: &Trust) -> Result<TransferTls, AskError> {
+        // RFC 9103, 7.1 and 7.2: ALPN, and nothing before TLS 1.3.
+        let config = Arc::new(trust.config_of(&[&TLS13], b"dot")?);
+        Ok(TransferTls { config, name: name_in_certificate(name)?, trust: trust.clone() })
+    }
+
+    /// Connects and shakes hands, each within `patience`. What is read and written later may take that long, too.
+    pub fn connect(&self, address: SocketAddr, patience: Duration) -> io::Result<TransferStream> {
+        let mut stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        let connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+        let mut connection = connection.map_err(io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut stream)?;
+        }
+        if connection.alpn_protocol() != Some(b"dot") {
+            return Err(io::Error::other("the server does not speak DNS over TLS (no ALPN token \"dot\")"));
+        }
+        Ok(StreamOwned::new(connection, stream))
+    }
+}

@@ -1,0 +1,182 @@
+//! Zone transfers over TLS (RFC 9103), with BIND at either end and between two of ours, and over QUIC (RFC 9250).
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::{Child, Directory};
+use tests::{Dig, Serving, Transport};
+
+use crate::encrypted::make_certificate;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const ORIGIN: &str = "example.org";
+/// Names of a zone that takes some hundred messages.
+const HOSTS: u32 = 50_000;
+const NAME: &str = "ns.test";
+
+fn zone_text(serial: u32) -> String {
+    let hosts = (0..HOSTS).map(|host| format!("Host-{host} A 198.51.100.7\n")).collect::<String>();
+    format!(
+        "$ORIGIN {ORIGIN}.\n$TTL 60\n@ SOA ns1 host {serial} 1 1 1000 1\n NS ns1\nns1 A 192.0.2.53\n{hosts}"
+    )
+}
+
+/// A primary of ours with TLS and QUIC; whoever `allowed` names may transfer the zone.
+struct Primary {
+    serving: Serving,
+    tls: SocketAddr,
+    quic: SocketAddr,
+}
+
+impl Primary {
+    fn start(allowed: &str) -> Primary {
+        let directory = Directory::new().unwrap();
+        make_certificate(&directory, NAME);
+        directory.write("primary.zone", &zone_text(1)).unwrap();
+        let config = format!(
+            "allow-transfer = [{allowed}]\n[[zone]]\nfile = \"primary.zone\"\norigin = \"{ORIGIN}\"\n[encrypted]\n\
+             certificate = \"certificate.pem\"\nkey = \"key.pem\"\ntls = [\"127.0.0.1:0\"]\nquic = [\"127.0.0.1:0\"]\n"
+        );
+        let config = directory.write("dns.toml", &config).unwrap().display().to_string();
+        let serving = Serving::start_in(directory, &["--config", &config], &[]);
+        let [tls, quic] = ["tls://", "quic://"].map(|protocol| {
+            let address = serving.ready.split_whitespace().find_map(|word| word.strip_prefix(protocol));
+            address.unwrap().trim_end_matches(',').parse().unwrap()
+        });
+        Primary { serving, tls, quic }
+    }
+
+    fn certificate(&self) -> String {
+        self.serving.directory.path().join("certificate.pem").display().to_string()
+    }
+
+    /// What a client prints that asks for the whole zone.
+    fn transfer(&self, tool: &str, address: SocketAddr, options: &[&str]) -> String {
+        let (at, port) = (format!("@{}", address.ip()), address.port().to_string());
+        let words = [&[&at, "-p", &port, ORIGIN, "AXFR", "+time=60"], options].concat();
+        let output = Command::new(tool).args(&words).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+}
+
+fn hosts_in(text: &str) -> usize {
+    text.lines().filter(|line| line.to_ascii_lowercase().starts_with("host-")).count()
+}
+
+/// Waits until the server at `address` has that serial of the zone.
+fn wait_for_serial(address: SocketAddr, serial: u32, process: &Child) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let dig = Dig::ask(address, Transport::Tcp, &[ORIGIN, "SOA", "+short", "+retry=0", "+time=1"]);
+        if dig.text.split_whitespace().nth(2) == Some(&serial.to_string()) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "no serial {serial}: {}\n{}", dig.text, process.output());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A port that nobody had a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// BIND with one zone at a port of 127.0.0.1, and another one for TLS if it has a certificate.
+fn start_bind(directory: &Directory, zone: &str, listen: &str) -> (Child, SocketAddr) {
+    let (own, port) = (directory.path().display(), free_port());
+    let text = format!(
+        "options {{ directory \"{own}\"; pid-file none; session-keyfile none; recursion no; dnssec-validation no;\n\
+         listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; allow-transfer {{ any; }}; notify no;\n\
+         {listen} }};\ncontrols {{ }};\n{zone}"
+    );
+    let config = directory.write("named.conf", &text).unwrap().display().to_string();
+    let mut command = Command::new("named");
+    command.args(["-g", "-n", "1", "-c", &config]);
+    (Child::spawn("named", &mut command).unwrap(), ([127, 0, 0, 1], port).into())
+}
+
+#[test]
+fn a_zone_goes_to_clients_over_tls_1_3_and_over_quic() {
+    let primary = Primary::start("\"127.0.0.1\"");
+    let over_tls = primary.transfer("dig", primary.tls, &["+tls"]);
+    assert_eq!(hosts_in(&over_tls), HOSTS as usize, "{}", over_tls.lines().last().unwrap_or_default());
+    let over_quic = primary.transfer("kdig", primary.quic, &["+quic"]);
+    assert_eq!(hosts_in(&over_quic), HOSTS as usize, "{}", over_quic.lines().last().unwrap_or_default());
+    let over_tcp = primary.transfer("dig", primary.serving.v4, &["+tcp"]);
+    assert_eq!(hosts_in(&over_tcp), HOSTS as usize, "and over TCP as before");
+    let over_tls_1_2 = primary.transfer("kdig", primary.tls, &["+tls", "+noalpn"]);
+    assert!(over_tls_1_2.contains("REFUSED"), "{over_tls_1_2}");
+}
+
+#[test]
+fn who_may_transfer_by_encrypted_transports_only_is_refused_over_tcp() {
+    let primary = Primary::start("\"encrypted:127.0.0.0/8\"");
+    let plain = primary.transfer("dig", primary.serving.v4, &["+tcp"]);
+    assert!(hosts_in(&plain) == 0 && plain.contains("Transfer failed"), "{plain}");
+    assert_eq!(hosts_in(&primary.transfer("dig", primary.tls, &["+tls"])), HOSTS as usize);
+}
+
+#[test]
+fn bind_follows_over_tls() {
+    let primary = Primary::start("\"encrypted:127.0.0.1\"");
+    let directory = Directory::new().unwrap();
+    let (address, port, ca) = (primary.tls.ip(), primary.tls.port(), primary.certificate());
+    let zone = format!(
+        "tls strict {{ ca-file \"{ca}\"; remote-hostname \"{NAME}\"; protocols {{ TLSv1.3; }}; }};\n\
+         zone \"{ORIGIN}\" {{ type secondary; file \"secondary.zone\"; primaries {{ {address} port {port} tls strict; }}; }};\n"
+    );
+    let (mut named, at) = start_bind(&directory, &zone, "");
+    wait_for_serial(at, 1, &named);
+    assert_eq!(hosts_in(&primary.transfer("dig", at, &["+tcp"])), HOSTS as usize);
+    named.end();
+}
+
+/// A secondary of ours that asks `primary` by TLS, and trusts `ca` about `name`.
+fn follow(primary: SocketAddr, ca: &str, name: &str) -> Serving {
+    let directory = Directory::new().unwrap();
+    let config = format!(
+        "allow-transfer = [\"127.0.0.1\"]\n[[secondary]]\nzone = \"{ORIGIN}\"\nprimaries = [\"{primary}\"]\n\
+         tls = \"{name}\"\ntls-ca = \"{ca}\"\nfile = \"secondary.zone\"\n"
+    );
+    let config = directory.write("dns.toml", &config).unwrap().display().to_string();
+    Serving::start_in(directory, &["--config", &config], &[])
+}
+
+#[test]
+fn a_secondary_follows_bind_and_one_of_ours_over_tls() {
+    let directory = Directory::new().unwrap();
+    make_certificate(&directory, NAME);
+    directory.write("primary.zone", &zone_text(1)).unwrap();
+    let zone = format!(
+        "tls own {{ cert-file \"certificate.pem\"; key-file \"key.pem\"; }};\n\
+         zone \"{ORIGIN}\" {{ type primary; file \"primary.zone\"; }};\n"
+    );
+    let tls_port = free_port();
+    let (mut named, _) =
+        start_bind(&directory, &zone, &format!("listen-on port {tls_port} tls own {{ 127.0.0.1; }};"));
+    let ca = directory.path().join("certificate.pem").display().to_string();
+    let behind_bind = follow(([127, 0, 0, 1], tls_port).into(), &ca, NAME);
+    let ours = Primary::start("\"encrypted:127.0.0.1\"");
+    let behind_ours = follow(ours.tls, &ours.certificate(), NAME);
+    for secondary in [&behind_bind, &behind_ours] {
+        wait_for_serial(secondary.v4, 1, &secondary.process);
+        assert_eq!(hosts_in(&ours.transfer("dig", secondary.v4, &["+tcp"])), HOSTS as usize);
+    }
+    named.end();
+}
+
+#[test]
+fn a_secondary_takes_nothing_from_a_primary_with_another_name_or_an_unknown_certificate() {
+    let ours = Primary::start("\"127.0.0.1\"");
+    let other = Directory::new().unwrap();
+    make_certificate(&other, NAME);
+    let unknown = other.path().join("certificate.pem").display().to_string();
+    for (ca, name) in [(ours.certificate(), "other.test"), (unknown, NAME)] {
+        let mut secondary = follow(ours.tls, &ca, name);
+        let line = secondary.process.wait_for_line("invalid peer certificate", PATIENCE).unwrap();
+        assert!(line.contains(ORIGIN), "{line}");
+        let dig = Dig::ask(secondary.v4, Transport::Udp, &[ORIGIN, "SOA"]);
+        assert_eq!(dig.status(), "SERVFAIL");
+    }
+}
