@@ -22,6 +22,8 @@ const REPLACE: Duration = Duration::from_millis(100);
 const REOPEN: Duration = Duration::from_millis(20);
 /// How long claimed TCP waits for that at most.
 pub(crate) const REOPEN_MAX: Duration = Duration::from_secs(1);
+/// How long nothing is said of a queue that is in use: the kernel frees those of a process that was killed some time after its end.
+const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// The interface in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,8 @@ pub struct PortPlan {
     /// No action that may fail is tried before this time.
     not_before: Instant,
     last_look: Instant,
+    /// Since when queues that are to be opened are in use.
+    busy_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -98,7 +102,7 @@ impl PortPlan {
     pub fn new(engines: usize, listens: Vec<(Transport, ListenAddress)>) -> PortPlan {
         assert!(engines > 0, "somebody has to serve the queues");
         let (not_before, last_look) = (Instant::ZERO, Instant::ZERO);
-        PortPlan { engines, listens, attached: None, not_before, last_look }
+        PortPlan { engines, listens, attached: None, not_before, last_look, busy_since: None }
     }
 
     /// Replaces the listens.
@@ -154,6 +158,7 @@ impl PortPlan {
     pub fn on_attached(&mut self, view: &PortView) {
         let &PortView { index, mtu, frame_size, .. } = view;
         let (open, claims) = (BTreeSet::new(), BTreeSet::new());
+        self.busy_since = None;
         self.attached = Some(Attached { index, mtu, frame_size, open, claims, reopening: None });
     }
 
@@ -166,6 +171,7 @@ impl PortPlan {
 
     /// These queues are open.
     pub fn on_opened(&mut self, queues: &[u16]) {
+        self.busy_since = None;
         if let Some(attached) = &mut self.attached {
             attached.open.extend(queues);
         }
@@ -176,6 +182,11 @@ impl PortPlan {
         if let Some(attached) = &mut self.attached {
             attached.reopening = None;
         }
+    }
+
+    /// Whether queues are to be opened soon that were in use a moment ago.
+    pub fn is_waiting_for_queues(&self) -> bool {
+        self.busy_since.is_some_and(|since| self.last_look.since(since) < BUSY_MAX)
     }
 
     /// Queues are being opened again that may still be in use for a moment.
@@ -198,6 +209,15 @@ impl PortPlan {
     /// The last action failed. It is tried again in a second, or sooner while queues are being opened again.
     pub fn on_failure(&mut self, now: Instant) {
         self.not_before = now + if self.is_reopening() { REOPEN } else { RETRY };
+    }
+
+    /// Queues that were to be opened are in use. They are tried again soon; `false` says that this has lasted too long for a queue that somebody
+    /// has just left, so it is a failure.
+    pub fn on_busy(&mut self, now: Instant) -> bool {
+        let since = *self.busy_since.get_or_insert(now);
+        let is_soon = self.is_reopening() || now.since(since) < BUSY_MAX;
+        self.not_before = now + if is_soon { REOPEN } else { RETRY };
+        is_soon
     }
 
     /// The closed queues of the first engine that has any.

@@ -134,7 +134,7 @@ impl PortSupervisor {
             match self.carry_out(action, view.as_ref(), &mut events) {
                 Ok(()) => self.last_failure = None,
                 // The engines or the kernel still need time.
-                Err(PathError::Busy(_)) if self.plan.is_reopening() => self.plan.on_failure(now),
+                Err(PathError::Busy(_)) if self.plan.on_busy(now) => {}
                 Err(error) => {
                     self.plan.on_failure(now);
                     self.fail(error.into(), &mut events);
@@ -142,6 +142,11 @@ impl PortSupervisor {
             }
         }
         events
+    }
+
+    /// Whether queues are to be opened soon that are still in use: the kernel frees those of a process that was killed some time after its end.
+    pub fn is_waiting_for_queues(&self) -> bool {
+        self.plan.is_waiting_for_queues()
     }
 
     /// Replaces the claims, from the next [`PortSupervisor::poll`] on.

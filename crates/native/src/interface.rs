@@ -18,6 +18,9 @@ use crate::departure::{Answer, Departure, DepartureError, Departures};
 use crate::follower::Follower;
 use crate::shadow::Owner;
 
+/// Between two looks at queues that are in use when the interface is opened.
+const QUEUE_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// What became of the interface's packets, each count with its name, at most one second old; `None` while it is not attached.
 pub type SteeringCounts = Arc<Mutex<Option<Vec<(&'static str, u64)>>>>;
 
@@ -127,11 +130,17 @@ impl Interface {
         let listens = config.listens.clone();
         let mut follower = Follower::new(config, engines, owner);
         let clock = Clock::start();
-        for event in supervisor.poll(clock.now()) {
-            match event {
-                PortEvent::Failed(error) => return Err(error.into()),
-                event => follower.on_event(event),
+        loop {
+            for event in supervisor.poll(clock.now()) {
+                match event {
+                    PortEvent::Failed(error) => return Err(error.into()),
+                    event => follower.on_event(event),
+                }
             }
+            if !supervisor.is_waiting_for_queues() {
+                break;
+            }
+            std::thread::sleep(QUEUE_WAIT);
         }
         let description = follower.describe();
         let steering = SteeringCounts::default();

@@ -47,7 +47,7 @@ impl Primary {
 
     /// Kills the server at once, and starts another one with the same files.
     pub(crate) fn kill_and_restart(&mut self, device: Device, zone: &Zone) {
-        self.server.process.signal(Signal::KILL);
+        self.server.process.kill();
         self.server = start_in(&self.directory, device, &self.lab, zone);
     }
 

@@ -136,7 +136,7 @@ fn queues_that_are_still_in_use_are_tried_again_in_a_moment_and_tcp_waits_a_seco
     for millis in 1..1000 {
         if let Some(action) = plan.next(Some(&large), at(millis)) {
             assert!(matches!(action, Action::Open { .. }));
-            plan.on_failure(at(millis));
+            assert!(plan.on_busy(at(millis)));
             tries += 1;
         }
     }
@@ -146,6 +146,28 @@ fn queues_that_are_still_in_use_are_tried_again_in_a_moment_and_tcp_waits_a_seco
     assert!(matches!(plan.next(Some(&large), at(1000)), Some(Action::Open { .. })));
     plan.on_failure(at(1000));
     assert_eq!(plan.next(Some(&large), at(1999)), None);
+}
+
+#[test]
+fn queues_in_use_are_tried_again_quietly_for_two_seconds_and_then_every_second() {
+    let (mut plan, view) = (plan(1), view(2, 1, &[]));
+    assert_eq!(plan.next(Some(&view), at(0)), Some(Action::Attach));
+    plan.on_attached(&view);
+    let mut quiet = 0;
+    for millis in 0..2000 {
+        if let Some(action) = plan.next(Some(&view), at(millis)) {
+            assert!(matches!(action, Action::Open { .. }));
+            assert!(plan.on_busy(at(millis)) && plan.is_waiting_for_queues());
+            quiet += 1;
+        }
+    }
+    assert_eq!(quiet, 100);
+    assert!(plan.next(Some(&view), at(2000)).is_some() && !plan.on_busy(at(2000)));
+    assert!(!plan.is_waiting_for_queues());
+    assert_eq!(plan.next(Some(&view), at(2999)), None);
+    assert!(plan.next(Some(&view), at(3000)).is_some());
+    plan.on_opened(&[0]);
+    assert!(plan.on_busy(at(3001)), "what was opened meanwhile is waited for anew");
 }
 
 #[test]
