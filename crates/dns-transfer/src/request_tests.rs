@@ -6,8 +6,7 @@ use dns_auth::compile::compile;
 use dns_zone::ZoneBuilder;
 
 use super::*;
-use crate::access::Allowed;
-use crate::access::Prefix;
+use crate::access::{Prefix, Who};
 use crate::tsig::{Algorithm, Key, sign_request};
 use dns_message::{push_record, question_message};
 
