@@ -8,6 +8,7 @@
 //! | `difference.rs` | [`Difference`]: what leads from one version to the next; [`History`]: the last ones |
 //! | `secondary.rs` | [`Secondary`]: when a secondary zone looks for changes, and when it expires |
 //! | `update.rs` | [`Update`]: prerequisites and changes of a dynamic update, and the version that it leads to |
+//! | `catalog.rs` | catalog zones: the zones that one names, and one of zones that are there |
 //! | `text.rs` | a zone as a zone file |
 //! | `access.rs` | who may transfer |
 //! | `tsig.rs` | signatures: keys, signing, checking (RFC 8945) |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod catalog;
 pub mod difference;
 pub mod incoming;
 pub mod outgoing;
