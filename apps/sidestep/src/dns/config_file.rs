@@ -42,6 +42,8 @@ pub(crate) struct ConfigFile {
     /// `[[secondary]]` tables.
     #[serde(default, rename = "secondary")]
     pub(crate) secondaries: Vec<SecondaryTable>,
+    /// `[catalog]`.
+    pub(crate) catalog: Option<CatalogTable>,
     /// `[answers]`.
     #[serde(default)]
     pub(crate) answers: AnswersTable,
@@ -123,6 +125,11 @@ pub(crate) struct SecondaryTable {
     pub(crate) tls: Option<String>,
     /// A file with the certificates to trust, in place of the system's.
     pub(crate) tls_ca: Option<PathBuf>,
+    /// Whether it names other zones, to be had from the same primaries.
+    #[serde(default)]
+    pub(crate) catalog: bool,
+    /// The directory of those zones' files.
+    pub(crate) members: Option<PathBuf>,
     /// Where the zone is kept over a restart.
     pub(crate) file: Option<PathBuf>,
     /// Who hears of new versions, as addresses with or without ports.
@@ -130,6 +137,19 @@ pub(crate) struct SecondaryTable {
     pub(crate) notify: Vec<String>,
     /// Who may transfer it, in place of those who may transfer all.
     pub(crate) allow_transfer: Option<Vec<String>>,
+}
+
+/// A catalog of the zones that are served from files.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct CatalogTable {
+    /// Its name.
+    pub(crate) zone: String,
+    /// Who may transfer it, in place of those who may transfer all.
+    pub(crate) allow_transfer: Option<Vec<String>>,
+    /// Who hears of new versions, as addresses with or without ports.
+    #[serde(default)]
+    pub(crate) notify: Vec<String>,
 }
 
 /// What answers look like.

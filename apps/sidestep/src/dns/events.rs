@@ -11,16 +11,15 @@ use signal_hook::iterator::Signals;
 
 use super::config::Config;
 use super::load::{Loaded, load_catalog};
-use super::secondary::Publish;
+use super::secondary::{Change, Publish};
 use super::updates::{Pending, Queue};
-use super::version::Version;
 
 /// Something that happened.
 pub(crate) enum Event {
     /// SIGHUP, SIGTERM or SIGINT came.
     Signal(i32),
-    /// A secondary zone has another version.
-    Secondary(Version),
+    /// Something became of a secondary zone.
+    Secondary(Change),
     /// A client changes a zone.
     Update(Pending),
     /// The zones of a configuration were loaded.
@@ -46,10 +45,10 @@ impl Events {
         Ok(events)
     }
 
-    /// Passes on versions of secondary zones.
+    /// Passes on what becomes of secondary zones.
     pub(crate) fn publisher(&self) -> Publish {
         let sender = self.sender.clone();
-        Box::new(move |zone| drop(sender.send(Event::Secondary(zone)))) // A server that ends needs no zones.
+        Box::new(move |change| drop(sender.send(Event::Secondary(change)))) // A server that ends needs no zones.
     }
 
     /// Where responders leave updates.
@@ -65,6 +64,11 @@ impl Events {
     /// Waits for the next one, but not longer than to `until`.
     pub(crate) fn next_until(&self, until: Instant) -> Option<Event> {
         self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    }
+
+    /// The next one, if there is one now.
+    pub(crate) fn next_waiting(&self) -> Option<Event> {
+        self.receiver.try_recv().ok()
     }
 
     /// Lets a signal come again.

@@ -17,6 +17,7 @@
 //! | `guard_config.rs` | cookies and limits of rate |
 //! | `transfers.rs` | who may transfer zones, and with which keys |
 //! | `notify.rs` | NOTIFY to secondaries |
+//! | `catalog.rs` | a catalog of the zones that are served from files |
 //! | `secondary/` | zones that are transferred from others |
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
@@ -24,6 +25,7 @@
 //! | `zones.rs` | `sidestep dns zones` |
 //! | `stats.rs` | counters, over a Unix socket |
 
+mod catalog;
 mod check;
 mod config;
 mod config_file;

@@ -16,11 +16,11 @@ use super::config::Config;
 use super::encrypted_server::EncryptedServer;
 use super::events::{Event, Events};
 use super::load::Loaded;
-use super::notify::Notifier;
+use super::notify::{Notifier, Target};
 use super::options::Serve;
+use super::secondary::Change;
 use super::service::{Shared, counted, origin_of, publication, what_is_served};
 use super::updates::{self, Pending};
-use super::version::Version;
 
 /// What is served, and how it is replaced.
 pub(crate) struct Reloads<'s> {
@@ -46,19 +46,21 @@ pub(crate) struct Reloads<'s> {
     pub(crate) again: bool,
     /// When signatures are looked at.
     pub(crate) renewal: Instant,
+    /// What came behind changes of secondary zones, which are published together.
+    pub(crate) set_aside: Option<Event>,
 }
 
 impl Reloads<'_> {
     /// Does what signals, updates, other zones and the time demand, until a signal ends the server.
     pub(crate) fn run(&mut self) {
         loop {
-            let Some(event) = self.events.next_until(self.renewal) else {
+            let Some(event) = self.set_aside.take().or_else(|| self.events.next_until(self.renewal)) else {
                 self.renew();
                 continue;
             };
             match event {
                 Event::Signal(SIGHUP) => self.begin(),
-                Event::Secondary(zone) => self.replace_secondary(zone),
+                Event::Secondary(change) => self.change_secondaries(change),
                 Event::Update(update) => self.update(update),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
@@ -159,18 +161,41 @@ impl Reloads<'_> {
         self.renewal = Instant::now() + again;
     }
 
-    /// Serves another version of a secondary zone.
-    fn replace_secondary(&mut self, version: Version) {
-        let origin = origin_of(&version);
-        let is_new = version.tree().is_some();
-        let old_zone = self.shared.secondaries.insert(origin.clone(), version);
+    /// Carries out a change of secondary zones, and those that wait behind it: of ten thousand zones of a catalog each would cost as much as all.
+    fn change_secondaries(&mut self, first: Change) {
+        let (mut next, mut new, mut old) = (Some(first), Vec::new(), Vec::new());
+        while let Some(change) = next.take() {
+            match change {
+                Change::Version(version) => {
+                    let origin = origin_of(&version);
+                    if version.tree().is_some() {
+                        new.push(origin.clone());
+                    }
+                    old.extend(self.shared.secondaries.insert(origin, version));
+                }
+                Change::Joined(spec, version) => {
+                    old.extend(self.shared.secondaries.insert(spec.origin.clone(), version));
+                    self.shared.members.insert(spec.origin.clone(), spec);
+                }
+                Change::Left(origin) => {
+                    old.extend(self.shared.secondaries.remove(&origin));
+                    self.shared.members.remove(&origin);
+                }
+            }
+            match self.events.next_waiting() {
+                Some(Event::Secondary(change)) => next = Some(change),
+                other => self.set_aside = other,
+            }
+        }
         let publication = publication(&self.current, &self.loaded, &self.shared);
         let old_publication = self.published.swap(Arc::new(publication));
-        if is_new {
-            self.notifier.start(self.current.transfers.targets_of_secondary(origin.as_name()));
-        }
+        let transfers = &self.current.transfers;
+        let targets = new
+            .iter()
+            .flat_map(|origin| transfers.targets_of_secondary(origin.as_name(), &self.shared.members));
+        self.notifier.start(targets.collect());
         wait_until_unused(&old_publication);
-        drop((old_publication, old_zone));
+        drop((old_publication, old));
     }
 
     fn publish(&mut self, config: &Config, replacement: Loaded) {
@@ -184,12 +209,27 @@ impl Reloads<'_> {
     }
 
     fn replace(&mut self, replacement: Loaded) {
+        let targets = self.replace_catalog(&replacement);
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
         self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
+        self.notifier.start(targets);
         let old_zones = mem::replace(&mut self.loaded, Arc::new(replacement));
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));
+    }
+}
+
+impl Reloads<'_> {
+    /// Makes the catalog anew if there are other zones; who is to hear of that.
+    fn replace_catalog(&mut self, replacement: &Loaded) -> Vec<Target> {
+        let Some(spec) = &self.current.transfers.catalog else {
+            self.shared.catalog = None;
+            return Vec::new();
+        };
+        let Some(next) = spec.next(replacement, self.shared.catalog.as_ref()) else { return Vec::new() };
+        self.shared.catalog = Some(next);
+        spec.targets()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `sidestep dns serve`: the parts put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -30,6 +30,7 @@ use super::reload::Reloads;
 use super::secondary::Notice;
 use super::stats;
 use super::tcp::{self, TcpHandle};
+use super::transfers::SecondarySpec;
 use super::updates::Queue;
 use super::version::Version;
 use super::{descriptors, encrypted, privileges, secondary, transfers};
@@ -54,11 +55,14 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     {
         bail!("none of the zones could be loaded");
     }
-    let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys);
+    let taken: BTreeSet<NameBuf> = loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect();
+    let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let shared = Shared {
         slots: Slots::new(config.transfers.max),
         secondaries: prepared.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect(),
+        members: secondary::members(&prepared),
+        catalog: config.transfers.catalog.as_ref().and_then(|spec| spec.next(&loaded, None)),
         notices,
         chance: Chance::draw()?,
         updates: events.updates(),
@@ -82,7 +86,6 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         engines: handles.clone(),
         steering: devices.steering(),
         published: Arc::clone(&published),
-        secondaries: shared.secondaries.keys().cloned().collect(),
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
@@ -93,7 +96,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
 
     if !prepared.is_empty() {
         let channel = (shared.notices.clone(), heard);
-        secondary::start(prepared, events.publisher(), channel)
+        secondary::start(prepared, taken, events.publisher(), channel)
             .context("starting threads for secondary zones")?;
     }
     let ready = ready_line(&config, &loaded, &devices, engines.len());
@@ -114,6 +117,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         engines: &handles,
         again: false,
         renewal: Instant::now(),
+        set_aside: None,
     };
     reloads.run();
     drop(control_socket);
@@ -144,7 +148,8 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
 
 /// What responders answer from.
 pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> Published {
-    let catalog = loaded.catalog_with(shared.secondaries.values().map(|version| &version.served));
+    let others = shared.secondaries.values().chain(&shared.catalog);
+    let catalog = loaded.catalog_with(others.map(|version| &version.served));
     let transfers = Arc::new(transfers::service(config, loaded, shared));
     let guard = config.guard.options(&shared.chance);
     Published { catalog, settings: Arc::clone(&config.settings), transfers, guard }
@@ -156,6 +161,10 @@ pub(crate) struct Shared {
     pub(crate) slots: Arc<Slots>,
     /// The secondary zones, as they are now.
     pub(crate) secondaries: BTreeMap<NameBuf, Version>,
+    /// The catalog that is made of the zones, if one is.
+    pub(crate) catalog: Option<Version>,
+    /// Those of the secondary zones that catalogs have brought.
+    pub(crate) members: BTreeMap<NameBuf, Arc<SecondarySpec>>,
     /// Where updates go.
     pub(crate) updates: Queue,
     /// Where notices of primaries go.

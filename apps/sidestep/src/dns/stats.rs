@@ -1,6 +1,6 @@
 //! Counters of a running server, told through its control socket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,8 +40,6 @@ pub(crate) struct Sources {
     pub(crate) steering: Option<SteeringCounts>,
     /// What is served.
     pub(crate) published: Arc<ArcSwap<Published>>,
-    /// The zones that are transferred from elsewhere.
-    pub(crate) secondaries: BTreeSet<NameBuf>,
 }
 
 impl Subject for Sources {
@@ -50,8 +48,8 @@ impl Subject for Sources {
     }
 
     fn zones(&self) -> Vec<ZoneReport> {
-        let catalog = Arc::clone(&self.published.load().catalog);
-        catalog.zones().iter().map(|zone| self.zone(zone)).collect()
+        let published = self.published.load_full();
+        published.catalog.zones().iter().map(|zone| report(zone, &published)).collect()
     }
 
     fn write_zone(&self, name: &str, out: &mut dyn io::Write) -> Result<io::Result<()>, String> {
@@ -68,18 +66,6 @@ impl Subject for Sources {
 }
 
 impl Sources {
-    fn zone(&self, zone: &ServedZone) -> ZoneReport {
-        let origin = zone.origin();
-        let version = zone.tree().ok().map(|tree| ZoneVersion {
-            serial: tree.serial(),
-            records: tree.record_count(),
-            names: tree.node_count(),
-            is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
-        });
-        let is_secondary = self.secondaries.contains(&NameBuf::from(origin));
-        ZoneReport { zone: origin.to_string(), is_secondary, version }
-    }
-
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
     fn counts(&self) -> Vec<(String, u64)> {
         let mut counts = Vec::new();
@@ -98,6 +84,19 @@ impl Sources {
         }
         counts
     }
+}
+
+fn report(zone: &ServedZone, published: &Published) -> ZoneReport {
+    let origin = zone.origin();
+    let version = zone.tree().ok().map(|tree| ZoneVersion {
+        serial: tree.serial(),
+        records: tree.record_count(),
+        names: tree.node_count(),
+        is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
+    });
+    let policy = published.transfers.policy.zones.get(&NameBuf::from(origin));
+    let is_secondary = policy.is_some_and(|policy| !policy.primaries.is_empty());
+    ZoneReport { zone: origin.to_string(), is_secondary, version }
 }
 
 /// Adds up counts of the same name; in the order of names.

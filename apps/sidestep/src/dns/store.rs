@@ -50,6 +50,21 @@ pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> 
     Ok(())
 }
 
+/// Removes the file of a zone that is served no longer, and its journal.
+pub(super) fn remove(path: &Path) {
+    for removed in
+        [fs::remove_file(path).context("removing it"), journal::remove(path).context("removing its journal")]
+    {
+        // What was never written cannot be removed.
+        let is_missing = |error: &anyhow::Error| {
+            error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if let Some(error) = removed.err().filter(|error| !is_missing(error)) {
+            log::warn!("{}: {error:#}", path.display());
+        }
+    }
+}
+
 /// The zone in the file, and what the journal says since.
 pub(super) fn read(spec: &ZoneSpec) -> Result<Version, ZoneTextErrors> {
     let held = Version::first(compile(load::read(spec)?));

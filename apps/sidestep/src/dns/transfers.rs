@@ -1,6 +1,6 @@
 //! Who may transfer and change zones, from the configuration: keys, lists of addresses and keys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use dns_server::TransferService;
 use dns_transfer::{AccessList, Algorithm, Allowed, Key, Keys, Policy, Prefix, Who, ZonePolicy};
 use dns_wire::{Name, NameBuf};
 
+use super::catalog::CatalogSpec;
 use super::config::{Config, ZoneSpec, in_range, parse_address, parse_domain};
 use super::config_file::{ConfigFile, KeyTable, SecondaryTable, ZoneTable};
 use super::load::{self, Loaded};
@@ -32,6 +33,8 @@ pub(crate) struct Transfers {
     pub(crate) max: usize,
     /// Zones that are transferred from others.
     pub(crate) secondaries: Vec<Arc<SecondarySpec>>,
+    /// The catalog of the other zones, if one is made.
+    pub(crate) catalog: Option<CatalogSpec>,
     /// What single zones have of their own.
     zones: HashMap<ZoneSpec, ZoneTransfers>,
 }
@@ -59,6 +62,41 @@ pub(crate) struct SecondarySpec {
     allow_transfer: Option<AccessList>,
     /// Who hears of new versions.
     notify: Vec<SocketAddr>,
+    /// Whether it names other zones (RFC 9432), to be had from the same primaries.
+    pub(crate) is_catalog: bool,
+    /// The directory of those zones' files.
+    members: Option<PathBuf>,
+    /// The catalog that has brought it.
+    pub(crate) membership: Option<Membership>,
+}
+
+/// Where a zone stands in a catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) catalog: NameBuf,
+    pub(crate) label: Box<[u8]>,
+}
+
+impl SecondarySpec {
+    /// A zone of this catalog, with all that the catalog has, apart from its file.
+    pub(crate) fn member(&self, origin: NameBuf, label: Box<[u8]>) -> SecondarySpec {
+        let file = self.members.as_ref().map(|directory| directory.join(file_name(&origin)));
+        let membership = Some(Membership { catalog: self.origin.clone(), label });
+        SecondarySpec { origin, file, membership, is_catalog: false, members: None, ..self.clone() }
+    }
+}
+
+/// The name of a zone's file: that of the zone, with everything but letters, digits, `-`, `_` and `.` as `%` and two hexadecimal digits.
+fn file_name(origin: &NameBuf) -> String {
+    let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_".contains(&octet);
+    let label = |label: &[u8]| -> String {
+        let octets = label
+            .iter()
+            .map(|&octet| if plain(octet) { char::from(octet).to_string() } else { format!("%{octet:02X}") });
+        octets.collect()
+    };
+    let labels: Vec<String> = origin.as_name().labels().map(label).collect();
+    format!("{}.zone", labels.join("."))
 }
 
 impl Transfers {
@@ -77,7 +115,8 @@ impl Transfers {
             spec.map(Arc::new).with_context(|| format!("secondary {:?}", table.zone))
         });
         let secondaries = secondaries.collect::<anyhow::Result<_>>()?;
-        Ok(Transfers { keys, allow_transfer, max, secondaries, zones: HashMap::new() })
+        let catalog = file.catalog.as_ref().map(|table| CatalogSpec::resolve(table, &keys)).transpose()?;
+        Ok(Transfers { keys, allow_transfer, max, secondaries, catalog, zones: HashMap::new() })
     }
 
     /// Adds what a zone has of its own.
@@ -110,9 +149,14 @@ impl Transfers {
         targets
     }
 
-    /// Who is to hear of another version of a secondary zone.
-    pub(crate) fn targets_of_secondary(&self, origin: Name<'_>) -> Vec<Target> {
+    /// Who is to hear of another version of a secondary zone, which may be one of those that catalogs have brought.
+    pub(crate) fn targets_of_secondary(
+        &self,
+        origin: Name<'_>,
+        members: &BTreeMap<NameBuf, Arc<SecondarySpec>>,
+    ) -> Vec<Target> {
         let specs = self.secondaries.iter().filter(|spec| spec.origin.as_name() == origin);
+        let specs = specs.chain(members.get(&NameBuf::from(origin)));
         specs.flat_map(|spec| targets_of(origin, &spec.notify)).collect()
     }
 
@@ -123,15 +167,19 @@ impl Transfers {
             let (allow_transfer, allow_update) = (own.allow_transfer.clone(), own.allow_update.clone());
             Some((NameBuf::from(origin), ZonePolicy { allow_transfer, allow_update, primaries: Vec::new() }))
         });
-        let secondaries = self.secondaries.iter().map(|spec| {
+        let secondaries = self.secondaries.iter().chain(shared.members.values()).map(|spec| {
             let primaries = spec.primaries.iter().map(|primary| (primary.ip(), spec.key.clone())).collect();
             let allow_transfer = spec.allow_transfer.clone();
             (spec.origin.clone(), ZonePolicy { allow_transfer, primaries, ..ZonePolicy::default() })
         });
+        let catalog = self.catalog.iter().map(|spec| {
+            let allow_transfer = spec.allow_transfer.clone();
+            (spec.origin.clone(), ZonePolicy { allow_transfer, ..ZonePolicy::default() })
+        });
         Policy {
             keys: self.keys.clone(),
             allow_transfer: self.allow_transfer.clone(),
-            zones: zones.chain(secondaries).collect(),
+            zones: zones.chain(secondaries).chain(catalog).collect(),
             histories: loaded
                 .versions()
                 .chain(shared.secondaries.values())
@@ -142,11 +190,11 @@ impl Transfers {
     }
 }
 
-fn targets_of(origin: Name<'_>, addresses: &[SocketAddr]) -> impl Iterator<Item = Target> {
+pub(crate) fn targets_of(origin: Name<'_>, addresses: &[SocketAddr]) -> impl Iterator<Item = Target> {
     addresses.iter().map(move |address| Target { origin: NameBuf::from(origin), address: *address })
 }
 
-fn addresses(what: &'static str, texts: &[String], port: u16) -> anyhow::Result<Vec<SocketAddr>> {
+pub(crate) fn addresses(what: &'static str, texts: &[String], port: u16) -> anyhow::Result<Vec<SocketAddr>> {
     texts.iter().map(|text| Ok(parse_address(what, text, port)?)).collect()
 }
 
@@ -170,7 +218,7 @@ pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
+pub(crate) fn access_list(option: &'static str, texts: &[String], keys: &Keys) -> anyhow::Result<AccessList> {
     let who = |text: &str| {
         if let Some(prefix) = Prefix::from_text(text) {
             return Ok(Who::Address(prefix));
@@ -242,7 +290,13 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
     if let Some(unknown) = key.as_ref().filter(|key| keys.get(key.as_name()).is_none()) {
         bail!("key: there is no [[key]] of the name {unknown}");
     }
+    if table.members.is_some() && !table.catalog {
+        bail!("members: expected catalog = true beside it");
+    }
     Ok(SecondarySpec {
+        is_catalog: table.catalog,
+        members: table.members.as_ref().map(|members| directory.join(members)),
+        membership: None,
         origin: parse_domain("zone", &table.zone)?,
         primaries,
         key,
@@ -312,7 +366,7 @@ mod tests {
         .unwrap();
         let spec = &good.secondaries[0];
         let target = Target { origin: spec.origin.clone(), address: "[::2]:53".parse().unwrap() };
-        assert_eq!(good.targets_of_secondary(spec.origin.as_name()), [target]);
+        assert_eq!(good.targets_of_secondary(spec.origin.as_name(), &BTreeMap::new()), [target]);
         assert_eq!(spec.primaries, ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]);
         assert_eq!(spec.file.as_deref(), Some(Path::new("/nowhere/f")));
         let error = |rest: &str| format!("{:#}", resolve(&table(rest)).unwrap_err());
@@ -320,6 +374,19 @@ mod tests {
         assert!(error("primaries = [\"x\"]\n").contains("primaries: \"x\" is not an address"));
         let unknown = error("primaries = [\"::1\"]\nkey = \"other\"\n");
         assert_eq!(unknown, "secondary \"example\": key: there is no [[key]] of the name other.");
+    }
+
+    #[test]
+    fn a_zone_of_a_catalog_has_what_the_catalog_has_and_a_file_of_its_own() {
+        let text = "[[secondary]]\nzone = \"catalog\"\ncatalog = true\nprimaries = [\"::1\"]\nmembers = \"m\"\nfile = \"c\"\n";
+        let catalog = &resolve(text).unwrap().secondaries[0];
+        let origin = NameBuf::from_text(b"a\\/\\.\\..Example.", None).unwrap();
+        let member = catalog.member(origin.clone(), b"label"[..].into());
+        assert_eq!(member.file.as_deref(), Some(Path::new("/nowhere/m/a%2F%2E%2E.Example.zone")));
+        assert_eq!((&member.primaries, &member.origin), (&catalog.primaries, &origin));
+        assert!(!member.is_catalog, "a catalog in a catalog is a zone");
+        let error = resolve("[[secondary]]\nzone = \"z\"\nprimaries = [\"::1\"]\nmembers = \"m\"\n");
+        assert!(format!("{:#}", error.unwrap_err()).contains("members: expected catalog = true"));
     }
 
     #[test]

@@ -2,36 +2,49 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `keeper.rs` | the timers of all zones, and the zones that catalogs bring |
 //! | `exchange.rs` | the questions to a primary, and transfers from it |
 
 mod exchange;
+mod keeper;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
-use clock::{Duration, Instant};
+use clock::Duration;
 use dns_auth::compile::{compile, compile_changed};
 use dns_auth::{ServedZone, Unavailable};
 use dns_message::is_older;
-use dns_transfer::{Difference, Due, IncomingError, Key, Keys, Received, Secondary, SoaTimers};
+use dns_transfer::{Difference, IncomingError, Key, Keys, Received, catalog};
 use dns_wire::NameBuf;
 use dns_zone::Changed;
-use engine::Clock;
 
 use self::exchange::{ExchangeError, Primary};
+use self::keeper::Keeper;
 use super::config::ZoneSpec;
 use super::store;
-use super::transfers::{SecondarySpec, random_number};
+use super::transfers::SecondarySpec;
 use super::version::Version;
 
 /// Threads that ask primaries. More zones than that wait for one another.
 const WORKERS: usize = 4;
 
-/// A zone as it is to be served from now on.
-pub(crate) type Publish = Box<dyn Fn(Version) + Send>;
+/// What becomes of the zones that are served.
+pub(crate) enum Change {
+    /// A zone is to be served so from now on.
+    Version(Version),
+    /// A catalog has another zone, which is to be served so.
+    Joined(Arc<SecondarySpec>, Version),
+    /// A catalog has that zone no longer.
+    Left(NameBuf),
+}
+
+/// Takes changes, in their order.
+pub(crate) type Publish = Box<dyn Fn(Change) + Send>;
 
 /// What the thread with the timers hears.
 pub(crate) enum Notice {
@@ -61,15 +74,39 @@ pub(crate) struct Prepared {
     age: Duration,
 }
 
-/// Reads the files of all secondary zones. One that cannot be read is transferred.
-pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys) -> Vec<Prepared> {
-    let prepare = |spec: &Arc<SecondarySpec>| {
-        let (version, age) = read_file(spec).unzip();
-        let version = version.unwrap_or_else(|| placeholder(spec));
-        let key = spec.key.as_ref().and_then(|name| keys.get(name.as_name())).cloned();
-        Prepared { spec: Arc::clone(spec), key, version, age: age.unwrap_or_default() }
-    };
-    specs.iter().map(prepare).collect()
+/// Reads the files of all secondary zones, and of the zones of their catalogs. One that cannot be read is transferred. Zones whose names are
+/// `taken` are no catalog's.
+pub(crate) fn prepare(specs: &[Arc<SecondarySpec>], keys: &Keys, taken: &BTreeSet<NameBuf>) -> Vec<Prepared> {
+    let mut prepared: Vec<Prepared> = specs.iter().map(|spec| prepare_zone(spec, keys)).collect();
+    let mut taken = taken.clone();
+    taken.extend(specs.iter().map(|spec| spec.origin.clone()));
+    for number in 0..specs.len() {
+        let Some(tree) = prepared[number].version.tree().filter(|_| specs[number].is_catalog) else {
+            continue;
+        };
+        match catalog::members(tree) {
+            Ok(members) => {
+                let new = members.into_iter().filter(|(origin, _)| taken.insert(origin.clone()));
+                let new = new.map(|(origin, label)| Arc::new(specs[number].member(origin, label)));
+                prepared.extend(new.map(|spec| prepare_zone(&spec, keys)));
+            }
+            Err(error) => log::error!("catalog {}: {error}", specs[number].origin),
+        }
+    }
+    prepared
+}
+
+fn prepare_zone(spec: &Arc<SecondarySpec>, keys: &Keys) -> Prepared {
+    let (version, age) = read_file(spec).unzip();
+    let version = version.unwrap_or_else(|| placeholder(spec));
+    let key = spec.key.as_ref().and_then(|name| keys.get(name.as_name())).cloned();
+    Prepared { spec: Arc::clone(spec), key, version, age: age.unwrap_or_default() }
+}
+
+/// Those of the zones that catalogs have brought.
+pub(crate) fn members(prepared: &[Prepared]) -> BTreeMap<NameBuf, Arc<SecondarySpec>> {
+    let specs = prepared.iter().map(|zone| &zone.spec).filter(|spec| spec.membership.is_some());
+    specs.map(|spec| (spec.origin.clone(), Arc::clone(spec))).collect()
 }
 
 fn placeholder(spec: &SecondarySpec) -> Version {
@@ -95,49 +132,22 @@ fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
 /// Notices that wait at most. Whoever forges a primary's address sends as many as it likes.
 pub(crate) const NOTICES_MAX: usize = 1024;
 
-/// Starts the threads. New versions go to `publish`; notices come by the channel.
+/// Starts the threads. Changes go to `publish`; notices come by the channel. Zones whose names are `taken` are no catalog's.
 pub(crate) fn start(
     zones: Vec<Prepared>,
+    taken: BTreeSet<NameBuf>,
     publish: Publish,
     (sender, receiver): (SyncSender<Notice>, Receiver<Notice>),
 ) -> std::io::Result<()> {
     let (jobs, queue) = channel::<Job>();
     let queue = Arc::new(Mutex::new(queue));
-    for number in 0..WORKERS.min(zones.len()) {
+    for number in 0..WORKERS {
         let (queue, sender) = (Arc::clone(&queue), sender.clone());
         thread::Builder::new().name(format!("secondary-{number}")).spawn(move || work(&queue, &sender))?;
     }
-    let clock = Clock::start();
-    let now = clock.now();
-    let zones = zones.into_iter().map(|zone| Followed::new(zone, now)).collect();
-    let keeper = Keeper { zones, clock, jobs, publish };
+    let keeper = Keeper::new(zones, taken, jobs, publish);
     thread::Builder::new().name("secondaries".to_owned()).spawn(move || keeper.run(&receiver))?;
     Ok(())
-}
-
-/// A zone with its timers.
-struct Followed {
-    spec: Arc<SecondarySpec>,
-    key: Option<Arc<Key>>,
-    /// The last version that came; kept when it expires, so that differences suffice later.
-    held: Option<Version>,
-    /// Whether file and journal have it: else the next version is written as a whole.
-    is_kept: bool,
-    is_expired: bool,
-    timers: Secondary,
-}
-
-impl Followed {
-    fn new(zone: Prepared, now: Instant) -> Followed {
-        let held = Some(zone.version).filter(|version| version.tree().is_some());
-        let timers = held.as_ref().and_then(Version::tree).map(SoaTimers::of);
-        let timers = match timers {
-            Some(timers) => Secondary::resumed(timers, zone.age, now),
-            None => Secondary::empty(now),
-        };
-        let is_kept = held.is_some();
-        Followed { spec: zone.spec, key: zone.key, held, is_kept, is_expired: false, timers }
-    }
 }
 
 /// One refresh.
@@ -147,82 +157,6 @@ struct Job {
     key: Option<Arc<Key>>,
     held: Option<Version>,
     is_kept: bool,
-}
-
-/// Keeps the timers of all secondary zones.
-struct Keeper {
-    zones: Vec<Followed>,
-    clock: Clock,
-    jobs: Sender<Job>,
-    publish: Publish,
-}
-
-impl Keeper {
-    fn run(mut self, receiver: &Receiver<Notice>) {
-        const IDLE: Duration = Duration::from_secs(3600);
-        loop {
-            let now = self.clock.now();
-            (0..self.zones.len()).for_each(|number| self.poll(number, now));
-            let deadline = self.zones.iter().filter_map(|zone| zone.timers.deadline()).min();
-            let wait = deadline.map_or(IDLE, |deadline| deadline.since(now));
-            match receiver.recv_timeout(wait.into()) {
-                Ok(Notice::Notify(zone, from)) => self.on_notify(&zone, from),
-                Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    }
-
-    fn poll(&mut self, number: usize, now: Instant) {
-        let zone = &mut self.zones[number];
-        while let Some(due) = zone.timers.poll(now) {
-            match due {
-                Due::Refresh => {
-                    let (spec, key) = (Arc::clone(&zone.spec), zone.key.clone());
-                    let (held, is_kept) = (zone.held.clone(), zone.is_kept);
-                    let job = Job { number, spec, key, held, is_kept };
-                    let _ = self.jobs.send(job); // The workers live as long as this thread.
-                }
-                Due::Expire => {
-                    let origin = &zone.spec.origin;
-                    log::error!(
-                        "zone {origin} has expired, and is answered with SERVFAIL until a primary has it"
-                    );
-                    zone.is_expired = true;
-                    (self.publish)(placeholder(&zone.spec));
-                }
-            }
-        }
-    }
-
-    fn on_notify(&mut self, origin: &NameBuf, from: IpAddr) {
-        log::debug!("zone {origin}: NOTIFY from {from}");
-        let now = self.clock.now();
-        let zones = self.zones.iter_mut().filter(|zone| zone.spec.origin == *origin);
-        zones.for_each(|zone| zone.timers.on_notify(now));
-    }
-
-    fn on_refreshed(&mut self, number: usize, outcome: Outcome) {
-        let now = self.clock.now();
-        let zone = &mut self.zones[number];
-        let new = match outcome {
-            Outcome::Failed => return zone.timers.on_failed(random_number(), now),
-            Outcome::Confirmed => zone.held.clone().filter(|_| zone.is_expired),
-            Outcome::New(new, is_kept) => {
-                zone.is_kept = is_kept;
-                Some(new)
-            }
-        };
-        if let Some(new) = new {
-            zone.held = Some(new.clone());
-            zone.is_expired = false;
-            (self.publish)(new);
-        }
-        if let Some(held) = zone.held.as_ref().and_then(Version::tree) {
-            zone.timers.on_confirmed(SoaTimers::of(held), random_number(), now);
-        }
-    }
 }
 
 fn work(queue: &Mutex<Receiver<Job>>, sender: &SyncSender<Notice>) {

@@ -1,0 +1,83 @@
+//! `[catalog]`: a catalog of the zones that are served from files (RFC 9432), for secondaries that follow it.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use dns_auth::compile::compile;
+use dns_message::is_older;
+use dns_transfer::{AccessList, Keys, catalog};
+use dns_wire::NameBuf;
+
+use super::config::parse_domain;
+use super::config_file::CatalogTable;
+use super::load::{Loaded, random_seed};
+use super::notify::Target;
+use super::transfers::{access_list, addresses, targets_of, unix_time};
+use super::version::Version;
+
+/// The catalog that is made.
+#[derive(Clone, Debug)]
+pub(crate) struct CatalogSpec {
+    pub(crate) origin: NameBuf,
+    /// Who may transfer it, in place of those who may transfer all.
+    pub(crate) allow_transfer: Option<AccessList>,
+    notify: Vec<SocketAddr>,
+}
+
+impl CatalogSpec {
+    /// Checks the table.
+    pub(crate) fn resolve(table: &CatalogTable, keys: &Keys) -> anyhow::Result<CatalogSpec> {
+        let allow_transfer = table.allow_transfer.as_deref();
+        let list = |texts| access_list("allow-transfer", texts, keys);
+        Ok(CatalogSpec {
+            origin: parse_domain("zone", &table.zone).context("catalog")?,
+            allow_transfer: allow_transfer.map(list).transpose().context("catalog")?,
+            notify: addresses("notify", &table.notify, 53).context("catalog")?,
+        })
+    }
+
+    /// Who is to hear of another version.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        targets_of(self.origin.as_name(), &self.notify).collect()
+    }
+
+    /// The catalog of what is loaded; `None` if `held` is that. Its serial is the time, so that it goes on over a restart.
+    pub(crate) fn next(&self, loaded: &Loaded, held: Option<&Version>) -> Option<Version> {
+        let mut zones: Vec<NameBuf> = loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect();
+        zones.sort();
+        zones.dedup();
+        let held = held.and_then(Version::tree).filter(|tree| tree.origin() == self.origin.as_name());
+        if held.is_some_and(|held| {
+            catalog::members(held).is_ok_and(|members| members.into_keys().eq(zones.iter().cloned()))
+        }) {
+            return None;
+        }
+        let serial = serial_after(held.map(|held| held.serial()), unix_time() as u32);
+        let built = catalog::build(self.origin.as_name(), &zones, serial, random_seed());
+        if built.is_none() {
+            log::error!("catalog {}: a name is too long to stand in it, and it stays as it was", self.origin);
+        }
+        built.map(|zone| Version::first(compile(zone)))
+    }
+}
+
+/// The time, or one more than what is there, if that is ahead.
+fn serial_after(held: Option<u32>, now: u32) -> u32 {
+    match held {
+        Some(held) if !is_older(held, now) => held.wrapping_add(1),
+        _ => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_serial_is_the_time_and_never_goes_back() {
+        assert_eq!(serial_after(None, 1000), 1000);
+        assert_eq!(serial_after(Some(900), 1000), 1000);
+        assert_eq!(serial_after(Some(1000), 1000), 1001);
+        assert_eq!(serial_after(Some(u32::MAX), u32::MAX), 0);
+    }
+}

@@ -1,0 +1,283 @@
+//! The timers of all secondary zones, and the zones that catalogs bring and take away (RFC 9432).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+
+use clock::{Duration, Instant};
+use dns_transfer::catalog::Members;
+use dns_transfer::{Due, Key, Secondary, SoaTimers, catalog};
+use dns_wire::NameBuf;
+use engine::Clock;
+
+use super::super::store;
+use super::super::transfers::{SecondarySpec, random_number};
+use super::super::version::Version;
+use super::{Change, Job, Notice, Outcome, Prepared, Publish, placeholder};
+
+/// A zone with its timers.
+struct Followed {
+    spec: Arc<SecondarySpec>,
+    key: Option<Arc<Key>>,
+    /// The last version that came; kept when it expires, so that differences suffice later.
+    held: Option<Version>,
+    /// Whether file and journal have it: else the next version is written as a whole.
+    is_kept: bool,
+    is_expired: bool,
+    is_asking: bool,
+    /// Its catalog has it no longer, and a primary is still being asked for it.
+    has_left: bool,
+    timers: Secondary,
+    /// Where it stands among the deadlines.
+    deadline: Option<Instant>,
+}
+
+impl Followed {
+    fn new(zone: Prepared, now: Instant) -> Followed {
+        let held = Some(zone.version).filter(|version| version.tree().is_some());
+        let timers = held.as_ref().and_then(Version::tree).map(SoaTimers::of);
+        let timers = match timers {
+            Some(timers) => Secondary::resumed(timers, zone.age, now),
+            None => Secondary::empty(now),
+        };
+        let is_kept = held.is_some();
+        let (is_expired, is_asking, has_left, deadline) = (false, false, false, None);
+        Followed {
+            spec: zone.spec,
+            key: zone.key,
+            held,
+            is_kept,
+            is_expired,
+            is_asking,
+            has_left,
+            timers,
+            deadline,
+        }
+    }
+
+    /// The label of a zone that `catalog` has brought.
+    fn label_in(&self, catalog: &NameBuf) -> Option<&[u8]> {
+        let membership = self.spec.membership.as_ref()?;
+        (membership.catalog == *catalog).then_some(&*membership.label)
+    }
+}
+
+/// Keeps the timers of all secondary zones.
+pub(super) struct Keeper {
+    /// By numbers that are not used again.
+    zones: BTreeMap<usize, Followed>,
+    next_number: usize,
+    /// When each zone wants to be looked at.
+    deadlines: BTreeSet<(Instant, usize)>,
+    /// Names of zones that no catalog may bring: they are configured.
+    taken: BTreeSet<NameBuf>,
+    clock: Clock,
+    jobs: Sender<Job>,
+    publish: Publish,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        zones: Vec<Prepared>,
+        taken: BTreeSet<NameBuf>,
+        jobs: Sender<Job>,
+        publish: Publish,
+    ) -> Keeper {
+        let (zones_by_number, deadlines, clock) = (BTreeMap::new(), BTreeSet::new(), Clock::start());
+        let now = clock.now();
+        let mut keeper =
+            Keeper { zones: zones_by_number, next_number: 0, deadlines, taken, clock, jobs, publish };
+        for zone in zones {
+            if zone.spec.membership.is_none() {
+                keeper.taken.insert(zone.spec.origin.clone());
+            }
+            keeper.follow(zone, now);
+        }
+        keeper
+    }
+
+    pub(super) fn run(mut self, receiver: &Receiver<Notice>) {
+        const IDLE: Duration = Duration::from_secs(3600);
+        loop {
+            let now = self.clock.now();
+            while let Some(&(deadline, number)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
+                self.deadlines.remove(&(deadline, number));
+                self.poll(number, now);
+            }
+            let wait = self.deadlines.first().map_or(IDLE, |(deadline, _)| deadline.since(now));
+            match receiver.recv_timeout(wait.into()) {
+                Ok(Notice::Notify(zone, from)) => self.on_notify(&zone, from),
+                Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn follow(&mut self, zone: Prepared, now: Instant) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.zones.insert(number, Followed::new(zone, now));
+        self.schedule(number);
+    }
+
+    /// Puts a zone where its timers want it.
+    fn schedule(&mut self, number: usize) {
+        let Some(zone) = self.zones.get_mut(&number) else { return };
+        if let Some(before) = zone.deadline.take() {
+            self.deadlines.remove(&(before, number));
+        }
+        zone.deadline = zone.timers.deadline().filter(|_| !zone.has_left);
+        self.deadlines.extend(zone.deadline.map(|deadline| (deadline, number)));
+    }
+
+    fn poll(&mut self, number: usize, now: Instant) {
+        let Some(zone) = self.zones.get_mut(&number) else { return };
+        while let Some(due) = zone.timers.poll(now) {
+            match due {
+                Due::Refresh => {
+                    zone.is_asking = true;
+                    let (spec, key) = (Arc::clone(&zone.spec), zone.key.clone());
+                    let (held, is_kept) = (zone.held.clone(), zone.is_kept);
+                    let job = Job { number, spec, key, held, is_kept };
+                    let _ = self.jobs.send(job); // The workers live as long as this thread.
+                }
+                Due::Expire => {
+                    let origin = &zone.spec.origin;
+                    log::error!(
+                        "zone {origin} has expired, and is answered with SERVFAIL until a primary has it"
+                    );
+                    zone.is_expired = true;
+                    (self.publish)(Change::Version(placeholder(&zone.spec)));
+                }
+            }
+        }
+        self.schedule(number);
+    }
+
+    fn on_notify(&mut self, origin: &NameBuf, from: IpAddr) {
+        log::debug!("zone {origin}: NOTIFY from {from}");
+        let now = self.clock.now();
+        let of_name = self.zones.iter_mut().filter(|(_, zone)| zone.spec.origin == *origin);
+        let numbers: Vec<usize> = of_name
+            .map(|(number, zone)| {
+                zone.timers.on_notify(now);
+                *number
+            })
+            .collect();
+        numbers.into_iter().for_each(|number| self.schedule(number));
+    }
+
+    fn on_refreshed(&mut self, number: usize, outcome: Outcome) {
+        let now = self.clock.now();
+        let Some(zone) = self.zones.get_mut(&number) else { return };
+        zone.is_asking = false;
+        if zone.has_left {
+            return self.finish_leaving(number, now);
+        }
+        let new = match outcome {
+            Outcome::Failed => {
+                zone.timers.on_failed(random_number(), now);
+                return self.schedule(number);
+            }
+            Outcome::Confirmed => zone.held.clone().filter(|_| zone.is_expired),
+            Outcome::New(new, is_kept) => {
+                zone.is_kept = is_kept;
+                Some(new)
+            }
+        };
+        if let Some(held) = new.as_ref().or(zone.held.as_ref()).and_then(Version::tree) {
+            zone.timers.on_confirmed(SoaTimers::of(held), random_number(), now);
+        }
+        if let Some(new) = new {
+            zone.held = Some(new.clone());
+            zone.is_expired = false;
+            (self.publish)(Change::Version(new));
+            self.follow_catalog(number, now);
+        }
+        self.schedule(number);
+    }
+
+    /// Takes what a catalog names, and leaves what it names no longer.
+    fn follow_catalog(&mut self, number: usize, now: Instant) {
+        let catalog = &self.zones[&number];
+        let Some(tree) = catalog.held.as_ref().and_then(Version::tree).filter(|_| catalog.spec.is_catalog)
+        else {
+            return;
+        };
+        let (spec, key) = (Arc::clone(&catalog.spec), catalog.key.clone());
+        let members = match catalog::members(tree) {
+            Ok(members) => members,
+            Err(error) => return log::error!("catalog {}: its zones stay as they are: {error}", spec.origin),
+        };
+        let gone = self.gone(&spec.origin, &members);
+        if members.is_empty() && !gone.is_empty() {
+            return log::error!(
+                "catalog {} has lost all of its zones at once: the {} zones that it had are kept until it has \
+                 others, or the server is started again",
+                spec.origin,
+                gone.len()
+            );
+        }
+        gone.into_iter().for_each(|number| self.leave(number));
+        let present: BTreeSet<NameBuf> = self.zones.values().map(|zone| zone.spec.origin.clone()).collect();
+        let is_new = |origin: &NameBuf| !present.contains(origin) && !self.taken.contains(origin);
+        let new: Vec<_> = members.into_iter().filter(|(origin, _)| is_new(origin)).collect();
+        for (origin, label) in new {
+            log::info!("catalog {}: zone {origin} joins", spec.origin);
+            let member = Arc::new(spec.member(origin, label));
+            let version = placeholder(&member);
+            (self.publish)(Change::Joined(Arc::clone(&member), version.clone()));
+            self.follow(Prepared { spec: member, key: key.clone(), version, age: Duration::ZERO }, now);
+        }
+    }
+
+    /// The numbers of zones that the catalog of this name has brought, and has no longer under the same label.
+    fn gone(&self, catalog: &NameBuf, members: &Members) -> Vec<usize> {
+        let is_gone = |zone: &Followed| {
+            let label = zone.label_in(catalog);
+            label.is_some() && members.get(&zone.spec.origin).map(|label| &**label) != label
+        };
+        self.zones
+            .iter()
+            .filter(|(_, zone)| !zone.has_left && is_gone(zone))
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
+    fn leave(&mut self, number: usize) {
+        let Some(zone) = self.zones.get_mut(&number) else { return };
+        log::info!("zone {} has left its catalog, and is served no longer", zone.spec.origin);
+        zone.has_left = true;
+        (self.publish)(Change::Left(zone.spec.origin.clone()));
+        if zone.is_asking {
+            self.schedule(number); // The answer has yet to come, which could write the zone's file again.
+        } else {
+            self.forget(number);
+        }
+    }
+
+    /// Forgets a zone, and its files.
+    fn forget(&mut self, number: usize) -> Option<Followed> {
+        let zone = self.zones.remove(&number)?;
+        if let Some(deadline) = zone.deadline {
+            self.deadlines.remove(&(deadline, number));
+        }
+        if let Some(file) = &zone.spec.file {
+            store::remove(file);
+        }
+        Some(zone)
+    }
+
+    /// Forgets a zone whose last answer has come. If its catalog has it again meanwhile, it joins as a new one.
+    fn finish_leaving(&mut self, number: usize, now: Instant) {
+        let left = self.forget(number).and_then(|zone| zone.spec.membership.clone());
+        let Some(membership) = left else { return };
+        let is_catalog = |zone: &Followed| zone.spec.origin == membership.catalog && zone.spec.is_catalog;
+        let catalog = self.zones.iter().find(|(_, zone)| is_catalog(zone)).map(|(number, _)| *number);
+        if let Some(catalog) = catalog {
+            self.follow_catalog(catalog, now);
+        }
+    }
+}
