@@ -1,5 +1,6 @@
 //! `sidestep dns` on kernel sockets: no privilege, nothing but the loopback interface.
 
+mod catalogs;
 mod encrypted;
 mod encrypted_transfers;
 mod encrypted_zones;
