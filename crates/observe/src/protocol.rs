@@ -28,6 +28,20 @@ const JSON: u8 = b'J';
 const PACKET: u8 = b'P';
 const PREFIX_LEN: usize = 5;
 
+/// What can be done with a zone of a running server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ZoneAction {
+    /// Its file is read again, or its primaries are asked.
+    Reload,
+    /// It takes no updates until it is thawed, and its file has all of them.
+    Freeze,
+    /// Its file is read again, and it takes updates.
+    Thaw,
+    /// Nothing but a report of what works badly in it.
+    Check,
+}
+
 /// Requests of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -56,6 +70,13 @@ pub enum Request {
     Zone {
         /// Its name.
         name: String,
+    },
+    /// Something is done with a zone: a [`Reply::Lines`] that says what came of it.
+    ChangeZone {
+        /// Its name.
+        name: String,
+        /// What is done.
+        action: ZoneAction,
     },
     /// What a resolver's cache has about a name is dropped: a [`Reply::Flushed`].
     Flush {

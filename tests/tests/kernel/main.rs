@@ -11,6 +11,7 @@ mod lifecycle;
 mod lost_output;
 mod malformed;
 mod observe;
+mod orders;
 mod query;
 mod reload;
 mod resolver;

@@ -6,11 +6,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
+use dns_wire::NameBuf;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
 use super::load::{Loaded, load_catalog};
+use super::orders::{Order, Orders};
 use super::secondary::{Change, Publish};
 use super::updates::{Pending, Queue};
 
@@ -22,6 +24,8 @@ pub(crate) enum Event {
     Secondary(Change),
     /// A client changes a zone.
     Update(Pending),
+    /// An operator has something done with a zone.
+    Order(Order),
     /// The zones of a configuration were loaded.
     Loaded(Box<(Config, Loaded)>),
 }
@@ -56,6 +60,11 @@ impl Events {
         Queue::new(self.sender.clone())
     }
 
+    /// Where tools leave orders.
+    pub(crate) fn orders(&self) -> Orders {
+        Orders::new(self.sender.clone())
+    }
+
     /// Waits for the next one.
     pub(crate) fn next(&self) -> Event {
         self.receiver.recv().expect("a sender is here")
@@ -76,12 +85,23 @@ impl Events {
         let _ = self.sender.send(Event::Signal(signal)); // The receiver is here.
     }
 
-    /// Loads the zones of `config`, apart from those that `current` has unchanged, on a thread of its own: signals are heard meanwhile.
-    pub(crate) fn load(&self, config: Config, current: Option<Arc<Loaded>>) -> io::Result<()> {
+    /// Loads the zones of `config`, apart from those that `current` has unchanged, on a thread of its own: signals are heard meanwhile. With
+    /// `only` it is that zone, and no other one.
+    pub(crate) fn load(
+        &self,
+        config: Config,
+        current: Option<Arc<Loaded>>,
+        only: Option<NameBuf>,
+    ) -> io::Result<()> {
         let sender = self.sender.clone();
         let load = move || {
             // A panic here ends the server, as on any other thread: releases are built with `panic = "abort"`.
-            let loaded = load_catalog(&config.zones, current.as_deref(), config.transfers.are_allowed());
+            let loaded = load_catalog(
+                &config.zones,
+                current.as_deref(),
+                only.as_ref(),
+                config.transfers.are_allowed(),
+            );
             drop(current);
             let _ = sender.send(Event::Loaded(Box::new((config, loaded)))); // A server that ends needs no zones.
         };

@@ -134,7 +134,7 @@ fn reports(zone: &SignedZone, now: u64) -> impl Iterator<Item = KeyReport> {
             Role::KeySigning => "keys",
         },
         state: word_of(key.times.state(now)),
-        next: key.times.next(now).map(|(what, time)| (what, show(time))),
+        next: key.times.next(now).map(|(what, time)| (what, show_time(time))),
     })
 }
 
@@ -148,7 +148,8 @@ fn word_of(state: State) -> &'static str {
     }
 }
 
-fn show(time: u64) -> String {
+/// A time in seconds since 1970, for people.
+pub(super) fn show_time(time: u64) -> String {
     format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time)).to_string()
 }
 
@@ -199,10 +200,10 @@ fn roll(zone: &SignedZone, role: Role) -> anyhow::Result<String> {
         (Role::KeySigning, Some(time)) => format!(
             "; from {} on its CDS record is there: when the parent has its DS record, and the TTL of the old one is over, end the old key: \
              sidestep dns key retire {origin} {}",
-            show(time),
+            show_time(time),
             key.tag()
         ),
-        _ => format!("; it signs from {} on", new.activate.map(show).unwrap_or_default()),
+        _ => format!("; it signs from {} on", new.activate.map(show_time).unwrap_or_default()),
     };
     Ok(format!("new key {}{then}", stem.display()))
 }

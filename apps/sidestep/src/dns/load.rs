@@ -95,9 +95,14 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
 
 /// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported in the log and keeps its
 /// version in `current`; without one there a placeholder takes its place, so that no zone above it answers for it. With `histories` it is
-/// found out what changed, which takes as long as it takes to look up all names.
-pub(crate) fn load_catalog(specs: &[ZoneSpec], current: Option<&Loaded>, histories: bool) -> Loaded {
-    let earlier = Earlier::new(specs, current, histories);
+/// found out what changed, which takes as long as it takes to look up all names. With `only` that zone is read in any case, and no other one.
+pub(crate) fn load_catalog(
+    specs: &[ZoneSpec],
+    current: Option<&Loaded>,
+    only: Option<&NameBuf>,
+    histories: bool,
+) -> Loaded {
+    let earlier = Earlier { only, ..Earlier::new(specs, current, histories) };
     let mut loading = Loading::default();
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
     let catalog = catalog_of(&loading.zones);
@@ -239,6 +244,8 @@ struct Earlier<'a> {
     moved: HashMap<NameBuf, &'a Entry>,
     /// Whether somebody may want to know what changed.
     histories: bool,
+    /// The only zone that is to be read.
+    only: Option<&'a NameBuf>,
 }
 
 impl<'a> Earlier<'a> {
@@ -251,15 +258,19 @@ impl<'a> Earlier<'a> {
             by_spec: loaded().map(|entry| (&entry.spec, entry)).collect(),
             moved: moved.map(|entry| (NameBuf::from(entry.version.served.origin()), entry)).collect(),
             histories,
+            only: None,
         }
     }
 
-    /// The zone of `spec` if its files are those that it was read from.
+    /// The zone of `spec` if it is not to be read: its files are those that it was read from, or only another zone is to be read.
     fn unchanged(&self, spec: &ZoneSpec) -> Option<&'a Entry> {
         let is_current = |(path, stamp): &(PathBuf, Option<Stamp>)| {
             stamp.as_ref().is_some_and(|stamp| stamp.is_current(path))
         };
         let entry = *self.by_spec.get(spec)?;
+        if let Some(only) = self.only {
+            return (entry.version.served.origin() != only.as_name()).then_some(entry);
+        }
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
@@ -445,7 +456,7 @@ mod tests {
     const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n";
 
     fn read_again(specs: &[ZoneSpec], current: &mut Loaded) -> usize {
-        *current = load_catalog(specs, Some(current), true);
+        *current = load_catalog(specs, Some(current), None, true);
         current.read
     }
 
@@ -455,7 +466,7 @@ mod tests {
         let included = format!("{ZONE}$INCLUDE hosts\n");
         let specs = [zones.write("a.zone", 0, ZONE), zones.write("b.zone", 0, &included)];
         zones.write("hosts", 0, "x A 192.0.2.1\n");
-        let mut loaded = load_catalog(&specs, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true);
         assert_eq!((loaded.read, loaded.record_count()), (2, 3));
         assert_eq!(read_again(&specs, &mut loaded), 0);
         zones.write("hosts", 0, "x A 192.0.2.1\ny A 192.0.2.1\n");
@@ -472,10 +483,10 @@ mod tests {
         let zones = Zones::new("history");
         let zone = |serial: u32, host: u8| format!("@ 60 SOA ns h {serial} 2 3 4 5\nx A 192.0.2.{host}\n");
         let specs = [zones.write("a.zone", 0, &zone(1, 1))];
-        let mut loaded = load_catalog(&specs, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true);
         let mut reload = |serial, host, age, histories| {
             zones.write("a.zone", age, &zone(serial, host));
-            loaded = load_catalog(&specs, Some(&loaded), histories);
+            loaded = load_catalog(&specs, Some(&loaded), None, histories);
             let history = &loaded.versions().next().unwrap().history;
             (1..=serial).filter(|from| history.between(*from, serial).is_some()).collect::<Vec<u32>>()
         };
@@ -497,7 +508,7 @@ mod tests {
         let specs = [zones.write("b.zone", 0, &zone(1))];
         let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
         journal::append(&specs[0].file, &differences).unwrap();
-        let mut loaded = load_catalog(&specs, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true);
         let serial =
             |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));
         assert_eq!(serial(&loaded), Some(3));
@@ -518,7 +529,7 @@ mod tests {
         let zones = Zones::new("kept");
         let specs = [zones.write("a.zone", 0, &format!("{ZONE}x A 192.0.2.1\n"))];
         let modified = fs::metadata(&specs[0].file).unwrap().modified().unwrap();
-        let mut loaded = load_catalog(&specs, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true);
         std::thread::sleep(TICK);
         fs::write(&specs[0].file, format!("{ZONE}x A 192.0.2.2\n")).unwrap();
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(modified).unwrap();
@@ -534,7 +545,7 @@ mod tests {
         let zones = Zones::new("moment");
         let specs = [zones.write("a.zone", 0, ZONE)];
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(SystemTime::now()).unwrap();
-        let mut loaded = load_catalog(&specs, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true);
         assert_eq!(read_again(&specs, &mut loaded), 1);
     }
 
@@ -542,7 +553,7 @@ mod tests {
     fn a_zone_that_failed_is_read_again_and_keeps_its_version() {
         let zones = Zones::new("failed");
         let specs = [zones.write("a.zone", 0, ZONE)];
-        let mut loaded = load_catalog(&specs, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true);
         zones.write("a.zone", 9, "nonsense\n");
         for _ in 0..2 {
             assert_eq!((read_again(&specs, &mut loaded), loaded.failed, loaded.zone_count()), (1, 1, 1));
@@ -555,7 +566,7 @@ mod tests {
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
         let by_name = ZoneSpec { file: zones.directory.join("missing.zone"), origin: None, keys: None };
         let unknown = zones.write("db2", 0, "nonsense\n");
-        let loaded = load_catalog(&[by_soa, by_name, unknown], None, true);
+        let loaded = load_catalog(&[by_soa, by_name, unknown], None, None, true);
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded
             .catalog
             .zones()

@@ -22,7 +22,8 @@
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `query/` | `sidestep dns query`: a client |
-//! | `zones.rs` | `sidestep dns zones` |
+//! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
+//! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
 
 mod catalog;
@@ -43,6 +44,7 @@ mod keys;
 mod load;
 mod notify;
 mod options;
+mod orders;
 mod privileges;
 mod query;
 mod read_once;
@@ -84,7 +86,7 @@ pub(crate) enum Command {
     Check(options::Check),
     /// Show the zones of a running server: where each comes from, its serial, how many records and names it has, whether it is signed.
     Zones(zones::Zones),
-    /// Look at one zone of a running server.
+    /// Look at one zone of a running server, or have it read again, frozen and thawed.
     #[command(subcommand)]
     Zone(zones::Zone),
     /// Show the keys of zones with `dnssec = true`: what each signs and does, and what happens next.

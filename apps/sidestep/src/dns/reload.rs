@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use dns_server::Published;
-use dns_wire::Rcode;
+use dns_wire::{NameBuf, Rcode};
 use engine::EngineHandle;
+use observe::protocol::ZoneAction;
 use signal_hook::consts::SIGHUP;
 
 use super::config::Config;
@@ -18,8 +19,11 @@ use super::events::{Event, Events};
 use super::load::Loaded;
 use super::notify::{Notifier, Target};
 use super::options::Serve;
-use super::secondary::Change;
+use super::orders::{Order, SharedStates};
+use super::secondary::{Change, Notice};
 use super::service::{Shared, counted, origin_of, publication, what_is_served};
+use super::store;
+use super::transfers::unix_time;
 use super::updates::{self, Pending};
 
 /// What is served, and how it is replaced.
@@ -48,6 +52,10 @@ pub(crate) struct Reloads<'s> {
     pub(crate) renewal: Instant,
     /// What came behind changes of secondary zones, which are published together.
     pub(crate) set_aside: Option<Event>,
+    /// What tools may know of zones.
+    pub(crate) states: SharedStates,
+    /// What is done with a zone that is being read.
+    pub(crate) ordered: Option<Order>,
 }
 
 impl Reloads<'_> {
@@ -62,6 +70,7 @@ impl Reloads<'_> {
                 Event::Signal(SIGHUP) => self.begin(),
                 Event::Secondary(change) => self.change_secondaries(change),
                 Event::Update(update) => self.update(update),
+                Event::Order(order) => self.carry_out(order),
                 Event::Signal(_) => break, // A load that is under way ends with the process.
                 Event::Loaded(replacement) => {
                     let (config, loaded) = *replacement;
@@ -89,7 +98,7 @@ impl Reloads<'_> {
     fn try_begin(&self) -> anyhow::Result<()> {
         let config = Config::resolve(self.options)?;
         self.name_what_stays(&config);
-        self.events.load(config, Some(Arc::clone(&self.loaded))).context("starting a thread")
+        self.events.load(config, Some(Arc::clone(&self.loaded)), None).context("starting a thread")
     }
 
     fn name_what_stays(&self, config: &Config) {
@@ -120,6 +129,9 @@ impl Reloads<'_> {
         } else {
             self.publish(config, replacement);
         }
+        if let Some(order) = self.ordered.take() {
+            self.finish_order(order);
+        }
         mem::take(&mut self.updates).into_iter().for_each(|update| self.update(update));
         self.renewal = Instant::now(); // Whoever changes keys says so by SIGHUP.
         if mem::take(&mut self.again) {
@@ -138,7 +150,12 @@ impl Reloads<'_> {
     }
 
     fn try_update(&mut self, update: &Pending) -> Result<(), Rcode> {
-        let (number, file, held) = self.loaded.find(update.request.origin()).ok_or(Rcode::NotAuth)?;
+        let origin = update.request.origin();
+        if self.states.with(|states| states.frozen.contains(&NameBuf::from(origin))) {
+            log::info!("zone {origin} is frozen: an update is refused");
+            return Err(Rcode::Refused);
+        }
+        let (number, file, held) = self.loaded.find(origin).ok_or(Rcode::NotAuth)?;
         if let Some(version) = updates::carry_out(&update.request, held, file)? {
             let replacement = self.loaded.with([(number, version)]);
             self.replace(replacement);
@@ -169,6 +186,7 @@ impl Reloads<'_> {
                 Change::Version(version) => {
                     let origin = origin_of(&version);
                     if version.tree().is_some() {
+                        self.states.with(|states| states.transfers.insert(origin.clone(), unix_time()));
                         new.push(origin.clone());
                     }
                     old.extend(self.shared.secondaries.insert(origin, version));
@@ -230,6 +248,60 @@ impl Reloads<'_> {
         let Some(next) = spec.next(replacement, self.shared.catalog.as_ref()) else { return Vec::new() };
         self.shared.catalog = Some(next);
         spec.targets()
+    }
+}
+
+impl Reloads<'_> {
+    /// Does what an operator wants of a zone, or begins it.
+    fn carry_out(&mut self, order: Order) {
+        match self.try_to_carry_out(&order) {
+            Ok(None) => self.ordered = Some(order),
+            Ok(Some(done)) => order.answer(Ok(done)),
+            Err(error) => order.answer(Err(error)),
+        }
+    }
+
+    /// `None` if the zone is being read for it.
+    fn try_to_carry_out(&mut self, order: &Order) -> Result<Option<String>, String> {
+        let origin = &order.origin;
+        if order.action == ZoneAction::Reload && self.shared.secondaries.contains_key(origin) {
+            let sent = self.shared.notices.try_send(Notice::Refresh(Box::new(origin.clone())));
+            return sent
+                .map(|()| Some(format!("zone {origin}: its primaries are asked")))
+                .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"));
+        }
+        let Some((_, file, held)) = self.loaded.find(origin.as_name()) else {
+            return Err(format!("zone {origin} is not served from a file"));
+        };
+        if self.is_loading {
+            return Err("zones are being read already: try again when the log says that they are".to_owned());
+        }
+        if order.action != ZoneAction::Freeze {
+            let (config, current) = (self.current.clone(), Some(Arc::clone(&self.loaded)));
+            let begun = self.events.load(config, current, Some(origin.clone()));
+            begun.map_err(|error| format!("starting a thread: {error}"))?;
+            self.is_loading = true;
+            return Ok(None);
+        }
+        let source = held.source().ok_or_else(|| format!("zone {origin} has no version"))?;
+        store::save(file, source).map_err(|error| format!("zone {origin} is not frozen: {error:#}"))?;
+        self.states.with(|states| states.frozen.insert(origin.clone()));
+        Ok(Some(format!("zone {origin} is frozen: {} has all updates, and may be changed", file.display())))
+    }
+
+    /// A zone was read because of an order.
+    fn finish_order(&mut self, order: Order) {
+        let origin = &order.origin;
+        let outcome = match (self.loaded.failed, self.loaded.serial(origin.as_name())) {
+            (0, Some(serial)) => {
+                let thawed = order.action == ZoneAction::Thaw
+                    && self.states.with(|states| states.frozen.remove(origin));
+                let what = if thawed { "read and thawed" } else { "read" };
+                Ok(format!("zone {origin} is {what}: serial {serial}"))
+            }
+            _ => Err(format!("zone {origin} cannot be read, and is served as it was: the log says why")),
+        };
+        order.answer(outcome);
     }
 }
 

@@ -26,6 +26,7 @@ use super::guard_config::Chance;
 use super::load::Loaded;
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
+use super::orders::SharedStates;
 use super::reload::Reloads;
 use super::secondary::Notice;
 use super::stats;
@@ -47,7 +48,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
     // Zones may take long to load: signals are heard from here on.
     let events = Events::start().context("handling signals")?;
-    events.load(config, None).context("starting a thread")?;
+    events.load(config, None, None).context("starting a thread")?;
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
     if loaded.zone_count() == 0
         && config.transfers.secondaries.is_empty()
@@ -75,6 +76,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let tcp = start_tcp(&config, &published, &admission)?;
     let over_tls = start_encrypted(over_tls, &published)?;
     let devices = Devices::open(&config, bound, &handles, tcp.as_ref().map(|tcp| &tcp.handle))?;
+    let states = SharedStates::default();
     let sources = stats::Sources {
         responders: {
             let of_engines = engines.iter().flat_map(|engine| &engine.counters);
@@ -86,6 +88,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         engines: handles.clone(),
         steering: devices.steering(),
         published: Arc::clone(&published),
+        states: states.clone(),
+        orders: events.orders(),
     };
     // A server that nobody can look at serves all the same.
     let control_socket = stats::serve(config.control.as_deref(), sources)
@@ -118,6 +122,8 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         again: false,
         renewal: Instant::now(),
         set_aside: None,
+        states,
+        ordered: None,
     };
     reloads.run();
     drop(control_socket);
@@ -136,6 +142,7 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
             Event::Signal(SIGHUP) => again = true,
             Event::Signal(_) => return None,
             Event::Secondary(_) | Event::Update(_) => {} // They begin later.
+            Event::Order(order) => order.answer(Err("the server is starting".to_owned())),
             Event::Loaded(loaded) => {
                 if again {
                     events.repeat(SIGHUP); // What was read first may have changed since.

@@ -8,17 +8,21 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
-use dns_auth::{Counters, ServedZone};
+use dns_auth::{Catalog, Counters, ServedZone};
 use dns_server::{Admission, Published};
 use dns_wire::{Name, NameBuf, Rtype};
+use dns_zone::Zone;
+use dns_zone::findings::findings;
 use engine::EngineHandle;
 use native::SteeringCounts;
 use observe::client::{Answer, Answering};
-use observe::protocol::{Reply, Request};
+use observe::protocol::{Reply, Request, ZoneAction};
 use observe::report::{Count, ZoneReport, ZoneVersion};
 use observe::{ControlSocket, Program, Subject};
 
 use super::options;
+use super::orders::{Orders, SharedStates};
+use super::transfers::unix_time;
 use super::version::write_zone_to;
 use crate::observe::{device_lines, each_engine, next_reply};
 use crate::output::to_stdout;
@@ -40,6 +44,10 @@ pub(crate) struct Sources {
     pub(crate) steering: Option<SteeringCounts>,
     /// What is served.
     pub(crate) published: Arc<ArcSwap<Published>>,
+    /// What is known of zones besides.
+    pub(crate) states: SharedStates,
+    /// Where orders for single zones go.
+    pub(crate) orders: Orders,
 }
 
 impl Subject for Sources {
@@ -49,23 +57,53 @@ impl Subject for Sources {
 
     fn zones(&self) -> Vec<ZoneReport> {
         let published = self.published.load_full();
-        published.catalog.zones().iter().map(|zone| report(zone, &published)).collect()
+        published.catalog.zones().iter().map(|zone| self.report(zone, &published)).collect()
+    }
+
+    fn change_zone(&self, name: &str, action: ZoneAction) -> Result<Vec<String>, String> {
+        let origin = parse_origin(name)?;
+        match action {
+            ZoneAction::Check => self.check(&origin),
+            action => self.orders.carry_out(origin, action).map(|said| vec![said]),
+        }
     }
 
     fn write_zone(&self, name: &str, out: &mut dyn io::Write) -> Result<io::Result<()>, String> {
-        let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT))
-            .map_err(|error| format!("{name:?} is no name: {error}"))?;
         let catalog = Arc::clone(&self.published.load().catalog);
-        let zone = catalog.find(name.as_name()).filter(|zone| zone.origin() == name.as_name());
-        match zone.map(ServedZone::tree) {
-            None => Err(format!("there is no zone {name}")),
-            Some(Err(_)) => Err(format!("zone {name} has no version")),
-            Some(Ok(tree)) => Ok(write_zone_to(tree, out)),
-        }
+        tree_of(&catalog, &parse_origin(name)?).map(|tree| write_zone_to(tree, out))
     }
 }
 
 impl Sources {
+    /// What works badly in a zone as it is served.
+    fn check(&self, origin: &NameBuf) -> Result<Vec<String>, String> {
+        let catalog = Arc::clone(&self.published.load().catalog);
+        let found = findings(tree_of(&catalog, origin)?, unix_time() as u32);
+        let lines: Vec<String> =
+            found.map(|found| format!("{origin} {}: warning: {}", found.owner, found.kind)).collect();
+        let nothing = || vec![format!("zone {origin}: nothing to report")];
+        Ok(if lines.is_empty() { nothing() } else { lines })
+    }
+
+    fn report(&self, zone: &ServedZone, published: &Published) -> ZoneReport {
+        let origin = NameBuf::from(zone.origin());
+        let (is_frozen, last_transfer) = self
+            .states
+            .with(|states| (states.frozen.contains(&origin), states.transfers.get(&origin).copied()));
+        let version = zone.tree().ok().map(|tree| ZoneVersion {
+            serial: tree.serial(),
+            records: tree.record_count(),
+            names: tree.node_count(),
+            is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
+            signed_until: signed_until(tree),
+            is_frozen,
+            last_transfer,
+        });
+        let policy = published.transfers.policy.zones.get(&origin);
+        let is_secondary = policy.is_some_and(|policy| !policy.primaries.is_empty());
+        ZoneReport { zone: origin.to_string(), is_secondary, version }
+    }
+
     /// What is counted beside engines and devices: DNS over all cores together, the steering program, and TCP.
     fn counts(&self) -> Vec<(String, u64)> {
         let mut counts = Vec::new();
@@ -86,17 +124,32 @@ impl Sources {
     }
 }
 
-fn report(zone: &ServedZone, published: &Published) -> ZoneReport {
-    let origin = zone.origin();
-    let version = zone.tree().ok().map(|tree| ZoneVersion {
-        serial: tree.serial(),
-        records: tree.record_count(),
-        names: tree.node_count(),
-        is_signed: tree.apex().rrsets().any(|rrset| rrset.rtype() == Rtype::DNSKEY),
+fn parse_origin(name: &str) -> Result<NameBuf, String> {
+    let origin = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT));
+    origin.map_err(|error| format!("{name:?} is no name: {error}"))
+}
+
+/// The data of a zone, or why there is none.
+fn tree_of<'c>(catalog: &'c Catalog, origin: &NameBuf) -> Result<&'c Zone, String> {
+    let zone = catalog.find(origin.as_name()).filter(|zone| zone.origin() == origin.as_name());
+    match zone.map(ServedZone::tree) {
+        None => Err(format!("there is no zone {origin}")),
+        Some(Err(_)) => Err(format!("zone {origin} has no version")),
+        Some(Ok(tree)) => Ok(tree),
+    }
+}
+
+/// When the first signature ends, in seconds since 1970.
+fn signed_until(zone: &Zone) -> Option<u64> {
+    if !zone.is_signed() {
+        return None;
+    }
+    let expirations = zone.nodes().flat_map(|node| {
+        let sets = node.rrsets().filter(|set| set.rtype() == Rtype::RRSIG);
+        sets.flat_map(|set| set.records()).filter_map(|rdata| rdata.get(8..12)?.try_into().ok())
     });
-    let policy = published.transfers.policy.zones.get(&NameBuf::from(origin));
-    let is_secondary = policy.is_some_and(|policy| !policy.primaries.is_empty());
-    ZoneReport { zone: origin.to_string(), is_secondary, version }
+    // Times in signatures have 32 bits, which end in 2106 (RFC 4034, 3.1.5).
+    expirations.map(u32::from_be_bytes).min().map(u64::from)
 }
 
 /// Adds up counts of the same name; in the order of names.

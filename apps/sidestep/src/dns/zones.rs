@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use observe::protocol::{Reply, Request};
-use observe::report::ZoneReport;
+use observe::protocol::{Reply, Request, ZoneAction};
+use observe::report::{ZoneReport, ZoneVersion};
 
+use super::keys::show_time;
 use super::stats::{NAME, only};
 use crate::observe::{Which, next_reply};
 use crate::output::to_stdout;
@@ -26,7 +27,7 @@ pub(crate) struct Zones {
     which: Which,
 }
 
-/// Look at one zone of a running server.
+/// Look at one zone of a running server, or have something done with it.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Zone {
     /// Print the zone as it is served, in the form of a zone file.
@@ -40,12 +41,50 @@ pub(crate) enum Zone {
         #[command(flatten)]
         which: Which,
     },
+    /// Read the file of a zone again, and of no other one; have the primaries of a secondary zone asked.
+    Reload(One),
+    /// Write all updates of a zone into its file, and refuse updates until it is thawed: the file may be changed by hand.
+    Freeze(One),
+    /// Read the file of a frozen zone again, and take updates.
+    Thaw(One),
+    /// Report what works badly in a zone as it is served: missing glue, name servers that are aliases, and others, as `dns check` does.
+    Check(One),
+}
+
+/// One zone of a server.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct One {
+    /// Its name.
+    zone: String,
+
+    #[command(flatten)]
+    which: Which,
 }
 
 /// Carries out a command about one zone.
 pub(crate) fn one(command: &Zone) -> anyhow::Result<ExitCode> {
-    let Zone::Dump { zone, which } = command;
-    let (answering, mut answer) = only(which.ask(&Request::Zone { name: zone.clone() })?, &[NAME])?;
+    match command {
+        Zone::Dump { zone, which } => lines(which, Request::Zone { name: zone.clone() }),
+        Zone::Reload(one) => change(one, ZoneAction::Reload),
+        Zone::Freeze(one) => change(one, ZoneAction::Freeze),
+        Zone::Thaw(one) => change(one, ZoneAction::Thaw),
+        Zone::Check(one) => change(one, ZoneAction::Check),
+    }
+}
+
+/// Only one server is to do it: which one is settled by a question that changes nothing.
+fn change(one: &One, action: ZoneAction) -> anyhow::Result<ExitCode> {
+    let (chosen, _) = only(one.which.ask(&Request::Counters)?, &[NAME])?;
+    let which = match &one.which.control {
+        Some(_) => one.which.clone(),
+        None => Which { pid: Some(chosen.pid), control: None },
+    };
+    lines(&which, Request::ChangeZone { name: one.zone.clone(), action })
+}
+
+/// Prints an answer of lines.
+fn lines(which: &Which, request: Request) -> anyhow::Result<ExitCode> {
+    let (answering, mut answer) = only(which.ask(&request)?, &[NAME])?;
     to_stdout(|out| {
         while let Some(reply) = next_reply(&answering, &mut answer)? {
             match reply {
@@ -70,8 +109,8 @@ pub(crate) fn print(options: &Zones) -> anyhow::Result<ExitCode> {
         if !options.json {
             writeln!(
                 out,
-                "{:<40} {:<9} {:>10} {:>10} {:>10}  signed",
-                "zone", "source", "serial", "records", "names"
+                "{:<40} {:<9} {:>10} {:>10} {:>10}  {:<6} state",
+                "zone", "source", "serial", "records", "names", "signed"
             )?;
         }
         while let Some(reply) = next_reply(&answering, &mut answer)? {
@@ -97,9 +136,23 @@ fn write_zone(zone: &ZoneReport, json: bool, out: &mut dyn Write) -> anyhow::Res
         Some(version) => {
             let signed = if version.is_signed { "yes" } else { "no" };
             let (serial, records, names) = (version.serial, version.records, version.names);
-            writeln!(out, "{:<40} {source:<9} {serial:>10} {records:>10} {names:>10}  {signed}", zone.zone)?;
+            let state = state(version);
+            let line = format!(
+                "{:<40} {source:<9} {serial:>10} {records:>10} {names:>10}  {signed:<6} {state}",
+                zone.zone
+            );
+            writeln!(out, "{}", line.trim_end())?;
         }
         None => writeln!(out, "{:<40} {source:<9} no version: answered with SERVFAIL", zone.zone)?,
     }
     Ok(())
+}
+
+/// What else there is to know of a version.
+fn state(version: &ZoneVersion) -> String {
+    let time = |unix: u64| show_time(unix.min(u32::MAX.into()));
+    let frozen = version.is_frozen.then(|| "frozen".to_owned());
+    let signed = version.signed_until.map(|until| format!("signed until {}", time(until)));
+    let came = version.last_transfer.map(|came| format!("transferred {}", time(came)));
+    frozen.into_iter().chain(signed).chain(came).collect::<Vec<_>>().join(", ")
 }

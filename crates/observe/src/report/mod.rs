@@ -94,6 +94,15 @@ pub struct ZoneVersion {
     pub names: usize,
     /// Whether its apex has signatures.
     pub is_signed: bool,
+    /// When the first of its signatures ends, in seconds since 1970.
+    #[serde(default)]
+    pub signed_until: Option<u64>,
+    /// Whether it takes no updates until it is thawed.
+    #[serde(default)]
+    pub is_frozen: bool,
+    /// When it came from a primary since the server started, in seconds since 1970.
+    #[serde(default)]
+    pub last_transfer: Option<u64>,
 }
 
 /// An interface of a capture: a device of an engine.

@@ -124,6 +124,9 @@ fn answer(request: Request, program: &Program, ending: &AtomicBool, out: &mut Ou
         }
         Request::Zones => return write_pieces(&program.subject.zones(), Reply::Zones, out),
         Request::Zone { name } => program.subject.write_zone(&name, &mut Lines { out, text: Vec::new() }),
+        Request::ChangeZone { name, action } => {
+            program.subject.change_zone(&name, action).map(|said| write_pieces(&said, Reply::Lines, out))
+        }
         Request::Flush { name, below } => {
             program.subject.flush(&name, below).map(|count| write_json(out, &Reply::Flushed(count)))
         }

@@ -20,6 +20,7 @@ use engine::EngineHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::directory::make_own_directory;
+use crate::protocol::ZoneAction;
 use crate::report::{Count, NameServerReport, ZoneReport};
 use client::Clients;
 pub use client::{attend, refusal};
@@ -56,6 +57,11 @@ pub trait Subject: Send + Sync {
 
     /// Writes the records of a zone as a zone file, or says what is wrong.
     fn write_zone(&self, _name: &str, _out: &mut dyn io::Write) -> Result<io::Result<()>, String> {
+        Err("this program has no zones".to_owned())
+    }
+
+    /// Does something with a zone, and says what came of it, or what is wrong.
+    fn change_zone(&self, _name: &str, _action: ZoneAction) -> Result<Vec<String>, String> {
         Err("this program has no zones".to_owned())
     }
 

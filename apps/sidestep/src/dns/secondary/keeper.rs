@@ -1,7 +1,6 @@
 //! The timers of all secondary zones, and the zones that catalogs bring and take away (RFC 9432).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
@@ -107,7 +106,11 @@ impl Keeper {
             }
             let wait = self.deadlines.first().map_or(IDLE, |(deadline, _)| deadline.since(now));
             match receiver.recv_timeout(wait.into()) {
-                Ok(Notice::Notify(zone, from)) => self.on_notify(&zone, from),
+                Ok(Notice::Notify(zone, from)) => {
+                    log::debug!("zone {zone}: NOTIFY from {from}");
+                    self.ask_for(&zone);
+                }
+                Ok(Notice::Refresh(zone)) => self.ask_for(&zone),
                 Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -156,8 +159,8 @@ impl Keeper {
         self.schedule(number);
     }
 
-    fn on_notify(&mut self, origin: &NameBuf, from: IpAddr) {
-        log::debug!("zone {origin}: NOTIFY from {from}");
+    /// Asks for a zone at once.
+    fn ask_for(&mut self, origin: &NameBuf) {
         let now = self.clock.now();
         let of_name = self.zones.iter_mut().filter(|(_, zone)| zone.spec.origin == *origin);
         let numbers: Vec<usize> = of_name

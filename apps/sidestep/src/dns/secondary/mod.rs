@@ -50,6 +50,8 @@ pub(crate) type Publish = Box<dyn Fn(Change) + Send>;
 pub(crate) enum Notice {
     /// A primary says that a zone changed.
     Notify(Box<NameBuf>, IpAddr),
+    /// An operator wants a zone's primaries to be asked.
+    Refresh(Box<NameBuf>),
     /// What came of a refresh of the zone of this number.
     Refreshed(usize, Outcome),
 }

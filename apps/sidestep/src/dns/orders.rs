@@ -1,0 +1,68 @@
+//! What operators have done with single zones of a running server: `sidestep dns zone reload`, `freeze` and `thaw`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dns_wire::NameBuf;
+use observe::protocol::ZoneAction;
+
+use super::events::Event;
+
+/// How long a tool waits for a large zone to be read.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What came of an order, or what is wrong, for people.
+pub(crate) type Outcome = Result<String, String>;
+
+/// Something that is to be done with a zone.
+pub(crate) struct Order {
+    pub(crate) origin: NameBuf,
+    pub(crate) action: ZoneAction,
+    reply: SyncSender<Outcome>,
+}
+
+impl Order {
+    pub(crate) fn answer(self, outcome: Outcome) {
+        let _ = self.reply.send(outcome); // Who asked may have gone.
+    }
+}
+
+/// Where tools leave orders.
+#[derive(Clone)]
+pub(crate) struct Orders(Sender<Event>);
+
+impl Orders {
+    pub(crate) fn new(events: Sender<Event>) -> Orders {
+        Orders(events)
+    }
+
+    /// Has it done, and waits for what comes of it.
+    pub(crate) fn carry_out(&self, origin: NameBuf, action: ZoneAction) -> Outcome {
+        let (reply, outcome) = sync_channel(1);
+        let sent = self.0.send(Event::Order(Order { origin, action, reply }));
+        sent.map_err(|_| "the server ends".to_owned())?;
+        outcome.recv_timeout(PATIENCE).map_err(|_| "the server does not say what came of it".to_owned())?
+    }
+}
+
+/// What is known of zones beside their versions, for who asks.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    /// Zones that take no updates.
+    pub(crate) frozen: BTreeSet<NameBuf>,
+    /// When the version of a secondary zone came from a primary, in seconds since 1970.
+    pub(crate) transfers: BTreeMap<NameBuf, u64>,
+}
+
+/// The same, to be asked from any thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedStates(Arc<Mutex<States>>);
+
+impl SharedStates {
+    /// Looks at the states, or changes them.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut States) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
