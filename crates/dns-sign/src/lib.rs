@@ -7,7 +7,7 @@
 //! | `roll.rs` | the times of keys that take the place of others |
 //! | `wanted.rs` | what a signed zone has at a name: the sets of its source, the keys, the NSEC record |
 //! | `signature.rs` | makes RRSIG records, and says which are good for longer |
-//! | `chain.rs` | which NSEC records change, and to what |
+//! | `chain.rs`, `hashed.rs` | which NSEC and NSEC3 records change, and to what |
 //! | `sign.rs` | [`Signer`]: a zone signed from nothing, and the next version of one that is signed |
 //!
 //! Start reading at [`Signer`]. A *source* is a zone as its owner writes it; the signed zone is made from it, and follows it. Zones, keys and
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+mod hashed;
 mod key;
 mod key_set;
 mod roll;
@@ -25,5 +26,5 @@ mod wanted;
 pub use key::{Key, KeyError, KeyFiles, Role, State, Times};
 pub use key_set::{Active, KeySet, NoKey};
 pub use roll::Needed;
-pub use sign::{Due, SignError, Signed, Signer, differing};
+pub use sign::{DenialBy, Due, SignError, Signed, Signer, differing};
 pub use signature::Lifetimes;

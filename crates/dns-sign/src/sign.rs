@@ -6,10 +6,13 @@ use dns_message::is_older;
 use dns_wire::{Name, NameBuf, Rtype};
 use dns_zone::{Changed, Node, RecordError, Rrset, Zone, ZoneBuilder, ZoneEditor};
 
+use nsec3::Hash;
+
 use crate::chain::{name_of, next_of, relinked};
+use crate::hashed::{self, Link, PARAMETERS, is_hashed, owner_of};
 use crate::key_set::Active;
 use crate::signature::{Lifetimes, Pen};
-use crate::wanted::{Set, is_linked, is_made, sets_at};
+use crate::wanted::{Linked, Set, hashed_types, is_linked, is_made, sets_at};
 
 /// Why a zone cannot be signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +27,9 @@ pub enum SignError {
         /// What is wrong with it.
         error: RecordError,
     },
+    /// The hashes of names are longer than their zone's name leaves room for.
+    #[error("the name of the zone is too long for NSEC3 records")]
+    Origin,
     /// The library could not sign.
     #[error("the cryptographic library could not sign")]
     Crypto,
@@ -47,16 +53,33 @@ pub struct Due {
     pub next: u32,
 }
 
+/// The records that deny what a zone does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DenialBy {
+    /// NSEC: whoever asks often learns all names (RFC 4034, 4).
+    #[default]
+    Nsec,
+    /// NSEC3: by hashes of names, each record at a name of its own (RFC 5155).
+    Nsec3,
+}
+
 /// Signs a zone with keys, at some time.
 #[derive(Clone, Copy, Debug)]
 pub struct Signer<'k> {
     pen: Pen<'k>,
+    denial: DenialBy,
 }
 
 impl<'k> Signer<'k> {
     /// `now` is in seconds since 1970.
-    pub fn new(origin: Name<'k>, keys: &'k Active<'k>, now: u64, lifetimes: Lifetimes) -> Signer<'k> {
-        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes } }
+    pub fn new(
+        origin: Name<'k>,
+        keys: &'k Active<'k>,
+        now: u64,
+        lifetimes: Lifetimes,
+        denial: DenialBy,
+    ) -> Signer<'k> {
+        Signer { pen: Pen { keys, origin, now: now as u32, lifetimes }, denial }
     }
 
     /// Signs a zone that was not signed before. `seed` keys the hashes of the result.
@@ -74,15 +97,28 @@ impl<'k> Signer<'k> {
                 builder.add(owner, set.ttl, rtype, rdata).map_err(|error| explain(owner, rtype, error))
             })
         };
-        let mut linked = source.in_canonical_order(is_linked).peekable();
-        while let Some(node) = linked.next() {
-            let next = linked.peek().map_or(source.origin(), |next| name_of(*next));
-            let sets = self.wanted(source, node, Some(next), serial);
-            sets.iter().try_for_each(|set| add(name_of(node), set))?;
+        if self.denial == DenialBy::Nsec {
+            let mut linked = source.in_canonical_order(is_linked).peekable();
+            while let Some(node) = linked.next() {
+                let next = linked.peek().map_or(source.origin(), |next| name_of(*next));
+                let sets = self.wanted(source, node, Some(Linked::Nsec(next)), serial);
+                sets.iter().try_for_each(|set| add(name_of(node), set))?;
+            }
         }
-        for node in source.nodes().filter(|node| !is_linked(*node)) {
-            let sets = self.wanted(source, node, None, serial);
+        let mut hashes = BTreeMap::new();
+        for node in source.nodes().filter(|node| self.denial == DenialBy::Nsec3 || !is_linked(*node)) {
+            let linked = Some(Linked::Nsec3).filter(|_| is_linked(node));
+            let sets = self.wanted(source, node, linked, serial);
             sets.iter().try_for_each(|set| add(name_of(node), set))?;
+            if self.denial == DenialBy::Nsec3 && is_hashed(node) {
+                hashes.insert(PARAMETERS.hash(name_of(node)), hashed_types(&sets));
+            }
+        }
+        let nexts: Vec<Hash> = hashes.keys().skip(1).chain(hashes.keys().take(1)).copied().collect();
+        for ((hash, types), next) in hashes.into_iter().zip(nexts) {
+            let owner = owner_of(&hash, source.origin()).map_err(|_| SignError::Origin)?;
+            let set = Set::denial(Rtype::NSEC3, Link { next, types }.data(), source);
+            add(owner.as_name(), &set)?;
         }
         Ok(builder.finish().expect("the source has a SOA"))
     }
@@ -93,10 +129,10 @@ impl<'k> Signer<'k> {
     /// # Errors
     /// See [`SignError`].
     pub fn follow(&self, held: &Zone, source: &Zone, names: &[NameBuf]) -> Result<Option<Signed>, SignError> {
-        let names = widened(held, source, names);
-        let links = relinked(held, source, &names);
+        let names = self.widened(held, source, names);
+        let links = self.relinked(held, source, &names)?;
         let mut edit = Edit { pen: &self.pen, held, editor: ZoneEditor::new(held), touched: Vec::new() };
-        for name in names.iter().chain(links.keys().filter(|owner| !names.contains(owner))) {
+        for name in names.iter().chain(links.names().filter(|owner| !names.contains(owner))) {
             if name.as_name() != held.origin() {
                 edit.settle(name, &self.wanted_at(held, source, name, &links, held.serial()))?;
             }
@@ -131,22 +167,66 @@ impl<'k> Signer<'k> {
         due
     }
 
-    fn wanted_at(
-        &self,
-        held: &Zone,
-        source: &Zone,
-        name: &NameBuf,
-        links: &BTreeMap<NameBuf, NameBuf>,
-        serial: u32,
-    ) -> Vec<Set> {
-        let find = |zone| Zone::find(zone, name.as_name().as_bytes());
-        let Some(node) = find(source) else { return Vec::new() };
-        let next = links.get(name).map(NameBuf::as_name).or_else(|| find(held).and_then(next_of));
-        self.wanted(source, node, next.filter(|_| is_linked(node)), serial)
+    /// The names at which something may be to do: all, if their records that deny get another TTL, or are others.
+    fn widened(&self, held: &Zone, source: &Zone, names: &[NameBuf]) -> BTreeSet<NameBuf> {
+        let ttl = match self.denial {
+            DenialBy::Nsec => held.apex().rrset(Rtype::NSEC).filter(|_| hashed::ring_of(held).is_none()),
+            DenialBy::Nsec3 => {
+                let ring = hashed::ring_of(held).filter(|_| held.apex().rrset(Rtype::NSEC).is_none());
+                ring.and_then(|ring| ring.find(&PARAMETERS.hash(held.origin())))
+                    .and_then(|node| node.rrset(Rtype::NSEC3))
+            }
+        };
+        if ttl.is_some_and(|set| set.ttl() == source.negative_ttl()) {
+            return widened(held, source, names);
+        }
+        let all = held.nodes().chain(source.nodes());
+        all.map(|node| NameBuf::from(name_of(node))).collect()
     }
 
-    fn wanted(&self, source: &Zone, node: Node<'_>, next: Option<Name<'_>>, serial: u32) -> Vec<Set> {
-        let mut sets = sets_at(node, next, source, self.pen.keys);
+    fn relinked(&self, held: &Zone, source: &Zone, names: &BTreeSet<NameBuf>) -> Result<Links, SignError> {
+        if self.denial == DenialBy::Nsec {
+            return Ok(Links::Nsec(relinked(held, source, names)));
+        }
+        let types = |node: Node<'_>| {
+            let linked = Some(Linked::Nsec3).filter(|_| is_linked(node));
+            hashed_types(&self.wanted(source, node, linked, 0))
+        };
+        let links = hashed::relinked(held, source, names, types).into_iter().map(|(hash, link)| {
+            let owner = owner_of(&hash, source.origin()).map_err(|_| SignError::Origin)?;
+            Ok((owner, link.map(|link| Set::denial(Rtype::NSEC3, link.data(), source))))
+        });
+        Ok(Links::Nsec3 {
+            records: links.collect::<Result<_, _>>()?,
+            goes_on: hashed::ring_of(held).is_some(),
+        })
+    }
+
+    fn wanted_at(&self, held: &Zone, source: &Zone, name: &NameBuf, links: &Links, serial: u32) -> Vec<Set> {
+        let find = |zone| Zone::find(zone, name.as_name().as_bytes());
+        let node = find(source);
+        let next = |links: &BTreeMap<NameBuf, NameBuf>| {
+            links.get(name).cloned().or_else(|| find(held).and_then(next_of).map(NameBuf::from))
+        };
+        let next = match links {
+            Links::Nsec(links) => next(links),
+            Links::Nsec3 { .. } => None,
+        };
+        let linked = match links {
+            Links::Nsec(_) => next.as_ref().map(|next| Linked::Nsec(next.as_name())),
+            Links::Nsec3 { .. } => Some(Linked::Nsec3),
+        };
+        let of_source = |node| self.wanted(source, node, linked.filter(|_| is_linked(node)), serial);
+        let mut sets = node.map(of_source).unwrap_or_default();
+        if let Links::Nsec3 { records, goes_on } = links {
+            let held = || find(held).and_then(Set::held_nsec3).filter(|_| *goes_on);
+            sets.extend(records.get(name).cloned().unwrap_or_else(held));
+        }
+        sets
+    }
+
+    fn wanted(&self, source: &Zone, node: Node<'_>, linked: Option<Linked<'_>>, serial: u32) -> Vec<Set> {
+        let mut sets = sets_at(node, linked, source, self.pen.keys);
         for set in sets.iter_mut().filter(|set| set.rtype == Rtype::SOA) {
             for record in &mut set.records {
                 let at = record.len() - 20; // Five numbers end a SOA, and the serial is the first.
@@ -181,13 +261,29 @@ fn is_same(one: Rrset<'_>, other: Rrset<'_>) -> bool {
     is_alike && one.records().all(|rdata| other.records().any(|own| own == rdata))
 }
 
-/// Those names, the origin, and all below a cut or DNAME that came or went there. All names, if their NSEC records get another TTL.
-fn widened(held: &Zone, source: &Zone, names: &[NameBuf]) -> BTreeSet<NameBuf> {
-    let nsec = held.apex().rrset(Rtype::NSEC);
-    if nsec.is_none_or(|nsec| nsec.ttl() != source.negative_ttl()) {
-        let all = held.nodes().chain(source.nodes());
-        return all.map(|node| NameBuf::from(name_of(node))).collect();
+/// Records that deny which are to be others.
+enum Links {
+    /// Owners of NSEC records, and where they lead.
+    Nsec(BTreeMap<NameBuf, NameBuf>),
+    Nsec3 {
+        /// Owners of NSEC3 records, and the record; `None` if it goes.
+        records: BTreeMap<NameBuf, Option<Set>>,
+        /// Whether the other NSEC3 records stay: the zone was signed with such ones.
+        goes_on: bool,
+    },
+}
+
+impl Links {
+    fn names(&self) -> Box<dyn Iterator<Item = &NameBuf> + '_> {
+        match self {
+            Links::Nsec(links) => Box::new(links.keys()),
+            Links::Nsec3 { records, .. } => Box::new(records.keys()),
+        }
     }
+}
+
+/// Those names, the origin, and all below a cut or DNAME that came or went there.
+fn widened(held: &Zone, source: &Zone, names: &[NameBuf]) -> BTreeSet<NameBuf> {
     let hides = |node: Option<Node<'_>>| node.is_some_and(|node| node.is_cut() || node.has_dname());
     let mut all: BTreeSet<NameBuf> = names.iter().cloned().chain([NameBuf::from(held.origin())]).collect();
     for name in names {

@@ -56,8 +56,12 @@ fn zone(serial: u32, records: &[(&str, Rtype)]) -> Zone {
 }
 
 fn at(keys: &KeySet, now: u64, act: impl FnOnce(Signer<'_>)) {
+    by(DenialBy::Nsec, keys, now, act);
+}
+
+fn by(denial: DenialBy, keys: &KeySet, now: u64, act: impl FnOnce(Signer<'_>)) {
     let (active, origin) = (keys.at(now).unwrap(), name("example."));
-    act(Signer::new(origin.as_name(), &active, now, Lifetimes::default()));
+    act(Signer::new(origin.as_name(), &active, now, Lifetimes::default(), denial));
 }
 
 /// Owner, type, TTL and data of all records but signatures, in order.
@@ -436,16 +440,37 @@ proptest! {
             let records: Vec<_> = records.iter().map(|(owner, rtype)| (&**owner, *rtype)).collect();
             zone(serial, &records)
         }).collect();
-        at(&keys, NOW, |signer| {
-            let mut held = signer.sign(&sources[0], 7, 5).unwrap();
-            for source in &sources[1..] {
-                let next = signer.follow(&held, source, &differing(&held, source)).unwrap().unwrap();
-                held = next.changed.zone;
-                let at_once = signer.sign(source, held.serial(), 6).unwrap();
-                assert_eq!(unsigned(&held), unsigned(&at_once));
-                assert_eq!(signed(&held, &keys), signed(&at_once, &keys));
-                assert_eq!(differing(&held, source), []);
-            }
-        });
+        for denial in [DenialBy::Nsec, DenialBy::Nsec3] {
+            by(denial, &keys, NOW, |signer| {
+                let mut held = signer.sign(&sources[0], 7, 5).unwrap();
+                for source in &sources[1..] {
+                    let next = signer.follow(&held, source, &differing(&held, source)).unwrap().unwrap();
+                    held = next.changed.zone;
+                    let at_once = signer.sign(source, held.serial(), 6).unwrap();
+                    assert_eq!(unsigned(&held), unsigned(&at_once));
+                    assert_eq!(signed(&held, &keys), signed(&at_once, &keys));
+                    assert_eq!(differing(&held, source), []);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_zone_may_change_from_nsec_to_nsec3_and_back(records in records()) {
+        let keys = keys();
+        let records: Vec<_> = records.iter().map(|(owner, rtype)| (&**owner, *rtype)).collect();
+        let source = zone(7, &records);
+        for (from, to) in [(DenialBy::Nsec, DenialBy::Nsec3), (DenialBy::Nsec3, DenialBy::Nsec)] {
+            by(from, &keys, NOW, |signer| {
+                let held = signer.sign(&source, 7, 5).unwrap();
+                by(to, &keys, NOW, |signer| {
+                    let next = signer.follow(&held, &source, &[]).unwrap().unwrap().changed.zone;
+                    let at_once = signer.sign(&source, next.serial(), 6).unwrap();
+                    assert_eq!(unsigned(&next), unsigned(&at_once));
+                    assert_eq!(signed(&next, &keys), signed(&at_once, &keys));
+                    assert!(signer.follow(&next, &source, &[]).unwrap().is_none());
+                });
+            });
+        }
     }
 }

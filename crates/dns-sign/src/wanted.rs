@@ -4,6 +4,7 @@ use dns_wire::name::NAME_LEN_MAX;
 use dns_wire::{Name, Rtype};
 use dns_zone::{Node, Rrset, Zone};
 
+use crate::hashed::PARAMETERS_DATA;
 use crate::key_set::Active;
 
 /// TTL of the sets that keys make, in seconds: a change of keys takes as long as this to be seen by all.
@@ -25,6 +26,16 @@ impl Set {
         Set { rtype: set.rtype(), ttl: set.ttl(), records, is_signed }
     }
 
+    /// One that denies, for as long as negative answers (RFC 9077, 3).
+    pub(crate) fn denial(rtype: Rtype, rdata: Vec<u8>, source: &Zone) -> Set {
+        Set { rtype, ttl: source.negative_ttl(), records: vec![rdata], is_signed: true }
+    }
+
+    /// The NSEC3 record that a node of a signed zone has.
+    pub(crate) fn held_nsec3(node: Node<'_>) -> Option<Set> {
+        node.rrset(Rtype::NSEC3).map(|set| Set::of(set, true))
+    }
+
     /// Whether `set` has the same records.
     pub(crate) fn is(&self, set: Rrset<'_>) -> bool {
         let is_alike =
@@ -43,22 +54,50 @@ pub(crate) fn is_linked(node: Node<'_>) -> bool {
     node.rrsets().any(|set| !is_made(set.rtype())) && !node.is_occluded()
 }
 
-/// What a name of a source has in the signed zone, apart from signatures. `next` is the name behind it in the chain, if it is linked.
-pub(crate) fn sets_at(node: Node<'_>, next: Option<Name<'_>>, source: &Zone, keys: &Active<'_>) -> Vec<Set> {
-    let is_authoritative = |rtype| next.is_some() && (!node.is_cut() || rtype == Rtype::DS);
+/// How a name that is not hidden by a cut or DNAME stands among those that are denied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linked<'n> {
+    /// It has an NSEC record that leads to this name.
+    Nsec(Name<'n>),
+    /// It has an NSEC3 record, at the name of its hash.
+    Nsec3,
+}
+
+/// What a name of a source has in the signed zone, apart from signatures and the NSEC3 records of hashes.
+pub(crate) fn sets_at(
+    node: Node<'_>,
+    linked: Option<Linked<'_>>,
+    source: &Zone,
+    keys: &Active<'_>,
+) -> Vec<Set> {
+    let is_authoritative = |rtype| linked.is_some() && (!node.is_cut() || rtype == Rtype::DS);
     let own = node.rrsets().filter(|set| !is_made(set.rtype()));
     let mut sets: Vec<Set> = own.map(|set| Set::of(set, is_authoritative(set.rtype()))).collect();
     if node.parent().is_none() {
         add_keys(&mut sets, source.origin(), keys);
+        if linked == Some(Linked::Nsec3) {
+            let records = vec![PARAMETERS_DATA.to_vec()];
+            sets.push(Set { rtype: Rtype::NSEC3PARAM, ttl: 0, records, is_signed: true });
+        }
     }
-    if let Some(next) = next {
-        let types = sets.iter().filter(|set| set.is_signed || set.rtype == Rtype::NS).map(|set| set.rtype);
-        let types = types.chain([Rtype::RRSIG, Rtype::NSEC]).collect();
-        let records = vec![nsec_data(next, types)];
-        // RFC 9077, 3: as long as negative answers.
-        sets.push(Set { rtype: Rtype::NSEC, ttl: source.negative_ttl(), records, is_signed: true });
+    if let Some(Linked::Nsec(next)) = linked {
+        let types = types_of(&sets).chain([Rtype::RRSIG, Rtype::NSEC]).collect();
+        sets.push(Set::denial(Rtype::NSEC, nsec_data(next, types), source));
     }
     sets
+}
+
+/// The types that a denial at a name with these sets says are there: not those of glue.
+fn types_of(sets: &[Set]) -> impl Iterator<Item = Rtype> {
+    sets.iter().filter(|set| set.is_signed || set.rtype == Rtype::NS).map(|set| set.rtype)
+}
+
+/// The bit maps of the NSEC3 record for a name with these sets (RFC 5155, 3.2.1): empty for one that is there for those below it alone.
+pub(crate) fn hashed_types(sets: &[Set]) -> Vec<u8> {
+    let signatures = sets.iter().any(|set| set.is_signed).then_some(Rtype::RRSIG);
+    let mut bit_maps = Vec::new();
+    push_bit_maps(&mut bit_maps, types_of(sets).chain(signatures).collect());
+    bit_maps
 }
 
 /// Adds the keys, and what the parent is to make of them, to what the source may have of such records (RFC 7344, 3).
@@ -76,9 +115,15 @@ fn add_keys(sets: &mut Vec<Set>, origin: Name<'_>, keys: &Active<'_>) {
 }
 
 /// RFC 4034, 4.1. The next name is in lower case, as its case is signed (RFC 6840, 5.1).
-fn nsec_data(next: Name<'_>, mut types: Vec<Rtype>) -> Vec<u8> {
+fn nsec_data(next: Name<'_>, types: Vec<Rtype>) -> Vec<u8> {
     let mut lower = [0; NAME_LEN_MAX];
     let mut rdata = next.lowercase(&mut lower).as_bytes().to_vec();
+    push_bit_maps(&mut rdata, types);
+    rdata
+}
+
+/// RFC 4034, 4.1.2.
+fn push_bit_maps(rdata: &mut Vec<u8>, mut types: Vec<Rtype>) {
     types.sort_unstable_by_key(|rtype| rtype.0);
     for window in types.chunk_by(|one, other| one.0 >> 8 == other.0 >> 8) {
         let mut bits = [0_u8; 32];
@@ -87,7 +132,6 @@ fn nsec_data(next: Name<'_>, mut types: Vec<Rtype>) -> Vec<u8> {
         rdata.extend_from_slice(&[(window[0].0 >> 8) as u8, len as u8]);
         rdata.extend_from_slice(&bits[..len]);
     }
-    rdata
 }
 
 #[cfg(test)]

@@ -284,6 +284,33 @@ pub struct Nsec3<'z> {
 }
 
 impl<'z> Nsec3<'z> {
+    /// How names are hashed.
+    pub fn parameters(self) -> Parameters<'z> {
+        self.hashes.parameters()
+    }
+
+    /// The node of the record that stands for a hash.
+    pub fn find(self, hash: &Hash) -> Option<Node<'z>> {
+        self.hashes.find(self.zone, hash).map(|id| self.zone.node(id))
+    }
+
+    /// The node of the last record whose hash is `hash` or in front of it; in front of the first one is the last one: they form a ring.
+    pub fn at_or_before(self, hash: &Hash) -> Option<Node<'z>> {
+        self.last_or_end(|other| other.cmp(hash))
+    }
+
+    /// The hash in front of another one, in the same way.
+    pub fn before(self, hash: &Hash) -> Option<Hash> {
+        let node = self.last_or_end(|other| other.cmp(hash).then(Ordering::Greater))?;
+        hash_of_record(node, self.hashes.parameters())
+    }
+
+    fn last_or_end(self, to: impl Fn(&Hash) -> Ordering) -> Option<Node<'z>> {
+        let last = self.hashes.last_of(self.zone, to);
+        let found = last.or_else(|| self.hashes.last_of(self.zone, |_| Ordering::Less));
+        found.map(|id| self.zone.node(id))
+    }
+
     /// The node whose record matches the name of `node`.
     pub fn matching(self, node: Node<'_>) -> Option<Node<'z>> {
         let number = *self.hashes.matching.get(node.id().0 as usize)?;
@@ -295,11 +322,7 @@ impl<'z> Nsec3<'z> {
     ///
     /// `None` if the zone has lost all its records.
     pub fn covering(self, name: Name<'_>) -> Option<Node<'z>> {
-        let wanted = self.hashes.parameters().hash(name);
-        let before = self.hashes.last_of(self.zone, |hash| hash.cmp(&wanted));
-        // In front of the first hash is the last one: they form a ring.
-        let before = before.or_else(|| self.hashes.last_of(self.zone, |_| Ordering::Less));
-        before.map(|id| self.zone.node(id))
+        self.at_or_before(&self.hashes.parameters().hash(name))
     }
 }
 
