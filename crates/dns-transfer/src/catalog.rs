@@ -24,16 +24,16 @@ pub type Members = BTreeMap<NameBuf, Box<[u8]>>;
 pub enum CatalogError {
     /// There is no TXT record `version` with the value 2.
     #[error("not a catalog of version 2: expected one TXT record \"2\" at version.{0}")]
-    Version(NameBuf),
+    Version(Box<NameBuf>),
     /// A label stands for several zones.
     #[error("{0} has more than one PTR record")]
-    SeveralZones(NameBuf),
+    SeveralZones(Box<NameBuf>),
     /// A zone has two labels.
     #[error("zone {0} is there twice")]
-    Twice(NameBuf),
+    Twice(Box<NameBuf>),
     /// A PTR record has something other than a name.
     #[error("the PTR record of {0} is malformed")]
-    Malformed(NameBuf),
+    Malformed(Box<NameBuf>),
 }
 
 /// The members of a catalog. Properties of members other than their names are passed over (4.3).
@@ -48,7 +48,7 @@ pub fn members(catalog: &Zone) -> Result<Members, CatalogError> {
         set.is_some_and(|set| set.count() == 1 && set.records().next() == Some(VERSION_2))
     });
     if !has_version {
-        return Err(CatalogError::Version(origin));
+        return Err(CatalogError::Version(Box::new(origin)));
     }
     let mut members = Members::new();
     // A catalog whose name is too long for that has no members.
@@ -58,15 +58,15 @@ pub fn members(catalog: &Zone) -> Result<Members, CatalogError> {
         let is_member = owner.parent().is_some_and(|parent| NameBuf::from(parent) == zones);
         let (true, Some(set)) = (is_member, node.rrset(Rtype::PTR)) else { continue };
         if set.count() > 1 {
-            return Err(CatalogError::SeveralZones(NameBuf::from(owner)));
+            return Err(CatalogError::SeveralZones(Box::new(NameBuf::from(owner))));
         }
         let target = set.records().next().and_then(|rdata| Name::from_wire(rdata).ok());
-        let target = target.ok_or_else(|| CatalogError::Malformed(NameBuf::from(owner)))?;
+        let target = target.ok_or_else(|| CatalogError::Malformed(Box::new(NameBuf::from(owner))))?;
         let mut lower = [0; NAME_LEN_MAX];
         let member = NameBuf::from(target.lowercase(&mut lower));
         let label = owner.labels().next().unwrap_or_default().to_ascii_lowercase();
         if members.insert(member.clone(), label.into()).is_some() {
-            return Err(CatalogError::Twice(member));
+            return Err(CatalogError::Twice(Box::new(member)));
         }
     }
     Ok(members)
@@ -142,16 +142,19 @@ mod tests {
     #[test]
     fn a_catalog_that_is_broken_says_how() {
         let member = ("a.zones.catalog.", Rtype::PTR, EXAMPLE);
-        assert_eq!(members(&catalog(&[member])), Err(CatalogError::Version(name("catalog."))));
+        assert_eq!(members(&catalog(&[member])), Err(CatalogError::Version(Box::new(name("catalog.")))));
         let version_1 = ("version.catalog.", Rtype::TXT, &b"\x011"[..]);
-        assert_eq!(members(&catalog(&[version_1, member])), Err(CatalogError::Version(name("catalog."))));
+        assert_eq!(
+            members(&catalog(&[version_1, member])),
+            Err(CatalogError::Version(Box::new(name("catalog."))))
+        );
         assert!(members(&catalog(&[VERSION, version_1, member])).is_err(), "two versions");
         let again = ("b.zones.catalog.", Rtype::PTR, EXAMPLE);
         let twice = members(&catalog(&[VERSION, member, again]));
-        assert_eq!(twice, Err(CatalogError::Twice(name("example."))));
+        assert_eq!(twice, Err(CatalogError::Twice(Box::new(name("example.")))));
         let second = ("a.zones.catalog.", Rtype::PTR, OTHER);
         let several = members(&catalog(&[VERSION, member, second]));
-        assert_eq!(several, Err(CatalogError::SeveralZones(name("a.zones.catalog."))));
+        assert_eq!(several, Err(CatalogError::SeveralZones(Box::new(name("a.zones.catalog.")))));
     }
 
     #[test]

@@ -20,12 +20,17 @@ struct Signer {
 
 impl Signer {
     fn start(device: Device) -> Option<Signer> {
+        Signer::start_with(device, "")
+    }
+
+    /// With more about the zone.
+    fn start_with(device: Device, more: &str) -> Option<Signer> {
         let (zone, other) = (VersionedZone::new(1, 0), VersionedZone::new(1, 0));
         write(&zone, 3, 10);
         other.set_text("@ 60 SOA ns1 host 1 1 1 1 1\n NS ns1\nns1 A 192.0.2.53\n");
         let rest = format!(
             "[[zone]]\nfile = {:?}\norigin = \"{ORIGIN}\"\ndnssec = true\nkeys = \"keys\"\nnotify = [\"{CLIENT_V4}\"]\n\
-             allow-update = [\"transfer.key\"]\n",
+             allow-update = [\"transfer.key\"]\n{more}",
             zone.file()
         );
         let mut primary = Primary::start_with(device, unsigned(&other), r#""transfer.key""#, &rest)?;
@@ -123,8 +128,8 @@ fn write(zone: &VersionedZone, serial: u32, hosts: u32) {
     ));
 }
 
-fn follows(device: Device) {
-    let Some(mut signer) = Signer::start(device) else { return };
+fn follows(device: Device, more: &str) {
+    let Some(mut signer) = Signer::start_with(device, more) else { return };
     signer.assert_is_signed(4);
     signer.update(&[
         "update add new.example.com. 60 A 192.0.2.7",
@@ -146,13 +151,27 @@ fn follows(device: Device) {
 }
 
 #[test]
+fn a_zone_that_is_denied_by_hashes_follows_updates_and_may_change_to_names() {
+    follows(Device::Xdp, "nsec3 = true\n");
+    let Some(mut signer) = Signer::start_with(Device::Kernel, "nsec3 = true\n") else { return };
+    signer.assert_is_signed(4);
+    assert_eq!(signer.at_apex("NSEC3PARAM"), ["1 0 0 -"]);
+    let config = signer.primary.directory.path().join("sidestep.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("nsec3 = true\n", "")).unwrap();
+    signer.reload();
+    signer.assert_is_signed(5);
+    assert_eq!(signer.at_apex("NSEC3PARAM"), [] as [&str; 0]);
+}
+
+#[test]
 fn a_signed_zone_follows_updates_on_our_stack() {
-    follows(Device::Xdp);
+    follows(Device::Xdp, "");
 }
 
 #[test]
 fn a_signed_zone_follows_updates_on_kernel_sockets() {
-    follows(Device::Kernel);
+    follows(Device::Kernel, "");
 }
 
 #[test]

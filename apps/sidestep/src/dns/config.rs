@@ -9,6 +9,7 @@ use clock::Duration;
 use device_dpdk::{DpdkOptions, PortName};
 use dns_auth::Settings;
 use dns_server::TcpLimits;
+use dns_sign::DenialBy;
 use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
@@ -33,7 +34,7 @@ pub(crate) enum ConfigError {
     #[error("{option}: {value:?} is not {expected}")]
     Form { option: &'static str, value: String, expected: &'static str },
     /// Keys for a zone that is not to be signed.
-    #[error("zone {}: keys have no use without dnssec = true", .0.display())]
+    #[error("zone {}: keys and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
     /// A core that the machine has not, or that we may not use.
     #[error("cores: core {core} is not available, expected some of {available}")]
@@ -85,6 +86,15 @@ pub(crate) struct ZoneSpec {
     pub(crate) origin: Option<NameBuf>,
     /// Where its keys are, if it is to be signed.
     pub(crate) keys: Option<PathBuf>,
+    /// What it is denied by then.
+    pub(crate) denial: DenialBy,
+}
+
+impl ZoneSpec {
+    /// A zone of this file, as whoever says no more wants it.
+    pub(crate) fn of(file: PathBuf) -> ZoneSpec {
+        ZoneSpec { file, origin: None, keys: None, denial: DenialBy::default() }
+    }
 }
 
 /// Everything, resolved.
@@ -129,7 +139,8 @@ impl Config {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
             let keys = keys_directory(table, &file, &directory)?;
-            let spec = ZoneSpec { file, origin, keys };
+            let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
+            let spec = ZoneSpec { file, origin, keys, denial };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -230,8 +241,8 @@ pub(crate) fn parse_address(option: &'static str, text: &str, port: u16) -> Resu
 fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let beside = || file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (table.dnssec, &table.keys) {
-        (false, Some(_)) => Err(ConfigError::KeysUnused(table.file.clone())),
-        (false, None) => Ok(None),
+        (false, None) if !table.nsec3 => Ok(None),
+        (false, _) => Err(ConfigError::KeysUnused(table.file.clone())),
         (true, keys) => {
             Ok(Some(keys.as_ref().map_or_else(|| beside().to_owned(), |keys| directory.join(keys))))
         }
@@ -241,9 +252,9 @@ fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Op
 fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
     match text.split_once('=') {
         Some((origin, file)) if !origin.contains('/') => {
-            Ok(ZoneSpec { file: file.into(), origin: Some(parse_origin(origin)?), keys: None })
+            Ok(ZoneSpec { origin: Some(parse_origin(origin)?), ..ZoneSpec::of(file.into()) })
         }
-        _ => Ok(ZoneSpec { file: text.into(), origin: None, keys: None }),
+        _ => Ok(ZoneSpec::of(text.into())),
     }
 }
 

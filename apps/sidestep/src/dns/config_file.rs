@@ -106,6 +106,9 @@ pub(crate) struct ZoneTable {
     pub(crate) dnssec: bool,
     /// The directory of its keys.
     pub(crate) keys: Option<PathBuf>,
+    /// Whether it is denied by NSEC3 records then.
+    #[serde(default)]
+    pub(crate) nsec3: bool,
     /// Addresses that get a NOTIFY when it has changed.
     #[serde(default)]
     pub(crate) notify: Vec<String>,

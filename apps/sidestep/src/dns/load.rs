@@ -349,7 +349,7 @@ impl Loading {
         let origin = NameBuf::from(zone.origin());
         let before = earlier.by_spec.get(spec).map(|entry| &entry.version);
         let source = source_with_updates(zone, &spec.file);
-        let (version, files) = match signing::load(source, &spec.file, keys, before) {
+        let (version, files) = match signing::load(source, &spec.file, (keys, spec.denial), before) {
             Ok(version) => (version, files),
             Err(error) => {
                 self.failed += 1;
@@ -443,7 +443,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let modified = SystemTime::now() - Duration::from_secs(60 + age);
             File::options().append(true).open(&path).unwrap().set_modified(modified).unwrap();
-            ZoneSpec { file: path, origin: None, keys: None }
+            ZoneSpec::of(path)
         }
     }
 
@@ -564,7 +564,7 @@ mod tests {
     fn a_placeholder_takes_the_place_of_a_zone_without_a_version() {
         let zones = Zones::new("placeholder");
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
-        let by_name = ZoneSpec { file: zones.directory.join("missing.zone"), origin: None, keys: None };
+        let by_name = ZoneSpec::of(zones.directory.join("missing.zone"));
         let unknown = zones.write("db2", 0, "nonsense\n");
         let loaded = load_catalog(&[by_soa, by_name, unknown], None, None, true);
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded

@@ -18,7 +18,7 @@ pub(crate) type Outcome = Result<String, String>;
 
 /// Something that is to be done with a zone.
 pub(crate) struct Order {
-    pub(crate) origin: NameBuf,
+    pub(crate) origin: Box<NameBuf>,
     pub(crate) action: ZoneAction,
     reply: SyncSender<Outcome>,
 }
@@ -41,7 +41,7 @@ impl Orders {
     /// Has it done, and waits for what comes of it.
     pub(crate) fn carry_out(&self, origin: NameBuf, action: ZoneAction) -> Outcome {
         let (reply, outcome) = sync_channel(1);
-        let sent = self.0.send(Event::Order(Order { origin, action, reply }));
+        let sent = self.0.send(Event::Order(Order { origin: Box::new(origin), action, reply }));
         sent.map_err(|_| "the server ends".to_owned())?;
         outcome.recv_timeout(PATIENCE).map_err(|_| "the server does not say what came of it".to_owned())?
     }

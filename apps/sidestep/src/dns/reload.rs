@@ -265,7 +265,7 @@ impl Reloads<'_> {
     fn try_to_carry_out(&mut self, order: &Order) -> Result<Option<String>, String> {
         let origin = &order.origin;
         if order.action == ZoneAction::Reload && self.shared.secondaries.contains_key(origin) {
-            let sent = self.shared.notices.try_send(Notice::Refresh(Box::new(origin.clone())));
+            let sent = self.shared.notices.try_send(Notice::Refresh(origin.clone()));
             return sent
                 .map(|()| Some(format!("zone {origin}: its primaries are asked")))
                 .map_err(|_| format!("zone {origin}: too many notices of primaries wait, try again later"));
@@ -278,14 +278,14 @@ impl Reloads<'_> {
         }
         if order.action != ZoneAction::Freeze {
             let (config, current) = (self.current.clone(), Some(Arc::clone(&self.loaded)));
-            let begun = self.events.load(config, current, Some(origin.clone()));
+            let begun = self.events.load(config, current, Some(NameBuf::clone(origin)));
             begun.map_err(|error| format!("starting a thread: {error}"))?;
             self.is_loading = true;
             return Ok(None);
         }
         let source = held.source().ok_or_else(|| format!("zone {origin} has no version"))?;
         store::save(file, source).map_err(|error| format!("zone {origin} is not frozen: {error:#}"))?;
-        self.states.with(|states| states.frozen.insert(origin.clone()));
+        self.states.with(|states| states.frozen.insert(NameBuf::clone(origin)));
         Ok(Some(format!("zone {origin} is frozen: {} has all updates, and may be changed", file.display())))
     }
 

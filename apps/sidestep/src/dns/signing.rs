@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed};
-use dns_sign::{Due, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
+use dns_sign::{DenialBy, Due, KeySet, Lifetimes, Role, Signed, Signer, Times, differing};
 use dns_transfer::Difference;
 use dns_wire::{Name, NameBuf};
 use dns_zone::{Changed, Zone};
@@ -31,6 +31,7 @@ pub(crate) struct Signing {
     /// The zone as its owner has it.
     pub(crate) source: Zone,
     keys: Arc<KeySet>,
+    denial: DenialBy,
     /// Where the keys are.
     directory: PathBuf,
     /// The signed version.
@@ -39,14 +40,14 @@ pub(crate) struct Signing {
     is_unsaved: bool,
 }
 
-/// The signed version of a zone that was read, whose owner's file is `file`. `before` is what is served.
+/// The signed version of a zone that was read, whose owner's file is `file`, with the keys in `directory`. `before` is what is served.
 ///
 /// # Errors
 /// The zone cannot be signed. What is served stays good for as long as its signatures.
 pub(crate) fn load(
     source: Zone,
     file: &Path,
-    directory: &Path,
+    (directory, denial): (&Path, DenialBy),
     before: Option<&Version>,
 ) -> anyhow::Result<Version> {
     let signed = signed_file(file);
@@ -61,6 +62,7 @@ pub(crate) fn load(
     let signing = |source, is_unsaved| Signing {
         source,
         keys,
+        denial,
         directory: directory.to_owned(),
         file: signed,
         is_unsaved,
@@ -94,7 +96,7 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
     if !file.try_exists()? {
         return Ok(None);
     }
-    let spec = ZoneSpec { file: file.to_owned(), origin: Some(NameBuf::from(origin)), keys: None };
+    let spec = ZoneSpec { origin: Some(NameBuf::from(origin)), ..ZoneSpec::of(file.to_owned()) };
     let version = store::read(&spec).with_context(|| {
         format!("reading {}; without that file the zone is signed anew, with a serial behind that of its own file", file.display())
     })?;
@@ -103,12 +105,12 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
 
 /// The first version.
 fn first(signing: Signing) -> anyhow::Result<Version> {
-    let Signing { source, keys, file, .. } = &signing;
+    let Signing { source, keys, file, denial, .. } = &signing;
     let (now, origin) = (unix_time(), source.origin());
     let active = keys.at(now)?;
     // Secondaries that have the zone without signatures are to fetch it.
     let serial = source.serial().wrapping_add(1).max(1);
-    let signer = Signer::new(origin, &active, now, Lifetimes::default());
+    let signer = Signer::new(origin, &active, now, Lifetimes::default(), *denial);
     let zone = signer.sign(source, serial, load::random_seed())?;
     store::save(file, &zone)?;
     log::info!("zone {origin}: signed, serial {serial}");
@@ -131,7 +133,7 @@ impl Signing {
     pub(crate) fn next(&self, held: &Version, names: &[NameBuf]) -> anyhow::Result<Option<Next>> {
         let (now, old) = (unix_time(), held.tree().context("it has no data")?);
         let active = self.keys.at(now)?;
-        let signer = Signer::new(old.origin(), &active, now, Lifetimes::default());
+        let signer = Signer::new(old.origin(), &active, now, Lifetimes::default(), self.denial);
         let Some(Signed { changed, names }) = signer.follow(old, &self.source, names)? else {
             return Ok(None);
         };
@@ -143,7 +145,7 @@ impl Signing {
     fn due(&self, held: &Zone, names_max: usize) -> anyhow::Result<Due> {
         let now = unix_time();
         let active = self.keys.at(now)?;
-        Ok(Signer::new(held.origin(), &active, now, Lifetimes::default()).due(held, names_max))
+        Ok(Signer::new(held.origin(), &active, now, Lifetimes::default(), self.denial).due(held, names_max))
     }
 
     /// Writes the version behind `held`, and has it served. A disk that is full does not end that: what was signed before would end.

@@ -253,7 +253,7 @@ impl Keeper {
         let Some(zone) = self.zones.get_mut(&number) else { return };
         log::info!("zone {} has left its catalog, and is served no longer", zone.spec.origin);
         zone.has_left = true;
-        (self.publish)(Change::Left(zone.spec.origin.clone()));
+        (self.publish)(Change::Left(Box::new(zone.spec.origin.clone())));
         if zone.is_asking {
             self.schedule(number); // The answer has yet to come, which could write the zone's file again.
         } else {

@@ -40,7 +40,7 @@ pub(crate) enum Change {
     /// A catalog has another zone, which is to be served so.
     Joined(Arc<SecondarySpec>, Version),
     /// A catalog has that zone no longer.
-    Left(NameBuf),
+    Left(Box<NameBuf>),
 }
 
 /// Takes changes, in their order.
@@ -119,7 +119,7 @@ fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
     let path = spec.file.as_ref()?;
     let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
     let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-    match store::read(&ZoneSpec { file: path.clone(), origin: Some(spec.origin.clone()), keys: None }) {
+    match store::read(&ZoneSpec { origin: Some(spec.origin.clone()), ..ZoneSpec::of(path.clone()) }) {
         Ok(version) if version.served.origin() == spec.origin.as_name() => {
             Some((version, Duration::from_secs(age.as_secs())))
         }
