@@ -253,8 +253,8 @@ impl Transcript<'_> {
 
     /// The first exchange of a group.
     #[must_use]
-    pub fn one<'t>(&'t self, group: &'t str) -> Option<&'t Exchange> {
-        self.group(group).next()
+    pub fn one(&self, group: &str) -> Option<&Exchange> {
+        self.exchanges.iter().find(|exchange| exchange.step.group == group)
     }
 
     /// What the authority logged for a name.

@@ -25,7 +25,7 @@ mod stamp;
 
 use std::net::{IpAddr, SocketAddr};
 
-use dns_sign::Key;
+use dns_sign::{Key, KeySet};
 use dns_wire::{Name, NameBuf, Query, QueryError, Rcode, Rtype};
 
 pub use log::{Entry, Log, Subnet, Via};
@@ -54,7 +54,8 @@ pub struct Zone {
     origin: NameBuf,
     /// The addresses of `ns1` and on.
     servers: Vec<IpAddr>,
-    key: Option<Key>,
+    /// The first one signs all.
+    keys: KeySet,
 }
 
 /// A query.
@@ -95,16 +96,22 @@ enum Place {
 }
 
 impl Zone {
-    /// A zone with these servers. With a key it is signed.
+    /// A zone with these servers. With a key it is signed, by the first one.
     #[must_use]
-    pub fn new(origin: NameBuf, servers: Vec<IpAddr>, key: Option<Key>) -> Zone {
-        Zone { origin, servers, key }
+    pub fn new(origin: NameBuf, servers: Vec<IpAddr>, keys: KeySet) -> Zone {
+        Zone { origin, servers, keys }
     }
 
     /// Its name.
     #[must_use]
     pub fn origin(&self) -> Name<'_> {
         self.origin.as_name()
+    }
+
+    /// What it is signed with.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        self.keys.keys().first()
     }
 
     /// Answers a query that came at `now_ms`, milliseconds since 1970.
@@ -114,7 +121,7 @@ impl Zone {
             Err(error) => return Answer { message: refuse(asked.message, error), ..Answer::default() },
         };
         let now_s = (now_ms / 1000) as u32; // As signatures count: modulo 2^32.
-        let pen = self.key.as_ref().map(|key| Pen { key, origin: self.origin(), now_s });
+        let pen = self.key().map(|key| Pen { key, origin: self.origin(), now_s });
         let mut reply = Reply::new(asked, query, pen);
         let Some(place) = self.place(query.qname(asked.message)) else {
             reply.set_rcode(Rcode::Refused);
@@ -277,7 +284,7 @@ impl Zone {
             Rtype::NS => (1..=self.servers.len())
                 .map(|number| self.server(number).as_name().as_bytes().to_vec())
                 .collect(),
-            Rtype::DNSKEY => self.key.iter().map(|key| key.dnskey().to_vec()).collect(),
+            Rtype::DNSKEY => self.key().iter().map(|key| key.dnskey().to_vec()).collect(),
             _ => Vec::new(),
         }
     }

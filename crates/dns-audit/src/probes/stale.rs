@@ -88,14 +88,17 @@ pub(super) fn is_expired(exchange: &Exchange) -> bool {
     exchange.dated().is_some_and(|dated| dated.age_ms > ttl_ms + SLACK_MS)
 }
 
-/// The exchanges of a group after the TTL.
-fn after_expiry<'t>(transcript: &'t Transcript<'_>, group: &'t str) -> impl Iterator<Item = &'t Exchange> {
+/// The exchanges of a name after the TTL of what the first one brought. A bound of rate may have made that one late.
+fn after_expiry<'t>(transcript: &'t Transcript<'_>, name: &str) -> Vec<&'t Exchange> {
+    let (first, later) = (format!("{name}.first"), format!("{name}.later"));
     let ttl_ms = u64::from(transcript.options.ttl_s) * 1000;
-    transcript.group(group).filter(move |exchange| exchange.step.at_ms > ttl_ms)
+    let Some(cached) = transcript.one(&first).map(Exchange::came_ms) else { return Vec::new() };
+    let own = transcript.exchanges.iter().filter(|exchange| exchange.step.group == later);
+    own.filter(|exchange| exchange.sent_ms > cached + ttl_ms + SLACK_MS).collect()
 }
 
 fn reachable(transcript: &Transcript<'_>) -> (Finding, bool) {
-    let later: Vec<&Exchange> = after_expiry(transcript, "up.later").collect();
+    let later: Vec<&Exchange> = after_expiry(transcript, "up");
     let stale: Vec<&&Exchange> = later.iter().filter(|exchange| is_expired(exchange)).collect();
     let oldest = stale.iter().filter_map(|exchange| exchange.dated()).map(|dated| dated.age_ms).max();
     let lines = || later.iter().map(|exchange| transcript.line(exchange));
@@ -120,7 +123,7 @@ fn reachable(transcript: &Transcript<'_>) -> (Finding, bool) {
 
 /// Of a name that was served expired once: whether that has made the resolver look.
 fn refresh(transcript: &Transcript<'_>) -> Finding {
-    let later: Vec<&Exchange> = after_expiry(transcript, "up.later").collect();
+    let later: Vec<&Exchange> = after_expiry(transcript, "up");
     let fresh = later.iter().position(|exchange| exchange.dated().is_some() && !is_expired(exchange));
     let lines = later.iter().map(|exchange| transcript.line(exchange));
     let finding = match fresh {
@@ -134,7 +137,7 @@ fn refresh(transcript: &Transcript<'_>) -> Finding {
 }
 
 fn slow(transcript: &Transcript<'_>) -> Finding {
-    let Some(exchange) = after_expiry(transcript, "slow.later").next() else {
+    let Some(exchange) = after_expiry(transcript, "slow").first().copied() else {
         return STALE_SLOW.unknown("not asked");
     };
     let line = [transcript.line(exchange)];
@@ -199,7 +202,7 @@ fn manners(transcript: &Transcript<'_>) -> Vec<Finding> {
 }
 
 fn gone(transcript: &Transcript<'_>) -> Finding {
-    let later: Vec<&Exchange> = after_expiry(transcript, "gone.later").collect();
+    let later: Vec<&Exchange> = after_expiry(transcript, "gone");
     let lines = later.iter().map(|exchange| transcript.line(exchange));
     let alive = later.iter().filter(|exchange| exchange.dated().is_some()).count();
     let is_gone =
