@@ -18,10 +18,14 @@ mod mmdb;
 mod options;
 mod probe;
 mod runner;
+mod watch;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+
+/// Exit status where a resolver has a bad finding.
+const BAD: u8 = 2;
 
 /// What `sidestep dns audit` can do.
 #[derive(Subcommand)]
@@ -37,6 +41,11 @@ pub(crate) enum Command {
     /// a bad finding.
     #[command(verbatim_doc_comment)]
     Probe(probe::Probe),
+    /// Probe resolvers again and again, keep what was found, and say what has changed.
+    ///
+    /// Each change is a line on stdout, and may be posted to a webhook. With --rounds, exit status 2 means that something has become bad.
+    #[command(verbatim_doc_comment)]
+    Watch(watch::Watch),
 }
 
 /// Runs one of them.
@@ -44,5 +53,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Authority(options) => authority::serve(&options),
         Command::Probe(options) => probe::probe(&options),
+        Command::Watch(options) => watch::watch(&options),
     }
 }

@@ -11,11 +11,8 @@ use dns_audit::checks::Verdict;
 use dns_audit::report::{self, Report};
 
 use super::options::{Probing, Settings};
-use super::runner;
+use super::{BAD, runner};
 use crate::output;
-
-/// A resolver has a bad finding.
-const BAD: u8 = 2;
 
 /// The options of `audit probe`.
 #[derive(Args, Clone, Debug)]
