@@ -30,7 +30,8 @@ impl Pen<'_> {
     ) -> Option<Vec<u8>> {
         let (inception, expiration) = match signature {
             Signature::Good | Signature::Bogus => (HOUR, self.now_s.wrapping_add(DAY)),
-            Signature::Expired => (30 * DAY, self.now_s.wrapping_sub(DAY)),
+            // Validators may forgive a day, as clocks differ.
+            Signature::Expired => (30 * DAY, self.now_s.wrapping_sub(3 * DAY)),
         };
         let mut rdata = rtype.0.to_be_bytes().to_vec();
         rdata.extend([self.key.algorithm(), signed_label_count(owner) as u8]); // At most 127 labels.
@@ -67,10 +68,16 @@ pub(super) fn nsec_over(parent: Name<'_>, label: &[u8]) -> Option<(NameBuf, Vec<
     }
     let mut owner = NameBuf::from(parent);
     owner.prepend(&before).ok()?;
+    let mut after = label.to_ascii_lowercase();
+    if after.len() < LABEL_LEN_MAX {
+        after.push(0);
+    } else {
+        let last = after.last_mut()?;
+        *last = last.checked_add(1)?;
+    }
+    // Not a name below `label`: that would say that `label` exists, with nothing but names below it.
     let mut next = NameBuf::from(parent);
-    next.prepend(label).ok()?;
-    next.prepend(b"\0").ok()?;
-    next.make_lowercase();
+    next.prepend(&after).ok()?;
     Some((owner, [next.as_name().as_bytes(), &bitmap(&[Rtype::RRSIG, Rtype::NSEC])].concat()))
 }
 

@@ -60,7 +60,7 @@ pub enum Signature {
     Good,
     /// One octet is wrong.
     Bogus,
-    /// They ended a day ago.
+    /// They ended three days ago.
     Expired,
 }
 

@@ -6,7 +6,7 @@ use crate::authority::{Behaviour, Entry, Phase};
 use crate::checks::{Finding, IDENTITY_FINGERPRINT, IDENTITY_MINIMISATION, IDENTITY_VERSION, Verdict};
 use crate::edns;
 use crate::plan::{Planner, Question};
-use crate::transcript::{Exchange, Outcome, Transcript};
+use crate::transcript::{Exchange, Transcript};
 
 mod fingerprint;
 
@@ -89,12 +89,8 @@ fn looks(transcript: &Transcript<'_>) -> Finding {
     if all.is_empty() {
         return IDENTITY_FINGERPRINT.unknown("no question was logged");
     }
-    let failure = transcript.one("silent").map(|exchange| match &exchange.outcome {
-        Outcome::Answer(_) => exchange.reply().map_or(0, |reply| reply.rcode),
-        _ => u16::MAX,
-    });
-    let seen =
-        Fingerprint::of(&all, &transcript.logged_for("deep"), &transcript.logged_for("silent"), failure);
+    let (deep, silent) = (transcript.logged_for("deep"), transcript.logged_for("silent"));
+    let seen = Fingerprint::of(&all, &deep, &silent);
     let (names, distance) = fingerprint::nearest(&seen);
     let summary = match distance {
         0 => format!("like {}", names.join(" or ")),

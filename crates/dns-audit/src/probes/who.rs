@@ -124,17 +124,18 @@ fn scope(transcript: &Transcript<'_>) -> Finding {
     let (Some(one), Some(other)) = (dated("one"), dated("other")) else {
         return WHO_SCOPE.unknown("no two answers came");
     };
-    let has_passed = transcript
-        .logged_for("one")
-        .iter()
-        .any(|entry| entry.subnet.as_ref().is_some_and(|subnet| subnet.source > 0));
+    let is_ours = |subnet: &Subnet| subnet.address == ONE && subnet.source > 0;
+    let has_passed =
+        transcript.logged_for("one").iter().any(|entry| entry.subnet.as_ref().is_some_and(is_ours));
     let lines = ["one", "other", "same"]
         .iter()
         .filter_map(|group| transcript.one(group))
         .map(|exchange| transcript.line(exchange));
     let finding = if !has_passed {
-        WHO_SCOPE
-            .finding(Verdict::Good, "it sends no client subnet, so it gets no answers for one network only")
+        WHO_SCOPE.finding(
+            Verdict::Good,
+            "it passes no client's network on, so it gets no answers for one network only",
+        )
     } else if one.made_ms == other.made_ms {
         WHO_SCOPE.finding(
             Verdict::Bad,

@@ -55,7 +55,7 @@ impl Network {
                 .map(str::to_owned)
                 .into();
         words.extend(
-            ["--rate", "200", "--total-rate", "10000", "--ttl", "3", "--samples", "12"].map(str::to_owned),
+            ["--rate", "200", "--total-rate", "10000", "--ttl", "6", "--samples", "12"].map(str::to_owned),
         );
         words.extend(SERVERS.iter().flat_map(|server| ["--authority".to_owned(), server.to_string()]));
         words.extend(resolvers.iter().map(|resolver| resolver.address.to_string()));

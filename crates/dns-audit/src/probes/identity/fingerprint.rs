@@ -40,12 +40,7 @@ pub(super) enum Retry {
 
 impl Fingerprint {
     /// Of all queries, those for a deep name, and those to a silent authority.
-    pub(super) fn of(
-        all: &[&Entry],
-        deep: &[&Entry],
-        silent: &[&Entry],
-        _failure: Option<u16>,
-    ) -> Fingerprint {
+    pub(super) fn of(all: &[&Entry], deep: &[&Entry], silent: &[&Entry]) -> Fingerprint {
         let most =
             |trait_of: fn(&Entry) -> bool| all.iter().filter(|entry| trait_of(entry)).count() * 2 > all.len();
         let sizes: BTreeSet<u16> = all.iter().filter_map(|entry| entry.edns_size).collect();
@@ -131,5 +126,10 @@ const fn traits(flags: [bool; 5], edns_size: u16, retry: Retry) -> Fingerprint {
 }
 
 /// Name and traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query.
-static KNOWN: [(&str, Fingerprint); 1] =
-    [("Sidestep", traits([true, false, true, true, false], 1232, Retry::Short))];
+static KNOWN: [(&str, Fingerprint); 5] = [
+    ("Sidestep", traits([true, false, true, false, true], 1232, Retry::Short)),
+    ("Unbound 1.17", traits([true, false, true, true, false], 1232, Retry::Short)),
+    ("BIND 9.18", traits([true, false, true, false, true], 1232, Retry::Second)),
+    ("PowerDNS Recursor 4.8", traits([true, false, true, false, false], 1232, Retry::Long)),
+    ("Knot Resolver 5.6", traits([true, true, true, true, false], 1232, Retry::Short)),
+];

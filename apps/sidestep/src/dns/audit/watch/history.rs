@@ -32,12 +32,12 @@ pub(super) struct History(Connection);
 impl History {
     /// Opens a file, or makes it.
     pub(super) fn open(path: &Path) -> anyhow::Result<History> {
-        let open = || {
+        let open = || -> rusqlite::Result<Connection> {
             let connection = Connection::open(path)?;
             connection.busy_timeout(Duration::from_secs(10))?;
             connection.pragma_update(None, "foreign_keys", true)?;
             connection.execute_batch(SCHEMA)?;
-            rusqlite::Result::Ok(connection)
+            Ok(connection)
         };
         open().map(History).with_context(|| format!("history {}", path.display()))
     }
@@ -65,7 +65,8 @@ impl History {
     pub(super) fn add(&self, report: &Report) -> anyhow::Result<()> {
         let transaction = self.0.unchecked_transaction()?;
         let now = unix_ms() / 1000;
-        transaction.execute("INSERT INTO rounds (at, zone) VALUES (?1, ?2)", params![now, report.zone])?;
+        transaction
+            .execute("INSERT INTO rounds (at, zone) VALUES (?1, ?2)", params![now as i64, report.zone])?;
         let round = transaction.last_insert_rowid();
         for resolver in &report.resolvers {
             let score = params![round, resolver.resolver, resolver.score.points];
@@ -87,7 +88,7 @@ impl History {
     /// Drops rounds that are older than so many days.
     pub(super) fn forget(&self, days: u32) -> anyhow::Result<()> {
         let before = (unix_ms() / 1000).saturating_sub(u64::from(days) * DAY_S);
-        self.0.execute("DELETE FROM rounds WHERE at < ?1", params![before])?;
+        self.0.execute("DELETE FROM rounds WHERE at < ?1", params![before as i64])?;
         Ok(())
     }
 
@@ -97,7 +98,8 @@ impl History {
             "SELECT resolver, points, at FROM scores JOIN rounds ON id = round
              WHERE round = (SELECT max(round) FROM scores AS own WHERE own.resolver = scores.resolver) ORDER BY resolver",
         )?;
-        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let rows =
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -108,7 +110,8 @@ impl History {
              WHERE round = (SELECT max(round) FROM scores AS own WHERE own.resolver = findings.resolver)
              GROUP BY resolver, verdict ORDER BY resolver, verdict",
         )?;
-        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let rows =
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 }

@@ -12,7 +12,6 @@ mod history;
 mod page;
 mod webhook;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
