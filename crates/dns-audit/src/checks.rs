@@ -121,7 +121,7 @@ checks! {
         "Users reach servers that the owner has left: sites that have moved are down for them, and mail goes astray.";
     STALE_REFRESH = "stale.refresh", 15, "Asking brings fresh data", "RFC 8767, 5",
         "The old address stays until something else ends it: reloading a page does not help.";
-    STALE_SLOW = "stale.slow", 5, "Expired data while the authority is slow", "RFC 8767, 5",
+    STALE_SLOW = "stale.slow", 5, "An authority that is slow", "RFC 8767, 5",
         "An authority that needs a second is treated as if it were down. The recommended wait is 1.8 s.";
     STALE_OUTAGE = "stale.outage", 5, "Expired data while the authority is down", "RFC 8767, 4",
         "During an outage of a zone's servers users have its last known addresses, or none.";

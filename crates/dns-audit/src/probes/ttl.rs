@@ -2,7 +2,7 @@
 
 use dns_wire::{Rcode, Rtype};
 
-use super::stale::SLACK_MS;
+use super::stale::{SLACK_MS, STALE_TTL_MAX};
 use crate::authority::{Behaviour, Phase};
 use crate::checks::{
     Finding, TTL_DECREMENT, TTL_MAXIMUM, TTL_MINIMUM, TTL_NEGATIVE, TTL_NEGATIVE_CAP, TTL_PREFETCH, TTL_ZERO,
@@ -92,15 +92,19 @@ fn decrement(transcript: &Transcript<'_>) -> Finding {
 fn minimum(transcript: &Transcript<'_>) -> Finding {
     let seen = dated(transcript, "short");
     let Some((_, first)) = seen.first() else { return TTL_MINIMUM.unknown("no answer came") };
-    let kept = seen.get(1).filter(|(_, second)| second.made_ms == first.made_ms);
+    let kept = seen.get(1).map(|(_, second)| second).filter(|second| second.age_ms > 1000 + SLACK_MS);
     let finding = match kept {
         _ if first.ttl > 1 => {
             TTL_MINIMUM.finding(Verdict::Bad, format!("a TTL of 1 s became {} s", first.ttl))
         }
-        // A minimum that is not shown, or expired data: the probe of expired data tells them apart.
-        Some((_, second)) => TTL_MINIMUM
-            .finding(Verdict::Notice, format!("data with a TTL of 1 s was {} old", seconds(second.age_ms))),
         None => TTL_MINIMUM.finding(Verdict::Good, "data with a TTL of 1 s was fetched anew after 3 s"),
+        Some(second) => {
+            // With a TTL up to that of expired data it may be expired data: the probe for it tells.
+            let verdict = if second.ttl > STALE_TTL_MAX { Verdict::Bad } else { Verdict::Notice };
+            let (age, ttl) = (seconds(second.age_ms), second.ttl);
+            TTL_MINIMUM
+                .finding(verdict, format!("data with a TTL of 1 s was {age} old, and had a TTL of {ttl} s"))
+        }
     };
     finding.because(lines(transcript, "short"))
 }
