@@ -58,7 +58,17 @@ impl Network {
             ["--rate", "200", "--total-rate", "10000", "--ttl", "6", "--samples", "12"].map(str::to_owned),
         );
         words.extend(SERVERS.iter().flat_map(|server| ["--authority".to_owned(), server.to_string()]));
-        words.extend(resolvers.iter().map(|resolver| resolver.address.to_string()));
+        // The name is for the reader: nothing is asked over TLS.
+        let shown = |resolver: &RunningResolver| {
+            format!("{}#{}", resolver.address, resolver.make.name().to_lowercase().replace(' ', "-"))
+        };
+        words.extend(resolvers.iter().map(shown));
+        // For `scripts/audit-picture.sh`.
+        words.extend(
+            std::env::var("SIDESTEP_AUDIT_HTML")
+                .map(|path| vec!["--html".to_owned(), path])
+                .unwrap_or_default(),
+        );
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut process =
             self.lab.spawn_in(Side::Client, &sidestep_binary().display().to_string(), &words).unwrap();
