@@ -71,6 +71,9 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
             STALE_REACHABLE.unknown(format!("the first answer was no address of the audit zone: {said}")),
         ];
     }
+    if let Some(raised) = raised(transcript) {
+        return vec![raised];
+    }
     let (reachable, is_stale) = reachable(transcript);
     let mut findings = vec![reachable];
     findings.extend(is_stale.then(|| refresh(transcript)));
@@ -80,6 +83,16 @@ pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
     findings.push(gone(transcript));
     findings.push(recovery(transcript));
     findings
+}
+
+/// The resolver has raised the TTL: to it nothing expires, and all that follows would say the same again.
+fn raised(transcript: &Transcript<'_>) -> Option<Finding> {
+    let first = transcript.one("up.first")?;
+    let (given, got) = (transcript.options.ttl_s, first.dated()?.ttl);
+    let lines = transcript.exchanges.iter().filter(|exchange| exchange.step.group.starts_with("up."));
+    let lines = lines.map(|exchange| transcript.line(exchange));
+    let summary = format!("a TTL of {given} s became {got} s: data stays for longer than its owner allows");
+    (got > given).then(|| STALE_REACHABLE.finding(Verdict::Bad, summary).because(lines))
 }
 
 /// Whether an exchange brought data that had expired.
