@@ -41,7 +41,6 @@ pub struct ResolverSetting<'s> {
 }
 
 /// One that runs.
-
 pub struct RunningResolver {
     /// Its make.
     pub make: ResolverMake,

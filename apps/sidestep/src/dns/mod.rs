@@ -114,7 +114,7 @@ pub(crate) enum Command {
     Query(query::Query),
     /// Measure what resolvers do with time, place and names.
     #[command(subcommand)]
-    Audit(audit::Command),
+    Audit(Box<audit::Command>),
     /// Show the name servers that a running resolver knows: time of answers, penalty, queries, probes, losses.
     Servers(resolve::ShowServers),
     /// Drop what a running resolver's cache has: about a name, with --below about all names below it too, with --all everything.
@@ -133,7 +133,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),
-        Command::Audit(command) => audit::run(command),
+        Command::Audit(command) => audit::run(*command),
         Command::Flush(options) => resolve::flush(&options),
         Command::Servers(options) => resolve::print_servers(&options),
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `spec.rs` | what a label says about its answers |
 //! | `stamp.rs` | the time in the data of an answer |
+//! | `data.rs` | data of records |
 //! | `log.rs` | who asked, by nonce |
 //! | `reply.rs` | the message that answers |
 //! | `signing.rs` | signatures and denials, made for each answer |
@@ -17,6 +18,7 @@
 //! | `nsN` | addresses of the servers |
 //! | `log-NONCE-FROM` | TXT over TCP: the entries of a run from a number on, each in JSON |
 
+mod data;
 mod log;
 mod reply;
 mod signing;
@@ -28,6 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use dns_sign::{Key, KeySet};
 use dns_wire::{Name, NameBuf, Query, QueryError, Rcode, Rtype};
 
+use data::{entry, page, text, unknown_ds};
 pub use log::{Entry, Log, Subnet, Via};
 use reply::{Reply, Section, Set};
 use signing::Pen;
@@ -38,16 +41,8 @@ use crate::edns;
 
 /// TTL of what does not change.
 const STEADY_TTL: u32 = 3600;
-/// The longest string in the data of a TXT record.
-const STRING_MAX: usize = 255;
-/// Octets of one page of the log.
-const PAGE_MAX: usize = 32 << 10;
-/// The longest filling of a TXT record.
-const SIZE_MAX: u16 = 8192;
 /// The label of the zone that is not signed as far as anybody can tell.
 pub(crate) const UNKNOWN: &[u8] = b"u";
-/// An algorithm and a digest type that nobody has assigned.
-const UNASSIGNED: [u8; 2] = [200, 2];
 
 /// The zone, and who serves it.
 pub struct Zone {
@@ -346,11 +341,6 @@ impl Answer {
     }
 }
 
-/// A DS record of an algorithm that nobody knows.
-fn unknown_ds() -> Vec<u8> {
-    [&[0, 77][..], &UNASSIGNED, &[77; 32]].concat()
-}
-
 /// A number below 100 that a query and its repetition do not share.
 fn chance(asked: &Asked<'_>) -> u8 {
     let seed = u64::from(asked.source.port()) << 16 | asked.server as u64;
@@ -373,70 +363,6 @@ fn refuse(message: &[u8], error: QueryError) -> Option<Vec<u8>> {
 
 fn asked_subnet(query: &Query, message: &[u8]) -> Option<Subnet> {
     query.option(message, edns::CLIENT_SUBNET).and_then(Subnet::parse)
-}
-
-fn entry(asked: &Asked<'_>, query: &Query, number: u32, now_ms: u64) -> Entry {
-    let has = |bit| query.flags & bit != 0;
-    Entry {
-        at_ms: now_ms,
-        number,
-        server: asked.server,
-        source: asked.source,
-        via: asked.via,
-        id: u16::from_be_bytes([asked.message[0], asked.message[1]]), // The query was parsed.
-        qname: query.qname(asked.message).to_string(),
-        qtype: query.qtype.0,
-        rd: has(dns_wire::header::flag::RD),
-        cd: has(dns_wire::header::flag::CD),
-        edns_size: query.edns.map(|edns| edns.payload_size),
-        dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
-        has_cookie: query.option(asked.message, edns::COOKIE).is_some(),
-        subnet: asked_subnet(query, asked.message),
-    }
-}
-
-/// Data of a TXT record: who asked whom, when, and a filling.
-fn text(asked: &Asked<'_>, query: &Query, spec: &Spec, made_ms: u64) -> Vec<u8> {
-    let subnet =
-        asked_subnet(query, asked.message).map_or_else(|| "-".to_owned(), |subnet| subnet.to_string());
-    let words = [
-        format!("at={made_ms}"),
-        format!("server={}", asked.server),
-        format!("from={}", asked.source.ip()),
-        format!("ecs={subnet}"),
-    ];
-    let mut rdata = Vec::new();
-    words.iter().for_each(|word| push_string(&mut rdata, word.as_bytes()));
-    let size = usize::from(spec.size.min(SIZE_MAX));
-    while rdata.len() + 1 < size {
-        let len = (size - rdata.len() - 1).min(STRING_MAX);
-        push_string(&mut rdata, &vec![b'.'; len]);
-    }
-    rdata
-}
-
-fn push_string(rdata: &mut Vec<u8>, octets: &[u8]) {
-    for piece in octets.chunks(STRING_MAX) {
-        rdata.push(piece.len() as u8);
-        rdata.extend(piece);
-    }
-}
-
-/// A record for each entry of a run from a number on, as many as fit; one empty string if there is none.
-fn page(log: &Log, nonce: Nonce, from: usize) -> Vec<Vec<u8>> {
-    let mut room = PAGE_MAX;
-    let record = |entry: &Entry| {
-        let mut rdata = Vec::new();
-        push_string(&mut rdata, serde_json::to_string(entry).unwrap_or_default().as_bytes());
-        rdata
-    };
-    let fits = |rdata: &Vec<u8>| {
-        let has_room = room >= rdata.len();
-        room = room.saturating_sub(rdata.len());
-        has_room
-    };
-    let records: Vec<Vec<u8>> = log.of(nonce, from).map(record).take_while(fits).collect();
-    if records.is_empty() { vec![vec![0]] } else { records }
 }
 
 #[cfg(test)]

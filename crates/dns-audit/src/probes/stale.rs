@@ -18,11 +18,11 @@ const SLOW_MS: u16 = 1000;
 /// How much older than its TTL an answer may be: caches count whole seconds.
 pub(super) const SLACK_MS: u64 = 1200;
 /// After the TTL, when a name is asked for again.
-pub(super) const LATER_MS: u64 = 2000;
+pub(super) const LATER_MS: u64 = 2500;
 /// How long an outage lasts after the TTL.
-const OUTAGE_MS: u64 = 3500;
+const OUTAGE_MS: u64 = 4500;
 /// After the TTL, when the name is asked for whose authority comes back.
-const RECOVERY_MS: [u64; 4] = [LATER_MS, 6000, 9000, 36_000];
+const RECOVERY_MS: [u64; 4] = [LATER_MS, 7000, 9500, 36_000];
 /// The TTL that expired data should have at most (RFC 8767, 4).
 pub(super) const STALE_TTL_MAX: u32 = 30;
 /// Extended errors: stale answer, stale NXDOMAIN answer (RFC 8914, 4.4 and 4.20).
@@ -30,16 +30,12 @@ const MARKS: [u16; 2] = [3, 19];
 
 pub(super) fn plan(planner: &mut Planner<'_>) {
     let ttl = planner.ttl_ms();
-    prime_and_ask(planner, "up", None, &[ttl / 2, ttl + LATER_MS, ttl + 2400, ttl + 3400]);
-    prime_and_ask(planner, "slow", Some((Behaviour::Slow(SLOW_MS), None)), &[ttl + LATER_MS]);
-    prime_and_ask(planner, "down", Some((Behaviour::Silent, None)), &[ttl + LATER_MS]);
-    prime_and_ask(planner, "failing", Some((Behaviour::ServFail, None)), &[ttl + LATER_MS]);
-    prime_and_ask(
-        planner,
-        "gone",
-        Some((Behaviour::NxDomain, None)),
-        &[ttl + LATER_MS, ttl + 2600, ttl + 3600],
-    );
+    let later = ttl + LATER_MS;
+    prime_and_ask(planner, "up", None, &[ttl / 2, later, later + 400, later + 1400]);
+    prime_and_ask(planner, "slow", Some((Behaviour::Slow(SLOW_MS), None)), &[later]);
+    prime_and_ask(planner, "down", Some((Behaviour::Silent, None)), &[later]);
+    prime_and_ask(planner, "failing", Some((Behaviour::ServFail, None)), &[later]);
+    prime_and_ask(planner, "gone", Some((Behaviour::NxDomain, None)), &[later, later + 600, later + 1600]);
     let back = RECOVERY_MS.iter().filter(|ms| planner.options.ttl_s >= 5 || **ms < 10_000).map(|ms| ttl + ms);
     let back: Vec<u64> = back.collect();
     prime_and_ask(planner, "back", Some((Behaviour::Silent, Some(ttl + OUTAGE_MS))), &back);
@@ -174,6 +170,7 @@ fn outage(transcript: &Transcript<'_>) -> Finding {
     let served = exchanges.iter().filter(|exchange| is_expired(exchange)).count();
     let silent = exchanges.iter().filter(|exchange| exchange.reply().is_none()).count();
     let finding = match (served, silent) {
+        _ if exchanges.is_empty() => STALE_OUTAGE.unknown("not asked after the TTL"),
         (0, 0) => STALE_OUTAGE
             .finding(Verdict::Good, "without the authority it answers SERVFAIL: it serves no expired data"),
         (0, _) => {

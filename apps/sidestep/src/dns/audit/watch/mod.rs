@@ -99,10 +99,10 @@ fn tell(options: &Watch, changes: &[Change]) -> anyhow::Result<()> {
     output::to_stdout(|out| {
         changes.iter().try_for_each(|change| writeln!(out, "{change}")).map_err(Into::into)
     })?;
-    if let Some(webhook) = options.webhook.as_ref().filter(|_| !changes.is_empty()) {
-        if let Err(error) = webhook.post(&serde_json::to_vec(changes)?) {
-            log::error!("webhook: {error:#}");
-        }
+    if let Some(webhook) = options.webhook.as_ref().filter(|_| !changes.is_empty())
+        && let Err(error) = webhook.post(&serde_json::to_vec(changes)?)
+    {
+        log::error!("webhook: {error:#}");
     }
     Ok(())
 }

@@ -23,14 +23,14 @@ pub(super) fn serve(address: SocketAddr, history: &Arc<Mutex<History>>) -> anyho
 fn exposition(history: &History) -> anyhow::Result<Exposition> {
     let mut exposition = Exposition::default();
     for (resolver, points, at) in history.scores()? {
-        let labels = vec![("resolver", resolver)];
+        let labels = [("resolver", resolver)];
         exposition.add_sample("sidestep_audit_score", &labels, points.into());
         exposition.add_sample("sidestep_audit_round_seconds", &labels, at);
     }
     for (resolver, verdict, count) in history.counts()? {
         exposition.add_sample(
             "sidestep_audit_findings",
-            &vec![("resolver", resolver), ("verdict", verdict)],
+            &[("resolver", resolver), ("verdict", verdict)],
             count,
         );
     }
