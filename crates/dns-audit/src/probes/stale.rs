@@ -163,8 +163,7 @@ fn slow(transcript: &Transcript<'_>) -> Finding {
 }
 
 fn outage(transcript: &Transcript<'_>) -> Finding {
-    let exchanges =
-        ["down.later", "failing.later"].into_iter().flat_map(|group| after_expiry(transcript, group));
+    let exchanges = ["down", "failing"].into_iter().flat_map(|name| after_expiry(transcript, name));
     let exchanges: Vec<&Exchange> = exchanges.collect();
     let lines = exchanges.iter().map(|exchange| transcript.line(exchange));
     let served = exchanges.iter().filter(|exchange| is_expired(exchange)).count();

@@ -83,9 +83,10 @@ fn packaged_resolvers_are_found_to_do_what_they_are_configured_to() {
         for check in WATCHED {
             let is_bad = named(check).is_some_and(|finding| finding.verdict == Verdict::Bad);
             // One that keeps everything for a minute keeps expired data, too.
-            let may_be = check.starts_with("stale.") || check.starts_with("ttl.");
-            let should = case.bad.contains(&check);
-            if should && !is_bad || is_bad && !should && !(may_be && !case.bad.is_empty()) {
+            let is_of_time = check.starts_with("stale.") || check.starts_with("ttl.");
+            let may_be = is_of_time && !case.bad.is_empty();
+            let is_wrong = if case.bad.contains(&check) { !is_bad } else { is_bad && !may_be };
+            if is_wrong {
                 wrong.push(format!("{} {:?}: {check}: {:?}", case.make.name(), case.more, named(check)));
             }
         }
