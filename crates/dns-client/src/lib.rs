@@ -1,7 +1,7 @@
 //! One question to one DNS server: over UDP, TCP, TLS (RFC 7858), HTTPS (RFC 8484) or QUIC (RFC 9250).
 //!
 //! [`Client::ask`] sends a message and returns the one that answers it: same ID, same question. It keeps no connections and no cache.
-//! Random numbers come from the caller, as the ID of the message.
+//! Random numbers come from the caller, as the ID of the message. [`Asker`] does the same within a runtime of the caller's.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -18,7 +18,7 @@ mod transfers;
 mod trust;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,16 +118,24 @@ pub enum AskError {
 /// Asks servers, and waits for each answer.
 pub struct Client {
     runtime: tokio::runtime::Runtime,
+    asker: Asker,
+    patience: Duration,
+}
+
+/// Asks servers from within a runtime of the caller's, who bounds the time.
+#[derive(Clone, Debug)]
+pub struct Asker {
     /// For all that is encrypted; made when it is needed, as that reads files.
     trust: Trust,
-    patience: Duration,
+    /// Where questions over UDP and TCP leave from; the system's choice if there is none.
+    source: Option<IpAddr>,
 }
 
 impl Client {
     /// A client that waits that long for each answer, over UDP for each of [`Client::TRIES`] tries.
     pub fn new(trust: Trust, patience: Duration) -> io::Result<Client> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Client { runtime, trust, patience })
+        Ok(Client { runtime, asker: Asker::new(trust, None), patience })
     }
 
     /// How often a question is sent over UDP.
@@ -140,20 +148,29 @@ impl Client {
             if transport == Transport::Udp {
                 for _ in 0..Client::TRIES {
                     if let Ok(answer) =
-                        tokio::time::timeout(self.patience, plain::udp(server.address, question)).await
+                        tokio::time::timeout(self.patience, plain::udp(server.address, None, question)).await
                     {
                         return answer;
                     }
                 }
                 return Err(AskError::TimedOut(self.patience * Client::TRIES));
             }
-            tokio::time::timeout(self.patience, self.ask_stream(server, transport, question))
+            tokio::time::timeout(self.patience, self.asker.ask(server, transport, question))
                 .await
                 .unwrap_or_else(|_| Err(late()))
         })
     }
+}
 
-    async fn ask_stream(
+impl Asker {
+    /// One that asks from `source`, or from where the system chooses.
+    #[must_use]
+    pub fn new(trust: Trust, source: Option<IpAddr>) -> Asker {
+        Asker { trust, source }
+    }
+
+    /// Sends `question`, a whole message, once, and returns the answer. It waits as long as it is let: drop it to give up.
+    pub async fn ask(
         &self,
         server: &Server,
         transport: Transport,
@@ -162,8 +179,9 @@ impl Client {
         // No ID in what caches may keep, or what has streams of its own (RFC 8484, 4.1; RFC 9250, 4.2.1).
         let without_id = || [&[0, 0], question.get(2..).unwrap_or_default()].concat();
         match transport {
-            Transport::Udp | Transport::Tcp => {
-                let stream = TcpStream::connect(server.address).await?;
+            Transport::Udp => plain::udp(server.address, self.source, question).await,
+            Transport::Tcp => {
+                let stream = plain::connect(server.address, self.source).await?;
                 answer_to(question, plain::over_stream(stream, question).await?)
             }
             Transport::Tls => {

@@ -1,19 +1,24 @@
 //! UDP and TCP, and what TLS and TCP have in common: messages with their length before them (RFC 1035, 4.2.2).
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::UdpSocket;
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 use crate::{AskError, answer_to};
 
 /// The socket is connected, and its port is the kernel's choice. What is no answer is passed over, as it may be forged.
-pub(crate) async fn udp(server: SocketAddr, question: &[u8]) -> Result<Vec<u8>, AskError> {
-    let any: SocketAddr = match server {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+pub(crate) async fn udp(
+    server: SocketAddr,
+    source: Option<IpAddr>,
+    question: &[u8],
+) -> Result<Vec<u8>, AskError> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind(any).await?;
+    let socket = UdpSocket::bind((source.unwrap_or(any), 0)).await?;
     socket.connect(server).await?;
     socket.send(question).await?;
     let mut buffer = vec![0; usize::from(u16::MAX)];
@@ -23,6 +28,15 @@ pub(crate) async fn udp(server: SocketAddr, question: &[u8]) -> Result<Vec<u8>, 
             return Ok(answer);
         }
     }
+}
+
+/// Connects from `source`, or from where the system chooses.
+pub(crate) async fn connect(server: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(source) = source {
+        socket.bind((source, 0).into())?;
+    }
+    socket.connect(server).await
 }
 
 /// Sends the question with its length, and reads one message.

@@ -286,7 +286,7 @@ impl Key {
     }
 
     /// Signs octets; `None` if the library cannot.
-    pub(crate) fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
+    pub fn sign(&self, octets: &[u8]) -> Option<Vec<u8>> {
         self.pair.sign_raw(octets).ok().map(|signature| signature.as_ref().to_vec())
     }
 }

@@ -32,6 +32,11 @@ impl Datagram<'_> {
         self.headers.1.source(self.headers.0)
     }
 
+    /// Which address and port were asked.
+    pub fn destination(&self) -> SocketAddr {
+        self.headers.1.destination(self.headers.0)
+    }
+
     /// The way back, for an answer that is not known yet: see [`UdpResponder::late_answer`].
     pub fn return_path(&self) -> ReturnPath {
         let (octets, headers) = self.headers;

@@ -13,6 +13,7 @@
 //! | `zone.rs`, `message.rs` | zones and queries; they share no code with the servers that they test |
 //! | `peers/` | [`Peer`]: NSD, Knot, Sidestep, started and ready |
 //! | `programs/` | [`programs::Program`]: nginx, redis and many more, on the kernel or by `sidestep run` |
+//! | `resolvers.rs` | [`ResolverMake`]: resolvers of six makes |
 //! | `kxdpgun.rs` | [`Kxdpgun`]: the generator, and its report |
 //! | `http.rs`, `wrk.rs` | [`HttpPeer`]: nginx and our example; [`Wrk`]: the load generator, and its report |
 //! | `workload.rs` | [`Workload`]: the questions |
@@ -39,6 +40,7 @@ mod namespaces;
 mod peers;
 pub mod programs;
 mod registry;
+mod resolvers;
 mod skip;
 mod workload;
 mod wrk;
@@ -61,6 +63,7 @@ pub use namespaces::{
     BOX_INTERFACES, CLIENT_INTERFACE, CLIENT_V4, CLIENT_V6, Lab, SERVER_INTERFACE, SERVER_V4, SERVER_V6, Side,
 };
 pub use peers::{Device, Peer, Server, Sidestep};
+pub use resolvers::{ResolverMake, ResolverSetting, RunningResolver};
 pub use skip::{require_root_and_xdp, skip};
 pub use workload::{QUESTIONS, Questions, Workload};
 pub use wrk::{Wrk, WrkReport};

@@ -22,10 +22,12 @@
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `query/` | `sidestep dns query`: a client |
+//! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
 
+mod audit;
 mod catalog;
 mod check;
 mod config;
@@ -114,6 +116,9 @@ pub(crate) enum Command {
     /// Exit status 1 means that there was no answer.
     #[command(verbatim_doc_comment)]
     Query(query::Query),
+    /// Measure what resolvers do with time, place and names.
+    #[command(subcommand)]
+    Audit(Box<audit::Command>),
     /// Show the name servers that a running resolver knows: time of answers, penalty, queries, probes, losses.
     Servers(resolve::ShowServers),
     /// Drop what a running resolver's cache has: about a name, with --below about all names below it too, with --all everything.
@@ -132,6 +137,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stats(options) => stats::print(&options),
         Command::Resolve(options) => resolve::resolve(&options),
         Command::Query(options) => query::query(&options),
+        Command::Audit(command) => audit::run(*command),
         Command::Flush(options) => resolve::flush(&options),
         Command::Servers(options) => resolve::print_servers(&options),
     }

@@ -24,6 +24,7 @@ use crate::output::complain;
 
 pub(crate) use capture::{Capture, run as capture};
 pub(crate) use counters::{Counters, device_lines, each_engine, run as counters};
+pub(crate) use metrics::{Exposition, serve as serve_metrics};
 pub(crate) use metrics::{Metrics, run as metrics};
 pub(crate) use sockets::{Sockets, run as sockets};
 pub(crate) use trace::{Trace, run as trace};

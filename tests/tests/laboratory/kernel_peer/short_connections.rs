@@ -62,7 +62,7 @@ fn ten_thousand_connections_that_the_stack_closes_first_wait_there() {
     peer.assert_nothing_leaked();
     let counts = peer.counts();
     // The kernel may use a port again before its time is over here: that one is taken out of TIME-WAIT.
-    assert_eq!(counts["time_wait"] + counts["TcpExtTWRecycled"], CONNECTIONS.into());
+    assert_eq!(counts["time_wait"] + counts["TcpExtTWRecycled"], u64::from(CONNECTIONS));
     assert_eq!(counts["TcpOutRsts"], 0);
 }
 

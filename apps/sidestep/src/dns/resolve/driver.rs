@@ -119,7 +119,11 @@ impl Driver {
 }
 
 /// Attaches to the interface `name`: queries over UDP to `listen` come by it, and to an engine.
-fn open(name: &str, listen: &[SocketAddr], engine: EngineHandle) -> anyhow::Result<Interface> {
+pub(in crate::dns) fn open(
+    name: &str,
+    listen: &[SocketAddr],
+    engine: EngineHandle,
+) -> anyhow::Result<Interface> {
     let claim = |address: &SocketAddr| {
         (Transport::Udp, ListenAddress { address: Some(address.ip()), port: address.port() })
     };

@@ -41,6 +41,7 @@ mod streams;
 mod trust;
 mod upstreams;
 
+pub(super) use driver::open as open_interface;
 pub(super) use flush::flush;
 pub(super) use options::{Flush, Resolve, ShowServers};
 pub(super) use servers_table::print as print_servers;

@@ -9,7 +9,8 @@ use std::fmt::{self, Write};
 use observe::report::{Count, CountersReport};
 
 /// Samples by metric: the lines of one stand together.
-pub(super) struct Exposition(BTreeMap<String, Vec<(Labels, u64)>>);
+#[derive(Default)]
+pub(crate) struct Exposition(BTreeMap<String, Vec<(Labels, u64)>>);
 
 /// Names and values.
 type Labels = Vec<(&'static str, String)>;
@@ -36,6 +37,11 @@ impl Exposition {
                 self.add_all("device_", &device.counters, &[&labels[..], &of_device].concat());
             }
         }
+    }
+
+    /// Adds one sample.
+    pub(crate) fn add_sample(&mut self, name: &str, labels: &[(&'static str, String)], value: u64) {
+        self.0.entry(name.to_owned()).or_default().push((labels.to_vec(), value));
     }
 
     fn add_all(&mut self, prefix: &str, counts: &[Count], labels: &Labels) {

@@ -39,7 +39,7 @@ struct Shared {
 }
 
 /// Serves for ever.
-pub(super) fn serve(
+pub(crate) fn serve(
     address: SocketAddr,
     read: impl Fn() -> anyhow::Result<Exposition> + Send + Sync + 'static,
 ) -> io::Result<()> {

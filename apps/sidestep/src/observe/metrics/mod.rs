@@ -21,7 +21,8 @@ use observe::report::CountersReport;
 
 use super::{Which, next_reply};
 use crate::logging::LogOptions;
-use exposition::Exposition;
+pub(crate) use exposition::Exposition;
+pub(crate) use http::serve;
 
 /// The options of `metrics`.
 #[derive(Args, Clone, Debug)]

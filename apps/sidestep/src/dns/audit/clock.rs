@@ -1,0 +1,114 @@
+//! The authority's clock and its log, read by DNS.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use dns_audit::authority::{Entry, Nonce, Spec};
+use dns_audit::plan::Question;
+use dns_audit::transcript::Reply;
+use dns_client::{Asker, Server, Transport};
+use dns_wire::{Name, NameBuf, Rtype};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// How long the authority may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pages of one run's log; each has a hundred entries or more.
+const PAGES_MAX: usize = 100;
+/// The clock is asked for so often; the fastest answer counts.
+const READINGS: usize = 4;
+
+/// Milliseconds since 1970.
+pub(super) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Octets that nobody can guess.
+pub(super) fn random<const LEN: usize>() -> anyhow::Result<[u8; LEN]> {
+    let mut octets = [0; LEN];
+    getrandom(&mut octets, GetRandomFlags::empty()).context("random numbers")?;
+    Ok(octets)
+}
+
+/// A nonce that nobody can guess.
+pub(super) fn nonce() -> anyhow::Result<Nonce> {
+    random().map(|octets| Nonce(u64::from_be_bytes(octets)))
+}
+
+/// By how much the authority's clock is ahead of ours, in milliseconds, as `server` says: itself, or a resolver that asks it.
+pub(super) async fn offset_ms(asker: &Asker, server: SocketAddr, zone: Name<'_>) -> anyhow::Result<i64> {
+    let run = nonce()?;
+    let mut best: Option<(u64, i64)> = None;
+    for number in 0..READINGS {
+        let before = unix_ms();
+        let spec = Spec::new(run, number as u32, before, 0);
+        let Ok(reply) = ask(asker, server, Transport::Udp, below(zone, &spec.to_string())?, PATIENCE).await
+        else {
+            continue;
+        };
+        let took = unix_ms().saturating_sub(before);
+        let text = reply.text().unwrap_or_default();
+        let at = text.strip_prefix("at=").and_then(|rest| rest.split("server=").next()?.parse::<u64>().ok());
+        let Some(at) = at else { continue };
+        let offset = at as i64 - (before + took / 2) as i64;
+        if best.is_none_or(|(fastest, _)| took < fastest) {
+            best = Some((took, offset));
+        }
+    }
+    best.map(|(_, offset)| offset)
+        .with_context(|| format!("{server} gives no answer for names of the audit zone {zone}"))
+}
+
+/// What the authority logged of a run.
+pub(super) async fn log(
+    asker: &Asker,
+    server: SocketAddr,
+    zone: Name<'_>,
+    nonce: Nonce,
+) -> anyhow::Result<Vec<Entry>> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let label = format!("log-{nonce}-{}", entries.len());
+        let reply = ask(asker, server, Transport::Tcp, below(zone, &label)?, PATIENCE).await?;
+        let strings =
+            reply.answers.iter().map(|record| joined(&record.rdata)).filter(|text| !text.is_empty());
+        let page: Vec<Entry> = strings.filter_map(|text| serde_json::from_slice(&text).ok()).collect();
+        if page.is_empty() {
+            break;
+        }
+        entries.extend(page);
+    }
+    Ok(entries)
+}
+
+/// The strings of a TXT record put together.
+fn joined(mut rdata: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some((len, rest)) = rdata.split_first() {
+        let (own, tail) = rest.split_at(usize::from(*len).min(rest.len()));
+        whole.extend(own);
+        rdata = tail;
+    }
+    whole
+}
+
+fn below(zone: Name<'_>, label: &str) -> anyhow::Result<NameBuf> {
+    let mut name = NameBuf::from(zone);
+    name.prepend(label.as_bytes()).map_err(|error| anyhow!("{label}.{zone}: {error}"))?;
+    Ok(name)
+}
+
+async fn ask(
+    asker: &Asker,
+    server: SocketAddr,
+    transport: Transport,
+    name: NameBuf,
+    patience: Duration,
+) -> anyhow::Result<Reply> {
+    let message = Question::new(name, Rtype::TXT).message(u16::from_be_bytes(random()?));
+    let server = Server { address: server, name: None, path: String::new() };
+    let answer = tokio::time::timeout(patience, asker.ask(&server, transport, &message)).await;
+    let answer = answer.with_context(|| format!("{} gives no answer", server.address))??;
+    Reply::read(&answer).map_err(|error| anyhow!("{}: {error}", server.address))
+}

@@ -1,0 +1,168 @@
+//! The history: a row for each finding of each round.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use dns_audit::checks::Verdict;
+use dns_audit::report::Report;
+use rusqlite::{Connection, params};
+
+use crate::dns::audit::clock::unix_ms;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS rounds (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, zone TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS scores (
+        round INTEGER NOT NULL REFERENCES rounds(id) ON DELETE CASCADE, resolver TEXT NOT NULL, points INTEGER NOT NULL,
+        PRIMARY KEY (round, resolver)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS findings (
+        round INTEGER NOT NULL REFERENCES rounds(id) ON DELETE CASCADE, resolver TEXT NOT NULL, name TEXT NOT NULL,
+        verdict TEXT NOT NULL, summary TEXT NOT NULL, PRIMARY KEY (round, resolver, name)) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS scores_of_resolvers ON scores (resolver, round);
+";
+const DAY_S: u64 = 86_400;
+
+/// Verdicts of a resolver's checks, by resolver and check.
+pub(super) type Verdicts = BTreeMap<(String, String), Verdict>;
+
+/// The database.
+pub(super) struct History(Connection);
+
+impl History {
+    /// Opens a file, or makes it.
+    pub(super) fn open(path: &Path) -> anyhow::Result<History> {
+        let open = || -> rusqlite::Result<Connection> {
+            let connection = Connection::open(path)?;
+            connection.busy_timeout(Duration::from_secs(10))?;
+            connection.pragma_update(None, "foreign_keys", true)?;
+            connection.execute_batch(SCHEMA)?;
+            Ok(connection)
+        };
+        open().map(History).with_context(|| format!("history {}", path.display()))
+    }
+
+    /// What was last known of a report's resolvers.
+    pub(super) fn last(&self, report: &Report) -> anyhow::Result<Verdicts> {
+        let mut verdicts = Verdicts::new();
+        let mut rows = self.0.prepare_cached(
+            "SELECT name, verdict FROM findings WHERE resolver = ?1
+             AND round = (SELECT max(round) FROM scores WHERE resolver = ?1)",
+        )?;
+        for resolver in &report.resolvers {
+            let mut found = rows.query(params![resolver.resolver])?;
+            while let Some(row) = found.next()? {
+                let (check, verdict): (String, String) = (row.get(0)?, row.get(1)?);
+                if let Some(verdict) = verdict_of(&verdict) {
+                    verdicts.insert((resolver.resolver.clone(), check), verdict);
+                }
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// Adds a round, as a whole.
+    pub(super) fn add(&self, report: &Report) -> anyhow::Result<()> {
+        let transaction = self.0.unchecked_transaction()?;
+        let now = unix_ms() / 1000;
+        transaction
+            .execute("INSERT INTO rounds (at, zone) VALUES (?1, ?2)", params![now as i64, report.zone])?;
+        let round = transaction.last_insert_rowid();
+        for resolver in &report.resolvers {
+            let score = params![round, resolver.resolver, resolver.score.points];
+            transaction.execute("INSERT OR REPLACE INTO scores VALUES (?1, ?2, ?3)", score)?;
+            for finding in &resolver.findings {
+                let row = params![
+                    round,
+                    resolver.resolver,
+                    &*finding.check,
+                    word(finding.verdict),
+                    finding.summary
+                ];
+                transaction.execute("INSERT OR REPLACE INTO findings VALUES (?1, ?2, ?3, ?4, ?5)", row)?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Drops rounds that are older than so many days.
+    pub(super) fn forget(&self, days: u32) -> anyhow::Result<()> {
+        let before = (unix_ms() / 1000).saturating_sub(u64::from(days) * DAY_S);
+        self.0.execute("DELETE FROM rounds WHERE at < ?1", params![before as i64])?;
+        Ok(())
+    }
+
+    /// Of each resolver that was ever audited: points, and when.
+    pub(super) fn scores(&self) -> anyhow::Result<Vec<(String, u32, u64)>> {
+        let mut rows = self.0.prepare_cached(
+            "SELECT resolver, points, at FROM scores JOIN rounds ON id = round
+             WHERE round = (SELECT max(round) FROM scores AS own WHERE own.resolver = scores.resolver) ORDER BY resolver",
+        )?;
+        let rows =
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// How many of the last findings of each resolver end so.
+    pub(super) fn counts(&self) -> anyhow::Result<Vec<(String, String, u64)>> {
+        let mut rows = self.0.prepare_cached(
+            "SELECT resolver, verdict, count(*) FROM findings
+             WHERE round = (SELECT max(round) FROM scores AS own WHERE own.resolver = findings.resolver)
+             GROUP BY resolver, verdict ORDER BY resolver, verdict",
+        )?;
+        let rows =
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+fn word(verdict: Verdict) -> String {
+    verdict.word().to_ascii_lowercase()
+}
+
+fn verdict_of(text: &str) -> Option<Verdict> {
+    [Verdict::Good, Verdict::Unknown, Verdict::Notice, Verdict::Bad]
+        .into_iter()
+        .find(|verdict| word(*verdict) == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use dns_audit::checks::{STALE_REACHABLE, TTL_ZERO};
+    use dns_audit::report::ResolverReport;
+
+    use super::*;
+
+    pub(crate) fn report(verdict: Verdict) -> Report {
+        let findings =
+            vec![STALE_REACHABLE.finding(verdict, "seen"), TTL_ZERO.finding(Verdict::Good, "fine")];
+        let resolvers = vec![ResolverReport::new("192.0.2.1:53".to_owned(), findings, 7)];
+        Report { zone: "probe.example.".to_owned(), date: String::new(), rate: [1, 1], resolvers }
+    }
+
+    #[test]
+    fn the_last_round_is_what_counts_and_old_ones_are_forgotten() {
+        let history = History::open(Path::new(":memory:")).unwrap();
+        assert!(history.last(&report(Verdict::Bad)).unwrap().is_empty());
+        history.add(&report(Verdict::Good)).unwrap();
+        history.add(&report(Verdict::Bad)).unwrap();
+        let last = history.last(&report(Verdict::Bad)).unwrap();
+        let key = |check: &str| ("192.0.2.1:53".to_owned(), check.to_owned());
+        assert_eq!((last[&key("stale.reachable")], last[&key("ttl.zero")]), (Verdict::Bad, Verdict::Good));
+        assert_eq!(history.scores().unwrap()[0].1, 75);
+        assert_eq!(history.counts().unwrap().len(), 2);
+        history.0.execute("UPDATE rounds SET at = 1", []).unwrap();
+        history.forget(1).unwrap();
+        assert!(history.scores().unwrap().is_empty() && history.counts().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_an_error_with_its_name() {
+        let path = std::env::temp_dir().join(format!("sidestep-history-{}", std::process::id()));
+        std::fs::write(&path, "this is no database, and long enough to be seen as none: ".repeat(20))
+            .unwrap();
+        let error = History::open(&path).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.contains("sidestep-history") && error.contains("not a database"), "{error}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Traits of a resolver's queries, and a table of the traits that servers have. The table is made in the laboratory from servers as Debian
+//! packages them: `tests/tests/audit/packaged.rs` holds it to them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::authority::Entry;
+
+/// What queries and failures look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    /// Names are asked for label by label (RFC 9156).
+    pub(super) is_minimised: bool,
+    /// Letters of names are in both cases (0x20).
+    pub(super) is_mixed: bool,
+    /// The answer that EDNS announces; 0 without EDNS.
+    pub(super) edns_size: u16,
+    /// DO is set.
+    pub(super) dnssec_ok: bool,
+    /// CD is set.
+    pub(super) cd: bool,
+    /// There are cookies.
+    pub(super) has_cookie: bool,
+    /// How long after the first query to a silent server the next one leaves, roughly: see [`Fingerprint::retry`].
+    pub(super) retry: Retry,
+}
+
+/// The time to the second query, in steps that a loaded machine does not blur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// There is none.
+    Never,
+    /// Less than 0.6 s.
+    Short,
+    /// Up to 1.2 s.
+    Second,
+    /// Longer.
+    Long,
+}
+
+impl Fingerprint {
+    /// Of all queries, those for a deep name, and those to a silent authority.
+    pub(super) fn of(all: &[&Entry], deep: &[&Entry], silent: &[&Entry]) -> Fingerprint {
+        let most =
+            |trait_of: fn(&Entry) -> bool| all.iter().filter(|entry| trait_of(entry)).count() * 2 > all.len();
+        let sizes: BTreeSet<u16> = all.iter().filter_map(|entry| entry.edns_size).collect();
+        let is_mixed = |entry: &Entry| {
+            entry.qname.bytes().any(|octet| octet.is_ascii_uppercase())
+                && entry.qname.bytes().any(|octet| octet.is_ascii_lowercase())
+        };
+        Fingerprint {
+            is_minimised: is_minimised(deep),
+            is_mixed: all.iter().filter(|entry| is_mixed(entry)).count() * 2 > all.len(),
+            edns_size: sizes.last().copied().unwrap_or(0),
+            dnssec_ok: most(|entry| entry.dnssec_ok),
+            cd: most(|entry| entry.cd),
+            has_cookie: most(|entry| entry.has_cookie),
+            retry: Fingerprint::retry(silent),
+        }
+    }
+
+    fn retry(silent: &[&Entry]) -> Retry {
+        let mut times: Vec<u64> = silent.iter().map(|entry| entry.at_ms).collect();
+        times.sort_unstable();
+        match times[..] {
+            [first, second, ..] => match second - first {
+                0..600 => Retry::Short,
+                600..1200 => Retry::Second,
+                _ => Retry::Long,
+            },
+            _ => Retry::Never,
+        }
+    }
+
+    /// How many traits differ.
+    fn distance(&self, other: &Fingerprint) -> usize {
+        let same = [
+            self.is_minimised == other.is_minimised,
+            self.is_mixed == other.is_mixed,
+            self.edns_size == other.edns_size,
+            self.dnssec_ok == other.dnssec_ok,
+            self.cd == other.cd,
+            self.has_cookie == other.has_cookie,
+            self.retry == other.retry,
+        ];
+        same.iter().filter(|is_same| !**is_same).count()
+    }
+}
+
+/// Whether the queries for a deep name left labels out at first.
+pub(super) fn is_minimised(deep: &[&Entry]) -> bool {
+    let labels: BTreeSet<usize> = deep.iter().map(|entry| entry.qname.matches('.').count()).collect();
+    labels.len() > 1
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
+        let words = [
+            word(self.is_minimised, "minimised names", "whole names"),
+            word(self.is_mixed, "mixed case", "case as asked"),
+            word(self.dnssec_ok, "DO", "no DO"),
+            word(self.cd, "CD", "no CD"),
+            word(self.has_cookie, "cookies", "no cookies"),
+        ];
+        let retry = match self.retry {
+            Retry::Never => "no second query to a silent server",
+            Retry::Short => "second query within 0.6 s",
+            Retry::Second => "second query after about a second",
+            Retry::Long => "second query after more than 1.2 s",
+        };
+        write!(f, "{}, EDNS {}, {retry}", words.join(", "), self.edns_size)
+    }
+}
+
+/// The servers whose traits are nearest, and how many differ.
+pub(super) fn nearest(seen: &Fingerprint) -> (Vec<&'static str>, usize) {
+    let distance = KNOWN.iter().map(|(_, known)| known.distance(seen)).min().unwrap_or(usize::MAX);
+    let names = KNOWN.iter().filter(|(_, known)| known.distance(seen) == distance).map(|(name, _)| *name);
+    (names.collect(), distance)
+}
+
+const fn traits(flags: [bool; 5], edns_size: u16, retry: Retry) -> Fingerprint {
+    let [is_minimised, is_mixed, dnssec_ok, cd, has_cookie] = flags;
+    Fingerprint { is_minimised, is_mixed, edns_size, dnssec_ok, cd, has_cookie, retry }
+}
+
+/// Name and traits: minimised, mixed case, DO, CD, cookies; EDNS size; second query.
+static KNOWN: [(&str, Fingerprint); 5] = [
+    ("Sidestep", traits([true, false, true, false, true], 1232, Retry::Short)),
+    ("Unbound 1.17", traits([true, false, true, true, false], 1232, Retry::Short)),
+    ("BIND 9.18", traits([true, false, true, false, true], 1232, Retry::Second)),
+    ("PowerDNS Recursor 4.8", traits([true, false, true, false, false], 1232, Retry::Long)),
+    ("Knot Resolver 5.6", traits([true, true, true, true, false], 1232, Retry::Short)),
+];

@@ -1,0 +1,165 @@
+//! Answers that are changed on the way: names that do not exist, addresses, names that the user gave, private addresses, case.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use dns_wire::{NameBuf, Rcode, Rtype};
+
+use crate::authority::{Behaviour, Phase};
+use crate::checks::{
+    Finding, INTEGRITY_ADDRESS, INTEGRITY_CASE, INTEGRITY_MISSING, INTEGRITY_NAMES, INTEGRITY_REBINDING,
+    Verdict,
+};
+use crate::networks::is_private;
+use crate::plan::Planner;
+use crate::transcript::{Exchange, Reply, Transcript};
+
+/// Names that never existed.
+const MISSING: u32 = 3;
+
+pub(super) fn plan(planner: &mut Planner<'_>) {
+    for number in 0..MISSING {
+        let mut spec = planner.spec(60);
+        spec.phases.push(Phase::always(Behaviour::NxDomain));
+        let name = planner.name(&spec);
+        planner.ask("missing", u64::from(number) * 100, &name, Rtype::A);
+    }
+    for (group, at_ms, qtype) in [("address", 300, Rtype::A), ("address", 400, Rtype::AAAA)] {
+        let spec = planner.spec(60);
+        let name = planner.name(&spec);
+        planner.ask(group, at_ms, &name, qtype);
+    }
+    let mut spec = planner.spec(60);
+    spec.is_private = true;
+    let name = planner.name(&spec);
+    planner.ask("private", 500, &name, Rtype::A);
+    let name = mixed(planner);
+    planner.ask("case", 600, &name, Rtype::A);
+    let names: Vec<NameBuf> = planner.options.names.iter().filter_map(|name| absolute(name)).collect();
+    for (number, name) in names.iter().enumerate() {
+        planner.ask("names", 700 + 100 * number as u64, name, Rtype::A);
+    }
+}
+
+/// A name with its letters in turn upper and lower case.
+fn mixed(planner: &mut Planner<'_>) -> NameBuf {
+    let spec = planner.spec(60).to_string();
+    let turn =
+        |(number, letter): (usize, char)| if number % 2 == 0 { letter.to_ascii_uppercase() } else { letter };
+    let label: String = spec.chars().enumerate().map(turn).collect();
+    planner.name_below(&[label.as_bytes()])
+}
+
+fn absolute(text: &str) -> Option<NameBuf> {
+    NameBuf::from_text(text.as_bytes(), Some(dns_wire::Name::ROOT)).ok()
+}
+
+pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
+    let mut findings = vec![missing(transcript), address(transcript)];
+    findings.extend(names(transcript));
+    findings.push(rebinding(transcript));
+    findings.push(case(transcript));
+    findings
+}
+
+/// The addresses of an answer.
+fn addresses(reply: &Reply) -> Vec<IpAddr> {
+    let read = |rdata: &[u8]| -> Option<IpAddr> {
+        let v4 = <[u8; 4]>::try_from(rdata).map(|octets| Ipv4Addr::from(octets).into());
+        v4.ok().or_else(|| <[u8; 16]>::try_from(rdata).ok().map(|octets| Ipv6Addr::from(octets).into()))
+    };
+    let records = reply.answers.iter().filter(|record| matches!(record.rtype, Rtype::A | Rtype::AAAA));
+    records.filter_map(|record| read(&record.rdata)).collect()
+}
+
+fn list(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn missing(transcript: &Transcript<'_>) -> Finding {
+    let replies: Vec<Reply> = transcript.group("missing").filter_map(Exchange::reply).collect();
+    if replies.is_empty() {
+        return INTEGRITY_MISSING.unknown("no answer came");
+    }
+    let lies: Vec<IpAddr> = replies.iter().flat_map(addresses).collect();
+    if !lies.is_empty() {
+        let summary = format!("names that do not exist have addresses: {}", list(&lies));
+        return INTEGRITY_MISSING.finding(Verdict::Bad, summary);
+    }
+    match replies.iter().find(|reply| !reply.is(Rcode::NxDomain)) {
+        None => INTEGRITY_MISSING.finding(Verdict::Good, "names that do not exist are NXDOMAIN"),
+        Some(reply) => INTEGRITY_MISSING
+            .finding(Verdict::Notice, format!("a name that does not exist is {}", reply.rcode_name())),
+    }
+}
+
+fn address(transcript: &Transcript<'_>) -> Finding {
+    let exchanges: Vec<&Exchange> = transcript.group("address").collect();
+    let lies: Vec<IpAddr> = exchanges
+        .iter()
+        .filter(|exchange| exchange.dated().is_none())
+        .filter_map(|exchange| exchange.reply())
+        .flat_map(|reply| addresses(&reply))
+        .collect();
+    let lines = exchanges.iter().map(|exchange| transcript.line(exchange));
+    let arrived = exchanges.iter().filter(|exchange| exchange.dated().is_some()).count();
+    let finding = match (lies.is_empty(), arrived) {
+        (false, _) => {
+            INTEGRITY_ADDRESS.finding(Verdict::Bad, format!("the authority never sent {}", list(&lies)))
+        }
+        (true, 0) => INTEGRITY_ADDRESS.unknown("no address came"),
+        (true, count) if count < exchanges.len() => INTEGRITY_ADDRESS.finding(
+            Verdict::Notice,
+            format!("{count} of {} addresses came; none was changed", exchanges.len()),
+        ),
+        _ => INTEGRITY_ADDRESS.finding(Verdict::Good, "addresses of both families arrive as they were sent"),
+    };
+    finding.because(lines)
+}
+
+/// What the given names have, for the reader to compare; what no public name should have is told.
+fn names(transcript: &Transcript<'_>) -> Option<Finding> {
+    let exchanges: Vec<&Exchange> = transcript.group("names").collect();
+    let (mut suspicious, mut lines) = (0, Vec::new());
+    for exchange in &exchanges {
+        let name = exchange.step.question.name.to_string();
+        let Some(reply) = exchange.reply() else {
+            lines.push(format!("{name}: no answer"));
+            continue;
+        };
+        let own = addresses(&reply);
+        let is_strange = own.iter().any(|address| is_private(*address));
+        suspicious += usize::from(is_strange || reply.is(Rcode::NxDomain));
+        lines.push(format!("{name}: {} {}", reply.rcode_name(), list(&own)).trim_end().to_owned());
+    }
+    let verdict = if suspicious > 0 { Verdict::Notice } else { Verdict::Good };
+    let summary = format!(
+        "{suspicious} of {} given names do not exist here, or have private addresses",
+        exchanges.len()
+    );
+    (!exchanges.is_empty()).then(|| INTEGRITY_NAMES.finding(verdict, summary).because(lines))
+}
+
+fn rebinding(transcript: &Transcript<'_>) -> Finding {
+    let Some(reply) = transcript.one("private").and_then(Exchange::reply) else {
+        return INTEGRITY_REBINDING.unknown("no answer came");
+    };
+    match addresses(&reply).iter().any(|address| is_private(*address)) {
+        true => INTEGRITY_REBINDING.finding(Verdict::Good, "private addresses pass: nothing is filtered"),
+        false => INTEGRITY_REBINDING
+            .finding(Verdict::Notice, format!("private addresses are filtered: {}", reply.rcode_name())),
+    }
+}
+
+fn case(transcript: &Transcript<'_>) -> Finding {
+    let Some(exchange) = transcript.one("case") else { return INTEGRITY_CASE.unknown("not asked") };
+    let Some(question) = exchange.reply().and_then(|reply| reply.question) else {
+        return INTEGRITY_CASE.unknown("no answer with a question came");
+    };
+    let (asked, came) =
+        (exchange.step.question.name.as_name().as_bytes(), question.name.as_name().as_bytes());
+    if asked == came {
+        INTEGRITY_CASE.finding(Verdict::Good, "the question comes back letter by letter")
+    } else {
+        INTEGRITY_CASE.finding(Verdict::Bad, format!("the question came back as {}", question.name))
+    }
+}

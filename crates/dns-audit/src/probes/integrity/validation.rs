@@ -1,0 +1,84 @@
+//! Validation: good, bogus and expired signatures, and a zone of an unknown algorithm. The audit zone has to be signed, and its parent to say so.
+
+use dns_wire::{Rcode, Rtype};
+
+use crate::authority::{Signature, UNKNOWN};
+use crate::checks::{
+    Check, Finding, INTEGRITY_BOGUS, INTEGRITY_EXPIRED, INTEGRITY_UNKNOWN, INTEGRITY_VALID, Verdict,
+};
+use crate::plan::{Planner, Question};
+use crate::transcript::{Reply, Transcript};
+
+pub(super) fn plan(planner: &mut Planner<'_>) {
+    if !planner.options.is_signed {
+        return;
+    }
+    let signatures =
+        [("good", Signature::Good), ("bogus", Signature::Bogus), ("expired", Signature::Expired)];
+    for (at, (group, signature)) in signatures.into_iter().enumerate() {
+        let mut spec = planner.spec(60);
+        spec.signature = signature;
+        let question = Question::new(planner.name(&spec), Rtype::A).with_dnssec();
+        planner.ask_question(group, 1200 + 100 * at as u64, question);
+    }
+    let label = planner.spec(60).to_string();
+    let question = Question::new(planner.name_below(&[label.as_bytes(), UNKNOWN]), Rtype::A).with_dnssec();
+    planner.ask_question("unknown", 1600, question);
+}
+
+pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
+    let all = [&INTEGRITY_VALID, &INTEGRITY_BOGUS, &INTEGRITY_EXPIRED, &INTEGRITY_UNKNOWN];
+    if !transcript.options.is_signed {
+        return all.map(|check| check.unknown("the audit zone is not signed (--signed)")).into();
+    }
+    vec![
+        valid(transcript),
+        refused(transcript, "bogus", &INTEGRITY_BOGUS),
+        refused(transcript, "expired", &INTEGRITY_EXPIRED),
+        unknown(transcript),
+    ]
+}
+
+fn reply(transcript: &Transcript<'_>, group: &str) -> Option<Reply> {
+    transcript.one(group)?.reply()
+}
+
+fn valid(transcript: &Transcript<'_>) -> Finding {
+    match reply(transcript, "good") {
+        None => INTEGRITY_VALID.unknown("no answer came"),
+        Some(reply) if !reply.is(Rcode::NoError) => {
+            INTEGRITY_VALID.finding(Verdict::Bad, format!("good signatures bring {}", reply.rcode_name()))
+        }
+        Some(reply) if reply.is_authentic() => {
+            INTEGRITY_VALID.finding(Verdict::Good, "good signatures are validated: AD is set")
+        }
+        Some(reply) if reply.record(Rtype::RRSIG).is_some() => {
+            INTEGRITY_VALID.finding(Verdict::Notice, "it does not validate; signatures are passed on")
+        }
+        Some(_) => {
+            INTEGRITY_VALID.finding(Verdict::Notice, "it does not validate, and passes no signatures on")
+        }
+    }
+}
+
+fn refused(transcript: &Transcript<'_>, group: &str, check: &'static Check) -> Finding {
+    let exchange = transcript.one(group);
+    let line = exchange.map(|exchange| transcript.line(exchange));
+    let finding = match reply(transcript, group) {
+        None => check.unknown("no answer came"),
+        Some(reply) if reply.is(Rcode::ServFail) => check.finding(Verdict::Good, "SERVFAIL"),
+        Some(reply) if reply.answers.is_empty() => check.finding(Verdict::Notice, reply.rcode_name()),
+        Some(_) => check.finding(Verdict::Bad, "the data was given to the client"),
+    };
+    finding.because(line)
+}
+
+fn unknown(transcript: &Transcript<'_>) -> Finding {
+    match reply(transcript, "unknown") {
+        None => INTEGRITY_UNKNOWN.unknown("no answer came"),
+        Some(reply) if reply.is(Rcode::NoError) && !reply.answers.is_empty() => {
+            INTEGRITY_UNKNOWN.finding(Verdict::Good, "it is treated as not signed")
+        }
+        Some(reply) => INTEGRITY_UNKNOWN.finding(Verdict::Bad, format!("it fails: {}", reply.rcode_name())),
+    }
+}

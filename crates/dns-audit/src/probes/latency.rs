@@ -1,0 +1,65 @@
+//! How long answers take: for new names, and for one that the resolver has.
+
+use dns_wire::Rtype;
+
+use crate::checks::{Check, Finding, LATENCY_COLD, LATENCY_HOT, Verdict};
+use crate::plan::Planner;
+use crate::transcript::{Exchange, Transcript};
+
+/// Between two questions.
+const PACE_MS: u64 = 100;
+/// A known name should not take longer.
+const HOT_MAX_US: u64 = 100_000;
+/// A new name should not take longer; the authority is somewhere in the world.
+const COLD_MAX_US: u64 = 1_000_000;
+
+pub(super) fn plan(planner: &mut Planner<'_>) {
+    let samples = u64::from(planner.options.samples);
+    let spec = planner.spec(300);
+    let known = planner.name(&spec);
+    planner.ask("prime", 0, &known, Rtype::A);
+    for number in 1..=samples {
+        let spec = planner.spec(60);
+        let new = planner.name(&spec);
+        planner.ask("cold", number * PACE_MS, &new, Rtype::A);
+        planner.ask("hot", number * PACE_MS + PACE_MS / 2, &known, Rtype::A);
+    }
+}
+
+pub(super) fn judge(transcript: &Transcript<'_>) -> Vec<Finding> {
+    vec![
+        spread(transcript, "cold", &LATENCY_COLD, COLD_MAX_US),
+        spread(transcript, "hot", &LATENCY_HOT, HOT_MAX_US),
+    ]
+}
+
+fn spread(transcript: &Transcript<'_>, group: &str, check: &'static Check, most_us: u64) -> Finding {
+    let all = transcript.group(group).count();
+    let mut took: Vec<u64> = transcript
+        .group(group)
+        .filter(|exchange| exchange.reply().is_some())
+        .map(|exchange: &Exchange| exchange.took_us)
+        .collect();
+    took.sort_unstable();
+    if took.is_empty() {
+        return check.unknown("no answer came");
+    }
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100];
+    let lost = all - took.len();
+    let verdict = if lost * 20 > all {
+        Verdict::Bad
+    } else if at(50) > most_us || lost > 0 {
+        Verdict::Notice
+    } else {
+        Verdict::Good
+    };
+    let [p50, p90, p99, max] = [at(50), at(90), at(99), at(100)].map(ms);
+    check.finding(
+        verdict,
+        format!("median {p50}, 90 % {p90}, 99 % {p99}, longest {max}; {lost} of {all} without answer"),
+    )
+}
+
+fn ms(us: u64) -> String {
+    format!("{}.{} ms", us / 1000, us % 1000 / 100)
+}

@@ -1,0 +1,81 @@
+//! The probes: a plan and a judge each.
+
+mod flush;
+mod identity;
+mod integrity;
+mod latency;
+mod selection;
+mod stale;
+mod ttl;
+mod who;
+
+use crate::checks::Finding;
+use crate::plan::Planner;
+use crate::transcript::Transcript;
+
+/// A probe.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    /// What users call it.
+    pub name: &'static str,
+    /// What it finds out.
+    pub purpose: &'static str,
+    /// Makes its questions.
+    pub plan: fn(&mut Planner<'_>),
+    /// Reads what became of them.
+    pub judge: fn(&Transcript<'_>) -> Vec<Finding>,
+}
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Probe").field(&self.name).finish()
+    }
+}
+
+/// All of them, in the order of the report.
+pub static ALL: [Probe; 8] = [
+    Probe {
+        name: "stale",
+        purpose: "expired data while the authority is up, slow or down",
+        plan: stale::plan,
+        judge: stale::judge,
+    },
+    Probe {
+        name: "flush",
+        purpose: "what makes a resolver with expired data look again",
+        plan: flush::plan,
+        judge: flush::judge,
+    },
+    Probe { name: "ttl", purpose: "caps and counting of TTLs", plan: ttl::plan, judge: ttl::judge },
+    Probe {
+        name: "who",
+        purpose: "who asks the authority, and for which clients",
+        plan: who::plan,
+        judge: who::judge,
+    },
+    Probe {
+        name: "selection",
+        purpose: "which of a zone's servers it asks",
+        plan: selection::plan,
+        judge: selection::judge,
+    },
+    Probe {
+        name: "identity",
+        purpose: "what it says it is, and what it behaves like",
+        plan: identity::plan,
+        judge: identity::judge,
+    },
+    Probe {
+        name: "integrity",
+        purpose: "changed answers, validation, guessable queries, transports",
+        plan: integrity::plan,
+        judge: integrity::judge,
+    },
+    Probe { name: "latency", purpose: "how long answers take", plan: latency::plan, judge: latency::judge },
+];
+
+/// The probe of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Probe> {
+    ALL.iter().find(|probe| probe.name == name)
+}

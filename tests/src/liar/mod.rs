@@ -1,0 +1,401 @@
+//! A resolver that lies, with a switch for each lie: without a fault it does what a good one does. It resolves in simulated time: the authority of
+//! the audit zone is a function that it calls. It does not validate: it reads in a name's label what a validator would find.
+
+mod cache;
+mod servers;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use dns_audit::authority::{Asked, Behaviour, Log, Signature, Spec, Subnet, Via, Zone};
+use dns_audit::edns;
+use dns_audit::plan::Question;
+use dns_audit::transcript::Reply;
+use dns_message::{Record, add_to_count, push_record, question_message};
+use dns_wire::header::flag;
+use dns_wire::{Class, Name, NameBuf, Query, Rcode, Rtype};
+
+use cache::Entry;
+use servers::Servers;
+
+/// What it does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Expired data first; then it looks.
+    ServesExpired,
+    /// Expired data, and it never looks again.
+    NeverRefreshes,
+    /// Expired data unless the authority answers within half a second.
+    Impatient,
+    /// Expired data keeps the TTL that it once had.
+    LongStaleTtl,
+    /// A name that is NXDOMAIN now keeps its old data.
+    KeepsRemoved,
+    /// A zone that has failed once has failed for ever.
+    NeverRecovers,
+    /// TTLs do not count down.
+    FrozenTtl,
+    /// TTLs are 60 s at least.
+    MinimumTtl,
+    /// TTL 0 is cached.
+    KeepsZero,
+    /// Negative answers last for a minute at least.
+    LongNegative,
+    /// 127.0.0.1/32 is everybody's client subnet.
+    LoopbackSubnet,
+    /// A client's subnet is passed on, and the answer given to all.
+    IgnoresScope,
+    /// Questions leave from another country.
+    Abroad,
+    /// The slowest server is asked.
+    WorstServer,
+    /// A dead server is asked again and again.
+    NeverLeaves,
+    /// Names that do not exist have an address.
+    RewritesMissing,
+    /// All names have one address.
+    ChangesAddress,
+    /// Signatures are not looked at.
+    NeverValidates,
+    /// A zone of an unknown algorithm is bogus.
+    FailsUnknown,
+    /// One source port for all.
+    FixedPort,
+    /// IDs count up.
+    CountedIds,
+    /// The question comes back in lower case.
+    Lowercases,
+    /// Answers over UDP have any size.
+    LongDatagrams,
+    /// Nobody listens at TCP.
+    NoTcp,
+    /// One question in four gets no answer.
+    Lossy,
+}
+
+/// Where its questions come from, and where those of one abroad do.
+pub const EGRESS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 53))];
+/// The address that it lies with.
+const LIE: [u8; 4] = [203, 0, 113, 9];
+/// It answers within so long from its cache.
+const OWN_MS: u64 = 1;
+const RA: u16 = 0x0080;
+const AD: u16 = 0x0020;
+const WEEK_S: u32 = 604_800;
+const NEGATIVE_MAX_S: u32 = 3600;
+const STALE_TTL_S: u32 = 30;
+const UDP_MAX: usize = 1232;
+
+/// The resolver.
+pub struct Liar {
+    fault: Option<Fault>,
+    cache: BTreeMap<(Vec<u8>, u16, Option<IpAddr>), Entry>,
+    servers: Servers,
+    /// Names that have failed.
+    failed: bool,
+    asked: u64,
+    seed: u64,
+    next_id: u16,
+}
+
+/// The authority of the audit zone, and its log.
+pub struct Upstream {
+    /// The zone.
+    pub zone: Zone,
+    /// Who asked.
+    pub log: Log,
+}
+
+/// What is fetched: the answer, and how long it took.
+struct Fetched {
+    reply: Option<Reply>,
+    took_ms: u64,
+}
+
+impl Liar {
+    /// One with this fault, that knows so many servers of the audit zone.
+    pub fn new(fault: Option<Fault>, servers: usize) -> Liar {
+        Liar {
+            fault,
+            cache: BTreeMap::new(),
+            servers: Servers::new(servers, fault),
+            failed: false,
+            asked: 0,
+            seed: 0x9e37_79b9_7f4a_7c15,
+            next_id: 1000,
+        }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed
+    }
+
+    /// Answers a client's message that comes at `now_ms`: the answer, and how long it takes. `None` is silence.
+    pub fn ask(
+        &mut self,
+        message: &[u8],
+        via: Via,
+        upstream: &mut Upstream,
+        now_ms: u64,
+    ) -> Option<(Vec<u8>, u64)> {
+        let query = Query::parse(message).ok()?;
+        self.asked += 1;
+        let is_lost = self.has(Fault::Lossy) && self.asked.is_multiple_of(4);
+        if via > Via::Tcp || via == Via::Tcp && self.has(Fault::NoTcp) || is_lost {
+            return None;
+        }
+        let mut answer = Answer::default();
+        if query.qclass != Class::IN {
+            answer.rcode = Rcode::Refused as u16;
+            return Some((self.write(message, &query, via, answer), OWN_MS));
+        }
+        let qname = query.qname(message);
+        let name = NameBuf::from(qname);
+        let took_ms = self.resolve(message, &query, name.as_name(), upstream, now_ms, &mut answer);
+        Some((self.write(message, &query, via, answer), OWN_MS + took_ms))
+    }
+
+    /// Fills the answer from the cache or the authority; returns how long that took.
+    fn resolve(
+        &mut self,
+        message: &[u8],
+        query: &Query,
+        name: Name<'_>,
+        upstream: &mut Upstream,
+        now_ms: u64,
+        answer: &mut Answer,
+    ) -> u64 {
+        let subnet = query.option(message, edns::CLIENT_SUBNET).and_then(Subnet::parse);
+        let subnet = subnet.filter(|_| self.has(Fault::IgnoresScope));
+        let key = (name.as_bytes().to_ascii_lowercase(), query.qtype.0, None);
+        let spec = name.labels().find_map(Spec::parse);
+        let known = self.cache.get(&key).cloned();
+        if let Some(entry) = known.as_ref().filter(|entry| now_ms < entry.expires_ms) {
+            answer.take(entry, self.remaining(entry, now_ms));
+            self.judge(spec.as_ref(), name, answer);
+            return 0;
+        }
+        if let Some(entry) = known.as_ref().filter(|_| self.serves_at_once(spec.as_ref(), now_ms)) {
+            answer.take_stale(entry, self.stale_ttl(entry));
+            if self.has(Fault::ServesExpired) {
+                let fetched = self.fetch(query, name, subnet, spec.as_ref(), upstream, now_ms);
+                self.keep(key, fetched.reply, now_ms + fetched.took_ms);
+            }
+            return 0;
+        }
+        let fetched = self.fetch(query, name, subnet, spec.as_ref(), upstream, now_ms);
+        let came_ms = now_ms + fetched.took_ms;
+        let is_removed = fetched.reply.as_ref().is_some_and(|reply| reply.is(Rcode::NxDomain));
+        let is_good = fetched.reply.as_ref().is_some_and(|reply| !reply.is(Rcode::ServFail));
+        self.failed |= !is_good;
+        let is_kept =
+            is_removed && self.has(Fault::KeepsRemoved) || self.failed && self.has(Fault::NeverRecovers);
+        match known {
+            Some(entry) if !is_good || is_kept => answer.take_stale(&entry, self.stale_ttl(&entry)),
+            _ if is_good => {
+                let entry = self.keep(key, fetched.reply, came_ms).expect("it is good");
+                answer.take(&entry, self.remaining(&entry, came_ms));
+                self.judge(spec.as_ref(), name, answer);
+            }
+            _ => answer.rcode = Rcode::ServFail as u16,
+        }
+        fetched.took_ms
+    }
+
+    /// Whether expired data goes out before anybody is asked.
+    fn serves_at_once(&self, spec: Option<&Spec>, now_ms: u64) -> bool {
+        let is_slow =
+            spec.is_some_and(|spec| matches!(spec.behaviour(0, 99, now_ms), Some(Behaviour::Slow(500..))));
+        self.has(Fault::ServesExpired)
+            || self.has(Fault::NeverRefreshes)
+            || self.has(Fault::Impatient) && is_slow
+    }
+
+    fn stale_ttl(&self, entry: &Entry) -> u32 {
+        if self.has(Fault::LongStaleTtl) { entry.ttl.max(3600) } else { STALE_TTL_S }
+    }
+
+    fn remaining(&self, entry: &Entry, now_ms: u64) -> u32 {
+        let elapsed = (now_ms.saturating_sub(entry.stored_ms) / 1000) as u32;
+        if self.has(Fault::FrozenTtl) { entry.ttl } else { entry.ttl.saturating_sub(elapsed) }
+    }
+
+    /// Stores what came.
+    fn keep(
+        &mut self,
+        key: (Vec<u8>, u16, Option<IpAddr>),
+        reply: Option<Reply>,
+        now_ms: u64,
+    ) -> Option<Entry> {
+        let reply = reply?;
+        let is_negative = reply.answers.is_empty();
+        let ttl = reply.answers.iter().chain(&reply.authority).map(|record| record.ttl).min().unwrap_or(0);
+        let ttl = match is_negative {
+            true if self.has(Fault::LongNegative) => ttl.clamp(60, NEGATIVE_MAX_S),
+            true => ttl.min(NEGATIVE_MAX_S),
+            false if self.has(Fault::MinimumTtl) => ttl.clamp(60, WEEK_S),
+            false => ttl.min(WEEK_S),
+        };
+        let kept_s = if ttl == 0 && self.has(Fault::KeepsZero) { 60 } else { ttl };
+        let expires_ms = now_ms + u64::from(kept_s) * 1000;
+        let entry = Entry {
+            rcode: reply.rcode,
+            answers: reply.answers,
+            authority: reply.authority,
+            ttl,
+            stored_ms: now_ms,
+            expires_ms,
+        };
+        self.cache.insert(key, entry.clone());
+        Some(entry)
+    }
+
+    /// Asks the servers one after the other.
+    fn fetch(
+        &mut self,
+        query: &Query,
+        name: Name<'_>,
+        subnet: Option<Subnet>,
+        spec: Option<&Spec>,
+        upstream: &mut Upstream,
+        now_ms: u64,
+    ) -> Fetched {
+        let mut took_ms = 0;
+        for attempt in 0..3 {
+            let server = self.servers.choose(attempt, now_ms + took_ms);
+            let message = self.query(query, name, subnet.clone());
+            let port = if self.has(Fault::FixedPort) { 5353 } else { 1024 + (self.random() % 60_000) as u16 };
+            let egress = EGRESS[usize::from(self.has(Fault::Abroad))];
+            let source = SocketAddr::new(egress, port);
+            // A name without behaviour is not asked for over UDP only: long answers come over TCP.
+            let via = if spec.is_some_and(|spec| spec.size > 0) { Via::Tcp } else { Via::Udp };
+            let asked = Asked { message: &message, source, server, via };
+            let answer = upstream.zone.answer(&asked, &mut upstream.log, now_ms + took_ms);
+            match answer.message.and_then(|octets| Reply::read(&octets).ok()) {
+                Some(reply) => {
+                    let delay = u64::from(answer.delay_ms);
+                    self.servers.on_answer(server, delay);
+                    return Fetched { reply: Some(reply), took_ms: took_ms + delay };
+                }
+                None => took_ms += self.servers.on_silence(server, now_ms + took_ms),
+            }
+        }
+        Fetched { reply: None, took_ms }
+    }
+
+    /// The message that asks the authority.
+    fn query(&mut self, query: &Query, name: Name<'_>, subnet: Option<Subnet>) -> Vec<u8> {
+        let loopback = Subnet { address: Ipv4Addr::LOCALHOST.into(), source: 32, scope: 0 };
+        let subnet = if self.has(Fault::LoopbackSubnet) { Some(loopback) } else { subnet };
+        let mut question = Question::new(NameBuf::from(name), query.qtype);
+        question.flags = 0;
+        if let Some(subnet) = subnet {
+            question = question.with_option(edns::CLIENT_SUBNET, subnet.to_data());
+        }
+        self.next_id = self.next_id.wrapping_add(1);
+        let id = if self.has(Fault::CountedIds) { self.next_id } else { self.random() as u16 };
+        question.message(id)
+    }
+
+    /// What a validator, or a liar, makes of an answer.
+    fn judge(&self, spec: Option<&Spec>, name: Name<'_>, answer: &mut Answer) {
+        let is_missing = answer.rcode == Rcode::NxDomain as u16;
+        let lie = || Record {
+            owner: NameBuf::from(name),
+            rtype: Rtype::A,
+            class: Class::IN,
+            ttl: 60,
+            rdata: LIE.to_vec(),
+        };
+        if is_missing && self.has(Fault::RewritesMissing) || !is_missing && self.has(Fault::ChangesAddress) {
+            *answer = Answer { answers: vec![lie()], ..Answer::default() };
+            return;
+        }
+        let is_unknown = name.labels().any(|label| label == b"u");
+        let is_bad = spec.is_some_and(|spec| spec.signature != Signature::Good)
+            || is_unknown && self.has(Fault::FailsUnknown);
+        answer.is_authentic = !self.has(Fault::NeverValidates) && !is_unknown;
+        if is_bad && !self.has(Fault::NeverValidates) {
+            *answer = Answer { rcode: Rcode::ServFail as u16, ..Answer::default() };
+        }
+    }
+
+    fn write(&self, message: &[u8], query: &Query, via: Via, answer: Answer) -> Vec<u8> {
+        let id = u16::from_be_bytes([message[0], message[1]]);
+        let ad = if answer.is_authentic && query.edns.is_some_and(|edns| edns.dnssec_ok) { AD } else { 0 };
+        let flags = flag::QR | RA | ad | query.flags & (flag::RD | flag::CD) | answer.rcode & 0xf;
+        let mut name = NameBuf::from(query.qname(message));
+        if self.has(Fault::Lowercases) {
+            name.make_lowercase();
+        }
+        let mut reply = question_message(id, flags, name.as_name(), query.qtype);
+        let class = reply.len() - 2;
+        reply[class..].copy_from_slice(&query.qclass.0.to_be_bytes());
+        let end = reply.len();
+        for (section, records) in [(0, &answer.answers), (1, &answer.authority)] {
+            for record in records {
+                push_record(
+                    &mut reply,
+                    record.owner.as_name(),
+                    record.rtype,
+                    Class::IN,
+                    record.ttl,
+                    &record.rdata,
+                );
+                add_to_count(&mut reply, section, 1);
+            }
+        }
+        let payload = query.edns.map_or(512, |edns| usize::from(edns.payload_size.max(512)));
+        if via == Via::Udp && reply.len() + 20 > payload.min(UDP_MAX) && !self.has(Fault::LongDatagrams) {
+            reply.truncate(end);
+            reply[6..12].fill(0);
+            reply[2] |= (flag::TC >> 8) as u8;
+        }
+        if query.edns.is_some() {
+            let data = answer
+                .extended_error
+                .map(|code| edns_option(edns::EXTENDED_ERROR, &code.to_be_bytes()))
+                .unwrap_or_default();
+            push_record(&mut reply, Name::ROOT, Rtype::OPT, Class(UDP_MAX as u16), 0, &data);
+            add_to_count(&mut reply, 2, 1);
+        }
+        reply
+    }
+}
+
+fn edns_option(code: u16, data: &[u8]) -> Vec<u8> {
+    [&code.to_be_bytes()[..], &(data.len() as u16).to_be_bytes(), data].concat()
+}
+
+/// An answer to a client.
+#[derive(Clone, Debug, Default)]
+struct Answer {
+    rcode: u16,
+    answers: Vec<Record>,
+    authority: Vec<Record>,
+    is_authentic: bool,
+    extended_error: Option<u16>,
+}
+
+impl Answer {
+    fn take(&mut self, entry: &Entry, ttl: u32) {
+        let with_ttl =
+            |records: &[Record]| records.iter().map(|record| Record { ttl, ..record.clone() }).collect();
+        (self.rcode, self.answers, self.authority) =
+            (entry.rcode, with_ttl(&entry.answers), with_ttl(&entry.authority));
+    }
+
+    /// RFC 8767, 4; RFC 8914, 4.4.
+    fn take_stale(&mut self, entry: &Entry, ttl: u32) {
+        self.take(entry, ttl);
+        self.extended_error = Some(3);
+    }
+}

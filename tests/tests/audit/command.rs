@@ -1,0 +1,226 @@
+//! The command on loopback, against the liar behind sockets: output, exit status, history, webhook, metrics, and wrong words.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dns_audit::authority::{Log, Via, Zone};
+use dns_audit::checks::Verdict;
+use dns_audit::report::Report;
+use dns_sign::KeySet;
+use dns_wire::NameBuf;
+use lab::{Child, Directory, sidestep_binary};
+use tests::{Fault, Liar, Upstream, command};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The liar at an address of loopback, over UDP and TCP. Its threads end with the process.
+struct Served {
+    address: SocketAddr,
+    liar: Arc<Mutex<(Liar, Upstream)>>,
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+impl Served {
+    fn start() -> Served {
+        let origin = NameBuf::from_text(b"probe.example.", None).unwrap();
+        let servers = vec![IpAddr::from([192, 0, 2, 1])];
+        let upstream = Upstream { zone: Zone::new(origin, servers, KeySet::default()), log: Log::new(1000) };
+        let liar = Arc::new(Mutex::new((Liar::new(None, 1), upstream)));
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = udp.local_addr().unwrap();
+        let tcp = TcpListener::bind(address).unwrap();
+        let (own, other) = (Arc::clone(&liar), Arc::clone(&liar));
+        thread::spawn(move || serve_udp(&udp, &own));
+        thread::spawn(move || tcp.incoming().flatten().for_each(|stream| serve_tcp(stream, &other)));
+        Served { address, liar }
+    }
+
+    fn suffer(&self, fault: Option<Fault>) {
+        self.liar.lock().unwrap().0 = Liar::new(fault, 1);
+    }
+
+    fn words<'w>(&self, command: &'w str, more: &[&'w str]) -> Vec<String> {
+        let words = [
+            "dns",
+            "audit",
+            command,
+            "--zone",
+            "probe.example",
+            "--plain",
+            "--samples",
+            "4",
+            "--rate",
+            "100",
+        ];
+        words.iter().chain(more).map(|word| (*word).to_owned()).chain([self.address.to_string()]).collect()
+    }
+
+    fn run(&self, command: &str, more: &[&str]) -> Output {
+        Command::new(sidestep_binary()).args(self.words(command, more)).output().unwrap()
+    }
+}
+
+fn ask(liar: &Mutex<(Liar, Upstream)>, message: &[u8], via: Via) -> Option<Vec<u8>> {
+    let (liar, upstream) = &mut *liar.lock().unwrap();
+    liar.ask(message, via, upstream, now_ms()).map(|(answer, _)| answer)
+}
+
+fn serve_udp(socket: &UdpSocket, liar: &Mutex<(Liar, Upstream)>) {
+    let mut buffer = [0; 4096];
+    while let Ok((len, client)) = socket.recv_from(&mut buffer) {
+        if let Some(answer) = ask(liar, &buffer[..len], Via::Udp) {
+            let _ = socket.send_to(&answer, client); // The client may have gone.
+        }
+    }
+}
+
+/// One question a connection.
+fn serve_tcp(mut stream: TcpStream, liar: &Mutex<(Liar, Upstream)>) {
+    let mut head = [0; 2];
+    if stream.read_exact(&mut head).is_err() {
+        return;
+    }
+    let mut message = vec![0; usize::from(u16::from_be_bytes(head))];
+    if stream.read_exact(&mut message).is_ok()
+        && let Some(answer) = ask(liar, &message, Via::Tcp)
+    {
+        let _ = stream.write_all(&[&(answer.len() as u16).to_be_bytes()[..], &answer].concat());
+    }
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+#[test]
+fn a_good_resolver_ends_with_0_and_a_liar_with_2_in_text_json_and_html() {
+    let served = Served::start();
+    let good = served.run("probe", &["--only", "integrity"]);
+    assert_eq!(good.status.code(), Some(0), "{}{}", text(&good.stdout), text(&good.stderr));
+    assert!(
+        text(&good.stdout).contains("at most 100 questions a second to one resolver"),
+        "{}",
+        text(&good.stdout)
+    );
+    served.suffer(Some(Fault::RewritesMissing));
+    let directory = Directory::new().unwrap();
+    let page = directory.path().join("report.html").display().to_string();
+    let bad = served.run("probe", &["--only", "integrity", "--json", "--html", &page]);
+    assert_eq!(bad.status.code(), Some(2), "{}{}", text(&bad.stdout), text(&bad.stderr));
+    let report: Report = serde_json::from_slice(&bad.stdout).unwrap();
+    let finding =
+        report.resolvers[0].findings.iter().find(|finding| finding.check == "integrity.missing").unwrap();
+    assert_eq!(finding.verdict, Verdict::Bad);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("203.0.113.9"));
+}
+
+#[test]
+fn a_watch_tells_what_has_changed_and_keeps_it() {
+    let (served, directory) = (Served::start(), Directory::new().unwrap());
+    let history = directory.path().join("history.db").display().to_string();
+    let webhook = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/changed", webhook.local_addr().unwrap());
+    let posted = thread::spawn(move || receive_post(&webhook));
+    let words = ["--only", "integrity", "--history", &history, "--rounds", "1", "--webhook", &url];
+    let first = served.run("watch", &words);
+    assert_eq!(
+        (first.status.code(), text(&first.stdout)),
+        (Some(0), String::new()),
+        "{}",
+        text(&first.stderr)
+    );
+    served.suffer(Some(Fault::RewritesMissing));
+    let second = served.run("watch", &words);
+    assert_eq!(second.status.code(), Some(2), "{}", text(&second.stderr));
+    assert!(text(&second.stdout).contains("integrity.missing: good -> BAD"), "{}", text(&second.stdout));
+    let post = posted.join().unwrap();
+    assert!(
+        post.starts_with("POST /changed HTTP/1.1") && post.contains("\"check\":\"integrity.missing\""),
+        "{post}"
+    );
+    let again = served.run("watch", &words[..6]);
+    assert_eq!(
+        (again.status.code(), text(&again.stdout)),
+        (Some(0), String::new()),
+        "{}",
+        text(&again.stderr)
+    );
+}
+
+/// One request, which is answered well.
+fn receive_post(listener: &TcpListener) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let (mut request, mut buffer) = (String::new(), [0; 4096]);
+    while !request.ends_with(']') {
+        match stream.read(&mut buffer).unwrap() {
+            0 => break,
+            len => request += &text(&buffer[..len]),
+        }
+    }
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    request
+}
+
+#[test]
+fn a_watch_has_metrics_of_each_resolver() {
+    let (served, directory) = (Served::start(), Directory::new().unwrap());
+    let history = directory.path().join("history.db").display().to_string();
+    let words =
+        served.words("watch", &["--only", "latency", "--history", &history, "--metrics", "127.0.0.1:0"]);
+    let mut process = Child::spawn("sidestep", Command::new(sidestep_binary()).args(words)).unwrap();
+    let ready = process.wait_for_line("ready: metrics at http://", PATIENCE).unwrap();
+    let address = ready.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let wanted = format!("sidestep_audit_score{{resolver=\"{}\"}} 100", served.address);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        if page.contains(&wanted) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{page}\n{}", process.output());
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn wrong_words_are_errors_that_say_what_to_do() {
+    for (words, wanted) in [
+        (&["probe", "--zone", "probe.example"][..], "no resolver is given"),
+        (&["probe", "--zone", "probe.example", "300.1.2.3"], "resolver: \"300.1.2.3\" is not an address"),
+        (&["probe", "--zone", "probe.example", "--only", "age", "127.0.0.1"], "only: age is not a probe"),
+        (
+            &["probe", "--zone", "probe.example", "--rate", "500", "--total-rate", "10", "127.0.0.1"],
+            "total-rate: 10 is less",
+        ),
+        (
+            &["probe", "--zone", "probe.example", "--mmdb", "/nonexistent", "127.0.0.1"],
+            "database /nonexistent",
+        ),
+        (
+            &["probe", "--zone", "probe.example", "--authority", "127.0.0.1:1", "127.0.0.1"],
+            "127.0.0.1:1 gives no answer",
+        ),
+        (
+            &["watch", "--zone", "p.example", "--history", "/nonexistent/h", "127.0.0.1"],
+            "history /nonexistent/h",
+        ),
+        (
+            &["watch", "--zone", "p.example", "--history", "h", "--webhook", "ftp://x", "127.0.0.1"],
+            "expected a URL such as",
+        ),
+    ] {
+        let output = command(&[&["dns", "audit"], words].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(wanted), "{words:?}: {said}");
+    }
+}
