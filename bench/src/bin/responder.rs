@@ -138,7 +138,9 @@ impl<const LEN: usize> Bench<LEN> {
                 self.responder.fetch(&self.catalog, prepared);
             }
             for (buffer, prepared) in self.buffers.iter_mut().zip(&self.prepared) {
-                let outcome = self.responder.complete(&self.catalog, prepared, buffer, Transport::Udp);
+                let client = || [192, 0, 2, 1].into();
+                let outcome =
+                    self.responder.complete(&self.catalog, prepared, buffer, Transport::Udp, client);
                 answered += usize::from(matches!(outcome, Outcome::Reply(len) if len > 40));
             }
         }

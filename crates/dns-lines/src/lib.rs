@@ -8,11 +8,13 @@
 
 mod build;
 mod intervals;
+mod lines;
 mod list;
 mod prefix;
 mod table;
 
 pub use build::{LineTableBuilder, TwoLines};
+pub use lines::{Line, Lines};
 pub use list::{ListError, read_prefixes};
 pub use prefix::{Prefix, PrefixError};
 pub use table::{Found, LineId, LineTable};

@@ -90,7 +90,7 @@ impl DnsResponder {
                         &prepared,
                         judgement,
                         message,
-                        Transport::Tcp,
+                        (Transport::Tcp, client),
                     );
                     return reply.map_or(Answer::None, Answer::Reply);
                 }
@@ -103,7 +103,7 @@ impl DnsResponder {
                 Special::Ordinary => {}
             }
         }
-        match self.responder.complete(&published.catalog, &prepared, buffer, Transport::Tcp) {
+        match self.responder.complete(&published.catalog, &prepared, buffer, Transport::Tcp, || client) {
             Outcome::Reply(len) => Answer::Reply(len),
             Outcome::Drop(_) => Answer::None,
         }
@@ -160,7 +160,7 @@ fn answer_judged(
     prepared: &Prepared,
     judgement: Judgement,
     (buffer, len): (&mut [u8], usize),
-    transport: Transport,
+    (transport, client): (Transport, IpAddr),
 ) -> Option<usize> {
     let rcode = match judgement {
         Judgement::Answer | Judgement::AnswerWith(_) | Judgement::Truncate => Rcode::NoError,
@@ -177,7 +177,8 @@ fn answer_judged(
     };
     let room = responder.room(prepared, transport).min(buffer.len());
     let without_cookie = room.saturating_sub(COOKIE_LEN).max(len);
-    let outcome = responder.complete(catalog, prepared, &mut buffer[..without_cookie], transport);
+    let shorter = &mut buffer[..without_cookie];
+    let outcome = responder.complete(catalog, prepared, shorter, transport, || client);
     Some(responder.add_option(&mut buffer[..room], length(outcome)?, COOKIE, &cookie))
 }
 
@@ -203,12 +204,13 @@ impl UdpResponder for DnsResponder {
         for (number, datagram) in batch.iter_mut().enumerate() {
             if let Some(guard) = &mut self.guard {
                 let message = (&self.prepared[number], &datagram.buffer[..datagram.len]);
-                let judgement = guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs);
+                let client = datagram.source().ip();
+                let judgement = guard.judge(message, client, Transport::Udp, now, unix_secs);
                 if judgement != Judgement::Answer {
                     let (prepared, message) = (&self.prepared[number], (&mut *datagram.buffer, datagram.len));
                     let responder = &mut self.responder;
-                    datagram.reply =
-                        answer_judged(responder, catalog, prepared, judgement, message, Transport::Udp);
+                    let from = (Transport::Udp, client);
+                    datagram.reply = answer_judged(responder, catalog, prepared, judgement, message, from);
                     continue;
                 }
             }
@@ -232,7 +234,9 @@ impl UdpResponder for DnsResponder {
                 }
             }
             let prepared = &self.prepared[number];
-            let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp);
+            let sender = datagram.sender();
+            let client = || sender.address().ip();
+            let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp, client);
             datagram.reply = match outcome {
                 Outcome::Reply(len) => Some(len),
                 Outcome::Drop(_) => None,
