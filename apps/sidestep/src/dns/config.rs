@@ -8,6 +8,7 @@ use anyhow::Context;
 use clock::Duration;
 use device_dpdk::{DpdkOptions, PortName};
 use dns_auth::Settings;
+use dns_lines::PrefixError;
 use dns_server::TcpLimits;
 use dns_wire::NameBuf;
 use steering::ListenAddress;
@@ -16,6 +17,7 @@ use thiserror::Error;
 use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable, ZoneTable};
 use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
+use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::privileges::explain_denial;
 use super::transfers::Transfers;
@@ -35,6 +37,15 @@ pub(crate) enum ConfigError {
     /// Keys for a zone that is not to be signed.
     #[error("zone {}: keys have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
+    /// A place of lines that no file is about.
+    #[error("{option}: {value:?} needs {file}, which is not configured")]
+    NoGeo { option: &'static str, value: String, file: &'static str },
+    /// A place that two lines have.
+    #[error("{option}: {value:?} is in line {} and in line {}: remove it from one of them", lines[0], lines[1])]
+    InTwoLines { option: &'static str, value: String, lines: [String; 2] },
+    /// A prefix that is none.
+    #[error("{option}: {error}")]
+    Prefix { option: &'static str, error: PrefixError },
     /// A core that the machine has not, or that we may not use.
     #[error("cores: core {core} is not available, expected some of {available}")]
     NoCore { core: usize, available: String },
@@ -85,12 +96,23 @@ pub(crate) struct ZoneSpec {
     pub(crate) origin: Option<NameBuf>,
     /// Where its keys are, if it is to be signed.
     pub(crate) keys: Option<PathBuf>,
+    /// What lines have in it.
+    pub(crate) lines: Vec<ZoneLine>,
+}
+
+impl ZoneSpec {
+    /// A zone of which only the file is known.
+    pub(crate) fn of(file: PathBuf) -> ZoneSpec {
+        ZoneSpec { file, origin: None, keys: None, lines: Vec::new() }
+    }
 }
 
 /// Everything, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) zones: Vec<ZoneSpec>,
+    /// Classes of clients.
+    pub(crate) lines: LineSpecs,
     pub(crate) device: DeviceChoice,
     /// `None`: as many engines as the device has queues.
     pub(crate) cores: Option<Vec<usize>>,
@@ -124,12 +146,13 @@ impl Config {
         let device = options.device.clone().or(file.device).unwrap_or_else(|| "kernel".to_owned());
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
         let responder = options.responder.unwrap_or_default();
+        let lines = LineSpecs::new(&file.lines, &file.geo, &directory)?;
         let mut zones = Vec::new();
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
             let keys = keys_directory(table, &file, &directory)?;
-            let spec = ZoneSpec { file, origin, keys };
+            let spec = ZoneSpec { file, origin, keys, lines: lines.of_zone(table, &directory)? };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -143,6 +166,7 @@ impl Config {
         let cores = options.cores.as_ref().or(file.cores.as_ref());
         Ok(Config {
             zones,
+            lines,
             device: parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?,
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),
@@ -241,9 +265,9 @@ fn keys_directory(table: &ZoneTable, file: &Path, directory: &Path) -> Result<Op
 fn parse_zone(text: &str) -> Result<ZoneSpec, ConfigError> {
     match text.split_once('=') {
         Some((origin, file)) if !origin.contains('/') => {
-            Ok(ZoneSpec { file: file.into(), origin: Some(parse_origin(origin)?), keys: None })
+            Ok(ZoneSpec { origin: Some(parse_origin(origin)?), ..ZoneSpec::of(file.into()) })
         }
-        _ => Ok(ZoneSpec { file: text.into(), origin: None, keys: None }),
+        _ => Ok(ZoneSpec::of(text.into())),
     }
 }
 

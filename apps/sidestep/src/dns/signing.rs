@@ -94,7 +94,7 @@ fn read_signed(file: &Path, origin: Name<'_>) -> anyhow::Result<Option<Version>>
     if !file.try_exists()? {
         return Ok(None);
     }
-    let spec = ZoneSpec { file: file.to_owned(), origin: Some(NameBuf::from(origin)), keys: None };
+    let spec = ZoneSpec { origin: Some(NameBuf::from(origin)), ..ZoneSpec::of(file.to_owned()) };
     let version = store::read(&spec).with_context(|| {
         format!("reading {}; without that file the zone is signed anew, with a serial behind that of its own file", file.display())
     })?;

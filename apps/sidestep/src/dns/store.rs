@@ -127,9 +127,8 @@ mod tests {
         let file = directory.join("a.zone");
         fs::write(&file, "@ 60 SOA . . 1 1 2 3 4\n").unwrap();
         let spec = ZoneSpec {
-            file: file.clone(),
             origin: Some(NameBuf::from_text(b"example.", None).unwrap()),
-            keys: None,
+            ..ZoneSpec::of(file.clone())
         };
         let zones =
             [(1, 0), (2, 10_000), (3, 10_001), (4, 10_002)].map(|(serial, hosts)| version(serial, hosts));

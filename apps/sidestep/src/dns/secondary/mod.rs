@@ -80,7 +80,7 @@ fn read_file(spec: &SecondarySpec) -> Option<(Version, Duration)> {
     let path = spec.file.as_ref()?;
     let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
     let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-    match store::read(&ZoneSpec { file: path.clone(), origin: Some(spec.origin.clone()), keys: None }) {
+    match store::read(&ZoneSpec { origin: Some(spec.origin.clone()), ..ZoneSpec::of(path.clone()) }) {
         Ok(version) if version.served.origin() == spec.origin.as_name() => {
             Some((version, Duration::from_secs(age.as_secs())))
         }
