@@ -9,6 +9,7 @@ mod dig;
 mod exchange;
 mod idle;
 mod load;
+pub mod mmdb;
 mod reload;
 mod serving;
 mod stream;

@@ -1,6 +1,8 @@
 //! Answers by line: by the address of the client, and by the network that a resolver names for it (RFC 7871), as dig sees them.
 
 use lab::Directory;
+use rustix::process::Signal;
+use tests::mmdb::{Value, mmdb};
 use tests::{Dig, Serving, Transport, command};
 
 const ZONE: &str = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\nwww TXT plain\n\
@@ -56,7 +58,7 @@ fn a_network_that_the_query_names_gets_the_records_of_its_line_and_the_scope_of_
         ("www.example.com", "2001:db8:5::/48", &["198.51.100.1", "198.51.100.2"], "2001:db8:5::/48/32"),
         ("mail.example.com", "10.1.2.0/24", &["192.0.2.25"], "10.1.2.0/24/0"),
         ("only.example.com", "10.1.2.0/24", &["198.51.100.3"], "10.1.2.0/24/16"),
-        ("only.example.com", "192.0.2.0/24", &[], "192.0.2.0/24/4"),
+        ("only.example.com", "192.0.2.0/24", &[], "192.0.2.0/24/1"),
         ("nobody.example.com", "10.1.2.0/24", &[], "10.1.2.0/24/0"),
         ("alias.example.com", "10.1.2.0/24", &["203.0.113.1", "www.example.com."], "10.1.2.0/24/16"),
         ("a.wild.example.com", "10.1.2.0/24", &["198.51.100.77"], "10.1.2.0/24/16"),
@@ -64,12 +66,13 @@ fn a_network_that_the_query_names_gets_the_records_of_its_line_and_the_scope_of_
         ("www.plain.example", "10.1.2.0/24", &["192.0.2.9"], "10.1.2.0/24/0"),
     ] {
         let (answer, network) = ask(server.v4, &[question, "A", &format!("+subnet={network}")]);
-        assert_eq!((&answer[..], network.as_deref()), (data, Some(scope)), "{question}");
+        assert_eq!(answer, data, "{question} {network:?}");
+        assert_eq!(network.as_deref(), Some(scope), "{question}");
     }
     let (mut answer, network) = ask(server.v4, &["www.example.com", "A", "+subnet=0"]);
     assert_eq!(
         (answer.remove(0).as_str(), network.as_deref()),
-        ("192.0.2.1", Some("0/0/0")),
+        ("192.0.2.1", Some("0.0.0.0/0/0")),
         "a client that hides"
     );
     let (_, network) = ask(server.v4, &["www.example.com", "A"]);
@@ -96,7 +99,6 @@ fn without_such_a_network_the_address_of_who_asks_counts() {
 fn a_malformed_network_is_a_format_error() {
     let server = start();
     for option in ["0001180a0102", "00011800", "0001170a0102ff", "000118180a0102", "0003080a"] {
-        // The first would be right with a length in front: dig takes the octets of the option as they are.
         let dig =
             Dig::ask(server.v4, Transport::Udp, &["www.example.com", "A", &format!("+ednsopt=8:{option}")]);
         assert_eq!(dig.status(), "FORMERR", "{option}");
@@ -178,10 +180,96 @@ fn what_is_wrong_is_said_with_its_place() {
             "needs geo.country",
         ),
     ] {
-        let (_first, _config) = (std::fs::read(directory.path().join(file)).unwrap(), &config);
+        let before = std::fs::read(directory.path().join(file)).unwrap();
         directory.write(file, text).unwrap();
         let (good, said) = check();
         assert!(!good && said.contains(expected), "{expected}: {said}");
-        std::fs::write(directory.path().join(file), _first).unwrap();
+        std::fs::write(directory.path().join(file), before).unwrap();
     }
+}
+
+#[test]
+fn countries_regions_and_systems_are_those_of_the_databases_and_lists_count_before_them() {
+    let directory = Directory::new().unwrap();
+    let code = |code| Value::Map(vec![("iso_code", Value::Text(code))]);
+    let country = |name| Value::Map(vec![("country", code(name)), ("continent", Value::Map(Vec::new()))]);
+    let city = Value::Map(vec![("country", code("US")), ("subdivisions", Value::List(vec![code("CA")]))]);
+    let asn = Value::Map(vec![
+        ("autonomous_system_number", Value::Number(64496)),
+        ("autonomous_system_organization", Value::Text("Example")),
+    ]);
+    let files = [
+        (
+            "country.mmdb",
+            mmdb(&[
+                ("203.0.113.0", 24, country("CN")),
+                ("2001:db8::", 32, country("CN")),
+                ("198.51.100.0", 24, country("US")),
+            ]),
+        ),
+        ("city.mmdb", mmdb(&[("198.51.100.0", 25, city)])),
+        ("asn.mmdb", mmdb(&[("203.0.113.128", 25, asn)])),
+    ];
+    files.iter().for_each(|(name, octets)| std::fs::write(directory.path().join(name), octets).unwrap());
+    directory.write("example.com.zone", ZONE).unwrap();
+    let mut config =
+        "[geo]\ncountry = \"country.mmdb\"\ncity = \"city.mmdb\"\nasn = \"asn.mmdb\"\n".to_owned();
+    let lines = [
+        ("china", "countries = [\"cn\"]"),
+        ("states", "countries = [\"US\"]"),
+        ("california", "regions = [\"US-CA\"]"),
+        ("system", "asns = [64496]"),
+        ("ours", "prefixes = [\"203.0.113.0/28\", \"198.51.100.0/24\"]\nfallback = \"states\""),
+    ];
+    let mut zone = String::new();
+    for (number, (name, what)) in lines.iter().enumerate() {
+        directory.write(&format!("{name}.zone"), &format!("www A 192.0.2.{}\n", 101 + number)).unwrap();
+        config += &format!("[[line]]\nname = \"{name}\"\n{what}\n");
+        zone += &format!("{name} = \"{name}.zone\", ");
+    }
+    config +=
+        &format!("[[zone]]\nfile = \"example.com.zone\"\nlines = {{ {} }}\n", zone.trim_end_matches(", "));
+    let path = directory.write("dns.toml", &config).unwrap().display().to_string();
+    let server = Serving::start_in(directory, &["--config", &path], &[]);
+    let ask = |network: &str| {
+        let (data, network) = ask(server.v4, &["www.example.com", "A", &format!("+subnet={network}")]);
+        (
+            data.concat(),
+            network
+                .unwrap_or_else(|| panic!("{}", server.process.output()))
+                .rsplit_once('/')
+                .unwrap()
+                .1
+                .to_owned(),
+        )
+    };
+    let expect = |network, data: &str, scope: &str| {
+        assert_eq!(ask(network), (data.to_owned(), scope.to_owned()), "{network}")
+    };
+    expect("203.0.113.64/32", "192.0.2.101", "26");
+    expect("2001:db8:7::/48", "192.0.2.101", "32");
+    expect("203.0.113.200/32", "192.0.2.104", "25");
+    expect("203.0.113.1/32", "192.0.2.105", "28");
+    expect("198.51.100.1/32", "192.0.2.105", "24");
+    expect("192.0.2.1/32", "192.0.2.1", "6");
+    // Without the list, the region counts before its country.
+    let shorter = config.replace(", \"198.51.100.0/24\"", "");
+    server.directory.write("dns.toml", &shorter).unwrap();
+    server.process.signal(Signal::HUP);
+    let reloaded = || ask("198.51.100.1/32") == ("192.0.2.103".to_owned(), "25".to_owned());
+    let began = std::time::Instant::now();
+    while !reloaded() {
+        assert!(began.elapsed().as_secs() < 60, "{:?}", ask("198.51.100.1/32"));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    expect("198.51.100.200/32", "192.0.2.102", "25");
+    let text = String::from_utf8(
+        command(&["dns", "explain", "www.example.com", "--from", "203.0.113.200", "--config", &path]).stdout,
+    );
+    assert!(text.unwrap().contains("system: 203.0.113.128/25 decides, of its asns, by geo.asn"));
+    // A file that is something else leaves the lines as they are.
+    std::fs::write(server.directory.path().join("asn.mmdb"), b"nonsense").unwrap();
+    let output = command(&["dns", "check", "--config", &path]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && text.contains("asn.mmdb: this is no MMDB file"), "{text}");
 }

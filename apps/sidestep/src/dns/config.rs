@@ -37,6 +37,9 @@ pub(crate) enum ConfigError {
     /// Keys for a zone that is not to be signed.
     #[error("zone {}: keys have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
+    /// Lines in a zone that the server signs.
+    #[error("zone {}: lines do not work with dnssec = true: sign the zone and its lines' files elsewhere, or leave one of both out", .0.display())]
+    LinesAndSigning(PathBuf),
     /// A place of lines that no file is about.
     #[error("{option}: {value:?} needs {file}, which is not configured")]
     NoGeo { option: &'static str, value: String, file: &'static str },
@@ -152,6 +155,9 @@ impl Config {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
             let keys = keys_directory(table, &file, &directory)?;
+            if keys.is_some() && !table.lines.is_empty() {
+                return Err(ConfigError::LinesAndSigning(table.file.clone()).into());
+            }
             let spec = ZoneSpec { file, origin, keys, lines: lines.of_zone(table, &directory)? };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use dns_lines::{Line, LineId, LineTableBuilder, Lines, TwoLines, read_prefixes};
 
+use super::geo::{self, Places};
 use super::lines::{LineSpec, LineSpecs};
 use super::load::Stamp;
 use super::privileges::explain_denial;
@@ -84,7 +85,7 @@ impl Collected {
             let id = LineId(number as u16); // Lines are counted when they are configured.
             self.add_listed(spec, id).with_context(|| format!("line {}", spec.name))?;
         }
-        Ok(())
+        self.add_places(specs)
     }
 
     fn add_listed(&mut self, spec: &LineSpec, id: LineId) -> anyhow::Result<()> {
@@ -95,6 +96,26 @@ impl Collected {
         let builder = &mut self.builder;
         read_prefixes(&mut text, |prefix| builder.add(prefix, id, rank))
             .with_context(|| format!("prefixes-file: reading {}", path.display()))
+    }
+
+    /// Adds the networks of the places and systems that lines name, as the databases have them.
+    fn add_places(&mut self, specs: &LineSpecs) -> anyhow::Result<()> {
+        let places = Places::of(specs);
+        let geo::Files { country, city, asn } = geo::Files::of(&specs.geo);
+        // A file with regions knows countries, too.
+        let files = [(country.or(city), Rank::Country), (city, Rank::Region), (asn, Rank::Asn)];
+        for (path, rank) in files.into_iter().filter(|(_, rank)| places.has(*rank)) {
+            let Some(path) = path else { continue };
+            let file = self.open(path)?;
+            let builder = &mut self.builder;
+            geo::read(
+                file,
+                |place| places.line(rank, place),
+                |prefix, id| builder.add(prefix, id, rank as u8),
+            )
+            .with_context(|| format!("reading {}", path.display()))?;
+        }
+        Ok(())
     }
 
     fn open(&mut self, path: &Path) -> anyhow::Result<File> {

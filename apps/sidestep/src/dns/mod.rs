@@ -36,6 +36,7 @@ mod encrypted_server;
 mod engines;
 mod events;
 mod explain;
+mod geo;
 mod guard_config;
 mod interface;
 mod journal;
