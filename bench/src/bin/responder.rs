@@ -189,8 +189,9 @@ impl<const LEN: usize> Bench<LEN> {
                 next = if next + 1 == self.queries.len() { 0 } else { next + 1 };
                 self.responder.prepare(&self.catalog, buffer, len, prepared);
             }
-            for prepared in &mut self.prepared {
-                self.responder.fetch(&self.catalog, prepared);
+            for (place, (prepared, buffer)) in self.prepared.iter_mut().zip(&self.buffers).enumerate() {
+                let client = || self.clients[(client + 1 + place) & (self.clients.len() - 1)].into();
+                self.responder.fetch(&self.catalog, prepared, buffer, client);
             }
             for (buffer, prepared) in self.buffers.iter_mut().zip(&self.prepared) {
                 client = (client + 1) & (self.clients.len() - 1);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dns_lines::Found;
+use dns_lines::{Found, Lines};
 use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
 use dns_wire::{Class, Edns, LabelStarts, Query, QueryError, Rcode, Rtype};
@@ -46,6 +46,10 @@ pub struct Prepared {
     name: Folded,
     /// Its labels.
     labels: LabelStarts,
+    /// In a zone with lines, that of the client.
+    line: Found,
+    /// There, and if the query names the client's network: what it says.
+    located: Option<Located>,
 }
 
 impl Default for Prepared {
@@ -57,6 +61,8 @@ impl Default for Prepared {
             search: Search::default(),
             name: Folded::default(),
             labels: LabelStarts::default(),
+            line: Found::NOTHING,
+            located: None,
         }
     }
 }
@@ -123,17 +129,30 @@ impl Responder {
         }
     }
 
-    /// Step 2: has the precompiled answer fetched.
+    /// Step 2: has the precompiled answer fetched, and in a zone with lines looks up that of the client. `client` says who sent `message`.
     #[inline(always)]
-    pub fn fetch(&self, catalog: &Catalog, prepared: &mut Prepared) {
+    pub fn fetch(
+        &self,
+        catalog: &Catalog,
+        prepared: &mut Prepared,
+        message: &[u8],
+        client: impl Fn() -> IpAddr,
+    ) {
         if let (Some(number), Ok(query)) = (prepared.zone, &prepared.query) {
-            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
-            table.fetch(&mut prepared.search);
+            let served = &catalog.zones()[number as usize];
+            served.tables().of(wants_dnssec(query)).fetch(&mut prepared.search);
+            if served.lines().is_some() {
+                // A large table of prefixes lies outside of the caches, too.
+                prepared.located = read_network(query, message);
+                let named = prepared.located.as_ref().and_then(|located| located.address);
+                let find = |lines: &Arc<Lines>| lines.find(named.unwrap_or_else(client));
+                prepared.line = catalog.lines().map_or(Found::NOTHING, find);
+            }
         }
     }
 
-    /// Step 3: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer. `client` says who asks; it is
-    /// called if the answer depends on that.
+    /// Step 3: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer. `client` says who asks,
+    /// as in the step before; it is called if the answer depends on that.
     #[inline(always)]
     pub fn complete(
         &mut self,
@@ -172,7 +191,7 @@ impl Responder {
             let zone_is = || (catalog.has_zone_below(number), tables.is_changed);
             let found = table.find(&prepared.search, prepared.name.name(), query.qtype.0).and_then(|entry| {
                 if entry.flags & flag::VARIES != 0 {
-                    return self.entry_for(catalog, (query, prepared), (number, entry), client());
+                    return self.entry_for(catalog, (query, prepared), (number, entry));
                 }
                 (entry.flags == 0 || self.is_usable(entry.flags, zone_is())).then_some(entry)
             });
@@ -193,10 +212,9 @@ impl Responder {
         catalog: &'c Catalog,
         (query, prepared): (&Query, &Prepared),
         (number, plain): (u32, Entry<'c>),
-        client: IpAddr,
     ) -> Option<Entry<'c>> {
         let served = &catalog.zones()[number as usize];
-        let found = catalog.lines().map_or(Found::NOTHING, |lines| lines.find(client));
+        let found = prepared.line;
         self.echo.set_scope(found.length);
         let (below, is_changed) = (catalog.has_zone_below(number), served.tables().is_changed);
         let variant = served.lines().and_then(|lines| lines.variant(catalog.variant(number, found.line)));
@@ -222,12 +240,14 @@ impl Responder {
         buffer: &mut [u8],
         (limit, sender): (usize, IpAddr),
     ) -> Outcome {
-        let option = query.option(buffer, Edns::CLIENT_SUBNET).filter(|_| catalog.lines().is_some());
         let without = || Query { edns: query.edns.map(|edns| Edns { subnet: false, ..edns }), ..*query };
-        let Some(option) = option else {
+        if catalog.lines().is_none() {
             return self.complete_for(catalog, &without(), prepared, buffer, (limit, || sender));
-        };
-        let Some(located) = Located::read(option) else {
+        }
+        let has_lines =
+            prepared.zone.is_some_and(|number| catalog.zones()[number as usize].lines().is_some());
+        let located = if has_lines { prepared.located } else { read_network(query, buffer) };
+        let Some(located) = located else {
             return self.finish_empty(&without(), Rcode::FormErr, buffer, limit);
         };
         self.echo = located.echo;
@@ -247,7 +267,7 @@ impl Responder {
     ) -> Outcome {
         let mut prepared = Prepared::default();
         self.prepare(catalog, buffer, len, &mut prepared);
-        self.fetch(catalog, &mut prepared);
+        self.fetch(catalog, &mut prepared, &buffer[..len], || client);
         self.complete(catalog, &prepared, buffer, transport, || client)
     }
 
@@ -543,6 +563,13 @@ impl Responder {
         }
         body.rotate_left(at);
     }
+}
+
+/// What a query says of its client's network; `None` if it says nothing, or nonsense.
+#[inline(always)]
+fn read_network(query: &Query, message: &[u8]) -> Option<Located> {
+    query.edns.filter(|edns| edns.subnet)?;
+    Located::read(query.option(message, Edns::CLIENT_SUBNET)?)
 }
 
 /// Whether the client wants signatures and proofs (RFC 3225).

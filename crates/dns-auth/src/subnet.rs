@@ -20,6 +20,7 @@ const SCOPE: usize = HEAD_LEN + 3;
 const OPTION_LEN_MAX: usize = HEAD_LEN + 4 + 16;
 
 /// What an option says.
+#[derive(Clone, Copy)]
 pub(crate) struct Located {
     /// An address of the client's network; `None` if the client is to be taken for who sent the query.
     pub(crate) address: Option<IpAddr>,

@@ -74,7 +74,7 @@ impl DnsResponder {
         self.pick_up(&published);
         let mut prepared = Prepared::default();
         self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
-        self.responder.fetch(&published.catalog, &mut prepared);
+        self.responder.fetch(&published.catalog, &mut prepared, &buffer[..len], || client);
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
@@ -197,8 +197,9 @@ impl UdpResponder for DnsResponder {
         for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
             self.responder.prepare(catalog, datagram.buffer, datagram.len, prepared);
         }
-        for prepared in &mut self.prepared[..batch.len()] {
-            self.responder.fetch(catalog, prepared);
+        for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
+            let client = || datagram.source().ip();
+            self.responder.fetch(catalog, prepared, &datagram.buffer[..datagram.len], client);
         }
         let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
         for (number, datagram) in batch.iter_mut().enumerate() {
