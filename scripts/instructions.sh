@@ -23,6 +23,15 @@ answers() {
     less=$(collect "$binaries/responder" changed "$names" 128000)
     more=$(collect "$binaries/responder" changed "$names" 256000)
     echo "  in a zone in which 999 names were changed: $(((more - less) / 128000))"
+    for kind in lines networks plain-networks; do
+        less=$(collect "$binaries/responder" "$kind" "$names" 128000 100000)
+        more=$(collect "$binaries/responder" "$kind" "$names" 256000 100000)
+        case $kind in
+            lines) echo "  by the line of the client's address, of 100000 prefixes: $(((more - less) / 128000))" ;;
+            networks) echo "  by the line of its EDNS client subnet: $(((more - less) / 128000))" ;;
+            plain-networks) echo "  with EDNS client subnet, in a zone without lines: $(((more - less) / 128000))" ;;
+        esac
+    done
     for labels in 3 115; do
         less=$(collect "$binaries/responder" denials "$labels" 64000)
         more=$(collect "$binaries/responder" denials "$labels" 128000)

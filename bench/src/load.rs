@@ -1,9 +1,17 @@
 //! Zones and queries of any size, the same for the same seed.
 
-use dns_auth::ServedZone;
-use dns_auth::compile::{compile, compile_changed};
+use std::collections::HashSet;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use dns_auth::compile::{compile, compile_changed, compile_with_lines};
+use dns_auth::{LineData, LineOverlays, ServedZone};
+use dns_lines::{Line, LineId, LineTableBuilder, Lines, Prefix};
 use dns_wire::{Name, NameBuf, Rtype};
-use dns_zone::{ZoneBuilder, ZoneEditor};
+use dns_zone::text::{Files, Limits, TextFile};
+use dns_zone::{ZoneBuilder, ZoneEditor, load_overlay};
 
 const SOA: &[u8] =
     b"\x00\x00\x00\x00\x00\x01\x00\x00\x0e\x10\x00\x00\x02\x58\x00\x01\x51\x80\x00\x00\x00\x3c";
@@ -44,6 +52,41 @@ pub fn zone(count: usize) -> ServedZone {
         builder.add(owner.as_name(), 300, Rtype::A, &address).expect("a good record");
     }
     compile(builder.finish().expect("a zone with a SOA"))
+}
+
+/// The same zone, in which clients of the line `a` get another address for every name.
+pub fn zone_with_a_line(count: usize) -> ServedZone {
+    struct Only(Option<String>);
+    impl Files for Only {
+        fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+            Ok(self.0.take().unwrap_or_default().into_bytes().into())
+        }
+    }
+    let plain = zone(count);
+    let tree = plain.tree().expect("it has data");
+    let text = (0..count).map(|number| format!("{} 300 A 192.0.2.1\n", label(number))).collect();
+    let of_zone = (tree.origin(), 60);
+    let overlay = load_overlay(&mut Only(Some(text)), Path::new("a.zone"), of_zone, &Limits::default());
+    let overlay = Arc::new(overlay.expect("addresses in the zone"));
+    let lines = LineData::new(vec![LineOverlays { line: "a".into(), overlays: vec![overlay] }]);
+    compile_with_lines(tree.clone(), &Arc::new(lines))
+}
+
+/// `count` random prefixes of IPv4 of 16 to 28 bits, half of them of the line `a`, and all addresses of that line besides.
+pub fn lines(count: usize) -> Lines {
+    let mut random = Random(5);
+    let mut builder = LineTableBuilder::default();
+    let mut seen = HashSet::new();
+    builder.add(Prefix::new([0; 4].into(), 0), LineId(0), 0);
+    while builder.len() <= count {
+        let address = IpAddr::from((random.number() as u32).to_be_bytes());
+        let prefix = Prefix::new(address, 16 + random.below(13) as u8);
+        if seen.insert(prefix) {
+            builder.add(prefix, LineId(random.below(2) as u16), 1);
+        }
+    }
+    let names = ["a", "b"].map(|name| Line { name: name.into(), fallback: None });
+    Lines::new(names.to_vec(), builder.finish().expect("each prefix is there once"))
 }
 
 /// The next version of a zone, in which the name at this place has another address.

@@ -10,6 +10,7 @@ mod exchange;
 mod idle;
 mod liar;
 mod load;
+pub mod mmdb;
 mod reload;
 mod serving;
 mod stream;

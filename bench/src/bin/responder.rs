@@ -2,6 +2,10 @@
 //!
 //! Usage: `responder [NAMES [ANSWERS]]`   (without arguments: 10 000 and 1 000 000 names, medians of five)
 //!        `responder changed NAMES ANSWERS`   (of these names 999 were changed, each in a version of its own)
+//!        `responder lines|networks NAMES ANSWERS PREFIXES`   (each name has another address for one of two lines; clients are chosen at random,
+//!        and show their address, or their network as EDNS client subnet)
+//!        `responder plain-networks NAMES ANSWERS PREFIXES`   (the same queries of networks, in a zone without lines)
+//!        `responder prefixes COUNT`   (look-ups in a table of so many prefixes alone)
 //!        `responder denials LABELS [ANSWERS]`   (names that are not there, of so many labels, among 10 000)
 //!
 //! Each query is copied into a buffer as a device would leave it there, then answered in place, in batches of 64.
@@ -9,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench::load::{denials, queries, with_another_address, zone};
+use bench::load::{Random, denials, lines, queries, with_another_address, zone, zone_with_a_line};
 use bench::record::{Figure, Run};
 use bench::report::median;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
@@ -18,6 +22,7 @@ use lab::Conditions;
 const BATCH: usize = 64;
 /// Room for a query of a name that is there, and for any query.
 const SHORT: usize = 64;
+const WITH_NETWORK: usize = 80;
 const LONG: usize = 12 + 255 + 4;
 
 fn main() {
@@ -25,7 +30,13 @@ fn main() {
     let denials = first.as_ref().is_some_and(|word| word == "denials");
     let changed = first.as_ref().is_some_and(|word| word == "changed");
     let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let word = first.as_deref().unwrap_or_default();
     match arguments[..] {
+        [count] if word == "prefixes" => look_up(count),
+        [names, answers, prefixes] if ["lines", "networks", "plain-networks"].contains(&word) => {
+            let rate = of_lines(names, word, prefixes).run(answers);
+            println!("{names} names, {prefixes} prefixes, {word}: {:.1} million a second", rate / 1e6);
+        }
         [labels] if denials => table_of_denials(labels),
         [labels, answers] if denials => {
             let rate = Bench::<LONG>::of_denials(labels).run(answers);
@@ -42,6 +53,47 @@ fn main() {
         [names] => table(&[names]),
         _ => table(&[10_000, 1_000_000]),
     }
+}
+
+fn of_lines(names: usize, word: &str, prefixes: usize) -> Bench<WITH_NETWORK> {
+    let mut bench =
+        Bench::<WITH_NETWORK>::new(names, &queries((1 << 20).min(names * 16), names, word != "lines", 42));
+    let mut random = Random(9);
+    bench.clients = (0..1 << 16).map(|_| (random.number() as u32).to_be_bytes()).collect();
+    if word != "lines" {
+        for (number, (query, len)) in bench.queries.iter_mut().zip(&mut bench.query_len).enumerate() {
+            let [a, b, c, _] = bench.clients[number % (1 << 16)];
+            let end = usize::from(*len);
+            query[end - 1] = 11; // Octets of options.
+            query[end..end + 11].copy_from_slice(&[0, 8, 0, 7, 0, 1, 24, 0, a, b, c]);
+            *len += 11;
+        }
+    }
+    let zone = if word == "plain-networks" { zone(names) } else { zone_with_a_line(names) };
+    bench.catalog = Catalog::new([Arc::new(zone)], 7).by_lines(&Arc::new(lines(prefixes)));
+    bench
+}
+
+/// Look-ups a second, each for another address.
+fn look_up(count: usize) {
+    const LOOK_UPS: u32 = 1 << 24;
+    let start = Instant::now();
+    let lines = lines(count);
+    println!(
+        "{count} prefixes: {} KiB, made in {:.2} s",
+        lines.memory() >> 10,
+        start.elapsed().as_secs_f64()
+    );
+    let (start, mut random, mut sum) = (Instant::now(), Random(3), 0);
+    for _ in 0..LOOK_UPS {
+        let address = std::net::Ipv4Addr::from_bits(random.number() as u32);
+        sum += u64::from(lines.find(address.into()).length);
+    }
+    let each = start.elapsed().as_secs_f64() * 1e9 / f64::from(LOOK_UPS);
+    println!(
+        "{each:.1} ns a look-up of a random address, {:.1} bits on average",
+        sum as f64 / f64::from(LOOK_UPS)
+    );
 }
 
 /// The unit of all figures.
@@ -83,6 +135,8 @@ struct Bench<const LEN: usize> {
     /// One behind the other, as a card leaves them.
     queries: Vec<[u8; LEN]>,
     query_len: Vec<u16>,
+    /// Who asks, one after the other.
+    clients: Vec<[u8; 4]>,
     buffers: Vec<[u8; 512]>,
     prepared: Vec<Prepared>,
 }
@@ -107,6 +161,7 @@ impl<const LEN: usize> Bench<LEN> {
             queries: queries.iter().map(padded).collect(),
             catalog: Catalog::new([Arc::new(zone(names))], 7),
             responder: Responder::new(Arc::new(Settings::default()), Arc::new(Counters::default())),
+            clients: vec![[192, 0, 2, 1]],
             buffers: vec![[0; 512]; BATCH],
             prepared: vec![Prepared::default(); BATCH],
         }
@@ -126,7 +181,7 @@ impl<const LEN: usize> Bench<LEN> {
     fn run(&mut self, count: usize) -> f64 {
         let start = Instant::now();
         let mut next = 0;
-        let mut answered = 0;
+        let (mut answered, mut client) = (0, 0);
         for _ in 0..count / BATCH {
             for (buffer, prepared) in self.buffers.iter_mut().zip(&mut self.prepared) {
                 let len = usize::from(self.query_len[next]);
@@ -134,11 +189,15 @@ impl<const LEN: usize> Bench<LEN> {
                 next = if next + 1 == self.queries.len() { 0 } else { next + 1 };
                 self.responder.prepare(&self.catalog, buffer, len, prepared);
             }
-            for prepared in &mut self.prepared {
-                self.responder.fetch(&self.catalog, prepared);
+            for (place, (prepared, buffer)) in self.prepared.iter_mut().zip(&self.buffers).enumerate() {
+                let client = || self.clients[(client + 1 + place) & (self.clients.len() - 1)].into();
+                self.responder.fetch(&self.catalog, prepared, buffer, client);
             }
             for (buffer, prepared) in self.buffers.iter_mut().zip(&self.prepared) {
-                let outcome = self.responder.complete(&self.catalog, prepared, buffer, Transport::Udp);
+                client = (client + 1) & (self.clients.len() - 1);
+                let client = || self.clients[client].into();
+                let outcome =
+                    self.responder.complete(&self.catalog, prepared, buffer, Transport::Udp, client);
                 answered += usize::from(matches!(outcome, Outcome::Reply(len) if len > 40));
             }
         }

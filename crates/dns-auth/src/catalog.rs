@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use dns_lines::{LineId, Lines};
 use dns_wire::fold::{self, Folded};
 use dns_wire::{LabelStarts, Name, NameBuf};
 use dns_zone::Zone;
 use dns_zone::index::Index;
 
+use crate::lines::{Asker, ZoneLines};
 use crate::table::Tables;
 
 /// A zone that the server is configured for: loaded, with its precompiled answers, or unavailable.
@@ -15,6 +17,8 @@ pub struct ServedZone {
     origin: NameBuf,
     tree: Result<Zone, Unavailable>,
     tables: Tables,
+    /// What depends on the line of the client.
+    lines: Option<ZoneLines>,
 }
 
 /// Why a zone that the server is configured for has no data. Its queries are answered with SERVFAIL; without it, a zone above
@@ -40,12 +44,22 @@ impl Unavailable {
 impl ServedZone {
     /// A loaded zone. `tables` hold answers that depend on nothing but this zone.
     pub fn new(zone: Zone, tables: Tables) -> ServedZone {
-        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), tables }
+        ServedZone { origin: NameBuf::from(zone.origin()), tree: Ok(zone), tables, lines: None }
+    }
+
+    /// The same zone with variants.
+    pub(crate) fn with_lines(self, lines: ZoneLines) -> ServedZone {
+        ServedZone { lines: Some(lines), ..self }
+    }
+
+    /// The variants that lines have, if they have some.
+    pub fn lines(&self) -> Option<&ZoneLines> {
+        self.lines.as_ref()
     }
 
     /// The placeholder of a zone that has no data.
     pub fn unavailable(origin: NameBuf, reason: Unavailable) -> ServedZone {
-        ServedZone { origin, tree: Err(reason), tables: Tables::default() }
+        ServedZone { origin, tree: Err(reason), tables: Tables::default(), lines: None }
     }
 
     /// The name of the apex.
@@ -77,6 +91,15 @@ pub struct Catalog {
     /// Labels of the shortest and of the longest origin: no other suffix of a name needs to be looked up.
     depths: (u8, u8),
     seed: u64,
+    lines: Option<CatalogLines>,
+}
+
+/// Which variants of zones the clients of lines get.
+#[derive(Debug)]
+struct CatalogLines {
+    lines: Arc<Lines>,
+    /// For each zone with variants, by line.
+    variants: Vec<Box<[u16]>>,
 }
 
 impl Catalog {
@@ -89,12 +112,44 @@ impl Catalog {
             origins: Index::default(),
             depths: (u8::MAX, 0),
             seed,
+            lines: None,
         };
         for zone in zones {
             catalog.insert(zone);
         }
         catalog.mark_zones_below();
         catalog
+    }
+
+    /// The same zones for clients of these lines.
+    #[must_use]
+    pub fn by_lines(self, lines: &Arc<Lines>) -> Catalog {
+        let of = |zone: &Arc<ServedZone>| zone.lines().map(|variants| variants.by_line(lines));
+        let variants = self.zones.iter().map(|zone| of(zone).unwrap_or_default()).collect();
+        Catalog { lines: Some(CatalogLines { lines: Arc::clone(lines), variants }), ..self }
+    }
+
+    /// The lines of clients, if there are any.
+    #[inline(always)]
+    pub fn lines(&self) -> Option<&Arc<Lines>> {
+        self.lines.as_ref().map(|lines| &lines.lines)
+    }
+
+    /// The number of the variant of a zone that clients of a line get; 0 is the plain zone.
+    #[inline(always)]
+    pub(crate) fn variant(&self, zone: u32, line: Option<LineId>) -> u16 {
+        let (Some(lines), Some(line)) = (&self.lines, line) else { return 0 };
+        lines.variants[zone as usize].get(usize::from(line.0)).copied().unwrap_or(0)
+    }
+
+    /// The tree of the zone at this place in [`Catalog::zones`] for a client.
+    pub(crate) fn tree_for(&self, zone: u32, asker: &Asker) -> Result<&Zone, Unavailable> {
+        let served = &self.zones[zone as usize];
+        let variant = served.lines().and_then(|lines| {
+            let number = self.variant(zone, asker.find(self).line);
+            lines.variant(number)
+        });
+        variant.map_or_else(|| served.tree(), |variant| Ok(&variant.tree))
     }
 
     /// Marks every zone above each zone.

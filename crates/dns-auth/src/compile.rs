@@ -1,10 +1,14 @@
 //! From a zone tree to its answer table.
 
-use dns_wire::{LabelStarts, Name, Rcode, Rtype};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dns_wire::{LabelStarts, Name, NameBuf, Rcode, Rtype};
 use dns_zone::builder::is_service_binding;
 use dns_zone::{Changed, Node, NodeId, Rrset, Zone};
 
 use crate::catalog::ServedZone;
+use crate::lines::{LineData, LineOverlays, Variant, ZoneLines};
 use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
 use crate::table::{AnswerTable, Entry, TableBuilder, Tables, flag};
 use crate::writer::TO_QNAME;
@@ -14,13 +18,29 @@ use crate::writer::TO_QNAME;
 ///
 /// Everything else is left to the tree: delegations, wildcards, denials, chains that leave the zone.
 pub fn compile(zone: Zone) -> ServedZone {
-    let plain = Compiler::new(&zone, false).all();
-    let signed = has_signed_table(&zone).then(|| Compiler::new(&zone, true).all());
-    ServedZone::new(zone, Tables { plain, signed, is_changed: false })
+    let Compiled { tables, .. } = compile_all(&zone);
+    ServedZone::new(zone, tables)
 }
 
-/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed.
+/// As [`compile`], for a zone in which lines have records. What of these has no place in the zone is left out: see [`LineData::misfits`].
+pub fn compile_with_lines(zone: Zone, data: &Arc<LineData>) -> ServedZone {
+    let zone = data.mark(Changed { zone, names: None }).zone;
+    let Compiled { tables, varying } = compile_all(&zone);
+    let variants = compile_variants(&zone, data, &varying);
+    ServedZone::new(zone, tables).with_lines(variants)
+}
+
+/// Compiles what a [`ZoneEditor`](dns_zone::ZoneEditor) has made of `before`: only the answers of names that may have changed, and those that lines
+/// have of their own.
 pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
+    let Some(lines) = before.lines() else { return compile_names(before, changed) };
+    let changed = lines.data().mark(changed);
+    let variants = compile_variants(&changed.zone, lines.data(), &[]);
+    compile_names(before, changed).with_lines(variants)
+}
+
+/// The plain zone behind `before`.
+fn compile_names(before: &ServedZone, changed: Changed) -> ServedZone {
     let (Some(names), Ok(old)) = (&changed.names, before.tree()) else { return compile(changed.zone) };
     let zone = &changed.zone;
     if has_signed_table(zone) != before.tables().signed.is_some() {
@@ -30,6 +50,31 @@ pub fn compile_changed(before: &ServedZone, changed: Changed) -> ServedZone {
     let plain = next(&before.tables().plain, false);
     let signed = before.tables().signed.as_ref().map(|table| next(table, true));
     ServedZone::new(changed.zone, Tables { plain, signed, is_changed: true })
+}
+
+/// Tables, and what in them depends on the lines of other names than its own.
+struct Compiled {
+    tables: Tables,
+    varying: Vec<(NodeId, Rtype)>,
+}
+
+fn compile_all(zone: &Zone) -> Compiled {
+    let (plain, varying) = Compiler::new(zone, false).all();
+    let signed = has_signed_table(zone).then(|| Compiler::new(zone, true).all().0);
+    Compiled { tables: Tables { plain, signed, is_changed: false }, varying }
+}
+
+/// The variants of `marked`: for each line the answers at names where it has records, and those of `varying`.
+fn compile_variants(marked: &Zone, data: &Arc<LineData>, varying: &[(NodeId, Rtype)]) -> ZoneLines {
+    let variant = |(line, tree): (&LineOverlays, Zone)| {
+        let compiler =
+            |dnssec| Compiler::with(TableBuilder::with_capacity(0, 0, tree.hash_seed()), &tree, dnssec);
+        let table = |dnssec| compiler(dnssec).variant(marked, line.names(), varying);
+        let signed = has_signed_table(&tree).then(|| table(true));
+        let tables = Tables { plain: table(false), signed, is_changed: false };
+        Variant { line: Arc::clone(&line.line), tables, tree }
+    };
+    ZoneLines { data: Arc::clone(data), variants: data.trees(marked).map(variant).collect() }
 }
 
 fn has_signed_table(zone: &Zone) -> bool {
@@ -46,6 +91,8 @@ struct Compiler<'z> {
     table: TableBuilder,
     scratch: Scratch,
     dnssec: bool,
+    /// Answers so far that depend on the lines of other names than the question's.
+    varying: Vec<(NodeId, Rtype)>,
     message: Box<[u8; 65_535]>,
 }
 
@@ -72,13 +119,49 @@ impl<'z> Compiler<'z> {
     }
 
     fn with(table: TableBuilder, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
-        Compiler { zone, table, scratch: Scratch::default(), dnssec, message: Box::new([0; 65_535]) }
+        let (scratch, varying) = Default::default();
+        Compiler { zone, table, scratch, dnssec, varying, message: Box::new([0; 65_535]) }
     }
 
-    /// The table of all names.
-    fn all(mut self) -> AnswerTable {
+    /// The table of all names, and what varies in it besides the names that are marked.
+    fn all(mut self) -> (AnswerTable, Vec<(NodeId, Rtype)>) {
         self.zone.nodes().filter(|node| is_plain(*node)).for_each(|node| self.node(node));
+        (self.table.finish(), self.varying)
+    }
+
+    /// The table of a variant of `marked`, in which `names` are others.
+    fn variant(
+        mut self,
+        marked: &'z Zone,
+        names: BTreeSet<&NameBuf>,
+        varying: &[(NodeId, Rtype)],
+    ) -> AnswerTable {
+        for name in &names {
+            let find = |zone| Zone::find(zone, name.as_name().as_bytes()).filter(|node| is_plain(*node));
+            let Some((own, plain)) = find(self.zone).zip(find(marked)) else { continue };
+            self.node(own);
+            self.absent(own, plain);
+        }
+        for (id, rtype) in varying {
+            let has_own = |node: &Node<'_>| names.contains(&NameBuf::from(name_of(*node)));
+            let Some(node) = marked.live_node(*id).filter(|node| !has_own(node)) else { continue };
+            let mut octets = [0; 255];
+            self.composed((lowercase(node.name(), &mut octets), None), *rtype);
+        }
         self.table.finish()
+    }
+
+    /// Says for types that only `other` has that the tree answers.
+    fn absent(&mut self, own: Node<'_>, other: Node<'_>) {
+        let mut octets = [0; 255];
+        let name = lowercase(own.name(), &mut octets);
+        let is_answered = |rtype| is_compiled(rtype) && own.rrset(rtype).is_none();
+        for rtype in
+            types_of(other).filter(|rtype| is_answered(*rtype) && !types_of(own).any(|own| own == *rtype))
+        {
+            let flags = flag::VARIES | flag::ABSENT;
+            self.table.insert(rtype.0, Entry { counts: [0; 3], flags, name, body: &[] });
+        }
     }
 
     /// The table in which the answers of these names are no more those of the version `old`.
@@ -95,25 +178,22 @@ impl<'z> Compiler<'z> {
     fn remove(&mut self, node: Node<'_>) {
         let mut octets = [0; 255];
         let name = lowercase(node.name(), &mut octets);
-        let chained = if node.has_cname() { &[Rtype::A, Rtype::AAAA][..] } else { &[] };
-        let types = node.rrsets().map(|rrset| rrset.rtype()).chain(chained.iter().copied());
+        let types = types_of(node);
         types.for_each(|rtype| self.table.remove(name, rtype.0));
     }
 
     fn node(&mut self, node: Node<'z>) {
         let mut octets = [0; 255];
         let name = lowercase(node.name(), &mut octets);
-        for rrset in node.rrsets() {
+        for rrset in node.rrsets().filter(|rrset| is_compiled(rrset.rtype())) {
             match rrset.rtype() {
-                Rtype::DS => {}    // Asked of the parent, if the parent is served too.
-                Rtype::RRSIG => {} // Seldom asked for, and much of a signed zone.
-                rtype if has_names(rtype) => self.composed(name, rtype),
+                rtype if has_names(rtype) => self.composed((name, Some(node.id())), rtype),
                 _ => self.copied(name, node, rrset),
             }
         }
         if node.has_cname() {
-            self.composed(name, Rtype::A);
-            self.composed(name, Rtype::AAAA);
+            self.composed((name, Some(node.id())), Rtype::A);
+            self.composed((name, Some(node.id())), Rtype::AAAA);
         }
     }
 
@@ -137,11 +217,12 @@ impl<'z> Compiler<'z> {
         }
         let entry = Entry {
             counts: [rrset.count() + signatures.map_or(0, Rrset::count), 0, 0],
-            flags: match (rrset.count(), signatures) {
-                (1, _) => 0,
-                (_, None) => flag::ROTATABLE,
-                (_, Some(_)) => flag::ORDERED,
-            },
+            flags: varies(node.is_varied())
+                | match (rrset.count(), signatures) {
+                    (1, _) => 0,
+                    (_, None) => flag::ROTATABLE,
+                    (_, Some(_)) => flag::ORDERED,
+                },
             name,
             body: &self.message[..end],
         };
@@ -149,7 +230,7 @@ impl<'z> Compiler<'z> {
     }
 
     /// All else: the tree's own answer, if it is whole and from this zone alone.
-    fn composed(&mut self, name: &[u8], rtype: Rtype) {
+    fn composed(&mut self, (name, node): (&[u8], Option<NodeId>), rtype: Rtype) {
         let start = 12 + name.len() + 4;
         let qname = Name::from_wire(name).expect("the tree holds valid names");
         self.scratch.begin(qname, &LabelStarts::of(qname));
@@ -162,10 +243,29 @@ impl<'z> Compiler<'z> {
         let chained = if found.hops > 1 { flag::CHAINED | flag::DEPENDENT } else { 0 };
         let ordered = if found.counts.answer > 1 { flag::ORDERED } else { 0 };
         let dependent = if has_targets(rtype) { flag::DEPENDENT } else { 0 };
+        if found.varies {
+            self.varying.extend(node.map(|node| (node, rtype)));
+        }
         let counts = [found.counts.answer, found.counts.authority, found.counts.additional];
         let body = &self.message[start..found.end];
-        self.table.insert(rtype.0, Entry { counts, flags: ordered | chained | dependent, name, body });
+        let flags = ordered | chained | dependent | varies(found.varies);
+        self.table.insert(rtype.0, Entry { counts, flags, name, body });
     }
+}
+
+fn varies(varies: bool) -> u8 {
+    if varies { flag::VARIES } else { 0 }
+}
+
+/// Types that have entries at a node: those of its sets, and of a CNAME those that lead on.
+fn types_of(node: Node<'_>) -> impl Iterator<Item = Rtype> {
+    let chained = if node.has_cname() { &[Rtype::A, Rtype::AAAA][..] } else { &[] };
+    node.rrsets().map(|rrset| rrset.rtype()).chain(chained.iter().copied())
+}
+
+/// DS is asked of the parent, if the parent is served too. Signatures are seldom asked for, and much of a signed zone.
+fn is_compiled(rtype: Rtype) -> bool {
+    !matches!(rtype, Rtype::DS | Rtype::RRSIG)
 }
 
 fn is_self_contained(found: &Resolution) -> bool {
@@ -185,6 +285,10 @@ fn has_names(rtype: Rtype) -> bool {
 /// Whether records of this type lead to additional records.
 fn has_targets(rtype: Rtype) -> bool {
     matches!(rtype, Rtype::NS | Rtype::MX | Rtype::SRV) || is_service_binding(rtype)
+}
+
+fn name_of(node: Node<'_>) -> Name<'_> {
+    Name::from_wire(node.name()).expect("the tree holds valid names")
 }
 
 fn lowercase<'o>(name: &[u8], octets: &'o mut [u8; 255]) -> &'o [u8] {

@@ -69,7 +69,7 @@ fn respond(
 ) -> Option<Vec<u8>> {
     let mut buffer = vec![0; 65_535];
     buffer[..query.len()].copy_from_slice(query);
-    match responder.respond(catalog, &mut buffer, query.len(), transport) {
+    match responder.respond(catalog, &mut buffer, query.len(), transport, [192, 0, 2, 1].into()) {
         Outcome::Reply(len) => Some(buffer[..len].to_vec()),
         Outcome::Drop(_) => None,
     }

@@ -15,10 +15,12 @@ pub mod counters;
 mod due;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod lines;
 mod proof;
 pub mod resolve;
 pub mod responder;
 pub mod settings;
+mod subnet;
 pub mod table;
 pub mod writer;
 
@@ -26,5 +28,6 @@ pub use catalog::{Catalog, ServedZone, Unavailable};
 pub use counters::{Counters, Dropped, Transport};
 #[doc(hidden)]
 pub use fuzz::fuzz_message;
+pub use lines::{LineData, LineOverlays};
 pub use responder::{Outcome, Prepared, Responder};
 pub use settings::Settings;

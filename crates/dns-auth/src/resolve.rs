@@ -22,6 +22,7 @@ use dns_zone::builder::{is_service_binding, target_offset};
 use dns_zone::{Node, Rrset, Zone};
 
 use crate::catalog::{Catalog, ServedZone, Unavailable};
+use crate::lines::Asker;
 use crate::proof::{Missing, Proof};
 use crate::writer::{Full, Mark, Owner, Question, Writer, name_len};
 
@@ -33,8 +34,8 @@ const TARGETS_MAX: usize = 64;
 /// Where zones are looked up.
 #[derive(Clone, Copy)]
 pub enum Zones<'a> {
-    /// Among all that are served. The number is the place of the question's zone.
-    Catalog(&'a Catalog, Option<u32>),
+    /// Among all that are served, as this client sees them. The number is the place of the question's zone.
+    Catalog(&'a Catalog, Option<u32>, &'a Asker),
     /// In this one alone: when its answers are compiled.
     Only(&'a Zone),
 }
@@ -82,6 +83,8 @@ pub struct Resolution {
     pub left_zones: bool,
     /// Why the zone of the question has no data, if that is so.
     pub unavailable: Option<Unavailable>,
+    /// The answer depends on the line of the client.
+    pub varies: bool,
 }
 
 /// What an answer is asked for besides the name.
@@ -115,6 +118,7 @@ pub fn resolve<'a>(
         hops: 0,
         left_zones: false,
         unavailable: None,
+        varies: false,
     };
     let empty = writer.mark();
     let (visited, dnames) = (ArrayVec::new(), ArrayVec::new());
@@ -196,16 +200,18 @@ impl<'a> Walk<'_, '_, 'a> {
         name: &'a [u8],
         labels: &LabelStarts,
     ) -> Option<Result<&'a Zone, Unavailable>> {
-        let (catalog, number) = match self.zones {
-            Zones::Catalog(catalog, number) if hop == 0 => (catalog, number),
-            Zones::Catalog(catalog, _) => (catalog, catalog.find_number(&Folded::of(name), labels)),
+        let (catalog, number, asker) = match self.zones {
+            Zones::Catalog(catalog, number, asker) if hop == 0 => (catalog, number?, asker),
+            Zones::Catalog(catalog, _, asker) => {
+                (catalog, catalog.find_number(&Folded::of(name), labels)?, asker)
+            }
             Zones::Only(zone) => return is_below(name, zone.origin().as_bytes()).then_some(Ok(zone)),
         };
-        let served = &catalog.zones()[number? as usize];
+        let served = &catalog.zones()[number as usize];
         let depth = labels.count();
         if self.wanted.qtype != Rtype::DS || depth == 0 || usize::from(depth) != served.origin().label_count()
         {
-            return Some(served.tree());
+            return Some(catalog.tree_for(number, asker));
         }
         let above = Name::from_wire(&name[labels.of_last(depth - 1)..]).expect("an ending of a name is one");
         // Below another boundary the cut is not the parent's to speak of, and the child is all that there is.
@@ -213,7 +219,7 @@ impl<'a> Walk<'_, '_, 'a> {
         match catalog.find(above).map(ServedZone::tree) {
             Some(Ok(parent)) if parent.find(name).is_some_and(delegates) => Some(Ok(parent)),
             Some(Err(reason)) => Some(Err(reason)), // It may delegate: nobody can tell.
-            _ => Some(served.tree()),
+            _ => Some(catalog.tree_for(number, asker)),
         }
     }
 
@@ -252,6 +258,7 @@ impl<'a> Walk<'_, '_, 'a> {
         missing: Option<Missing<'_, 'a>>,
     ) -> Result<Step<'a>, Full> {
         let qtype = self.wanted.qtype;
+        self.resolution.varies |= node.is_varied();
         let mut rrsets = node.rrsets().filter(|rrset| qtype == Rtype::ANY || rrset.rtype() == qtype);
         let cname = || node.has_cname().then(|| node.rrset(Rtype::CNAME)).flatten();
         let Some(rrset) = rrsets.next().or_else(cname) else {
@@ -410,6 +417,7 @@ impl<'a> Walk<'_, '_, 'a> {
     }
 
     fn add_addresses(&mut self, name: &'a [u8], node: Node<'a>) -> Result<(), Full> {
+        self.resolution.varies |= node.is_varied();
         [Rtype::A, Rtype::AAAA].into_iter().try_for_each(|rtype| self.add_rrset(name, node, rtype))
     }
 

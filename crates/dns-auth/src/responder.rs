@@ -1,15 +1,19 @@
 //! The responder: one message in, at most one message out, in place.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use dns_lines::{Found, Lines};
 use dns_wire::fold::Folded;
 use dns_wire::header::{Counts, HEADER_LEN, flag as header_flag, write_header};
 use dns_wire::{Class, Edns, LabelStarts, Query, QueryError, Rcode, Rtype};
 
 use crate::catalog::{Catalog, Unavailable};
 use crate::counters::{Counters, Dropped, Transport};
+use crate::lines::Asker;
 use crate::resolve::{Resolution, Scratch, Wanted, Zones, resolve};
 use crate::settings::Settings;
+use crate::subnet::{Echo, Located};
 use crate::table::{Entry, Search, flag};
 
 /// Answers queries. One per core; the same for every transport.
@@ -23,6 +27,10 @@ pub struct Responder {
     scratch: Scratch,
     /// Counts answers when they rotate.
     turn: u16,
+    /// What the answer says about the network of the client (RFC 7871), if the query does.
+    echo: Echo,
+    /// Octets of the OPT record at the end of the last answer.
+    last_opt_len: usize,
 }
 
 /// A query that was read and located, before it is answered. Meant to be used again for the next one.
@@ -38,6 +46,10 @@ pub struct Prepared {
     name: Folded,
     /// Its labels.
     labels: LabelStarts,
+    /// In a zone with lines, that of the client.
+    line: Found,
+    /// There, and if the query names the client's network: what it says.
+    located: Option<Located>,
 }
 
 impl Default for Prepared {
@@ -49,6 +61,8 @@ impl Default for Prepared {
             search: Search::default(),
             name: Folded::default(),
             labels: LabelStarts::default(),
+            line: Found::NOTHING,
+            located: None,
         }
     }
 }
@@ -89,7 +103,8 @@ const PLAIN_UDP_MAX: usize = 512;
 impl Responder {
     /// A responder that answers by `settings` and counts in `counters`, which no other responder may share.
     pub fn new(settings: Arc<Settings>, counters: Arc<Counters>) -> Responder {
-        Responder { settings, counters, scratch: Scratch::default(), turn: 0 }
+        let (scratch, echo) = Default::default();
+        Responder { settings, counters, scratch, turn: 0, echo, last_opt_len: 0 }
     }
 
     /// Replaces the settings, between batches.
@@ -114,16 +129,30 @@ impl Responder {
         }
     }
 
-    /// Step 2: has the precompiled answer fetched.
+    /// Step 2: has the precompiled answer fetched, and in a zone with lines looks up that of the client. `client` says who sent `message`.
     #[inline(always)]
-    pub fn fetch(&self, catalog: &Catalog, prepared: &mut Prepared) {
+    pub fn fetch(
+        &self,
+        catalog: &Catalog,
+        prepared: &mut Prepared,
+        message: &[u8],
+        client: impl Fn() -> IpAddr,
+    ) {
         if let (Some(number), Ok(query)) = (prepared.zone, &prepared.query) {
-            let table = catalog.zones()[number as usize].tables().of(wants_dnssec(query));
-            table.fetch(&mut prepared.search);
+            let served = &catalog.zones()[number as usize];
+            served.tables().of(wants_dnssec(query)).fetch(&mut prepared.search);
+            if served.lines().is_some() {
+                // A large table of prefixes lies outside of the caches, too.
+                prepared.located = read_network(query, message);
+                let named = prepared.located.as_ref().and_then(|located| located.address);
+                let find = |lines: &Arc<Lines>| lines.find(named.unwrap_or_else(client));
+                prepared.line = catalog.lines().map_or(Found::NOTHING, find);
+            }
         }
     }
 
-    /// Step 3: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer.
+    /// Step 3: writes the answer over the query in `buffer`, which may be longer than the query and bounds the answer. `client` says who asks,
+    /// as in the step before; it is called if the answer depends on that.
     #[inline(always)]
     pub fn complete(
         &mut self,
@@ -131,6 +160,7 @@ impl Responder {
         prepared: &Prepared,
         buffer: &mut [u8],
         transport: Transport,
+        client: impl Fn() -> IpAddr,
     ) -> Outcome {
         self.counters.on_query(transport);
         let query = match &prepared.query {
@@ -139,33 +169,106 @@ impl Responder {
         };
         self.counters.on_type(query.qtype);
         let limit = self.limit(query, transport).min(buffer.len());
+        if query.edns.is_some_and(|edns| edns.subnet) {
+            return self.complete_for_network(catalog, query, prepared, buffer, (limit, client()));
+        }
+        self.complete_for(catalog, query, prepared, buffer, (limit, client))
+    }
+
+    #[inline(always)]
+    fn complete_for(
+        &mut self,
+        catalog: &Catalog,
+        query: &Query,
+        prepared: &Prepared,
+        buffer: &mut [u8],
+        (limit, client): (usize, impl Fn() -> IpAddr),
+    ) -> Outcome {
         let plain = query.qclass == Class::IN && query.edns.is_none_or(|edns| edns.version == 0);
         if plain && let Some(number) = prepared.zone {
             let tables = catalog.zones()[number as usize].tables();
             let table = tables.of(wants_dnssec(query));
             let zone_is = || (catalog.has_zone_below(number), tables.is_changed);
-            if let Some(entry) = table.find(&prepared.search, prepared.name.name(), query.qtype.0)
-                && (entry.flags == 0 || self.is_usable(entry.flags, zone_is()))
+            let found = table.find(&prepared.search, prepared.name.name(), query.qtype.0).and_then(|entry| {
+                if entry.flags & flag::VARIES != 0 {
+                    return self.entry_for(catalog, (query, prepared), (number, entry));
+                }
+                (entry.flags == 0 || self.is_usable(entry.flags, zone_is())).then_some(entry)
+            });
+            if let Some(entry) = found
                 && let Some(len) = self.copy_answer(query, &entry, buffer, limit)
             {
                 return Outcome::Reply(len);
             }
         }
-        self.complete_slowly(catalog, query, prepared, buffer, limit)
+        let client = catalog.lines().map(|_| client());
+        self.complete_slowly(catalog, query, prepared, buffer, (limit, client))
     }
 
-    /// All steps for one query of `len` octets.
+    /// The entry for the line of a client, where the plain one varies; `None` if the tree answers.
+    #[inline(always)]
+    fn entry_for<'c>(
+        &mut self,
+        catalog: &'c Catalog,
+        (query, prepared): (&Query, &Prepared),
+        (number, plain): (u32, Entry<'c>),
+    ) -> Option<Entry<'c>> {
+        let served = &catalog.zones()[number as usize];
+        let found = prepared.line;
+        self.echo.set_scope(found.length);
+        let (below, is_changed) = (catalog.has_zone_below(number), served.tables().is_changed);
+        let variant = served.lines().and_then(|lines| lines.variant(catalog.variant(number, found.line)));
+        let Some(variant) = variant else {
+            return self.is_usable(plain.flags, (below, is_changed)).then_some(plain);
+        };
+        let table = variant.tables.of(wants_dnssec(query));
+        match table.find_anew(&prepared.search, prepared.name.name(), query.qtype.0) {
+            Some(own) => self.is_usable(own.flags, (below, false)).then_some(own),
+            // Its line may have other records at the names that the answer leads to.
+            None if plain.flags & flag::DEPENDENT != 0 => None,
+            None => self.is_usable(plain.flags, (below, is_changed)).then_some(plain),
+        }
+    }
+
+    /// A query that says where its client is (RFC 7871, 7.2.1).
+    #[inline(never)]
+    fn complete_for_network(
+        &mut self,
+        catalog: &Catalog,
+        query: &Query,
+        prepared: &Prepared,
+        buffer: &mut [u8],
+        (limit, sender): (usize, IpAddr),
+    ) -> Outcome {
+        let without = || Query { edns: query.edns.map(|edns| Edns { subnet: false, ..edns }), ..*query };
+        if catalog.lines().is_none() {
+            return self.complete_for(catalog, &without(), prepared, buffer, (limit, || sender));
+        }
+        let has_lines =
+            prepared.zone.is_some_and(|number| catalog.zones()[number as usize].lines().is_some());
+        let located = if has_lines { prepared.located } else { read_network(query, buffer) };
+        let Some(located) = located else {
+            return self.finish_empty(&without(), Rcode::FormErr, buffer, limit);
+        };
+        self.echo = located.echo;
+        let client = located.address.unwrap_or(sender);
+        let query = &self.that_fits(query, limit);
+        self.complete_for(catalog, query, prepared, buffer, (limit, || client))
+    }
+
+    /// All steps for one query of `len` octets that `client` sent.
     pub fn respond(
         &mut self,
         catalog: &Catalog,
         buffer: &mut [u8],
         len: usize,
         transport: Transport,
+        client: IpAddr,
     ) -> Outcome {
         let mut prepared = Prepared::default();
         self.prepare(catalog, buffer, len, &mut prepared);
-        self.fetch(catalog, &mut prepared);
-        self.complete(catalog, &prepared, buffer, transport)
+        self.fetch(catalog, &mut prepared, &buffer[..len], || client);
+        self.complete(catalog, &prepared, buffer, transport, || client)
     }
 
     /// Answers a query that was prepared without a look at its zone: with the code, no record, and TC where `truncated`. Malformed messages
@@ -181,7 +284,8 @@ impl Responder {
         let Ok(query) = &prepared.query else { return self.drop_message(Dropped::Rate) };
         self.counters.on_type(query.qtype);
         let limit = self.limit(query, transport).min(buffer.len());
-        let query = self.without_nsid_if_too_long(query, limit);
+        let query = &Query { edns: query.edns.map(|edns| Edns { subnet: false, ..edns }), ..*query };
+        let query = self.that_fits(query, limit);
         let found = Resolution { truncated, ..empty_resolution(rcode, query.question_end()) };
         self.finish(&query, &found, buffer, limit)
     }
@@ -192,21 +296,14 @@ impl Responder {
         self.counters.on_dropped(Dropped::Rate);
     }
 
-    /// Adds an option to the OPT record at the end of the answer of `len` octets in `buffer`, if there is one, and room; returns the answer's
-    /// new length.
+    /// Adds an option to the OPT record of the last answer, which has `len` octets in `buffer`, if it has such a record, and room; returns the
+    /// answer's new length.
     pub fn add_option(&self, buffer: &mut [u8], len: usize, code: u16, data: &[u8]) -> usize {
-        const OPT: [u8; 3] = [0, 0, 41];
         let end = len + 4 + data.len();
-        let nsid = self.settings.nsid.as_ref().map_or(0, |nsid| 4 + nsid.len());
-        let is_opt = |options: &usize| {
-            let start = len.checked_sub(OPT_LEN + options);
-            start.and_then(|start| buffer[start..len].split_first_chunk::<OPT_LEN>()).is_some_and(
-                |(fixed, rest)| fixed.starts_with(&OPT) && fixed[9..] == (rest.len() as u16).to_be_bytes(),
-            )
-        };
-        let options = [0, EDE_LEN, nsid, nsid + EDE_LEN].into_iter().find(is_opt);
-        let Some(options) = options.filter(|_| end <= buffer.len()) else { return len };
-        let start = len - options - OPT_LEN;
+        if self.last_opt_len == 0 || end > buffer.len() {
+            return len;
+        }
+        let start = len - self.last_opt_len;
         buffer[start + 9..start + OPT_LEN].copy_from_slice(&((end - start - OPT_LEN) as u16).to_be_bytes());
         buffer[len..len + 2].copy_from_slice(&code.to_be_bytes());
         buffer[len + 2..len + 4].copy_from_slice(&(data.len() as u16).to_be_bytes());
@@ -222,10 +319,11 @@ impl Responder {
     /// Whether an entry with these flags answers under these settings, in a zone that has another one below it or not, and whose table has
     /// changed or not.
     fn is_usable(&self, flags: u8, (zone_below, is_changed): (bool, bool)) -> bool {
+        let absent = flags & flag::ABSENT != 0;
         let chained = flags & flag::CHAINED != 0 && zone_below;
         let ordered = flags & flag::ORDERED != 0 && self.settings.rotate;
         let dependent = flags & flag::DEPENDENT != 0 && is_changed;
-        !chained && !ordered && !dependent
+        !absent && !chained && !ordered && !dependent
     }
 
     /// Copies a precompiled answer behind the question; `None`, and nothing changed that matters, if it does not fit.
@@ -254,6 +352,7 @@ impl Responder {
         if opt_len != 0 {
             self.write_opt(&query.edns, Rcode::NoError, &mut buffer[end..end + opt_len]);
         }
+        self.last_opt_len = opt_len;
         self.counters.on_table_hit();
         self.counters.on_response(Rcode::NoError);
         Some(end + opt_len)
@@ -267,9 +366,9 @@ impl Responder {
         query: &Query,
         prepared: &Prepared,
         buffer: &mut [u8],
-        limit: usize,
+        (limit, client): (usize, Option<IpAddr>),
     ) -> Outcome {
-        let query = &self.without_nsid_if_too_long(query, limit);
+        let query = &self.that_fits(query, limit);
         if query.edns.is_some_and(|edns| edns.version != 0) {
             return self.finish_empty(query, Rcode::BadVers, buffer, limit);
         }
@@ -293,15 +392,20 @@ impl Responder {
             Wanted { qtype: query.qtype, dnssec: wants_dnssec(query), rotation: self.next_rotation() };
         let start = query.question_end();
         let bounds = (start, limit.saturating_sub(self.opt_len(query.edns.as_ref())));
-        let zones = Zones::Catalog(catalog, prepared.zone);
+        let asker = Asker::new(client);
+        let zones = Zones::Catalog(catalog, prepared.zone, &asker);
         let found = resolve(zones, &self.scratch, wanted, buffer, bounds);
+        self.echo.set_scope(if found.varies { asker.find(catalog).length } else { 0 });
         self.finish(query, &found, buffer, limit)
     }
 
-    /// The identifier must not keep out the answer: behind the longest names there is no room for both in 512 octets.
-    fn without_nsid_if_too_long(&self, query: &Query, limit: usize) -> Query {
-        let fits = query.question_end() + self.opt_len(query.edns.as_ref()) <= limit;
-        let edns = query.edns.map(|edns| Edns { nsid: edns.nsid && fits, ..edns });
+    /// Options must not keep out the answer: behind the longest names there is no room for all of them in 512 octets.
+    fn that_fits(&self, query: &Query, limit: usize) -> Query {
+        let fits = |edns: &Edns| query.question_end() + self.opt_len(Some(edns)) <= limit;
+        let edns = query.edns.map(|edns| {
+            let less = [edns, Edns { nsid: false, ..edns }, Edns { nsid: false, subnet: false, ..edns }];
+            less.into_iter().find(fits).unwrap_or(less[2])
+        });
         Query { edns, ..*query }
     }
 
@@ -351,6 +455,7 @@ impl Responder {
             self.write_opt(&query.edns, found.rcode, &mut buffer[found.end..end]);
         }
         write_header(buffer, flags, counts);
+        self.last_opt_len = if opt_len == 0 { 0 } else { end - found.end };
         self.counters.on_response(found.rcode);
         if found.truncated {
             self.counters.on_truncated();
@@ -380,6 +485,7 @@ impl Responder {
         }
         let flags = u16::from_be_bytes([buffer[2], buffer[3]]);
         write_header(buffer, response_flags(flags, rcode), Counts::default());
+        self.last_opt_len = 0;
         self.counters.on_response(rcode);
         Outcome::Reply(HEADER_LEN)
     }
@@ -407,7 +513,10 @@ impl Responder {
     fn opt_len(&self, edns: Option<&Edns>) -> usize {
         match edns {
             None => 0,
-            Some(edns) => OPT_LEN + self.nsid(edns).map_or(0, |nsid| 4 + nsid.len()),
+            Some(edns) => {
+                let network = if edns.subnet { self.echo.option().len() } else { 0 };
+                OPT_LEN + self.nsid(edns).map_or(0, |nsid| 4 + nsid.len()) + network
+            }
         }
     }
 
@@ -425,10 +534,17 @@ impl Responder {
         let (fixed, options) = opt.split_first_chunk_mut::<OPT_LEN>().expect("`opt_len` is at least that");
         let rdlen = (options.len() as u16).to_be_bytes();
         *fixed = [0, 0, 41, size_high, size_low, rcode.high(), 0, dnssec_ok, 0, rdlen[0], rdlen[1]];
+        let mut options = options;
         if let Some(nsid) = self.nsid(edns) {
-            options[..2].copy_from_slice(&Edns::NSID.to_be_bytes());
-            options[2..4].copy_from_slice(&(nsid.len() as u16).to_be_bytes());
-            options[4..4 + nsid.len()].copy_from_slice(nsid);
+            let (own, rest) = options.split_at_mut(4 + nsid.len());
+            own[..2].copy_from_slice(&Edns::NSID.to_be_bytes());
+            own[2..4].copy_from_slice(&(nsid.len() as u16).to_be_bytes());
+            own[4..].copy_from_slice(nsid);
+            options = rest;
+        }
+        if edns.subnet {
+            let network = self.echo.option();
+            options[..network.len()].copy_from_slice(network);
         }
     }
 
@@ -447,6 +563,13 @@ impl Responder {
         }
         body.rotate_left(at);
     }
+}
+
+/// What a query says of its client's network; `None` if it says nothing, or nonsense.
+#[inline(always)]
+fn read_network(query: &Query, message: &[u8]) -> Option<Located> {
+    query.edns.filter(|edns| edns.subnet)?;
+    Located::read(query.option(message, Edns::CLIENT_SUBNET)?)
 }
 
 /// Whether the client wants signatures and proofs (RFC 3225).
@@ -488,6 +611,7 @@ fn empty_resolution(rcode: Rcode, end: usize) -> Resolution {
         hops: 0,
         left_zones: false,
         unavailable: None,
+        varies: false,
     }
 }
 

@@ -75,6 +75,10 @@ pub mod flag {
     pub const ROTATABLE: u8 = 4;
     /// The answer has, or could have, records of other names.
     pub const DEPENDENT: u8 = 8;
+    /// The answer depends on the line of the client.
+    pub const VARIES: u8 = 16;
+    /// The entry has no answer, and the tree does.
+    pub const ABSENT: u8 = 32;
 }
 
 /// One precompiled answer.
@@ -192,7 +196,24 @@ impl AnswerTable {
     /// The last step: the answer that the search is for, with `name` in lower case.
     #[inline(always)]
     pub fn find(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
-        let (mut slot, mut probe) = (search.slot, search.probe);
+        self.find_from(search, (search.slot, search.probe), name, rtype)
+    }
+
+    /// All steps of a search that was made for another table of the same seed.
+    #[inline(always)]
+    pub(crate) fn find_anew(&self, search: &Search, name: &[u8], rtype: u16) -> Option<Entry<'_>> {
+        let probe = self.index.home(search.hash);
+        self.find_from(search, (self.index.slot(probe), probe), name, rtype)
+    }
+
+    #[inline(always)]
+    fn find_from(
+        &self,
+        search: &Search,
+        (mut slot, mut probe): (u64, Probe),
+        name: &[u8],
+        rtype: u16,
+    ) -> Option<Entry<'_>> {
         while slot != 0 {
             if let Some(number) = Index::number_in(slot, search.hash)
                 && let Some(entry) = entry_if(&self.entries, number, name, rtype)

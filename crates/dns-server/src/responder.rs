@@ -1,5 +1,6 @@
 //! Passes the engine's batches to `dns-auth` and back.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -74,7 +75,7 @@ impl DnsResponder {
         self.pick_up(&published);
         let mut prepared = Prepared::default();
         self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
-        self.responder.fetch(&published.catalog, &mut prepared);
+        self.responder.fetch(&published.catalog, &mut prepared, &buffer[..len], || client.address);
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
@@ -90,7 +91,7 @@ impl DnsResponder {
                         &prepared,
                         judgement,
                         message,
-                        Transport::Tcp,
+                        (Transport::Tcp, client.address),
                     );
                     return reply.map_or(Answer::None, Answer::Reply);
                 }
@@ -103,7 +104,10 @@ impl DnsResponder {
                 Special::Ordinary => {}
             }
         }
-        match self.responder.complete(&published.catalog, &prepared, buffer, Transport::Tcp) {
+        match self
+            .responder
+            .complete(&published.catalog, &prepared, buffer, Transport::Tcp, || client.address)
+        {
             Outcome::Reply(len) => Answer::Reply(len),
             Outcome::Drop(_) => Answer::None,
         }
@@ -178,7 +182,7 @@ fn answer_judged(
     prepared: &Prepared,
     judgement: Judgement,
     (buffer, len): (&mut [u8], usize),
-    transport: Transport,
+    (transport, client): (Transport, IpAddr),
 ) -> Option<usize> {
     let rcode = match judgement {
         Judgement::Answer | Judgement::AnswerWith(_) | Judgement::Truncate => Rcode::NoError,
@@ -195,7 +199,8 @@ fn answer_judged(
     };
     let room = responder.room(prepared, transport).min(buffer.len());
     let without_cookie = room.saturating_sub(COOKIE_LEN).max(len);
-    let outcome = responder.complete(catalog, prepared, &mut buffer[..without_cookie], transport);
+    let shorter = &mut buffer[..without_cookie];
+    let outcome = responder.complete(catalog, prepared, shorter, transport, || client);
     Some(responder.add_option(&mut buffer[..room], length(outcome)?, COOKIE, &cookie))
 }
 
@@ -214,19 +219,21 @@ impl UdpResponder for DnsResponder {
         for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
             self.responder.prepare(catalog, datagram.buffer, datagram.len, prepared);
         }
-        for prepared in &mut self.prepared[..batch.len()] {
-            self.responder.fetch(catalog, prepared);
+        for (datagram, prepared) in batch.iter().zip(&mut *self.prepared) {
+            let client = || datagram.source().ip();
+            self.responder.fetch(catalog, prepared, &datagram.buffer[..datagram.len], client);
         }
         let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
         for (number, datagram) in batch.iter_mut().enumerate() {
             if let Some(guard) = &mut self.guard {
                 let message = (&self.prepared[number], &datagram.buffer[..datagram.len]);
-                let judgement = guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs);
+                let client = datagram.source().ip();
+                let judgement = guard.judge(message, client, Transport::Udp, now, unix_secs);
                 if judgement != Judgement::Answer {
                     let (prepared, message) = (&self.prepared[number], (&mut *datagram.buffer, datagram.len));
                     let responder = &mut self.responder;
-                    datagram.reply =
-                        answer_judged(responder, catalog, prepared, judgement, message, Transport::Udp);
+                    let from = (Transport::Udp, client);
+                    datagram.reply = answer_judged(responder, catalog, prepared, judgement, message, from);
                     continue;
                 }
             }
@@ -250,7 +257,9 @@ impl UdpResponder for DnsResponder {
                 }
             }
             let prepared = &self.prepared[number];
-            let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp);
+            let sender = datagram.sender();
+            let client = || sender.address().ip();
+            let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp, client);
             datagram.reply = match outcome {
                 Outcome::Reply(len) => Some(len),
                 Outcome::Drop(_) => None,

@@ -69,7 +69,9 @@ pub(crate) fn handle_special(
             counters.on_response(Rcode::NoError);
             return Special::Answered(Answer::Transfer(transfer));
         }
-        Handled::Query(query, signer) => answer_signed(published, responder, &query, *signer, transport, now),
+        Handled::Query(query, signer) => {
+            answer_signed(published, responder, &query, *signer, (transport, client.address), now)
+        }
         Handled::Update(update) => return Special::Update(update),
         Handled::Notified(zone, reply) => {
             (service.on_notify)(*zone, client.address);
@@ -99,7 +101,7 @@ fn answer_signed(
     responder: &mut Responder,
     query: &[u8],
     mut signer: Signer,
-    transport: Transport,
+    (transport, client): (Transport, IpAddr),
     now: u64,
 ) -> Option<Vec<u8>> {
     let limit = match transport {
@@ -111,7 +113,7 @@ fn answer_signed(
     };
     let mut buffer = vec![0; limit.saturating_sub(signer.record_len()).max(query.len())];
     buffer[..query.len()].copy_from_slice(query);
-    match responder.respond(&published.catalog, &mut buffer, query.len(), transport) {
+    match responder.respond(&published.catalog, &mut buffer, query.len(), transport, client) {
         Outcome::Reply(len) => buffer.truncate(len),
         Outcome::Drop(_) => return None,
     }

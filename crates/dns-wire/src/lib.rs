@@ -9,9 +9,11 @@ mod labels;
 pub mod name;
 pub mod query;
 pub mod rtype;
+mod subnet;
 
 pub use header::Rcode;
 pub use labels::LabelStarts;
 pub use name::{Name, NameBuf, NameError};
 pub use query::{Edns, Query, QueryError};
 pub use rtype::{Class, Rtype};
+pub use subnet::Subnet;

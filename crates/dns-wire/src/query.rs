@@ -31,6 +31,8 @@ pub struct Edns {
     pub dnssec_ok: bool,
     /// The requester asks for a name server identifier (RFC 5001).
     pub nsid: bool,
+    /// The requester says where its client is (RFC 7871). Whether the option is right is not looked at.
+    pub subnet: bool,
 }
 
 /// Why a message gets no ordinary answer.
@@ -201,13 +203,16 @@ fn skip_name(octets: &[u8]) -> Option<usize> {
 impl Edns {
     /// The option code of the name server identifier (RFC 5001, 2.3).
     pub const NSID: u16 = 3;
+    /// The option code of a client's network (RFC 7871, 6).
+    pub const CLIENT_SUBNET: u16 = 8;
     /// The option code of an extended DNS error (RFC 8914, 2).
     pub const EXTENDED_ERROR: u16 = 15;
 
     /// What an OPT record says without its options (RFC 6891, 6.1.3).
     #[inline(always)]
     fn from_fixed(class: u16, ttl: u32) -> Edns {
-        Edns { payload_size: class, version: (ttl >> 16) as u8, dnssec_ok: ttl & 0x8000 != 0, nsid: false }
+        let (version, dnssec_ok) = ((ttl >> 16) as u8, ttl & 0x8000 != 0);
+        Edns { payload_size: class, version, dnssec_ok, nsid: false, subnet: false }
     }
 
     /// Reads an OPT record; `None` if its options do not fill its data exactly.
@@ -217,6 +222,7 @@ impl Edns {
         let mut options = Options(record.rdata);
         for (code, _) in &mut options {
             edns.nsid |= code == Edns::NSID;
+            edns.subnet |= code == Edns::CLIENT_SUBNET;
         }
         options.0.is_empty().then_some(edns)
     }
@@ -282,13 +288,26 @@ mod tests {
     #[test]
     fn an_opt_record_is_read() {
         let edns = Query::parse(&message([1, 0, 0, 1], OPT)).unwrap().edns.unwrap();
-        assert_eq!(edns, Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false });
+        assert_eq!(
+            edns,
+            Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false, subnet: false }
+        );
     }
 
     #[test]
     fn an_nsid_request_is_seen_among_other_options() {
         let opt = b"\x00\x00\x29\x10\x00\x00\x00\x00\x00\x00\x0c\x00\x0a\x00\x04abcd\x00\x03\x00\x00";
         assert!(Query::parse(&message([1, 0, 0, 1], opt)).unwrap().edns.unwrap().nsid);
+    }
+
+    #[test]
+    fn a_network_of_a_client_is_seen() {
+        let opt = b"\x00\x00\x29\x10\x00\x00\x00\x00\x00\x00\x0b\x00\x08\x00\x07\x00\x01\x18\x00\xc0\x00\x02";
+        let message = message([1, 0, 0, 1], opt);
+        let query = Query::parse(&message).unwrap();
+        assert!(query.edns.unwrap().subnet);
+        let option = query.option(&message, Edns::CLIENT_SUBNET).unwrap();
+        assert_eq!(crate::Subnet::read(option), Some((crate::Subnet::new([192, 0, 2, 0].into(), 24), 0)));
     }
 
     #[test]
@@ -323,7 +342,7 @@ mod tests {
     #[test]
     fn a_malformed_message_shows_its_question_and_the_fixed_part_of_its_opt_record() {
         let malformed = |counts, tail: &[u8]| Query::parse_malformed(&message(counts, tail));
-        let edns = Some(Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false });
+        let edns = Some(Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false, subnet: false });
         let options_cut_short = [&OPT[..9], &[0, 5, 0, 3, 0]].concat();
         for tail in [&[OPT, OPT].concat(), &options_cut_short, &[OPT, b"x"].concat()] {
             let query = malformed([1, 0, 0, 1], tail).unwrap();

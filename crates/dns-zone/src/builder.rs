@@ -201,6 +201,13 @@ impl ZoneBuilder {
         Ok(())
     }
 
+    /// Marks a name as one whose records depend on the line of the client. It exists from then on.
+    pub(crate) fn mark_varied(&mut self, owner: Name<'_>) -> Result<NodeId, RecordError> {
+        let node = self.ensure_node(owner.as_bytes())?;
+        self.entry_mut(node).flags |= node_flag::VARIED;
+        Ok(node)
+    }
+
     /// The node of `name`, made together with its missing ancestors.
     fn ensure_node(&mut self, name: &[u8]) -> Result<NodeId, RecordError> {
         let last = self.zone.node(self.last);

@@ -52,6 +52,16 @@ impl ZoneEditor {
         added
     }
 
+    /// Marks a name as one whose records depend on the line of the client. It exists from then on, with records or without.
+    pub fn mark_varied(&mut self, owner: Name<'_>) -> Result<(), RecordError> {
+        if self.builder.zone.find(owner.as_bytes()).is_some_and(Node::is_varied) {
+            return Ok(());
+        }
+        let node = self.builder.mark_varied(owner)?;
+        self.touched.push(node);
+        Ok(())
+    }
+
     /// Removes a record; false if it is not there.
     pub fn remove(&mut self, owner: Name<'_>, rtype: Rtype, rdata: &[u8]) -> Result<bool, RecordError> {
         let Some(node) = self.builder.zone.find(owner.as_bytes()).map(Node::id) else { return Ok(false) };
@@ -177,7 +187,8 @@ impl ZoneEditor {
 
     fn prune_upwards(&mut self, id: NodeId) {
         let node = self.builder.zone.node(id);
-        let is_needed = node.rrsets().next().is_some() || node.children().any(|child| !child.is_removed());
+        let has_child = || node.children().any(|child| !child.is_removed());
+        let is_needed = node.is_varied() || node.rrsets().next().is_some() || has_child();
         if is_needed || node.is_removed() {
             return;
         }
@@ -197,6 +208,9 @@ fn rebuilt(zone: &Zone) -> Zone {
     let mut builder = ZoneBuilder::new(zone.origin(), zone.seed);
     for node in zone.nodes() {
         let owner = Name::from_wire(node.name()).expect("the tree holds valid names");
+        if node.is_varied() {
+            builder.mark_varied(owner).expect("it was there before");
+        }
         for rrset in node.rrsets() {
             for rdata in rrset.records() {
                 builder.add(owner, rrset.ttl(), rrset.rtype(), rdata).expect("they were together before");

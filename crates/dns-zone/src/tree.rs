@@ -38,7 +38,7 @@ pub struct Zone {
 }
 
 /// Numbers a node within its zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +79,8 @@ pub(crate) mod node_flag {
     pub(crate) const CNAME: u8 = 16;
     /// Holds an NSEC3 record, and nothing but its signatures: the name itself does not exist (RFC 5155, 7.2.8).
     pub(crate) const HASHED: u8 = 32;
+    /// What it has depends on the line of the client. Such a name exists for all lines, with records or without.
+    pub(crate) const VARIED: u8 = 64;
 }
 
 impl Zone {
@@ -291,6 +293,12 @@ impl<'a> Node<'a> {
     /// Whether this is only the owner of an NSEC3 record, and no name of the zone (RFC 5155, 7.2.8).
     pub fn is_hashed(self) -> bool {
         self.entry.flags & node_flag::HASHED != 0
+    }
+
+    /// Whether some line has other records here than others.
+    #[inline(always)]
+    pub fn is_varied(self) -> bool {
+        self.entry.flags & node_flag::VARIED != 0
     }
 
     /// Whether there is a CNAME.

@@ -40,7 +40,7 @@ pub use driven::Sleep;
 use handle::Command;
 pub use handle::{DeviceId, EngineHandle};
 use host::Host;
-pub use responder::{Datagram, Echo, ReturnPath, UdpResponder};
+pub use responder::{Datagram, Echo, ReturnPath, Sender, UdpResponder};
 use sleeper::{Sleeper, Waker};
 pub use tap::{Direction, Tap};
 pub use tcp::{Connection, TcpHandler, TcpServer};

@@ -26,7 +26,7 @@ pub struct Datagram<'f> {
     pub reply: Option<usize>,
 }
 
-impl Datagram<'_> {
+impl<'f> Datagram<'f> {
     /// Who sent it.
     pub fn source(&self) -> SocketAddr {
         self.headers.1.source(self.headers.0)
@@ -37,12 +37,31 @@ impl Datagram<'_> {
         self.headers.1.destination(self.headers.0)
     }
 
+    /// The same, to be asked for while the buffer is written.
+    pub fn sender(&self) -> Sender<'f> {
+        Sender { headers: self.headers }
+    }
+
     /// The way back, for an answer that is not known yet: see [`UdpResponder::late_answer`].
     pub fn return_path(&self) -> ReturnPath {
         let (octets, headers) = self.headers;
         let octets = ArrayVec::try_from(octets).expect("no headers are longer");
         let (device, queue) = self.brought_by;
         ReturnPath { device, queue, octets, headers: *headers, room: self.buffer.len() }
+    }
+}
+
+/// Who sent a datagram; its address is read from the headers when somebody wants to know it.
+#[derive(Clone, Copy)]
+pub struct Sender<'f> {
+    headers: (&'f [u8], &'f UdpHeaders),
+}
+
+impl Sender<'_> {
+    /// The address and port.
+    #[inline(always)]
+    pub fn address(&self) -> SocketAddr {
+        self.headers.1.source(self.headers.0)
     }
 }
 

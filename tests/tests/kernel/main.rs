@@ -8,6 +8,7 @@ mod errors;
 mod guard;
 mod idle;
 mod lifecycle;
+mod lines;
 mod lost_output;
 mod malformed;
 mod observe;

@@ -14,6 +14,7 @@ use dns_zone::findings::findings;
 use dns_zone::text::ZoneTextErrors;
 
 use super::config::{Config, ZoneSpec, parse_listen};
+use super::line_table::LoadedLines;
 use super::privileges::OnlyRoot;
 use super::{load, options, privileges, serial};
 use crate::output::to_stdout;
@@ -25,9 +26,16 @@ pub(crate) fn check(options: &options::Check) -> anyhow::Result<ExitCode> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut report = Report { now: since_1970.as_secs() as u32, ..Report::default() };
     report.become_reader(&config)?;
+    if let Err(error) = LoadedLines::load(&config.lines, None) {
+        report.error("line", format!("{error:#}"));
+    }
     for spec in &config.zones {
         match load::read(spec) {
-            Ok(zone) => report.add_zone(spec, &zone, server),
+            Ok(zone) => {
+                report.add_zone(spec, &zone, server);
+                let errors = load::check_lines(spec, &zone).err();
+                errors.iter().for_each(|errors| report.add_errors(spec, errors));
+            }
             Err(errors) => report.add_errors(spec, &errors),
         }
     }

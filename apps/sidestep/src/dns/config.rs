@@ -8,6 +8,7 @@ use anyhow::Context;
 use clock::Duration;
 use device_dpdk::{DpdkOptions, PortName};
 use dns_auth::Settings;
+use dns_lines::PrefixError;
 use dns_server::TcpLimits;
 use dns_sign::DenialBy;
 use dns_wire::NameBuf;
@@ -17,6 +18,7 @@ use thiserror::Error;
 use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable, ZoneTable};
 use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
+use super::lines::{LineSpecs, ZoneLine};
 use super::options::{BusyPoll, ResponderKind, Serve};
 use super::privileges::explain_denial;
 use super::transfers::Transfers;
@@ -36,6 +38,18 @@ pub(crate) enum ConfigError {
     /// Keys for a zone that is not to be signed.
     #[error("zone {}: keys and nsec3 have no use without dnssec = true", .0.display())]
     KeysUnused(PathBuf),
+    /// Lines in a zone that the server signs.
+    #[error("zone {}: lines do not work with dnssec = true: sign the zone and its lines' files elsewhere, or leave one of both out", .0.display())]
+    LinesAndSigning(PathBuf),
+    /// A place of lines that no file is about.
+    #[error("{option}: {value:?} needs {file}, which is not configured")]
+    NoGeo { option: &'static str, value: String, file: &'static str },
+    /// A place that two lines have.
+    #[error("{option}: {value:?} is in line {} and in line {}: remove it from one of them", lines[0], lines[1])]
+    InTwoLines { option: &'static str, value: String, lines: [String; 2] },
+    /// A prefix that is none.
+    #[error("{option}: {error}")]
+    Prefix { option: &'static str, error: PrefixError },
     /// A core that the machine has not, or that we may not use.
     #[error("cores: core {core} is not available, expected some of {available}")]
     NoCore { core: usize, available: String },
@@ -88,12 +102,14 @@ pub(crate) struct ZoneSpec {
     pub(crate) keys: Option<PathBuf>,
     /// What it is denied by then.
     pub(crate) denial: DenialBy,
+    /// What lines have in it.
+    pub(crate) lines: Vec<ZoneLine>,
 }
 
 impl ZoneSpec {
     /// A zone of this file, as whoever says no more wants it.
     pub(crate) fn of(file: PathBuf) -> ZoneSpec {
-        ZoneSpec { file, origin: None, keys: None, denial: DenialBy::default() }
+        ZoneSpec { file, origin: None, keys: None, denial: DenialBy::default(), lines: Vec::new() }
     }
 }
 
@@ -101,6 +117,8 @@ impl ZoneSpec {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) zones: Vec<ZoneSpec>,
+    /// Classes of clients.
+    pub(crate) lines: LineSpecs,
     pub(crate) device: DeviceChoice,
     /// `None`: as many engines as the device has queues.
     pub(crate) cores: Option<Vec<usize>>,
@@ -134,13 +152,17 @@ impl Config {
         let device = options.device.clone().or(file.device).unwrap_or_else(|| "kernel".to_owned());
         let listen = if options.listen.is_empty() { &file.listen } else { &options.listen };
         let responder = options.responder.unwrap_or_default();
+        let lines = LineSpecs::new(&file.lines, &file.geo, &directory)?;
         let mut zones = Vec::new();
         for table in &file.zones {
             let origin = table.origin.as_deref().map(parse_origin).transpose()?;
             let file = directory.join(&table.file);
             let keys = keys_directory(table, &file, &directory)?;
+            if keys.is_some() && !table.lines.is_empty() {
+                return Err(ConfigError::LinesAndSigning(table.file.clone()).into());
+            }
             let denial = if table.nsec3 { DenialBy::Nsec3 } else { DenialBy::Nsec };
-            let spec = ZoneSpec { file, origin, keys, denial };
+            let spec = ZoneSpec { file, origin, keys, denial, lines: lines.of_zone(table, &directory)? };
             transfers.add_zone(&spec, table)?;
             zones.push(spec);
         }
@@ -154,6 +176,7 @@ impl Config {
         let cores = options.cores.as_ref().or(file.cores.as_ref());
         Ok(Config {
             zones,
+            lines,
             device: parse_device(&device, listen, dpdk_options(options, file.dpdk, &device)?)?,
             cores: cores.map(|text| parse_cores(text)).transpose()?,
             spin: Duration::from_micros(in_range("spin-us", spin_us, 0, 1_000_000)?),

@@ -1,5 +1,6 @@
 //! What a user writes into the configuration file. Nothing is checked here beyond its shape; `config.rs` does that.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -44,6 +45,12 @@ pub(crate) struct ConfigFile {
     pub(crate) secondaries: Vec<SecondaryTable>,
     /// `[catalog]`.
     pub(crate) catalog: Option<CatalogTable>,
+    /// `[[line]]` tables.
+    #[serde(default, rename = "line")]
+    pub(crate) lines: Vec<LineTable>,
+    /// `[geo]`.
+    #[serde(default)]
+    pub(crate) geo: GeoTable,
     /// `[answers]`.
     #[serde(default)]
     pub(crate) answers: AnswersTable,
@@ -88,6 +95,42 @@ pub(crate) struct KeyTable {
     pub(crate) secret_file: Option<PathBuf>,
 }
 
+/// A class of clients, which may have records of its own in zones.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LineTable {
+    /// Its name, which zones know it by.
+    pub(crate) name: String,
+    /// Prefixes of its clients' addresses.
+    #[serde(default)]
+    pub(crate) prefixes: Vec<String>,
+    /// A file with such prefixes, one a line.
+    pub(crate) prefixes_file: Option<PathBuf>,
+    /// Codes of countries, `DE`.
+    #[serde(default)]
+    pub(crate) countries: Vec<String>,
+    /// Codes of regions, `US-CA`.
+    #[serde(default)]
+    pub(crate) regions: Vec<String>,
+    /// Numbers of autonomous systems.
+    #[serde(default)]
+    pub(crate) asns: Vec<u32>,
+    /// The line whose records its clients get where it has none.
+    pub(crate) fallback: Option<String>,
+}
+
+/// Files of databases (MMDB).
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct GeoTable {
+    /// Countries by address.
+    pub(crate) country: Option<PathBuf>,
+    /// Countries and regions by address.
+    pub(crate) city: Option<PathBuf>,
+    /// Autonomous systems by address.
+    pub(crate) asn: Option<PathBuf>,
+}
+
 /// One zone.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -109,6 +152,9 @@ pub(crate) struct ZoneTable {
     /// Whether it is denied by NSEC3 records then.
     #[serde(default)]
     pub(crate) nsec3: bool,
+    /// For each line that has records of its own, their file.
+    #[serde(default)]
+    pub(crate) lines: BTreeMap<String, PathBuf>,
     /// Addresses that get a NOTIFY when it has changed.
     #[serde(default)]
     pub(crate) notify: Vec<String>,

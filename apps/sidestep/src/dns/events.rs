@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
+use super::line_table::LoadedLines;
 use super::load::{Loaded, load_catalog};
 use super::orders::{Order, Orders};
 use super::secondary::{Change, Publish};
@@ -96,11 +97,15 @@ impl Events {
         let sender = self.sender.clone();
         let load = move || {
             // A panic here ends the server, as on any other thread: releases are built with `panic = "abort"`.
+            let held = current.as_deref().and_then(|loaded| loaded.lines.as_ref());
+            let lines = LoadedLines::load(&config.lines, held).map_err(|error| keep_lines(&error, held));
+            let lines = lines.unwrap_or_else(|kept| kept);
             let loaded = load_catalog(
                 &config.zones,
                 current.as_deref(),
                 only.as_ref(),
                 config.transfers.are_allowed(),
+                lines,
             );
             drop(current);
             let _ = sender.send(Event::Loaded(Box::new((config, loaded)))); // A server that ends needs no zones.
@@ -108,4 +113,15 @@ impl Events {
         thread::Builder::new().name("zones".to_owned()).spawn(load)?;
         Ok(())
     }
+}
+
+/// Says that lines could not be loaded; returns those that stay.
+fn keep_lines(error: &anyhow::Error, held: Option<&LoadedLines>) -> Option<LoadedLines> {
+    match held {
+        Some(_) => log::error!("lines stay as they are, as they cannot be loaded: {error:#}"),
+        None => {
+            log::error!("lines cannot be loaded, so every client gets what belongs to no line: {error:#}")
+        }
+    }
+    held.cloned()
 }

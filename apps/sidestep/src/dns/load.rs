@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dns_auth::compile::compile;
-use dns_auth::{Catalog, ServedZone, Unavailable};
+use dns_auth::compile::{compile, compile_with_lines};
+use dns_auth::{Catalog, LineData, LineOverlays, ServedZone, Unavailable};
 use dns_wire::{Name, NameBuf};
 use dns_zone::text::{Files, Limits, TextFile, ZoneTextErrors, origin_from_path};
-use dns_zone::{Zone, load_zone};
+use dns_zone::{Overlay, Zone, load_overlay, load_zone};
 
 use super::config::ZoneSpec;
+use super::line_table::LoadedLines;
 use super::privileges::explain_denial;
 use super::serial::{stayed, went_back};
 use super::version::Version;
@@ -38,7 +39,7 @@ impl Files for Disk {
 
 /// What changes when a file does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -60,13 +61,13 @@ impl Stamp {
     }
 
     /// `None` if the file may change once more without a new time of change: file systems tell times apart by two seconds at worst.
-    fn of_settled(metadata: &std::fs::Metadata) -> Option<Stamp> {
+    pub(super) fn of_settled(metadata: &std::fs::Metadata) -> Option<Stamp> {
         const GRANULARITY: Duration = Duration::from_secs(2);
         let age = SystemTime::now().duration_since(metadata.modified().ok()?).ok()?;
         (age > GRANULARITY).then(|| Stamp::of(metadata))
     }
 
-    fn is_current(&self, path: &Path) -> bool {
+    pub(super) fn is_current(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|metadata| Stamp::of(&metadata) == *self)
     }
 }
@@ -79,6 +80,34 @@ pub(crate) fn read(spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
 fn read_from(disk: &mut Disk, spec: &ZoneSpec) -> Result<Zone, ZoneTextErrors> {
     let origin = spec.origin.as_ref().map(|origin| origin.as_name());
     load_zone(disk, &spec.file, origin, &Limits::default(), random_seed())
+}
+
+/// Whether what lines have in a zone can be read, and has a place there.
+pub(crate) fn check_lines(spec: &ZoneSpec, zone: &Zone) -> Result<(), ZoneTextErrors> {
+    line_data(&mut Disk::default(), spec, zone).map(drop)
+}
+
+/// Reads what lines have in a zone, and checks that it has a place there.
+fn line_data(disk: &mut Disk, spec: &ZoneSpec, zone: &Zone) -> Result<Option<Arc<LineData>>, ZoneTextErrors> {
+    let mut overlays: HashMap<&Path, Arc<Overlay>> = HashMap::new();
+    let of_zone = (zone.origin(), zone.negative_ttl());
+    for file in spec.lines.iter().flat_map(|line| &line.files) {
+        if !overlays.contains_key(file.as_path()) {
+            let overlay = load_overlay(disk, file, of_zone, &Limits::default())?;
+            overlays.insert(file, Arc::new(overlay));
+        }
+    }
+    let lines = spec.lines.iter().map(|line| {
+        let layers = line.files.iter().map(|file| Arc::clone(&overlays[file.as_path()]));
+        LineOverlays { line: Arc::clone(&line.line), overlays: layers.collect() }
+    });
+    let data = LineData::new(lines.collect());
+    let errors = data.misfits(zone);
+    if !errors.is_empty() {
+        let origin = Some(Box::new(NameBuf::from(zone.origin())));
+        return Err(ZoneTextErrors { errors, origin, stopped_early: false });
+    }
+    Ok(Some(Arc::new(data)).filter(|data| !data.lines().is_empty()))
 }
 
 /// One line about a zone that was loaded.
@@ -101,17 +130,25 @@ pub(crate) fn load_catalog(
     current: Option<&Loaded>,
     only: Option<&NameBuf>,
     histories: bool,
+    lines: Option<LoadedLines>,
 ) -> Loaded {
     let earlier = Earlier { only, ..Earlier::new(specs, current, histories) };
     let mut loading = Loading::default();
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
-    let catalog = catalog_of(&loading.zones);
-    Loaded { zones: loading.zones, catalog, failed: loading.failed, read: loading.read }
+    let catalog = catalog_of(&loading.zones, lines.as_ref());
+    Loaded { zones: loading.zones, lines, catalog, failed: loading.failed, read: loading.read }
 }
 
-fn catalog_of(zones: &[Entry]) -> Arc<Catalog> {
-    let served = zones.iter().map(|entry| Arc::clone(&entry.version.served));
-    Arc::new(Catalog::new(served, random_seed()))
+fn catalog_of(zones: &[Entry], lines: Option<&LoadedLines>) -> Arc<Catalog> {
+    catalog_by(zones.iter().map(|entry| Arc::clone(&entry.version.served)), lines)
+}
+
+fn catalog_by(zones: impl Iterator<Item = Arc<ServedZone>>, lines: Option<&LoadedLines>) -> Arc<Catalog> {
+    let catalog = Catalog::new(zones, random_seed());
+    Arc::new(match lines {
+        Some(lines) => catalog.by_lines(&lines.lines),
+        None => catalog,
+    })
 }
 
 /// Adds what the journal of a zone has: its updates since the file was written.
@@ -145,6 +182,8 @@ fn set_aside(origin: Name<'_>, file: &Path, error: &anyhow::Error) {
 /// What is served, and from which files.
 pub(crate) struct Loaded {
     zones: Vec<Entry>,
+    /// The lines of clients.
+    pub(crate) lines: Option<LoadedLines>,
     /// All zones together.
     pub(crate) catalog: Arc<Catalog>,
     /// Zones that could not be loaded this time.
@@ -169,7 +208,7 @@ impl Loaded {
         if others.peek().is_none() {
             return Arc::clone(&self.catalog);
         }
-        Arc::new(Catalog::new(self.catalog.zones().iter().cloned().chain(others.cloned()), random_seed()))
+        catalog_by(self.catalog.zones().iter().cloned().chain(others.cloned()), self.lines.as_ref())
     }
 
     /// The number of the zone whose origin is `origin`, its file and what is served. Of two for one name the later counts.
@@ -183,8 +222,9 @@ impl Loaded {
     pub(crate) fn with(&self, versions: impl IntoIterator<Item = (usize, Version)>) -> Loaded {
         let mut zones = self.zones.clone();
         versions.into_iter().for_each(|(number, version)| zones[number].version = version);
-        let catalog = catalog_of(&zones);
-        Loaded { zones, catalog, failed: self.failed, read: self.read }
+        let lines = self.lines.clone();
+        let catalog = catalog_of(&zones, lines.as_ref());
+        Loaded { zones, lines, catalog, failed: self.failed, read: self.read }
     }
 
     /// Versions whose signatures are renewed, with their numbers, and when to look again.
@@ -328,7 +368,15 @@ impl Loading {
         match read_from(&mut disk, spec) {
             Ok(zone) => match &spec.keys {
                 None => {
-                    let read = with_updates(Version::first(compile(zone)), &spec.file);
+                    let data = match line_data(&mut disk, spec, &zone) {
+                        Ok(data) => data,
+                        Err(errors) => return self.add_failed(spec, &errors, earlier.last_good(spec)),
+                    };
+                    let served = match data {
+                        Some(data) => compile_with_lines(zone, &data),
+                        None => compile(zone),
+                    };
+                    let read = with_updates(Version::first(served), &spec.file);
                     let version = earlier.next_version(spec, read);
                     self.push(Entry { spec: spec.clone(), version, files: disk.files });
                 }
@@ -456,7 +504,7 @@ mod tests {
     const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n";
 
     fn read_again(specs: &[ZoneSpec], current: &mut Loaded) -> usize {
-        *current = load_catalog(specs, Some(current), None, true);
+        *current = load_catalog(specs, Some(current), None, true, None);
         current.read
     }
 
@@ -466,7 +514,7 @@ mod tests {
         let included = format!("{ZONE}$INCLUDE hosts\n");
         let specs = [zones.write("a.zone", 0, ZONE), zones.write("b.zone", 0, &included)];
         zones.write("hosts", 0, "x A 192.0.2.1\n");
-        let mut loaded = load_catalog(&specs, None, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true, None);
         assert_eq!((loaded.read, loaded.record_count()), (2, 3));
         assert_eq!(read_again(&specs, &mut loaded), 0);
         zones.write("hosts", 0, "x A 192.0.2.1\ny A 192.0.2.1\n");
@@ -483,10 +531,10 @@ mod tests {
         let zones = Zones::new("history");
         let zone = |serial: u32, host: u8| format!("@ 60 SOA ns h {serial} 2 3 4 5\nx A 192.0.2.{host}\n");
         let specs = [zones.write("a.zone", 0, &zone(1, 1))];
-        let mut loaded = load_catalog(&specs, None, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true, None);
         let mut reload = |serial, host, age, histories| {
             zones.write("a.zone", age, &zone(serial, host));
-            loaded = load_catalog(&specs, Some(&loaded), None, histories);
+            loaded = load_catalog(&specs, Some(&loaded), None, histories, None);
             let history = &loaded.versions().next().unwrap().history;
             (1..=serial).filter(|from| history.between(*from, serial).is_some()).collect::<Vec<u32>>()
         };
@@ -508,7 +556,7 @@ mod tests {
         let specs = [zones.write("b.zone", 0, &zone(1))];
         let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
         journal::append(&specs[0].file, &differences).unwrap();
-        let mut loaded = load_catalog(&specs, None, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true, None);
         let serial =
             |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));
         assert_eq!(serial(&loaded), Some(3));
@@ -529,7 +577,7 @@ mod tests {
         let zones = Zones::new("kept");
         let specs = [zones.write("a.zone", 0, &format!("{ZONE}x A 192.0.2.1\n"))];
         let modified = fs::metadata(&specs[0].file).unwrap().modified().unwrap();
-        let mut loaded = load_catalog(&specs, None, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true, None);
         std::thread::sleep(TICK);
         fs::write(&specs[0].file, format!("{ZONE}x A 192.0.2.2\n")).unwrap();
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(modified).unwrap();
@@ -545,7 +593,7 @@ mod tests {
         let zones = Zones::new("moment");
         let specs = [zones.write("a.zone", 0, ZONE)];
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(SystemTime::now()).unwrap();
-        let mut loaded = load_catalog(&specs, None, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true, None);
         assert_eq!(read_again(&specs, &mut loaded), 1);
     }
 
@@ -553,7 +601,7 @@ mod tests {
     fn a_zone_that_failed_is_read_again_and_keeps_its_version() {
         let zones = Zones::new("failed");
         let specs = [zones.write("a.zone", 0, ZONE)];
-        let mut loaded = load_catalog(&specs, None, None, true);
+        let mut loaded = load_catalog(&specs, None, None, true, None);
         zones.write("a.zone", 9, "nonsense\n");
         for _ in 0..2 {
             assert_eq!((read_again(&specs, &mut loaded), loaded.failed, loaded.zone_count()), (1, 1, 1));
@@ -566,7 +614,7 @@ mod tests {
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
         let by_name = ZoneSpec::of(zones.directory.join("missing.zone"));
         let unknown = zones.write("db2", 0, "nonsense\n");
-        let loaded = load_catalog(&[by_soa, by_name, unknown], None, None, true);
+        let loaded = load_catalog(&[by_soa, by_name, unknown], None, None, true, None);
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded
             .catalog
             .zones()

@@ -7,6 +7,7 @@
 //! | `check.rs`, `serial.rs` | `sidestep dns check` |
 //! | `version.rs` | what is served of a zone, and what led to it |
 //! | `load.rs` | zone files to catalogs, with errors for people |
+//! | `lines.rs`, `line_table.rs` | which clients belong to which line, and what lines have in zones |
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
 //! | `reload.rs` | SIGHUP |
@@ -22,6 +23,7 @@
 //! | `privileges.rs` | which user the server becomes, and what it keeps of root's privileges |
 //! | `descriptors.rs` | how many connections there may be on kernel sockets |
 //! | `query/` | `sidestep dns query`: a client |
+//! | `explain.rs` | `sidestep dns explain` |
 //! | `audit/` | `sidestep dns audit`: what a resolver does with time, place and names |
 //! | `zones.rs` | `sidestep dns zones`, `sidestep dns zone` |
 //! | `orders.rs` | what tools have done with single zones |
@@ -38,11 +40,15 @@ mod encrypted;
 mod encrypted_server;
 mod engines;
 mod events;
+mod explain;
+mod geo;
 mod guard_config;
 mod interface;
 mod journal;
 mod key_files;
 mod keys;
+mod line_table;
+mod lines;
 mod load;
 mod notify;
 mod options;
@@ -91,6 +97,7 @@ pub(crate) enum Command {
     /// Look at one zone of a running server, or have it read again, frozen and thawed.
     #[command(subcommand)]
     Zone(zones::Zone),
+    Explain(explain::Explain),
     /// Show the keys of zones with `dnssec = true`: what each signs and does, and what happens next.
     Keys(keys::Keys),
     /// Change the keys of a zone with `dnssec = true`.
@@ -132,6 +139,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(options) => check::check(&options),
         Command::Zones(options) => zones::print(&options),
         Command::Zone(command) => zones::one(&command),
+        Command::Explain(options) => explain::explain(&options),
         Command::Keys(options) => keys::print(&options),
         Command::Key(command) => keys::change(&command),
         Command::Stats(options) => stats::print(&options),

@@ -253,10 +253,21 @@ pub fn respond(
     message: &[u8],
     transport: Transport,
 ) -> Result<Vec<u8>, dns_auth::Dropped> {
+    respond_to(responder, catalog, message, transport, [192, 0, 2, 1].into())
+}
+
+/// What becomes of `message`, if `client` sends it.
+pub fn respond_to(
+    responder: &mut Responder,
+    catalog: &Catalog,
+    message: &[u8],
+    transport: Transport,
+    client: std::net::IpAddr,
+) -> Result<Vec<u8>, dns_auth::Dropped> {
     let room = if transport == Transport::Udp { 4096 } else { 65_535 };
     let mut buffer = vec![0; room.max(message.len())];
     buffer[..message.len()].copy_from_slice(message);
-    match responder.respond(catalog, &mut buffer, message.len(), transport) {
+    match responder.respond(catalog, &mut buffer, message.len(), transport, client) {
         Outcome::Reply(len) => {
             buffer.truncate(len);
             Ok(buffer)

@@ -199,6 +199,26 @@ where
     reader::Reader::new(files, limits, receiver).read_zone(path, origin)
 }
 
+/// Reads records of the zone `origin` that are beside its own file, as [`read_zone_into`] does, but without a SOA at their beginning: that of the zone
+/// has this `minimum`. What else the receiver does not want it refuses.
+///
+/// # Errors
+///
+/// As [`read_zone`].
+pub fn read_part_into<F, R>(
+    files: &mut F,
+    path: &Path,
+    (origin, minimum): (Name<'_>, u32),
+    limits: &Limits,
+    receiver: R,
+) -> Result<Summary, ZoneTextErrors>
+where
+    F: Files + ?Sized,
+    R: Receiver,
+{
+    reader::Reader::new(files, limits, receiver).read_part(path, origin, minimum)
+}
+
 #[cfg(test)]
 mod reader_tests;
 #[cfg(test)]

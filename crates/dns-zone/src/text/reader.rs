@@ -25,6 +25,8 @@ pub(super) struct Reader<'l, F: ?Sized, R> {
     /// The origin of the zone: given by the caller, or that of the SOA.
     zone: Option<NameBuf>,
     has_soa: bool,
+    /// Whether this is a part of a zone that is there already: without a SOA of its own.
+    is_part: bool,
     /// The data of the SOA, which may stand at the end once more.
     soa: Vec<u8>,
     /// What names are relative to, once that is known.
@@ -74,6 +76,7 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
             stopped_early: false,
             zone: None,
             has_soa: false,
+            is_part: false,
             soa: Vec::new(),
             origin: None,
             owner: NameBuf::root(),
@@ -113,6 +116,17 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
                 stopped_early: self.stopped_early,
             }),
         }
+    }
+
+    /// Reads records of the zone `origin`, whose SOA is elsewhere and has this minimum.
+    pub(super) fn read_part(
+        mut self,
+        path: &Path,
+        origin: Name<'_>,
+        minimum: u32,
+    ) -> Result<Summary, ZoneTextErrors> {
+        (self.has_soa, self.is_part, self.soa_minimum) = (true, true, Some(minimum));
+        self.read_zone(path, Some(origin))
     }
 
     fn read_first_file(&mut self, path: &Path, origin: Option<Name<'_>>, start: Position) -> Parsed<()> {
@@ -284,7 +298,7 @@ impl<'l, F: Files + ?Sized, R: Receiver> Reader<'l, F, R> {
         if rtype == Rtype::SOA && self.is_soa_again() {
             return Ok(()); // As it ends a zone transfer (RFC 5936, 2.2), and what is made of one.
         }
-        if rtype == Rtype::SOA || !self.has_soa {
+        if (rtype == Rtype::SOA && !self.is_part) || !self.has_soa {
             self.start_of_authority(rtype, position, rtype_position)?;
         }
         self.require_owner_in_zone(position)?;

@@ -26,6 +26,7 @@ use dns_client::{Client, Server, Transport};
 
 use answer::{Answer, COOKIE_OF_CLIENT};
 pub(in crate::dns) use answer::{extended_errors, flag_names, rcode_text};
+pub(in crate::dns) use show::line;
 use words::{Form, Words};
 
 use crate::output;

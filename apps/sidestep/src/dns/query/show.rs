@@ -45,6 +45,6 @@ pub(super) fn origin(answer: &Answer) -> String {
 }
 
 /// A record as a line of a zone file.
-pub(super) fn line(record: &Record) -> String {
+pub(in crate::dns) fn line(record: &Record) -> String {
     format!("{} {} {} {} {}", record.owner, record.ttl, record.class, record.rtype, rdata_text(record))
 }

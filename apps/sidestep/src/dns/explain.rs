@@ -1,0 +1,225 @@
+//! `sidestep dns explain`: which line answers a question, and why.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use dns_auth::{Catalog, Counters, LineData, Outcome, Responder, ServedZone, Settings, Transport};
+use dns_lines::{Found, LineId, Lines, Prefix};
+use dns_message::{Message, add_to_count, push_record, question_message};
+use dns_wire::{Class, Edns, Name, NameBuf, Rtype, Subnet};
+
+use super::config::{Config, parse_domain};
+use super::line_table::{Collected, LoadedLines, Rank};
+use super::lines::{LineSpec, LineSpecs};
+use super::query::{line as line_of_zone_file, rcode_text};
+use super::{load, options};
+use crate::output::to_stdout;
+
+/// Say which line answers a question, and why.
+///
+/// Reads configuration, lists and zones as `serve` does, and answers as it would: nothing is sent.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Explain {
+    /// The name that is asked for.
+    name: String,
+
+    /// The type.
+    #[arg(default_value = "A")]
+    qtype: String,
+
+    /// The address from which the query comes.
+    #[arg(long, value_name = "ADDRESS")]
+    from: IpAddr,
+
+    /// The network of the client that the query names (EDNS client subnet).
+    #[arg(long, value_name = "PREFIX")]
+    ecs: Option<Prefix>,
+
+    #[command(flatten)]
+    sources: options::Sources,
+}
+
+/// Explains; the exit status is a failure if no zone here has the name.
+pub(crate) fn explain(options: &Explain) -> anyhow::Result<ExitCode> {
+    let name = parse_domain("name", &options.name)?;
+    let qtype = Rtype::from_text(options.qtype.as_bytes());
+    let qtype = qtype.with_context(|| {
+        format!("type: {:?} is no type of records, expected one such as AAAA", options.qtype)
+    })?;
+    let config = Config::resolve(&options.sources.to_serve())?;
+    let lines = LoadedLines::load(&config.lines, None)?;
+    let loaded = load::load_catalog(&config.zones, None, None, false, lines);
+    let mut report = Report { options, specs: &config.lines, lines: Vec::new() };
+    let lines = loaded.lines.as_ref().map(|loaded| &*loaded.lines);
+    let found = report.client(lines)?;
+    let is_found = report.zone(&loaded.catalog, name.as_name(), qtype, found);
+    report.answer(&loaded.catalog, &config.settings, name.as_name(), qtype)?;
+    to_stdout(|out| Ok(report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?))?;
+    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Report<'o> {
+    options: &'o Explain,
+    specs: &'o LineSpecs,
+    lines: Vec<String>,
+}
+
+impl Report<'_> {
+    fn say(&mut self, what: &str, text: impl AsRef<str>) {
+        self.lines.push(format!("{what:<8} {}", text.as_ref()));
+    }
+
+    /// Who counts as the client, and its line.
+    fn client(&mut self, lines: Option<&Lines>) -> anyhow::Result<Found> {
+        let named = self.options.ecs.filter(|prefix| prefix.length() > 0);
+        let address = named.map_or(self.options.from, Prefix::address);
+        match (named, self.options.ecs) {
+            (Some(prefix), _) => {
+                self.say("client", format!("{prefix}, which the query names (EDNS client subnet)"))
+            }
+            (None, Some(_)) => {
+                self.say("client", format!("{address}, which sent the query: it names no network"))
+            }
+            (None, None) => self.say("client", format!("{address}, which sent the query")),
+        }
+        let Some(lines) = lines else {
+            self.say("line", "none: the configuration has no [[line]]");
+            return Ok(Found::NOTHING);
+        };
+        let found = lines.find(address);
+        let mut collected = Collected::default();
+        collected.add_all(self.specs)?;
+        let alike = Prefix::new(address, found.length);
+        match collected.builder.deciding(address).zip(found.line) {
+            Some(((prefix, id, rank), _)) => {
+                let spec = &self.specs.lines[usize::from(id.0)];
+                let source = source(spec, prefix, Rank::of(rank));
+                self.say("line", format!("{}: {prefix} decides, of its {source}", spec.name));
+            }
+            None => self.say("line", "none: no prefix of a line has this address"),
+        }
+        self.say("", format!("all of {alike} is alike"));
+        Ok(found)
+    }
+
+    /// Whose records answer in which zone. False if no zone has the name.
+    fn zone(&mut self, catalog: &Catalog, name: Name<'_>, qtype: Rtype, found: Found) -> bool {
+        let Some(served) = catalog.find(name) else {
+            self.say("zone", "none: the name is in no zone of this server");
+            return false;
+        };
+        let origin = served.origin();
+        let Some(data) = served.lines().map(|lines| lines.data()) else {
+            self.say("zone", format!("{origin}: no line has records there, all clients get the same"));
+            return true;
+        };
+        let having: Vec<&str> = data.lines().iter().map(|line| &*line.line).collect();
+        self.say("zone", format!("{origin}: there are records of {}", having.join(", ")));
+        self.records(catalog.lines(), (served, data), (name, qtype), found.line);
+        true
+    }
+
+    /// Which line's records those of the name are.
+    fn records(
+        &mut self,
+        lines: Option<&Arc<Lines>>,
+        (served, data): (&ServedZone, &LineData),
+        (name, qtype): (Name<'_>, Rtype),
+        line: Option<LineId>,
+    ) {
+        let name = NameBuf::from(name);
+        let has = |line: &str| {
+            let own = data.lines().iter().find(|own| *own.line == *line)?;
+            let sets = own.overlays.last()?.sets();
+            let set = sets
+                .iter()
+                .find(|set| set.owner == name && (set.rtype == qtype || set.rtype == Rtype::CNAME))?;
+            Some(format!("{}:{}", set.place.0.display(), set.place.1.line))
+        };
+        let chain =
+            line.into_iter().flat_map(|line| lines.into_iter().flat_map(move |lines| lines.chain(line)));
+        for (number, (_, line)) in chain.enumerate() {
+            let by = if number == 0 { "" } else { ", on which the line falls back" };
+            match has(&line.name) {
+                Some(place) => return self.say("records", format!("of line {}{by}: {place}", line.name)),
+                None => self.say("", format!("line {}{by} has none of this name and type", line.name)),
+            }
+        }
+        let plain = served.tree().ok().and_then(|zone| zone.find(name.as_name().as_bytes()));
+        let varies = plain.is_some_and(|node| node.is_varied());
+        let note = if varies { "" } else { ": no line has any at this name" };
+        self.say("records", format!("of the zone's own file{note}"));
+    }
+
+    /// The answer as the server would give it.
+    fn answer(
+        &mut self,
+        catalog: &Catalog,
+        settings: &Arc<Settings>,
+        name: Name<'_>,
+        qtype: Rtype,
+    ) -> anyhow::Result<()> {
+        let query = query(name, qtype, self.options.ecs);
+        let mut responder = Responder::new(Arc::clone(settings), Arc::new(Counters::default()));
+        let mut buffer = vec![0; 65_535];
+        buffer[..query.len()].copy_from_slice(&query);
+        let from = self.options.from;
+        let Outcome::Reply(len) = responder.respond(catalog, &mut buffer, query.len(), Transport::Tcp, from)
+        else {
+            return Err(anyhow!("the query gets no answer"));
+        };
+        let malformed = |_| anyhow!("the answer cannot be read");
+        let mut message = Message::parse(&buffer[..len]).map_err(malformed)?;
+        self.say("answer", rcode_text(message.flags() & 0xf));
+        for (section, count) in message.counts().into_iter().enumerate() {
+            for _ in 0..count {
+                let record = message.next_record().map_err(malformed)?;
+                match record.rtype {
+                    Rtype::OPT => self.scope(&record.rdata),
+                    _ if section == 0 => self.say("", line_of_zone_file(&record)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, options: &[u8]) {
+        // It is the only option that the query asks for, but for what settings add behind it.
+        let network = options.windows(4).position(|head| head[..2] == Edns::CLIENT_SUBNET.to_be_bytes());
+        let data = network.and_then(|at| options.get(at + 4..at + 4 + usize::from(options[at + 3])));
+        if let Some((network, scope)) = data.and_then(Subnet::read) {
+            let kept = Prefix::new(network.address(), scope);
+            self.say("scope", format!("{scope}: caches may give it to all of {kept}"));
+        }
+    }
+}
+
+/// Which of a line's lists or places a prefix is of.
+fn source(spec: &LineSpec, prefix: Prefix, rank: Rank) -> String {
+    match rank {
+        Rank::Listed if spec.prefixes.contains(&prefix) => "prefixes".to_owned(),
+        Rank::Listed => {
+            let file = spec.prefixes_file.as_ref().map(|file| file.display().to_string());
+            format!("prefixes-file {}", file.unwrap_or_default())
+        }
+        Rank::Asn => "asns, by geo.asn".to_owned(),
+        Rank::Region => "regions, by geo.city".to_owned(),
+        Rank::Country => "countries, by the geo file".to_owned(),
+    }
+}
+
+fn query(name: Name<'_>, qtype: Rtype, ecs: Option<Prefix>) -> Vec<u8> {
+    let mut message = question_message(0, 0, name, qtype);
+    if let Some(prefix) = ecs {
+        let data = Subnet::new(prefix.address(), prefix.length()).write(0);
+        let [high, low] = Edns::CLIENT_SUBNET.to_be_bytes();
+        let option = [&[high, low, 0, data.len() as u8][..], &data].concat(); // At most 20 octets.
+        push_record(&mut message, Name::ROOT, Rtype::OPT, Class(1232), 0, &option);
+        add_to_count(&mut message, 2, 1);
+    }
+    message
+}

@@ -1,0 +1,159 @@
+//! Clients of a line get what a zone says that has the line's records in place of its own; others get what the zone says by itself.
+//!
+//! Zones and overlays are chance's, from a fixed seed; `PROPTEST_RNG_SEED=n PROPTEST_CASES=m cargo test -p dns-auth --test lines` tries others.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::random_zones::{QTYPES, config, names, zone};
+use common::{Query, ZoneList, ZoneRecord, responder};
+use dns_auth::compile::{compile, compile_changed, compile_with_lines};
+use dns_auth::fuzz::Reply;
+use dns_auth::{Catalog, LineData, LineOverlays, ServedZone, Settings, Transport};
+use dns_lines::{Line, LineId, LineTableBuilder, Lines};
+use dns_wire::Rtype;
+use dns_zone::text::{Files, Limits, TextFile};
+use dns_zone::{Overlay, ZoneEditor, load_overlay};
+use proptest::test_runner::{TestCaseError, TestRunner};
+
+const INSIDE: [u8; 4] = [10, 1, 2, 3];
+const OUTSIDE: [u8; 4] = [192, 0, 2, 1];
+
+struct Only(String);
+
+impl Files for Only {
+    fn open(&mut self, _: &Path) -> io::Result<TextFile> {
+        Ok(self.0.clone().into_bytes().into())
+    }
+}
+
+/// The overlay of those record sets of `other` that may be one's, and their records.
+fn overlay(plain: &ZoneList, other: &ZoneList) -> (Overlay, Vec<ZoneRecord>) {
+    let (tree, mut kept) = (plain.build(), Vec::new());
+    let mut good = Overlay::default();
+    for record in &other.records {
+        let tried: Vec<ZoneRecord> = kept.iter().cloned().chain([record.clone()]).collect();
+        let list = ZoneList { origin: plain.origin.clone(), records: tried.clone() };
+        let of_zone = (tree.origin(), 60);
+        let read =
+            load_overlay(&mut Only(list.to_generic_text()), Path::new("x"), of_zone, &Limits::default());
+        if let Ok(overlay) = read.map_err(drop)
+            && overlay.misfits(&tree).is_empty()
+        {
+            (good, kept) = (overlay, tried);
+        }
+    }
+    (good, kept)
+}
+
+/// The zone with those records in place of its own, by the words of the rule.
+fn merged(plain: &ZoneList, own: &[ZoneRecord]) -> ZoneList {
+    let lower = |record: &ZoneRecord| record.owner.as_name().as_bytes().to_ascii_lowercase();
+    let gives_way = |record: &ZoneRecord| {
+        own.iter().any(|own| {
+            let either_leads = [own.rtype, record.rtype].contains(&Rtype::CNAME);
+            lower(own) == lower(record) && (own.rtype == record.rtype || either_leads)
+        })
+    };
+    let kept = plain.records.iter().filter(|record| !gives_way(record)).cloned();
+    ZoneList { origin: plain.origin.clone(), records: kept.chain(own.iter().cloned()).collect() }
+}
+
+fn catalog(served: ServedZone) -> Catalog {
+    let mut builder = LineTableBuilder::default();
+    builder.add("10.0.0.0/8".parse().unwrap(), LineId(0), 0);
+    let lines = vec![Line { name: "a".into(), fallback: None }];
+    Catalog::new([Arc::new(served)], 3).by_lines(&Arc::new(Lines::new(lines, builder.finish().unwrap())))
+}
+
+/// Compares the answers of two catalogs for all names and types.
+fn compare(
+    (given, expected): (&Catalog, &Catalog),
+    qnames: &BTreeSet<Vec<u8>>,
+    client: [u8; 4],
+) -> Result<(), String> {
+    let mut responders = [responder(&Settings::default()), responder(&Settings::default())];
+    for qname in qnames {
+        // Of ANY the first set counts, and that of an overlay is not where the zone's was.
+        for qtype in QTYPES.into_iter().filter(|qtype| *qtype != Rtype::ANY) {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let query = Query::new(qname, qtype).with_edns(1232);
+                let mut ask = |number: usize, catalog| {
+                    let address = IpAddr::from(client);
+                    common::respond_to(&mut responders[number], catalog, &query.to_wire(), transport, address)
+                        .unwrap()
+                };
+                let answers = [ask(0, given), ask(1, expected)];
+                if answers[0] != answers[1] {
+                    let [given, expected] =
+                        answers.map(|answer| Reply::read(&answer).map(|reply| common::describe(&reply)));
+                    return Err(format!("{query} from {client:?}\ngiven: {given:?}\nexpected: {expected:?}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(plain: &ZoneList, other: &ZoneList) -> Result<usize, String> {
+    let (overlay, own) = overlay(plain, other);
+    let data = |overlay: &Overlay| {
+        let overlays = vec![Arc::new(overlay.clone())];
+        Arc::new(LineData::new(vec![LineOverlays { line: "a".into(), overlays }]))
+    };
+    let (lined, merged) = (catalog(compile_with_lines(plain.build(), &data(&overlay))), merged(plain, &own));
+    let qnames: BTreeSet<Vec<u8>> = names(&[plain.clone(), other.clone()]).into_iter().collect();
+    compare((&lined, &catalog(compile(merged.build()))), &qnames, INSIDE)?;
+    // What only the overlay has exists for others, too.
+    let tree = plain.build();
+    let all_exist = own.iter().all(|record| tree.find(record.owner.as_name().as_bytes()).is_some());
+    if all_exist {
+        compare((&lined, &catalog(compile(tree))), &qnames, OUTSIDE)?;
+    }
+    // The next version, whose plain zone has changed: whatever name, the line's records are where they were.
+    let before = &lined.zones()[0];
+    let mut editor = ZoneEditor::new(before.tree().unwrap());
+    let mut next = plain.clone();
+    let last = next
+        .records
+        .iter()
+        .rposition(|record| !matches!(record.rtype, Rtype::SOA | Rtype::NS | Rtype::DNAME));
+    if let Some(place) = last {
+        let gone = next.records.remove(place);
+        let removed = editor.remove(gone.owner.as_name(), gone.rtype, &gone.rdata);
+        if removed == Ok(true) && !own.is_empty() {
+            let changed = catalog(compile_changed(before, editor.finish().unwrap()));
+            let anew = catalog(compile_with_lines(next.build(), &data(&overlay)));
+            compare((&changed, &anew), &qnames, INSIDE)?;
+            compare((&changed, &anew), &qnames, OUTSIDE)?;
+        }
+    }
+    Ok(own.len())
+}
+
+#[test]
+fn a_line_gets_the_zone_with_its_records_and_others_get_the_zone() {
+    let counts = std::cell::RefCell::new((0, 0));
+    let outcome =
+        TestRunner::new(config(80, 21)).run(&(zone(b"\x01t\0"), zone(b"\x01t\0")), |(plain, other)| {
+            let (plain, other) = (plain.accepted(), other.accepted());
+            let count = check(&plain, &other).map_err(|difference| {
+                let text = format!("; zone\n{}\n; other\n{}\n{difference}", plain.to_text(), other.to_text());
+                TestCaseError::fail(text)
+            })?;
+            let mut counts = counts.borrow_mut();
+            *counts = (counts.0 + 1, counts.1 + count);
+            Ok(())
+        });
+    if let Err(proptest::test_runner::TestError::Fail(reason, _)) = outcome {
+        panic!("{reason}");
+    }
+    outcome.unwrap();
+    let (cases, records) = counts.into_inner();
+    assert!(records > 2 * cases, "{records} records of lines in {cases} cases show little");
+}
