@@ -1,5 +1,6 @@
 //! An authority for zones that were signed elsewhere: Sidestep's own, so that it and the resolver prove each other right.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,7 +59,13 @@ impl Zone {
         let mut buffer = vec![0; 65_535];
         buffer[..query.len()].copy_from_slice(&query);
         let mut responder = Responder::new(Arc::new(Settings::default()), Arc::new(Counters::default()));
-        match responder.respond(&self.catalog, &mut buffer, query.len(), Transport::Tcp) {
+        match responder.respond(
+            &self.catalog,
+            &mut buffer,
+            query.len(),
+            Transport::Tcp,
+            Ipv4Addr::LOCALHOST.into(),
+        ) {
             Outcome::Reply(len) => Message::from_octets(&buffer[..len]),
             Outcome::Drop(reason) => panic!("{qname} {rtype}: {reason:?}"),
         }
