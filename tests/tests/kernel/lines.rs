@@ -1,5 +1,7 @@
 //! Answers by line: by the address of the client, and by the network that a resolver names for it (RFC 7871), as dig sees them.
 
+use std::process::Command;
+
 use lab::Directory;
 use rustix::process::Signal;
 use tests::mmdb::{Value, mmdb};
@@ -272,4 +274,78 @@ fn countries_regions_and_systems_are_those_of_the_databases_and_lists_count_befo
     let output = command(&["dns", "check", "--config", &path]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!output.status.success() && text.contains("asn.mmdb: this is no MMDB file"), "{text}");
+}
+
+/// Signs a zone by BIND's tools; a line for each record.
+fn sign(directory: &Directory, text: &str) -> String {
+    directory.write("unsigned", text).unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(words[0]).args(&words[1..]).current_dir(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    if !directory.path().join("keyed").exists() {
+        run(&["dnssec-keygen", "-q", "-a", "ECDSAP256SHA256", "-f", "KSK", "example.com"]);
+        directory.write("keyed", "").unwrap();
+    }
+    run(&[
+        "dnssec-signzone",
+        "-q",
+        "-S",
+        "-z",
+        "-O",
+        "full",
+        "-o",
+        "example.com",
+        "-f",
+        "signed",
+        "unsigned",
+    ]);
+    std::fs::read_to_string(directory.path().join("signed")).unwrap()
+}
+
+#[test]
+fn a_zone_that_somebody_has_signed_varies_with_the_signatures_of_its_lines() {
+    let directory = Directory::new().unwrap();
+    let signed = sign(&directory, ZONE);
+    let other = sign(&directory, &ZONE.replace("192.0.2.1\n", "198.51.100.1\n"));
+    let is_own = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_set = matches!(words[..], [_, _, _, "A", ..] | [_, _, _, "RRSIG", "A", ..]);
+        words.first() == Some(&"www.example.com.") && is_set
+    };
+    let own: Vec<&str> = other.lines().filter(is_own).collect();
+    assert_eq!(own.len(), 2, "{other}");
+    directory.write("example.com.zone", &signed).unwrap();
+    directory.write("local.zone", &own.join("\n")).unwrap();
+    let config = "[[zone]]\nfile = \"example.com.zone\"\nlines = { local = \"local.zone\" }\n\
+        [[line]]\nname = \"local\"\nprefixes = [\"::1\"]\n";
+    let path = directory.write("dns.toml", config).unwrap().display().to_string();
+    let key =
+        signed.lines().find(|line| line.contains("DNSKEY\t257") || line.contains("DNSKEY 257")).unwrap();
+    let key = key.split_whitespace().skip(7).collect::<String>();
+    let key = key.split(';').next().unwrap().trim_matches(['(', ')']).to_owned();
+    let anchor = format!("trust-anchors {{ example.com. static-key 257 3 13 \"{key}\"; }};\n");
+    let anchor = directory.write("anchor", &anchor).unwrap().display().to_string();
+    let server = Serving::start_in(directory, &["--config", &path], &[]);
+    for (at, address) in [(server.v4, "192.0.2.1"), (server.v6, "198.51.100.1")] {
+        for (name, expected) in [("www.example.com", address), ("none.example.com", "ncache nxdomain")] {
+            let mut delv = Command::new("delv");
+            delv.args([&format!("@{}", at.ip()), "-p", &at.port().to_string(), "-a", &anchor]);
+            let output = delv.args(["+root=example.com", name, "A"]).output().unwrap();
+            let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(text.contains("fully validated") && text.contains(expected), "{at} {name}: {text}");
+        }
+    }
+    // Without the signature, and for what other lines could not deny.
+    let check = |text: &str| {
+        server.directory.write("local.zone", text).unwrap();
+        let output = command(&["dns", "check", "--config", &path]);
+        assert!(!output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(
+        check("www A 198.51.100.1\n")
+            .contains("local.zone:1:1: error: the zone is signed and these A records are not")
+    );
+    assert!(check("mail AAAA ::5\n").contains("so it could not deny them there"));
 }
