@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
@@ -11,6 +11,9 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::trust::Trust;
 use crate::{AskError, name_in_certificate};
+
+/// How long a handshake may take, however slowly its octets come.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// A connection to a server that has shown its certificate. Reading and writing wait.
 pub type TransferStream = StreamOwned<ClientConnection, TcpStream>;
@@ -40,7 +43,7 @@ impl TransferTls {
         Ok(TransferTls { config, name: name_in_certificate(name)?, trust: trust.clone() })
     }
 
-    /// Connects and shakes hands, each within `patience`. What is read and written later may take that long, too.
+    /// Connects within `patience`, and shakes hands within that and [`HANDSHAKE_MAX`]. Each later read and write may take `patience`.
     pub fn connect(&self, address: SocketAddr, patience: Duration) -> io::Result<TransferStream> {
         let mut stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
@@ -48,8 +51,19 @@ impl TransferTls {
         stream.set_write_timeout(Some(patience))?;
         let connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
         let mut connection = connection.map_err(io::Error::other)?;
+        let began = Instant::now();
         while connection.is_handshaking() {
-            connection.complete_io(&mut stream)?;
+            if connection.wants_write() {
+                connection.write_tls(&mut stream)?;
+                continue;
+            }
+            if connection.read_tls(&mut stream)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            connection.process_new_packets().map_err(io::Error::other)?;
+            if began.elapsed() > HANDSHAKE_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
         if connection.alpn_protocol() != Some(b"dot") {
             return Err(io::Error::other("the server does not speak DNS over TLS (no ALPN token \"dot\")"));

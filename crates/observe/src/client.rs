@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::directory::{directories, process_of};
-use crate::protocol::{Decoder, Message, ProtocolError, Reply, Request, write_json};
+use crate::protocol::{CHANGE_MAX, Decoder, Message, ProtocolError, Reply, Request, write_json};
 
 /// How long a program may take to answer. A stopped program does not answer.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -175,7 +175,8 @@ impl Connection {
         let mut answer = Answer { stream: self.stream, decoder: Decoder::default(), ready: VecDeque::new() };
         match answer.next_message()? {
             Some(Message::Reply(Reply::Program { pid, name, engines })) => {
-                answer.stream.set_read_timeout(Some(PATIENCE))?;
+                let is_change = matches!(request, Request::ChangeZone { .. });
+                answer.stream.set_read_timeout(Some(if is_change { CHANGE_MAX } else { PATIENCE }))?;
                 Ok((Answering { pid: self.process.unwrap_or(pid), name, engines }, answer))
             }
             _ => Err(ClientError::CutOff),

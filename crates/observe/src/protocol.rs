@@ -10,6 +10,7 @@
 //! rule is disconnected.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ use crate::report::{
 };
 use crate::ring::Header;
 
+/// How long a [`Request::ChangeZone`] may take: a large zone is read.
+pub const CHANGE_MAX: Duration = Duration::from_secs(600);
 /// Content of a request at most.
 pub const REQUEST_MAX: usize = 8 << 10;
 /// Content of any other message at most.

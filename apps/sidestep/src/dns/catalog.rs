@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dns_auth::compile::compile;
 use dns_message::is_older;
 use dns_transfer::{AccessList, Keys, catalog};
@@ -29,8 +29,12 @@ impl CatalogSpec {
     pub(crate) fn resolve(table: &CatalogTable, keys: &Keys) -> anyhow::Result<CatalogSpec> {
         let allow_transfer = table.allow_transfer.as_deref();
         let list = |texts| access_list("allow-transfer", texts, keys);
+        let origin = parse_domain("zone", &table.zone).context("catalog")?;
+        if origin.as_name().is_root() {
+            bail!("catalog: zone: the root is no name for it");
+        }
         Ok(CatalogSpec {
-            origin: parse_domain("zone", &table.zone).context("catalog")?,
+            origin,
             allow_transfer: allow_transfer.map(list).transpose().context("catalog")?,
             notify: addresses("notify", &table.notify, 53).context("catalog")?,
         })
@@ -41,8 +45,21 @@ impl CatalogSpec {
         targets_of(self.origin.as_name(), &self.notify).collect()
     }
 
-    /// The catalog of what is loaded; `None` if `held` is that. Its serial is the time, so that it goes on over a restart.
+    /// The catalog of what is loaded; `None` if `held` is that, or if it is not known which zones there are. Its serial is the time, so that it
+    /// goes on over a restart.
     pub(crate) fn next(&self, loaded: &Loaded, held: Option<&Version>) -> Option<Version> {
+        if loaded.failed > 0 {
+            // Secondaries would forget a zone whose file is broken.
+            log::error!(
+                "catalog {}: it stays as it was, as there are zones that cannot be loaded",
+                self.origin
+            );
+            return None;
+        }
+        if loaded.find(self.origin.as_name()).is_some() {
+            log::error!("catalog {}: a zone of that name is there already: give it another one", self.origin);
+            return None;
+        }
         let mut zones: Vec<NameBuf> = loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect();
         zones.sort();
         zones.dedup();

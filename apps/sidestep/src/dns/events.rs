@@ -6,13 +6,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-use dns_wire::NameBuf;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::config::Config;
 use super::line_table::LoadedLines;
-use super::load::{Loaded, load_catalog};
+use super::load::{Choice, Loaded, load_catalog};
 use super::orders::{Order, Orders};
 use super::secondary::{Change, Publish};
 use super::updates::{Pending, Queue};
@@ -86,13 +85,13 @@ impl Events {
         let _ = self.sender.send(Event::Signal(signal)); // The receiver is here.
     }
 
-    /// Loads the zones of `config`, apart from those that `current` has unchanged, on a thread of its own: signals are heard meanwhile. With
-    /// `only` it is that zone, and no other one.
+    /// Loads the zones of `config`, apart from those that `current` has unchanged, on a thread of its own: signals are heard meanwhile. `choice`
+    /// says which zones may be read.
     pub(crate) fn load(
         &self,
         config: Config,
         current: Option<Arc<Loaded>>,
-        only: Option<NameBuf>,
+        choice: Choice,
     ) -> io::Result<()> {
         let sender = self.sender.clone();
         let load = move || {
@@ -103,7 +102,7 @@ impl Events {
             let loaded = load_catalog(
                 &config.zones,
                 current.as_deref(),
-                only.as_ref(),
+                &choice,
                 config.transfers.are_allowed(),
                 lines,
             );

@@ -51,7 +51,7 @@ pub(crate) fn explain(options: &Explain) -> anyhow::Result<ExitCode> {
     })?;
     let config = Config::resolve(&options.sources.to_serve())?;
     let lines = LoadedLines::load(&config.lines, None)?;
-    let loaded = load::load_catalog(&config.zones, None, None, false, lines);
+    let loaded = load::load_catalog(&config.zones, None, &load::Choice::default(), false, lines);
     let mut report = Report { options, specs: &config.lines, lines: Vec::new() };
     let lines = loaded.lines.as_ref().map(|loaded| &*loaded.lines);
     let found = report.client(lines)?;

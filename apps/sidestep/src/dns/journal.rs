@@ -98,7 +98,7 @@ pub(super) fn set_aside(file: &Path) -> io::Result<PathBuf> {
     Ok(aside.into())
 }
 
-fn path(file: &Path) -> PathBuf {
+pub(super) fn path(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".journal");
     file.with_file_name(name)

@@ -1,6 +1,6 @@
 //! Zone files to served zones.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -124,15 +124,15 @@ pub(crate) fn describe(spec: &ZoneSpec, zone: &Zone) -> String {
 
 /// Loads every zone of `specs` whose files are others than those of `current`. One that cannot be loaded is reported in the log and keeps its
 /// version in `current`; without one there a placeholder takes its place, so that no zone above it answers for it. With `histories` it is
-/// found out what changed, which takes as long as it takes to look up all names. With `only` that zone is read in any case, and no other one.
+/// found out what changed, which takes as long as it takes to look up all names. `choice` says which zones may be read at all.
 pub(crate) fn load_catalog(
     specs: &[ZoneSpec],
     current: Option<&Loaded>,
-    only: Option<&NameBuf>,
+    choice: &Choice,
     histories: bool,
     lines: Option<LoadedLines>,
 ) -> Loaded {
-    let earlier = Earlier { only, ..Earlier::new(specs, current, histories) };
+    let earlier = Earlier::new(specs, current, choice, histories);
     let mut loading = Loading::default();
     specs.iter().for_each(|spec| loading.add(spec, &earlier));
     let catalog = catalog_of(&loading.zones, lines.as_ref());
@@ -218,6 +218,12 @@ impl Loaded {
         Some((number, &entry.spec.file, &entry.version))
     }
 
+    /// Whether a zone is not what its files and keys say, as they could not be read or used.
+    pub(crate) fn has_failed(&self, origin: Name<'_>) -> bool {
+        let entry = self.zones.iter().rfind(|entry| entry.version.served.origin() == origin);
+        entry.is_none_or(|entry| entry.files.is_empty())
+    }
+
     /// The same zones, but for those of these numbers.
     pub(crate) fn with(&self, versions: impl IntoIterator<Item = (usize, Version)>) -> Loaded {
         let mut zones = self.zones.clone();
@@ -277,6 +283,25 @@ impl Loaded {
     }
 }
 
+/// Which zones are read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choice {
+    /// This one in any case, and no other one.
+    pub(crate) only: Option<NameBuf>,
+    /// Zones that are being changed by hand: they are read when they are thawed.
+    pub(crate) frozen: BTreeSet<NameBuf>,
+}
+
+impl Choice {
+    /// Whether a zone is read, whatever its files are; `None` if they decide.
+    fn is_read(&self, origin: &NameBuf) -> Option<bool> {
+        match &self.only {
+            Some(only) => Some(only == origin),
+            None => self.frozen.contains(origin).then_some(false),
+        }
+    }
+}
+
 /// What was loaded before and has data.
 struct Earlier<'a> {
     by_spec: HashMap<&'a ZoneSpec, &'a Entry>,
@@ -284,12 +309,18 @@ struct Earlier<'a> {
     moved: HashMap<NameBuf, &'a Entry>,
     /// Whether somebody may want to know what changed.
     histories: bool,
-    /// The only zone that is to be read.
-    only: Option<&'a NameBuf>,
+    /// All that was there before, with data or without.
+    all: HashMap<&'a ZoneSpec, &'a Entry>,
+    choice: &'a Choice,
 }
 
 impl<'a> Earlier<'a> {
-    fn new(specs: &[ZoneSpec], current: Option<&'a Loaded>, histories: bool) -> Earlier<'a> {
+    fn new(
+        specs: &[ZoneSpec],
+        current: Option<&'a Loaded>,
+        choice: &'a Choice,
+        histories: bool,
+    ) -> Earlier<'a> {
         let entries = || current.into_iter().flat_map(|loaded| &loaded.zones);
         let loaded = || entries().filter(|entry| entry.version.tree().is_some());
         let specs: HashSet<&ZoneSpec> = specs.iter().collect();
@@ -298,19 +329,22 @@ impl<'a> Earlier<'a> {
             by_spec: loaded().map(|entry| (&entry.spec, entry)).collect(),
             moved: moved.map(|entry| (NameBuf::from(entry.version.served.origin()), entry)).collect(),
             histories,
-            only: None,
+            all: entries().map(|entry| (&entry.spec, entry)).collect(),
+            choice,
         }
     }
 
-    /// The zone of `spec` if it is not to be read: its files are those that it was read from, or only another zone is to be read.
+    /// The zone of `spec` if it is not to be read: its files are those that it was read from, or it was not chosen.
     fn unchanged(&self, spec: &ZoneSpec) -> Option<&'a Entry> {
         let is_current = |(path, stamp): &(PathBuf, Option<Stamp>)| {
             stamp.as_ref().is_some_and(|stamp| stamp.is_current(path))
         };
-        let entry = *self.by_spec.get(spec)?;
-        if let Some(only) = self.only {
-            return (entry.version.served.origin() != only.as_name()).then_some(entry);
+        if let Some(entry) = self.all.get(spec)
+            && let Some(is_read) = self.choice.is_read(&NameBuf::from(entry.version.served.origin()))
+        {
+            return (!is_read).then_some(*entry);
         }
+        let entry = *self.by_spec.get(spec)?;
         (!entry.files.is_empty() && entry.files.iter().all(is_current)).then_some(entry)
     }
 
@@ -504,7 +538,7 @@ mod tests {
     const ZONE: &str = "@ 60 SOA ns h 1 2 3 4 5\n";
 
     fn read_again(specs: &[ZoneSpec], current: &mut Loaded) -> usize {
-        *current = load_catalog(specs, Some(current), None, true, None);
+        *current = load_catalog(specs, Some(current), &Choice::default(), true, None);
         current.read
     }
 
@@ -514,7 +548,7 @@ mod tests {
         let included = format!("{ZONE}$INCLUDE hosts\n");
         let specs = [zones.write("a.zone", 0, ZONE), zones.write("b.zone", 0, &included)];
         zones.write("hosts", 0, "x A 192.0.2.1\n");
-        let mut loaded = load_catalog(&specs, None, None, true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
         assert_eq!((loaded.read, loaded.record_count()), (2, 3));
         assert_eq!(read_again(&specs, &mut loaded), 0);
         zones.write("hosts", 0, "x A 192.0.2.1\ny A 192.0.2.1\n");
@@ -531,10 +565,10 @@ mod tests {
         let zones = Zones::new("history");
         let zone = |serial: u32, host: u8| format!("@ 60 SOA ns h {serial} 2 3 4 5\nx A 192.0.2.{host}\n");
         let specs = [zones.write("a.zone", 0, &zone(1, 1))];
-        let mut loaded = load_catalog(&specs, None, None, true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
         let mut reload = |serial, host, age, histories| {
             zones.write("a.zone", age, &zone(serial, host));
-            loaded = load_catalog(&specs, Some(&loaded), None, histories, None);
+            loaded = load_catalog(&specs, Some(&loaded), &Choice::default(), histories, None);
             let history = &loaded.versions().next().unwrap().history;
             (1..=serial).filter(|from| history.between(*from, serial).is_some()).collect::<Vec<u32>>()
         };
@@ -556,7 +590,7 @@ mod tests {
         let specs = [zones.write("b.zone", 0, &zone(1))];
         let differences: Vec<_> = versions.windows(2).map(|two| Arc::new(pair(two))).collect();
         journal::append(&specs[0].file, &differences).unwrap();
-        let mut loaded = load_catalog(&specs, None, None, true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
         let serial =
             |loaded: &Loaded| loaded.versions().next().and_then(|version| Some(version.tree()?.serial()));
         assert_eq!(serial(&loaded), Some(3));
@@ -577,7 +611,7 @@ mod tests {
         let zones = Zones::new("kept");
         let specs = [zones.write("a.zone", 0, &format!("{ZONE}x A 192.0.2.1\n"))];
         let modified = fs::metadata(&specs[0].file).unwrap().modified().unwrap();
-        let mut loaded = load_catalog(&specs, None, None, true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
         std::thread::sleep(TICK);
         fs::write(&specs[0].file, format!("{ZONE}x A 192.0.2.2\n")).unwrap();
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(modified).unwrap();
@@ -593,7 +627,7 @@ mod tests {
         let zones = Zones::new("moment");
         let specs = [zones.write("a.zone", 0, ZONE)];
         File::options().append(true).open(&specs[0].file).unwrap().set_modified(SystemTime::now()).unwrap();
-        let mut loaded = load_catalog(&specs, None, None, true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
         assert_eq!(read_again(&specs, &mut loaded), 1);
     }
 
@@ -601,7 +635,7 @@ mod tests {
     fn a_zone_that_failed_is_read_again_and_keeps_its_version() {
         let zones = Zones::new("failed");
         let specs = [zones.write("a.zone", 0, ZONE)];
-        let mut loaded = load_catalog(&specs, None, None, true, None);
+        let mut loaded = load_catalog(&specs, None, &Choice::default(), true, None);
         zones.write("a.zone", 9, "nonsense\n");
         for _ in 0..2 {
             assert_eq!((read_again(&specs, &mut loaded), loaded.failed, loaded.zone_count()), (1, 1, 1));
@@ -614,7 +648,7 @@ mod tests {
         let by_soa = zones.write("db", 0, "example. 60 SOA . . 1 2 3 4 5\nexample. 60 A x\n");
         let by_name = ZoneSpec::of(zones.directory.join("missing.zone"));
         let unknown = zones.write("db2", 0, "nonsense\n");
-        let loaded = load_catalog(&[by_soa, by_name, unknown], None, None, true, None);
+        let loaded = load_catalog(&[by_soa, by_name, unknown], None, &Choice::default(), true, None);
         let placeholders: Vec<(String, Option<Unavailable>)> = loaded
             .catalog
             .zones()

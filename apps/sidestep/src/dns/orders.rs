@@ -3,15 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use dns_wire::NameBuf;
-use observe::protocol::ZoneAction;
+use observe::protocol::{CHANGE_MAX, ZoneAction};
 
 use super::events::Event;
-
-/// How long a tool waits for a large zone to be read.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What came of an order, or what is wrong, for people.
 pub(crate) type Outcome = Result<String, String>;
@@ -43,7 +39,7 @@ impl Orders {
         let (reply, outcome) = sync_channel(1);
         let sent = self.0.send(Event::Order(Order { origin: Box::new(origin), action, reply }));
         sent.map_err(|_| "the server ends".to_owned())?;
-        outcome.recv_timeout(PATIENCE).map_err(|_| "the server does not say what came of it".to_owned())?
+        outcome.recv_timeout(CHANGE_MAX).map_err(|_| "the server does not say what came of it".to_owned())?
     }
 }
 

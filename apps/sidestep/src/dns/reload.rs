@@ -16,12 +16,12 @@ use signal_hook::consts::SIGHUP;
 use super::config::Config;
 use super::encrypted_server::EncryptedServer;
 use super::events::{Event, Events};
-use super::load::Loaded;
+use super::load::{Choice, Loaded};
 use super::notify::{Notifier, Target};
 use super::options::Serve;
 use super::orders::{Order, SharedStates};
 use super::secondary::{Change, Notice};
-use super::service::{Shared, counted, origin_of, publication, what_is_served};
+use super::service::{Shared, counted, origin_of, publication, taken, what_is_served};
 use super::store;
 use super::transfers::unix_time;
 use super::updates::{self, Pending};
@@ -98,7 +98,9 @@ impl Reloads<'_> {
     fn try_begin(&self) -> anyhow::Result<()> {
         let config = Config::resolve(self.options)?;
         self.name_what_stays(&config);
-        self.events.load(config, Some(Arc::clone(&self.loaded)), None).context("starting a thread")
+        self.events
+            .load(config, Some(Arc::clone(&self.loaded)), self.choice(None))
+            .context("starting a thread")
     }
 
     fn name_what_stays(&self, config: &Config) {
@@ -197,6 +199,7 @@ impl Reloads<'_> {
                 }
                 Change::Left(origin) => {
                     old.extend(self.shared.secondaries.remove(&origin));
+                    self.states.with(|states| states.transfers.remove(&origin));
                     self.shared.members.remove(&origin);
                 }
             }
@@ -219,7 +222,14 @@ impl Reloads<'_> {
     fn publish(&mut self, config: &Config, replacement: Loaded) {
         self.current = config.clone();
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
+        let targets = self.replace_catalog(&replacement);
         self.replace(replacement);
+        self.notifier.start(targets);
+        self.states.with(|states| states.frozen.retain(|zone| self.loaded.find(zone.as_name()).is_some()));
+        let taken = Notice::Taken(taken(config, &self.loaded));
+        if !self.running.transfers.secondaries.is_empty() && self.shared.notices.try_send(taken).is_err() {
+            log::error!("catalogs do not know of new zones: too many notices wait, send SIGHUP again");
+        }
         let loaded = &self.loaded;
         let failed = counted(loaded.failed, "zone file");
         let (served, read) = (what_is_served(loaded), loaded.read);
@@ -227,11 +237,9 @@ impl Reloads<'_> {
     }
 
     fn replace(&mut self, replacement: Loaded) {
-        let targets = self.replace_catalog(&replacement);
         let old_publication =
             self.published.swap(Arc::new(publication(&self.current, &replacement, &self.shared)));
         self.notifier.start(self.current.transfers.targets(&self.loaded, &replacement));
-        self.notifier.start(targets);
         let old_zones = mem::replace(&mut self.loaded, Arc::new(replacement));
         wait_until_unused(&old_publication);
         drop((old_publication, old_zones));
@@ -252,6 +260,11 @@ impl Reloads<'_> {
 }
 
 impl Reloads<'_> {
+    /// Which zones are read: `only` one, or those that are not frozen.
+    fn choice(&self, only: Option<NameBuf>) -> Choice {
+        Choice { only, frozen: self.states.with(|states| states.frozen.clone()) }
+    }
+
     /// Does what an operator wants of a zone, or begins it.
     fn carry_out(&mut self, order: Order) {
         match self.try_to_carry_out(&order) {
@@ -278,13 +291,19 @@ impl Reloads<'_> {
         }
         if order.action != ZoneAction::Freeze {
             let (config, current) = (self.current.clone(), Some(Arc::clone(&self.loaded)));
-            let begun = self.events.load(config, current, Some(NameBuf::clone(origin)));
+            let begun = self.events.load(config, current, self.choice(Some(NameBuf::clone(origin))));
             begun.map_err(|error| format!("starting a thread: {error}"))?;
             self.is_loading = true;
             return Ok(None);
         }
-        let source = held.source().ok_or_else(|| format!("zone {origin} has no version"))?;
-        store::save(file, source).map_err(|error| format!("zone {origin} is not frozen: {error:#}"))?;
+        let not_frozen = |why: &dyn std::fmt::Display| format!("zone {origin} is not frozen: {why}");
+        if self.loaded.has_failed(origin.as_name()) {
+            return Err(not_frozen(
+                &"its file or its keys cannot be used, so what is served is not what they say",
+            ));
+        }
+        let source = held.source().ok_or_else(|| not_frozen(&"it has no version"))?;
+        store::settle(file, source).map_err(|error| not_frozen(&format!("{error:#}")))?;
         self.states.with(|states| states.frozen.insert(NameBuf::clone(origin)));
         Ok(Some(format!("zone {origin} is frozen: {} has all updates, and may be changed", file.display())))
     }
@@ -292,8 +311,8 @@ impl Reloads<'_> {
     /// A zone was read because of an order.
     fn finish_order(&mut self, order: Order) {
         let origin = &order.origin;
-        let outcome = match (self.loaded.failed, self.loaded.serial(origin.as_name())) {
-            (0, Some(serial)) => {
+        let outcome = match self.loaded.serial(origin.as_name()) {
+            Some(serial) if !self.loaded.has_failed(origin.as_name()) => {
                 let thawed = order.action == ZoneAction::Thaw
                     && self.states.with(|states| states.frozen.remove(origin));
                 let what = if thawed { "read and thawed" } else { "read" };

@@ -23,7 +23,7 @@ use super::encrypted_server::EncryptedServer;
 use super::engines::{EngineThread, engine_cores, start_engines};
 use super::events::{Event, Events};
 use super::guard_config::Chance;
-use super::load::Loaded;
+use super::load::{Choice, Loaded};
 use super::notify::Notifier;
 use super::options::{ResponderKind, Serve};
 use super::orders::SharedStates;
@@ -48,7 +48,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     privileges::give_up(&config)?; // Before there are threads, whose privileges are their own.
     // Zones may take long to load: signals are heard from here on.
     let events = Events::start().context("handling signals")?;
-    events.load(config, None, None).context("starting a thread")?;
+    events.load(config, None, Choice::default()).context("starting a thread")?;
     let Some((config, loaded)) = wait_for_zones(&events) else { return Ok(ExitCode::SUCCESS) };
     if loaded.zone_count() == 0
         && config.transfers.secondaries.is_empty()
@@ -56,7 +56,7 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     {
         bail!("none of the zones could be loaded");
     }
-    let taken: BTreeSet<NameBuf> = loaded.specs().map(|(_, origin)| NameBuf::from(origin)).collect();
+    let taken = taken(&config, &loaded);
     let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
     let shared = Shared {
@@ -151,6 +151,12 @@ fn wait_for_zones(events: &Events) -> Option<(Config, Loaded)> {
             }
         }
     }
+}
+
+/// The names that no catalog may bring, besides those of configured secondaries.
+pub(crate) fn taken(config: &Config, loaded: &Loaded) -> BTreeSet<NameBuf> {
+    let catalog = config.transfers.catalog.as_ref().map(|spec| spec.origin.clone());
+    loaded.specs().map(|(_, origin)| NameBuf::from(origin)).chain(catalog).collect()
 }
 
 /// What responders answer from.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dns_auth::compile::{compile, compile_changed};
 use dns_transfer::Difference;
 use dns_transfer::difference::apply;
@@ -48,6 +48,21 @@ pub(super) fn add(path: &Path, differences: &[Arc<Difference>], zone: &Zone) -> 
         );
     }
     Ok(())
+}
+
+/// Writes all updates of a zone into its file, if there are some.
+///
+/// # Errors
+/// The file was changed after the last update, so it must not be written over; or it cannot be written.
+pub(super) fn settle(path: &Path, source: &Zone) -> anyhow::Result<()> {
+    if journal::read(path)?.is_empty() {
+        return Ok(());
+    }
+    let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    if changed(path)? > changed(&journal::path(path))? {
+        bail!("{} was changed after the last update: put it back, then freeze and change it", path.display());
+    }
+    save(path, source)
 }
 
 /// Removes the file of a zone that is served no longer, and its journal.

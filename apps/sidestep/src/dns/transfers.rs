@@ -114,8 +114,13 @@ impl Transfers {
             let spec = secondary(table, &keys, directory);
             spec.map(Arc::new).with_context(|| format!("secondary {:?}", table.zone))
         });
-        let secondaries = secondaries.collect::<anyhow::Result<_>>()?;
+        let secondaries: Vec<Arc<SecondarySpec>> = secondaries.collect::<anyhow::Result<_>>()?;
         let catalog = file.catalog.as_ref().map(|table| CatalogSpec::resolve(table, &keys)).transpose()?;
+        let is_other =
+            |spec: &Arc<SecondarySpec>| catalog.as_ref().is_some_and(|own| own.origin == spec.origin);
+        if let Some(spec) = secondaries.iter().find(|spec| is_other(spec)) {
+            bail!("catalog: {} is the name of a [[secondary]], too: give it another one", spec.origin);
+        }
         Ok(Transfers { keys, allow_transfer, max, secondaries, catalog, zones: HashMap::new() })
     }
 
@@ -292,6 +297,11 @@ fn secondary(table: &SecondaryTable, keys: &Keys, directory: &Path) -> anyhow::R
     }
     if table.members.is_some() && !table.catalog {
         bail!("members: expected catalog = true beside it");
+    }
+    if table.members.is_some() && table.file.is_none() {
+        bail!(
+            "members: expected file beside it: without the catalog, files of its zones are of no use after a restart"
+        );
     }
     Ok(SecondarySpec {
         is_catalog: table.catalog,

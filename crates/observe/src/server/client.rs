@@ -105,6 +105,7 @@ fn serve(stream: &UnixStream, program: &Program, ending: &AtomicBool) -> io::Res
     let mut out = Out::new(stream);
     let (pid, engines) = (program.pid, program.engines.len());
     write_json(&mut out, &Reply::Program { pid, name: program.name.clone(), engines })?;
+    out.flush()?; // What follows may take long.
     match request {
         Err(problem) => write_json(&mut out, &Reply::Error(problem))?,
         Ok(request) => answer(request, program, ending, &mut out)?,

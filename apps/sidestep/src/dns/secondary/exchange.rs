@@ -60,7 +60,8 @@ impl<S: Read + Write> Stream for S {}
 impl Primary<'_> {
     /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP, or by TLS alone (RFC 9103, 6.1).
     pub(super) fn serial(&self) -> Result<u32, ExchangeError> {
-        for _ in 0..if self.tls.is_none() { UDP_TRIES } else { 0 } {
+        let tries = if self.tls.is_none() { UDP_TRIES } else { 0 };
+        for _ in 0..tries {
             match self.ask_by_udp() {
                 Ok(Some(serial)) => return Ok(serial),
                 Err(ExchangeError::Io(_)) => {}

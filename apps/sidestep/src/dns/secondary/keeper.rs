@@ -41,17 +41,16 @@ impl Followed {
             None => Secondary::empty(now),
         };
         let is_kept = held.is_some();
-        let (is_expired, is_asking, has_left, deadline) = (false, false, false, None);
         Followed {
             spec: zone.spec,
             key: zone.key,
             held,
             is_kept,
-            is_expired,
-            is_asking,
-            has_left,
+            is_expired: false,
+            is_asking: false,
+            has_left: false,
             timers,
-            deadline,
+            deadline: None,
         }
     }
 
@@ -71,6 +70,8 @@ pub(super) struct Keeper {
     deadlines: BTreeSet<(Instant, usize)>,
     /// Names of zones that no catalog may bring: they are configured.
     taken: BTreeSet<NameBuf>,
+    /// Catalogs that may bring zones that another one had, or that were configured.
+    unsettled: BTreeSet<usize>,
     clock: Clock,
     jobs: Sender<Job>,
     publish: Publish,
@@ -85,14 +86,19 @@ impl Keeper {
     ) -> Keeper {
         let (zones_by_number, deadlines, clock) = (BTreeMap::new(), BTreeSet::new(), Clock::start());
         let now = clock.now();
-        let mut keeper =
-            Keeper { zones: zones_by_number, next_number: 0, deadlines, taken, clock, jobs, publish };
-        for zone in zones {
-            if zone.spec.membership.is_none() {
-                keeper.taken.insert(zone.spec.origin.clone());
-            }
-            keeper.follow(zone, now);
-        }
+        let unsettled = BTreeSet::new();
+        let mut keeper = Keeper {
+            zones: zones_by_number,
+            next_number: 0,
+            deadlines,
+            taken,
+            unsettled,
+            clock,
+            jobs,
+            publish,
+        };
+        zones.into_iter().for_each(|zone| keeper.follow(zone, now));
+        keeper.take_secondaries();
         keeper
     }
 
@@ -104,6 +110,9 @@ impl Keeper {
                 self.deadlines.remove(&(deadline, number));
                 self.poll(number, now);
             }
+            while let Some(number) = self.unsettled.pop_first() {
+                self.follow_catalog(number, now);
+            }
             let wait = self.deadlines.first().map_or(IDLE, |(deadline, _)| deadline.since(now));
             match receiver.recv_timeout(wait.into()) {
                 Ok(Notice::Notify(zone, from)) => {
@@ -111,6 +120,7 @@ impl Keeper {
                     self.ask_for(&zone);
                 }
                 Ok(Notice::Refresh(zone)) => self.ask_for(&zone),
+                Ok(Notice::Taken(names)) => self.take(names),
                 Ok(Notice::Refreshed(number, outcome)) => self.on_refreshed(number, outcome),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -177,7 +187,7 @@ impl Keeper {
         let Some(zone) = self.zones.get_mut(&number) else { return };
         zone.is_asking = false;
         if zone.has_left {
-            return self.finish_leaving(number, now);
+            return self.forget(number);
         }
         let new = match outcome {
             Outcome::Failed => {
@@ -202,9 +212,32 @@ impl Keeper {
         self.schedule(number);
     }
 
+    /// Other zones are configured: they are no catalog's from now on, and those that were may be one's.
+    fn take(&mut self, names: BTreeSet<NameBuf>) {
+        self.taken = names;
+        self.take_secondaries();
+        let is_taken =
+            |zone: &Followed| zone.spec.membership.is_some() && self.taken.contains(&zone.spec.origin);
+        let mut zones = self.zones.iter().filter(|(_, zone)| !zone.has_left && is_taken(zone));
+        let taken: Vec<usize> = zones.by_ref().map(|(number, _)| *number).collect();
+        taken.into_iter().for_each(|number| self.leave(number));
+        self.unsettle_catalogs();
+    }
+
+    /// Configured secondaries are no catalog's.
+    fn take_secondaries(&mut self) {
+        let own = self.zones.values().filter(|zone| zone.spec.membership.is_none());
+        self.taken.extend(own.map(|zone| zone.spec.origin.clone()));
+    }
+
+    fn unsettle_catalogs(&mut self) {
+        let catalogs = self.zones.iter().filter(|(_, zone)| zone.spec.is_catalog);
+        self.unsettled.extend(catalogs.map(|(number, _)| *number));
+    }
+
     /// Takes what a catalog names, and leaves what it names no longer.
     fn follow_catalog(&mut self, number: usize, now: Instant) {
-        let catalog = &self.zones[&number];
+        let Some(catalog) = self.zones.get(&number) else { return };
         let Some(tree) = catalog.held.as_ref().and_then(Version::tree).filter(|_| catalog.spec.is_catalog)
         else {
             return;
@@ -225,6 +258,16 @@ impl Keeper {
         }
         gone.into_iter().for_each(|number| self.leave(number));
         let present: BTreeSet<NameBuf> = self.zones.values().map(|zone| zone.spec.origin.clone()).collect();
+        let elsewhere = |zone: &&Followed| {
+            members.contains_key(&zone.spec.origin) && zone.label_in(&spec.origin).is_none() && !zone.has_left
+        };
+        for zone in self.zones.values().filter(elsewhere).filter(|zone| zone.spec.membership.is_some()) {
+            log::error!(
+                "catalog {}: zone {} is another catalog's, and stays there",
+                spec.origin,
+                zone.spec.origin
+            );
+        }
         let is_new = |origin: &NameBuf| !present.contains(origin) && !self.taken.contains(origin);
         let new: Vec<_> = members.into_iter().filter(|(origin, _)| is_new(origin)).collect();
         for (origin, label) in new {
@@ -261,26 +304,15 @@ impl Keeper {
         }
     }
 
-    /// Forgets a zone, and its files.
-    fn forget(&mut self, number: usize) -> Option<Followed> {
-        let zone = self.zones.remove(&number)?;
+    /// Forgets a zone, and its files. Its catalog, or another one, may have it again meanwhile: it joins as a new one then.
+    fn forget(&mut self, number: usize) {
+        let Some(zone) = self.zones.remove(&number) else { return };
         if let Some(deadline) = zone.deadline {
             self.deadlines.remove(&(deadline, number));
         }
         if let Some(file) = &zone.spec.file {
             store::remove(file);
         }
-        Some(zone)
-    }
-
-    /// Forgets a zone whose last answer has come. If its catalog has it again meanwhile, it joins as a new one.
-    fn finish_leaving(&mut self, number: usize, now: Instant) {
-        let left = self.forget(number).and_then(|zone| zone.spec.membership.clone());
-        let Some(membership) = left else { return };
-        let is_catalog = |zone: &Followed| zone.spec.origin == membership.catalog && zone.spec.is_catalog;
-        let catalog = self.zones.iter().find(|(_, zone)| is_catalog(zone)).map(|(number, _)| *number);
-        if let Some(catalog) = catalog {
-            self.follow_catalog(catalog, now);
-        }
+        self.unsettle_catalogs();
     }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Notice {
     Notify(Box<NameBuf>, IpAddr),
     /// An operator wants a zone's primaries to be asked.
     Refresh(Box<NameBuf>),
+    /// The names of configured zones, which no catalog may bring.
+    Taken(BTreeSet<NameBuf>),
     /// What came of a refresh of the zone of this number.
     Refreshed(usize, Outcome),
 }
@@ -190,7 +192,10 @@ fn refresh(job: &Job) -> Outcome {
                     zone.serial(),
                     zone.record_count()
                 );
-                let kept = job.spec.file.as_ref().map(|file| match &differences[..] {
+                // A catalog that names nothing is not kept: after a restart its zones would be gone.
+                let names_zones = || catalog::members(zone).is_ok_and(|members| !members.is_empty());
+                let is_good = !job.spec.is_catalog || names_zones();
+                let kept = job.spec.file.as_ref().filter(|_| is_good).map(|file| match &differences[..] {
                     differences @ [_, ..] if job.is_kept => {
                         store::add(file, differences, zone).and_then(|()| Ok(store::touch(file)?))
                     }
@@ -201,7 +206,7 @@ fn refresh(job: &Job) -> Outcome {
                     log::error!("zone {origin} is served, and its file stays old: {error:#}");
                 }
                 let version = next_version(job.held.as_ref(), *changed, &differences);
-                return Outcome::New(version, error.is_none());
+                return Outcome::New(version, is_good && error.is_none());
             }
             Err(error) => log::warn!("zone {origin} from {address}: {error}"),
         }
