@@ -19,7 +19,6 @@ pub(crate) enum Peer {
 
 /// One that runs.
 pub(crate) struct Resolver {
-    pub(crate) peer: Peer,
     _running: RunningResolver,
 }
 
@@ -93,6 +92,6 @@ impl Peer {
         let setting =
             ResolverSetting { port: self.address().port(), source, hints, anchor, more: self.more() };
         let running = self.make().start(lab, Side::Client, &setting)?;
-        Ok(Resolver { peer: self, _running: running })
+        Ok(Resolver { _running: running })
     }
 }
