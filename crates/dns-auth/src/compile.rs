@@ -93,6 +93,8 @@ struct Compiler<'z> {
     dnssec: bool,
     /// Answers so far that depend on the lines of other names than the question's.
     varying: Vec<(NodeId, Rtype)>,
+    /// Types of the entries that the last node got.
+    inserted: Vec<u16>,
     message: Box<[u8; 65_535]>,
 }
 
@@ -119,8 +121,8 @@ impl<'z> Compiler<'z> {
     }
 
     fn with(table: TableBuilder, zone: &'z Zone, dnssec: bool) -> Compiler<'z> {
-        let (scratch, varying) = Default::default();
-        Compiler { zone, table, scratch, dnssec, varying, message: Box::new([0; 65_535]) }
+        let (scratch, varying, inserted) = Default::default();
+        Compiler { zone, table, scratch, dnssec, varying, inserted, message: Box::new([0; 65_535]) }
     }
 
     /// The table of all names, and what varies in it besides the names that are marked.
@@ -151,16 +153,16 @@ impl<'z> Compiler<'z> {
         self.table.finish()
     }
 
-    /// Says for types that only `other` has that the tree answers.
+    /// Says for types that `other` has an entry for, and `own` has none, that the tree answers. `own` has just been compiled: its answer may be
+    /// none that can be, such as an alias that leaves the zone.
     fn absent(&mut self, own: Node<'_>, other: Node<'_>) {
         let mut octets = [0; 255];
         let name = lowercase(own.name(), &mut octets);
-        let is_answered = |rtype| is_compiled(rtype) && own.rrset(rtype).is_none();
-        for rtype in
-            types_of(other).filter(|rtype| is_answered(*rtype) && !types_of(own).any(|own| own == *rtype))
-        {
-            let flags = flag::VARIES | flag::ABSENT;
-            self.table.insert(rtype.0, Entry { counts: [0; 3], flags, name, body: &[] });
+        for rtype in types_of(other).filter(|rtype| is_compiled(*rtype)) {
+            if !self.inserted.contains(&rtype.0) {
+                let flags = flag::VARIES | flag::ABSENT;
+                self.table.insert(rtype.0, Entry { counts: [0; 3], flags, name, body: &[] });
+            }
         }
     }
 
@@ -183,6 +185,7 @@ impl<'z> Compiler<'z> {
     }
 
     fn node(&mut self, node: Node<'z>) {
+        self.inserted.clear();
         let mut octets = [0; 255];
         let name = lowercase(node.name(), &mut octets);
         for rrset in node.rrsets().filter(|rrset| is_compiled(rrset.rtype())) {
@@ -227,6 +230,7 @@ impl<'z> Compiler<'z> {
             body: &self.message[..end],
         };
         self.table.insert(rrset.rtype().0, entry);
+        self.inserted.push(rrset.rtype().0);
     }
 
     /// All else: the tree's own answer, if it is whole and from this zone alone.
@@ -250,6 +254,7 @@ impl<'z> Compiler<'z> {
         let body = &self.message[start..found.end];
         let flags = ordered | chained | dependent | varies(found.varies);
         self.table.insert(rtype.0, Entry { counts, flags, name, body });
+        self.inserted.push(rtype.0);
     }
 }
 

@@ -157,3 +157,22 @@ fn a_line_gets_the_zone_with_its_records_and_others_get_the_zone() {
     let (cases, records) = counts.into_inner();
     assert!(records > 2 * cases, "{records} records of lines in {cases} cases show little");
 }
+
+/// The table has no answer for an alias that leaves the zone, so the tree has to give it, and not the zone's own records.
+#[test]
+fn an_alias_of_a_line_that_leaves_the_zone_takes_the_place_of_addresses() {
+    let text =
+        |records: &'static str| Only(format!("@ 60 SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{records}"));
+    let limits = Limits::default();
+    let path = Path::new("t.zone");
+    let plain =
+        dns_zone::load_zone(&mut text("www A 192.0.2.2\nwww AAAA ::2\n"), path, None, &limits, 1).unwrap();
+    let merged =
+        dns_zone::load_zone(&mut text("www CNAME cdn.elsewhere.\n"), path, None, &limits, 1).unwrap();
+    let mut own = Only("www CNAME cdn.elsewhere.\n".to_owned());
+    let overlay = load_overlay(&mut own, path, (plain.origin(), 60), &limits).unwrap();
+    let data = LineData::new(vec![LineOverlays { line: "a".into(), overlays: vec![Arc::new(overlay)] }]);
+    let lined = catalog(compile_with_lines(plain, &Arc::new(data)));
+    let qnames = BTreeSet::from([b"\x03www\x01t\0".to_vec()]);
+    compare((&lined, &catalog(compile(merged))), &qnames, INSIDE).unwrap();
+}

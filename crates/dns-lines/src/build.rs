@@ -57,7 +57,9 @@ impl LineTableBuilder {
     /// # Errors
     /// Two lines have the same prefix in the same rank.
     pub fn finish(mut self) -> Result<LineTable, TwoLines> {
-        self.entries.sort_unstable_by_key(|entry| (entry.prefix.bits, entry.prefix.length, entry.rank));
+        self.entries.sort_unstable_by_key(|entry| {
+            (entry.prefix.family == Family::V6, entry.prefix.bits, entry.prefix.length, entry.rank)
+        });
         let two = self.entries.windows(2).find(|pair| {
             let [one, other] = [pair[0], pair[1]];
             (one.prefix, one.rank) == (other.prefix, other.rank) && one.line != other.line

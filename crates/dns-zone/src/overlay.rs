@@ -212,11 +212,18 @@ pub fn mark(zone: &Zone, overlays: &[&Overlay]) -> Changed {
     editor.finish().expect("marks leave the SOA where it is")
 }
 
-/// The zone for clients of a line: `marked`, with the sets of overlays. The later of two that have a set counts. What has no place there is left out.
+/// The zone for clients of a line: `marked`, with the sets of overlays. The later of two that have a set counts, also where only one of two sets
+/// can be at a name, as beside an alias. What has no place there is left out.
 pub fn varied(marked: &Zone, overlays: &[&Overlay]) -> Zone {
     let mut editor = ZoneEditor::new(marked);
-    for set in overlays.iter().flat_map(|overlay| overlay.fitting(marked)) {
+    let mut taken: BTreeMap<&NameBuf, Vec<Rtype>> = BTreeMap::new();
+    for set in overlays.iter().rev().flat_map(|overlay| overlay.fitting(marked)) {
         let (owner, rtype) = (set.owner.as_name(), set.rtype);
+        let nearer = taken.entry(&set.owner).or_default();
+        if nearer.iter().any(|other| *other == rtype || [*other, rtype].contains(&Rtype::CNAME)) {
+            continue;
+        }
+        nearer.push(rtype);
         editor.remove_sets(owner, |other: Rrset<'_>| {
             let other = other.covered().unwrap_or(other.rtype());
             let gives_way = rtype == Rtype::CNAME || other == Rtype::CNAME;
@@ -275,6 +282,18 @@ mod tests {
         let owner = NameBuf::from_text(owner.as_bytes(), None).unwrap();
         let set = zone.find(owner.as_name().as_bytes())?.rrset(rtype)?;
         Some(set.records().map(<[u8]>::to_vec).collect())
+    }
+
+    #[test]
+    fn the_nearest_of_several_overlays_counts_and_takes_nothing_of_the_zone_for_a_farther_one() {
+        let far = overlay("www CNAME elsewhere.test.\nns A 198.51.100.9\n").unwrap();
+        let near = overlay("www TXT near\n").unwrap();
+        let marked = mark(&zone(), &[&far, &near]).zone;
+        let line = varied(&marked, &[&far, &near]);
+        assert_eq!(data(&line, "www.example.", Rtype::A), data(&zone(), "www.example.", Rtype::A));
+        assert_eq!(data(&line, "www.example.", Rtype::CNAME), None);
+        assert_eq!(data(&line, "www.example.", Rtype::TXT), Some(vec![b"\x04near".to_vec()]));
+        assert_eq!(data(&line, "ns.example.", Rtype::A), Some(vec![vec![198, 51, 100, 9]]));
     }
 
     #[test]

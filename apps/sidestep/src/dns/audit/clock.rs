@@ -51,7 +51,8 @@ pub(super) async fn offset_ms(asker: &Asker, server: SocketAddr, zone: Name<'_>)
         let text = reply.text().unwrap_or_default();
         let at = text.strip_prefix("at=").and_then(|rest| rest.split("server=").next()?.parse::<u64>().ok());
         let Some(at) = at else { continue };
-        let offset = at as i64 - (before + took / 2) as i64;
+        // What a resolver says may be anything.
+        let Ok(offset) = i64::try_from(i128::from(at) - i128::from(before + took / 2)) else { continue };
         if best.is_none_or(|(fastest, _)| took < fastest) {
             best = Some((took, offset));
         }

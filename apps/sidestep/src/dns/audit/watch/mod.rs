@@ -24,7 +24,7 @@ use log::LevelFilter;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::options::Probing;
+use super::options::{Probing, Settings};
 use super::{BAD, probe};
 use crate::logging::LogOptions;
 use crate::output;
@@ -77,21 +77,32 @@ pub(crate) fn watch(options: &Watch) -> anyhow::Result<ExitCode> {
     end_at_signals()?;
     let (mut is_worse, mut round) = (false, 0);
     loop {
-        let report = probe::audit(&settings)?;
-        let own = history.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = changes::between(&own.last(&report)?, &report);
-        own.add(&report)?;
-        own.forget(options.keep)?;
-        drop(own);
-        is_worse |= changes.iter().any(Change::is_worse);
-        tell(options, &changes)?;
-        log::info!("round {}: {} resolvers, {} changes", round + 1, report.resolvers.len(), changes.len());
         round += 1;
+        match look(options, &settings, &history) {
+            Ok(changes) => {
+                is_worse |= changes.iter().any(Change::is_worse);
+                tell(options, &changes)?;
+                log::info!("round {round}: {} changes", changes.len());
+            }
+            // What is wrong in the first round is wrong with what was asked for.
+            Err(error) if round == 1 => return Err(error),
+            Err(error) => log::error!("round {round} failed, and the next one tries again: {error:#}"),
+        }
         if options.rounds.is_some_and(|rounds| round >= rounds) {
             return Ok(if is_worse { ExitCode::from(BAD) } else { ExitCode::SUCCESS });
         }
         std::thread::sleep(Duration::from_secs(options.every));
     }
+}
+
+/// One round: what has changed since the last one.
+fn look(options: &Watch, settings: &Arc<Settings>, history: &Mutex<History>) -> anyhow::Result<Vec<Change>> {
+    let report = probe::audit(settings)?;
+    let own = history.lock().unwrap_or_else(PoisonError::into_inner);
+    let changes = changes::between(&own.last(&report)?, &report);
+    own.add(&report)?;
+    own.forget(options.keep)?;
+    Ok(changes)
 }
 
 /// A line for each change, and a message to the webhook. One that fails is no reason to end.
