@@ -116,7 +116,7 @@ fn the_zones_of_a_server_are_listed_with_their_serials_and_without_where_they_ha
     let zones = |words: &[&str]| command(&[&["dns", "zones", "--control", &control], words].concat());
     let text = String::from_utf8(zones(&[]).stdout).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["zone", "source", "serial", "records", "names", "signed"]);
+    assert_eq!(lines[0], ["zone", "source", "serial", "records", "names", "signed", "state"]);
     assert_eq!(lines[1][..3], ["example.com.", "file", "1"]);
     assert_eq!(lines[2].join(" "), "bad.example. file no version: answered with SERVFAIL");
     let one = String::from_utf8(zones(&["EXAMPLE.com", "--json"]).stdout).unwrap();

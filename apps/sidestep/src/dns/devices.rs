@@ -38,14 +38,19 @@ impl Bound {
                 return Ok(bound);
             }
         };
-        bound.addresses.clone_from(addresses);
+        let has_tcp = config.responder == ResponderKind::Dns;
+        tcp::on_free_ports(addresses, || Bound::open_kernel(addresses, engines, has_tcp))
+    }
+
+    fn open_kernel(addresses: &[SocketAddr], engines: usize, has_tcp: bool) -> anyhow::Result<Bound> {
+        let mut bound = Bound { addresses: addresses.to_vec(), udp: Vec::new(), tcp: Vec::new(), port: None };
         for _ in 0..engines {
             let listen = bound.addresses.clone();
             let sockets = KernelSockets::open(device_kernel::Config { listen, ..Default::default() })?;
             bound.addresses = sockets.local_addrs().collect(); // Port 0 has become a number, for the other engines too.
             bound.udp.push(sockets);
         }
-        if config.responder == ResponderKind::Dns {
+        if has_tcp {
             let listen = |&address| tcp::listen(address, false).with_context(|| format!("TCP at {address}"));
             bound.tcp = bound.addresses.iter().map(listen).collect::<Result<_, _>>()?;
         }

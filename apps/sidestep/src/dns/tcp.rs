@@ -76,6 +76,27 @@ pub(crate) fn listen(address: SocketAddr, free_bind: bool) -> io::Result<std::ne
     Ok(socket.into())
 }
 
+/// Has `open` bind sockets of UDP and then of TCP. Where `addresses` leaves the port to the kernel (port 0), it chooses one that UDP has
+/// free, and TCP may not: then all of it is tried again.
+pub(crate) fn on_free_ports<T>(
+    addresses: &[SocketAddr],
+    open: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    const TRIES: u32 = 100;
+    let chooses = addresses.iter().any(|address| address.port() == 0);
+    let is_taken = |error: &anyhow::Error| {
+        let causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        causes.map(io::Error::kind).any(|kind| kind == io::ErrorKind::AddrInUse)
+    };
+    let mut tries = 1;
+    loop {
+        match open() {
+            Err(error) if chooses && tries < TRIES && is_taken(&error) => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Starts the service on a thread of its own. Once it is to stop, it waits `linger` for clients to take their answers.
 pub(crate) fn start(
     responder: DnsResponder,

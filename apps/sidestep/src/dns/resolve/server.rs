@@ -113,7 +113,7 @@ impl Server {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), token(Kind::Wake, 0))?);
         let (control, commands) = Control::new(Arc::clone(&waker));
-        let (udp, tcp) = open_sockets(&config, poll.registry())?;
+        let (udp, tcp) = tcp::on_free_ports(&config.listen, || open_sockets(&config, poll.registry()))?;
         let encrypted = config.encrypted.as_ref().map(|options| {
             let waker = Arc::clone(&waker);
             // A wake-up that fails means that the loop has ended.

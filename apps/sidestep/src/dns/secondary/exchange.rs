@@ -1,6 +1,6 @@
 //! Questions to primaries and transfers from them, on sockets of the kernel that may wait.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(super) struct Primary<'a> {
     pub(super) origin: Name<'a>,
     pub(super) key: Option<&'a Arc<Key>>,
     /// How to connect, if all goes by TLS.
-    pub(super) tls: Option<&'a TransferTls>,
+    pub(super) tls: Option<&'a Arc<TransferTls>>,
 }
 
 /// A connection, with TLS or without.
@@ -57,9 +57,37 @@ trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
+/// The connection by which a transfer has ended well, for the next one from the same primary (RFC 7766, 6.2.1; RFC 9103, 6.4): without it a
+/// catalog of many zones takes as many ports.
+#[derive(Default)]
+pub(super) struct Idle(Option<Connection>);
+
+struct Connection {
+    address: SocketAddr,
+    tls: Option<Arc<TransferTls>>,
+    stream: Box<dyn Stream>,
+}
+
+impl Idle {
+    /// Ends the connection.
+    pub(super) fn close(&mut self) {
+        self.0 = None;
+    }
+
+    /// The connection, if it is to that primary. One to another is ended.
+    fn take(&mut self, primary: &Primary<'_>) -> Option<Connection> {
+        let is_same = |tls: Option<&Arc<TransferTls>>| match (tls, primary.tls) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => false,
+        };
+        self.0.take().filter(|held| held.address == primary.address && is_same(held.tls.as_ref()))
+    }
+}
+
 impl Primary<'_> {
     /// The serial that it has: by UDP, or by TCP if there is no whole answer by UDP, or by TLS alone (RFC 9103, 6.1).
-    pub(super) fn serial(&self) -> Result<u32, ExchangeError> {
+    pub(super) fn serial(&self, idle: &mut Idle) -> Result<u32, ExchangeError> {
         let tries = if self.tls.is_none() { UDP_TRIES } else { 0 };
         for _ in 0..tries {
             match self.ask_by_udp() {
@@ -70,10 +98,11 @@ impl Primary<'_> {
             }
         }
         let (id, request, mut verifier) = self.signed(|id| question_message(id, 0, self.origin, Rtype::SOA));
-        let mut stream = self.connect(&request)?;
-        let mut answer = read_message(&mut *stream)?;
+        let (connection, mut answer) = self.ask(&request, idle)?;
         verify(verifier.as_mut(), &mut answer)?;
-        Ok(serial_in(&answer, id, self.origin)?)
+        let serial = serial_in(&answer, id, self.origin)?;
+        idle.0 = Some(connection);
+        Ok(serial)
     }
 
     /// `None` if the answer is truncated.
@@ -103,15 +132,15 @@ impl Primary<'_> {
         &self,
         held: Option<&Arc<ServedZone>>,
         ours: Option<u32>,
+        idle: &mut Idle,
     ) -> Result<Received, ExchangeError> {
         let began = Instant::now();
         let zone = held.and_then(|held| held.tree().ok());
         let (id, request, mut verifier) = self.signed(|id| transfer_request(id, self.origin, zone));
-        let mut stream = self.connect(&request)?;
+        let (mut connection, mut message) = self.ask(&request, idle)?;
         let seed = u64::from(random_number()) << 32 | u64::from(random_number());
         let mut incoming = Incoming::new(id, self.origin, held.cloned(), OCTETS_MAX, seed);
         loop {
-            let mut message = read_message(&mut *stream)?;
             verify(verifier.as_mut(), &mut message)?;
             if incoming.on_message(&message)? {
                 break;
@@ -119,11 +148,14 @@ impl Primary<'_> {
             if began.elapsed() > TRANSFER_MAX {
                 return Err(ExchangeError::TooSlow);
             }
+            message = read_message(&mut *connection.stream)?;
         }
         if verifier.is_some_and(|verifier| !verifier.is_complete()) {
             return Err(VerifyError::Unsigned.into());
         }
-        Ok(incoming.finish(ours)?)
+        let received = incoming.finish(ours)?;
+        idle.0 = Some(connection);
+        Ok(received)
     }
 
     /// A request with a random ID, signed if there is a key.
@@ -134,8 +166,26 @@ impl Primary<'_> {
         (id, request, verifier)
     }
 
-    fn connect(&self, request: &[u8]) -> io::Result<Box<dyn Stream>> {
-        let mut stream: Box<dyn Stream> = match self.tls {
+    /// Sends a request, and gives the first message of the answer: by the connection that is left of an exchange before, else by a new one. The
+    /// primary may have ended the old one meanwhile.
+    fn ask(&self, request: &[u8], idle: &mut Idle) -> io::Result<(Connection, Vec<u8>)> {
+        if let Some(mut connection) = idle.take(self) {
+            match connection.ask(request) {
+                Ok(message) => return Ok((connection, message)),
+                // It is there, and silent: a new connection would not hasten it.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+        let mut connection = self.connect()?;
+        let message = connection.ask(request)?;
+        Ok((connection, message))
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let stream: Box<dyn Stream> = match self.tls {
             Some(tls) => {
                 let stream = tls.connect(self.address, ANSWER_MAX)?;
                 set_patience(&stream.sock)?;
@@ -147,10 +197,16 @@ impl Primary<'_> {
                 Box::new(stream)
             }
         };
+        Ok(Connection { address: self.address, tls: self.tls.cloned(), stream })
+    }
+}
+
+impl Connection {
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
         let framed = [&(request.len() as u16).to_be_bytes()[..], request].concat(); // A request is short.
-        stream.write_all(&framed)?;
-        stream.flush()?;
-        Ok(stream)
+        self.stream.write_all(&framed)?;
+        self.stream.flush()?;
+        read_message(&mut *self.stream)
     }
 }
 

@@ -23,7 +23,7 @@ use dns_transfer::{Difference, IncomingError, Key, Keys, Received, catalog};
 use dns_wire::NameBuf;
 use dns_zone::Changed;
 
-use self::exchange::{ExchangeError, Primary};
+use self::exchange::{ExchangeError, Idle, Primary};
 use self::keeper::Keeper;
 use super::config::ZoneSpec;
 use super::store;
@@ -164,10 +164,19 @@ struct Job {
 }
 
 fn work(queue: &Mutex<Receiver<Job>>, sender: &SyncSender<Notice>) {
+    let mut idle = Idle::default();
     loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        // Who waits for a job holds the lock. Nobody knows for how long there is none, and primaries shall not wait for that.
+        let waiting = queue.try_lock().ok().and_then(|queue| queue.try_recv().ok());
+        let job = waiting.map_or_else(
+            || {
+                idle.close();
+                queue.lock().unwrap_or_else(PoisonError::into_inner).recv()
+            },
+            Ok,
+        );
         let Ok(job) = job else { return };
-        let outcome = refresh(&job);
+        let outcome = refresh(&job, &mut idle);
         if sender.send(Notice::Refreshed(job.number, outcome)).is_err() {
             return;
         }
@@ -175,10 +184,10 @@ fn work(queue: &Mutex<Receiver<Job>>, sender: &SyncSender<Notice>) {
 }
 
 /// Asks the primaries in their order.
-fn refresh(job: &Job) -> Outcome {
+fn refresh(job: &Job, idle: &mut Idle) -> Outcome {
     let origin = &job.spec.origin;
     for &address in &job.spec.primaries {
-        match refresh_from(job, address) {
+        match refresh_from(job, address, idle) {
             Ok(Received::Current) => {
                 if let Some(error) = job.spec.file.as_ref().and_then(|file| store::touch(file).err()) {
                     log::debug!("zone {origin}: noting the time in its file: {error}");
@@ -222,22 +231,22 @@ fn next_version(held: Option<&Version>, changed: Changed, differences: &[Arc<Dif
     }
 }
 
-fn refresh_from(job: &Job, address: SocketAddr) -> Result<Received, ExchangeError> {
-    let tls = job.spec.tls.as_deref();
+fn refresh_from(job: &Job, address: SocketAddr, idle: &mut Idle) -> Result<Received, ExchangeError> {
+    let tls = job.spec.tls.as_ref();
     let primary = Primary { address, origin: job.spec.origin.as_name(), key: job.key.as_ref(), tls };
     let ours = job.held.as_ref().and_then(Version::tree).map(dns_zone::Zone::serial);
-    let Some(ours) = ours else { return primary.transfer(None, None) };
-    let theirs = primary.serial()?;
+    let Some(ours) = ours else { return primary.transfer(None, None, idle) };
+    let theirs = primary.serial(idle)?;
     if ours == theirs {
         return Ok(Received::Current);
     }
     if !is_older(ours, theirs) {
         return Err(IncomingError::WentBack { ours, theirs }.into());
     }
-    match primary.transfer(job.held.as_ref().map(|held| &held.served), Some(ours)) {
+    match primary.transfer(job.held.as_ref().map(|held| &held.served), Some(ours), idle) {
         Err(ExchangeError::Incoming(error)) => {
             log::info!("zone {} from {address}: not by differences ({error}), so all of it", job.spec.origin);
-            primary.transfer(None, Some(ours))
+            primary.transfer(None, Some(ours), idle)
         }
         outcome => outcome,
     }

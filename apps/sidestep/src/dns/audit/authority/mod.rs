@@ -79,7 +79,7 @@ pub(crate) fn serve(options: &Authority) -> anyhow::Result<ExitCode> {
     let origin = checked_zone(&options.zone)?;
     let keys = keys(origin.as_name(), options.keys.as_deref())?;
     let listen = options.listen.iter().map(|text| parse_listen(text, 5300)).collect::<Result<Vec<_>, _>>()?;
-    let bound = Bound::open(&listen, options.device.is_some())?;
+    let bound = kernel_tcp::on_free_ports(&listen, || Bound::open(&listen, options.device.is_some()))?;
     let addresses = bound.addresses(&listen);
     let public = if options.addresses.is_empty() {
         addresses.iter().map(SocketAddr::ip).collect()
