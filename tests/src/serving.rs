@@ -10,9 +10,6 @@ use lab::{Child, Directory, LabError, sidestep_binary};
 /// Time for the ready line, on a machine that is busy with other tests.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// The port that UDP gets may be taken by somebody's TCP connection.
-const TRIES: u32 = 3;
-
 /// A running server at addresses of its own on 127.0.0.1 and ::1.
 pub struct Serving {
     /// The process.
@@ -40,8 +37,7 @@ impl Serving {
 
     /// The same, by a command that replaces itself by the server, such as `prlimit --nofile=64`.
     pub fn start_by(by: &[&str], directory: Directory, sources: &[&str], arguments: &[&str]) -> Serving {
-        let start = || try_start(by, &directory, sources, arguments);
-        let (process, ready) = (1..TRIES).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap());
+        let (process, ready) = start(by, &directory, sources, arguments).unwrap();
         // `... on 127.0.0.1:1 [::1]:2 over kernel sockets, ...`
         let addresses = |word: &str| word.trim_end_matches(',').parse::<SocketAddr>().ok();
         let mut addresses = ready.split_whitespace().filter_map(addresses);
@@ -55,7 +51,7 @@ impl Serving {
     }
 }
 
-fn try_start(
+fn start(
     by: &[&str],
     directory: &Directory,
     sources: &[&str],

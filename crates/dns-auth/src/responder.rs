@@ -77,6 +77,11 @@ impl Prepared {
         }
     }
 
+    /// The place in the catalog of the zone that the question's name is in, if there is one.
+    pub fn zone(&self) -> Option<u32> {
+        self.zone
+    }
+
     /// The query, if it is one.
     #[inline(always)]
     pub fn query(&self) -> Option<&Query> {
@@ -296,18 +301,16 @@ impl Responder {
         self.counters.on_dropped(Dropped::Rate);
     }
 
-    /// Adds an option to the OPT record of the last answer, which has `len` octets in `buffer`, if it has such a record, and room; returns the
-    /// answer's new length.
-    pub fn add_option(&self, buffer: &mut [u8], len: usize, code: u16, data: &[u8]) -> usize {
-        let end = len + 4 + data.len();
+    /// Adds whole `options` to the OPT record of the last answer, which has `len` octets in `buffer`, if it has such a record, and room; returns
+    /// the answer's new length.
+    pub fn add_options(&self, buffer: &mut [u8], len: usize, options: &[u8]) -> usize {
+        let end = len + options.len();
         if self.last_opt_len == 0 || end > buffer.len() {
             return len;
         }
         let start = len - self.last_opt_len;
         buffer[start + 9..start + OPT_LEN].copy_from_slice(&((end - start - OPT_LEN) as u16).to_be_bytes());
-        buffer[len..len + 2].copy_from_slice(&code.to_be_bytes());
-        buffer[len + 2..len + 4].copy_from_slice(&(data.len() as u16).to_be_bytes());
-        buffer[len + 4..end].copy_from_slice(data);
+        buffer[len..end].copy_from_slice(options);
         end
     }
 

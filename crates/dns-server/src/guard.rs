@@ -4,8 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use clock::Instant;
-use dns_auth::{Prepared, Transport};
+use dns_auth::{Prepared, Responder, Transport};
 use dns_guard::{Beyond, COOKIE, Networks, RateLimiter, RateOptions, ServerCookies, Verdict};
+use dns_wire::Rcode;
+
+use crate::responder::length;
 
 /// How clients are treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +35,9 @@ impl GuardOptions {
 /// The option data of an answer: the client's part, and ours.
 pub(crate) type Cookie = [u8; 24];
 
-/// What happens to a query.
+/// A query that is not answered as others are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    /// It is answered like any other.
-    Answer,
-    /// So, and with a cookie.
-    AnswerWith(Cookie),
+pub(crate) enum Unlike {
     /// Its cookie has a length that no cookie has: FORMERR (RFC 7873, 5.2.2).
     Malformed,
     /// It gets a truncated answer: the client asks over TCP, and who forges its address gets nothing from it.
@@ -47,6 +46,29 @@ pub(crate) enum Judgement {
     Refuse,
     /// It gets no answer.
     Drop,
+}
+
+impl Unlike {
+    /// Writes what it gets over the prepared query in `buffer`; the length, if there is an answer.
+    #[inline(never)]
+    pub(crate) fn answer(
+        self,
+        responder: &mut Responder,
+        prepared: &Prepared,
+        buffer: &mut [u8],
+        transport: Transport,
+    ) -> Option<usize> {
+        let (rcode, is_truncated) = match self {
+            Unlike::Malformed => (Rcode::FormErr, false),
+            Unlike::Truncate => (Rcode::NoError, true),
+            Unlike::Refuse => (Rcode::Refused, false),
+            Unlike::Drop => {
+                responder.drop_for_rate(transport);
+                return None;
+            }
+        };
+        length(responder.answer_nothing(prepared, (rcode, is_truncated), buffer, transport))
+    }
 }
 
 /// What one responder knows of its clients.
@@ -71,7 +93,8 @@ impl Guard {
         self.options = Arc::clone(options);
     }
 
-    /// Judges the message in `octets`, which was prepared. What is special has an answer of its own, which gets no cookie.
+    /// Judges the message in `octets`, which was prepared: the cookie of its answer, if it gets one, or what it gets instead of an answer. What
+    /// is special has an answer of its own, which gets no cookie.
     pub(crate) fn judge(
         &mut self,
         (prepared, octets): (&Prepared, &[u8]),
@@ -79,29 +102,25 @@ impl Guard {
         transport: Transport,
         now: Instant,
         unix_secs: u64,
-    ) -> Judgement {
-        let mut judgement = Judgement::Answer;
+    ) -> Result<Option<Cookie>, Unlike> {
+        let mut cookie = None;
         let mut is_verified = transport == Transport::Tcp;
         if let Some(cookies) = &self.options.cookies
             && let Some(option) = prepared.query().and_then(|query| query.option(octets, COOKIE))
         {
-            let Ok(checked) = cookies.check(option, client, unix_secs as u32) else {
-                return Judgement::Malformed;
-            };
+            let checked = cookies.check(option, client, unix_secs as u32).map_err(|_| Unlike::Malformed)?;
             is_verified |= checked.is_valid;
-            if !prepared.is_special() {
-                judgement = Judgement::AnswerWith(checked.answer);
-            }
+            cookie = Some(checked.answer).filter(|_| !prepared.is_special());
         }
         // Who has shown that the address is theirs amplifies nothing.
         if is_verified || self.options.exempt.contain(client) {
-            return judgement;
+            return Ok(cookie);
         }
         match (self.limiter.take(client, false, 0, now), self.options.beyond) {
-            (Verdict::Pass, _) => judgement,
-            (_, Beyond::Refuse) => Judgement::Refuse,
-            (Verdict::Slip, Beyond::Slip) => Judgement::Truncate,
-            (_, Beyond::Slip | Beyond::Drop) => Judgement::Drop,
+            (Verdict::Pass, _) => Ok(cookie),
+            (_, Beyond::Refuse) => Err(Unlike::Refuse),
+            (Verdict::Slip, Beyond::Slip) => Err(Unlike::Truncate),
+            (_, Beyond::Slip | Beyond::Drop) => Err(Unlike::Drop),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! sees half of a change, and the old version is freed when its last reader is done.
 #![forbid(unsafe_code)]
 
+mod extras;
 mod guard;
 mod late;
 mod responder;

@@ -4,16 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use clock::Instant;
+use clock::{Duration, Instant};
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
-use dns_guard::COOKIE;
 use dns_message::Compressor;
 use dns_transfer::{Client, TooLong, Transfer, UpdateRequest};
-use dns_wire::Rcode;
 use engine::{Datagram, ReturnPath, UdpResponder};
 
-use crate::guard::{Guard, GuardOptions, Judgement};
+use crate::extras::{self, Extras};
+use crate::guard::{Guard, GuardOptions};
 use crate::late::{LateAnswers, LateReply};
 use crate::special::{Special, TransferService, count_reply, handle_special};
 
@@ -69,58 +68,53 @@ impl DnsResponder {
         }
     }
 
-    /// Answers one query of `len` octets in `buffer`, which `client` sent by TCP, or by TLS, HTTPS or QUIC.
-    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, client: Client) -> Answer {
+    /// Answers one query of `len` octets in `buffer`, which `client` sent by TCP, or by TLS, HTTPS or QUIC, by a connection that may be `idle`
+    /// for so long. `None`: the transport tells that itself.
+    pub fn respond_one(
+        &mut self,
+        buffer: &mut [u8],
+        len: usize,
+        client: Client,
+        idle: Option<Duration>,
+    ) -> Answer {
         let published = self.published.load();
         self.pick_up(&published);
+        let (catalog, address) = (&*published.catalog, client.address);
         let mut prepared = Prepared::default();
-        self.responder.prepare(&published.catalog, buffer, len, &mut prepared);
-        self.responder.fetch(&published.catalog, &mut prepared, &buffer[..len], || client.address);
+        self.responder.prepare(catalog, buffer, len, &mut prepared);
+        self.responder.fetch(catalog, &mut prepared, &buffer[..len], || address);
+        let mut extras = Extras::default();
         if let Some(guard) = &mut self.guard {
             let unix_secs = (published.transfers.unix_time)();
             let message = (&prepared, &buffer[..len]);
             // Over TCP nothing is limited, so the time of the limits does not matter.
-            match guard.judge(message, client.address, Transport::Tcp, Instant::ZERO, unix_secs) {
-                Judgement::Answer => {}
-                judgement => {
-                    let catalog = &published.catalog;
-                    let message = (buffer, len);
-                    let reply = answer_judged(
-                        &mut self.responder,
-                        catalog,
-                        &prepared,
-                        judgement,
-                        message,
-                        (Transport::Tcp, client.address),
-                    );
+            match guard.judge(message, address, Transport::Tcp, Instant::ZERO, unix_secs) {
+                Ok(cookie) => extras.push_cookie(cookie),
+                Err(unlike) => {
+                    let reply = unlike.answer(&mut self.responder, &prepared, buffer, Transport::Tcp);
                     return reply.map_or(Answer::None, Answer::Reply);
                 }
             }
         }
+        if let Some(idle) = idle.filter(|_| extras::asks(&prepared, |edns| edns.keepalive)) {
+            extras.push_keepalive(idle);
+        }
         if prepared.is_special() {
-            match self.respond_specially(&published, buffer, len, client, Transport::Tcp) {
+            let special = (&**published, &mut self.responder, &*self.counters);
+            match handle_special(special, buffer, len, client, Transport::Tcp) {
                 Special::Answered(answer) => return answer,
                 Special::Update(update) => return Answer::Update(update),
                 Special::Ordinary => {}
             }
         }
-        match self
-            .responder
-            .complete(&published.catalog, &prepared, buffer, Transport::Tcp, || client.address)
-        {
-            Outcome::Reply(len) => Answer::Reply(len),
-            Outcome::Drop(_) => Answer::None,
-        }
+        let message = (buffer, len);
+        complete(&mut self.responder, catalog, &prepared, extras, message, Transport::Tcp, || address)
+            .map_or(Answer::None, Answer::Reply)
     }
 
     /// Has an update carried out; `reply` gets its answer, or is dropped.
     pub fn submit(&self, update: Box<UpdateRequest>, reply: LateReply) {
-        let counters = Arc::clone(&self.counters);
-        let reply = move |answer: Vec<u8>| {
-            count_reply(&counters, &answer);
-            reply(answer);
-        };
-        (self.published.load().transfers.on_update)(update, Box::new(reply));
+        submit(&self.published.load(), &self.counters, update, reply);
     }
 
     /// The messages of a transfer, one after the other, each when it is asked for. The last one may say that a record is too long.
@@ -157,54 +151,41 @@ impl DnsResponder {
             (guard, options) => *guard = options.as_ref().map(Guard::new),
         }
     }
-
-    #[cold]
-    fn respond_specially(
-        &mut self,
-        published: &Published,
-        buffer: &mut [u8],
-        len: usize,
-        client: Client,
-        transport: Transport,
-    ) -> Special {
-        handle_special(published, &mut self.responder, &self.counters, buffer, len, client, transport)
-    }
 }
 
-/// Octets of a COOKIE option in an answer.
-const COOKIE_LEN: usize = 4 + 24;
-
-/// Answers a query that was judged to be unlike others; the answer's length, if there is one.
-#[inline(never)]
-fn answer_judged(
+/// Writes the answer of `dns-auth` to the message in `buffer`, with more options if there are any; its length, if there is one.
+#[inline(always)]
+fn complete(
     responder: &mut Responder,
     catalog: &Catalog,
     prepared: &Prepared,
-    judgement: Judgement,
+    mut extras: Extras,
     (buffer, len): (&mut [u8], usize),
-    (transport, client): (Transport, IpAddr),
+    transport: Transport,
+    client: impl Fn() -> IpAddr,
 ) -> Option<usize> {
-    let rcode = match judgement {
-        Judgement::Answer | Judgement::AnswerWith(_) | Judgement::Truncate => Rcode::NoError,
-        Judgement::Malformed => Rcode::FormErr,
-        Judgement::Refuse => Rcode::Refused,
-        Judgement::Drop => {
-            responder.drop_for_rate(transport);
-            return None;
-        }
-    };
-    let Judgement::AnswerWith(cookie) = judgement else {
-        let nothing = (rcode, judgement == Judgement::Truncate);
-        return length(responder.answer_nothing(prepared, nothing, buffer, transport));
-    };
+    if extras::asks(prepared, |edns| edns.zone_version) {
+        extras.push_zone_version(catalog, prepared, &buffer[..len]);
+    }
+    if extras.octets().is_empty() {
+        return length(responder.complete(catalog, prepared, buffer, transport, client));
+    }
     let room = responder.room(prepared, transport).min(buffer.len());
-    let without_cookie = room.saturating_sub(COOKIE_LEN).max(len);
-    let shorter = &mut buffer[..without_cookie];
-    let outcome = responder.complete(catalog, prepared, shorter, transport, || client);
-    Some(responder.add_option(&mut buffer[..room], length(outcome)?, COOKIE, &cookie))
+    let without = room.saturating_sub(extras.octets().len()).max(len);
+    let outcome = responder.complete(catalog, prepared, &mut buffer[..without], transport, client);
+    Some(responder.add_options(&mut buffer[..room], length(outcome)?, extras.octets()))
 }
 
-fn length(outcome: Outcome) -> Option<usize> {
+fn submit(published: &Published, counters: &Arc<Counters>, update: Box<UpdateRequest>, reply: LateReply) {
+    let counters = Arc::clone(counters);
+    let reply = move |answer: Vec<u8>| {
+        count_reply(&counters, &answer);
+        reply(answer);
+    };
+    (published.transfers.on_update)(update, Box::new(reply));
+}
+
+pub(crate) fn length(outcome: Outcome) -> Option<usize> {
     match outcome {
         Outcome::Reply(len) => Some(len),
         Outcome::Drop(_) => None,
@@ -224,25 +205,23 @@ impl UdpResponder for DnsResponder {
             self.responder.fetch(catalog, prepared, &datagram.buffer[..datagram.len], client);
         }
         let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
-        for (number, datagram) in batch.iter_mut().enumerate() {
+        for (prepared, datagram) in self.prepared.iter().zip(batch) {
+            let mut extras = Extras::default();
             if let Some(guard) = &mut self.guard {
-                let message = (&self.prepared[number], &datagram.buffer[..datagram.len]);
-                let client = datagram.source().ip();
-                let judgement = guard.judge(message, client, Transport::Udp, now, unix_secs);
-                if judgement != Judgement::Answer {
-                    let (prepared, message) = (&self.prepared[number], (&mut *datagram.buffer, datagram.len));
-                    let responder = &mut self.responder;
-                    let from = (Transport::Udp, client);
-                    datagram.reply = answer_judged(responder, catalog, prepared, judgement, message, from);
-                    continue;
+                let message = (prepared, &datagram.buffer[..datagram.len]);
+                match guard.judge(message, datagram.source().ip(), Transport::Udp, now, unix_secs) {
+                    Ok(cookie) => extras.push_cookie(cookie),
+                    Err(unlike) => {
+                        let responder = &mut self.responder;
+                        datagram.reply = unlike.answer(responder, prepared, datagram.buffer, Transport::Udp);
+                        continue;
+                    }
                 }
             }
-            let prepared = &self.prepared[number];
             if prepared.is_special() {
                 let (client, len) = (Client::plain(datagram.source().ip()), datagram.len);
-                let outcome =
-                    self.respond_specially(&published, datagram.buffer, len, client, Transport::Udp);
-                match outcome {
+                let special = (&**published, &mut self.responder, &*self.counters);
+                match handle_special(special, datagram.buffer, len, client, Transport::Udp) {
                     Special::Ordinary => {}
                     Special::Answered(answer) => {
                         datagram.reply = if let Answer::Reply(len) = answer { Some(len) } else { None };
@@ -251,19 +230,17 @@ impl UdpResponder for DnsResponder {
                     Special::Update(update) => {
                         datagram.reply = None;
                         let (late, path) = (Arc::clone(&self.late), datagram.return_path());
-                        self.submit(update, Box::new(move |answer| late.push(path, answer)));
+                        let reply = move |answer| late.push(path, answer);
+                        submit(&published, &self.counters, update, Box::new(reply));
                         continue;
                     }
                 }
             }
-            let prepared = &self.prepared[number];
             let sender = datagram.sender();
             let client = || sender.address().ip();
-            let outcome = self.responder.complete(catalog, prepared, datagram.buffer, Transport::Udp, client);
-            datagram.reply = match outcome {
-                Outcome::Reply(len) => Some(len),
-                Outcome::Drop(_) => None,
-            };
+            let message = (&mut *datagram.buffer, datagram.len);
+            let responder = &mut self.responder;
+            datagram.reply = complete(responder, catalog, prepared, extras, message, Transport::Udp, client);
         }
     }
 

@@ -45,10 +45,9 @@ pub(crate) enum Special {
 }
 
 /// Handles the message of `len` octets in `buffer`; a reply takes its place there.
+#[cold]
 pub(crate) fn handle_special(
-    published: &Published,
-    responder: &mut Responder,
-    counters: &Counters,
+    (published, responder, counters): (&Published, &mut Responder, &Counters),
     buffer: &mut [u8],
     len: usize,
     client: Client,

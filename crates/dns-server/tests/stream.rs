@@ -27,13 +27,26 @@ fn responder() -> StreamResponder {
     let catalog = Arc::new(Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5));
     let published = Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None };
     let published = Arc::new(ArcSwap::from_pointee(published));
-    StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
+    StreamResponder::new(
+        DnsResponder::new(&published, Arc::new(Counters::default())),
+        Duration::from_secs(10),
+    )
 }
 
 /// A query for the address with its length in front.
 fn framed(id: u16) -> Vec<u8> {
     let header = [&id.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
     let query = [&header[..], name("example.").as_name().as_bytes(), &[0, 1, 0, 1]].concat();
+    [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+}
+
+/// The same query with an OPT record that has empty options of these codes.
+fn framed_with_options(codes: &[u8]) -> Vec<u8> {
+    let mut query = framed(7)[2..].to_vec();
+    query[11] = 1;
+    let options: Vec<u8> = codes.iter().flat_map(|code| [0, *code, 0, 0]).collect();
+    query
+        .extend_from_slice(&[&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8][..], &options].concat());
     [&(query.len() as u16).to_be_bytes()[..], &query].concat()
 }
 
@@ -160,5 +173,20 @@ fn a_client_that_takes_its_share_may_go_on_for_ever() {
         assert!(until > now, "{now:?}");
         now = until;
         stream.on_sent(stream.output().len() / 2, &mut responder);
+    }
+}
+
+#[test]
+fn clients_are_told_how_long_they_may_be_idle_and_the_version_of_the_zone_if_they_ask() {
+    let (keepalive, version) = ([0, 11, 0, 2, 0, 100], [0, 19, 0, 6, 1, 0, 0, 0, 0, 0]);
+    let both = [&keepalive[..], &version].concat();
+    for (codes, options) in
+        [(&[11, 19][..], &both[..]), (&[19, 11], &both), (&[11], &keepalive), (&[19], &version), (&[3], &[])]
+    {
+        let (mut stream, mut responder) = (QueryStream::new(CLIENT, at(0)), responder());
+        stream.answer(&framed_with_options(codes), &mut responder, at(0)).unwrap();
+        let opt = [&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8][..], options].concat();
+        assert!(stream.output().ends_with(&opt), "{codes:?}: {:?}", stream.output());
+        assert_eq!(stream.output()[2 + 6..][..6], [0, 1, 0, 0, 0, 1], "an answer and an OPT record");
     }
 }

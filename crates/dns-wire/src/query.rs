@@ -33,6 +33,10 @@ pub struct Edns {
     pub nsid: bool,
     /// The requester says where its client is (RFC 7871). Whether the option is right is not looked at.
     pub subnet: bool,
+    /// The requester asks for the version of the zone that answers (RFC 9660).
+    pub zone_version: bool,
+    /// The requester asks how long its connection may be idle (RFC 7828).
+    pub keepalive: bool,
 }
 
 /// Why a message gets no ordinary answer.
@@ -205,6 +209,10 @@ impl Edns {
     pub const NSID: u16 = 3;
     /// The option code of a client's network (RFC 7871, 6).
     pub const CLIENT_SUBNET: u16 = 8;
+    /// The option code of the time for which a connection may be idle (RFC 7828, 3.1).
+    pub const KEEPALIVE: u16 = 11;
+    /// The option code of the version of a zone (RFC 9660, 2).
+    pub const ZONE_VERSION: u16 = 19;
     /// The option code of an extended DNS error (RFC 8914, 2).
     pub const EXTENDED_ERROR: u16 = 15;
 
@@ -212,7 +220,8 @@ impl Edns {
     #[inline(always)]
     fn from_fixed(class: u16, ttl: u32) -> Edns {
         let (version, dnssec_ok) = ((ttl >> 16) as u8, ttl & 0x8000 != 0);
-        Edns { payload_size: class, version, dnssec_ok, nsid: false, subnet: false }
+        let (nsid, subnet, zone_version, keepalive) = Default::default();
+        Edns { payload_size: class, version, dnssec_ok, nsid, subnet, zone_version, keepalive }
     }
 
     /// Reads an OPT record; `None` if its options do not fill its data exactly.
@@ -223,6 +232,8 @@ impl Edns {
         for (code, _) in &mut options {
             edns.nsid |= code == Edns::NSID;
             edns.subnet |= code == Edns::CLIENT_SUBNET;
+            edns.zone_version |= code == Edns::ZONE_VERSION;
+            edns.keepalive |= code == Edns::KEEPALIVE;
         }
         options.0.is_empty().then_some(edns)
     }
@@ -275,6 +286,16 @@ mod tests {
         message
     }
 
+    /// What [`OPT`] says.
+    const PLAIN: Edns = Edns {
+        payload_size: 1232,
+        version: 0,
+        dnssec_ok: true,
+        nsid: false,
+        subnet: false,
+        zone_version: false,
+        keepalive: false,
+    };
     const OPT: &[u8] = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
 
     #[test]
@@ -288,10 +309,7 @@ mod tests {
     #[test]
     fn an_opt_record_is_read() {
         let edns = Query::parse(&message([1, 0, 0, 1], OPT)).unwrap().edns.unwrap();
-        assert_eq!(
-            edns,
-            Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false, subnet: false }
-        );
+        assert_eq!(edns, PLAIN);
     }
 
     #[test]
@@ -342,7 +360,7 @@ mod tests {
     #[test]
     fn a_malformed_message_shows_its_question_and_the_fixed_part_of_its_opt_record() {
         let malformed = |counts, tail: &[u8]| Query::parse_malformed(&message(counts, tail));
-        let edns = Some(Edns { payload_size: 1232, version: 0, dnssec_ok: true, nsid: false, subnet: false });
+        let edns = Some(PLAIN);
         let options_cut_short = [&OPT[..9], &[0, 5, 0, 3, 0]].concat();
         for tail in [&[OPT, OPT].concat(), &options_cut_short, &[OPT, b"x"].concat()] {
             let query = malformed([1, 0, 0, 1], tail).unwrap();

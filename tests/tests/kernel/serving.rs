@@ -123,3 +123,17 @@ fn the_zones_of_a_server_are_listed_with_their_serials_and_without_where_they_ha
     assert!(one.lines().count() == 1 && one.contains("\"serial\":1,"), "{one}");
     assert_eq!(zones(&["nothing.example"]).status.code(), Some(1));
 }
+
+#[test]
+fn the_version_of_the_zone_comes_with_the_answer_and_only_with_one_of_a_zone() {
+    let server = Serving::start(&Zone::sample().file, &[]);
+    let asked = |words: &[&str]| {
+        let dig = Dig::ask(server.v4, Transport::Udp, &[words, &["+ednsopt=19"]].concat());
+        dig.text.lines().find_map(|line| Some(line.split_once("OPT=19: ")?.1.to_owned()))
+    };
+    // Two labels, a serial of an SOA, which is 1.
+    for name in ["www.example.com", "nothing.example.com", "EXAMPLE.com"] {
+        assert!(asked(&[name]).is_some_and(|option| option.starts_with("02 00 00 00 00 01")), "{name}");
+    }
+    assert_eq!(asked(&["www.example.net"]), None);
+}

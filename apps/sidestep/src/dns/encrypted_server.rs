@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use clock::Duration;
 use dns_front::{Front, Options, Question, Questions, Reply, Unfinished, Via};
 use dns_message::{pad, question_message};
 use dns_server::{Admission, Answer, DnsResponder};
@@ -33,7 +34,8 @@ impl EncryptedServer {
     /// Starts to serve.
     pub(crate) fn start(&mut self, responder: DnsResponder) -> io::Result<()> {
         let Some(mut questions) = self.questions.take() else { return Ok(()) };
-        let mut answering = Answering { responder, buffer: vec![0; MESSAGE_MAX] };
+        let idle_timeout = self.front.admission().limits().idle_timeout;
+        let mut answering = Answering { responder, idle_timeout, buffer: vec![0; MESSAGE_MAX] };
         let answer = move || {
             while let Some(question) = questions.wait_for_next() {
                 answering.answer(question);
@@ -72,16 +74,19 @@ impl EncryptedServer {
 /// What answers, with room for a message.
 struct Answering {
     responder: DnsResponder,
+    idle_timeout: Duration,
     buffer: Vec<u8>,
 }
 
 impl Answering {
     fn answer(&mut self, question: Question) {
         let client = Client { address: question.client.ip(), is_encrypted: true };
+        // HTTP and QUIC have times of their own (RFC 9250, 5.5.2).
+        let idle = Some(self.idle_timeout).filter(|_| question.via == Via::Tls);
         let takes_transfers = question.takes_transfers;
         let (octets, reply) = question.into_parts();
         self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
-        let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client) {
+        let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client, idle) {
             Answer::Reply(len) => self.buffer[..len].to_vec(),
             Answer::Transfer(transfer) if takes_transfers => {
                 let messages = self.responder.messages(transfer);

@@ -112,7 +112,7 @@ pub(crate) fn start(
         _waker: waker,
         commands: receiver,
         clock: Clock::start(),
-        responder: StreamResponder::new(responder),
+        responder: StreamResponder::new(responder, admission.limits().idle_timeout),
         admission,
         linger,
         listeners: BTreeMap::new(),

@@ -23,7 +23,8 @@ pub struct Client {
 impl DnsOverTcp {
     /// Answers the clients that `admission` admits by `responder`.
     pub fn new(responder: DnsResponder, admission: Arc<Admission>) -> DnsOverTcp {
-        DnsOverTcp { responder: StreamResponder::new(responder), admission }
+        let responder = StreamResponder::new(responder, admission.limits().idle_timeout);
+        DnsOverTcp { responder, admission }
     }
 
     /// Answers the queries that have arrived, as far as there is space; false when the connection must be closed.

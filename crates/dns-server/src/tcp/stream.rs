@@ -22,6 +22,8 @@ pub struct Unanswerable;
 /// What answers the messages of all streams of a thread.
 pub struct StreamResponder {
     responder: DnsResponder,
+    /// How long connections may be idle.
+    idle_timeout: Duration,
     /// Room for one message and its answer.
     scratch: Vec<u8>,
     /// A buffer for answers that no stream needs now.
@@ -33,10 +35,11 @@ pub struct StreamResponder {
 }
 
 impl StreamResponder {
-    /// One that answers by `responder`.
-    pub fn new(responder: DnsResponder) -> StreamResponder {
+    /// One that answers by `responder`, and tells clients that their connections may be idle for `idle_timeout`.
+    pub fn new(responder: DnsResponder, idle_timeout: Duration) -> StreamResponder {
         StreamResponder {
             responder,
+            idle_timeout,
             scratch: vec![0; 65_535],
             spare: Vec::new(),
             compressor: Compressor::default(),
@@ -47,7 +50,8 @@ impl StreamResponder {
     /// Answers one message; a reply is then in the scratch.
     fn answer(&mut self, message: &[u8], client: IpAddr) -> Answer {
         self.scratch[..message.len()].copy_from_slice(message);
-        self.responder.respond_one(&mut self.scratch, message.len(), Client::plain(client))
+        let idle = Some(self.idle_timeout);
+        self.responder.respond_one(&mut self.scratch, message.len(), Client::plain(client), idle)
     }
 
     /// Has an update carried out, and returns where its answer will be.
@@ -266,7 +270,8 @@ mod tests {
         let (settings, transfers) = Default::default();
         let published = Published { catalog, settings, transfers, guard: None };
         let published = Arc::new(ArcSwap::from_pointee(published));
-        StreamResponder::new(DnsResponder::new(&published, Arc::new(Counters::default())))
+        let responder = DnsResponder::new(&published, Arc::new(Counters::default()));
+        StreamResponder::new(responder, Duration::from_secs(10))
     }
 
     #[test]
