@@ -41,7 +41,8 @@ fn run(names: usize, span: Duration) -> f64 {
     let (mut left, mut right) =
         memory::pair(&memory::Config { ring: 2 * WINDOW, ..memory::Config::default() });
     let catalog = Arc::new(Catalog::new([Arc::new(zone(names))], 7));
-    let published = Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None };
+    let published =
+        Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None, log: None };
     let published = Arc::new(ArcSwap::from_pointee(published));
     let responder = DnsResponder::new(&published, Arc::new(Counters::default()));
     let config = Config { core: Some(1), never_sleep: true, ..Config::default() };

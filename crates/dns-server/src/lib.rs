@@ -15,7 +15,7 @@ mod tcp;
 
 pub use guard::GuardOptions;
 pub use late::LateReply;
-pub use responder::{Answer, DnsResponder, Published};
+pub use responder::{Answer, Asker, DnsResponder, Published};
 pub use special::TransferService;
 pub use tcp::{
     Admission, DnsOverTcp, Permit, QueryStream, StreamResponder, TcpCounters, TcpLimits, Unanswerable,

@@ -1,12 +1,13 @@
 //! Passes the engine's batches to `dns-auth` and back.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use clock::{Duration, Instant};
 use device::BURST;
 use dns_auth::{Catalog, Counters, Outcome, Prepared, Responder, Settings, Transport};
+use dns_log::{AnswerLog, Entry, Writer};
 use dns_message::Compressor;
 use dns_transfer::{Client, TooLong, Transfer, UpdateRequest};
 use engine::{Datagram, ReturnPath, UdpResponder};
@@ -27,6 +28,19 @@ pub struct Published {
     pub transfers: Arc<TransferService>,
     /// Cookies and limits of rate, if there are any.
     pub guard: Option<Arc<GuardOptions>>,
+    /// Where answers are noted, if they are.
+    pub log: Option<Arc<AnswerLog>>,
+}
+
+/// Who asks by a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// Where the connection comes from.
+    pub remote: SocketAddr,
+    /// What kind it is; not UDP.
+    pub transport: dns_log::Transport,
+    /// How long it may be idle.
+    pub idle_timeout: Duration,
 }
 
 /// What a message over TCP gets.
@@ -49,6 +63,7 @@ pub struct DnsResponder {
     settings: Arc<Settings>,
     counters: Arc<Counters>,
     guard: Option<Guard>,
+    log: Option<Writer>,
     prepared: Box<[Prepared; BURST]>,
     late: Arc<LateAnswers>,
 }
@@ -63,23 +78,27 @@ impl DnsResponder {
             settings,
             counters,
             guard: None,
+            log: None,
             prepared: Box::new([Prepared::default(); BURST]),
             late: Arc::default(),
         }
     }
 
-    /// Answers one query of `len` octets in `buffer`, which `client` sent by TCP, or by TLS, HTTPS or QUIC, by a connection that may be `idle`
-    /// for so long. `None`: the transport tells that itself.
-    pub fn respond_one(
-        &mut self,
-        buffer: &mut [u8],
-        len: usize,
-        client: Client,
-        idle: Option<Duration>,
-    ) -> Answer {
+    /// Answers one query of `len` octets in `buffer`, which came by a connection.
+    pub fn respond_one(&mut self, buffer: &mut [u8], len: usize, asker: &Asker) -> Answer {
+        let answer = self.answer_one(buffer, len, asker);
+        if let (Some(log), Answer::Reply(len)) = (&mut self.log, &answer) {
+            let (transport, client) = (asker.transport, asker.remote);
+            let (time_ns, message) = (log.now(), &buffer[..*len]);
+            log.note(&Entry { time_ns, took_ns: None, transport, client, server: None, message });
+        }
+        answer
+    }
+
+    fn answer_one(&mut self, buffer: &mut [u8], len: usize, asker: &Asker) -> Answer {
         let published = self.published.load();
         self.pick_up(&published);
-        let (catalog, address) = (&*published.catalog, client.address);
+        let (catalog, address) = (&*published.catalog, asker.remote.ip());
         let mut prepared = Prepared::default();
         self.responder.prepare(catalog, buffer, len, &mut prepared);
         self.responder.fetch(catalog, &mut prepared, &buffer[..len], || address);
@@ -96,10 +115,13 @@ impl DnsResponder {
                 }
             }
         }
-        if let Some(idle) = idle.filter(|_| extras::asks(&prepared, |edns| edns.keepalive)) {
-            extras.push_keepalive(idle);
+        // HTTP and QUIC have times of their own (RFC 9250, 5.5.2).
+        let has_keepalive = matches!(asker.transport, dns_log::Transport::Tcp | dns_log::Transport::Tls);
+        if has_keepalive && extras::asks(&prepared, |edns| edns.keepalive) {
+            extras.push_keepalive(asker.idle_timeout);
         }
         if prepared.is_special() {
+            let client = Client { address, is_encrypted: asker.transport.is_encrypted() };
             let special = (&**published, &mut self.responder, &*self.counters);
             match handle_special(special, buffer, len, client, Transport::Tcp) {
                 Special::Answered(answer) => return answer,
@@ -145,6 +167,9 @@ impl DnsResponder {
             self.settings = Arc::clone(&published.settings);
             self.responder.set_settings(Arc::clone(&published.settings));
         }
+        if self.log.as_ref().map(|log| Arc::as_ptr(log.log())) != published.log.as_ref().map(Arc::as_ptr) {
+            self.log = published.log.as_ref().map(AnswerLog::writer);
+        }
         match (&mut self.guard, &published.guard) {
             (None, None) => {}
             (Some(guard), Some(options)) => guard.adopt(options),
@@ -176,6 +201,23 @@ fn complete(
     Some(responder.add_options(&mut buffer[..room], length(outcome)?, extras.octets()))
 }
 
+/// Notes the answers to datagrams.
+#[inline(never)]
+fn note_batch(log: &mut Writer, batch: &[Datagram<'_>]) {
+    let time_ns = log.now();
+    for datagram in batch {
+        let Some(len) = datagram.reply else { continue };
+        log.note(&Entry {
+            time_ns,
+            took_ns: None,
+            transport: dns_log::Transport::Udp,
+            client: datagram.source(),
+            server: Some(datagram.destination()),
+            message: &datagram.buffer[..len],
+        });
+    }
+}
+
 fn submit(published: &Published, counters: &Arc<Counters>, update: Box<UpdateRequest>, reply: LateReply) {
     let counters = Arc::clone(counters);
     let reply = move |answer: Vec<u8>| {
@@ -205,7 +247,7 @@ impl UdpResponder for DnsResponder {
             self.responder.fetch(catalog, prepared, &datagram.buffer[..datagram.len], client);
         }
         let unix_secs = if self.guard.is_some() { (published.transfers.unix_time)() } else { 0 };
-        for (prepared, datagram) in self.prepared.iter().zip(batch) {
+        for (prepared, datagram) in self.prepared.iter().zip(&mut *batch) {
             let mut extras = Extras::default();
             if let Some(guard) = &mut self.guard {
                 let message = (prepared, &datagram.buffer[..datagram.len]);
@@ -241,6 +283,9 @@ impl UdpResponder for DnsResponder {
             let message = (&mut *datagram.buffer, datagram.len);
             let responder = &mut self.responder;
             datagram.reply = complete(responder, catalog, prepared, extras, message, Transport::Udp, client);
+        }
+        if let Some(log) = &mut self.log {
+            note_batch(log, batch);
         }
     }
 

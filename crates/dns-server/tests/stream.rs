@@ -1,6 +1,6 @@
 //! The stream of one client: RFC 7766.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,7 +11,7 @@ use dns_server::{DnsResponder, Published, QueryStream, StreamResponder, Unanswer
 use dns_wire::{NameBuf, Rtype};
 use dns_zone::ZoneBuilder;
 
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4000);
 
 fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), None).unwrap()
@@ -25,7 +25,8 @@ fn responder() -> StreamResponder {
         builder.add(name("example.").as_name(), 60, rtype, &rdata).unwrap();
     }
     let catalog = Arc::new(Catalog::new([Arc::new(compile(builder.finish().unwrap()))], 5));
-    let published = Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None };
+    let published =
+        Published { catalog, settings: Arc::default(), transfers: Arc::default(), guard: None, log: None };
     let published = Arc::new(ArcSwap::from_pointee(published));
     StreamResponder::new(
         DnsResponder::new(&published, Arc::new(Counters::default())),

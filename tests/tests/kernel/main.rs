@@ -14,6 +14,7 @@ mod malformed;
 mod observe;
 mod orders;
 mod query;
+mod query_log;
 mod reload;
 mod resolver;
 mod serving;

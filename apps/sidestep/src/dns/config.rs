@@ -15,6 +15,7 @@ use dns_wire::NameBuf;
 use steering::ListenAddress;
 use thiserror::Error;
 
+use super::answer_log::QueryLogSpec;
 use super::config_file::{AnswersTable, ConfigFile, DpdkTable, TcpTable, ZoneTable};
 use super::encrypted::encrypted;
 use super::guard_config::GuardConfig;
@@ -134,6 +135,8 @@ pub(crate) struct Config {
     pub(crate) tcp: TcpLimits,
     /// Cookies and limits of rate.
     pub(crate) guard: GuardConfig,
+    /// Where answers are noted.
+    pub(crate) query_log: Option<QueryLogSpec>,
     /// DNS over TLS, HTTPS and QUIC.
     pub(crate) encrypted: Option<dns_front::Options>,
     /// How long a stop waits for clients to acknowledge answers over TCP.
@@ -189,6 +192,7 @@ impl Config {
             transfers,
             tcp: tcp_limits(&file.tcp)?,
             guard: GuardConfig::new(&file.cookies, &file.rate, &directory)?,
+            query_log: file.query_log.as_ref().map(|option| option.resolve(&directory)).transpose()?,
             encrypted: file.encrypted.as_ref().map(|table| encrypted(table, &directory)).transpose()?,
             tcp_linger: Duration::from_secs(in_range("tcp.linger-s", file.tcp.linger_s.unwrap_or(3), 0, 60)?),
         })

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::answer_log::QueryLogOption;
+
 use super::options::BusyPoll;
 
 /// The whole file. Every option may be left out; the command line means the same by the same names.
@@ -63,6 +65,8 @@ pub(crate) struct ConfigFile {
     /// `[rate]`.
     #[serde(default)]
     pub(crate) rate: RateTable,
+    /// Where answers are noted.
+    pub(crate) query_log: Option<QueryLogOption>,
     /// `[encrypted]`.
     pub(crate) encrypted: Option<EncryptedTable>,
     /// `[dpdk]`.

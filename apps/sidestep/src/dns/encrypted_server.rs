@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use clock::Duration;
 use dns_front::{Front, Options, Question, Questions, Reply, Unfinished, Via};
+use dns_log::Transport;
 use dns_message::{pad, question_message};
-use dns_server::{Admission, Answer, DnsResponder};
-use dns_transfer::Client;
+use dns_server::{Admission, Answer, Asker, DnsResponder};
 use dns_wire::{Query, Rcode};
 
 /// The longest answer.
@@ -80,13 +80,12 @@ struct Answering {
 
 impl Answering {
     fn answer(&mut self, question: Question) {
-        let client = Client { address: question.client.ip(), is_encrypted: true };
-        // HTTP and QUIC have times of their own (RFC 9250, 5.5.2).
-        let idle = Some(self.idle_timeout).filter(|_| question.via == Via::Tls);
+        let (transport, idle_timeout) = (transport(question.via), self.idle_timeout);
+        let asker = Asker { remote: question.client, transport, idle_timeout };
         let takes_transfers = question.takes_transfers;
         let (octets, reply) = question.into_parts();
         self.buffer[..octets.len()].copy_from_slice(&octets); // The front takes no longer questions.
-        let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), client, idle) {
+        let answer = match self.responder.respond_one(&mut self.buffer, octets.len(), &asker) {
             Answer::Reply(len) => self.buffer[..len].to_vec(),
             Answer::Transfer(transfer) if takes_transfers => {
                 let messages = self.responder.messages(transfer);
@@ -99,6 +98,15 @@ impl Answering {
             Answer::None => Vec::new(),
         };
         send(reply, answer);
+    }
+}
+
+/// The name that the log has for a way.
+pub(crate) fn transport(via: Via) -> Transport {
+    match via {
+        Via::Tls => Transport::Tls,
+        Via::Https => Transport::Https,
+        Via::Quic => Transport::Quic,
     }
 }
 

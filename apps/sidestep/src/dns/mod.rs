@@ -29,6 +29,7 @@
 //! | `orders.rs` | what tools have done with single zones |
 //! | `stats.rs` | counters, over a Unix socket |
 
+mod answer_log;
 mod audit;
 mod catalog;
 mod check;

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use dns_log::dnstap::Role;
 use dns_server::Published;
 use dns_wire::{NameBuf, Rcode};
 use engine::EngineHandle;
 use observe::protocol::ZoneAction;
 use signal_hook::consts::SIGHUP;
 
+use super::answer_log::QueryLog;
 use super::config::Config;
 use super::encrypted_server::EncryptedServer;
 use super::events::{Event, Events};
@@ -223,7 +225,11 @@ impl Reloads<'_> {
         self.current = config.clone();
         self.current.transfers.secondaries.clone_from(&self.running.transfers.secondaries);
         let targets = self.replace_catalog(&replacement);
+        let spec = config.query_log.as_ref();
+        let old_log = QueryLog::follow(&mut self.shared.query_log, spec, Role::Authority)
+            .inspect_err(|error| log::error!("the query log stays as it was: {error:#}"));
         self.replace(replacement);
+        drop(old_log); // Nobody notes anything there any more.
         self.notifier.start(targets);
         self.states.with(|states| states.frozen.retain(|zone| self.loaded.find(zone.as_name()).is_some()));
         let taken = Notice::Taken(taken(config, &self.loaded));

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use dns_auth::Counters;
+use dns_log::dnstap::Role;
 use dns_server::{Admission, DnsResponder, Published};
 use dns_transfer::Slots;
 use dns_wire::NameBuf;
@@ -17,6 +18,7 @@ use engine::EngineHandle;
 use log::LevelFilter;
 use signal_hook::consts::SIGHUP;
 
+use super::answer_log::QueryLog;
 use super::config::Config;
 use super::devices::{Bound, Devices};
 use super::encrypted_server::EncryptedServer;
@@ -59,7 +61,10 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     let taken = taken(&config, &loaded);
     let prepared = secondary::prepare(&config.transfers.secondaries, &config.transfers.keys, &taken);
     let (notices, heard) = sync_channel(secondary::NOTICES_MAX);
+    let mut query_log = None;
+    QueryLog::follow(&mut query_log, config.query_log.as_ref(), Role::Authority)?;
     let shared = Shared {
+        query_log,
         slots: Slots::new(config.transfers.max),
         secondaries: prepared.iter().map(|zone| (origin_of(&zone.version), zone.version.clone())).collect(),
         members: secondary::members(&prepared),
@@ -126,11 +131,13 @@ pub(crate) fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
         ordered: None,
     };
     reloads.run();
+    let log = reloads.shared.query_log;
     drop(control_socket);
     if let Some((server, _)) = over_tls {
         server.stop();
     }
     drain(devices, engines, tcp);
+    drop(log); // It has the last answers now.
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,7 +172,8 @@ pub(crate) fn publication(config: &Config, loaded: &Loaded, shared: &Shared) -> 
     let catalog = loaded.catalog_with(others.map(|version| &version.served));
     let transfers = Arc::new(transfers::service(config, loaded, shared));
     let guard = config.guard.options(&shared.chance);
-    Published { catalog, settings: Arc::clone(&config.settings), transfers, guard }
+    let log = shared.query_log.as_ref().map(|log| Arc::clone(&log.answers));
+    Published { catalog, settings: Arc::clone(&config.settings), transfers, guard, log }
 }
 
 /// What stays from version to version.
@@ -178,6 +186,8 @@ pub(crate) struct Shared {
     pub(crate) catalog: Option<Version>,
     /// Those of the secondary zones that catalogs have brought.
     pub(crate) members: BTreeMap<NameBuf, Arc<SecondarySpec>>,
+    /// Where answers are noted, if they are.
+    pub(crate) query_log: Option<QueryLog>,
     /// Where updates go.
     pub(crate) updates: Queue,
     /// Where notices of primaries go.

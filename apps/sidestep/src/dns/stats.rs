@@ -120,6 +120,9 @@ impl Sources {
                 add(prefix, name, value);
             }
         }
+        if let Some(log) = &self.published.load().log {
+            counts.push(("query_log_lost".to_owned(), log.lost()));
+        }
         counts
     }
 }

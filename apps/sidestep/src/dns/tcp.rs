@@ -258,7 +258,7 @@ impl Service {
             return; // For want of memory: the client is gone, and its permit given back.
         }
         let _ = socket.set_nodelay(true); // Answers are whole; without it they come later, but they come.
-        self.connections.insert(token, Connection::new(socket, peer.ip(), permit, now));
+        self.connections.insert(token, Connection::new(socket, peer, permit, now));
         self.drive(token, now);
     }
 

@@ -1,7 +1,7 @@
 //! One TCP connection on a kernel socket: from the socket to the stream of queries and back.
 
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use clock::{Duration, Instant};
@@ -42,7 +42,7 @@ pub(crate) struct Connection<S> {
 }
 
 impl<S: Read + Write> Connection<S> {
-    pub(crate) fn new(socket: S, client: IpAddr, permit: Permit, now: Instant) -> Connection<S> {
+    pub(crate) fn new(socket: S, client: SocketAddr, permit: Permit, now: Instant) -> Connection<S> {
         let queries = QueryStream::new(client, now);
         Connection { socket, queries, input: Vec::new(), ended: false, idle_until: now, _permit: permit }
     }

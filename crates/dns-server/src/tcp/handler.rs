@@ -61,7 +61,7 @@ impl TcpHandler for DnsOverTcp {
             connection.close();
             return None;
         };
-        let mut stream = QueryStream::new(connection.remote().ip(), connection.now());
+        let mut stream = QueryStream::new(connection.remote(), connection.now());
         let until = stream.idle_until(0, self.admission.limits().idle_timeout, connection.now());
         connection.set_deadline(Some(until));
         Some(Client { stream, _permit: permit })

@@ -1,14 +1,14 @@
 //! One client's stream: octets in, length-prefixed messages, octets out (RFC 1035, 4.2.2; RFC 7766).
 
 use std::mem;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use clock::{Duration, Instant};
 use dns_message::Compressor;
-use dns_transfer::{Client, Transfer, UpdateRequest};
+use dns_transfer::{Transfer, UpdateRequest};
 
-use crate::{Answer, DnsResponder};
+use crate::{Answer, Asker, DnsResponder};
 
 /// Answers that wait for a client to read them, in octets; beyond it no more queries of that client are answered.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -48,10 +48,11 @@ impl StreamResponder {
     }
 
     /// Answers one message; a reply is then in the scratch.
-    fn answer(&mut self, message: &[u8], client: IpAddr) -> Answer {
+    fn answer(&mut self, message: &[u8], client: SocketAddr) -> Answer {
         self.scratch[..message.len()].copy_from_slice(message);
-        let idle = Some(self.idle_timeout);
-        self.responder.respond_one(&mut self.scratch, message.len(), Client::plain(client), idle)
+        let (transport, idle_timeout) = (dns_log::Transport::Tcp, self.idle_timeout);
+        let asker = Asker { remote: client, transport, idle_timeout };
+        self.responder.respond_one(&mut self.scratch, message.len(), &asker)
     }
 
     /// Has an update carried out, and returns where its answer will be.
@@ -72,7 +73,7 @@ impl StreamResponder {
 /// What is kept of one client. The input stays where it came: the caller shows it, and drops what was answered.
 #[derive(Debug)]
 pub struct QueryStream {
-    client: IpAddr,
+    client: SocketAddr,
     /// The transfer that is under way. Queries behind it wait.
     transfer: Option<Box<Transfer>>,
     /// Where the answer to an update will be that is being carried out. Queries behind it wait, too.
@@ -105,7 +106,7 @@ enum Delivery {
 
 impl QueryStream {
     /// The stream of a client that connects now.
-    pub fn new(client: IpAddr, now: Instant) -> QueryStream {
+    pub fn new(client: SocketAddr, now: Instant) -> QueryStream {
         QueryStream {
             client,
             transfer: None,
@@ -268,7 +269,7 @@ mod tests {
     fn responder() -> StreamResponder {
         let catalog = Arc::new(Catalog::new([], 1));
         let (settings, transfers) = Default::default();
-        let published = Published { catalog, settings, transfers, guard: None };
+        let published = Published { catalog, settings, transfers, guard: None, log: None };
         let published = Arc::new(ArcSwap::from_pointee(published));
         let responder = DnsResponder::new(&published, Arc::new(Counters::default()));
         StreamResponder::new(responder, Duration::from_secs(10))
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_kept_while_more_is_to_be_sent() {
         let (mut responder, now) = (responder(), Instant::ZERO);
-        let mut stream = QueryStream::new([192, 0, 2, 1].into(), now);
+        let mut stream = QueryStream::new(([192, 0, 2, 1], 4000).into(), now);
         let query = b"\x00\x11\x12\x34\0\0\0\x01\0\0\0\0\0\0\0\0\x01\0\x01";
         let input = query.repeat(10_000);
         for _ in 0..100 {

@@ -7,7 +7,7 @@ use dns_front::Reply;
 use dns_resolver::ClientId;
 use engine::ReturnPath;
 
-use super::query_log::Asked;
+use super::core::Asked;
 use super::streams::StreamId;
 
 /// Where a client's answer goes.

@@ -15,6 +15,7 @@ use super::front_config::front;
 use super::options::Resolve;
 use super::trust::trust;
 use super::{constants, hints_file};
+use crate::dns::answer_log::QueryLogSpec;
 use crate::dns::config::{ConfigError, in_range, parse_domain, parse_listen, tcp_limits};
 use crate::dns::encrypted::encrypted;
 use crate::dns::privileges::explain_denial;
@@ -33,7 +34,7 @@ pub(super) struct Config {
     /// What keeps the cache from one run to the next.
     pub(super) cache_file: Option<PathBuf>,
     /// What gets a line for each answer.
-    pub(super) query_log: Option<PathBuf>,
+    pub(super) query_log: Option<QueryLogSpec>,
     pub(super) zones: Zones,
     pub(super) control: Option<PathBuf>,
     pub(super) user: Option<String>,
@@ -73,7 +74,7 @@ impl Config {
             options: resolver_options(&file)?,
             source_addresses: file.source_addresses.clone(),
             cache_file: file.cache.file.as_ref().map(|path| directory.join(path)),
-            query_log: file.query_log.as_ref().map(|path| directory.join(path)),
+            query_log: file.query_log.as_ref().map(|option| option.resolve(&directory)).transpose()?,
             control: options.control.clone().or(file.control),
             user: options.user.clone().or(file.user),
             tcp,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::dns::answer_log::QueryLogOption;
 use crate::dns::config_file::{CookiesTable, EncryptedTable, RateTable, TcpTable};
 
 /// The whole file. Every option may be left out; the command line means the same by the same names.
@@ -21,8 +22,8 @@ pub(super) struct ConfigFile {
     pub(super) allow: Vec<String>,
     /// File with root servers; a relative path starts at the configuration file's directory.
     pub(super) root_hints: Option<PathBuf>,
-    /// File that gets a line for each answer; a relative path starts at the configuration file's directory.
-    pub(super) query_log: Option<PathBuf>,
+    /// Where answers are noted.
+    pub(super) query_log: Option<QueryLogOption>,
     /// Unix socket for tools.
     pub(super) control: Option<PathBuf>,
     /// User to become.

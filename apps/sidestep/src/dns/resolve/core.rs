@@ -1,17 +1,29 @@
 //! What judges questions and answers them, whatever way they came.
 
+use std::net::SocketAddr;
+
 use clock::Instant;
+use dns_log::{Entry, Transport, Writer};
 use dns_resolver::{ClientId, KnownAnswer, Resolver};
 
-use super::front::{Front, Verdict};
-use super::query_log::{Asked, QueryLog};
+use super::front::{Front, Verdict, Way};
+use crate::dns::encrypted_server;
 
 pub(super) struct Core {
     pub(super) front: Front,
     pub(super) resolver: Resolver,
-    pub(super) query_log: Option<QueryLog>,
+    /// Where answers are noted, if they are.
+    pub(super) log: Option<Writer>,
     /// As of the start of this turn.
     pub(super) unix_secs: u64,
+}
+
+/// A question, until it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) client: SocketAddr,
+    pub(super) way: Way,
+    pub(super) at: Instant,
 }
 
 /// What happens to a question.
@@ -48,9 +60,23 @@ impl Core {
     }
 
     /// Notes an answer in the log, if there is one.
-    pub(super) fn log(&self, asked: Asked, octets: &[u8], now: Instant) {
-        if let Some(log) = self.query_log.as_ref().filter(|_| !octets.is_empty()) {
-            log.note(asked, octets, now);
-        }
+    pub(super) fn log(&mut self, asked: Asked, message: &[u8], now: Instant) {
+        let Some(log) = self.log.as_mut().filter(|_| !message.is_empty()) else { return };
+        log.note(&Entry {
+            time_ns: log.now(),
+            took_ns: Some(now.since(asked.at).as_nanos()),
+            transport: transport(asked.way),
+            client: asked.client,
+            server: None,
+            message,
+        });
+    }
+}
+
+fn transport(way: Way) -> Transport {
+    match way {
+        Way::Udp => Transport::Udp,
+        Way::Tcp => Transport::Tcp,
+        Way::Encrypted(via) => encrypted_server::transport(via),
     }
 }

@@ -31,7 +31,6 @@ mod front;
 mod front_config;
 mod hints_file;
 mod options;
-mod query_log;
 mod saved;
 mod server;
 mod servers_table;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use clock::{Duration, Instant};
 use device::BURST;
 use device_kernel::{Datagrams, Peer};
 use dns_front::{Questions, Via};
+use dns_log::AnswerLog;
+use dns_log::dnstap::Role;
 use dns_resolver::{QueryId, Random, Resolver};
 use dns_server::Admission;
 use engine::{Clock, Datagram, EngineHandle, ReturnPath, UdpResponder};
@@ -25,12 +26,12 @@ use observe::report::{Count, NameServerReport};
 use super::clients::{Clients, Place};
 use super::config::Config;
 use super::control::{Command, Control};
-use super::core::{Core, Judged};
+use super::core::{Asked, Core, Judged};
 use super::front::{Front, Verdict, Way};
-use super::query_log::{Asked, QueryLog};
 use super::saved;
 use super::streams::{StreamId, Streams};
 use super::upstreams::{Received, Upstreams};
+use crate::dns::answer_log::QueryLog;
 use crate::dns::tcp;
 
 /// What an event is about; the upper bits of a token, above the number of the thing.
@@ -95,6 +96,7 @@ pub(super) struct Server {
     encrypted: Option<(dns_front::Front, Questions)>,
     /// More of their questions may wait.
     more_encrypted: bool,
+    query_log: Option<QueryLog>,
     upstreams: Upstreams,
     clients: Clients,
     /// Sockets that may have more to read.
@@ -128,11 +130,12 @@ impl Server {
             core: Core {
                 front: Front::new(config.front.clone(), front_random, clock.now()),
                 resolver,
-                query_log: None,
+                log: None,
                 unix_secs: 0,
             },
             streams: Streams::new(Admission::new(config.tcp)),
             encrypted,
+            query_log: None,
             more_encrypted: false,
             upstreams: Upstreams::new(&config.source_addresses, random)?,
             next_sweep: clock.now() + SWEEP,
@@ -236,9 +239,7 @@ impl Server {
         if let Some(path) = &self.config.cache_file {
             saved::save(path, &self.core.resolver, self.clock.now());
         }
-        if let Some(log) = self.core.query_log.take() {
-            log.finish();
-        }
+        drop(self.query_log.take());
     }
 
     /// Signatures are judged by the calendar.
@@ -444,13 +445,15 @@ impl Server {
         }
     }
 
-    /// Begins the query log anew, at its name: the old file may have got another one. If there can be none, the old one goes on.
+    /// Begins the query log that is configured, or goes on with it. If there can be none, an old one goes on.
     pub(super) fn open_query_log(&mut self) -> anyhow::Result<()> {
-        let opened = self.config.query_log.as_deref().map(|path| {
-            QueryLog::open(path, self.core.query_log.as_ref())
-                .with_context(|| format!("query-log: {}", path.display()))
-        });
-        self.core.query_log = opened.transpose()?;
+        let spec = self.config.query_log.as_ref();
+        let old = QueryLog::follow(&mut self.query_log, spec, Role::Resolver)?;
+        let answers = self.query_log.as_ref().map(|log| &log.answers);
+        if self.core.log.as_ref().map(|log| Arc::as_ptr(log.log())) != answers.map(Arc::as_ptr) {
+            self.core.log = answers.map(AnswerLog::writer);
+        }
+        drop(old);
         Ok(())
     }
 
@@ -543,7 +546,7 @@ impl Server {
     fn counts(&self) -> Vec<Count> {
         let (entries, octets, evictions) = self.core.resolver.cache_usage();
         let [tasks, clients, queries] = self.core.resolver.load();
-        let lost = self.core.query_log.as_ref().map_or(0, QueryLog::lost);
+        let lost = self.query_log.as_ref().map_or(0, |log| log.answers.lost());
         let usage = [
             ("query_log_lost", lost),
             ("cache_entries", entries as u64),
