@@ -7,6 +7,7 @@ mod encrypted_zones;
 mod errors;
 mod guard;
 mod idle;
+mod import;
 mod lifecycle;
 mod lines;
 mod lost_output;

@@ -44,6 +44,7 @@ mod events;
 mod explain;
 mod geo;
 mod guard_config;
+mod import;
 mod interface;
 mod journal;
 mod key_files;
@@ -104,6 +105,7 @@ pub(crate) enum Command {
     /// Change the keys of a zone with `dnssec = true`.
     #[command(subcommand)]
     Key(keys::Key),
+    Import(import::Import),
     /// Print the counters of a running server or resolver.
     Stats(options::Stats),
     /// Resolve names: a recursive resolver over UDP and TCP, and over TLS, HTTPS and QUIC with a certificate.
@@ -141,6 +143,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Zones(options) => zones::print(&options),
         Command::Zone(command) => zones::one(&command),
         Command::Explain(options) => explain::explain(&options),
+        Command::Import(options) => import::import(&options),
         Command::Keys(options) => keys::print(&options),
         Command::Key(command) => keys::change(&command),
         Command::Stats(options) => stats::print(&options),

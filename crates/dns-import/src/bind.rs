@@ -1,0 +1,430 @@
+//! `named.conf`: statements of words, some with a block of statements, each ended by a semicolon.
+
+use std::collections::BTreeMap;
+
+use crate::config::{endpoint, everybody, with_port};
+use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, join};
+
+/// One statement.
+#[derive(Clone, Debug)]
+struct Statement {
+    place: Place,
+    /// Words, without their quotes, up to the block or the semicolon.
+    words: Vec<String>,
+    block: Vec<Statement>,
+}
+
+impl Statement {
+    fn at(place: Place) -> Statement {
+        Statement { place, words: Vec::new(), block: Vec::new() }
+    }
+
+    fn word(&self, number: usize) -> &str {
+        self.words.get(number).map_or("", String::as_str)
+    }
+
+    /// The statements of the block that begin with `name`.
+    fn all<'s>(&'s self, names: &'s [&str]) -> impl Iterator<Item = &'s Statement> {
+        self.block.iter().filter(move |statement| names.contains(&statement.word(0)))
+    }
+
+    fn one<'s>(&'s self, names: &'s [&str]) -> Option<&'s Statement> {
+        self.all(names).last()
+    }
+
+    /// What follows `name` in the words.
+    fn value_of(&self, name: &str) -> Option<&str> {
+        let at = self.words.iter().position(|word| word == name)?;
+        self.words.get(at + 1).map(String::as_str)
+    }
+}
+
+enum Token {
+    Word(String),
+    Open,
+    Close,
+    End,
+}
+
+/// Reads the file at `path` with all that it includes, and makes of it what it can.
+pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, ImportError> {
+    let statements = read(path, files)?;
+    let named = |kinds: &[&str]| {
+        let of_kind = statements.iter().filter(|statement| kinds.contains(&statement.word(0)));
+        of_kind.map(|statement| (statement.word(1).to_owned(), statement)).collect::<BTreeMap<_, _>>()
+    };
+    let options = statements.iter().find(|statement| statement.word(0) == "options");
+    let mut import = Import {
+        lists: named(&["acl"]),
+        remotes: named(&["primaries", "masters", "remote-servers"]),
+        directory: options.and_then(|options| Some(options.one(&["directory"])?.word(1).to_owned())),
+        notifies: options.and_then(|options| options.one(&["also-notify"])).cloned(),
+        key_directory: options.and_then(|options| Some(options.one(&["key-directory"])?.word(1).to_owned())),
+        has_told_of_notify: false,
+        config: Config::default(),
+    };
+    for statement in &statements {
+        import.take(statement);
+    }
+    // Where nothing is said, BIND listens at all addresses.
+    for (option, all) in [("listen-on", "0.0.0.0"), ("listen-on-v6", "::")] {
+        if options.is_none_or(|options| options.one(&[option]).is_none()) {
+            import.config.listen.push(endpoint(all, None));
+        }
+    }
+    if options.is_none_or(|options| options.one(&["allow-transfer"]).is_none()) {
+        let place = options.map_or(Place { path: path.to_owned(), line: 1 }, |options| options.place.clone());
+        let what = "without allow-transfer BIND before 9.20 lets everybody transfer zones; here nobody may";
+        import.config.note(&place, what);
+    }
+    Ok(import.config)
+}
+
+struct Import<'s> {
+    /// `acl`.
+    lists: BTreeMap<String, &'s Statement>,
+    /// `primaries`.
+    remotes: BTreeMap<String, &'s Statement>,
+    directory: Option<String>,
+    /// `also-notify` of all zones.
+    notifies: Option<Statement>,
+    key_directory: Option<String>,
+    has_told_of_notify: bool,
+    config: Config,
+}
+
+impl Import<'_> {
+    fn take(&mut self, statement: &Statement) {
+        match statement.word(0) {
+            "options" => self.take_options(statement),
+            "key" => self.take_key(statement),
+            "zone" => self.take_zone(statement),
+            "acl" | "primaries" | "masters" | "remote-servers" => {}
+            "view" => {
+                let name = statement.word(1);
+                self.note(statement, format!("view {name:?} and its zones: see lines (docs/dns-lines.md)"));
+            }
+            "controls" | "logging" | "statistics-channels" => {
+                self.note(
+                    statement,
+                    format!("{}: Sidestep has tools of its own for that", statement.word(0)),
+                );
+            }
+            other => self.note(statement, format!("{other}: no counterpart")),
+        }
+    }
+
+    fn take_options(&mut self, options: &Statement) {
+        for option in &options.block {
+            match option.word(0) {
+                "directory" | "also-notify" | "key-directory" => {} // Looked at already.
+                "listen-on" | "listen-on-v6" => self.take_listen(option),
+                "allow-transfer" => self.config.allow_transfer = self.access(option),
+                "version" => self.config.version = Some(absent_if_none(option.word(1))),
+                "server-id" => self.config.nsid = Some(absent_if_none(option.word(1))),
+                "recursion" | "allow-recursion" | "forwarders" | "allow-query-cache" => {
+                    let what = "resolving is another program's work: sidestep dns resolve";
+                    self.note(option, format!("{}: {what}", option.word(0)));
+                }
+                "pid-file"
+                | "dump-file"
+                | "statistics-file"
+                | "managed-keys-directory"
+                | "session-keyfile" => {}
+                other => self.note(option, format!("{other}: no counterpart")),
+            }
+        }
+    }
+
+    fn take_listen(&mut self, option: &Statement) {
+        let port = option.value_of("port");
+        if option.value_of("tls").is_some() || option.value_of("http").is_some() {
+            return self.note(option, "listen-on with tls or http: see [encrypted] (docs/dns.md)");
+        }
+        for element in &option.block {
+            match element.word(0) {
+                "any" if option.word(0) == "listen-on" => self.config.listen.push(endpoint("0.0.0.0", port)),
+                "any" => self.config.listen.push(endpoint("::", port)),
+                "none" => {}
+                address if is_address(address) && !address.contains('/') => {
+                    self.config.listen.push(endpoint(address, port));
+                }
+                other => self.note(element, format!("{}: {other}: name addresses", option.word(0))),
+            }
+        }
+    }
+
+    fn take_key(&mut self, key: &Statement) {
+        let value = |name: &str| key.one(&[name]).map(|option| option.word(1).to_owned());
+        self.config.keys.push(Key {
+            name: key.word(1).to_owned(),
+            algorithm: value("algorithm").unwrap_or_default().trim_end_matches('.').to_lowercase(),
+            secret: value("secret").unwrap_or_default(),
+        });
+    }
+
+    fn take_zone(&mut self, zone: &Statement) {
+        let origin = zone.word(1).to_owned();
+        if zone.words.get(2).is_some_and(|class| !class.eq_ignore_ascii_case("IN")) {
+            return self.note(zone, format!("zone {origin:?}: another class than IN"));
+        }
+        match zone.one(&["type"]).map_or("", |option| option.word(1)) {
+            "primary" | "master" => self.take_primary(zone, origin),
+            "secondary" | "slave" => self.take_secondary(zone, origin),
+            "hint" | "mirror" | "forward" | "stub" | "static-stub" | "delegation-only" | "redirect" => {
+                self.note(zone, format!("zone {origin:?} is of a resolver: sidestep dns resolve"));
+            }
+            other => self.note(zone, format!("zone {origin:?} of type {other:?}: no counterpart")),
+        }
+    }
+
+    fn take_primary(&mut self, zone: &Statement, origin: String) {
+        let Some(file) = zone.one(&["file"]).map(|option| self.path(option.word(1))) else {
+            return self.note(zone, format!("zone {origin:?} has no file"));
+        };
+        let mut taken = Zone { origin, file, notify: self.notified(zone), ..Zone::default() };
+        for option in &zone.block {
+            match option.word(0) {
+                "type" | "file" | "also-notify" | "notify" | "inline-signing" => {}
+                "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
+                "allow-update" => taken.allow_update = self.access(option),
+                "dnssec-policy" if option.word(1) == "none" => {}
+                "dnssec-policy" | "auto-dnssec" => {
+                    taken.dnssec = true;
+                    let policy = option.word(1);
+                    if option.word(0) == "dnssec-policy" && !matches!(policy, "default" | "insecure") {
+                        let what =
+                            "a zone is signed with the keys that are there, or with one of ECDSAP256SHA256";
+                        self.note(option, format!("dnssec-policy {policy:?}: {what}"));
+                    }
+                }
+                "key-directory" => taken.keys = Some(self.path(option.word(1))),
+                other => self.note(option, format!("zone {:?}: {other}: no counterpart", taken.origin)),
+            }
+        }
+        if taken.dnssec {
+            let common = self.key_directory.clone().or_else(|| self.directory.clone());
+            taken.keys = taken.keys.take().or_else(|| common.map(|directory| self.path(&directory)));
+        }
+        self.config.zones.push(taken);
+    }
+
+    fn take_secondary(&mut self, zone: &Statement, origin: String) {
+        let mut taken = Secondary { origin, notify: self.notified(zone), ..Secondary::default() };
+        for option in &zone.block {
+            match option.word(0) {
+                "type" | "also-notify" | "notify" | "allow-notify" => {}
+                "file" => taken.file = Some(self.path(option.word(1))),
+                "masters" | "primaries" => {
+                    let (primaries, key) = self.remotes(option);
+                    (taken.primaries, taken.key) = (primaries, key);
+                }
+                "allow-transfer" => taken.allow_transfer = Some(self.access(option)),
+                other => self.note(option, format!("zone {:?}: {other}: no counterpart", taken.origin)),
+            }
+        }
+        self.config.secondaries.push(taken);
+    }
+
+    /// Who hears of new versions of a zone.
+    fn notified(&mut self, zone: &Statement) -> Vec<String> {
+        let says = zone.one(&["notify"]).map_or("yes", |option| option.word(1));
+        if says == "no" {
+            return Vec::new();
+        }
+        if says == "yes" {
+            let what = "BIND notifies the servers of a zone's NS records too: name them in notify";
+            if !std::mem::replace(&mut self.has_told_of_notify, true) {
+                self.note(zone, what);
+            }
+        }
+        let option = zone.one(&["also-notify"]).cloned().or_else(|| self.notifies.clone());
+        option.map(|option| self.remotes(&option).0).unwrap_or_default()
+    }
+
+    /// Servers with their ports, and the key to ask them with.
+    fn remotes(&mut self, option: &Statement) -> (Vec<String>, Option<String>) {
+        let (mut addresses, mut keys) = (Vec::new(), Vec::new());
+        self.gather_remotes(option, &mut addresses, &mut keys, 0);
+        keys.dedup();
+        if keys.len() > 1 {
+            self.note(
+                option,
+                format!("{}: a key for each server: only the first one is used", option.word(0)),
+            );
+        }
+        (addresses, keys.into_iter().next())
+    }
+
+    fn gather_remotes(
+        &mut self,
+        option: &Statement,
+        addresses: &mut Vec<String>,
+        keys: &mut Vec<String>,
+        depth: usize,
+    ) {
+        let common = option.value_of("port").map(str::to_owned);
+        for server in &option.block {
+            if is_address(server.word(0)) {
+                let port = server.value_of("port").or(common.as_deref());
+                addresses.push(with_port(server.word(0), port));
+                keys.extend(server.value_of("key").map(str::to_owned));
+                if server.value_of("tls").is_some() {
+                    self.note(server, "a server that is asked by TLS: see tls and tls-ca of [[secondary]]");
+                }
+            } else if let Some(list) = self.remotes.get(server.word(0)).copied().filter(|_| depth < 16) {
+                self.gather_remotes(list, addresses, keys, depth + 1);
+            } else {
+                self.note(server, format!("no list of servers is called {:?}", server.word(0)));
+            }
+        }
+    }
+
+    /// An access list in our words.
+    fn access(&mut self, option: &Statement) -> Vec<String> {
+        if option.words.len() > 1 {
+            self.note(option, format!("{}: limits by port or transport", option.word(0)));
+        }
+        let mut allowed = Vec::new();
+        self.gather_access(option, &mut allowed, 0);
+        allowed
+    }
+
+    /// Adds those whom a list allows. The first match counts there; here all do. So nobody comes along who stands behind an exclusion:
+    /// false if there was one.
+    fn gather_access(&mut self, list: &Statement, allowed: &mut Vec<String>, depth: usize) -> bool {
+        for element in &list.block {
+            match element.word(0) {
+                "any" => allowed.extend(everybody()),
+                "none" => {}
+                "localhost" => allowed.extend(["127.0.0.0/8".to_owned(), "::1".to_owned()]),
+                "key" => allowed.push(element.word(1).to_owned()),
+                address if is_address(address) => allowed.push(address.to_owned()),
+                name => {
+                    let known = self.lists.get(name).copied().filter(|_| depth < 16);
+                    if known.is_some_and(|list| self.gather_access(list, allowed, depth + 1)) {
+                        continue;
+                    }
+                    if known.is_none() {
+                        let what =
+                            "has no counterpart in an access list: what stands behind it is left out, too";
+                        self.note(element, format!("{:?} {what}", element.words.join(" ")));
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn path(&self, path: &str) -> String {
+        join(self.directory.as_deref().unwrap_or_default(), path)
+    }
+
+    fn note(&mut self, statement: &Statement, what: impl Into<String>) {
+        self.config.note(&statement.place, what);
+    }
+}
+
+/// An address or a prefix.
+fn is_address(word: &str) -> bool {
+    word.split('/').next().is_some_and(|address| address.parse::<std::net::IpAddr>().is_ok())
+}
+
+fn absent_if_none(word: &str) -> String {
+    if word == "none" { String::new() } else { word.to_owned() }
+}
+
+/// The statements of a file, with those of files that it includes in their place.
+fn read(path: &str, files: &mut Files<'_>) -> Result<Vec<Statement>, ImportError> {
+    let text = files.read(path)?;
+    let tokens = tokens(path, &text)?;
+    let mut tokens = tokens.into_iter();
+    let mut statements = Vec::new();
+    let end = Place { path: path.to_owned(), line: text.lines().count() };
+    for statement in block(&mut tokens, &end, 0)? {
+        if statement.word(0) == "include" {
+            files.include(statement.word(1), |path, files| {
+                statements.extend(read(path, files)?);
+                Ok(())
+            })?;
+        } else {
+            statements.push(statement);
+        }
+    }
+    Ok(statements)
+}
+
+/// Statements up to the end of the block, or of the file at depth 0.
+fn block(
+    tokens: &mut impl Iterator<Item = (Place, Token)>,
+    end: &Place,
+    depth: usize,
+) -> Result<Vec<Statement>, ImportError> {
+    const DEPTH_MAX: usize = 32;
+    if depth > DEPTH_MAX {
+        return Err(end.error("blocks in blocks, too deep"));
+    }
+    let mut statements = Vec::new();
+    let mut open: Option<Statement> = None;
+    while let Some((place, token)) = tokens.next() {
+        match token {
+            Token::Word(word) => {
+                open.get_or_insert_with(|| Statement::at(place)).words.push(word);
+            }
+            Token::Open => {
+                let inside = block(tokens, &place, depth + 1)?;
+                open.get_or_insert_with(|| Statement::at(place)).block = inside;
+            }
+            Token::End => statements.extend(open.take()),
+            Token::Close if depth > 0 && open.is_none() => return Ok(statements),
+            Token::Close => return Err(place.error("'}' is not expected here: is a ';' missing before it?")),
+        }
+    }
+    if depth > 0 || open.is_some() {
+        return Err(end.error("the file ends before what begins here does"));
+    }
+    Ok(statements)
+}
+
+/// Comments are `# ...`, `// ...` and `/* ... */`.
+fn tokens(path: &str, text: &str) -> Result<Vec<(Place, Token)>, ImportError> {
+    let mut tokens = Vec::new();
+    let mut line = 1;
+    let mut rest = text;
+    let skip = |rest: &str, len: usize| rest[..len].matches('\n').count();
+    while let Some(first) = rest.chars().next() {
+        let place = Place { path: path.to_owned(), line };
+        let (token, len) = match first {
+            '\n' => {
+                line += 1;
+                (None, 1)
+            }
+            '#' => (None, rest.find('\n').unwrap_or(rest.len())),
+            '/' if rest.starts_with("//") => (None, rest.find('\n').unwrap_or(rest.len())),
+            '/' if rest.starts_with("/*") => {
+                let end = rest[2..].find("*/").ok_or_else(|| place.error("a comment does not end"))?;
+                line += skip(rest, end + 4);
+                (None, end + 4)
+            }
+            '{' => (Some(Token::Open), 1),
+            '}' => (Some(Token::Close), 1),
+            ';' => (Some(Token::End), 1),
+            '"' => {
+                let end = rest[1..].find('"').ok_or_else(|| place.error("a string does not end"))?;
+                line += skip(rest, end + 2);
+                (Some(Token::Word(rest[1..=end].to_owned())), end + 2)
+            }
+            '!' => (Some(Token::Word("!".to_owned())), 1),
+            char if char.is_whitespace() => (None, char.len_utf8()),
+            _ => {
+                let is_end = |char: char| char.is_whitespace() || matches!(char, '{' | '}' | ';' | '"' | '#');
+                let end = rest.find(is_end).unwrap_or(rest.len());
+                (Some(Token::Word(rest[..end].to_owned())), end)
+            }
+        };
+        tokens.extend(token.map(|token| (place, token)));
+        rest = &rest[len..];
+    }
+    Ok(tokens)
+}

@@ -1,0 +1,211 @@
+//! What every configuration becomes.
+
+use std::fmt::{self, Write};
+
+use crate::Place;
+
+/// The parts of a configuration of `sidestep dns serve` that others have, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Addresses to listen at, with ports; empty says nothing.
+    pub listen: Vec<String>,
+    /// Who may transfer zones that say nothing else.
+    pub allow_transfer: Vec<String>,
+    /// `answers.version`.
+    pub version: Option<String>,
+    /// `answers.nsid`.
+    pub nsid: Option<String>,
+    /// Keys of TSIG.
+    pub keys: Vec<Key>,
+    /// Zones from files.
+    pub zones: Vec<Zone>,
+    /// Zones from other servers.
+    pub secondaries: Vec<Secondary>,
+    /// What did not come along.
+    pub notes: Vec<Note>,
+}
+
+/// A key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Key {
+    /// Its name.
+    pub name: String,
+    /// `hmac-sha256` and others.
+    pub algorithm: String,
+    /// In base64.
+    pub secret: String,
+}
+
+/// A zone from a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Its name.
+    pub origin: String,
+    /// Its file.
+    pub file: String,
+    /// Who may transfer it; `None`: who may transfer all.
+    pub allow_transfer: Option<Vec<String>>,
+    /// Who may change it.
+    pub allow_update: Vec<String>,
+    /// Who hears of new versions.
+    pub notify: Vec<String>,
+    /// Whether it is signed.
+    pub dnssec: bool,
+    /// Where its keys are.
+    pub keys: Option<String>,
+}
+
+/// A zone from other servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Secondary {
+    /// Its name.
+    pub origin: String,
+    /// Its primaries, with or without ports.
+    pub primaries: Vec<String>,
+    /// The name of the key that signs what they are asked.
+    pub key: Option<String>,
+    /// Where it is kept.
+    pub file: Option<String>,
+    /// Whether it is a catalog of others.
+    pub is_catalog: bool,
+    /// Who may transfer it; `None`: who may transfer all.
+    pub allow_transfer: Option<Vec<String>>,
+    /// Who hears of new versions.
+    pub notify: Vec<String>,
+}
+
+/// Something that has no counterpart, or another one than a reader may think.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    place: Place,
+    what: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, line {}: {}", self.place.path, self.place.line, self.what)
+    }
+}
+
+impl Config {
+    /// Notes something, but the same about the same place once.
+    pub(crate) fn note(&mut self, place: &Place, what: impl Into<String>) {
+        let note = Note { place: place.clone(), what: what.into() };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The configuration file of Sidestep. What did not come along stands in comments at its beginning.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for note in &self.notes {
+            line(&mut text, format_args!("# Not carried over: {}", one_line(&note.to_string())));
+        }
+        list(&mut text, "listen", &self.listen);
+        list(&mut text, "allow-transfer", &self.allow_transfer);
+        if self.version.is_some() || self.nsid.is_some() {
+            text.push_str("\n[answers]\n");
+            string(&mut text, "version", self.version.as_deref());
+            string(&mut text, "nsid", self.nsid.as_deref());
+        }
+        for key in &self.keys {
+            text.push_str("\n[[key]]\n");
+            string(&mut text, "name", Some(&key.name));
+            string(&mut text, "algorithm", Some(&key.algorithm));
+            string(&mut text, "secret", Some(&key.secret));
+        }
+        for zone in &self.zones {
+            text.push_str("\n[[zone]]\n");
+            string(&mut text, "file", Some(&zone.file));
+            string(&mut text, "origin", Some(&zone.origin));
+            access(&mut text, "allow-transfer", zone.allow_transfer.as_deref());
+            list(&mut text, "allow-update", &zone.allow_update);
+            list(&mut text, "notify", &zone.notify);
+            if zone.dnssec {
+                text.push_str("dnssec = true\n");
+                string(&mut text, "keys", zone.keys.as_deref());
+            }
+        }
+        for zone in &self.secondaries {
+            text.push_str("\n[[secondary]]\n");
+            string(&mut text, "zone", Some(&zone.origin));
+            list(&mut text, "primaries", &zone.primaries);
+            string(&mut text, "key", zone.key.as_deref());
+            string(&mut text, "file", zone.file.as_deref());
+            if zone.is_catalog {
+                text.push_str("catalog = true\n");
+            }
+            access(&mut text, "allow-transfer", zone.allow_transfer.as_deref());
+            list(&mut text, "notify", &zone.notify);
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, arguments: fmt::Arguments<'_>) {
+    writeln!(text, "{arguments}").expect("a string takes all");
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+fn string(text: &mut String, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        line(text, format_args!("{name} = {}", quoted(value)));
+    }
+}
+
+/// A list that is left out if it is empty.
+fn list(text: &mut String, name: &str, values: &[String]) {
+    access(text, name, Some(values).filter(|values| !values.is_empty()));
+}
+
+/// A list that is there even if it is empty: nobody is another thing than what holds for all.
+fn access(text: &mut String, name: &str, values: Option<&[String]>) {
+    if let Some(values) = values {
+        let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
+        line(text, format_args!("{name} = [{}]", values.join(", ")));
+    }
+}
+
+/// A basic string (TOML 1.0).
+fn quoted(value: &str) -> String {
+    let mut text = String::from("\"");
+    for char in value.chars() {
+        match char {
+            '"' | '\\' => text.extend(['\\', char]),
+            char if char.is_control() => {
+                write!(text, "\\u{:04X}", u32::from(char)).expect("a string takes all")
+            }
+            char => text.push(char),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// Lists that mean everybody, in the words of access lists.
+pub(crate) fn everybody() -> [String; 2] {
+    ["0.0.0.0/0".to_owned(), "::/0".to_owned()]
+}
+
+/// An address with a port, as `primaries` and `notify` have it. `53` says nothing there.
+pub(crate) fn with_port(address: &str, port: Option<&str>) -> String {
+    match port.filter(|port| *port != "53") {
+        None => address.to_owned(),
+        Some(port) => endpoint(address, Some(port)),
+    }
+}
+
+/// An address with its port, as `listen` has it: without one, the port there depends on the device.
+pub(crate) fn endpoint(address: &str, port: Option<&str>) -> String {
+    let port = port.unwrap_or("53");
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
+/// `ADDRESS@PORT`, as NSD and Knot write it.
+pub(crate) fn split_port(text: &str) -> (&str, Option<&str>) {
+    text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)))
+}

@@ -1,0 +1,295 @@
+//! `knot.conf`: a small part of YAML. Sections with items, which begin with `-`, of options.
+
+use std::collections::BTreeMap;
+
+use crate::config::{endpoint, split_port, with_port};
+use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
+
+#[derive(Clone, Debug)]
+struct Field {
+    place: Place,
+    name: String,
+    values: Vec<String>,
+}
+
+impl Field {
+    fn value(&self) -> &str {
+        self.values.first().map_or("", String::as_str)
+    }
+}
+
+/// One item of a section; the options of a section without items are one.
+#[derive(Clone, Debug)]
+struct Item {
+    section: String,
+    place: Place,
+    fields: Vec<Field>,
+}
+
+impl Item {
+    fn values(&self, name: &str) -> &[String] {
+        self.fields.iter().rfind(|field| field.name == name).map_or(&[], |field| &field.values)
+    }
+
+    fn value(&self, name: &str) -> &str {
+        self.values(name).first().map_or("", String::as_str)
+    }
+}
+
+/// Reads the file at `path` with all that it includes, and makes of it what it can.
+pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, ImportError> {
+    let mut items = Vec::new();
+    read(path, files, &mut items)?;
+    let by_id = |section: &str| {
+        let own = items.iter().filter(|item| item.section == section);
+        own.map(|item| (item.value("id").to_owned(), item)).collect::<BTreeMap<_, _>>()
+    };
+    let mut import = Import {
+        remotes: by_id("remote"),
+        lists: by_id("acl"),
+        templates: by_id("template"),
+        config: Config::default(),
+    };
+    for item in &items {
+        import.take(item);
+    }
+    Ok(import.config)
+}
+
+struct Import<'i> {
+    remotes: BTreeMap<String, &'i Item>,
+    lists: BTreeMap<String, &'i Item>,
+    templates: BTreeMap<String, &'i Item>,
+    config: Config,
+}
+
+impl Import<'_> {
+    fn take(&mut self, item: &Item) {
+        match item.section.as_str() {
+            "server" => item.fields.iter().for_each(|field| self.take_server(field)),
+            "key" => self.config.keys.push(Key {
+                name: item.value("id").to_owned(),
+                algorithm: item.value("algorithm").to_lowercase(),
+                secret: item.value("secret").to_owned(),
+            }),
+            "zone" => self.take_zone(item),
+            "remote" | "acl" | "template" => {} // Looked at by what refers to them.
+            "log" | "control" | "statistics" | "database" => {}
+            other => self.config.note(&item.place, format!("{other}: no counterpart")),
+        }
+    }
+
+    fn take_server(&mut self, field: &Field) {
+        match field.name.as_str() {
+            "listen" => {
+                let (addresses, listen) = (field.values.iter(), &mut self.config.listen);
+                listen.extend(addresses.map(|value| split_port(value)).map(|(ip, port)| endpoint(ip, port)));
+            }
+            "version" => self.config.version = Some(field.value().to_owned()),
+            "nsid" => self.config.nsid = Some(field.value().to_owned()),
+            "rundir" | "user" | "pidfile" => {}
+            other => self.config.note(&field.place, format!("{other}: no counterpart")),
+        }
+    }
+
+    fn take_zone(&mut self, item: &Item) {
+        let origin = item.value("domain").to_owned();
+        let fields = self.fields(item);
+        let value = |name: &str| fields.iter().rfind(|field| field.name == name).map(Field::value);
+        let storage = value("storage").unwrap_or("/var/lib/knot").to_owned();
+        let name = value("file").unwrap_or("%s.zone").replace("%s", origin.trim_end_matches('.'));
+        let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
+        let (mut is_secondary, mut transfers) = (false, None);
+        for field in &fields {
+            match field.name.as_str() {
+                "domain" | "storage" | "file" | "template" => {}
+                "master" => {
+                    is_secondary = true;
+                    self.take_primaries(field, &mut secondary);
+                }
+                "notify" => zone.notify.extend(self.addresses(field)),
+                "acl" => self.take_lists(field, &mut transfers, &mut zone.allow_update),
+                "dnssec-signing" => zone.dnssec = field.value() == "on",
+                "dnssec-policy" => {
+                    let what =
+                        "a zone is signed with the keys that are there, or with one of ECDSAP256SHA256";
+                    self.config.note(&field.place, format!("dnssec-policy {:?}: {what}", field.value()));
+                }
+                "catalog-role" if field.value() == "interpret" => secondary.is_catalog = true,
+                other => self.config.note(&field.place, format!("zone {origin:?}: {other}: no counterpart")),
+            }
+        }
+        if name.contains('%') {
+            self.config.note(&item.place, format!("{name}: of the marks with % only %s comes along"));
+        }
+        let file = join(&storage, &name);
+        if is_secondary {
+            let (file, notify) = (Some(file), zone.notify);
+            let rest = Secondary { origin, file, allow_transfer: transfers, notify, ..secondary };
+            if zone.dnssec {
+                self.config.note(&item.place, "a zone from other servers is not signed here");
+            }
+            self.config.secondaries.push(rest);
+        } else {
+            self.config.zones.push(Zone { origin, file, allow_transfer: transfers, ..zone });
+        }
+    }
+
+    /// Those of a zone, in front of them those of its template that it does not have.
+    fn fields(&mut self, item: &Item) -> Vec<Field> {
+        let named = item.values("template");
+        let template = match named {
+            [] => self.templates.get("default").copied(),
+            [name, ..] => self.templates.get(name).copied(),
+        };
+        if let (Some(name), None) = (named.first(), template) {
+            self.config.note(&item.place, format!("no template is called {name:?}"));
+        }
+        let has = |name: &str| item.fields.iter().any(|field| field.name == name);
+        let inherited = template.map_or(&[][..], |template| &template.fields);
+        let inherited = inherited.iter().filter(|field| field.name != "id" && !has(&field.name));
+        inherited.chain(&item.fields).cloned().collect()
+    }
+
+    fn take_primaries(&mut self, field: &Field, zone: &mut Secondary) {
+        zone.primaries = self.addresses(field);
+        let keys = field.values.iter().filter_map(|id| Some(self.remotes.get(id)?.value("key")));
+        let mut keys: Vec<String> = keys.filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        keys.dedup();
+        if keys.len() > 1 {
+            self.config.note(&field.place, "a key for each primary: only the first one is used");
+        }
+        zone.key = keys.into_iter().next();
+    }
+
+    /// The addresses of the remotes that a field names.
+    fn addresses(&mut self, field: &Field) -> Vec<String> {
+        let mut addresses = Vec::new();
+        for id in &field.values {
+            match self.remotes.get(id) {
+                Some(remote) => addresses.extend(remote.values("address").iter().map(|value| address(value))),
+                None => self.config.note(&field.place, format!("no remote is called {id:?}")),
+            }
+        }
+        addresses
+    }
+
+    /// Access lists: who has to come from an address and sign with a key there has to sign here, from wherever.
+    fn take_lists(&mut self, field: &Field, transfers: &mut Option<Vec<String>>, updates: &mut Vec<String>) {
+        for id in &field.values {
+            let Some(list) = self.lists.get(id).copied() else {
+                self.config.note(&field.place, format!("no access list is called {id:?}"));
+                continue;
+            };
+            if list.value("deny") == "on" {
+                let what = format!("access list {id:?} excludes; here nobody is excluded");
+                self.config.note(&list.place, what);
+                continue;
+            }
+            let keys = list.values("key");
+            let who = if keys.is_empty() { list.values("address") } else { keys };
+            if who.iter().any(|who| who.contains('-') && keys.is_empty()) {
+                self.config.note(&list.place, format!("access list {id:?}: write ranges as prefixes"));
+                continue;
+            }
+            for action in list.values("action") {
+                match action.as_str() {
+                    "transfer" => transfers.get_or_insert_with(Vec::new).extend_from_slice(who),
+                    "update" => updates.extend_from_slice(who),
+                    "notify" => {} // The primaries of a zone may.
+                    other => {
+                        let what = format!("access list {id:?}: {other}: no counterpart");
+                        self.config.note(&list.place, what);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn address(text: &str) -> String {
+    let (address, port) = split_port(text);
+    with_port(address, port)
+}
+
+fn read(path: &str, files: &mut Files<'_>, items: &mut Vec<Item>) -> Result<(), ImportError> {
+    let text = files.read(path)?;
+    let mut section = String::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = Place { path: path.to_owned(), line: number };
+        let line = without_comment(line);
+        let content = line.trim();
+        if content.is_empty() {
+            continue;
+        }
+        if !line.starts_with(char::is_whitespace) && !content.starts_with('-') {
+            let (name, value) = option(content, &place)?;
+            if name == "include" {
+                let values = values(value);
+                let file = join(directory_of(path), values.first().map_or("", String::as_str));
+                files.include(&file, |path, files| read(path, files, items))?;
+            }
+            name.clone_into(&mut section);
+            continue;
+        }
+        let in_section = |item: &Item| item.section == section && item.place.path == path;
+        let begun = items.last_mut().filter(|item| in_section(item));
+        let (dash, content) = match content.strip_prefix('-') {
+            Some(rest) => (true, rest.trim_start()),
+            None => (false, content),
+        };
+        // `- value` below an option is one more of its values.
+        if dash && !is_option(content) {
+            let field = begun.and_then(|item| item.fields.last_mut());
+            let field = field.ok_or_else(|| place.error("a value without an option"))?;
+            field.values.extend(values(content));
+            continue;
+        }
+        let (name, value) = option(content, &place)?;
+        let field = Field { place: place.clone(), name: name.to_owned(), values: values(value) };
+        match begun {
+            Some(item) if !dash => item.fields.push(field),
+            _ if section.is_empty() => return Err(place.error("stands in no section, such as server:")),
+            _ => items.push(Item { section: section.clone(), place, fields: vec![field] }),
+        }
+    }
+    Ok(())
+}
+
+fn is_option(content: &str) -> bool {
+    content.split_once(':').is_some_and(|(name, rest)| {
+        let is_name =
+            !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '-');
+        is_name && (rest.is_empty() || rest.starts_with(char::is_whitespace))
+    })
+}
+
+fn option<'t>(content: &'t str, place: &Place) -> Result<(&'t str, &'t str), ImportError> {
+    let (name, value) =
+        content.split_once(':').ok_or_else(|| place.error(format!("{content:?} is not NAME: VALUE")))?;
+    Ok((name.trim(), value.trim()))
+}
+
+/// `value` or `[value, value]`.
+fn values(text: &str) -> Vec<String> {
+    let list = text.strip_prefix('[').map(|list| list.trim_end().trim_end_matches(']'));
+    let values = list.map_or(vec![text], |list| list.split(',').collect());
+    let values = values.into_iter().map(|value| value.trim().trim_matches(['"', '\'']).to_owned());
+    values.filter(|value| !value.is_empty()).collect()
+}
+
+/// A comment begins with `#` at the start of a line or behind a blank, outside of quotes.
+fn without_comment(line: &str) -> &str {
+    let mut quote = None;
+    let mut before = ' ';
+    for (at, char) in line.char_indices() {
+        match quote {
+            Some(own) if char == own => quote = None,
+            None if matches!(char, '"' | '\'') => quote = Some(char),
+            None if char == '#' && before.is_whitespace() => return &line[..at],
+            _ => {}
+        }
+        before = char;
+    }
+    line
+}

@@ -1,0 +1,260 @@
+//! `nsd.conf`: clauses (`server:`, `zone:` and others) of options, one a line.
+
+use std::collections::BTreeMap;
+
+use crate::config::{endpoint, split_port, with_port};
+use crate::{Config, Files, ImportError, Key, Place, Secondary, Zone, directory_of, join};
+
+/// One option with its values.
+#[derive(Clone, Debug)]
+struct Setting {
+    place: Place,
+    name: String,
+    values: Vec<String>,
+}
+
+impl Setting {
+    fn value(&self, number: usize) -> &str {
+        self.values.get(number).map_or("", String::as_str)
+    }
+}
+
+/// `zone:` or another one, and its options.
+#[derive(Clone, Debug)]
+struct Clause {
+    place: Place,
+    name: String,
+    options: Vec<Setting>,
+}
+
+impl Clause {
+    fn value(&self, name: &str) -> &str {
+        self.options.iter().rfind(|option| option.name == name).map_or("", |option| option.value(0))
+    }
+}
+
+const CLAUSES: [&str; 8] =
+    ["server", "remote-control", "key", "tls-auth", "pattern", "zone", "dnstap", "verify"];
+
+/// Reads the file at `path` with all that it includes, and makes of it what it can.
+pub(crate) fn import(path: &str, files: &mut Files<'_>) -> Result<Config, ImportError> {
+    let mut clauses = Vec::new();
+    read(path, files, &mut clauses)?;
+    let patterns = clauses.iter().filter(|clause| clause.name == "pattern");
+    let patterns = patterns.map(|clause| (clause.value("name").to_owned(), clause)).collect();
+    let servers = || clauses.iter().filter(|clause| clause.name == "server");
+    let last = |name: &str| servers().map(|clause| clause.value(name)).rfind(|value| !value.is_empty());
+    let mut import = Import {
+        patterns,
+        directory: last("zonesdir").unwrap_or("/etc/nsd").to_owned(),
+        port: last("port").map(str::to_owned),
+        config: Config::default(),
+    };
+    for clause in &clauses {
+        import.take(clause);
+    }
+    if import.config.listen.is_empty() {
+        let all = ["0.0.0.0", "::"].map(|all| endpoint(all, import.port.as_deref()));
+        import.config.listen.extend(all);
+    }
+    Ok(import.config)
+}
+
+struct Import<'c> {
+    patterns: BTreeMap<String, &'c Clause>,
+    directory: String,
+    port: Option<String>,
+    config: Config,
+}
+
+impl Import<'_> {
+    fn take(&mut self, clause: &Clause) {
+        match clause.name.as_str() {
+            "server" => clause.options.iter().for_each(|option| self.take_server(option)),
+            "key" => self.config.keys.push(Key {
+                name: clause.value("name").to_owned(),
+                algorithm: clause.value("algorithm").to_lowercase(),
+                secret: clause.value("secret").to_owned(),
+            }),
+            "zone" => self.take_zone(clause),
+            "pattern" => {} // Looked at by the zones that include it.
+            "remote-control" => {
+                self.config.note(&clause.place, "remote-control: sidestep dns zone, sidestep dns zones");
+            }
+            other => self.config.note(&clause.place, format!("{other}: no counterpart")),
+        }
+    }
+
+    fn take_server(&mut self, option: &Setting) {
+        match option.name.as_str() {
+            "ip-address" | "interface" => {
+                let (address, port) = split_port(option.value(0));
+                self.config.listen.push(endpoint(address, port.or(self.port.as_deref())));
+            }
+            "port" | "zonesdir" | "username" | "chroot" | "pidfile" | "xfrdfile" | "zonelistfile" => {}
+            "version" => self.config.version = Some(option.value(0).to_owned()),
+            "hide-version" if option.value(0) == "yes" => self.config.version = Some(String::new()),
+            "hide-version" | "hide-identity" => {}
+            "nsid" => self.take_nsid(option),
+            other => self.config.note(&option.place, format!("{other}: no counterpart")),
+        }
+    }
+
+    fn take_nsid(&mut self, option: &Setting) {
+        match option.value(0).strip_prefix("ascii_") {
+            Some(text) => self.config.nsid = Some(text.to_owned()),
+            None => self.config.note(&option.place, "nsid in hexadecimal: write it as text in answers.nsid"),
+        }
+    }
+
+    fn take_zone(&mut self, clause: &Clause) {
+        let mut options = Vec::new();
+        self.gather(clause, &mut options, 0);
+        let origin = clause.value("name").to_owned();
+        let (mut zone, mut secondary) = (Zone::default(), Secondary::default());
+        let (mut is_secondary, mut transfers) = (false, None);
+        for option in &options {
+            match option.name.as_str() {
+                "name" | "include-pattern" | "allow-notify" => {}
+                "zonefile" => zone.file = self.zone_file(option, &origin),
+                "request-xfr" => {
+                    is_secondary = true;
+                    self.take_primary(option, &mut secondary);
+                }
+                "provide-xfr" => transfers.get_or_insert_with(Vec::new).extend(self.allowed(option)),
+                "notify" => {
+                    let (address, port) = split_port(option.value(0));
+                    zone.notify.push(with_port(address, port));
+                    if option.value(1) != "NOKEY" {
+                        let what = "notices with a key: ours are not signed";
+                        self.config.note(&option.place, what);
+                    }
+                }
+                other => self.config.note(&option.place, format!("zone {origin:?}: {other}: no counterpart")),
+            }
+        }
+        if is_secondary {
+            let file = Some(zone.file).filter(|file| !file.is_empty());
+            let rest =
+                Secondary { origin, file, allow_transfer: transfers, notify: zone.notify, ..secondary };
+            self.config.secondaries.push(rest);
+        } else {
+            self.config.zones.push(Zone { origin, allow_transfer: transfers, ..zone });
+        }
+    }
+
+    /// The options of a zone, with those of the patterns that it includes in their place.
+    fn gather(&mut self, clause: &Clause, options: &mut Vec<Setting>, depth: usize) {
+        for option in &clause.options {
+            if option.name != "include-pattern" {
+                options.push(option.clone());
+                continue;
+            }
+            match self.patterns.get(option.value(0)).copied().filter(|_| depth < 16) {
+                Some(pattern) => self.gather(pattern, options, depth + 1),
+                None => {
+                    let what = format!("no pattern is called {:?}", option.value(0));
+                    self.config.note(&option.place, what);
+                }
+            }
+        }
+        if depth > 0 {
+            options.retain(|option| option.name != "name"); // That of the pattern.
+        }
+    }
+
+    fn zone_file(&mut self, option: &Setting, origin: &str) -> String {
+        let file = option.value(0).replace("%s", origin.trim_end_matches('.'));
+        if file.contains('%') {
+            self.config.note(&option.place, format!("{file}: of the marks with % only %s comes along"));
+        }
+        join(&self.directory, &file)
+    }
+
+    /// `request-xfr: [AXFR|UDP] ADDRESS[@PORT] KEY|NOKEY [TLS-AUTH]`.
+    fn take_primary(&mut self, option: &Setting, zone: &mut Secondary) {
+        let skipped = usize::from(matches!(option.value(0), "AXFR" | "UDP"));
+        let (address, port) = split_port(option.value(skipped));
+        zone.primaries.push(with_port(address, port));
+        let key = option.value(skipped + 1);
+        if key != "NOKEY" && zone.key.replace(key.to_owned()).is_some_and(|other| other != key) {
+            self.config.note(&option.place, "a key for each primary: only the last one is used");
+        }
+        if !option.value(skipped + 2).is_empty() {
+            let what = "a primary that is asked by TLS: see tls and tls-ca of [[secondary]]";
+            self.config.note(&option.place, what);
+        }
+    }
+
+    /// `provide-xfr: ADDRESSES KEY|NOKEY|BLOCKED`: with a key, the key counts here, wherever it is used.
+    fn allowed(&mut self, option: &Setting) -> Option<String> {
+        let (addresses, key) = (option.value(0), option.value(1));
+        match key {
+            "BLOCKED" => {
+                let what = format!("{addresses} is excluded there; an access list here excludes nobody");
+                self.config.note(&option.place, what);
+                None
+            }
+            "NOKEY" if addresses.contains(['&', '-', '@']) => {
+                self.config.note(&option.place, format!("{addresses}: write it as prefixes"));
+                None
+            }
+            "NOKEY" => Some(addresses.to_owned()),
+            key => Some(key.to_owned()),
+        }
+    }
+}
+
+fn read(path: &str, files: &mut Files<'_>, clauses: &mut Vec<Clause>) -> Result<(), ImportError> {
+    let text = files.read(path)?;
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = Place { path: path.to_owned(), line: number };
+        let words = words(line).ok_or_else(|| place.error("a string does not end"))?;
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next() {
+            let Some(name) = word.strip_suffix(':') else {
+                return Err(
+                    place.error(format!("{word:?} is not the name of an option, which ends with ':'"))
+                );
+            };
+            if CLAUSES.contains(&name) && !matches!((name, words.peek()), ("key", Some(_))) {
+                clauses.push(Clause { place: place.clone(), name: name.to_owned(), options: Vec::new() });
+                continue; // Options may follow in the same line.
+            }
+            let values: Vec<String> = words.by_ref().collect();
+            if name == "include" {
+                let file = join(directory_of(path), values.first().map_or("", String::as_str));
+                files.include(&file, |path, files| read(path, files, clauses))?;
+                continue;
+            }
+            let Some(clause) = clauses.last_mut() else {
+                return Err(place.error(format!("{name}: stands in no clause, such as server:")));
+            };
+            clause.options.push(Setting { place: place.clone(), name: name.to_owned(), values });
+        }
+    }
+    Ok(())
+}
+
+/// The words of a line without its comment and without quotes; `None` if a string does not end.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        if first == '#' {
+            break;
+        }
+        let (word, len) = if first == '"' || first == '\'' {
+            let end = rest[1..].find(first)?;
+            (&rest[1..=end], end + 2)
+        } else {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            // `name:"value"` without a blank between them.
+            let end = rest[..end].find(":\"").map_or(end, |colon| colon + 1);
+            (&rest[..end], end)
+        };
+        words.push(word.to_owned());
+        rest = rest[len..].trim_start();
+    }
+    Some(words)
+}

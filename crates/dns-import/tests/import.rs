@@ -1,0 +1,290 @@
+//! Configurations as operators have them, and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use dns_import::{Config, Key, Reader, Secondary, Server, Zone, import};
+
+fn read_all(server: Server, files: &[(&str, &str)]) -> Result<Config, String> {
+    let mut files = Texts(files.iter().copied().collect());
+    import(server, "/etc/main.conf", &mut files).map_err(|error| error.to_string())
+}
+
+struct Texts<'t>(BTreeMap<&'t str, &'t str>);
+
+impl Reader for Texts<'_> {
+    fn read(&mut self, path: &str) -> io::Result<String> {
+        self.0.get(path).map(|text| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn matching(&mut self, pattern: &str) -> io::Result<Vec<String>> {
+        let (begin, end) = pattern.split_once('*').unwrap();
+        let is_meant = |path: &&&str| path.starts_with(begin) && path.ends_with(end);
+        Ok(self.0.keys().filter(is_meant).map(|path| (*path).to_owned()).collect())
+    }
+}
+
+fn read(server: Server, text: &str) -> Config {
+    read_all(server, &[("/etc/main.conf", text)]).unwrap()
+}
+
+fn notes(config: &Config) -> Vec<String> {
+    config.notes.iter().map(ToString::to_string).collect()
+}
+
+fn strings<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).to_vec()
+}
+
+const KEY: &str = "c2VjcmV0IHNlY3JldA==";
+
+/// What all three of the configurations below say.
+fn expected() -> (Vec<Key>, Vec<Zone>, Vec<Secondary>) {
+    let key = Key { name: "transfer.key".into(), algorithm: "hmac-sha256".into(), secret: KEY.into() };
+    let zone = Zone {
+        origin: "example.com".into(),
+        file: "/var/zones/example.com.zone".into(),
+        allow_transfer: Some(strings(["192.0.2.0/24", "transfer.key"])),
+        notify: strings(["192.0.2.2", "[2001:db8::2]:5353"]),
+        ..Zone::default()
+    };
+    let secondary = Secondary {
+        origin: "example.net".into(),
+        primaries: strings(["198.51.100.1", "198.51.100.2:5300"]),
+        key: Some("transfer.key".into()),
+        file: Some("/var/zones/example.net.zone".into()),
+        ..Secondary::default()
+    };
+    (vec![key], vec![zone], vec![secondary])
+}
+
+fn assert_expected(config: &Config) {
+    let (keys, zones, secondaries) = expected();
+    assert_eq!((&config.keys, &config.zones, &config.secondaries), (&keys, &zones, &secondaries));
+    assert_eq!(config.listen, ["192.0.2.1:53", "[2001:db8::1]:5353"]);
+    assert_eq!(config.version.as_deref(), Some("none of it"));
+}
+
+const BIND: &str = r#"
+// Three kinds of comments,
+# of which this is one; and this: /* no block */
+/* A block;
+   over lines. */
+acl "secondaries" { 192.0.2.0/24; key "transfer.key"; };
+primaries upstream { 198.51.100.1 key transfer.key; 198.51.100.2 port 5300 key transfer.key; };
+options {
+    directory "/var/zones";
+    listen-on { 192.0.2.1; };
+    listen-on-v6 port 5353 { 2001:db8::1; };
+    version "none of it";
+    allow-transfer { none; };
+};
+key "transfer.key" { algorithm HMAC-SHA256; secret "c2VjcmV0IHNlY3JldA=="; };
+include "/etc/zones.conf";
+zone "example.net" IN { type slave; masters { upstream; }; file "example.net.zone"; notify no; };
+"#;
+
+const BIND_ZONES: &str = r#"zone "example.com" {
+    type primary;
+    file "example.com.zone";
+    allow-transfer { secondaries; };
+    notify explicit;
+    also-notify { 192.0.2.2; 2001:db8::2 port 5353; };
+};"#;
+
+#[test]
+fn bind() {
+    let config =
+        read_all(Server::Bind, &[("/etc/main.conf", BIND), ("/etc/zones.conf", BIND_ZONES)]).unwrap();
+    assert_expected(&config);
+    assert_eq!(notes(&config), [] as [&str; 0]);
+    assert!(config.allow_transfer.is_empty());
+}
+
+#[test]
+fn nsd() {
+    let config = read(
+        Server::Nsd,
+        r#"
+# A comment
+server:
+    ip-address: 192.0.2.1
+    ip-address: 2001:db8::1@5353
+    zonesdir: "/var/zones"
+    version: "none of it"
+key:
+    name: "transfer.key"
+    algorithm: hmac-sha256
+    secret: "c2VjcmV0IHNlY3JldA=="
+pattern:
+    name: "ours"
+    zonefile: "%s.zone"
+zone:
+    name: "example.com"
+    include-pattern: "ours"
+    provide-xfr: 192.0.2.0/24 NOKEY
+    provide-xfr: 203.0.113.0/24 transfer.key
+    notify: 192.0.2.2 NOKEY
+    notify: 2001:db8::2@5353 NOKEY
+zone: name: example.net
+    include-pattern: "ours"
+    request-xfr: AXFR 198.51.100.1 transfer.key
+    request-xfr: 198.51.100.2@5300 transfer.key
+    allow-notify: 198.51.100.1 NOKEY
+"#,
+    );
+    assert_expected(&config);
+    assert_eq!(notes(&config), [] as [&str; 0]);
+}
+
+#[test]
+fn knot() {
+    let config = read(
+        Server::Knot,
+        r#"
+server:
+    listen: [ 192.0.2.1, "2001:db8::1@5353" ]  # Two.
+    version: "none of it"
+
+key:
+  - id: transfer.key
+    algorithm: hmac-sha256
+    secret: c2VjcmV0IHNlY3JldA==
+
+remote:
+  - id: one
+    address: 192.0.2.2
+  - id: two
+    address: 2001:db8::2@5353
+  - id: upstream
+    address: [198.51.100.1@53, 198.51.100.2@5300]
+    key: transfer.key
+
+acl:
+  - id: near
+    address: 192.0.2.0/24
+    action: transfer
+  - id: signed
+    key: transfer.key
+    action: [transfer, notify]
+
+template:
+  - id: default
+    storage: /var/zones
+    file: "%s.zone"
+
+zone:
+  - domain: example.com
+    notify: [one, two]
+    acl:
+      - near
+      - signed
+  - domain: example.net
+    master: upstream
+"#,
+    );
+    assert_expected(&config);
+    assert_eq!(notes(&config), [] as [&str; 0]);
+}
+
+#[test]
+fn what_has_no_counterpart_is_said_with_its_place() {
+    let bind = read(
+        Server::Bind,
+        "options { recursion yes; max-cache-size 10m; };\nview \"inside\" { zone \"a\" { type master; }; };\n\
+         zone \".\" { type hint; file \"root\"; };\nzone \"a\" { type master; file \"a\"; update-policy local; };\n",
+    );
+    for (line, what) in [
+        (1, "recursion: resolving is another program's work"),
+        (1, "max-cache-size: no counterpart"),
+        (2, "view \"inside\""),
+        (3, "zone \".\" is of a resolver"),
+        (4, "update-policy: no counterpart"),
+        (1, "lets everybody transfer"),
+        (4, "notifies the servers of a zone's NS records"),
+    ] {
+        let begin = format!("/etc/main.conf, line {line}: ");
+        assert!(
+            notes(&bind).iter().any(|note| note.starts_with(&begin) && note.contains(what)),
+            "{what}: {:#?}",
+            notes(&bind)
+        );
+    }
+    let nsd = read(
+        Server::Nsd,
+        "server:\n  tcp-count: 10\nzone:\n  name: a\n  zonefile: %1/a\n  provide-xfr: 10.0.0.1-10.0.0.9 NOKEY\n",
+    );
+    assert_eq!(notes(&nsd).len(), 3, "{:?}", notes(&nsd));
+    let knot = read(
+        Server::Knot,
+        "zone:\n  - domain: a\n    acl: nobody\n    semantic-checks: on\nmod-rrl:\n  - id: default\n",
+    );
+    assert_eq!(notes(&knot).len(), 3, "{:?}", notes(&knot));
+    let comments = bind.to_toml();
+    assert!(comments.starts_with("# Not carried over: /etc/main.conf, line 1: "), "{comments}");
+}
+
+/// The first match counts in BIND: whoever stands behind an exclusion may be excluded.
+#[test]
+fn nobody_is_let_in_who_was_kept_out() {
+    let with = |list: &str| {
+        let text = format!(
+            "acl bad {{ !192.0.2.66; 192.0.2.0/24; }};\nzone \"a\" {{ type primary; file \"/a\"; notify no; allow-transfer {{ {list} }}; }};"
+        );
+        read(Server::Bind, &text).zones.remove(0).allow_transfer.unwrap()
+    };
+    assert_eq!(with("10.0.0.1; ! 192.0.2.1; any;"), ["10.0.0.1"]);
+    assert_eq!(with("10.0.0.1; !192.0.2.1; any;"), ["10.0.0.1"]);
+    assert_eq!(with("bad; any;"), [] as [&str; 0]);
+    assert_eq!(with("10.0.0.1; { 10.0.0.2; }; any;"), ["10.0.0.1"]);
+    assert_eq!(with("localhost; any;"), ["127.0.0.0/8", "::1", "0.0.0.0/0", "::/0"]);
+    assert_eq!(with("none;"), [] as [&str; 0]);
+}
+
+#[test]
+fn what_is_not_of_the_syntax_is_an_error_with_its_place() {
+    for (server, text, said) in [
+        (Server::Bind, "options {\n  directory \"/a\"\n};\n", "line 3: '}' is not expected here"),
+        (Server::Bind, "options {\n", "line 1: the file ends"),
+        (Server::Bind, "\n/* no end", "line 2: a comment does not end"),
+        (Server::Bind, "include \"/etc/main.conf\";", "included by itself"),
+        (Server::Bind, "include \"/etc/none\";", "/etc/none: entity not found"),
+        (Server::Nsd, "server:\n  port 53\n", "line 2: \"port\" is not the name of an option"),
+        (Server::Nsd, "port: 53\n", "line 1: port: stands in no clause"),
+        (Server::Nsd, "include: main.conf\n", "included by itself"),
+        (Server::Nsd, "server:\n version: \"x\n", "line 2: a string does not end"),
+        (Server::Knot, "zone:\n  domain\n", "line 2: \"domain\" is not NAME: VALUE"),
+        (Server::Knot, "  a: b\n", "line 1: stands in no section"),
+        (Server::Knot, "zone:\n  - x\n", "line 2: a value without an option"),
+    ] {
+        let error = read_all(server, &[("/etc/main.conf", text)]).unwrap_err();
+        assert!(error.contains(said), "{text:?}: {error}");
+    }
+    let deep = "a {".repeat(100_000);
+    assert!(read_all(Server::Bind, &[("/etc/main.conf", &deep)]).unwrap_err().contains("too deep"));
+}
+
+#[test]
+fn strings_keep_their_octets_in_toml() {
+    let text = r#"options { version "a \ b	c"; allow-transfer { none; }; };"#;
+    assert!(read(Server::Bind, text).to_toml().contains(r#"version = "a \\ b\u0009c""#));
+}
+
+#[test]
+fn files_that_a_pattern_means_are_included_in_their_order_and_known_by_their_own_names() {
+    let (a, b) = ("zone:\n name: a\n zonefile: a\n", "zone:\n name: b\n zonefile: b\n unknown: yes\n");
+    let main = ("/etc/main.conf", "include: \"/etc/d/*.conf\"\n");
+    let config = read_all(Server::Nsd, &[("/etc/d/b.conf", b), ("/etc/d/a.conf", a), main]).unwrap();
+    let files: Vec<&str> = config.zones.iter().map(|zone| zone.file.as_str()).collect();
+    assert_eq!(files, ["/etc/nsd/a", "/etc/nsd/b"]);
+    assert_eq!(notes(&config), ["/etc/d/b.conf, line 4: zone \"b\": unknown: no counterpart"]);
+}
+
+#[test]
+fn who_says_nothing_is_heard_everywhere_except_by_knot() {
+    let listen = |server, text| read(server, text).listen;
+    assert_eq!(listen(Server::Bind, "options { };"), ["0.0.0.0:53", "[::]:53"]);
+    assert_eq!(listen(Server::Bind, "options { listen-on-v6 { none; }; };"), ["0.0.0.0:53"]);
+    assert_eq!(listen(Server::Nsd, "server:\n port: 5300\n"), ["0.0.0.0:5300", "[::]:5300"]);
+    assert_eq!(listen(Server::Knot, "server:\n"), [] as [&str; 0]);
+}
