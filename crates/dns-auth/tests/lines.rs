@@ -43,7 +43,7 @@ fn overlay(plain: &ZoneList, other: &ZoneList) -> (Overlay, Vec<ZoneRecord>) {
         let read =
             load_overlay(&mut Only(list.to_generic_text()), Path::new("x"), of_zone, &Limits::default());
         if let Ok(overlay) = read.map_err(drop)
-            && overlay.misfits(&tree).is_empty()
+            && overlay.misfits(&tree, false).is_empty()
         {
             (good, kept) = (overlay, tried);
         }
