@@ -123,9 +123,8 @@ impl LineData {
         all.into_iter().map(|overlay| &**overlay).collect()
     }
 
-    /// What of it has no place in a zone.
-    pub fn misfits(&self, zone: &Zone) -> Vec<ZoneTextError> {
-        let signed_here = self.signer.is_some();
+    /// What of it has no place in a zone. `signed_here` says that whoever serves the zone signs it.
+    pub fn misfits(&self, zone: &Zone, signed_here: bool) -> Vec<ZoneTextError> {
         self.overlays().into_iter().flat_map(|overlay| overlay.misfits(zone, signed_here)).collect()
     }
 

@@ -12,9 +12,11 @@ use dns_message::{Message, add_to_count, push_record, question_message};
 use dns_wire::{Class, Edns, Name, NameBuf, Rtype, Subnet};
 
 use super::config::{Config, parse_domain};
+use super::health::Health;
 use super::line_table::{Collected, LoadedLines, Rank};
 use super::lines::{LineSpec, LineSpecs};
 use super::query::{line as line_of_zone_file, rcode_text};
+use super::pools::Pools;
 use super::{load, options};
 use crate::output::to_stdout;
 
@@ -51,7 +53,9 @@ pub(crate) fn explain(options: &Explain) -> anyhow::Result<ExitCode> {
     })?;
     let config = Config::resolve(&options.sources.to_serve())?;
     let lines = LoadedLines::load(&config.lines, None)?;
-    let loaded = load::load_catalog(&config.zones, None, &load::Choice::default(), false, lines);
+    let pools = Pools { specs: Arc::clone(&config.pools), health: Health::default() };
+    let clients = load::Clients { lines, pools };
+    let loaded = load::load_catalog(&config.zones, None, &load::Choice::default(), false, clients);
     let mut report = Report { options, specs: &config.lines, lines: Vec::new() };
     let lines = loaded.lines.as_ref().map(|loaded| &*loaded.lines);
     let found = report.client(lines)?;

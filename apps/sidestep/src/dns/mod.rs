@@ -8,6 +8,7 @@
 //! | `version.rs` | what is served of a zone, and what led to it |
 //! | `load.rs` | zone files to catalogs, with errors for people |
 //! | `lines.rs`, `line_table.rs` | which clients belong to which line, and what lines have in zones |
+//! | `pools.rs`, `health/` | addresses that are given by weight and health, and checks of hosts |
 //! | `service.rs` | the parts put together: start, ready line, drain |
 //! | `events.rs` | what it waits for: signals, and zones that load beside it |
 //! | `reload.rs` | SIGHUP |
@@ -43,6 +44,7 @@ mod events;
 mod explain;
 mod geo;
 mod guard_config;
+mod health;
 mod interface;
 mod journal;
 mod key_files;
@@ -53,6 +55,7 @@ mod load;
 mod notify;
 mod options;
 mod orders;
+mod pools;
 mod privileges;
 mod query;
 mod read_once;

@@ -20,6 +20,7 @@ use observe::protocol::{Reply, Request, ZoneAction};
 use observe::report::{Count, ZoneReport, ZoneVersion};
 use observe::{ControlSocket, Program, Subject};
 
+use super::health::Health;
 use super::options;
 use super::orders::{Orders, SharedStates};
 use super::transfers::unix_time;
@@ -46,6 +47,8 @@ pub(crate) struct Sources {
     pub(crate) published: Arc<ArcSwap<Published>>,
     /// What is known of zones besides.
     pub(crate) states: SharedStates,
+    /// How the hosts of pools are.
+    pub(crate) health: Health,
     /// Where orders for single zones go.
     pub(crate) orders: Orders,
 }
